@@ -1,4 +1,4 @@
-"""What all tests share: recorded traces where they are there, and small traces made by hand."""
+"""Selection of tests, profiles of Hypothesis, and fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# In `make test` examples come from the test's name, so that a run repeats. The soak draws them from
-# --hypothesis-seed. A mutant has to survive more of them than `make test` draws. A slow machine is no failure.
+# In `make test` examples derive from the test's name, so that runs repeat. The soak draws them from
+# --hypothesis-seed. Mutants are tested with more examples than `make test` draws. No deadline: a machine may be slow.
 settings.register_profile("test", derandomize=True, deadline=None, database=None, max_examples=25)
 settings.register_profile("mutants", settings.get_profile("test"), max_examples=100)
 settings.register_profile("soak", deadline=None, database=None, max_examples=1000, print_blob=True)
@@ -29,9 +29,9 @@ REPOSITORY = Path(__file__).parents[1]
 SHARED = REPOSITORY.parent / "shared" / "data"
 
 
-# Files that take longest, in this order: with a file at a time on each worker, a long one must not begin last.
+# The slowest files, in this order: each worker runs one file at a time, so a slow one must not start last.
 # `make quick` leaves them out.
-LONGEST = (
+SLOW_FILES = (
     "notebooks/test_chapters.py",
     "browser/test_lab.py",
     "unit/exercises/test_scoreboard.py",
@@ -92,10 +92,10 @@ LONGEST = (
     "unit/systems/contrail/test_centres.py",
     "unit/sources/test_commute.py",
 )
-RECORDED = {"cabspotting", "capmetrics", "driving_networks", "phone_log"}
-"""Fixtures that give recorded traces: what reads them is left to the soak."""
-PER_FILE = 3
-"""How many tests of a file a sample of the soak takes."""
+RECORDED_FIXTURES = {"cabspotting", "capmetrics", "driving_networks", "phone_log"}
+"""Fixtures with recorded traces; tests that use them run only in the soak."""
+MAX_SAMPLED_PER_FILE = 3
+"""Maximum number of tests of a file in a sample of the soak."""
 NEVER_SAMPLED = (
     "faults/test_killed_jobs.py",
     "faults/test_mud_campaign.py",
@@ -104,13 +104,13 @@ NEVER_SAMPLED = (
     "unit/test_packaging.py",
     "unit/test_site.py",
 )
-"""Files in which a test of the soak takes over a minute, or waits for what another process has done meanwhile: a sample
-that starts it late would not end in time, and on a busy machine it may fail."""
+"""Files with a test that takes over a minute in the soak or waits for another process: if a sample starts it late,
+it does not end in time, and on a busy machine it may fail."""
 UNSAMPLED_MARKERS = ("browser", "notebook")
-"""Markers of tests that wait for a browser or a kernel for a minute: the same holds for them."""
+"""Markers of tests that wait a minute for a browser or a kernel, which are excluded for the same reason."""
 
 
-STARTED, TREE = pytest.StashKey[float](), pytest.StashKey[str]()
+START_KEY, TREE_KEY = pytest.StashKey[float](), pytest.StashKey[str]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -135,11 +135,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--hypothesis-profile"):
         option = config.option
         settings.load_profile("sample" if option.sample else "soak" if option.soak else "test")
-    config.stash[STARTED] = time.monotonic()
-    config.stash[TREE] = config.workerinput["tree"] if hasattr(config, "workerinput") else tree()
+    config.stash[START_KEY] = time.monotonic()
+    config.stash[TREE_KEY] = (
+        config.workerinput["tree"] if hasattr(config, "workerinput") else read_tree_hash()
+    )
 
 
-def tree() -> str:
+def read_tree_hash() -> str:
     """Return the hash of the tree that is checked out, or nothing where there is no git."""
     command = ["git", "rev-parse", "--verify", "HEAD^{tree}"]
     try:
@@ -152,12 +154,12 @@ def tree() -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: object) -> None:
-    """Give the hash to xdist's workers: they must choose the same tests, also when somebody commits meanwhile."""
-    node.workerinput["tree"] = node.config.stash[TREE]
+    """Send the hash to xdist's workers: they must select the same tests, also after a commit during the run."""
+    node.workerinput["tree"] = node.config.stash[TREE_KEY]
 
 
-def kept_by_rotation(items: list[pytest.Item], seed: str) -> set[pytest.Item]:
-    """Choose those of the tests marked `soak(keep=n)` that `make test` runs: n of each function, or of a group."""
+def select_by_rotation(items: list[pytest.Item], seed: str) -> set[pytest.Item]:
+    """Select the tests marked `soak(keep=n)` that `make test` runs: n of each function or group."""
     groups: dict[tuple[Path, str, int], list[pytest.Item]] = {}
     for item in items:
         mark = item.get_closest_marker("soak")
@@ -171,48 +173,50 @@ def kept_by_rotation(items: list[pytest.Item], seed: str) -> set[pytest.Item]:
 
 
 def is_larger_in_soak(item: pytest.Item) -> bool:
-    """Return whether a test tries more in the soak: Hypothesis's, and those that ask for `scaled`."""
+    """Return whether a test is larger in the soak: it uses Hypothesis or the fixture `scaled`."""
     return "scaled" in item.fixturenames or getattr(item.obj, "is_hypothesis_test", False)
 
 
-def sample(items: list[pytest.Item], seed: str) -> list[pytest.Item]:
-    """Draw a few tests of each file, the files in a drawn order."""
+def draw_sample(items: list[pytest.Item], seed: str) -> list[pytest.Item]:
+    """Draw a few tests of each file, with the files in random order."""
     draw = Random(seed)
     files: dict[Path, list[pytest.Item]] = {}
-    never = {REPOSITORY / "tests" / name for name in NEVER_SAMPLED}
+    excluded = {REPOSITORY / "tests" / name for name in NEVER_SAMPLED}
     for item in items:
-        if item.path in never or any(map(item.get_closest_marker, UNSAMPLED_MARKERS)):
+        if item.path in excluded or any(map(item.get_closest_marker, UNSAMPLED_MARKERS)):
             continue
         files.setdefault(item.path, []).append(item)
-    drawn = [draw.sample(group, min(PER_FILE, len(group))) for _, group in sorted(files.items())]
-    draw.shuffle(drawn)
-    return [item for group in drawn for item in group]
+    groups = [draw.sample(group, min(MAX_SAMPLED_PER_FILE, len(group))) for _, group in sorted(files.items())]
+    draw.shuffle(groups)
+    return [item for group in groups for item in group]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long tests to the soak, or the rest out of it, and begin with the longest files."""
+    """Select the tests of `make test`, `make quick` or the soak, and start with the slowest files."""
     for item in items:
-        if RECORDED & {*item.fixturenames}:
+        if RECORDED_FIXTURES & {*item.fixturenames}:
             item.add_marker(pytest.mark.soak)
     soak = {item for item in items if item.get_closest_marker("soak")}
     if config.option.soak:
         chosen = [item for item in items if item in soak or is_larger_in_soak(item)]
     else:
-        left = soak - kept_by_rotation(items, config.stash[TREE])
-        chosen = [item for item in items if item not in left]
-    place = {REPOSITORY / "tests" / name: number for number, name in enumerate(LONGEST)}
-    named = [*place, *(REPOSITORY / "tests" / name for name in NEVER_SAMPLED)]
-    if gone := [file for file in named if not file.is_file()]:
-        raise pytest.UsageError(f"tests/conftest.py: LONGEST or NEVER_SAMPLED name what is not there: {gone}")
+        deferred = soak - select_by_rotation(items, config.stash[TREE_KEY])
+        chosen = [item for item in items if item not in deferred]
+    ranks = {REPOSITORY / "tests" / name: number for number, name in enumerate(SLOW_FILES)}
+    named = [*ranks, *(REPOSITORY / "tests" / name for name in NEVER_SAMPLED)]
+    if missing := [file for file in named if not file.is_file()]:
+        raise pytest.UsageError(
+            f"tests/conftest.py: SLOW_FILES or NEVER_SAMPLED has names of missing files: {missing}"
+        )
     if config.option.quick:
         chosen = [
-            item for item in chosen if item.path not in place and not item.get_closest_marker("process")
+            item for item in chosen if item.path not in ranks and not item.get_closest_marker("process")
         ]
-    chosen.sort(key=lambda item: place.get(item.path, len(place)))
+    chosen.sort(key=lambda item: ranks.get(item.path, len(ranks)))
     if config.option.sample is not None:
-        chosen = sample(chosen, str(config.getoption("--hypothesis-seed")))
-    if others := set(items) - set(chosen):
-        config.hook.pytest_deselected(items=[item for item in items if item in others])
+        chosen = draw_sample(chosen, str(config.getoption("--hypothesis-seed")))
+    if deselected := set(items) - set(chosen):
+        config.hook.pytest_deselected(items=[item for item in items if item in deselected])
     items[:] = chosen
 
 
@@ -220,11 +224,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
     """Start no further test once a sample's time is over."""
     limit_s = item.config.option.sample
-    return True if limit_s is not None and time.monotonic() - item.config.stash[STARTED] > limit_s else None
+    return True if limit_s is not None and time.monotonic() - item.config.stash[START_KEY] > limit_s else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say how many tests a sample has started: a busy machine starts few."""
+    """Print how many tests a sample has started, which are few on a busy machine."""
     if config.option.sample is not None:
         started = sum(
             len(terminalreporter.getreports(name)) for name in ("passed", "failed", "skipped", "error")
@@ -234,13 +238,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="session")
 def scaled(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
-    """Choose between a size for the soak and one for `make test`."""
+    """Return a function that selects the size for the soak or the one for `make test`."""
     return lambda soak, test: soak if request.config.option.soak else test
 
 
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
-    """Python's own handler of Ctrl-C: a run that was started in the background has SIGINT ignored."""
+    """Install Python's handler of Ctrl-C: a run that was started in the background ignores SIGINT."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -253,7 +257,7 @@ def repository() -> Path:
 
 @pytest.fixture(scope="session")
 def cabspotting() -> Path:
-    """The recorded taxi trace, which this repository does not hold."""
+    """Return the recorded taxi trace, which is not part of this repository."""
     file = SHARED / "cabspotting_sf" / "cabs.csv.gz"
     if not file.is_file():
         pytest.skip("the recorded taxi trace is not on this machine")
@@ -262,7 +266,7 @@ def cabspotting() -> Path:
 
 @pytest.fixture(scope="session")
 def capmetrics() -> Path:
-    """The recorded bus positions of Austin (GTFS-realtime), which this repository does not hold."""
+    """Return the recorded bus positions of Austin (GTFS-realtime), which are not part of this repository."""
     file = SHARED / "capmetrics_austin" / "vehicle_positions.csv.gz"
     if not file.is_file():
         pytest.skip("the recorded bus positions are not on this machine")
@@ -271,7 +275,7 @@ def capmetrics() -> Path:
 
 @pytest.fixture(scope="session")
 def driving_networks() -> Path:
-    """The recorded throughput of five networks, which this repository does not hold."""
+    """Return the recorded throughput of five networks, which is not part of this repository."""
     file = SHARED / "mn_driving_networks" / "throughput.csv.gz"
     if not file.is_file():
         pytest.skip("the recorded throughput of driving networks is not on this machine")
@@ -280,7 +284,7 @@ def driving_networks() -> Path:
 
 @pytest.fixture(scope="session")
 def phone_log() -> Path:
-    """The folder of the recorded phone logs, which this repository does not hold."""
+    """Return the folder of the recorded phone logs, which are not part of this repository."""
     folder = SHARED / "niimpy_phone"
     if not folder.is_dir():
         pytest.skip("the recorded phone logs are not on this machine")
@@ -289,7 +293,7 @@ def phone_log() -> Path:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One Spark session for all tests of a process."""
+    """Start one Spark session for all tests of a process."""
     from mudkit import pipeline
 
     yield pipeline.session()
@@ -298,7 +302,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def csv_file(tmp_path: Path) -> Callable[..., Path]:
-    """Write a CSV file from a header and rows."""
+    """Return a function that writes a CSV file from a header and rows."""
 
     def write(header: str, rows: Sequence[str], name: str = "trace.csv") -> Path:
         text = "\n".join([header, *rows]) + "\n"

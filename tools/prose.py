@@ -1,16 +1,13 @@
-"""List docstrings and names that are not plain technical English, and fail on new ones.
+"""List docstrings and names that are not plain technical English, and fail if there is one.
 
-Three things are found in `mudkit/`, `widgets/` and `tools/`:
+Three things are found in `mudkit/`, `widgets/`, `tools/` and `tests/`:
 
 * summaries that begin with a verb that is no term of the field ("Give", "Say") or with none ("What", "So");
 * phrases in docstrings that have to be decoded (see `PHRASES`);
-* names of functions, classes, variables and parameters that say nothing ("came", "said", "MOST_BYTES").
+* names of functions, classes, variables and parameters that say nothing ("came", "said", "MOST_BYTES"), and
+  names of tests that begin with a relative clause ("test_what_is_late_is_dropped").
 
-`tools/prose.toml` holds the number of findings that each package may have. More fail; lower the number after
-removing some: `python tools/prose.py --write`.
-
-Usage: python tools/prose.py [--write] [PATH ...]
-       with paths: print each finding there
+Usage: python tools/prose.py [PATH ...]
 """
 
 from __future__ import annotations
@@ -19,14 +16,11 @@ import ast
 import inspect
 import re
 import sys
-import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-ALLOWED = ROOT / "tools" / "prose.toml"
-FOLDERS = ("mudkit", "widgets", "tools")
+FOLDERS = ("mudkit", "widgets", "tools", "tests")
 
 OPENING_WORDS = re.compile(
     r"(Gives?|Say|Tell|Take|Let|Make|Hand|What|Who|Whoever|Whose|Where|When|How|So|Be|Have|Hold|Of|Whether|That"
@@ -39,7 +33,8 @@ PHRASES = re.compile(
 )
 NAMES = re.compile(
     r"^_?(came|made|said|told|found|there|each|go_on|soon|hurry|is_there|unheeded|asked|held|wanted|gone"
-    r"|(MOST|LEAST|DEEPEST|LONGEST|FIRST|LAST)(_[A-Z0-9_]+)?|tell_.*|.*_soon|quiet_workers)$"
+    r"|(MOST|LEAST|DEEPEST|LONGEST|FIRST|LAST)(_[A-Z0-9_]+)?|tell_.*|.*_soon|quiet_workers"
+    r"|test_(what|who|whom|whose|whoever|nobody|so)_.*)$"
 )
 
 TERMS = frozenset({"found"})
@@ -80,12 +75,6 @@ def _bound_names(node: ast.AST) -> Iterator[tuple[int, str]]:
         yield node.lineno, node.attr
 
 
-def package_of(path: Path) -> str:
-    """Return the package that a file's findings count for, such as `mudkit/systems/mud`."""
-    parts = path.relative_to(ROOT).parts[:-1]
-    return "/".join(parts[:3] if parts[:2] == ("mudkit", "systems") else parts[:2])
-
-
 def modules(paths: list[Path]) -> Iterator[Path]:
     """Yield the Python files below some paths; links are not followed."""
     for path in paths:
@@ -100,41 +89,15 @@ def modules(paths: list[Path]) -> Iterator[Path]:
         )
 
 
-def counts() -> Counter[str]:
-    """Return the number of findings of each package."""
-    total: Counter[str] = Counter()
-    for path in modules([ROOT / folder for folder in FOLDERS]):
-        total[package_of(path)] += sum(1 for _ in findings(path.read_text(encoding="utf-8")))
-    return total
-
-
-def too_many(found: Counter[str], allowed: dict[str, int]) -> list[str]:
-    """Return a line for each package with more findings than it may have."""
-    return [
-        f"{package}: {many} findings, at most {allowed.get(package, 0)} allowed; "
-        f"see them with: python tools/prose.py {package}"
-        for package, many in sorted(found.items())
-        if many > allowed.get(package, 0)
-    ]
-
-
 def main() -> None:
-    """Print findings below paths, or compare the counts of all packages with what is allowed."""
-    arguments = [argument for argument in sys.argv[1:] if argument != "--write"]
-    if arguments:
-        for path in modules([Path(argument).resolve() for argument in arguments]):
-            for line, finding in findings(path.read_text(encoding="utf-8")):
-                sys.stdout.write(f"{path.relative_to(ROOT)}:{line}: {finding}\n")
-        return
-    total = counts()
-    if "--write" in sys.argv:
-        rows = "".join(f'"{package}" = {many}\n' for package, many in sorted(total.items()) if many)
-        ALLOWED.write_text(
-            f"# Findings of tools/prose.py that each package may have; made by --write.\n{rows}"
-        )
-    sys.stdout.write(f"{total.total():,} findings in {len(+total)} packages\n")
-    if wrong := too_many(total, tomllib.loads(ALLOWED.read_text(encoding="utf-8"))):
-        sys.exit("\n".join(wrong))
+    """Print each finding below some paths, by default in the whole repository, and fail if there is one."""
+    paths = [Path(argument).resolve() for argument in sys.argv[1:]] or [ROOT / folder for folder in FOLDERS]
+    lines = [
+        f"{path.relative_to(ROOT)}:{line}: {finding}"
+        for path in modules(paths)
+        for line, finding in findings(path.read_text(encoding="utf-8"))
+    ]
+    sys.exit("\n".join(lines) or None)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Two sides in turn, and the ratio of their times."""
+"""Timing of two functions in turn, with the ratio of their times."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ RUNS = 5
 
 
 def compare(
-    what: str, ours: Callable[[], object], peer: str, other: Callable[[], object]
+    label: str, run_ours: Callable[[], object], peer: str, run_peer: Callable[[], object]
 ) -> dict[str, object]:
     """Run both in turn after one warm-up each."""
     times: dict[str, list[float]] = {"ours": [], "peer": []}
     for number in range(RUNS + 1):
-        for name, function in (("ours", ours), ("peer", other)):
-            started = time.perf_counter()
+        for name, function in (("ours", run_ours), ("peer", run_peer)):
+            start_s = time.perf_counter()
             function()
             if number:
-                times[name].append(time.perf_counter() - started)
-    mine, theirs = (statistics.median(times[name]) for name in ("ours", "peer"))
+                times[name].append(time.perf_counter() - start_s)
+    ours_s, peer_s = (statistics.median(times[name]) for name in ("ours", "peer"))
     ratios = [a / b for a, b in zip(times["ours"], times["peer"], strict=True)]
     return {
-        "what": what,
-        "ours_s": round(mine, 4),
+        "what": label,
+        "ours_s": round(ours_s, 4),
         "peer": peer,
-        "peer_s": round(theirs, 4),
+        "peer_s": round(peer_s, 4),
         "ratio": round(statistics.median(ratios), 4),
         "low": round(min(ratios), 4),
         "high": round(max(ratios), 4),

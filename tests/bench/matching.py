@@ -1,4 +1,4 @@
-"""The subscription index beside its peers: one by one, `rule_engine`, and a join in DuckDB with one thread."""
+"""Subscription index compared with a linear scan, `rule_engine`, and a join in DuckDB with one thread."""
 
 from __future__ import annotations
 
@@ -17,57 +17,64 @@ RECORDS = 20_000
 SIDES = ("south", "north", "west", "east", "most")
 
 
-def rows() -> Iterator[dict[str, object]]:
-    """Measure everything."""
-    yield beside_one_by_one()
-    yield from beside_rule_engine()
-    # Over 10 topics each record meets a hundred times as many subscriptions of its topic.
+def measure_rows() -> Iterator[dict[str, object]]:
+    """Measure all comparisons."""
+    yield compare_with_linear_scan()
+    yield from compare_with_rule_engine()
+    # With 10 topics, each record meets a hundred times as many subscriptions of its topic.
     for subscriptions, topics in ((100_000, 1000), (100_000, 10), (1_000_000, 1000)):
-        yield beside_duckdb(subscriptions, topics)
+        yield compare_with_duckdb(subscriptions, topics)
 
 
-def beside_one_by_one() -> dict[str, object]:
-    """Readers' data and writer predicates take part on both sides."""
+def compare_with_linear_scan() -> dict[str, object]:
+    """Compare with compiled predicates in turn; both sides have readers' data and writer predicates."""
     load = MatchingLoad(10_000, 10)
-    whole, index = list(load.draw()), load.index()
+    subscriptions, index = list(load.draw()), load.index()
     records = load.records(50)
     writers = load.writers(records)
     pairs = list(zip(records, writers, strict=True))
 
-    def ours() -> list[list[Any]]:
+    def match_indexed() -> list[list[Any]]:
         return index.match_many(records, writers)
 
-    def peer() -> list[list[Any]]:
-        return [match_each(whole, *pair) for pair in pairs]
+    def match_compiled() -> list[list[Any]]:
+        return [match_each(subscriptions, *pair) for pair in pairs]
 
-    agree(ours(), peer())
-    return compare("index, 10,000 subscriptions, 50 records", ours, "compiled predicates, one by one", peer)
+    check_agreement(match_indexed(), match_compiled())
+    return compare(
+        "index, 10,000 subscriptions, 50 records",
+        match_indexed,
+        "compiled predicates, one by one",
+        match_compiled,
+    )
 
 
-def beside_rule_engine() -> Iterator[dict[str, object]]:
-    """Read predicates only: it has no writers."""
+def compare_with_rule_engine() -> Iterator[dict[str, object]]:
+    """Compare read predicates only: `rule_engine` has no writer predicates."""
     load = MatchingLoad(1000, 10)
-    whole, index = list(load.draw()), load.index()
+    subscriptions, index = list(load.draw()), load.index()
     records = load.records(50)
-    rules = [(name, rule_engine.Rule(in_words(constants))) for name, constants in constants_of(whole)]
+    rules = [
+        (name, rule_engine.Rule(format_rule(constants))) for name, constants in list_constants(subscriptions)
+    ]
 
-    def peer() -> list[list[Any]]:
+    def match_rules() -> list[list[Any]]:
         return [[name for name, rule in rules if rule.matches(record)] for record in records]
 
-    def indexed() -> list[list[Any]]:
+    def match_indexed() -> list[list[Any]]:
         return [index.match(record) for record in records]
 
-    def compiled() -> list[list[Any]]:
-        return [match_each(whole, record) for record in records]
+    def match_compiled() -> list[list[Any]]:
+        return [match_each(subscriptions, record) for record in records]
 
-    agree(indexed(), peer())
-    agree(compiled(), peer())
-    yield compare("index, 1,000 subscriptions, 50 records", indexed, "rule_engine", peer)
-    yield compare("one by one, 1,000 subscriptions, 50 records", compiled, "rule_engine", peer)
+    check_agreement(match_indexed(), match_rules())
+    check_agreement(match_compiled(), match_rules())
+    yield compare("index, 1,000 subscriptions, 50 records", match_indexed, "rule_engine", match_rules)
+    yield compare("one by one, 1,000 subscriptions, 50 records", match_compiled, "rule_engine", match_rules)
 
 
-def beside_duckdb(subscriptions: int, topics: int) -> dict[str, object]:
-    """Read predicates only, all records at once, one thread on both sides; its table is filled beforehand."""
+def compare_with_duckdb(subscriptions: int, topics: int) -> dict[str, object]:
+    """Compare read predicates only, all records at once, one thread; the table is filled beforehand."""
     load = MatchingLoad(subscriptions, topics)
     index = SubscriptionIndex()
     columns: dict[str, list[Any]] = {name: [] for name in ("topic", *SIDES)}
@@ -92,32 +99,32 @@ def beside_duckdb(subscriptions: int, topics: int) -> dict[str, object]:
             AND r.lat BETWEEN s.south AND s.north AND r.lon BETWEEN s.west AND s.east AND r.price <= s.most
     """
 
-    def ours() -> list[list[Any]]:
+    def match_indexed() -> list[list[Any]]:
         return index.match_many(records)
 
-    def peer() -> pa.Table:
+    def join_in_duckdb() -> pa.Table:
         return database.sql(query).to_arrow_table()
 
     theirs: list[list[Any]] = [[] for _ in records]
-    pairs = peer().sort_by([("record", "ascending"), ("subscription", "ascending")])
+    pairs = join_in_duckdb().sort_by([("record", "ascending"), ("subscription", "ascending")])
     for record, subscription in zip(*(pairs[name].to_pylist() for name in pairs.column_names), strict=True):
         theirs[record].append(f"sub-{subscription}")
-    agree(ours(), theirs)
+    check_agreement(match_indexed(), theirs)
     return compare(
         f"index, {subscriptions:,} subscriptions, {topics:,} topics, {RECORDS:,} records",
-        ours,
+        match_indexed,
         "DuckDB join, all at once, 1 thread",
-        peer,
+        join_in_duckdb,
     )
 
 
-def constants_of(whole: list[Subscription]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give the constants of a read predicate by name."""
-    for name, predicate, _, _ in whole:
+def list_constants(subscriptions: list[Subscription]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the constants of each read predicate by name."""
+    for name, predicate, _, _ in subscriptions:
         yield name, dict(zip(("topic", *SIDES), predicate.constants, strict=True))
 
 
-def in_words(c: dict[str, Any]) -> str:
+def format_rule(c: dict[str, Any]) -> str:
     """Write the read predicate for `rule_engine`."""
     return (
         f'topic == "{c["topic"]}" and lat >= {c["south"]!r} and lat <= {c["north"]!r} and lon >= {c["west"]!r} '
@@ -125,7 +132,7 @@ def in_words(c: dict[str, Any]) -> str:
     )
 
 
-def agree(ours: list[list[Any]], theirs: list[list[Any]]) -> None:
-    """Stop when the two sides differ."""
+def check_agreement(ours: list[list[Any]], theirs: list[list[Any]]) -> None:
+    """Raise if the two sides differ or match nothing."""
     assert ours == theirs, "the two sides disagree"
     assert any(ours), "nothing matches"

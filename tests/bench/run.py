@@ -1,8 +1,8 @@
 """Speed as ratios against a peer in the same run: `make bench`.
 
 Each figure is the median of several runs, the two sides in turn, so that a machine that slows down slows both.
-Nothing here is a test: a number tells, a person judges. Rows of speed of `mudkit reproduce` are measured, too, and
-kept, so that its table shows them.
+These are no tests: a person judges the numbers. Speed rows of `mudkit reproduce` are measured, too, and stored
+for its table.
 
 Usage: python tests/bench/run.py [PART ...]
        import, session, matching, fleet, scaling, scoreboard, artefact, rows; all by default
@@ -25,21 +25,21 @@ ROWS = ("L7", "S3", "R5", "F5", "F3", "F1", "F6", "F2", "M2", "M1", "M3")
 
 
 def main() -> None:
-    """Measure the parts that are named and print a table, and JSON for machines behind it."""
+    """Measure the named parts; print a table, and then the rows as JSON."""
     parts = {
-        "import": lambda: iter([import_time()]),
-        "session": lambda: iter([session_start()]),
-        "matching": matching.rows,
-        "fleet": fleet.rows,
-        "scaling": scaling.rows,
-        "scoreboard": scoreboard_day.rows,
-        "artefact": artefact.rows,
+        "import": lambda: iter([measure_import()]),
+        "session": lambda: iter([measure_session()]),
+        "matching": matching.measure_rows,
+        "fleet": fleet.measure_rows,
+        "scaling": scaling.measure_rows,
+        "scoreboard": scoreboard_day.measure_rows,
+        "artefact": artefact.measure_rows,
     }
-    wanted = sys.argv[1:] or [*parts, "rows"]
-    if unknown := [name for name in wanted if name not in (*parts, "rows")]:
+    selected = sys.argv[1:] or [*parts, "rows"]
+    if unknown := [name for name in selected if name not in (*parts, "rows")]:
         sys.exit(f"no such part: {', '.join(unknown)}; there are {', '.join(parts)}, rows")
     rows: list[dict[str, object]] = []
-    for name in wanted:
+    for name in selected:
         for row in parts[name]() if name in parts else ():
             print(
                 f"{row['what']:<62}{row['ours_s']:>9.4f} s  {row['peer']:<36}{row['peer_s']:>9.4f} s  "
@@ -47,7 +47,7 @@ def main() -> None:
                 flush=True,
             )
             rows.append(row)
-    if "rows" in wanted:  # in a process of their own: what ran before is not to slow them
+    if "rows" in selected:  # in a separate process, which earlier parts do not slow
         command = [sys.executable, "-m", "mudkit", "reproduce", *ROWS, "--json"]
         for row in json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout):
             print(f"{row['row']:<10} {row['verdict']:<16} {row['measured']}", flush=True)
@@ -55,24 +55,26 @@ def main() -> None:
     print(json.dumps(rows))
 
 
-def import_time() -> dict[str, object]:
-    """F3: `import mudkit` beside an interpreter that imports nothing."""
+def measure_import() -> dict[str, object]:
+    """Compare `import mudkit` with an interpreter that imports nothing (F3)."""
     return compare("import mudkit, whole process", python("import mudkit"), "python -c pass", python("pass"))
 
 
-def session_start() -> dict[str, object]:
-    """F3: a session beside the same without mudkit's settings."""
-    plain = (
+def measure_session() -> dict[str, object]:
+    """Compare a session with one without mudkit's settings (F3)."""
+    default_session = (
         "import os, sys; os.environ['PYSPARK_PYTHON'] = sys.executable\n"
         "from pyspark.sql import SparkSession\n"
         "SparkSession.builder.master('local[*]').config('spark.log.level', 'OFF').getOrCreate().stop()"
     )
-    ours = python("from mudkit import pipeline; pipeline.session(); pipeline.stop()")
+    mudkit_session = python("from mudkit import pipeline; pipeline.session(); pipeline.stop()")
     return compare(
         "session started and stopped, whole process",
-        ours,
+        mudkit_session,
         "pyspark with its defaults",
-        lambda: subprocess.run([sys.executable, "-c", plain], check=True, stderr=subprocess.DEVNULL),
+        lambda: subprocess.run(
+            [sys.executable, "-c", default_session], check=True, stderr=subprocess.DEVNULL
+        ),
     )
 
 

@@ -1,8 +1,8 @@
-"""Device-hours a second of store and forward by the number of phones: `python tests/bench/scaling.py`.
+"""Device-hours per second of store and forward by the number of phones: `python tests/bench/scaling.py`.
 
 Each phone sends a message to the next one every ten minutes, for an hour, so that the work of a device-hour is
-the same in every fleet. Each fleet runs in a process of its own; asked is a rate that falls by at most 1.5 times
-from the smallest fleet to any other.
+the same in every fleet. Each fleet runs in a separate process; the target is a rate that falls by at most
+1.5 times from the smallest fleet to any other.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from mudkit.systems.store_and_forward import Client, Relay
 
 FLEETS = (300, 1000, 3000, 10_000)
 EVERY_S, HOURS, RUNS = 600, 1, 3
-ASKED = 1.5
+TARGET = 1.5
 
 
-def rows() -> Iterator[dict[str, object]]:
+def measure_rows() -> Iterator[dict[str, object]]:
     """Measure each fleet beside the smallest one, in turn; the fastest run of each counts."""
     cpu_s = {phones: float("inf") for phones in FLEETS}
     for _ in range(RUNS):
@@ -35,7 +35,7 @@ def rows() -> Iterator[dict[str, object]]:
         yield {
             "what": f"store and forward: {phones:,} phones, {HOURS / ours_s:,.0f} device-hours/s",
             "ours_s": ours_s,
-            "peer": f"{first:,} phones, {HOURS / peer_s:,.0f}/s; asked: {ASKED:g}",
+            "peer": f"{first:,} phones, {HOURS / peer_s:,.0f}/s; asked: {TARGET:g}",
             "peer_s": peer_s,
             "ratio": ours_s / peer_s,
         }
@@ -54,13 +54,13 @@ def measure(phones: int) -> float:
 
     for number in range(phones):
         lab.world.at(EVERY_S * 1_000_000 * number // phones, send, number)
-    began_s = time.process_time()
+    start_s = time.process_time()
     lab.run(hours=HOURS)
-    return time.process_time() - began_s
+    return time.process_time() - start_s
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         print(measure(int(sys.argv[1])))
     else:
-        print(json.dumps(list(rows()), indent=1))
+        print(json.dumps(list(measure_rows()), indent=1))

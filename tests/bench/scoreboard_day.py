@@ -1,7 +1,7 @@
 """A virtual day of 10,000 phones for each system: `python tests/bench/scoreboard_day.py [SYSTEM ...]`.
 
 The task is "news with ranks" with 50 articles a day; Contrail polls every five minutes. Each system runs in a
-process of its own; asked are at most ten minutes and 4 GB.
+separate process; the target is at most ten minutes and 4 GB.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from mudkit.experiment import ADAPTERS, NEWS, run
 from mudkit.sources.workloads import Poisson
 
 PHONES, ARTICLES = 10_000, 50
-ASKED_S, ASKED_GB = 600.0, 4.0
+TARGET_S, TARGET_GB = 600.0, 4.0
 
 
-def rows() -> Iterator[dict[str, object]]:
-    """Measure the systems one after the other; the peer is what is asked."""
+def measure_rows() -> Iterator[dict[str, object]]:
+    """Measure the systems in turn; the peer is the target."""
     for system in list(ADAPTERS)[1:]:
         result = subprocess.run(
             [sys.executable, __file__, system], check=True, capture_output=True, text=True
@@ -30,22 +30,22 @@ def rows() -> Iterator[dict[str, object]]:
         yield {
             "what": f"{system}: {PHONES:,} phones, a day, {answer['peak_gb']:.2f} GB",
             "ours_s": answer["s"],
-            "peer": f"asked: {ASKED_S:g} s, {ASKED_GB:g} GB",
-            "peer_s": ASKED_S,
-            "ratio": answer["s"] / ASKED_S,
+            "peer": f"asked: {TARGET_S:g} s, {TARGET_GB:g} GB",
+            "peer_s": TARGET_S,
+            "ratio": answer["s"] / TARGET_S,
             **answer,
         }
 
 
 def measure(system: str) -> dict[str, object]:
     """Run one system in this process."""
-    began_s = time.perf_counter()
+    start_s = time.perf_counter()
     task = NEWS.over(devices=PHONES, items=Poisson(per_day=ARTICLES))
     entry = run(task, ADAPTERS[system], seed=1, record_messages=False, record_exposure=False)
     result = entry.measures()
     return {
         "system": system,
-        "s": time.perf_counter() - began_s,
+        "s": time.perf_counter() - start_s,
         "cpu_s": time.process_time(),
         "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
         "events": entry.lab.world.handled,
@@ -55,8 +55,8 @@ def measure(system: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:] or list(ADAPTERS)[1:]
-    if unknown := [name for name in wanted if name not in ADAPTERS]:
+    systems = sys.argv[1:] or list(ADAPTERS)[1:]
+    if unknown := [name for name in systems if name not in ADAPTERS]:
         sys.exit(f"no such system: {', '.join(unknown)}; there are {', '.join(map(repr, ADAPTERS))}")
-    for name in wanted:
+    for name in systems:
         print(json.dumps(measure(name)), flush=True)

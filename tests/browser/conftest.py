@@ -1,4 +1,4 @@
-"""A headless Chromium without a network, and what it asked for while it looked at a page."""
+"""Headless Chromium without a network, with a record of the requests of each page."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ TIMEOUT_MS = 15_000
 
 @dataclass
 class Visit:
-    """A page that is open, and what came up while it was."""
+    """Open page with its requests and errors."""
 
     page: Page
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
     @property
-    def left(self) -> list[str]:
-        """Addresses beyond this machine that the page asked for."""
-        return [address for address in self.asked if not address.startswith(LOCAL)]
+    def external_requests(self) -> list[str]:
+        """Requested addresses beyond this machine."""
+        return [address for address in self.requests if not address.startswith(LOCAL)]
 
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """Start Chromium. Playwright leaves an event loop running until it ends: other tests must not meet it."""
+    """Start Chromium; Playwright's event loop must end before tests of other modules."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         pytest.skip("Chromium is not on this machine")
@@ -55,7 +55,7 @@ def chromium() -> Iterator[Browser]:
 def screenshot(
     request: pytest.FixtureRequest, repository: Path, record_property: Callable[[str, object], None]
 ) -> Path:
-    """Where the picture of this test is kept; the end of the run says where they all are."""
+    """Return the file for the screenshot of this test; the terminal summary names the folder."""
     name = re.sub(r"\W+", "-", request.node.name.removeprefix("test_")).strip("-")
     file = repository / "build" / "screenshots" / f"{name}.png"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -65,18 +65,21 @@ def screenshot(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say where screenshots were kept, also by processes that xdist started."""
-    reports = [each for kind in ("passed", "failed") for each in terminalreporter.getreports(kind)]
-    answer = {
-        Path(str(said)) for each in reports for name, said in each.user_properties if name == "screenshot"
+    """Print the folder of the screenshots, also of those taken by processes of xdist."""
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
+    files = {
+        Path(str(value))
+        for report in reports
+        for name, value in report.user_properties
+        if name == "screenshot"
     }
-    if kept := [file for file in answer if file.is_file()]:
-        terminalreporter.write_line(f"screenshots of JupyterLab, {len(kept)}: {kept[0].parent}")
+    if saved := [file for file in files if file.is_file()]:
+        terminalreporter.write_line(f"screenshots of JupyterLab, {len(saved)}: {saved[0].parent}")
 
 
 @pytest.fixture
 def visit(chromium: Browser) -> Iterator[Callable[[Path], Visit]]:
-    """Open a file as somebody without a network does."""
+    """Open files without a network."""
     contexts = []
 
     def open_file(file: Path) -> Visit:
@@ -85,22 +88,22 @@ def visit(chromium: Browser) -> Iterator[Callable[[Path], Visit]]:
         contexts.append(context)
         visit = Visit(context.new_page())
 
-        def note_request(request: Request) -> None:
-            visit.asked.append(request.url)
+        def record_request(request: Request) -> None:
+            visit.requests.append(request.url)
 
-        def note_console(message: ConsoleMessage) -> None:
+        def record_console_error(message: ConsoleMessage) -> None:
             if message.type == "error":
                 visit.errors.append(message.text)
 
-        def only_local(route: Route) -> None:
+        def block_external(route: Route) -> None:
             if route.request.url.startswith(LOCAL):
                 route.continue_()
             else:
                 route.abort()
 
-        context.route("**/*", only_local)
-        visit.page.on("request", note_request)
-        visit.page.on("console", note_console)
+        context.route("**/*", block_external)
+        visit.page.on("request", record_request)
+        visit.page.on("console", record_console_error)
         visit.page.on("pageerror", lambda error: visit.errors.append(str(error)))
         visit.page.goto(file.as_uri())
         return visit

@@ -1,4 +1,4 @@
-"""Report pages in both themes: axe-core finds nothing serious or critical."""
+"""Accessibility of report pages in both themes: axe-core finds nothing serious or critical."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from mudkit.report.schemas import TEMPLATES
 
 pytestmark = pytest.mark.browser
 AXE = Path(__file__).parent / "assets" / "vendor" / "axe.min.js"
-SMALL = {
+SMALL_PARAMETERS = {
     "prefetch_sizing": {"days": 6, "draws": 2},
     "scoreboard": {"tasks": ["traffic alerts"], "devices": 4, "length": 0.1, "seeds": 2, "scenarios": 1},
 }
 
 
-def violations(visit, file, theme):
+def find_violations(visit, file, theme):
     """Return the serious and critical violations of a page with its folded parts open, one line each."""
     page = visit(file).page
     page.emulate_media(color_scheme=theme)
@@ -36,17 +36,17 @@ def violations(visit, file, theme):
     )
     for frame in page.frames:
         frame.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    violations = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
     return [
-        f"{each['id']}: {node['target']} {node['html'][:160]}"
-        for each in found
-        if each["impact"] in ("serious", "critical")
-        for node in each["nodes"]
+        f"{violation['id']}: {node['target']} {node['html'][:160]}"
+        for violation in violations
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
     ]
 
 
-def report_page(name, folder):
-    values = preset(name, "sample") | SMALL.get(name, {})
+def build_report_page(name, folder):
+    values = preset(name, "sample") | SMALL_PARAMETERS.get(name, {})
     notebook = run_cells(name, values, folder)
     manifest = {"parameters": check(name, values), "inputs": {}, "versions": {"mudkit": "0"}}
     notebook.cells += provenance(name, manifest, dt.datetime.now(dt.UTC))
@@ -56,22 +56,22 @@ def report_page(name, folder):
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_a_report_page_is_accessible(name, visit, tmp_path):
-    file = report_page(name, tmp_path)
+def test_report_page_is_accessible(name, visit, tmp_path):
+    file = build_report_page(name, tmp_path)
     for theme in ("light", "dark"):
-        assert violations(visit, file, theme) == [], theme
+        assert find_violations(visit, file, theme) == [], theme
 
 
-def test_the_index_page_is_accessible(visit, tmp_path):
+def test_index_page_is_accessible(visit, tmp_path):
     cells = [new_markdown_cell("# A report")]
     table = {"t": pd.DataFrame({"a": [1]})}
     save_page("propagation", new_notebook(cells=cells), table, parameters={}, build=tmp_path)
     for theme in ("light", "dark"):
-        assert violations(visit, write_index(tmp_path), theme) == [], theme
+        assert find_violations(visit, write_index(tmp_path), theme) == [], theme
 
 
-def test_axe_finds_what_is_wrong(visit, tmp_path):
-    """A test that finds nothing must be able to find something."""
+def test_axe_finds_a_missing_text_alternative(visit, tmp_path):
+    """Guard against a checker that never finds anything."""
     file = tmp_path / "page.html"
     file.write_text("<html lang='en'><title>T</title><main><h1>T</h1><img src='data:,'></main></html>")
-    assert "image-alt" in violations(visit, file, "light")[0]
+    assert "image-alt" in find_violations(visit, file, "light")[0]

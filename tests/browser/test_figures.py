@@ -1,4 +1,4 @@
-"""Labels of figures stay apart, and inside, at the width that JupyterLab leaves on a small screen."""
+"""Labels of figures neither overlap nor leave the figure, at the width of JupyterLab on a small screen."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def page(chromium):
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_labels_stay_apart_and_inside(page, name):
+def test_labels_neither_overlap_nor_leave_the_figure(page, name):
     figure = json.loads(FIGURES[name]().to_json())
     problems = {}
     for width_px in WIDTHS_PX:

@@ -19,57 +19,59 @@ def open_report(visit, tmp_path):
     """Export a notebook, open it, and wait until its figures are drawn."""
     opened = []
 
-    def run(notebook, figures, **options):
+    def open_exported(notebook, figures, **options):
         file = tmp_path / "report.html"
         export_html(notebook, file, title="A report", **options)
-        seen = visit(file)
-        opened.append(seen)
-        seen.page.wait_for_function(
+        visited = visit(file)
+        opened.append(visited)
+        visited.page.wait_for_function(
             "number => document.querySelectorAll('.mudkit-figure .main-svg .trace').length === number",
             arg=figures,
         )
-        return seen
+        return visited
 
-    yield run
-    for seen in opened:
-        assert seen.left == []
-        assert seen.errors == []
+    yield open_exported
+    for visited in opened:
+        assert visited.external_requests == []
+        assert visited.errors == []
 
 
-def chart(title, **layout):
-    drawn = go.Figure(
+def build_chart(title, **layout):
+    figure = go.Figure(
         go.Scatter(x=np.arange(30), y=np.sqrt(np.arange(30))), layout={"title": title, **layout}
     )
-    return v4.new_output("display_data", data={PLOTLY: json.loads(drawn.to_json())})
+    return v4.new_output("display_data", data={PLOTLY: json.loads(figure.to_json())})
 
 
-def city():
+def build_city():
     random = np.random.default_rng(2)
     lat, lon = 37.7 + random.normal(0, 0.02, 3000), -122.4 + random.normal(0, 0.03, 3000)
     return pa.table({"lat": lat, "lon": lon, "weight": np.ones(3000)})
 
 
-def report():
-    shown = figures.heat_map(city(), city())._repr_html_()
+def build_report():
+    map_html = figures.heat_map(build_city(), build_city())._repr_html_()
     wide = "<table><tr>" + "<td>a long cell</td>" * 60 + "</tr></table>"
     return v4.new_notebook(
         cells=[
             v4.new_markdown_cell("# A report\n\nSome $x^2$, and ![a picture](https://example.org/a.png)."),
-            v4.new_code_cell("1", outputs=[chart("First </script>"), chart("Second", height=300)]),
-            v4.new_code_cell("2", outputs=[v4.new_output("display_data", data={"text/html": shown})]),
+            v4.new_code_cell(
+                "1", outputs=[build_chart("First </script>"), build_chart("Second", height=300)]
+            ),
+            v4.new_code_cell("2", outputs=[v4.new_output("display_data", data={"text/html": map_html})]),
             v4.new_code_cell("3", outputs=[v4.new_output("display_data", data={"text/html": wide})]),
         ]
     )
 
 
 def test_figures_and_maps_are_drawn_without_a_network(open_report):
-    page = open_report(report(), 2).page
+    page = open_report(build_report(), 2).page
     assert page.title() == "A report"
-    for at, height in ((0, 450), (1, 300)):
-        figure = page.locator(".mudkit-figure").nth(at)
-        drawn = figure.locator(".main-svg").first.bounding_box()
-        assert drawn["width"] > 600
-        assert drawn["height"] == figure.bounding_box()["height"] == height
+    for index, height in ((0, 450), (1, 300)):
+        figure = page.locator(".mudkit-figure").nth(index)
+        plot = figure.locator(".main-svg").first.bounding_box()
+        assert plot["width"] > 600
+        assert plot["height"] == figure.bounding_box()["height"] == height
     assert page.locator(".gtitle").all_text_contents() == ["First </script>", "Second"]
     frame = page.frame_locator("iframe")
     picture = frame.locator("img.leaflet-image-layer")
@@ -77,14 +79,14 @@ def test_figures_and_maps_are_drawn_without_a_network(open_report):
     assert picture.evaluate("element => element.decode().then(() => element.naturalWidth)") > 100
     assert picture.bounding_box()["height"] > 100
     assert page.locator("iframe").bounding_box()["height"] == 480
-    whole = page.locator("main").bounding_box()["width"]
+    main_width = page.locator("main").bounding_box()["width"]
     for selector in ("iframe", ".mudkit-figure"):
-        assert page.locator(selector).first.bounding_box()["width"] > 0.94 * whole
+        assert page.locator(selector).first.bounding_box()["width"] > 0.94 * main_width
     assert frame.locator(".leaflet-control-attribution").inner_text().startswith("Leaflet")
 
 
-def test_a_page_is_readable_at_any_width(open_report):
-    page = open_report(report(), 2).page
+def test_page_is_readable_at_any_width(open_report):
+    page = open_report(build_report(), 2).page
     for width in (1600, 1000, 400):
         page.set_viewport_size({"width": width, "height": 700})
         page.wait_for_function(
@@ -108,7 +110,7 @@ def test_a_page_is_readable_at_any_width(open_report):
 
 @pytest.mark.soak
 @pytest.mark.notebook
-def test_what_a_kernel_puts_out_becomes_a_report(open_report):
+def test_kernel_outputs_become_a_report(open_report):
     from nbclient import NotebookClient
 
     notebook = v4.new_notebook(
@@ -137,12 +139,12 @@ def test_what_a_kernel_puts_out_becomes_a_report(open_report):
     assert "it/s" not in text
 
 
-def test_on_paper_nothing_is_folded_or_beyond_the_edge(visit, tmp_path):
-    """A page of A4 within its margins is 680 px wide; figures were drawn for the screen before."""
+def test_printed_page_is_unfolded_and_inside_the_paper(visit, tmp_path):
+    """Print on A4, 680 px wide within its margins; figures were drawn for the screen before."""
     wide = v4.new_output("display_data", data={"text/html": "<pre>" + "mudkit-report-" * 40 + "</pre>"})
     folded = {"tags": ["details"]}
     cells = [
-        v4.new_code_cell("1", outputs=[chart("First"), wide]),
+        v4.new_code_cell("1", outputs=[build_chart("First"), wide]),
         v4.new_markdown_cell("## Method\n\nA method.", metadata=folded),
     ]
     export_html(v4.new_notebook(cells=cells), tmp_path / "report.html", title="A report")
@@ -150,17 +152,17 @@ def test_on_paper_nothing_is_folded_or_beyond_the_edge(visit, tmp_path):
     page.wait_for_function("document.querySelectorAll('.mudkit-figure .main-svg .trace').length === 1")
     page.emulate_media(media="print")
     page.set_viewport_size({"width": 680, "height": 960})
-    beyond = page.evaluate(
+    overflowing = page.evaluate(
         "() => [...document.querySelectorAll('.main-svg, pre, table')]"
         ".filter(each => each.getBoundingClientRect().right > innerWidth + 1).map(each => each.className || each.tagName)"
     )
-    assert [str(each) for each in beyond] == []
+    assert [str(name) for name in overflowing] == []
     assert page.evaluate("getComputedStyle(document.querySelector('.modebar')).display") == "none"
     assert page.get_by_text("A method.").is_visible()
 
 
-def test_a_long_command_is_wrapped(visit, tmp_path):
-    """A command to copy, of a markdown cell, on a screen of any width."""
+def test_long_command_is_wrapped(visit, tmp_path):
+    """Show a command of a markdown cell on screens of different widths."""
     command = "mudkit report propagation " + "--param trace=/a/folder/positions.csv.gz " * 12
     export_html(
         v4.new_notebook(cells=[v4.new_markdown_cell(f"    {command}")]),
@@ -173,12 +175,12 @@ def test_a_long_command_is_wrapped(visit, tmp_path):
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
 
 
-def test_a_page_in_the_dark_theme_is_printed_on_white(visit, tmp_path):
-    """The theme may stay dark while a page is printed; figures and maps were drawn for it before."""
-    shown = figures.heat_map(city(), city())._repr_html_()
+def test_page_in_the_dark_theme_is_printed_on_white(visit, tmp_path):
+    """Print while the theme stays dark, for which figures and maps were drawn."""
+    map_html = figures.heat_map(build_city(), build_city())._repr_html_()
     cells = [
-        v4.new_code_cell("1", outputs=[chart("First")]),
-        v4.new_code_cell("2", outputs=[v4.new_output("display_data", data={"text/html": shown})]),
+        v4.new_code_cell("1", outputs=[build_chart("First")]),
+        v4.new_code_cell("2", outputs=[v4.new_output("display_data", data={"text/html": map_html})]),
     ]
     export_html(v4.new_notebook(cells=cells), tmp_path / "report.html", title="A report")
     page = visit(tmp_path / "report.html").page

@@ -1,4 +1,4 @@
-"""A reader opens the chapter in JupyterLab, runs it, and sees figures, map and widget; nothing leaves loopback."""
+"""Chapters in JupyterLab: figures, maps and widgets work, and no request leaves loopback."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ LOCAL = (
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, repository):
-    """`mudkit lab` on a copy of the chapters, one for all tests: its address, its token, its folder."""
+    """Start `mudkit lab` on a copy of the chapters; yield its address, token and folder."""
     folder = tmp_path_factory.mktemp("lab")
     (folder / "notebooks").mkdir()
     for chapter in (repository / "notebooks").glob("*.ipynb"):
         notebook = nbformat.read(chapter, as_version=4)
         for cell in notebook.cells:
-            if cell.cell_type == "code":  # what a cell shows then comes from the test's own run
+            if cell.cell_type == "code":  # outputs are then of the test's own run
                 cell.outputs, cell.execution_count = [], None
         nbformat.write(notebook, folder / "notebooks" / chapter.name)
     (folder / "data").symlink_to(repository / "data")
     settings = folder / "settings" / "@jupyterlab" / "notebook-extension"
     settings.mkdir(parents=True)
-    # Cells that are not in view stay in the page, so that the test can look at all of them.
+    # Keep cells outside the view in the page, so that the test can read all of them.
     (settings / "tracker.jupyterlab-settings").write_text(json.dumps({"windowingMode": "none"}))
     environment = os.environ | {
         "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
@@ -70,7 +70,7 @@ def server(tmp_path_factory, repository):
                 break
         else:
             pytest.fail("JupyterLab did not start:\n" + "".join(lines))
-        listens(int(result[1].rpartition(":")[2]))
+        wait_for_port(int(result[1].rpartition(":")[2]))
         yield result[1], result[2], folder
     finally:
         server.send_signal(signal.SIGTERM)
@@ -83,7 +83,7 @@ def server(tmp_path_factory, repository):
 
 @pytest.fixture
 def lab(server):
-    """The server, with no kernel left over from another test."""
+    """Yield the server, and delete its kernels after the test."""
     yield server
     address, token, _ = server
     headers = {"Authorization": f"token {token}"}
@@ -93,13 +93,13 @@ def lab(server):
         urlopen(Request(f"{address}/api/kernels/{kernel['id']}", headers=headers, method="DELETE")).close()
 
 
-def listens(port):
-    """Wait until a server takes connections: JupyterLab tells its address before it does."""
+def wait_for_port(port):
+    """Wait until a server accepts connections: JupyterLab prints its address earlier."""
     for _ in range(600):
         try:
             socket.create_connection(("127.0.0.1", port), timeout=60).close()
         except ConnectionRefusedError:
-            time.sleep(0.1)  # nothing tells when
+            time.sleep(0.1)  # there is no event to wait for
         else:
             return
     pytest.fail(f"nothing listens at {port}")
@@ -107,33 +107,35 @@ def listens(port):
 
 @contextmanager
 def run_in_browser(chromium, lab, screenshot, chapter):
-    """Open a chapter, run all of it, and give the page.
+    """Open a chapter, run all of its cells, and yield the page.
 
-    By the end nothing may have left the machine, nor have stood in the console as an error.
+    At the end no request may have left the machine, and the console must be free of errors.
     """
     address, token, _ = lab
     context = chromium.new_context(viewport={"width": 1300, "height": 1000})
     context.set_default_timeout(60_000)
     page = context.new_page()
-    asked, answer, wrong = [], [], []
+    requested_urls, frames, console_errors = [], [], []
 
-    def watch(socket):
-        asked.append(socket.url)
-        socket.on("framereceived", lambda _: answer.append(socket.url))
+    def record_socket(socket):
+        requested_urls.append(socket.url)
+        socket.on("framereceived", lambda _: frames.append(socket.url))
 
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("websocket", watch)
-    # A workspace of its own: what another test opened stays closed.
+    page.on("request", lambda request: requested_urls.append(request.url))
+    page.on("websocket", record_socket)
+    # A separate workspace, without the documents of other tests.
     page.goto(f"{address}/lab/workspaces/{chapter}/tree/{chapter}.ipynb?token={token}")
     page.locator(".jp-Notebook .jp-CodeCell").first.wait_for()
     page.get_by_text("Python 3 (ipykernel) | Idle").first.wait_for()
-    # From here on: JupyterLab itself complains while it starts.
-    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: wrong.append(f"{error}\n{error.stack}"))
+    # Not earlier: JupyterLab itself logs errors while it starts.
+    page.on(
+        "console", lambda message: console_errors.append(message.text) if message.type == "error" else None
+    )
+    page.on("pageerror", lambda error: console_errors.append(f"{error}\n{error.stack}"))
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
 
-    try:  # a minute on a quiet machine; an error ends the run of the cells
+    try:  # a minute on a quiet machine; an error stops the cells
         page.wait_for_function(
             """() => {
               const last = [...document.querySelectorAll('.jp-Notebook .jp-CodeCell .jp-InputPrompt')].at(-1);
@@ -150,30 +152,32 @@ def run_in_browser(chromium, lab, screenshot, chapter):
     page.get_by_text("Python 3 (ipykernel) | Idle").first.wait_for(timeout=60_000)
     errors = page.locator('[data-mime-type="application/vnd.jupyter.error"]')
     assert errors.count() == 0, errors.all_inner_texts()
-    # JupyterLab's server drops outputs, widgets too, once a kernel tells more than 1,000 things a second.
-    assert len(answer) < 2_000
+    # JupyterLab's server drops outputs, widgets too, once a kernel sends more than 1,000 messages a second.
+    assert len(frames) < 2_000
     try:
         yield page
     except PlaywrightTimeout:
         page.screenshot(path=screenshot)
         outputs = page.locator(".jp-OutputArea-output").all_inner_texts()
-        texts = [each[:100] for each in outputs]
-        pytest.fail(f"Not there: see {screenshot}; errors in the console: {wrong}; the outputs: {texts}")
+        texts = [text[:100] for text in outputs]
+        pytest.fail(
+            f"Not there: see {screenshot}; errors in the console: {console_errors}; the outputs: {texts}"
+        )
     page.screenshot(path=screenshot)
     uploads = page.locator('.modebar-btn[data-title^="Share"]').count()
     context.close()
     assert uploads == 0, "a figure offers to send itself away"
-    assert wrong == []
-    assert [url for url in asked if not url.startswith(LOCAL)] == []
+    assert console_errors == []
+    assert [url for url in requested_urls if not url.startswith(LOCAL)] == []
 
 
 @pytest.mark.parametrize("chapter", ["00_start_here", "08_traces_on_spark"])
-def test_chapter_in_the_browser(chromium, lab, screenshot, chapter):
+def test_map_and_slider_of_chapter_work(chromium, lab, screenshot, chapter):
     with run_in_browser(chromium, lab, screenshot, chapter) as page:
         assert_map_and_slider_work(page)
 
 
-def test_a_history_is_edited_in_the_browser(chromium, lab, screenshot):
+def test_views_explorer_follows_edits_of_the_history(chromium, lab, screenshot):
     with run_in_browser(chromium, lab, screenshot, "03_fork_sequential_views") as page:
         explorer = page.locator(".jupyter-widgets", has=page.locator(".mudkit-history")).first
         text = explorer.locator(".mudkit-history textarea")
@@ -195,7 +199,7 @@ def test_a_history_is_edited_in_the_browser(chromium, lab, screenshot):
         before = marks.count()
         text.focus()
         page.keyboard.press("Control+End")
-        page.keyboard.type("   r2")  # cyd sees ann's edit, which is on a branch of its own
+        page.keyboard.type("   r2")  # cyd sees ann's edit, which is on a separate branch
         page.wait_for_function(
             "([box, count]) => box.querySelectorAll('.annotation-text').length > count",
             arg=[explorer.element_handle(), before],
@@ -225,7 +229,7 @@ def test_a_history_is_edited_in_the_browser(chromium, lab, screenshot):
         explorer.locator("svg.main-svg[role=img][aria-label^='sequential: ILLEGAL. ']").wait_for()
         assert_follows_the_theme(page, explorer)
         cells = page.locator(".jp-Notebook .jp-Cell").count()
-        for key in "bxr":  # add a cell, cut it, make it raw: the notebook's, but not here
+        for key in "bxr":  # shortcuts of the notebook (add, cut, raw) have no effect here
             page.keyboard.press(key)
         assert page.locator(".jp-Notebook .jp-Cell").count() == cells
         assert model.is_visible()
@@ -246,11 +250,11 @@ def assert_follows_the_theme(page, widget):
     for scheme, is_light in (("dark", "false"), ("light", "true")):
         page.emulate_media(color_scheme=scheme)
         page.wait_for_function(f"arg => ({ink})(arg) === '{is_light}'", arg=[widget.element_handle()])
-        # JupyterLab removes its splash screen twice when the next theme comes before it is gone.
+        # JupyterLab removes its splash screen twice if the theme changes before it is gone.
         page.locator("#jupyterlab-splash").wait_for(state="detached")
 
 
-def test_a_table_is_written_and_read_in_the_browser(chromium, lab, screenshot):
+def test_table_browser_writes_and_reads(chromium, lab, screenshot):
     with run_in_browser(chromium, lab, screenshot, "01_mud_tables") as page:
         browser = page.locator(".mudkit-table-browser").first
         browser.scroll_into_view_if_needed()
@@ -286,7 +290,7 @@ def test_a_table_is_written_and_read_in_the_browser(chromium, lab, screenshot):
         browser.get_by_role("alert").wait_for(state="detached")
 
 
-def test_who_sees_what_is_looked_up_in_the_browser(chromium, lab, screenshot):
+def test_table_browser_applies_writer_predicates(chromium, lab, screenshot):
     with run_in_browser(chromium, lab, screenshot, "02_writer_predicates") as page:
         wall = page.locator(".mudkit-table-browser").first
         wall.scroll_into_view_if_needed()
@@ -300,9 +304,9 @@ def test_who_sees_what_is_looked_up_in_the_browser(chromium, lab, screenshot):
             wall.get_by_label("client", exact=True).select_option(client)
             status.locator("b", has_text=client).wait_for()  # the kernel has filled in its reader
 
-        def sees(client, says, key, result):
+        def read_as(client, claims, key, result):
             act_as(client)
-            wall.get_by_label("reader", exact=True).fill(says)
+            wall.get_by_label("reader", exact=True).fill(claims)
             wall.get_by_label("max age, s", exact=True).fill("0")
             wall.get_by_label("where", exact=True).fill(f"key = '{key}'")
             page.keyboard.press("Tab")
@@ -311,12 +315,12 @@ def test_who_sees_what_is_looked_up_in_the_browser(chromium, lab, screenshot):
             answer = f"{client}: uncommitted read of key = '{key}': ✓ {result}"
             wall.locator("div", has_text=answer).last.wait_for()
 
-        sees("fay", "{}", "receiver", "0 records")
+        read_as("fay", "{}", "receiver", "0 records")
         fay.get_by_text("hidden").wait_for()
-        sees("fay", '{"user": "dee"}', "receiver", "1 record")  # who says so sees it
+        read_as("fay", '{"user": "dee"}', "receiver", "1 record")  # an unproven claim is enough
         fay.get_by_text("a party").wait_for()
-        sees("eve", '{"user": "dee"}', "auth", "0 records")  # to say is not to prove
-        sees("dee", "{}", "auth", "1 record")
+        read_as("eve", '{"user": "dee"}', "auth", "0 records")  # `auth` needs a token
+        read_as("dee", "{}", "auth", "1 record")
 
         act_as("jane")
         wall.get_by_label("key", exact=True).fill("note")
@@ -326,17 +330,17 @@ def test_who_sees_what_is_looked_up_in_the_browser(chromium, lab, screenshot):
         wall.get_by_role("button", name="run 10 s on").press("Enter")
         note = wall.locator("tr", has=page.get_by_role("rowheader", name="note")).first
         note.get_by_text("v1").wait_for()
-        sees("fay", '{"user": "eve"}', "note", "0 records")
-        sees("eve", "{}", "note", "1 record")
+        read_as("fay", '{"user": "eve"}', "note", "0 records")
+        read_as("eve", "{}", "note", "1 record")
         assert note.get_by_text("for one").count() == 1, "to jane, who wrote it, it is hidden"
 
 
-def test_a_limit_is_moved_in_the_browser(chromium, lab, screenshot):
+def test_prefetch_lab_follows_its_controls(chromium, lab, screenshot):
     with run_in_browser(chromium, lab, screenshot, "04_last_hop") as page:
         prefetch = page.locator(".mudkit-prefetch-lab").first
         prefetch.scroll_into_view_if_needed()
         status = prefetch.get_by_role("status")
-        status.get_by_text("in 365 days").wait_for()  # all days follow when nobody moves anything
+        status.get_by_text("in 365 days").wait_for()  # all days are computed without interaction
         page.wait_for_function(
             "([box]) => box.querySelector('.gtitle').textContent === 'buffer with each limit, 365 days'",
             arg=[prefetch.element_handle()],
@@ -367,7 +371,7 @@ def test_a_limit_is_moved_in_the_browser(chromium, lab, screenshot):
         assert status.inner_text().startswith("Waste 0.00 %, loss ")
 
 
-def test_an_item_is_watched_in_the_browser(chromium, lab, screenshot):
+def test_relay_monitor_follows_its_controls(chromium, lab, screenshot):
     with run_in_browser(chromium, lab, screenshot, "05_sender_filters") as page:
         monitor = page.locator(".mudkit-relay-monitor").first
         monitor.scroll_into_view_if_needed()
@@ -377,8 +381,8 @@ def test_an_item_is_watched_in_the_browser(chromium, lab, screenshot):
         assert payload.nth(0).inner_text() == payload.nth(2).inner_text() == "I am fine"
         assert re.match(r"\d+ B, [0-9a-f]{2} ", payload.nth(1).inner_text())
 
-        looked_for = monitor.get_by_label("look for", exact=True)
-        looked_for.fill("come at once")
+        search = monitor.get_by_label("look for", exact=True)
+        search.fill("come at once")
         page.keyboard.press("Tab")
         monitor.get_by_label("payload", exact=True).fill("come at once!")
         page.keyboard.press("Enter")
@@ -402,28 +406,28 @@ def test_an_item_is_watched_in_the_browser(chromium, lab, screenshot):
         assert payload.nth(1).inner_text() == payload.nth(2).inner_text() == "–"
 
 
-def test_a_policy_is_edited_in_the_browser(chromium, lab, screenshot):
+def test_policy_workbench_follows_edits_of_the_policy(chromium, lab, screenshot):
     with run_in_browser(chromium, lab, screenshot, "07_stateful_policies") as page:
         bench = page.locator(".mudkit-policy-workbench").first
         bench.scroll_into_view_if_needed()
         title = bench.locator(".js-plotly-plot .gtitle")
 
-        def says(words):
-            bench.get_by_role("status").filter(has_text=words).wait_for()
+        def wait_for_status(text):
+            bench.get_by_role("status").filter(has_text=text).wait_for()
 
-        says("rule 2 fires, R2, battery below 25 %: sent")
+        wait_for_status("rule 2 fires, R2, battery below 25 %: sent")
         bench.get_by_text("The checker has found nothing").wait_for()
         assert title.text_content() == "Which rule fires, 40,000 kbit/s"
 
         battery = bench.locator(".widget-inline-hbox", has_text="battery, %").locator(".noUi-handle")
         battery.focus()
         page.keyboard.press("ArrowRight")  # 20 to 25 %
-        says("rule 4 fires, R2, battery from 25 to 75 %: sent")
+        wait_for_status("rule 4 fires, R2, battery from 25 to 75 %: sent")
         link = bench.locator(".widget-inline-hbox", has_text="link, kbit/s").locator(".noUi-handle")
         link.focus()
         for _ in range(8):
             page.keyboard.press("ArrowLeft")
-        says("rule 3 fires, R3, poor link")
+        wait_for_status("rule 3 fires, R3, poor link")
         page.wait_for_function(
             "([box]) => box.querySelector('.gtitle').textContent === 'Which rule fires, 100 kbit/s'",
             arg=[bench.element_handle()],
@@ -438,95 +442,93 @@ def test_a_policy_is_edited_in_the_browser(chromium, lab, screenshot):
         alert = bench.get_by_role("alert")
         alert.get_by_text("Unknown action.").wait_for()
         assert "line 12" in alert.inner_text()
-        says("rule 3 fires")
+        wait_for_status("rule 3 fires")
         text.fill(policy.replace("seconds: 300", "seconds: 60"))
         alert.wait_for(state="detached")
         bench.get_by_text("The checker has found nothing").wait_for()
 
         battery.focus()
         page.keyboard.press("ArrowLeft")
-        says("rule 2 fires, R2, battery below 25 %: sent")
+        wait_for_status("rule 2 fires, R2, battery below 25 %: sent")
         bench.get_by_role("button", name="decide and keep").press("Enter")
-        bench.get_by_label("its fields", exact=True).press("End")  # the next one comes ten seconds later
+        bench.get_by_label("its fields", exact=True).press("End")  # the next one is ten seconds later
         bench.get_by_role("button", name="decide and keep").press("Enter")
-        says("held back")
+        wait_for_status("held back")
         bench.get_by_role("button", name="begin again").press("Enter")
-        says("rule 2 fires, R2, battery below 25 %: sent")
+        wait_for_status("rule 2 fires, R2, battery below 25 %: sent")
         bench.get_by_label("its fields", exact=True).fill('{"patient": 9, "pulse"')
         alert.get_by_text("The message cannot be read.").wait_for()
         bench.get_by_label("its fields", exact=True).fill('{"patient": 9, "pulse": 80}')
-        says("rule 1 fires")
+        wait_for_status("rule 1 fires")
 
 
-def test_what_is_known_is_aggregated_in_the_browser(chromium, lab, screenshot):
+def test_propagation_map_follows_its_controls(chromium, lab, screenshot):
     with run_in_browser(chromium, lab, screenshot, "06_context_propagation") as page:
-        known = page.locator(".mudkit-propagation-map").first
-        known.scroll_into_view_if_needed()
-        status = known.get_by_role("status")
+        widget = page.locator(".mudkit-propagation-map").first
+        widget.scroll_into_view_if_needed()
+        status = widget.get_by_role("status")
         status.get_by_text("192 messages").first.wait_for()
-        titles = known.locator(".js-plotly-plot .annotation-text")
+        titles = widget.locator(".js-plotly-plot .annotation-text")
         titles.nth(1).wait_for()
-        drawn = titles.first.text_content()
-        choose(known.get_by_label("messages go", exact=True), "after a number of messages")
+        first_title = titles.first.text_content()
+        choose(widget.get_by_label("messages go", exact=True), "after a number of messages")
         status.get_by_text("192 messages in 192 aggregates").first.wait_for()
-        amount = known.locator(".widget-inline-hbox", has_text="amount").locator(".noUi-handle")
+        amount = widget.locator(".widget-inline-hbox", has_text="amount").locator(".noUi-handle")
         amount.focus()
         for _ in range(3):
             page.keyboard.press("ArrowRight")
         status.get_by_text("192 messages in 48 aggregates").first.wait_for()
 
-        clock = known.get_by_text(re.compile(r"^[\d.]+ (s|min)( \d+ s)?$")).first
+        clock = widget.get_by_text(re.compile(r"^[\d.]+ (s|min)( \d+ s)?$")).first
         before = clock.text_content()
-        known.locator(".widget-inline-hbox", has_text="time").locator(".noUi-handle").focus()
+        widget.locator(".widget-inline-hbox", has_text="time").locator(".noUi-handle").focus()
         page.keyboard.press("ArrowRight")
         page.wait_for_function(
             "([label, old]) => label.textContent !== old", arg=[clock.element_handle(), before]
         )
         page.wait_for_function(
             "([box, old]) => box.querySelector('.annotation-text').textContent !== old",
-            arg=[known.element_handle(), drawn],
+            arg=[widget.element_handle(), first_title],
         )
 
         inside = page.frame_locator(".jp-OutputArea-output iframe").first
         slides = inside.locator(".mudkit-slides")
         slides.scroll_into_view_if_needed()
-        answer = slides.locator("output").text_content()
+        previous = slides.locator("output").text_content()
         slides.get_by_role("slider", name="time").press("ArrowRight")
-        assert slides.locator("output").text_content() != answer
+        assert slides.locator("output").text_content() != previous
         slides.get_by_label("known to").select_option("out of town")
-        known.scroll_into_view_if_needed()
+        widget.scroll_into_view_if_needed()
 
 
-def test_figures_of_widgets_are_there_when_the_page_is_opened_anew(chromium, lab, screenshot):
-    """As when the connection to the kernel comes back: the browser asks for the state of each widget."""
+def test_widget_figures_are_restored_after_a_reload(chromium, lab, screenshot):
+    """Reload the page: as after a reconnection, the browser requests the state of each widget."""
     cells = [
         "from mudkit.widgets import ViewsExplorer",
         "explorer = ViewsExplorer('ann: w1 w2')\nexplorer",
         "explorer.text.value = 'ann: w1 w2 w3 r3'\nlen(explorer.figure.layout.annotations)",
     ]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3 (ipykernel)"}
     nbformat.write(notebook, lab[2] / "work" / "anew.ipynb")
     with run_in_browser(chromium, lab, screenshot, "anew") as page:
         marks = page.locator(".jupyter-widgets .js-plotly-plot .annotation-text")
         marks.nth(3).wait_for()
-        answer = marks.all_text_contents()
+        texts = marks.all_text_contents()
         page.keyboard.press("Control+s")
         page.locator(".jp-mod-dirty").wait_for(state="detached")
         page.reload()
-        expect(marks).to_have_text(
-            answer, timeout=60_000
-        )  # the saved state is shown until the kernel answers
+        expect(marks).to_have_text(texts, timeout=60_000)  # the saved state is shown until the kernel answers
         assert page.locator(".jupyter-widgets .js-plotly-plot .scatterlayer .trace").count() > 0
 
 
-def test_saved_widgets_are_named_and_stand_there_without_a_kernel(chromium, lab, screenshot):
+def test_saved_widgets_are_labelled_and_shown_without_a_kernel(chromium, lab, screenshot):
     cells = [
         "from mudkit.widgets import PrefetchLab, ViewsExplorer",
         "ViewsExplorer('ann: w1 w2\\nbob: r1')",
         "PrefetchLab(days=2, seed=3)",
     ]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3 (ipykernel)"}
     address, token, folder = lab
     file = folder / "work" / "saved.ipynb"
@@ -542,7 +544,7 @@ def test_saved_widgets_are_named_and_stand_there_without_a_kernel(chromium, lab,
         page.keyboard.press("ArrowRight")
         page.wait_for_function("() => getComputedStyle(document.activeElement).outlineStyle === 'solid'")
         titles = page.locator(".mudkit-panel .gtitle")
-        answer = titles.all_text_contents()
+        texts = titles.all_text_contents()
         page.keyboard.press("Control+s")
         page.locator(".jp-mod-dirty").wait_for(state="detached")
         assert nbformat.read(file, as_version=4).metadata["widgets"]
@@ -552,11 +554,11 @@ def test_saved_widgets_are_named_and_stand_there_without_a_kernel(chromium, lab,
         urlopen(Request(f"{address}/api/sessions/{session['id']}", headers=headers, method="DELETE")).close()
         page.reload()
         titles.nth(1).wait_for()
-        assert titles.all_text_contents() == answer
+        assert titles.all_text_contents() == texts
         assert page.get_by_text("model not found").count() == 0
 
 
-def test_costs_are_dragged_in_the_browser(chromium, lab, screenshot):
+def test_cost_page_follows_its_controls(chromium, lab, screenshot):
     with run_in_browser(chromium, lab, screenshot, "09_cache_policies") as page:
         inside = page.frame_locator(".jp-OutputArea-output iframe").first
         page.locator(".jp-OutputArea-output iframe").first.scroll_into_view_if_needed()
@@ -578,7 +580,7 @@ def test_costs_are_dragged_in_the_browser(chromium, lab, screenshot):
             page.keyboard.press("ArrowRight")
         status.filter(has_not_text=before).wait_for()
         assert costs.get_by_label("costs", exact=True).input_value() == "own costs"
-        for _ in range(12):  # to 0: then nothing speaks against answering locally
+        for _ in range(12):  # to 0: then local answers cost nothing
             page.keyboard.press("ArrowLeft")
         costs.get_by_text("Tree trained on all devices: 1 leaf", exact=True).wait_for()
         costs.get_by_text(re.compile(r"^local \(")).wait_for()
@@ -586,7 +588,7 @@ def test_costs_are_dragged_in_the_browser(chromium, lab, screenshot):
         status.filter(has_text=before).wait_for()
 
 
-def test_a_measure_and_a_device_are_chosen_in_the_browser(chromium, lab, screenshot):
+def test_scoreboard_follows_its_controls(chromium, lab, screenshot):
     with run_in_browser(chromium, lab, screenshot, "11_scoreboard") as page:
         board = page.locator(".mudkit-scoreboard").first
         board.scroll_into_view_if_needed()
@@ -594,46 +596,46 @@ def test_a_measure_and_a_device_are_chosen_in_the_browser(chromium, lab, screens
         status.get_by_text("On the Pareto front:").wait_for()
         assert title.text_content() == "traffic alerts, all devices"
 
-        def take(control, name):
+        def select(control, name):
             choose(board.get_by_label(control, exact=True), name)
 
-        def shows(part, words):
+        def wait_for_text(part, text):
             page.wait_for_function(
                 "([box, part, words]) => box.querySelector(part).textContent === words",
-                arg=[board.element_handle(), part, words],
+                arg=[board.element_handle(), part, text],
             )
 
-        take("task", "news with ranks")
-        shows(".gtitle", "news with ranks, all devices")
-        take("across", "down, kB")
-        shows(".xtitle", "down, kB")
-        take("device", "phone-00002")
-        shows(".gtitle", "news with ranks, phone-00002")
+        select("task", "news with ranks")
+        wait_for_text(".gtitle", "news with ranks, all devices")
+        select("across", "down, kB")
+        wait_for_text(".xtitle", "down, kB")
+        select("device", "phone-00002")
+        wait_for_text(".gtitle", "news with ranks, phone-00002")
         status.get_by_text("first seed").wait_for()
         row = board.locator("tr", has=page.get_by_role("rowheader", name="battery, h", exact=True))
         assert "●" in row.inner_text()
 
-        take("across", "events on servers")
+        select("across", "events on servers")
         board.get_by_role("alert").get_by_text("These are no two measures").wait_for()
-        take("device", "all devices")
+        select("device", "all devices")
         board.get_by_role("alert").wait_for(state="detached")
-        shows(".gtitle", "news with ranks, all devices")
-        shows(".xtitle", "events on servers")
+        wait_for_text(".gtitle", "news with ranks, all devices")
+        wait_for_text(".xtitle", "events on servers")
 
 
-def choose(options, wanted):
-    """Choose from a list with the keys of a list; the notebook does not take them for its own."""
+def choose(options, option):
+    """Choose an option with the keyboard; the notebook must not handle the keys."""
     page = options.page
     cells = page.locator(".jp-Notebook .jp-Cell").count()
-    names = [each.replace("\xa0", " ") for each in options.locator("option").all_text_contents()]
-    place = names.index(wanted)
+    names = [text.replace("\xa0", " ") for text in options.locator("option").all_text_contents()]
+    index = names.index(option)
     options.focus()
     page.keyboard.press("Home")
-    for _ in range(place):
+    for _ in range(index):
         page.keyboard.press("ArrowDown")
     page.wait_for_function(
         "([each, place]) => each === document.activeElement && each.selectedIndex === place",
-        arg=[options.element_handle(), place],
+        arg=[options.element_handle(), index],
     )
     assert page.locator(".jp-Notebook .jp-Cell").count() == cells
 
@@ -662,13 +664,13 @@ def assert_map_and_slider_work(page):
     title = page.locator(".jupyter-widgets .js-plotly-plot .gtitle")
     before = title.text_content()
     assert re.match(r"\d+ devices, ", before)
-    changed = (
+    has_changed = (
         "([old]) => document.querySelector('.jupyter-widgets .js-plotly-plot .gtitle').textContent !== old"
     )
     slider.locator("[role=slider], .noUi-handle").first.focus()
     page.keyboard.press("ArrowLeft")
-    page.wait_for_function(changed, arg=[before])
+    page.wait_for_function(has_changed, arg=[before])
 
     page.locator(".widget-play button").first.click()
-    for _ in range(2):  # it goes on by itself
-        page.wait_for_function(changed, arg=[title.text_content()])
+    for _ in range(2):  # it advances by itself
+        page.wait_for_function(has_changed, arg=[title.text_content()])

@@ -1,4 +1,4 @@
-"""A new user, also root, opens `mudkit lab` and is asked nothing."""
+"""First start of `mudkit lab` by a new user, also root: JupyterLab shows no prompt."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ NOTIFICATIONS = "@jupyterlab/apputils-extension:notification"
 
 @pytest.fixture
 def address(tmp_path):
-    """`mudkit lab` of a user with an empty home, without `--allow-root`; its address with the token."""
+    """Start `mudkit lab` with an empty home, without `--allow-root`; yield its address with the token."""
     home = tmp_path / "home"
     home.mkdir()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "XDG_"))}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "XDG_"))
+    }
     options = ["--no-browser", "--ServerApp.port=0", "--LabApp.expose_app_in_browser=True"]
     server = subprocess.Popen(
         [sys.executable, "-m", "mudkit", "lab", *options],
         cwd=tmp_path,
-        env=kept | {"HOME": str(home)},
+        env=environment | {"HOME": str(home)},
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -44,12 +46,12 @@ def address(tmp_path):
         server.communicate()
 
 
-def test_a_new_user_is_not_asked_for_news(chromium, address, screenshot):
+def test_new_user_sees_no_prompt_for_news(chromium, address, screenshot):
     page = chromium.new_context().new_page()
     page.set_default_timeout(60_000)
     page.goto(address)
     page.locator(".jp-Launcher").get_by_text("Python 3").first.wait_for()
-    # The plugin asks once JupyterLab is restored and has its settings, which it requested before this does.
+    # The plugin prompts when JupyterLab is restored and has the settings, which it requests before this test.
     page.evaluate("window.jupyterapp.restored.then(() => true)")
     page.evaluate("name => window.jupyterapp.serviceManager.settings.fetch(name)", NOTIFICATIONS)
     page.screenshot(path=screenshot)

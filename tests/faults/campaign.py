@@ -1,8 +1,8 @@
 """Random fleets, work and faults for MUD tables: ``make faults``.
 
 ``python tests/faults/campaign.py --seed 17`` replays one run and prints what it finds; ``--runs 1000 --first 0``
-runs many, and prints how often each transition occurred with each fault in effect. From 1,000 runs on, a
-reachable one that did not occur is a failure.
+runs many, and prints how often each transition occurred with each fault in effect. From 5,000 runs on, a
+reachable transition that did not occur is a failure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mudkit.verify.campaign.faults import COLUMNS
 from mudkit.verify.campaign.judge import play
 from mudkit.verify.campaign.runs import Runs, play_all
 
-ENOUGH = 5000
+MIN_RUNS = 5000
 
 
 def replay(seed: int) -> int:
@@ -31,7 +31,7 @@ def replay(seed: int) -> int:
     return min(len(result.problems), 1)
 
 
-def many(seeds: range, processes: int) -> int:
+def run_many(seeds: range, processes: int) -> int:
     """Run many seeds and print the table of transitions."""
     start_s, result = time.monotonic(), Runs()
     with tqdm(total=len(seeds), unit="run", mininterval=1.0) as bar:
@@ -49,9 +49,9 @@ def many(seeds: range, processes: int) -> int:
     print(table)
     for name, count in sorted(result.counts.items()):
         print(f"  {count:9,} {name}")
-    missing = table.missing() if result.runs >= ENOUGH else []
+    missing = table.missing() if result.runs >= MIN_RUNS else []
     never = [fault for fault in COLUMNS if fault != "none" and not result.counts[fault]]
-    if result.runs >= ENOUGH:
+    if result.runs >= MIN_RUNS:
         missing = [cell for cell in missing if cell[1] not in never] + [(fault, "any") for fault in never]
     for row, column in missing:
         print(f"did not occur: {row!r} with {column!r}")
@@ -69,10 +69,10 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1))
-    given = parser.parse_args()
-    if given.seed is not None:
-        return replay(given.seed)
-    return many(range(given.first, given.first + given.runs), given.processes)
+    arguments = parser.parse_args()
+    if arguments.seed is not None:
+        return replay(arguments.seed)
+    return run_many(range(arguments.first, arguments.first + arguments.runs), arguments.processes)
 
 
 if __name__ == "__main__":

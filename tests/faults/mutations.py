@@ -1,12 +1,12 @@
 """Mutants of the transition rules of MUD tables: ``make mutants``.
 
-Each comparison in the rules is turned into its negation, and one of an order also into the one that differs at the
-boundary. A mutant is killed when a unit test fails, when a run of the campaign breaks a promise, or when it does not
-end. One that survives must stand in ``survivors.toml``, with the reason why it is no mistake.
+Each comparison in the rules is negated; an order comparison is also changed at its boundary. A mutant is killed when
+a unit test fails, when a run of the campaign violates a guarantee, or when it does not terminate. A survivor must be
+listed in ``survivors.toml`` with a reason.
 
-``python tests/faults/mutations.py --only backend`` tries those of a module; ``--only "BackEnd._matches"`` those of a
-function; several may be named. A mutant that is killed takes 2 to 15 s of a core, one that survives a minute. What is
-known of a mutant is kept in ``build/mutants.json`` until its module changes: a run that was stopped goes on.
+``python tests/faults/mutations.py --only backend`` runs the mutants of a module, ``--only "BackEnd._matches"`` those
+of a function; several may be named. A killed mutant takes 2 to 15 s of a core, a survivor a minute. Results are kept
+in ``build/mutants.json`` until a module changes, so that an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ MODULES = (
     "tables.queries", "device.policy_slot", "servers.stream_sender", "tables.records", "tables.table",
     "device.continuous_reads", "device.write_path",
 )  # fmt: skip
-"""The machines, and what their rules depend on."""
+"""Machines, and the modules that their rules depend on."""
 
-_LONGEST_S = 30
-"""Of processor time for a step: a run takes a tenth of a second, all tests in a lab take half of this."""
+_MAX_CPU_S = 30
+"""Limit of processor time of a step: a run takes a tenth of a second, all tests in a lab half of this."""
 _NEGATION = {
     ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -59,17 +59,17 @@ _BOUNDARY = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 
 @dataclass(frozen=True)
 class Mutant:
-    """A comparison in the rules, and what stands in its place.
+    """Comparison in the rules, and its replacement.
 
     Parameters
     ----------
     module, function : str
     comparison, mutant : str
-        As Python writes them.
+        As `ast.unparse` writes them.
     nth : int
-        Which of those that are written alike in the function.
+        Number among equal mutants in the function, from 1.
     line : int
-        Where it stands now; no part of what it is.
+        Current line; not part of the name.
     """
 
     module: str
@@ -81,7 +81,7 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """What it is."""
+        """Name that does not depend on the line."""
         nth = f" ({self.nth})" if self.nth > 1 else ""
         return f"{self.module}: {self.function}: {self.comparison}{nth} -> {self.mutant}"
 
@@ -90,7 +90,7 @@ class Mutant:
 
 
 def file_of(module: str) -> Path:
-    """Give the file of a module."""
+    """Return the file of a module."""
     return (ROOT / "mudkit" / "systems" / "mud").joinpath(*module.split(".")).with_suffix(".py")
 
 
@@ -98,16 +98,16 @@ def _import_name(module: str) -> str:
     return f"mudkit.systems.mud.{module}"
 
 
-def mutants(module: str) -> list[Mutant]:
-    """Give all mutants of a module."""
-    return [mutant for mutant, _ in _mutated(module)]
+def list_mutants(module: str) -> list[Mutant]:
+    """Return all mutants of a module."""
+    return [mutant for mutant, _ in _mutate(module)]
 
 
-def _mutated(module: str) -> Iterator[tuple[Mutant, ast.Module]]:
-    """Give each mutant, and the module with it: the same tree, which is mended when the next is asked for."""
+def _mutate(module: str) -> Iterator[tuple[Mutant, ast.Module]]:
+    """Yield each mutant and its module: one tree, which is restored before the next mutant."""
     tree = ast.parse(file_of(module).read_text())
     alike: Counter[tuple[str, str, str]] = Counter()
-    for function, node in _comparisons(tree, ""):
+    for function, node in _find_comparisons(tree, ""):
         written = ast.unparse(node)
         for place, kind in enumerate(map(type, node.ops)):
             for other in filter(None, (_NEGATION[kind], _BOUNDARY.get(kind))):
@@ -119,17 +119,17 @@ def _mutated(module: str) -> Iterator[tuple[Mutant, ast.Module]]:
                 node.ops[place] = before
 
 
-def _comparisons(node: ast.AST, within: str) -> Iterator[tuple[str, ast.Compare]]:
+def _find_comparisons(node: ast.AST, within: str) -> Iterator[tuple[str, ast.Compare]]:
     for child in ast.iter_child_nodes(node):
         inside = within
         if isinstance(child, ast.FunctionDef | ast.ClassDef):
             inside = f"{within}.{child.name}" if within else child.name
         if isinstance(child, ast.Compare):
             yield within, child
-        yield from _comparisons(child, inside)
+        yield from _find_comparisons(child, inside)
 
 
-# -- one of them, in a process of its own
+# -- one mutant, in its own process
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
@@ -142,12 +142,12 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 class _Finder:
-    """Finds the mutant instead of the module."""
+    """Import finder that loads the mutant in place of the module."""
 
     def __init__(self, mutant: Mutant) -> None:
         self._name = _import_name(mutant.module)
         self._path = str(file_of(mutant.module))
-        tree = next(tree for each, tree in _mutated(mutant.module) if each == mutant)
+        tree = next(tree for candidate, tree in _mutate(mutant.module) if candidate == mutant)
         self._code = compile(tree, self._path, "exec")
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
@@ -156,11 +156,11 @@ class _Finder:
         return importlib.machinery.ModuleSpec(name, _Loader(name, self._path, self._code), origin=self._path)
 
 
-def _more_time() -> None:
-    """Let what follows end, or this process be killed."""
+def _extend_cpu_limit() -> None:
+    """Limit the processor time of the next step; the process is killed at the limit."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + _LONGEST_S, hard))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + _MAX_CPU_S, hard))
 
 
 def _tests_fail(files: Sequence[Path]) -> str | None:
@@ -168,26 +168,26 @@ def _tests_fail(files: Sequence[Path]) -> str | None:
 
     failed: list[str] = []
 
-    class Noted:
+    class FailureRecorder:
         def pytest_runtest_logreport(self, report: Any) -> None:
             if report.failed:
                 failed.append(report.nodeid.split("/")[-1])
 
-    _more_time()
+    _extend_cpu_limit()
     options = ["-x", "-q", "-n", "0", "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml")]
-    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # this process has imported it before
-    status = pytest.main([*options, *map(str, files)], plugins=[Noted()])
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # already imported by this process
+    status = pytest.main([*options, *map(str, files)], plugins=[FailureRecorder()])
     return None if status in (0, 5) else (failed or ["a test cannot be imported"])[0]
 
 
 def _runs_fail(seeds: range) -> str | None:
-    _more_time()
+    _extend_cpu_limit()
     try:
         from mudkit.verify.campaign.judge import play
     except Exception as error:
         return f"{type(error).__name__} as it is imported"
     for seed in seeds:
-        _more_time()
+        _extend_cpu_limit()
         try:
             problems = play(seed).problems
         except Exception as error:
@@ -197,22 +197,22 @@ def _runs_fail(seeds: range) -> str | None:
     return None
 
 
-def _try(mutant: Mutant | None, seeds: int, says: Connection) -> None:
-    """Look for what kills a mutant, or the rules as they are; the cheap and likely first."""
+def _try(mutant: Mutant | None, seeds: int, connection: Connection) -> None:
+    """Send what kills a mutant (None: the original rules); cheap and likely killers are tried first."""
     with (
-        Path(os.devnull).open("w") as nowhere,
-        contextlib.redirect_stdout(nowhere),
-        contextlib.redirect_stderr(nowhere),
+        Path(os.devnull).open("w") as sink,
+        contextlib.redirect_stdout(sink),
+        contextlib.redirect_stderr(sink),
     ):
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = tempfile.mkdtemp()
         if mutant is not None:
             sys.meta_path.insert(0, _Finder(mutant))
-        *rooms, name = [""] if mutant is None else mutant.module.split(".")
-        own = UNIT.joinpath(*rooms, f"test_{name}.py")
+        *folders, name = [""] if mutant is None else mutant.module.split(".")
+        own = UNIT.joinpath(*folders, f"test_{name}.py")
         others = [
-            each
-            for each in sorted(UNIT.rglob("test_*.py"))
-            if each != own and any(lab in each.read_text() for lab in ("Lab(", "Place(", "(place"))
+            file
+            for file in sorted(UNIT.rglob("test_*.py"))
+            if file != own and any(lab in file.read_text() for lab in ("Lab(", "Place(", "(place"))
         ]
         killer = (
             (_tests_fail([own]) if own.exists() else None)
@@ -220,14 +220,14 @@ def _try(mutant: Mutant | None, seeds: int, says: Connection) -> None:
             or _tests_fail(others)
             or _runs_fail(range(20, seeds))
         )
-    says.send(killer)
+    connection.send(killer)
 
 
-# -- all of them
+# -- all mutants
 
 
 def _warm_up() -> None:
-    """Import what no mutant changes: the processes that are forked have it."""
+    """Import modules that no mutant changes, for all forked processes."""
     for name in (
         "pytest",
         "hypothesis",
@@ -241,26 +241,26 @@ def _warm_up() -> None:
     assert not any(_import_name(module) in sys.modules for module in MODULES)
 
 
-def tried(
+def run_mutants(
     chosen: Sequence[Mutant | None], seeds: int, workers: int
 ) -> Iterator[tuple[Mutant | None, str | None]]:
-    """Give each mutant with what killed it, or None, as they come; for None, what the rules as they are fail."""
+    """Yield each mutant with its killer or None, as they complete; a mutant of None is the original rules."""
     context = multiprocessing.get_context("fork")
-    left, running = list(reversed(chosen)), {}
+    waiting, running = list(reversed(chosen)), {}
     try:
-        while left or running:
-            while left and len(running) < workers:
-                here, there = context.Pipe(duplex=False)
-                mutant = left.pop()
-                process = context.Process(target=_try, args=(mutant, seeds, there))
+        while waiting or running:
+            while waiting and len(running) < workers:
+                receiver, sender = context.Pipe(duplex=False)
+                mutant = waiting.pop()
+                process = context.Process(target=_try, args=(mutant, seeds, sender))
                 process.start()
-                there.close()
-                running[process.sentinel] = mutant, process, here
+                sender.close()
+                running[process.sentinel] = mutant, process, receiver
             for sentinel in wait(list(running)):
-                mutant, process, here = running.pop(sentinel)
+                mutant, process, receiver = running.pop(sentinel)
                 process.join()
                 try:
-                    yield mutant, here.recv()
+                    yield mutant, receiver.recv()
                 except EOFError:
                     if process.exitcode != -signal.SIGXCPU:
                         raise RuntimeError(f"Nothing was found out of {mutant}: {process.exitcode}") from None
@@ -271,15 +271,15 @@ def tried(
             process.join()
 
 
-def survivors() -> dict[str, str]:
-    """Give what is said of survivors, by their names."""
+def load_survivors() -> dict[str, str]:
+    """Return the reasons of the listed survivors by their names."""
     listed = tomllib.loads(SURVIVORS.read_text()).get("survivor", [])
     result = {}
-    for each in listed:
+    for row in listed:
         mutant = Mutant(
-            each["module"], each["function"], each["comparison"], each["mutant"], each.get("nth", 1), 0
+            row["module"], row["function"], row["comparison"], row["mutant"], row.get("nth", 1), 0
         )
-        result[mutant.name] = each["why"]
+        result[mutant.name] = row["why"]
     return result
 
 
@@ -295,57 +295,61 @@ def main() -> int:
     parser.add_argument("--known", type=Path, default=KNOWN, help="where it is kept what is known")
     parser.add_argument("--again", action="store_true", help="also those of which it is known")
     parser.add_argument("--list", action="store_true", help="name the mutants and do no more")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     chosen = [
-        each
+        mutant
         for module in MODULES
-        for each in mutants(module)
-        if any(part in each.name for part in given.only)
+        for mutant in list_mutants(module)
+        if any(part in mutant.name for part in arguments.only)
     ]
-    if given.list:
-        print(*(f"{each.name}  (line {each.line})" for each in chosen), sep="\n")
+    if arguments.list:
+        print(*(f"{mutant.name}  (line {mutant.line})" for mutant in chosen), sep="\n")
         return 0
     sys.path.insert(0, str(ROOT / "tests" / "support"))
-    known: dict[str, Any] = json.loads(given.known.read_text()) if given.known.exists() else {}
-    keys = {each: f"{_digest(each.module)} {each.name}" for each in chosen}
-    open_ = [each for each in chosen if given.again or keys[each] not in known or known[keys[each]] is None]
-    killers: dict[Mutant, str | None] = {each: known.get(keys[each]) for each in chosen}
+    known: dict[str, Any] = json.loads(arguments.known.read_text()) if arguments.known.exists() else {}
+    keys = {mutant: f"{_digest(mutant.module)} {mutant.name}" for mutant in chosen}
+    untested = [
+        mutant
+        for mutant in chosen
+        if arguments.again or keys[mutant] not in known or known[keys[mutant]] is None
+    ]
+    killers: dict[Mutant, str | None] = {mutant: known.get(keys[mutant]) for mutant in chosen}
     _warm_up()
-    for _, problem in tried([None], min(given.seeds, 5), 1):
+    for _, problem in run_mutants([None], min(arguments.seeds, 5), 1):
         if problem is not None:
             print(f"The rules as they are fail: {problem}")
             return 2
-    with tqdm(total=len(open_), unit="mutant", mininterval=1.0) as bar:
-        for mutant, killer in tried(open_, given.seeds, given.workers):
+    with tqdm(total=len(untested), unit="mutant", mininterval=1.0) as bar:
+        for mutant, killer in run_mutants(untested, arguments.seeds, arguments.workers):
             killers[mutant] = known[keys[mutant]] = killer
-            given.known.parent.mkdir(exist_ok=True)
-            given.known.with_suffix(".new").write_text(json.dumps(known, indent=0))
-            given.known.with_suffix(".new").replace(given.known)
+            arguments.known.parent.mkdir(exist_ok=True)
+            arguments.known.with_suffix(".new").write_text(json.dumps(known, indent=0))
+            arguments.known.with_suffix(".new").replace(arguments.known)
             bar.update()
             if killer is None:
                 tqdm.write(f"survives: {mutant.name}  (line {mutant.line})")
-    ways = Counter(_way(killer) for killer in killers.values() if killer is not None)
-    killed = sum(ways.values())
-    print(f"{len(chosen)} mutants, {killed} killed ({dict(ways)}), {len(chosen) - killed} survive")
-    wrong = complaints(killers, survivors())
-    print(*wrong, sep="\n", end="\n" if wrong else "")
-    return 1 if wrong else 0
+    kill_counts = Counter(_classify_killer(killer) for killer in killers.values() if killer is not None)
+    killed = sum(kill_counts.values())
+    print(f"{len(chosen)} mutants, {killed} killed ({dict(kill_counts)}), {len(chosen) - killed} survive")
+    discrepancies = list_discrepancies(killers, load_survivors())
+    print(*discrepancies, sep="\n", end="\n" if discrepancies else "")
+    return 1 if discrepancies else 0
 
 
-def complaints(killers: Mapping[Mutant, str | None], listed: Container[str]) -> list[str]:
-    """Say which mutants survive and are not listed, and which are listed and were killed."""
+def list_discrepancies(killers: Mapping[Mutant, str | None], listed: Container[str]) -> list[str]:
+    """Return a line for each mutant that survives unlisted, or is listed but killed."""
     return [
-        f"is listed as a survivor, and was killed: {each.name} ({killer})"
-        for each, killer in killers.items()
-        if killer is not None and each.name in listed
+        f"is listed as a survivor, and was killed: {mutant.name} ({killer})"
+        for mutant, killer in killers.items()
+        if killer is not None and mutant.name in listed
     ] + [
-        f"survives and is not listed: {each.name}  ({file_of(each.module)}:{each.line})"
-        for each, killer in killers.items()
-        if killer is None and each.name not in listed
+        f"survives and is not listed: {mutant.name}  ({file_of(mutant.module)}:{mutant.line})"
+        for mutant, killer in killers.items()
+        if killer is None and mutant.name not in listed
     ]
 
 
-def _way(killer: str) -> str:
+def _classify_killer(killer: str) -> str:
     if killer.startswith("seed "):
         return "by a run"
     return "it does not end" if killer.startswith("it does not end") else "by a test"

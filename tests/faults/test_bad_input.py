@@ -1,4 +1,4 @@
-"""Bad input through the command, as a user meets it: one clear error, a status, and nothing that looks whole."""
+"""Bad input on the command line: one clear error, a failing status, and no output that looks complete."""
 
 import gzip
 import io
@@ -34,11 +34,11 @@ def mudkit(*arguments, cwd, **environment):
     )
 
 
-def assert_one_clear_error(result, *says):
+def assert_one_clear_error(result, *fragments):
     assert result.returncode != 0
     assert "Traceback" not in result.stderr, result.stderr
     assert result.stderr.count("mudkit: ") == 1, result.stderr
-    for text in says:
+    for text in fragments:
         assert text in result.stderr, result.stderr
     for field in ("found:", "expected:"):
         assert field in result.stderr, result.stderr
@@ -56,22 +56,22 @@ FILES = {
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_bad_files(tmp_path, case):
-    content, says = FILES[case]
+def test_bad_file_is_one_clear_error(tmp_path, case):
+    content, fragment = FILES[case]
     (tmp_path / "trace.csv").write_bytes(content)
     result = mudkit("trace", "load", "trace.csv", "--out", "out", cwd=tmp_path)
-    assert_one_clear_error(result, says, "trace.csv")
+    assert_one_clear_error(result, fragment, "trace.csv")
     assert [p.name for p in tmp_path.iterdir()] == ["trace.csv"]
 
 
-def test_missing_file(tmp_path):
+def test_missing_file_suggests_a_similar_name(tmp_path):
     (tmp_path / "cabs.csv").touch()
     result = mudkit("trace", "load", "cab.csv", "--out", "out", cwd=tmp_path)
     assert_one_clear_error(result, "cab.csv", "cabs.csv")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "fragment"),
     [
         (["--param", "trace=good.csv", "--param", "boxkm=3"], "box_km"),
         (["--param", "trace=good.csv", "--param", "box_km=wide"], "'wide'"),
@@ -79,28 +79,28 @@ def test_missing_file(tmp_path):
         ([], "trace"),
     ],
 )
-def test_bad_report_parameters(tmp_path, arguments, says):
+def test_bad_report_parameter_is_one_clear_error(tmp_path, arguments, fragment):
     (tmp_path / "good.csv").write_text(GOOD)
     result = mudkit("report", "trace_profile", *arguments, cwd=tmp_path)
-    assert_one_clear_error(result, says)
+    assert_one_clear_error(result, fragment)
     assert [p.name for p in tmp_path.iterdir()] == ["good.csv"]
 
 
-def test_a_trace_without_reads(tmp_path):
+def test_report_refuses_trace_without_reads(tmp_path):
     (tmp_path / "good.csv").write_text(GOOD.replace(",1\n", ",0\n"))
     result = mudkit("report", "trace_profile", "--param", "trace=good.csv", cwd=tmp_path)
     assert_one_clear_error(result, "not one read", "rule=trip_start")
-    left = sorted(p.name for p in (tmp_path / "reports" / "build").iterdir())
-    assert len(left) == 1
-    assert left[0].endswith(".failed")
+    outputs = sorted(p.name for p in (tmp_path / "reports" / "build").iterdir())
+    assert len(outputs) == 1
+    assert outputs[0].endswith(".failed")
     assert not list(tmp_path.rglob("report.html"))
     assert not list(tmp_path.rglob("manifest.json"))
 
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("version", ["8", "none"])
-def test_wrong_java(tmp_path, version):
-    """A Java that was named and is too old, or is not there, is an error and never silently replaced."""
+def test_old_or_missing_java_is_one_clear_error(tmp_path, version):
+    """Set JAVA_HOME to an old or a missing Java; no other one is used instead."""
     home = tmp_path / "java"
     if version == "8":
         (home / "bin").mkdir(parents=True)
@@ -117,7 +117,7 @@ def test_wrong_java(tmp_path, version):
 
 @pytest.fixture
 def tiny_disk(tmp_path):
-    """A file system of 600 kB, or a skip for who may not mount one."""
+    """Mount a file system of 600 kB; skip without permission to do so."""
     disk = tmp_path / "disk"
     disk.mkdir()
     if os.geteuid() != 0 or shutil.which("mount") is None:
@@ -132,7 +132,7 @@ def tiny_disk(tmp_path):
 @pytest.fixture
 def big(tmp_path):
     file = tmp_path / "big.csv"
-    rng = random.Random(1)  # noise, so that it does not pack well
+    rng = random.Random(1)  # noise, which compresses badly
     rows = (
         f"c{c},{T0 + 30 * i},{37 + rng.random() / 200:.9f},{-122.4 + rng.random() / 200:.9f},{i % 2}\n"
         for c in range(20)
@@ -144,7 +144,7 @@ def big(tmp_path):
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("job", [["trace", "load"], ["pipeline", "run", "ingest"]], ids=["load", "ingest"])
-def test_full_disk(tiny_disk, big, job):
+def test_full_disk_is_one_clear_error(tiny_disk, big, job):
     result = mudkit(*job, big, "--out", tiny_disk / "out", cwd=big.parent)
     assert_one_clear_error(result, "disk is full", "MB free")
     assert list(tiny_disk.iterdir()) == []
@@ -156,7 +156,7 @@ def test_full_disk(tiny_disk, big, job):
     [["trace", "load"], ["pipeline", "run", "ingest"], ["trace", "generate", "--cars", "3", "--days", "1"]],
     ids=["load", "ingest", "generate"],
 )
-def test_read_only_folder(tiny_disk, tmp_path, job):
+def test_read_only_folder_is_one_clear_error(tiny_disk, tmp_path, job):
     (tmp_path / "good.csv").write_text(GOOD)
     subprocess.run(["mount", "-o", "remount,ro", str(tiny_disk)], check=True)
     source = [] if "generate" in job else [tmp_path / "good.csv"]
@@ -165,7 +165,7 @@ def test_read_only_folder(tiny_disk, tmp_path, job):
 
 
 @pytest.mark.soak
-def test_read_only_folder_for_a_report(tiny_disk, tmp_path):
+def test_report_in_read_only_folder_is_one_clear_error(tiny_disk, tmp_path):
     (tmp_path / "good.csv").write_text(GOOD)
     subprocess.run(["mount", "-o", "remount,ro", str(tiny_disk)], check=True)
     arguments = ["--param", "trace=good.csv", "--out", tiny_disk / "build"]
@@ -173,7 +173,7 @@ def test_read_only_folder_for_a_report(tiny_disk, tmp_path):
 
 
 @pytest.mark.soak
-def test_a_full_disk_under_a_report(tiny_disk, tmp_path):
+def test_report_on_full_disk_leaves_no_manifest(tiny_disk, tmp_path):
     (tmp_path / "good.csv").write_text(GOOD)
     arguments = ["--param", "trace=good.csv", "--out", tiny_disk]
     result = mudkit("report", "trace_profile", *arguments, cwd=tmp_path)
@@ -204,7 +204,7 @@ PLT = [
 ]
 CSV = ["device,t,lat,lon", *(f"a,{iso(i)},{37 + i / 1000},-122.4" for i in COUNT)]
 POINTS = [f'<trkpt lat="{37 + i / 1000}" lon="8"><time>{iso(i)}</time></trkpt>' for i in COUNT]
-FORMATS = {  # name of a file, its lines, and the first of these that is a row
+FORMATS = {  # file name, lines, index of the first row
     "cabspotting": ("trace.csv", GOOD.splitlines(), 1),
     "cabspotting-txt": ("new_abc.txt", [f"{37 + i / 1000} -122.4 {i % 2} {T0 + 60 * i}" for i in COUNT], 0),
     "geolife": (
@@ -232,14 +232,14 @@ def content(kind, lines=None):
     return parquet(lines) if kind == "parquet" else ("\n".join(lines) + "\n").encode()
 
 
-def assert_refused(tmp_path, kind, data, *says, name=None, format="auto", **options):  # noqa: A002
-    """One clear error, from load and from scan, that names the file."""
+def assert_refused(tmp_path, kind, data, *fragments, name=None, format="auto", **options):  # noqa: A002
+    """Check that `load` and `scan` raise one clear error that names the file."""
     file = tmp_path / (name or FORMATS[kind][0])
     file.write_bytes(data)
     for read in (trace.load, trace.scan):
         with pytest.raises(MudkitError) as caught:
             list(read(file, format, **options)) if read is trace.scan else read(file, format, **options)
-        for text in (*says, file.name):
+        for text in (*fragments, file.name):
             assert text in str(caught.value), str(caught.value)
         assert caught.value.found
         assert caught.value.expected
@@ -247,7 +247,7 @@ def assert_refused(tmp_path, kind, data, *says, name=None, format="auto", **opti
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_the_files_are_good_before_they_are_spoilt(tmp_path, kind):
+def test_undamaged_files_load(tmp_path, kind):
     name, lines, first = FORMATS[kind]
     (tmp_path / name).write_bytes(content(kind))
     loaded = trace.load(tmp_path / name)
@@ -260,9 +260,9 @@ def test_the_files_are_good_before_they_are_spoilt(tmp_path, kind):
 @pytest.mark.parametrize("format", ["auto", "itself"])
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("data", [b"", b"\n \n", gzip.compress(b"")], ids=["no byte", "blank", "packed"])
-def test_an_empty_file(tmp_path, kind, data, format):  # noqa: A002
-    says = () if kind == "parquet" or data else ("is empty",)
-    assert_refused(tmp_path, kind, data, *says, format=kind if format == "itself" else format)
+def test_empty_file_is_refused(tmp_path, kind, data, format):  # noqa: A002
+    fragments = () if kind == "parquet" or data else ("is empty",)
+    assert_refused(tmp_path, kind, data, *fragments, format=kind if format == "itself" else format)
 
 
 BINARY = {
@@ -278,22 +278,22 @@ BINARY = {
 
 @pytest.mark.parametrize("format", ["auto", "itself"])
 @pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize("what", BINARY)
-def test_another_file_of_the_right_name(tmp_path, kind, what, format):  # noqa: A002
-    assert_refused(tmp_path, kind, BINARY[what], format=kind if format == "itself" else format)
+@pytest.mark.parametrize("case", BINARY)
+def test_file_of_another_kind_is_refused(tmp_path, kind, case, format):  # noqa: A002
+    assert_refused(tmp_path, kind, BINARY[case], format=kind if format == "itself" else format)
 
 
 @pytest.mark.parametrize("kind", TEXT)
 @pytest.mark.parametrize("share", [0.2, 0.7, 0.99])
-def test_a_packed_file_cut_short(tmp_path, kind, share):
+def test_truncated_gzip_is_refused(tmp_path, kind, share):
     rng = random.Random(1)
     _, lines, first = FORMATS[kind]
-    many = [*lines[:first], *(rng.choice(lines[first:-1]) for _ in range(9000)), lines[-1]]
-    whole = gzip.compress(content(kind, many))
+    repeated = [*lines[:first], *(rng.choice(lines[first:-1]) for _ in range(9000)), lines[-1]]
+    compressed = gzip.compress(content(kind, repeated))
     assert_refused(
         tmp_path,
         kind,
-        whole[: int(len(whole) * share)],
+        compressed[: int(len(compressed) * share)],
         "cut short",
         name=FORMATS[kind][0] + ".gz",
         format=kind,
@@ -301,21 +301,21 @@ def test_a_packed_file_cut_short(tmp_path, kind, share):
 
 
 @pytest.mark.parametrize("kind", WITH_HEADER)
-def test_columns_that_are_missing_and_mappings_to_none(tmp_path, kind):
+def test_missing_columns_and_mappings_to_them_are_refused(tmp_path, kind):
     lines = [line.rsplit(",", 2 if kind in ("cabspotting", "gtfs-rt") else 1)[0] for line in FORMATS[kind][1]]
     assert_refused(tmp_path, kind, content(kind, lines), "lacks columns", "lon", format=kind)
     mapping = {"device": "no_such_column"}
-    says = ("columns of its own",) if kind == "cabspotting" else ("no_such_column",)
+    fragments = ("columns of its own",) if kind == "cabspotting" else ("no_such_column",)
     file = tmp_path / FORMATS[kind][0]
     file.write_bytes(content(kind))
-    with pytest.raises(MudkitError, match=says[0]):
+    with pytest.raises(MudkitError, match=fragments[0]):
         trace.load(file, kind, columns=mapping)
     with pytest.raises(MudkitError, match="no_such_column"):
         trace.load(file, columns=mapping)
 
 
 @pytest.mark.parametrize("kind", ["cabspotting-txt", "geolife", "gowalla", "gpx"])
-def test_a_mapping_where_nothing_can_be_mapped(tmp_path, kind):
+def test_column_mapping_is_refused_for_fixed_formats(tmp_path, kind):
     file = tmp_path / FORMATS[kind][0]
     file.write_bytes(content(kind))
     with pytest.raises(MudkitError, match="columns of its own") as caught:
@@ -324,60 +324,62 @@ def test_a_mapping_where_nothing_can_be_mapped(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "gpx", "cabspotting", "gtfs-rt"])
-def test_time_zones_are_mixed_in_one_column(tmp_path, kind):
-    """Each row's own zone holds; one without takes the one that is asked for."""
+def test_time_zones_may_be_mixed_in_one_column(tmp_path, kind):
+    """Use the zone of each row, and `tz` for a row without one."""
     name, lines, _ = FORMATS[kind]
     t = iso if kind in ("csv", "parquet", "gpx") else lambda i: str(T0 + 60 * i)
-    ways = [
+    time_texts = [
         "2008-05-18T09:03:00Z",
         "2008-05-18T11:04:00+02:00",
         "2008-05-18 02:05:00",
         "2008-05-18T14:36:00+0530",
     ]
     text = "\n".join(lines)
-    for i, way in enumerate(ways, start=3):
-        text = text.replace(t(i) + ("<" if kind == "gpx" else ","), way + ("<" if kind == "gpx" else ","), 1)
+    for i, time_text in enumerate(time_texts, start=3):
+        text = text.replace(
+            t(i) + ("<" if kind == "gpx" else ","), time_text + ("<" if kind == "gpx" else ","), 1
+        )
     (tmp_path / name).write_bytes(content(kind, text.split("\n")))
     loaded = trace.load(tmp_path / name, tz="America/Los_Angeles", rule="none")
     first = loaded.positions["device"][0].as_py()
-    got = {row["ts"].isoformat() for row in loaded.positions.to_pylist() if row["device"] == first}
+    times = {row["ts"].isoformat() for row in loaded.positions.to_pylist() if row["device"] == first}
     if kind in ("csv", "parquet", "gpx"):
-        assert {iso(i).replace("Z", "+00:00") for i in range(3, 7)} <= got
+        assert {iso(i).replace("Z", "+00:00") for i in range(3, 7)} <= times
     else:
         assert len(loaded.rejected) <= 4
 
 
 @pytest.mark.parametrize("kind", TEXT)
-def test_another_encoding(tmp_path, kind):
+def test_other_encoding_is_refused(tmp_path, kind):
     _, lines, first = FORMATS[kind]
     lines = [*lines[:first], *(line.replace("3", "\xb3", 1) for line in lines[first:])]
     assert_refused(tmp_path, kind, ("\n".join(lines) + "\n").encode("latin-1"), format=kind)
 
 
 @pytest.mark.parametrize("kind", TEXT)
-def test_ten_megabytes_in_one_line(tmp_path, kind):
-    """Alone it is refused; among good rows it is set aside, or the file is refused."""
+def test_line_of_ten_megabytes_is_refused_or_rejected(tmp_path, kind):
+    """Refuse a file of this line alone; among good rows, reject the line."""
     name, lines, first = FORMATS[kind]
     assert_refused(tmp_path, kind, b"7" * 10_000_000, format=kind)
     middle = len(lines) // 2
     data = content(kind, [*lines[:middle], "<x>" + "7" * 10_000_000 + "</x>", *lines[middle:]])
     (tmp_path / name).write_bytes(data)
     loaded = trace.load(tmp_path / name)
-    kept = loaded.reads if kind == "gowalla" else loaded.positions
-    assert len(kept) + len(loaded.rejected) == len(lines) - first + (0 if kind != "gpx" else -1) + (
+    loaded_rows = loaded.reads if kind == "gowalla" else loaded.positions
+    assert len(loaded_rows) + len(loaded.rejected) == len(lines) - first + (0 if kind != "gpx" else -1) + (
         kind != "gpx"
     )
 
 
 @pytest.mark.parametrize("kind", ["geolife", "gtfs-rt", "gowalla", "gpx"])
-def test_bad_files_of_each_loader_through_the_command(tmp_path, kind):
+def test_command_refuses_web_page_for_each_loader(tmp_path, kind):
     name = FORMATS[kind][0]
     (tmp_path / name).write_bytes(BINARY["a web page"])
     assert_one_clear_error(mudkit("trace", "load", name, "--out", "out", cwd=tmp_path), "web page", name)
     assert [p.name for p in tmp_path.iterdir()] == [name]
 
 
-def test_a_folder_of_several_kinds_through_the_command(tmp_path):
+def test_command_refuses_folder_of_several_formats(tmp_path):
     for kind in ("geolife", "gpx"):
         (tmp_path / FORMATS[kind][0]).write_bytes(content(kind))
     result = mudkit("trace", "load", ".", "--out", "out", cwd=tmp_path)

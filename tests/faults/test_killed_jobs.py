@@ -1,8 +1,8 @@
-"""The pipeline's commands, killed with SIGKILL with all that they started: 30 times in the soak.
+"""Pipeline commands, killed with SIGKILL together with their child processes: 30 times in the soak.
 
-A life is one `mudkit pipeline run`, killed when it has finished so many parts more and, for half of them, a
-fraction of a part's time later. The next life goes on; the last one of each output is left in peace. What comes
-of it is compared with what a session gives that nobody kills.
+A life is one `mudkit pipeline run`, killed after it has finished a number of further parts and, for half of
+them, a fraction of a part's time later. The next life resumes; the last one of each output is not killed. Its
+output is compared with that of an uninterrupted session.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.spark
 
 KILLS = {"ingest": 10, "label_reads": 7, "label_writes": 7, "cells": 6}
 PARTS = {"ingest": 18, "label_reads": 11, "label_writes": 11, "cells": 11}
-MORE = {
+FURTHER_PARTS = {
     "ingest": [0, 1, 2, 5],
     "label_reads": [0, 1, 1, 2],
     "label_writes": [0, 1, 1, 2],
@@ -37,11 +37,11 @@ MORE = {
 }
 OPTIONS = {"ingest": ["--rule", "trip_start"]}
 PART_S = {"ingest": 0.1, "label_reads": 0.4, "label_writes": 0.3, "cells": 0.6}
-"""About what a part takes once the session is warm: it only spreads the moments of the kills."""
+"""Approximate duration of a part in a warm session; only spreads the moments of the kills."""
 
 
 class Chain:
-    """The lives of one output."""
+    """Successive runs of a job for one output."""
 
     def __init__(self, job: str, source: Path, out: Path) -> None:
         self.job, self.out = job, out
@@ -70,7 +70,7 @@ class Chain:
         )
 
     def parts(self) -> dict[str, int]:
-        """When each part was finished."""
+        """Return the time at which each part was finished."""
         result = {}
         for file in self.out.parent.glob(f".{self.out.name}.resume-*/done/[!.]*.json"):
             try:
@@ -79,15 +79,15 @@ class Chain:
                 continue
         return result
 
-    def killed(self, more: int, late_s: float) -> bool:
-        """Live until so many parts more are finished, and a little longer; say whether it was killed."""
-        target = min(len(self.parts()) + more, PARTS[self.job])
+    def run_and_kill(self, further_parts: int, delay_s: float) -> bool:
+        """Kill a run after some further parts and a delay; return whether it was still running."""
+        target = min(len(self.parts()) + further_parts, PARTS[self.job])
         process = self.start()
         try:
             while process.poll() is None and len(self.parts()) < target and not self.out.exists():
                 time.sleep(0.003)
-            if late_s:
-                time.sleep(late_s)
+            if delay_s:
+                time.sleep(delay_s)
             was_alive = process.poll() is None
         finally:
             kill(process)
@@ -95,17 +95,17 @@ class Chain:
         return was_alive
 
 
-def rows(path: Path) -> pa.Table:
+def read_rows(path: Path) -> pa.Table:
     table = ds.dataset(path, format="parquet").to_table()
     return table.sort_by([(name, "ascending") for name in table.column_names])
 
 
 @pytest.fixture(scope="module")
 def cabs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A generated trace of ten days as 16 files of the taxi archive's kind."""
+    """Generate a trace of ten days as 16 files in the format of the taxi archive."""
     loaded = trace.generate(cars=16, days=10, seed=3, interval_s=60)
-    place = tmp_path_factory.mktemp("killed") / "cabs"
-    place.mkdir()
+    archive = tmp_path_factory.mktemp("killed") / "cabs"
+    archive.mkdir()
     table = loaded.positions.sort_by([("device", "ascending"), ("ts", "ascending")])
     lines: dict[str, list[str]] = {}
     for row in table.to_pylist():
@@ -113,8 +113,8 @@ def cabs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines.setdefault(row["device"], []).append(line)
     assert len(lines) == 16
     for device, text in lines.items():
-        (place / f"new_{device}.txt").write_text("\n".join(text) + "\n")
-    return place
+        (archive / f"new_{device}.txt").write_text("\n".join(text) + "\n")
+    return archive
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def folder(cabs: Path) -> Path:
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("job", KILLS)
-def test_killed_jobs(
+def test_killed_jobs_resume_and_give_the_same_output(
     job: str,
     spark: SparkSession,
     cabs: Path,
@@ -142,17 +142,17 @@ def test_killed_jobs(
     kills = lost = 0
     finished: dict[str, int] = {}
     for number in range(lives):
-        # Now and then early: in the first part of a life, or before it.
-        more = min(chance.choice(MORE[job]), max(0, PARTS[job] - 2 - len(finished)))
-        more = more or int(number == 0)  # so that the lives after it find finished parts
-        late_s = chance.choice([0.0, chance.random() * PART_S[job]])
+        # Sometimes early: in the first part of a life, or before it.
+        further_parts = min(chance.choice(FURTHER_PARTS[job]), max(0, PARTS[job] - 2 - len(finished)))
+        further_parts = further_parts or int(number == 0)  # so that later lives find finished parts
+        delay_s = chance.choice([0.0, chance.random() * PART_S[job]])
         if number == lives - 1:
-            more, late_s = PARTS[job], chance.random() * 0.02  # the last step
-        if not more:
-            late_s = chance.random() * 3.0  # of the time that a session takes to start
-        was_killed = chain.killed(more, late_s)
+            further_parts, delay_s = PARTS[job], chance.random() * 0.02  # the last step
+        if not further_parts:
+            delay_s = chance.random() * 3.0  # during the start of a session
+        was_killed = chain.run_and_kill(further_parts, delay_s)
         kills += was_killed
-        if out.exists():  # only the very last moment is after it is whole
+        if out.exists():  # only at the very last moment
             assert number == lives - 1
             break
         lost += was_killed
@@ -171,21 +171,25 @@ def test_killed_jobs(
         assert [file.name for file in tmp_path.iterdir()] == ["out"]
     if job == "ingest":
         assert is_trace(out)
-        calm, again = trace.load(cabs, rule="trip_start"), trace.load(out)
-        assert again.positions.equals(calm.positions)
-        assert again.reads.sort_by("read_id").equals(calm.reads.sort_by("read_id"))
-        assert again.rejected.equals(calm.rejected)
-    calm_out = tmp_path / "calm"
+        uninterrupted, resumed = trace.load(cabs, rule="trip_start"), trace.load(out)
+        assert resumed.positions.equals(uninterrupted.positions)
+        assert resumed.reads.sort_by("read_id").equals(uninterrupted.reads.sort_by("read_id"))
+        assert resumed.rejected.equals(uninterrupted.rejected)
+    uninterrupted_out = tmp_path / "calm"
     if job == "ingest":
-        pipeline.ingest(spark, cabs, calm_out, rule="trip_start")
+        pipeline.ingest(spark, cabs, uninterrupted_out, rule="trip_start")
     else:
-        pipeline.run_job(spark, job, folder, calm_out)
+        pipeline.run_job(spark, job, folder, uninterrupted_out)
     if job == "ingest":
         files = [file.relative_to(out) for file in sorted(out.rglob("*")) if file.is_file()]
-        assert files == [file.relative_to(calm_out) for file in sorted(calm_out.rglob("*")) if file.is_file()]
-        assert all((out / file).read_bytes() == (calm_out / file).read_bytes() for file in files)
+        assert files == [
+            file.relative_to(uninterrupted_out)
+            for file in sorted(uninterrupted_out.rglob("*"))
+            if file.is_file()
+        ]
+        assert all((out / file).read_bytes() == (uninterrupted_out / file).read_bytes() for file in files)
     else:
-        assert rows(out).equals(rows(calm_out))
+        assert read_rows(out).equals(read_rows(uninterrupted_out))
         for file in out.iterdir():
-            made = finished.get(f"{re.split('-', file.name)[1]}.json")
-            assert made is None or file.stat().st_mtime_ns <= made  # not made again after it was whole
+            finished_ns = finished.get(f"{re.split('-', file.name)[1]}.json")
+            assert finished_ns is None or file.stat().st_mtime_ns <= finished_ns  # not written again

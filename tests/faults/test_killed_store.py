@@ -1,4 +1,4 @@
-"""Real processes on real files, killed with SIGKILL: what was acknowledged is there, once and in order."""
+"""Real processes on real files, killed with SIGKILL: acknowledged messages arrive once and in order."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def forward() -> Iterator[Nursery]:
     nursery.close()
 
 
-def kept(file: Path) -> dict[str, Any]:
-    """What is in a store's file, read without mudkit."""
+def read_store(file: Path) -> dict[str, Any]:
+    """Read the file of a store without mudkit."""
     connection = sqlite3.connect(file)
     try:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -101,60 +101,60 @@ def kept(file: Path) -> dict[str, Any]:
         connection.close()
 
 
-def inbox(stored: dict[str, Any]) -> list[dict[str, Any]]:
+def list_inbox(stored: dict[str, Any]) -> list[dict[str, Any]]:
     return [value for key, value in stored.items() if key.startswith("in ")]
 
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(2))
-def test_nothing_acknowledged_is_lost_nothing_comes_twice(
+def test_acknowledged_messages_survive_kills_exactly_once(
     forward: Nursery, tmp_path: Path, scaled: Callable[[int, int], int], seed: int
 ) -> None:
-    """Half of the lives end just where they say that they are, at each point in turn, the others anywhere."""
+    """Kill half of the lives at a crash point, each in turn, and the others at any moment."""
     draw, lives = random.Random(seed), scaled(30, 10)
-    said: list[list[Any]] = []
-    last_words = []
+    reports: list[list[Any]] = []
+    last_points = []
     for life in range(lives):
         every_us = draw.choice([100_000, 500_000, 2_000_000])
         order = {"folder": str(tmp_path), "life": life, "every_us": every_us, "seconds": 100_000}
-        at = POINTS[life // 2 % len(POINTS)] if life % 2 == 0 else None
-        lines = forward.live(draw.randint(1, 400), wait=life % 2 == 0, at=at, **order)
-        said += lines
-        if at is not None:
-            last_words.append(lines[-1][-1])
+        point = POINTS[life // 2 % len(POINTS)] if life % 2 == 0 else None
+        lines = forward.live(draw.randint(1, 400), wait=life % 2 == 0, at=point, **order)
+        reports += lines
+        if point is not None:
+            last_points.append(lines[-1][-1])
         for name in NAMES:
             if (tmp_path / f"{name}.db").is_file():
-                received = [message["key"] for message in inbox(kept(tmp_path / f"{name}.db"))]
+                received = [message["key"] for message in list_inbox(read_store(tmp_path / f"{name}.db"))]
                 assert len({*received}) == len(received)
-    said += forward.live(None, wait=False, folder=str(tmp_path), life=lives, every_us=0, seconds=3600)
+    reports += forward.live(None, wait=False, folder=str(tmp_path), life=lives, every_us=0, seconds=3600)
 
-    answer = defaultdict(list)
-    for what, *of in said:
-        answer[what].append(tuple(of))
-    stored = {name: kept(tmp_path / f"{name}.db") for name in (*NAMES, "relay")}
-    received = {name: [message["key"] for message in inbox(stored[name])] for name in NAMES}
-    for what in ("taken", "accepted"):
-        assert len(answer[what]) > 50
-        assert [each for each in answer[what] if received[each[1]].count(each[2]) != 1] == []
+    reports_by_kind = defaultdict(list)
+    for kind, *fields in reports:
+        reports_by_kind[kind].append(tuple(fields))
+    stored = {name: read_store(tmp_path / f"{name}.db") for name in (*NAMES, "relay")}
+    received = {name: [message["key"] for message in list_inbox(stored[name])] for name in NAMES}
+    for kind in ("taken", "accepted"):
+        assert len(reports_by_kind[kind]) > 50
+        assert [report for report in reports_by_kind[kind] if received[report[1]].count(report[2]) != 1] == []
     for name in NAMES:
         assert len({*received[name]}) == len(received[name])
         for sender in NAMES:
             of_sender = [key for key in received[name] if key.startswith(f"{sender} ")]
-            assert of_sender == sorted(of_sender)  # the texts are numbered by life, and within it
+            assert of_sender == sorted(of_sender)  # texts are numbered by life and within it
         assert not [key for key in stored[name] if key.startswith("out ")]
     assert not [key for key in stored["relay"] if key.startswith("for ")]
-    # The application hears of each at most once: a kill between commit and notice leaves it in the inbox.
-    heard = [(name, text) for name, _, text in answer["told"]]
-    assert len({*heard}) == len(heard) > 50
-    assert {(name, f"{sender} {text}") for name, sender, text in answer["told"]} <= {
+    # At most one notification a message: a kill between commit and notification leaves it in the inbox.
+    notified = [(name, text) for name, _, text in reports_by_kind["told"]]
+    assert len({*notified}) == len(notified) > 50
+    assert {(name, f"{sender} {text}") for name, sender, text in reports_by_kind["told"]} <= {
         (name, key) for name in NAMES for key in received[name]
     }
-    assert {*last_words} == {*POINTS}
+    assert {*last_points} == {*POINTS}
 
 
-# -- a trace that is being written
+# -- writing of a trace
 
-WRITING = """
+WRITER = """
     from mudkit import Lab
 
     lab = Lab(7)
@@ -177,77 +177,79 @@ WRITING = """
 
 
 @pytest.fixture(scope="module")
-def writing() -> Iterator[Nursery]:
-    nursery = Nursery(WRITING)
+def writer() -> Iterator[Nursery]:
+    nursery = Nursery(WRITER)
     yield nursery
     nursery.close()
 
 
-def is_whole(path: Path, rows: dict[str, int]) -> bool:
+def is_complete(path: Path, rows: dict[str, int]) -> bool:
     manifest = read_manifest(path)
     assert manifest["rows"] == rows
     assert {name: len(read_table(path, name)) for name in rows} == rows
     return True
 
 
-def test_a_trace_whose_writing_is_killed_never_looks_whole(writing: Nursery, tmp_path: Path) -> None:
-    """Killed before each thing that it does to the file system, in turn."""
-    steps = writing.live(None, wait=False, path=str(tmp_path / "first"), overwrite=False)
+def test_trace_killed_during_writing_never_looks_complete(writer: Nursery, tmp_path: Path) -> None:
+    """Kill the writer before each of its file system operations, in turn."""
+    steps = writer.live(None, wait=False, path=str(tmp_path / "first"), overwrite=False)
     rows = read_manifest(tmp_path / "first")["rows"]
     assert rows["positions"] == 2 * (13 * 60 + 1)
-    assert is_whole(tmp_path / "first", rows)
+    assert is_complete(tmp_path / "first", rows)
     assert len(steps) > 15
     for number in range(1, len(steps) + 1):
         folder = tmp_path / f"killed {number}"
         folder.mkdir()
         path = folder / "run"
-        writing.live(number, wait=True, path=str(path), overwrite=False)
-        renamed = [step[0] for step in steps[: number - 1]][-1:] == ["os.rename"] and path.exists()
-        assert renamed == path.exists()
-        if renamed:
-            assert is_whole(path, rows)  # it was in its place already
+        writer.live(number, wait=True, path=str(path), overwrite=False)
+        is_renamed = [step[0] for step in steps[: number - 1]][-1:] == ["os.rename"] and path.exists()
+        assert is_renamed == path.exists()
+        if is_renamed:
+            assert is_complete(path, rows)  # it was complete already
         else:
             with pytest.raises(InputMissing):
                 trace.load(path)
-        for left in folder.iterdir():
-            assert left == path or left.name.startswith(".run.partial-")
-        # Whoever writes next clears it away.
-        if not renamed:
-            writing.live(None, wait=False, path=str(path), overwrite=False)
-        assert is_whole(path, rows)
-        assert [left.name for left in folder.iterdir() if left != path] == []
+        for entry in folder.iterdir():
+            assert entry == path or entry.name.startswith(".run.partial-")
+        # The next writer removes the partial trace.
+        if not is_renamed:
+            writer.live(None, wait=False, path=str(path), overwrite=False)
+        assert is_complete(path, rows)
+        assert [entry.name for entry in folder.iterdir() if entry != path] == []
 
 
-def test_a_trace_that_is_replaced_is_the_old_or_the_new_one(writing: Nursery, tmp_path: Path) -> None:
+def test_replaced_trace_is_the_old_or_the_new_one(writer: Nursery, tmp_path: Path) -> None:
     old = Lab(1)
     old.device("a", at=(1.0, 2.0))
     first = old.trace.to_parquet(tmp_path / "dry" / "run")
     before = read_manifest(first)["rows"]
-    steps = writing.live(None, wait=False, path=str(first), overwrite=True)
+    steps = writer.live(None, wait=False, path=str(first), overwrite=True)
     after = read_manifest(first)["rows"]
     assert before != after
-    seen = set()
+    outcomes = set()
     for number in range(1, len(steps) + 1):
         path = old.trace.to_parquet(tmp_path / str(number) / "run")
-        writing.live(number, wait=True, path=str(path), overwrite=True)
+        writer.live(number, wait=True, path=str(path), overwrite=True)
         if path.exists():
             result = read_manifest(path)["rows"]
-            assert is_whole(path, result)
+            assert is_complete(path, result)
             assert result in (before, after)
-            seen.add("old" if result == before else "new")
+            outcomes.add("old" if result == before else "new")
         else:
-            # Between two renames: the old one is beside its place, hidden and whole.
-            [beside] = [each for each in path.parent.iterdir() if each.name.startswith(".run.old-")]
-            assert is_whole(beside, before)
-            seen.add("beside")
-        assert not [each for each in path.parent.iterdir() if each != path and not each.name.startswith(".")]
-    assert {"old", "new"} <= seen
+            # Between two renames: the old trace is complete under a hidden name.
+            [hidden] = [entry for entry in path.parent.iterdir() if entry.name.startswith(".run.old-")]
+            assert is_complete(hidden, before)
+            outcomes.add("beside")
+        assert not [
+            entry for entry in path.parent.iterdir() if entry != path and not entry.name.startswith(".")
+        ]
+    assert {"old", "new"} <= outcomes
 
 
-def test_a_folder_without_its_manifest_is_no_trace(tmp_path: Path) -> None:
+def test_folder_without_manifest_is_not_a_trace(tmp_path: Path) -> None:
     lab = Lab(1)
     lab.device("a", at=(1.0, 2.0))
     path = lab.trace.to_parquet(tmp_path / "run")
     (path / "trace.json").unlink()
     assert not is_trace(path)
-    assert {"positions"} == {each.name for each in path.iterdir()} & set(SCHEMAS) - {"links"}
+    assert {"positions"} == {file.name for file in path.iterdir()} & set(SCHEMAS) - {"links"}

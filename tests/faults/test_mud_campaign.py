@@ -33,22 +33,24 @@ def result(scaled):
 def test_runs_with_faults_violate_no_guarantee(result, scaled):
     assert result.runs == scaled(1000, 50)
     assert Table(result.cells).unknown() == []
-    problems = [f"{REPLAY.format(seed)}\n    {found[:3]}" for seed, found in sorted(result.problems.items())]
+    problems = [
+        f"{REPLAY.format(seed)}\n    {findings[:3]}" for seed, findings in sorted(result.problems.items())
+    ]
     assert not problems, "\n".join(problems)
     for kind, model in (("committed", "sequential"), ("committed_wio", "sequential-wio")):
         assert result.counts[f"{kind} {model} OK"] > result.runs / 4
 
 
 def test_table_counts_retransmissions(result):
-    seen = {transition for transition, _ in result.cells}
+    transitions = {transition for transition, _ in result.cells}
     assert {
         "connection: asked again", "generator: tells again", "notifications: sent again",
         "processor: tells again", "watching: hello timer",
-    } <= seen  # fmt: skip
+    } <= transitions  # fmt: skip
 
 
 def test_every_kind_of_fault_occurs(result):
-    """A crash point that no machine has any more never kills, and would count as survived."""
+    """Find crash points that no machine has any more, which would count as survived."""
     assert [fault for fault in COLUMNS if fault != "none" and not result.counts[fault]] == []
 
 
@@ -61,8 +63,8 @@ def test_unreachable_patterns_match_existing_cells():
     rows = [f"{machine}: {name}" for machine, names in TRANSITIONS.items() for name in names]
     cells = [(row, column) for row in rows for column in COLUMNS]
     for pattern in UNREACHABLE:
-        only = [cell for cell in cells if why_not(*cell, (pattern,))]
-        assert only, pattern
+        matching = [cell for cell in cells if why_not(*cell, (pattern,))]
+        assert matching, pattern
         assert pattern[2]
     assert sum(why_not(*cell) is not None for cell in cells) < len(cells) / 20
 

@@ -1,4 +1,4 @@
-"""The applications of Mobius 3.2 under faults: other seeds, lost messages, machines that are killed."""
+"""Applications of Mobius 3.2 under faults: other seeds, lost messages, and killed servers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from mudkit.errors import OperationLost
 from mudkit.systems.mud import Client, Cloud
 from tests.support import mud_applications
 
-OTHERS = {"lossy": {"loss_share": 0.2}, "repeated": {"repeat_share": 0.4, "delay_share": 0.4, "delay_s": 5.0}}
+MESSAGE_FAULTS = {
+    "lossy": {"loss_share": 0.2},
+    "repeated": {"repeat_share": 0.4, "delay_share": 0.4, "delay_s": 5.0},
+}
 
 
 @pytest.fixture
@@ -17,15 +20,15 @@ def applications():
     return mud_applications
 
 
-def three_way(store, local, base):
+def merge_three_way(store, local, base):
     return (store - (base - local)) | (local - base)
 
 
-def trouble(lab: Lab, cloud: Cloud, what: str) -> None:
-    """Let go wrong what a test asks for, from now on."""
-    if what in OTHERS:
-        lab.faults.messages(**OTHERS[what])
-    if what == "killed":
+def inject_faults(lab: Lab, cloud: Cloud, fault: str) -> None:
+    """Schedule the faults that a test requests."""
+    if fault in MESSAGE_FAULTS:
+        lab.faults.messages(**MESSAGE_FAULTS[fault])
+    if fault == "killed":
         servers = [
             *cloud.processors,
             *cloud.gateways,
@@ -41,52 +44,52 @@ def trouble(lab: Lab, cloud: Cloud, what: str) -> None:
                 )
 
 
-def happened(lab: Lab, what: str) -> bool:
-    """Say whether what was to go wrong did."""
+def has_fault_occurred(lab: Lab, fault: str) -> bool:
+    """Return whether the requested faults occurred."""
     fates, incidents = lab.frame("messages")["fate"], lab.frame("incidents")["incident"]
     return {
         "nothing": not set(fates) & {"lost", "repeated"},
         "lossy": (fates == "lost").sum() > 5,
         "repeated": (fates == "repeated").sum() > 5,
         "killed": (incidents == "killed").sum() > 10,
-    }[what]
+    }[fault]
 
 
 @pytest.mark.soak(keep=4)
 @pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize("what", ["nothing", "lossy", "repeated", "killed"])
+@pytest.mark.parametrize("fault", ["nothing", "lossy", "repeated", "killed"])
 class TestApplications:
-    def test_social_news(self, applications, seed, what):
+    def test_social_news(self, applications, seed, fault):
         lab = Lab(seed)
         cloud = Cloud(lab)
-        trouble(lab, cloud, what)
-        came = applications.social_news(lab, cloud)
+        inject_faults(lab, cloud, fault)
+        results = applications.social_news(lab, cloud)
         lab.run(hours=1)
-        assert came["told of arts"] == {"jane": ["a1"]}
-        assert set(came["sports"]) == {"s2"}
-        assert came["sports again"] == {"s2": "local"}
-        answer = {name: sorted(keys) for name, keys in came["messages"].items()}
+        assert results["told of arts"] == {"jane": ["a1"]}
+        assert set(results["sports"]) == {"s2"}
+        assert results["sports again"] == {"s2": "local"}
+        answer = {name: sorted(keys) for name, keys in results["messages"].items()}
         assert answer == {"jane": ["m1", "m2"], "ann": ["m1", "m2"], "bob": ["m1"]}
-        assert happened(lab, what)
+        assert has_fault_occurred(lab, fault)
 
-    def test_experience_sharing(self, applications, seed, what):
+    def test_experience_sharing(self, applications, seed, fault):
         lab = Lab(seed)
         cloud = Cloud(lab)
-        trouble(lab, cloud, what)
-        came = applications.experience_sharing(lab, cloud)
+        inject_faults(lab, cloud, fault)
+        results = applications.experience_sharing(lab, cloud)
         lab.run(hours=1)
-        assert came["free beer"] == {"jane": ["beer"], "ann": [], "bob": ["beer"]}
-        assert came["map, no network"] == {"kiosk": "local"}
-        assert came["comments"] == {"jane": ["c1"], "ann": ["c1"], "bob": []}
-        assert set(came["band"]) == {"Kernels"}
-        assert happened(lab, what)
+        assert results["free beer"] == {"jane": ["beer"], "ann": [], "bob": ["beer"]}
+        assert results["map, no network"] == {"kiosk": "local"}
+        assert results["comments"] == {"jane": ["c1"], "ann": ["c1"], "bob": []}
+        assert set(results["band"]) == {"Kernels"}
+        assert has_fault_occurred(lab, fault)
 
     @pytest.mark.parametrize("is_killed", [False, True])
-    def test_journal(self, applications, seed, what, is_killed):
+    def test_journal(self, applications, seed, fault, is_killed):
         lab = Lab(seed)
         cloud = Cloud(lab)
-        trouble(lab, cloud, what)
-        tablet, phone = devices(lab, cloud)
+        inject_faults(lab, cloud, fault)
+        tablet, phone = make_clients(lab, cloud)
 
         def kill():
             lab.faults.kill("jane-tablet")
@@ -94,14 +97,14 @@ class TestApplications:
             lab.faults.restart("jane-tablet")
 
         meanwhile = kill if is_killed else lambda: None
-        page, merged = applications.journal(lab, tablet, phone, three_way, meanwhile=meanwhile)
+        page, merged = applications.journal(lab, tablet, phone, merge_three_way, meanwhile=meanwhile)
         assert page == ["breakfast", "cafe A", "way home"]
         assert merged == [{"breakfast", "way home"}, {"breakfast", "cafe A"}, {"breakfast"}]
         assert tablet.pending().result() == []
-        assert happened(lab, what)
+        assert has_fault_occurred(lab, fault)
 
 
-def devices(lab, cloud):
+def make_clients(lab, cloud):
     token = lab.token("jane", "journal")
     return [
         Client(lab.device(name), cloud, app="journal", token=token) for name in ("jane-tablet", "jane-phone")
@@ -110,36 +113,36 @@ def devices(lab, cloud):
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_blind_journal_loses_an_edit_and_is_not_told(applications, seed):
+def test_blind_journal_loses_an_edit_without_notice(applications, seed):
     lab = Lab(seed)
-    page, merged = applications.journal(lab, *devices(lab, Cloud(lab)), three_way, kind="blind")
+    page, merged = applications.journal(lab, *make_clients(lab, Cloud(lab)), merge_three_way, kind="blind")
     assert page == ["breakfast", "cafe A"]
     assert merged == []
 
 
-def test_what_is_fresh_for_nothing_is_asked_for_again(applications, monkeypatch):
+def test_reads_with_zero_max_age_are_always_remote(applications, monkeypatch):
     monkeypatch.setattr(applications, "MAX_AGE_S", 0.0)
     lab = Lab(1)
-    came = applications.social_news(lab, Cloud(lab))
-    assert came["sports"] == came["sports again"] == {"s2": "remote"}
+    results = applications.social_news(lab, Cloud(lab))
+    assert results["sports"] == results["sports again"] == {"s2": "remote"}
 
 
-def test_who_comes_near_is_reached(applications, monkeypatch):
-    """The writer predicate binds late: the same message reaches bob where he is then."""
+def test_message_reaches_a_user_at_the_same_place(applications, monkeypatch):
+    """Place bob next to jane: the writer predicate selects him, too."""
     people = applications.PEOPLE | {
         "bob": applications.PEOPLE["bob"] | {"loc": applications.PEOPLE["jane"]["loc"]}
     }
     monkeypatch.setattr(applications, "PEOPLE", people)
     lab = Lab(1)
-    came = applications.social_news(lab, Cloud(lab))
+    results = applications.social_news(lab, Cloud(lab))
     lab.run(minutes=1)
-    assert sorted(came["messages"]["bob"]) == ["m1", "m2"]
+    assert sorted(results["messages"]["bob"]) == ["m1", "m2"]
 
 
-def test_a_killed_application_is_not_told(applications):
-    """Else the branch of ``reconcile`` for it would never be taken."""
+def test_killed_application_keeps_its_edit_pending(applications):
+    """Reach the branch of ``reconcile`` for lost operations."""
     lab = Lab(1)
-    tablet, _ = devices(lab, Cloud(lab))
+    tablet, _ = make_clients(lab, Cloud(lab))
     lab.faults.cut("jane-tablet")
     edit = tablet.write("journal", "monday", {"entries": []})
     lab.run(seconds=1)

@@ -1,4 +1,4 @@
-"""Chapters with other parameters: legal ones run through, illegal ones are refused in words. No kernel starts."""
+"""Chapters with other parameters, without a kernel: legal ones run, illegal ones are refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from chapter_ranges import RANGES, drawn
+from chapter_ranges import RANGES, draw_parameters
 from papermill.inspection import inspect_notebook
 from report_cells import run_notebook
 
@@ -28,38 +28,38 @@ UNCHECKED = {
     "09_cache_policies": ["access_log", "rule"],
     "10_write_batching": ["access_log", "rule"],
 }
-"""Parameters of which any value means something, or that are not used at the defaults."""
+"""Parameters of which all values are valid, or that the defaults do not use."""
 PRICES = {"stale_cost", "stale_cost_j", "stale_cost_s", "missed_cost"}
-"""Weights in the chapter's own arithmetic: with NaN there is no cost, and no line in the figure."""
+"""Weights in the chapter's own arithmetic: NaN gives no cost, and no line in the figure."""
 ON_SPARK = {"00_start_here", "08_traces_on_spark", "09_cache_policies", "10_write_batching"}
 LEGAL, LEGAL_ON_SPARK, ILLEGAL = 20, 5, 200
 
 
-def spoilt(chapter: str, dice: random.Random) -> tuple[str, Any]:
-    """Draw a parameter that has a range or a list, and a value of its kind that it cannot have."""
+def draw_illegal(chapter: str, dice: random.Random) -> tuple[str, Any]:
+    """Draw a parameter that has a range or a list, and an illegal value of its type."""
     names = [name for name in RANGES[chapter] if name not in UNCHECKED.get(chapter, ()) and name != "seed"]
     name = dice.choice(names)
     if isinstance(RANGES[chapter][name], list):
         return name, "nowhere"
     is_whole = isinstance(RANGES[chapter][name][0], int)
-    odd = [-1e6, math.inf] if name in PRICES else [math.nan, -1e6, math.inf]
-    return name, -1_000_000 if is_whole else dice.choice(odd)
+    illegal = [-1e6, math.inf] if name in PRICES else [math.nan, -1e6, math.inf]
+    return name, -1_000_000 if is_whole else dice.choice(illegal)
 
 
-def play(chapter: str, values: dict[str, Any]) -> nbformat.NotebookNode:
+def run_chapter(chapter: str, values: dict[str, Any]) -> nbformat.NotebookNode:
     notebook = nbformat.read(FOLDER / f"{chapter}.ipynb", as_version=4)
     run_notebook(notebook, values)
     return notebook
 
 
 @pytest.fixture(autouse=True)
-def beside_the_chapters(monkeypatch, tmp_path):
+def enter_chapter_folder(monkeypatch, tmp_path):
     monkeypatch.chdir(FOLDER)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
 @pytest.mark.parametrize("chapter", RANGES)
-def test_each_parameter_has_a_range_that_its_default_does_not_leave_by_kind(chapter):
+def test_parameters_have_a_range_of_the_type_of_the_default(chapter):
     known = inspect_notebook(str(FOLDER / f"{chapter}.ipynb"))
     assert set(RANGES[chapter]) == set(known)
     for name, allowed in RANGES[chapter].items():
@@ -67,27 +67,27 @@ def test_each_parameter_has_a_range_that_its_default_does_not_leave_by_kind(chap
 
 
 @pytest.mark.parametrize("chapter", RANGES)
-def test_legal_parameters_run_through(chapter):
+def test_legal_parameters_run(chapter):
     dice = random.Random(f"legal {chapter}")
     failed = []
     for _ in range(LEGAL_ON_SPARK if chapter in ON_SPARK else LEGAL):
-        values = drawn(chapter, dice)
+        values = draw_parameters(chapter, dice)
         try:
-            play(chapter, values)
+            run_chapter(chapter, values)
         except Exception as error:
             failed.append((values, f"{type(error).__name__}: {error}"))
     assert not failed
 
 
 @pytest.mark.parametrize("chapter", RANGES)
-def test_illegal_parameters_are_refused_in_words(chapter):
+def test_illegal_parameters_are_refused(chapter):
     dice = random.Random(f"illegal {chapter}")
     unclear = []
     for _ in range(math.ceil(ILLEGAL / len(RANGES))):
-        values = drawn(chapter, dice)
-        name, wrong = spoilt(chapter, dice)
+        values = draw_parameters(chapter, dice)
+        name, wrong = draw_illegal(chapter, dice)
         try:
-            play(chapter, values | {name: wrong})
+            run_chapter(chapter, values | {name: wrong})
         except MudkitError as error:
             if not error.expected:
                 unclear.append((name, wrong, str(error)))

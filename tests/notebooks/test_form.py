@@ -1,4 +1,4 @@
-"""A chapter names the one before it and the one after it, and its drawings fit. Nothing is run."""
+"""Links between neighbouring chapters, and widths of drawings; no chapter is run."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ import pytest
 
 CHAPTERS = sorted((Path(__file__).parents[2] / "notebooks").glob("[0-9]*.ipynb"))
 MAX_DRAWING = 58
-"""Characters that are as wide as a cell on 1024 pixels, beside the file browser."""
-WAYS = list(zip([None, *CHAPTERS[:-1]], CHAPTERS, [*CHAPTERS[1:], None], strict=True))
+"""Characters that fit a cell on 1024 pixels, next to the file browser."""
+NEIGHBOURS = list(zip([None, *CHAPTERS[:-1]], CHAPTERS, [*CHAPTERS[1:], None], strict=True))
 
 
-def ends(chapter):
-    """Return the text of the first cell and of the last."""
+def read_ends(chapter):
+    """Return the texts of the first and last cell."""
     first, *_, last = nbformat.read(chapter, as_version=4).cells
     assert first.cell_type == last.cell_type == "markdown"
     return first.source, last.source
 
 
-def sentences(text, label):
-    """Return what stands behind a label, to the end of its line."""
+def find_sentence(text, label):
+    """Return the text after a label, to the end of its line."""
     (result,) = re.findall(rf"^(?:\*\*)?{label}(?:\*\*)?: (.*)$", text, re.MULTILINE)
     return result
 
 
-@pytest.mark.parametrize(("before", "chapter", "after"), WAYS, ids=[each.stem for each in CHAPTERS])
-def test_a_chapter_leads_to_those_beside_it(before, chapter, after):
-    first, last = ends(chapter)
+@pytest.mark.parametrize(("before", "chapter", "after"), NEIGHBOURS, ids=[path.stem for path in CHAPTERS])
+def test_chapter_names_its_neighbours(before, chapter, after):
+    first, last = read_ends(chapter)
     expected = before.stem[:2] if before else "nothing"
-    assert re.match(rf"{expected}\b", sentences(first, "Before"))
+    assert re.match(rf"{expected}\b", find_sentence(first, "Before"))
     assert re.match(rf"# {chapter.stem[:2]} · .+", first)
     expected = rf"{after.stem[:2]}, " if after else r"\D"
-    assert re.match(expected, sentences(last, "Next"))
+    assert re.match(expected, find_sentence(last, "Next"))
 
 
-@pytest.mark.parametrize("chapter", CHAPTERS, ids=[each.stem for each in CHAPTERS])
-def test_a_drawing_is_not_broken_into_lines_on_a_small_screen(chapter):
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=[path.stem for path in CHAPTERS])
+def test_drawings_fit_a_small_screen(chapter):
     texts = [
         cell.source for cell in nbformat.read(chapter, as_version=4).cells if cell.cell_type == "markdown"
     ]

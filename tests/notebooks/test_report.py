@@ -1,4 +1,4 @@
-"""The report, run for real on a small trace: what it leaves, when it is skipped, what a failed run leaves."""
+"""Report on a small trace: its files, when it is skipped, and the files of a failed run."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from bs4 import BeautifulSoup
-from report_pages import html_of, page
+from report_pages import page, read_html
 
 from mudkit.errors import OutputProblem, ParameterError
 from mudkit.files import sha256
@@ -43,7 +43,7 @@ def report(folder, parameters):
     return run_report("trace_profile", parameters, build=folder / "build", progress=False)
 
 
-def test_what_a_report_leaves(report):
+def test_report_folder_has_page_notebook_data_and_manifest(report):
     assert re.fullmatch(r"trace_profile-\d{8}T\d{6}Z", report.name)
     assert {p.name for p in report.iterdir()} == {"report.html", "report.ipynb", "data", "manifest.json"}
     assert {p.stem for p in (report / "data").iterdir()} == {
@@ -62,7 +62,7 @@ def test_what_a_report_leaves(report):
     }
 
 
-def test_manifest_tells_what_went_in_and_came_out(report, parameters):
+def test_manifest_lists_inputs_versions_and_outputs(report, parameters):
     manifest = json.loads((report / "manifest.json").read_text())
     assert manifest["parameters"] == TEMPLATES["trace_profile"](**parameters).model_dump()
     assert manifest["inputs"]["trace"]["name"] == "cabs.csv"
@@ -72,8 +72,8 @@ def test_manifest_tells_what_went_in_and_came_out(report, parameters):
         assert sha256(report / name) == checksum
 
 
-def test_the_first_screen_is_of_the_data(report):
-    html = html_of(report)
+def test_first_screen_describes_the_data(report):
+    html = read_html(report)
     manifest = json.loads((report / "manifest.json").read_text())
     assert "8,000 positions · 572 reads, derived by occupancy · 1 row set aside" in html
     assert manifest["headline"] == "The trace is clean: >99.9 % of its rows were kept."
@@ -84,28 +84,28 @@ def test_the_first_screen_is_of_the_data(report):
     assert f"pandas {pd.__version__}" in html
 
 
-def test_the_command_on_the_page_has_the_parameters_of_the_page(report):
-    blocks = BeautifulSoup(html_of(report), "html.parser").find_all("pre")
-    (command,) = (each.get_text() for each in blocks if each.get_text().startswith("mudkit report"))
+def test_command_on_the_page_has_its_parameters(report):
+    blocks = BeautifulSoup(read_html(report), "html.parser").find_all("pre")
+    (command,) = (block.get_text() for block in blocks if block.get_text().startswith("mudkit report"))
     words = shlex.split(command.replace("\\\n", " "))
     assert words[:3] == ["mudkit", "report", "trace_profile"]
     assert set(words[3::2]) == {"--param"}
-    given = json.loads((report / "manifest.json").read_text())["parameters"]
-    assert f"trace={given['trace']}" in words[4::2]
+    parameters = json.loads((report / "manifest.json").read_text())["parameters"]
+    assert f"trace={parameters['trace']}" in words[4::2]
     assert all(line.lstrip().startswith("--param ") for line in command.splitlines()[1:])
 
 
-def test_an_unchanged_report_is_not_run_again(report, folder, parameters):
+def test_unchanged_report_is_not_rerun(report, folder, parameters):
     assert run_report("trace_profile", parameters, build=folder / "build", progress=False) == report
 
 
 @pytest.mark.soak
-def test_a_changed_input_or_a_damaged_output_is(report, folder, parameters, monkeypatch):
-    """The run itself is replaced by a mark: that it starts is what counts here."""
-    started = []
+def test_changed_input_or_damaged_output_causes_a_rerun(report, folder, parameters, monkeypatch):
+    """Replace the run by a marker that records its start."""
+    starts = []
 
     def start(*arguments):
-        started.append(arguments)
+        starts.append(arguments)
         raise ReportFailed("It started.")
 
     monkeypatch.setattr("mudkit.report.run._execute", start)
@@ -119,10 +119,10 @@ def test_a_changed_input_or_a_damaged_output_is(report, folder, parameters, monk
     (folder / "moved").rename(report / "data" / "rows.parquet")
     with pytest.raises(ReportFailed, match="started"):
         run_report("trace_profile", parameters, build=folder / "build", progress=False, force=True)
-    assert len(started) == 3
+    assert len(starts) == 3
 
 
-def test_a_failed_cell_leaves_the_partial_notebook_and_the_error(folder, parameters, tmp_path, monkeypatch):
+def test_failed_cell_leaves_the_partial_notebook_and_the_error(folder, parameters, tmp_path, monkeypatch):
     broken = nbformat.read(_TEMPLATES / "trace_profile.ipynb", as_version=4)
     broken.cells = [*broken.cells[:2], nbformat.v4.new_code_cell("1 / 0"), *broken.cells[2:]]
     nbformat.write(broken, tmp_path / "trace_profile.ipynb")
@@ -138,7 +138,7 @@ def test_a_failed_cell_leaves_the_partial_notebook_and_the_error(folder, paramet
 
 
 @pytest.mark.parametrize(("wrong", "error"), [({"boxkm": 3}, ParameterError), ({}, OutputProblem)])
-def test_refused_before_anything_runs(tmp_path, parameters, wrong, error):
+def test_wrong_parameters_and_folders_are_refused_before_the_run(tmp_path, parameters, wrong, error):
     (tmp_path / "build").touch()
     with pytest.raises(error):
         run_report("trace_profile", parameters | wrong, build=tmp_path / "build", progress=False)
@@ -151,7 +151,7 @@ def test_templates_have_the_parameters_of_their_schema(name):
     values: dict[str, object] = {}
     exec(cell.source, {}, values)
     del values["output_dir"]
-    needed = [field for field, declared in TEMPLATES[name].model_fields.items() if declared.is_required()]
-    defaults = TEMPLATES[name](**dict.fromkeys(needed, "")).model_dump()
+    required = [field for field, declared in TEMPLATES[name].model_fields.items() if declared.is_required()]
+    defaults = TEMPLATES[name](**dict.fromkeys(required, "")).model_dump()
     assert values == defaults
     assert all(not c.get("outputs") and not c.get("execution_count") for c in notebook.cells)

@@ -1,4 +1,4 @@
-"""Reports on odd parameters and odd traces: a sensible page, or a refusal in words before a kernel starts."""
+"""Reports on unusual parameters and traces: a sensible page, or a refusal before a kernel starts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mudkit.report.schemas import TEMPLATES
 
 T0 = 1_267_450_000
 DAY_S = 86_400
-OF_FILES = {
+FILE_PARAMETERS = {
     "trace",
     "reads",
     "arrivals",
@@ -53,34 +53,34 @@ SMALL: dict[str, tuple[float, float]] = {
 """Ranges that keep a run small."""
 
 
-def journeys(devices=6, days=2, *, name="car {}", at=(41.0, -96.0), spread=0.05, seed=1):
-    """Return rows of a trace: each device goes to and fro, stands for a while, and starts again."""
+def make_journeys(devices=6, days=2, *, name="car {}", center=(41.0, -96.0), spread=0.05, seed=1):
+    """Return rows of a trace: devices travel to and fro, stand for a while, and start again."""
     draw = np.random.default_rng(seed)
     rows = []
     for number in range(devices):
-        home = np.array(at) + draw.normal(0, spread, 2)
+        home = np.array(center) + draw.normal(0, spread, 2)
         for day in range(days):
             for start_s in (8 * 3600, 17 * 3600):
                 for step in range(40):
-                    place = home + (spread / 20) * min(step, 20) * np.array([1, 0.5])
-                    rows.append((name.format(number), T0 + day * DAY_S + start_s + 60 * step, *place))
+                    position = home + (spread / 20) * min(step, 20) * np.array([1, 0.5])
+                    rows.append((name.format(number), T0 + day * DAY_S + start_s + 60 * step, *position))
     return rows
 
 
-def trace_file(folder, rows):
+def write_trace(folder, rows):
     lines = [f'"{device}",{t},{lat:.6f},{lon:.6f}' for device, t, lat, lon in rows]
     file = folder / "trace.csv"
     file.write_text("\n".join(["device,t,lat,lon", *lines, ""]))
     return str(file)
 
 
-def legal(template: str, dice: random.Random) -> dict[str, Any]:
-    """Draw parameters within their ranges, of small sizes; files apart."""
+def draw_legal(template: str, dice: random.Random) -> dict[str, Any]:
+    """Draw small parameters within their ranges, without files."""
     while True:
         values = {
-            name: drawn(name, field, dice)
+            name: draw_value(name, field, dice)
             for name, field in TEMPLATES[template].model_fields.items()
-            if name not in OF_FILES and dice.random() < 0.7
+            if name not in FILE_PARAMETERS and dice.random() < 0.7
         }
         for name, (low, high) in SMALL.items():
             if name in TEMPLATES[template].model_fields:
@@ -95,11 +95,11 @@ def legal(template: str, dice: random.Random) -> dict[str, Any]:
                 values | ({"trace": __file__} if "trace" in TEMPLATES[template].model_fields else {}),
             )
         except ParameterError:
-            continue  # parameters that do not go together
+            continue  # an invalid combination
         return values
 
 
-def drawn(name: str, field: Any, dice: random.Random) -> Any:
+def draw_value(name: str, field: Any, dice: random.Random) -> Any:
     kinds = get_args(field.annotation)
     if get_origin(field.annotation) is Literal:
         return dice.choice(kinds)
@@ -126,7 +126,7 @@ def drawn(name: str, field: Any, dice: random.Random) -> Any:
 
 
 def assert_sensible(notebook, folder):
-    """The page has a headline and an answer, no number that is none, no impossible share, no wide table."""
+    """Check that the page has a headline, tables of limited width, no NaN, and no inverted interval."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     headlines = [output["data"][HEADLINE] for output in outputs if HEADLINE in output["data"]]
     assert len(headlines) == 1
@@ -149,11 +149,11 @@ def assert_sensible(notebook, folder):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_legal_parameters_end_in_a_sensible_page(template, tmp_path):
+def test_legal_parameters_give_a_sensible_page(template, tmp_path):
     dice = random.Random(f"legal {template}")
-    trace = trace_file(tmp_path, journeys())
+    trace = write_trace(tmp_path, make_journeys())
     for number in range(10):
-        values = legal(template, dice)
+        values = draw_legal(template, dice)
         if "trace" in TEMPLATES[template].model_fields:
             values["trace"] = trace
         folder = tmp_path / f"run{number}"
@@ -166,7 +166,7 @@ def test_legal_parameters_end_in_a_sensible_page(template, tmp_path):
 
 
 def run_or_refuse(template, values, folder):
-    """Return the notebook, or the error in words that ends the run."""
+    """Return the notebook, or the error that refuses the run."""
     try:
         return run_cells(template, values, folder), None
     except MudkitError as error:
@@ -175,11 +175,13 @@ def run_or_refuse(template, values, folder):
         raise AssertionError(values) from error
 
 
-def broken(template: str, dice: random.Random) -> dict[str, Any]:
+def draw_illegal(template: str, dice: random.Random) -> dict[str, Any]:
     """Draw legal parameters, and make one of them illegal."""
-    values = legal(template, dice)
+    values = draw_legal(template, dice)
     fields = TEMPLATES[template].model_fields
-    name = dice.choice([name for name in fields if name not in OF_FILES - {"format", "rule", "columns"}])
+    name = dice.choice(
+        [name for name in fields if name not in FILE_PARAMETERS - {"format", "rule", "columns"}]
+    )
     field = fields[name]
     if dice.random() < 0.15:
         return values | {f"{name}x": 1}
@@ -202,16 +204,16 @@ def broken(template: str, dice: random.Random) -> dict[str, Any]:
 
 
 @pytest.mark.soak
-def test_illegal_parameters_are_refused_in_words_before_a_kernel_starts(tmp_path, monkeypatch):
+def test_illegal_parameters_are_refused_before_a_kernel_starts(tmp_path, monkeypatch):
     def start(*arguments):
         raise AssertionError("A kernel was started.")
 
     monkeypatch.setattr("mudkit.report.run._execute", start)
     dice = random.Random("illegal")
-    trace = trace_file(tmp_path, journeys(2, 1))
+    trace = write_trace(tmp_path, make_journeys(2, 1))
     for number in range(200):
         template = dice.choice(list(TEMPLATES))
-        values = broken(template, dice)
+        values = draw_illegal(template, dice)
         if "trace" in TEMPLATES[template].model_fields:
             values.setdefault("trace", trace)
         with pytest.raises(ParameterError) as caught:
@@ -222,33 +224,34 @@ def test_illegal_parameters_are_refused_in_words_before_a_kernel_starts(tmp_path
     assert not (tmp_path / "build").exists()
 
 
-def scattered():
-    """Return devices that move about in cities all over the world."""
+def make_scattered_journeys():
+    """Return devices that move in cities all over the world."""
     cities = [(64.1, -21.9), (-33.9, 151.2), (1.3, 103.8), (40.7, -74.0), (-54.8, -68.3), (0.0, 179.99)]
     return [
         row
-        for number, at in enumerate(cities)
-        for row in journeys(1, 2, name=f"bus {number}", at=at, seed=number)
+        for number, center in enumerate(cities)
+        for row in make_journeys(1, 2, name=f"bus {number}", center=center, seed=number)
     ]
 
 
-ODD = {
-    "one day": journeys(6, 1),
-    "one device": journeys(1, 3),
-    "one village": journeys(6, 2, spread=0.002),
-    "the whole world": scattered(),
+UNUSUAL_TRACES = {
+    "one day": make_journeys(6, 1),
+    "one device": make_journeys(1, 3),
+    "one village": make_journeys(6, 2, spread=0.002),
+    "the whole world": make_scattered_journeys(),
     "two days two years apart": [
-        (device, t if t < T0 + DAY_S else t + 730 * DAY_S, lat, lon) for device, t, lat, lon in journeys(6, 2)
+        (device, t if t < T0 + DAY_S else t + 730 * DAY_S, lat, lon)
+        for device, t, lat, lon in make_journeys(6, 2)
     ],
-    "all at one place": [(device, t, 41.0, -96.0) for device, t, _, _ in journeys(6, 2)],
+    "all at one place": [(device, t, 41.0, -96.0) for device, t, _, _ in make_journeys(6, 2)],
 }
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("name", UNUSUAL_TRACES)
 @pytest.mark.parametrize("template", ["trace_profile", "cache_policy", "propagation"])
-def test_odd_traces_end_in_a_sensible_page(template, name, tmp_path):
-    values = {"trace": trace_file(tmp_path, ODD[name]), "rule": "poisson(per_day=48, seed=0)"}
+def test_unusual_traces_give_a_sensible_page(template, name, tmp_path):
+    values = {"trace": write_trace(tmp_path, UNUSUAL_TRACES[name]), "rule": "poisson(per_day=48, seed=0)"}
     if template == "propagation":
         del values["rule"]
     notebook, refusal = run_or_refuse(template, values, tmp_path / "run")
@@ -260,9 +263,12 @@ def test_odd_traces_end_in_a_sensible_page(template, name, tmp_path):
 
 
 @pytest.mark.parametrize("template", ["trace_profile", "cache_policy", "propagation"])
-def test_names_of_devices_are_escaped(template, tmp_path):
+def test_device_names_are_escaped(template, tmp_path):
     name = "<img src=x onerror=alert({})>"
-    values = {"trace": trace_file(tmp_path, journeys(3, 2, name=name)), "rule": "poisson(per_day=48, seed=0)"}
+    values = {
+        "trace": write_trace(tmp_path, make_journeys(3, 2, name=name)),
+        "rule": "poisson(per_day=48, seed=0)",
+    }
     if template == "propagation":
         del values["rule"]
     notebook = run_cells(template, values, tmp_path / "run")

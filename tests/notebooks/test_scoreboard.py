@@ -1,9 +1,9 @@
-"""The report scoreboard, run for real on small tasks."""
+"""Report scoreboard, run on small tasks."""
 
 from __future__ import annotations
 
 import pytest
-from report_pages import html_of, manifest, page, table
+from report_pages import manifest, page, read_html, table
 
 from mudkit.report import run_report
 from mudkit.report.parameters import preset
@@ -21,11 +21,11 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    given = preset("scoreboard", "sample") | SMALL
-    return run_report("scoreboard", given, build=tmp_path_factory.mktemp("build"), progress=False)
+    parameters = preset("scoreboard", "sample") | SMALL
+    return run_report("scoreboard", parameters, build=tmp_path_factory.mktemp("build"), progress=False)
 
 
-def test_what_it_leaves(report):
+def test_report_saves_its_tables_and_manifest(report):
     assert {file.stem for file in (report / "data").iterdir()} == {
         "runs",
         "recommended",
@@ -40,16 +40,16 @@ def test_what_it_leaves(report):
     runs = table(report, "runs")
     assert len(runs) == 2 * 3 * 5
     assert runs.groupby(["task", "seed"])["digest"].nunique().eq(1).all()
-    made_by = manifest(report)
-    assert made_by["inputs"] == {}
-    assert made_by["seed"] == 0
+    metadata = manifest(report)
+    assert metadata["inputs"] == {}
+    assert metadata["seed"] == 0
     assert (
-        made_by["parameters"]
+        metadata["parameters"]
         == TEMPLATES["scoreboard"](**preset("scoreboard", "sample") | SMALL).model_dump()
     )
 
 
-def test_the_recommendation_is_recomputed_from_the_data_beside_the_page(report):
+def test_recommendation_matches_the_saved_tables(report):
     runs = table(report, "runs")
     headline = manifest(report)["headline"]
     assert headline in page(report)
@@ -64,7 +64,7 @@ def test_the_recommendation_is_recomputed_from_the_data_beside_the_page(report):
         assert best in headline
 
 
-def test_parts_add_up_to_what_was_wanted(report):
+def test_fates_add_up_to_wanted_deliveries(report):
     fates = table(report, "fates")
     parts = ["useful", "late", "stale", "unopened", "lost"]
     assert fates[parts].sum(axis=1).to_numpy() == pytest.approx(1.0)
@@ -72,14 +72,14 @@ def test_parts_add_up_to_what_was_wanted(report):
     assert (runs[parts].sum(axis=1) == runs["wanted_count"]).all()
 
 
-def test_intervals_never_leave_what_is_possible(report):
+def test_intervals_stay_in_their_range(report):
     measures = table(report, "measures")
     assert (measures["low"].dropna() >= 0).all()
     assert (measures.loc[measures["measure"] == "useful_share", "high"].dropna() <= 1).all()
 
 
-def test_the_page_needs_no_network_is_small_and_has_its_figures(report):
-    html = html_of(report)
+def test_page_works_offline_and_has_its_figures(report):
+    html = read_html(report)
     assert html.count('class="mudkit-figure"') == 3
     assert "mudkit report scoreboard" in html
     assert "writer predicates and a daily limit" in html

@@ -1,4 +1,4 @@
-"""The bound equals the best of all schedules, found here by trying every one."""
+"""Bound of the sends, compared with an exhaustive search over all schedules."""
 
 from itertools import product
 
@@ -10,8 +10,8 @@ from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, fewest_sends, replay
 
 
-def pairs_of(devices, horizon):
-    """Pairs of devices with so many reads, each with a random matrix of who is stale from whom."""
+def build_pairs(devices, horizon):
+    """Build the pairs of devices, each with a matrix of which read is stale from which earlier one."""
     device, read, cached, stale, base = [], [], [], [], 0
     for number, matrix in enumerate(devices):
         n = len(matrix)
@@ -23,7 +23,7 @@ def pairs_of(devices, horizon):
                 stale.append(matrix[q][p])
         base += n
     read = np.array(read, np.int64)
-    nothing = np.zeros(len(read))
+    zeros = np.zeros(len(read))
     pairs = Pairs(
         device=np.array(device, np.int64),
         **dict.fromkeys(("t_us", "lat", "lon", "points", "window_s"), np.zeros(len(device))),
@@ -31,22 +31,22 @@ def pairs_of(devices, horizon):
         read=read,
         cached=np.array(cached, np.int64),
         missing=np.array(stale, np.int64),
-        completeness=nothing,
-        age_s=nothing,
-        distance_km=nothing,
+        completeness=zeros,
+        age_s=zeros,
+        distance_km=zeros,
     )
     return pairs, np.array(stale, bool)
 
 
 def matrices():
-    def one(n):
+    def draw_matrix(n):
         return st.lists(st.lists(st.booleans(), min_size=n, max_size=n), min_size=n, max_size=n)
 
-    return st.lists(st.integers(1, 5).flatmap(one), min_size=1, max_size=3)
+    return st.lists(st.integers(1, 5).flatmap(draw_matrix), min_size=1, max_size=3)
 
 
-def best_of_all(devices, horizon, budget):
-    """Fewest sends over every way to send or serve each read."""
+def min_sends(devices, horizon, budget):
+    """Return the fewest sends over all ways to send or serve each read."""
     fronts = []
     for matrix in devices:
         front = {}
@@ -70,13 +70,13 @@ def best_of_all(devices, horizon, budget):
 
 
 @given(matrices(), st.integers(1, 4), st.integers(0, 8))
-def test_bound_is_the_best_of_all_schedules(devices, horizon, budget):
-    pairs, stale = pairs_of(devices, horizon)
+def test_bound_equals_the_best_schedule(devices, horizon, budget):
+    pairs, stale = build_pairs(devices, horizon)
     served = fewest_sends(pairs, stale, pairs.devices(), budget)
     local = served[served != SENT]
     assert stale[local].sum() <= budget
-    assert (served == SENT).sum() == best_of_all(devices, horizon, budget)
-    # The schedule can be played: each local answer comes from the last send before it.
+    assert (served == SENT).sum() == min_sends(devices, horizon, budget)
+    # The schedule is feasible: each local answer is from the last send before it.
     last = None
     for read, pair in enumerate(served.tolist()):
         if pair == SENT:
@@ -87,17 +87,17 @@ def test_bound_is_the_best_of_all_schedules(devices, horizon, budget):
 
 @given(matrices(), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_replay_serves_from_the_last_send(devices, horizon, random):
-    pairs, stale = pairs_of(devices, horizon)
+    pairs, stale = build_pairs(devices, horizon)
     decision = np.array([random.random() < 0.6 for _ in stale], bool)
     served = replay(pairs, decision)
-    of = dict(
+    pair_index = dict(
         zip(zip(pairs.read.tolist(), pairs.cached.tolist(), strict=True), range(len(stale)), strict=True)
     )
     base = 0
     for matrix in devices:
         last = None
         for q in range(base, base + len(matrix)):
-            pair = of.get((q, last))
+            pair = pair_index.get((q, last))
             if pair is not None and decision[pair]:
                 assert served[q] == pair
             else:

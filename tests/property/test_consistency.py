@@ -1,6 +1,6 @@
-"""The checker against an oracle that tries everything, and against itself.
+"""Consistency checker against an exhaustive oracle, and against itself.
 
-``python tests/support/against_oracle.py 0 100000`` is the large form of the first test.
+``python tests/support/against_oracle.py 0 100000`` runs the first test on more histories.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from against_oracle import differences
-from consistency_oracle import meets, views_hold
+from against_oracle import list_differences
+from consistency_oracle import find_view_error, satisfies
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from random_histories import recorded, seeded, small
+from random_histories import draw_history, draw_seeded_history, simulate_history
 
 from mudkit.consistency import MODELS, Content, History, Status, check, implied_models
 from mudkit.consistency.deciding import judge, record_of, without
@@ -28,52 +28,52 @@ ONE_VIEW = [name for name, model in MODELS.items() if model.form is Form.ONE_VIE
 
 
 @st.composite
-def histories(draw, most=6):
-    return small(lambda options: draw(st.sampled_from(list(options))), most)
+def histories(draw, max_operations=6):
+    return draw_history(lambda options: draw(st.sampled_from(list(options))), max_operations)
 
 
 def status(history, model):
     return judge(history.operations, ANY, model_of(model), Budget(10.0, 300)).status
 
 
-def test_the_oracle_says_the_same(scaled):
+def test_checker_agrees_with_oracle(scaled):
     for seed in range(scaled(2500, 250)):
-        assert not differences(seeded(seed)), seed
+        assert not list_differences(draw_seeded_history(seed)), seed
 
 
 @examples(200)
 @given(histories())
-def test_the_oracle_says_the_same_of_what_hypothesis_draws(history):
-    if any(each.outcome != "pending" for each in history):
-        assert not differences(history)
+def test_checker_agrees_with_oracle_on_drawn_histories(history):
+    if any(operation.outcome != "pending" for operation in history):
+        assert not list_differences(history)
 
 
 @examples(300)
-@given(histories(most=5), histories(most=3))
-def test_what_begins_when_all_is_over_makes_nothing_legal_in_real_time(history, later):
-    """Nobody can have seen, expected or found what did not begin before the own answer."""
-    if any(each.outcome == "pending" for each in history):
+@given(histories(max_operations=5), histories(max_operations=3))
+def test_later_operations_do_not_make_a_history_linearizable(history, later):
+    """Append operations that start after all answers: no earlier operation can depend on them."""
+    if any(operation.outcome == "pending" for operation in history):
         return
-    end_us = max((each.answered_us or 0 for each in history), default=0) + 1
+    end_us = max((operation.answered_us or 0 for operation in history), default=0) + 1
     moved = [
         replace(
-            each,
-            op_id=each.op_id + 100,
-            invoked_us=each.invoked_us + end_us,
-            answered_us=None if each.answered_us is None else each.answered_us + end_us,
-            content=Content(each.content.value),
+            operation,
+            op_id=operation.op_id + 100,
+            invoked_us=operation.invoked_us + end_us,
+            answered_us=None if operation.answered_us is None else operation.answered_us + end_us,
+            content=Content(operation.content.value),
             expected=None,
             actual=None,
         )
-        for each in later
+        for operation in later
     ]
     if status(history, "linearizable") is Status.ILLEGAL:
         assert status(History([*history, *moved]), "linearizable") is not Status.OK
 
 
 @examples(300)
-@given(histories(most=9))
-def test_implications(history):
+@given(histories(max_operations=9))
+def test_legal_history_satisfies_implied_models(history):
     result = {name: status(history, name) for name in MODELS}
     for name in MODELS:
         if result[name] is Status.OK:
@@ -82,26 +82,28 @@ def test_implications(history):
 
 @pytest.mark.soak(keep=8)
 @pytest.mark.parametrize("seed", range(40))
-def test_views_hold_by_the_definitions(seed):
-    """Histories too long for the oracle, of a store that keeps some promises: its views are checked one by one."""
-    history = recorded(
+def test_views_satisfy_the_definitions(seed):
+    """Check the views of histories that are too long for the oracle, of a store with some guarantees."""
+    history = simulate_history(
         seed, operations=40, clients=4, versions=seed % 2 == 0, stale=seed % 3, forks=seed % 5 == 0
     )
     for name in VIEWS:
         result = judge(history.operations, ANY, model_of(name), Budget(2.0, 300))
         if result.status is Status.OK and not model_of(name).retracts:
-            assert views_hold(list(history), result.views, name) is None
+            assert find_view_error(list(history), result.views, name) is None
 
 
-def _reading(history):
+def _read_history(history):
     return next(iter(record_of(history.operations, ANY, model_of("sequential")).readings()))
 
 
 @pytest.mark.soak(keep=30)
 @pytest.mark.parametrize("seed", range(300))
-def test_known_versions_and_the_search_say_the_same(seed):
-    history = recorded(seed, operations=12, clients=3, versions=True, stale=seed % 4, shuffled=seed % 3 == 0)
-    reading = _reading(history)
+def test_known_versions_agree_with_search(seed):
+    history = simulate_history(
+        seed, operations=12, clients=3, versions=True, stale=seed % 4, shuffled=seed % 3 == 0
+    )
+    reading = _read_history(history)
     assert isinstance(reading, Reading)
     assert has_known_order(reading)
     for name in ONE_VIEW:
@@ -115,40 +117,42 @@ def test_known_versions_and_the_search_say_the_same(seed):
 
 @pytest.mark.soak(keep=10)
 @pytest.mark.parametrize("seed", range(100))
-def test_what_is_legal_with_versions_is_legal_without(seed):
-    history = recorded(seed, operations=10, clients=3, versions=True, stale=seed % 3)
-    plain = History(replace(each, content=Content(each.content.value, None)) for each in history)
+def test_legal_history_stays_legal_without_versions(seed):
+    history = simulate_history(seed, operations=10, clients=3, versions=True, stale=seed % 3)
+    plain = History(
+        replace(operation, content=Content(operation.content.value, None)) for operation in history
+    )
     for name in MODELS:
         if status(history, name) is Status.OK:
             assert status(plain, name) is Status.OK, name
 
 
 @examples(150)
-@given(histories(most=8), st.sampled_from(list(MODELS)))
-def test_counterexamples_cannot_be_made_smaller(history, name):
+@given(histories(max_operations=8), st.sampled_from(list(MODELS)))
+def test_counterexamples_are_minimal(history, name):
     verdict = check(history, name)
     if verdict.status is not Status.ILLEGAL:
         return
     operations = verdict.explanation.operations
     assert verdict.explanation.is_smallest
     assert status(History(operations), name) is Status.ILLEGAL
-    for each in operations:
-        fewer = without(operations, [each], ANY, model_of(name))
+    for operation in operations:
+        fewer = without(operations, [operation], ANY, model_of(name))
         assert len(fewer) < len(operations)
         assert not fewer or status(History(fewer), name) is Status.OK
-        if len(fewer) <= 6 and any(one.outcome != "pending" for one in fewer):
-            assert meets(fewer, name)
+        if len(fewer) <= 6 and any(other.outcome != "pending" for other in fewer):
+            assert satisfies(fewer, name)
 
 
 @examples(150)
-@given(histories(most=8))
-def test_an_unwritten_read_is_an_anomaly_only_if_the_whole_history_has_one(history):
+@given(histories(max_operations=8))
+def test_read_without_write_is_reported_only_for_orphan_reads(history):
     for name in MODELS:
         if check(history, name).explanation.kind == "read without its write":
             assert record_of(history.operations, ANY, model_of(name)).orphans(), name
 
 
 @examples(100)
-@given(histories(most=8))
-def test_json_and_back(history):
+@given(histories(max_operations=8))
+def test_history_round_trips_through_json(history):
     assert History.from_json(history.to_json()) == history

@@ -1,4 +1,4 @@
-"""Contrail: who can read what, over random comings and goings."""
+"""Channels of Contrail: access to items while the receivers change."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mudkit.systems.contrail.device.channels import KEPT_EPOCHS, Channel
 from mudkit.systems.contrail.device.core import Core, Settings
 
 ENDPOINTS = [(name, "in") for name in "abc"]
-some = st.sets(st.sampled_from(ENDPOINTS), min_size=1)
+endpoints = st.sets(st.sampled_from(ENDPOINTS), min_size=1)
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("members"), some),
-        st.tuples(st.just("publish"), some),
+        st.tuples(st.just("members"), endpoints),
+        st.tuples(st.just("publish"), endpoints),
         st.tuples(st.just("publish"), st.just(set(ENDPOINTS))),
-        st.tuples(st.just("again"), some),
+        st.tuples(st.just("again"), endpoints),
         st.tuples(st.just("wait"), st.integers(1, 2000)),
         st.tuples(st.just("restart")),
     ),
@@ -27,46 +27,46 @@ steps = st.lists(
 
 
 @given(steps)
-def test_who_reads_an_item_was_a_receiver_when_it_was_encrypted(steps):
+def test_only_receivers_at_encryption_can_read_an_item(steps):
     settings = Settings("me", [], {}, [], False, False, False, 1_000_000_000, 1)
     store = MemoryStore()
 
-    def begin():
-        core = Core(Ports(store, lambda n: bytes(n), "me"), settings)  # its random bytes are always the same
+    def start():
+        core = Core(Ports(store, lambda n: bytes(n), "me"), settings)  # its random bytes are constant
         return core, Channel(core, "out")
 
-    core, channel = begin()
+    core, channel = start()
     members, now_us = set(), 0
-    holds = {endpoint: set() for endpoint in ENDPOINTS}
+    epochs_of = {endpoint: set() for endpoint in ENDPOINTS}
     items, keys, last = [], {}, None
-    for what, *argument in steps:
+    for action, *arguments in steps:
         core.now_us = now_us
-        match what:
+        match action:
             case "members":
-                members = argument[0]
+                members = arguments[0]
             case "wait":
-                now_us += argument[0] * 1_000_000
+                now_us += arguments[0] * 1_000_000
             case "restart":
-                core, channel = begin()
+                core, channel = start()
             case "publish" | "again":
                 channel.settle(members)
-                to = sorted(argument[0] & members)
-                if not to:
+                targets = sorted(arguments[0] & members)
+                if not targets:
                     continue
-                if what == "again" and last is not None and channel.can_read(last, to):
+                if action == "again" and last is not None and channel.can_read(last, targets):
                     epoch = last
                 else:
-                    epoch = channel.epoch_for(to)
+                    epoch = channel.epoch_for(targets)
                     items.append((epoch, channel.next_seq(), frozenset(members)))
-                key, lacking = channel.use(epoch, to)
+                key, without_key = channel.use(epoch, targets)
                 assert keys.setdefault(epoch, bytes(key)) == bytes(key)
-                for endpoint in lacking:
-                    holds[endpoint].add(epoch)
-                assert all(epoch in holds[endpoint] for endpoint in to)  # whoever gets it can read it
+                for endpoint in without_key:
+                    epochs_of[endpoint].add(epoch)
+                assert all(epoch in epochs_of[endpoint] for endpoint in targets)  # every target can read it
                 last = epoch
-    for epoch, _, then in items:
-        for endpoint, held in holds.items():
-            assert epoch not in held or endpoint in then
+    for epoch, _, receivers in items:
+        for endpoint, epochs in epochs_of.items():
+            assert epoch not in epochs or endpoint in receivers
     assert len(set(keys.values())) == len(keys)
     seqs = [seq for _, seq, _ in items]
     assert sorted(set(seqs)) == seqs

@@ -1,7 +1,7 @@
-"""Counts equal a brute-force count, written here from the definition, point by point.
+"""Coverage counts, compared with a brute-force count from the definition, point by point.
 
 Places lie on a coarse grid around the date line and times on a grid of seconds, so that points on a box's
-edge, at both ends of a window, on the date line and at equal times come up all the time.
+edge, at both ends of a window, on the date line and at equal times are frequent.
 """
 
 import datetime as dt
@@ -28,40 +28,40 @@ READ = st.tuples(
 )
 
 
-def lon_of(step):
+def lon_at(step):
     lon = 180 + step * STEP
     return lon - 360 if lon > 180 else lon  # 180 itself stays 180
 
 
-def holds(read, point):
-    """Does the answer of this read hold this point? On the equator, in steps of the grid."""
+def contains(read, point):
+    """Return whether a read contains a point; both are on the equator, in steps of the grid."""
     _, t, (y, x), half, window = read
     pt, (py, px) = point
     return t - window < pt <= t and abs(py - y) <= half and abs(px - x) <= half
 
 
-def table(reads):
+def build_table(reads):
     start = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
     return pa.table(
         {
             "device": [r[0] for r in reads],
             "ts": pa.array([start + dt.timedelta(seconds=r[1]) for r in reads], pa.timestamp("us", tz="UTC")),
             "lat": pa.array([0.0] * len(reads)),
-            "lon": pa.array([lon_of(r[2][1]) for r in reads], pa.float64()),
+            "lon": pa.array([lon_at(r[2][1]) for r in reads], pa.float64()),
             "box_km": [2 * r[3] * STEP * KM for r in reads],
             "window_s": [float(r[4]) for r in reads],
         }
     )
 
 
-def add(total, held, pieces):
+def add_counts(total, shared, pieces):
     for counts in pieces:
         cached = [None] * len(counts.read) if counts.cached is None else counts.cached.tolist()
         for read, of, n, h in zip(
             counts.read.tolist(), cached, counts.points.tolist(), counts.shared.tolist(), strict=True
         ):
             total[read, of] += n
-            held[read, of] += h
+            shared[read, of] += h
 
 
 @given(
@@ -76,33 +76,33 @@ def test_counts_are_exact(points, reads, horizon, cuts):
     points = [(t, (0, x)) for t, (_, x) in points]  # all on the equator, like the reads
     reads = [(d, t, (0, x), h, w) for d, t, (_, x), h, w in reads]
     reads = list(dict.fromkeys(reads))
-    prepared = Reads.of(table(reads), horizon)
-    rows = table(reads).sort_by([("ts", "ascending"), ("device", "ascending")])
+    prepared = Reads.of(build_table(reads), horizon)
+    rows = build_table(reads).sort_by([("ts", "ascending"), ("device", "ascending")])
     assert len(prepared.ids) == len(rows)
-    of_id = dict(zip(read_ids(table(reads)).tolist(), reads, strict=True))
+    of_id = dict(zip(read_ids(build_table(reads)).tolist(), reads, strict=True))
     base = 1_577_836_800_000_000
     t_us = np.array([base + p[0] * 1_000_000 for p in points], np.int64)
-    lat, lon = np.zeros(len(points)), np.array([lon_of(p[1][1]) for p in points], float)
-    total, held = Counter(), Counter()
+    lat, lon = np.zeros(len(points)), np.array([lon_at(p[1][1]) for p in points], float)
+    total, shared = Counter(), Counter()
     edges = [0, *sorted(c for c in cuts if c < len(points)), len(points)]
     for a, b in pairwise(edges):
-        add(total, held, prepared.count(t_us[a:b], lat[a:b], lon[a:b]))
-    expected_total, expected_held = Counter(), Counter()
+        add_counts(total, shared, prepared.count(t_us[a:b], lat[a:b], lon[a:b]))
+    expected_total, expected_shared = Counter(), Counter()
     for q, read in of_id.items():
-        answer = [p for p in points if holds(read, p)]
+        answer = [p for p in points if contains(read, p)]
         expected_total[q, None] = len(answer)
         for p, earlier in of_id.items():
             if earlier[0] == read[0] and read[1] - horizon <= earlier[1] < read[1]:
                 expected_total[q, p] = len(answer)
-                expected_held[q, p] = sum(holds(earlier, point) for point in answer)
+                expected_shared[q, p] = sum(contains(earlier, point) for point in answer)
     assert +total == +expected_total
-    assert +held == +expected_held
+    assert +shared == +expected_shared
 
 
 @pytest.mark.soak
 @given(st.integers(0, 2**32 - 1))
-def test_many_points_and_reads_over_many_pieces(seed):
-    """Random places, several pieces and blocks: the sizes at which the ranks and bits wrap."""
+def test_counts_are_exact_over_many_pieces(seed):
+    """Draw enough places for several pieces and blocks, sizes at which ranks and bits wrap."""
     rng = np.random.default_rng(seed)
     n, m = 9000, 150
     t_us = rng.integers(0, 20_000, n) * 1_000_000 + 1_600_000_000_000_000
@@ -120,8 +120,8 @@ def test_many_points_and_reads_over_many_pieces(seed):
         }
     )
     prepared = Reads.of(reads, 5000)
-    total, held = Counter(), Counter()
-    add(total, held, prepared.count(t_us, lat, lon))
+    total, shared = Counter(), Counter()
+    add_counts(total, shared, prepared.count(t_us, lat, lon))
     rows = reads
     t_read = epoch_us(rows["ts"])
     half = rows["box_km"].to_numpy() / 2 / KM
@@ -130,8 +130,8 @@ def test_many_points_and_reads_over_many_pieces(seed):
         d_lon = np.abs((lon - rows["lon"][i].as_py() + 180) % 360 - 180)
         within = np.abs(lat - rows["lat"][i].as_py()) <= half[i]
         within &= d_lon <= half[i] / math.cos(math.radians(rows["lat"][i].as_py()))
-        one = (rows[name][i].as_py() for name in ("lat", "lon", "box_km"))
-        assert (within == in_box(lat, lon, box_bounds(*one))).all()  # the same box everywhere
+        place = (rows[name][i].as_py() for name in ("lat", "lon", "box_km"))
+        assert (within == in_box(lat, lon, box_bounds(*place))).all()  # the same box everywhere
         within &= (t_us <= t_read[i]) & (t_us > t_read[i] - rows["window_s"][i].as_py() * 1e6)
         inside.append(within)
     ids, device = read_ids(rows).tolist(), rows["device"].to_pylist()
@@ -139,7 +139,7 @@ def test_many_points_and_reads_over_many_pieces(seed):
         assert total[ids[q], None] == inside[q].sum()
         for p in range(m):
             if device[p] == device[q] and 0 < t_read[q] - t_read[p] <= 5_000_000_000:
-                assert held[ids[q], ids[p]] == (inside[q] & inside[p]).sum()
+                assert shared[ids[q], ids[p]] == (inside[q] & inside[p]).sum()
                 assert total[ids[q], ids[p]] == inside[q].sum()
 
 
@@ -148,15 +148,15 @@ def test_many_points_and_reads_over_many_pieces(seed):
     st.sampled_from([1, 7, 64]),
     st.lists(st.integers(0, 5000), max_size=4),
 )
-def test_no_piece_straddles_many_reads(times, most, rushes):
-    """Dates that are far apart may lie in one partition; a piece over the gap would face all reads in between."""
-    asked = [("a", at, (0, 0), 2, 4) for at in [0, *rushes] for _ in range(200)]
-    reads = Reads.of(table(asked))
+def test_no_piece_straddles_many_reads(times, max_rows, bursts):
+    """Draw points far apart in time: a piece over the gap would be compared with all reads in between."""
+    rows = [("a", at, (0, 0), 2, 4) for at in [0, *bursts] for _ in range(200)]
+    reads = Reads.of(build_table(rows))
     start_us = int(dt.datetime(2020, 1, 1, tzinfo=dt.UTC).timestamp()) * 1_000_000
     t_us = start_us + np.sort(np.array(times)) * 1_000_000
-    pieces = list(reads._pieces(t_us, most))
+    pieces = list(reads._pieces(t_us, max_rows))
     assert [t for piece in pieces for t in t_us[piece]] == t_us.tolist()
     for piece in pieces:
-        assert 1 <= len(t_us[piece]) <= most
+        assert 1 <= len(t_us[piece]) <= max_rows
         between = np.diff(np.searchsorted(reads.end_us, t_us[piece]))
         assert not (between > 128).any()

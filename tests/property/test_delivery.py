@@ -1,11 +1,11 @@
-"""Delivery alone: what `mudkit.delivery` promises of two machines, whatever happens to them and between them."""
+"""Guarantees of `mudkit.delivery` between two machines under faults."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from faulty_world import WHEN, FaultyWorld, S, faults, restores, wipes
+from faulty_world import TIMES_US, FaultyWorld, S, faults, restores, wipes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from post import Post, Put
@@ -15,10 +15,10 @@ from mudkit.delivery.retransmit import DEFAULT_MAX_TIMEOUT_US
 NAMES = ("ann", "bob")
 POINTS = ("before commit", "after commit", "seen, not in the inbox")
 T_US = 3 * DEFAULT_MAX_TIMEOUT_US
-"""Within so long after the last fault all that was accepted has come, whatever traffic goes on."""
+"""Time after the last fault within which accepted messages arrive, under any other traffic."""
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("send"), WHEN, st.sampled_from(NAMES), st.none()),
+        st.tuples(st.just("send"), TIMES_US, st.sampled_from(NAMES), st.none()),
         *faults(("ann",), ("bob",), POINTS),
     ),
     max_size=25,
@@ -32,7 +32,7 @@ class Pair(FaultyWorld):
         super().__init__()
         self.sent: dict[str, list[str]] = {name: [] for name in NAMES}
         self.accepted: dict[str, list[tuple[int, int, str]]] = {name: [] for name in NAMES}
-        """Of each sender: in which of its lives, when, and the text."""
+        """Per sender: number of its incarnations so far, time of acceptance, and text."""
         device, server = self.world.add_device("ann", "umts_3g"), self.world.add_server("bob")
         self.install(device, lambda ports: Post(ports, "ann", "bob", "bob"))
         self.install(server, lambda ports: Post(ports, "bob", "ann", device.address))
@@ -49,17 +49,17 @@ class Pair(FaultyWorld):
         life = len(self.lives[name])
         operation = process.call(Put(text))
 
-        def done(operation: Any) -> None:
+        def record_accepted(operation: Any) -> None:
             if operation.status == "ok":
                 self.accepted[name].append((life, self.world.now_us, text))
 
-        operation.add_done_callback(done)
+        operation.add_done_callback(record_accepted)
 
     def inbox(self, name: str, life: int = -1) -> list[list[str]]:
-        return [each for _, each in self.lives[name][life].items("in ")]
+        return [entry for _, entry in self.lives[name][life].items("in ")]
 
     def end(self, every_s: float | None) -> None:
-        """End the faults; let traffic go on, if it is to, for as long as all that was accepted may take."""
+        """End the faults and check that accepted messages arrive in time, with traffic at an interval or none."""
         self.end_faults()
         end_us = self.world.now_us + T_US
         while every_s is not None and self.world.now_us < end_us:
@@ -68,11 +68,11 @@ class Pair(FaultyWorld):
             self.world.run(self.world.now_us + round(every_s * S))
         self.world.run(end_us)
         for name, other in (("ann", "bob"), ("bob", "ann")):
-            # What a wiped sender had, and what a restored one had accepted since the backup, is gone.
-            accepted = [each for each in self.accepted[name] if each[0] == len(self.lives[name])]
-            accepted = [each for each in accepted if each[1] < end_us - T_US]
-            came = {text for life in range(len(self.lives[other])) for _, text in self.inbox(other, life)}
-            assert {text for *_, text in accepted} <= came
+            # Messages of a wiped sender, and those that a restored one accepted since its backup, are lost.
+            accepted = [entry for entry in self.accepted[name] if entry[0] == len(self.lives[name])]
+            accepted = [entry for entry in accepted if entry[1] < end_us - T_US]
+            received = {text for life in range(len(self.lives[other])) for _, text in self.inbox(other, life)}
+            assert {text for *_, text in accepted} <= received
             since = {text for _, at_us, text in accepted if at_us > self.began_us.get(other, -1)}
             assert since <= {text for _, text in self.inbox(other)}
         self.world.run(end_us + T_US)
@@ -81,37 +81,37 @@ class Pair(FaultyWorld):
 
 
 def check(pair: Pair) -> None:
-    """Once and in order, of each life of a sender at each life of a receiver."""
+    """Check exactly-once, in-order delivery for each pair of sender and receiver incarnations."""
     for name, other in (("ann", "bob"), ("bob", "ann")):
         for life in range(len(pair.lives[other])):
-            came = pair.inbox(other, life)
-            for sender in {each for each, _ in came}:
-                texts = [text for each, text in came if each == sender]
+            received = pair.inbox(other, life)
+            for sender in {incarnation for incarnation, _ in received}:
+                texts = [text for incarnation, text in received if incarnation == sender]
                 assert texts == [text for text in pair.sent[name] if text in set(texts)]
-            texts = [text for _, text in came]
+            texts = [text for _, text in received]
             assert len(texts) == len(set(texts))
-            # Also over restarts; a restored receiver may have lost which start of the sender was first.
+            # Also over restarts; a restored receiver may not know the order of the sender's incarnations.
             if len(pair.lives[name]) == len(pair.lives[other]) == 1:
                 assert texts == [text for text in pair.sent[name] if text in set(texts)]
 
 
 @settings(max_examples=150)
 @given(steps=steps)
-def test_each_text_comes_once_and_in_order(steps: Any) -> None:
+def test_messages_are_delivered_once_and_in_order(steps: Any) -> None:
     pair = Pair()
     for step in steps:
         pair.do(step)
     pair.end(None)
     check(pair)
     for name, other in (("ann", "bob"), ("bob", "ann")):
-        came = [text for _, text in pair.inbox(other)]
-        assert set(came) >= {text for *_, text in pair.accepted[name]}
-        assert len(came) == (pair.lives[name][0].get("last of out", int) or 0)  # all that was taken
+        received = [text for _, text in pair.inbox(other)]
+        assert set(received) >= {text for *_, text in pair.accepted[name]}
+        assert len(received) == (pair.lives[name][0].get("last of out", int) or 0)  # all are received
 
 
 @settings(max_examples=60)
 @given(steps=steps, every_s=st.sampled_from([0.5, 1, 2, 3, 4, 5, 6, 9, 15, 30]))
-def test_traffic_keeps_nothing_back(steps: Any, every_s: float) -> None:
+def test_other_traffic_does_not_delay_accepted_messages(steps: Any, every_s: float) -> None:
     pair = Pair()
     for step in steps:
         pair.do(step)
@@ -121,7 +121,7 @@ def test_traffic_keeps_nothing_back(steps: Any, every_s: float) -> None:
 
 @settings(max_examples=100)
 @given(steps=steps, wipes=wipes(NAMES))
-def test_whoever_is_wiped_nobody_waits_for_ever(steps: Any, wipes: Any) -> None:
+def test_no_message_stays_pending_after_wipes(steps: Any, wipes: Any) -> None:
     pair = Pair()
     for step in (*steps, *wipes):
         pair.do(step)
@@ -131,10 +131,10 @@ def test_whoever_is_wiped_nobody_waits_for_ever(steps: Any, wipes: Any) -> None:
 
 @settings(max_examples=150)
 @given(steps=steps, restores=restores(NAMES), every_s=st.sampled_from([None, 2, 9]))
-def test_whoever_is_restored_nothing_is_lost_that_was_accepted_since(
+def test_messages_accepted_after_a_restore_are_delivered(
     steps: Any, restores: Any, every_s: float | None
 ) -> None:
-    """A backup of a backup, of both, with messages of former lives on their way."""
+    """Restore both sides, also a backup of a backup, with messages of former incarnations in flight."""
     pair = Pair()
     for step in (*steps, *restores):
         pair.do(step)
@@ -143,12 +143,12 @@ def test_whoever_is_restored_nothing_is_lost_that_was_accepted_since(
 
 
 @pytest.mark.parametrize("count", [1, 20])
-def test_without_faults_no_message_is_sent_twice(count: int) -> None:
+def test_no_message_is_retransmitted_without_faults(count: int) -> None:
     pair = Pair()
     for number in range(count):
         pair.do(("send", (10 + 2 * number) * S, "ann", None))
     pair.end(None)
     bill = {(row.device, row.direction): row.messages for row in pair.world.bill() if row.device == "ann"}
-    # A hello each and its welcome, once; each text and its acknowledgement.
+    # One hello and one welcome in each direction; one acknowledgement per text.
     assert bill[("ann", "up")] == 2 + count
     assert bill[("ann", "down")] == 2 + count

@@ -1,4 +1,4 @@
-"""What holds of every run of the fleet: bytes, energy, order, and that the same seed gives the same run."""
+"""Invariants of every run of the fleet: bytes, energy, order and determinism."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ devices = st.lists(
     min_size=1,
     max_size=4,
 )
-# Some time after a device has sent something: while its radio opens, while it carries, in its tail.
+# Some time after a transmission: during the promotion of the radio, the transfer, or the tail.
 outages = st.lists(
     st.tuples(
         st.integers(0, 3),
@@ -38,19 +38,19 @@ outages = st.lists(
 )
 
 
-class Watched:
-    """A run with everything that its links carried, and every change of a link."""
+class RecordedRun:
+    """Run with a record of all transfers and all changes of links."""
 
     def __init__(self, fleet: Any, outages: Any, seed: int = 7) -> None:
         self.world = World(seed)
         self.legs: list[Any] = []
         self.changes: dict[str, list[tuple[int, bool]]] = defaultdict(list)
-        self.world.on_leg = self._leg
+        self.world.on_leg = self._record_leg
         names = [f"d{i}" for i in range(len(fleet))]
         self.machines: dict[str, Chatter] = {}
-        self._put(self.world.add_server("server"), names, 50 * S, 100)
+        self._install(self.world.add_server("server"), names, 50 * S, 100)
         for name, (link, every_s, size) in zip(names, fleet, strict=True):
-            self._put(self.world.add_device(name, link), ["server", *names], every_s * S, size)
+            self._install(self.world.add_device(name, link), ["server", *names], every_s * S, size)
         for number, count, after_us, length in outages:
             if number < len(names):
                 host = self.world.hosts[names[number]]
@@ -65,37 +65,37 @@ class Watched:
         self.fates[END_US + 300 * S] = counted
         self.bill = list(self.world.bill())
 
-    def sent(self) -> int:
-        """Everything that a machine has sent: what it asked, and what it answered."""
-        asked = sum(machine.sent for machine in self.machines.values())
-        answered = sum(
+    def count_sent(self) -> int:
+        """Return the number of messages that machines sent: requests and answers."""
+        requests = sum(machine.sent for machine in self.machines.values())
+        answers = sum(
             isinstance(event, Received) and event.message["ask"]
             for machine in self.machines.values()
             for _, event in machine.seen
         )
-        return asked + answered
+        return requests + answers
 
     def underway(self) -> list[Any]:
-        """What was on a link at the end."""
+        """Return the legs that were on a link at the end."""
         return [
-            (host.name, each.name, leg)
+            (host.name, direction.name, leg)
             for host in self.world.hosts.values()
             if host.link
-            for each in (host.link.up, host.link.down)
-            for leg in each.underway
+            for direction in (host.link.up, host.link.down)
+            for leg in direction.underway
         ]
 
-    def _put(self, host: Any, peers: list[str], every_us: int, size: int) -> None:
+    def _install(self, host: Any, peers: list[str], every_us: int, size: int) -> None:
         def make(ports: Any) -> Chatter:
             self.machines[host.name] = Chatter(ports, peers, every_us, size)
             return self.machines[host.name]
 
         host.install("chatter", make)
 
-    def _leg(self, leg: Any, gone: int, is_cut: bool) -> None:
+    def _record_leg(self, leg: Any, bytes_carried: int, is_cut: bool) -> None:
         self.legs.append(
             (leg.account.device, leg.account.direction, leg.begun_us, leg.start_us, leg.end_us,
-             self.world.now_us, leg.transfer.size_bytes, gone, is_cut)
+             self.world.now_us, leg.transfer.size_bytes, bytes_carried, is_cut)
         )  # fmt: skip
 
     def _down(self, host: Any) -> None:
@@ -111,26 +111,26 @@ class Watched:
 
 @examples(60)
 @given(fleet=devices, outages=outages)
-def test_every_run_keeps_its_books(fleet: Any, outages: Any) -> None:
-    run = Watched(fleet, outages)
-    bytes_are_conserved(run)
-    each_direction_is_first_in_first_out_and_nothing_arrives_without_a_link(run)
-    the_bill_is_the_integral_of_the_radios_power(run, fleet)
-    everything_sent_arrives_or_fails_once(run)
+def test_every_run_satisfies_the_invariants(fleet: Any, outages: Any) -> None:
+    run = RecordedRun(fleet, outages)
+    check_bytes_are_conserved(run)
+    check_links_are_first_in_first_out(run)
+    check_bill_is_integral_of_radio_power(run, fleet)
+    check_each_message_arrives_or_fails_once(run)
 
 
-def bytes_are_conserved(run: Watched) -> None:
+def check_bytes_are_conserved(run: RecordedRun) -> None:
     carried: dict[Any, int] = defaultdict(int)
     begun: dict[Any, int] = defaultdict(int)
-    for device, direction, _, start, end, now, size, gone, is_cut in run.legs:
-        assert 0 <= gone <= size if is_cut else gone == size
+    for device, direction, _, start, end, now, size, bytes_carried, is_cut in run.legs:
+        assert 0 <= bytes_carried <= size if is_cut else bytes_carried == size
         if is_cut:
-            share = carried_share(start, end, now)
-            assert gone == pytest.approx(share * size, abs=1)
-        carried[device, direction] += gone
+            share = compute_carried_share(start, end, now)
+            assert bytes_carried == pytest.approx(share * size, abs=1)
+        carried[device, direction] += bytes_carried
         begun[device, direction] += 1
     for device, direction, leg in run.underway():
-        share = carried_share(leg.start_us, leg.end_us, END_US)
+        share = compute_carried_share(leg.start_us, leg.end_us, END_US)
         carried[device, direction] += int(share * leg.transfer.size_bytes)
         begun[device, direction] += 1
     for row in run.bill:
@@ -140,14 +140,14 @@ def bytes_are_conserved(run: Watched) -> None:
     assert {(row.device, row.direction) for row in run.bill} == set(begun)
 
 
-def carried_share(start_us: int, end_us: int, now_us: int) -> float:
-    """What is carried in no time is carried whole when it starts."""
+def compute_carried_share(start_us: int, end_us: int, now_us: int) -> float:
+    """Return the share that is carried by now; without duration, all of it from the start."""
     if now_us <= start_us < end_us:
         return 0.0
     return 1.0 if now_us >= end_us else (now_us - start_us) / (end_us - start_us)
 
 
-def each_direction_is_first_in_first_out_and_nothing_arrives_without_a_link(run: Watched) -> None:
+def check_links_are_first_in_first_out(run: RecordedRun) -> None:
     last: dict[Any, tuple[int, int, int]] = {}
     for device, direction, begun, start, end, now, _, _, is_cut in run.legs:
         if is_cut:
@@ -173,44 +173,44 @@ def each_direction_is_first_in_first_out_and_nothing_arrives_without_a_link(run:
             assert is_up or not isinstance(event, Received), name
 
 
-def the_bill_is_the_integral_of_the_radios_power(run: Watched, fleet: Any) -> None:
+def check_bill_is_integral_of_radio_power(run: RecordedRun, fleet: Any) -> None:
     billed: dict[str, float] = defaultdict(float)
     for row in run.bill:
         billed[row.device] += row.radio_mj
     for number, (link, _, _) in enumerate(fleet):
         name = f"d{number}"
         legs = [leg for leg in run.legs if leg[0] == name]
-        if [each for each in run.underway() if each[0] == name]:
-            continue  # the integration below knows only what is over
-        expected = integral_mj(RADIOS[link], legs, run.changes[name])
+        if [transfer for transfer in run.underway() if transfer[0] == name]:
+            continue  # the integral covers only completed legs
+        expected = integrate_mj(RADIOS[link], legs, run.changes[name])
         assert billed[name] == pytest.approx(expected, rel=1e-9, abs=1e-6)
 
 
-def everything_sent_arrives_or_fails_once(run: Watched) -> None:
-    assert sum(run.fates[END_US].values()) + len(run.world.under_way()) == run.sent()
+def check_each_message_arrives_or_fails_once(run: RecordedRun) -> None:
+    assert sum(run.fates[END_US].values()) + len(run.world.under_way()) == run.count_sent()
     run.world.run(END_US + 300 * S)
-    more = run.fates[END_US + 300 * S]
-    assert sum(more.values()) + len(run.world.under_way()) == run.sent()
-    heard = Counter(type(event) for machine in run.machines.values() for _, event in machine.seen)
-    assert heard[Received] == more["arrived"]
-    assert heard[SendFailed] == sum(more.values()) - more["arrived"]
+    fates = run.fates[END_US + 300 * S]
+    assert sum(fates.values()) + len(run.world.under_way()) == run.count_sent()
+    event_counts = Counter(type(event) for machine in run.machines.values() for _, event in machine.seen)
+    assert event_counts[Received] == fates["arrived"]
+    assert event_counts[SendFailed] == sum(fates.values()) - fates["arrived"]
 
 
-def integral_mj(radio: Any, legs: list[Any], changes: list[tuple[int, bool]]) -> float:
-    """Integrate the power of a radio over time, from what it carried and when it had no network."""
+def integrate_mj(radio: Any, legs: list[Any], changes: list[tuple[int, bool]]) -> float:
+    """Integrate the power of a radio over its transfers and its times without network."""
     carried = [
-        Carried(direction, begun, start, max(min(end, now), begun) if is_cut else end, gone)
-        for _, direction, begun, start, end, now, _, gone, is_cut in legs
+        Carried(direction, begun, start, max(min(end, now), begun) if is_cut else end, bytes_carried)
+        for _, direction, begun, start, end, now, _, bytes_carried, is_cut in legs
     ]
     stretches = timeline(radio, carried, [at for at, up in changes if not up], END_US)
-    assert [each.from_us for each in stretches] == [0, *(each.to_us for each in stretches[:-1])]
+    assert [stretch.from_us for stretch in stretches] == [0, *(stretch.to_us for stretch in stretches[:-1])]
     assert stretches[-1].to_us == END_US
-    return sum((each.to_us - each.from_us) * each.power_mw * 1e-6 for each in stretches)
+    return sum((stretch.to_us - stretch.from_us) * stretch.power_mw * 1e-6 for stretch in stretches)
 
 
 @examples(20)
 @given(fleet=devices, outages=outages)
-def test_the_same_seed_gives_the_same_run(fleet: Any, outages: Any) -> None:
-    one, two = Watched(fleet, outages), Watched(fleet, outages)
+def test_same_seed_gives_the_same_run(fleet: Any, outages: Any) -> None:
+    one, two = RecordedRun(fleet, outages), RecordedRun(fleet, outages)
     assert one.legs == two.legs
     assert one.bill == two.bill

@@ -1,4 +1,4 @@
-"""The index gives what evaluating every subscription one by one gives, whatever happens to it."""
+"""Equivalence of `SubscriptionIndex` and a linear scan over all subscriptions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from predicate_strategies import conditions, make, numbers, points, scopes, strings, values
+from predicate_strategies import build_predicate, conditions, numbers, points, scopes, strings, values
 
 from mudkit.predicates import Predicate, SubscriptionIndex, function
 from mudkit.predicates.functions import remove
@@ -66,8 +66,8 @@ def writers(draw: Any) -> Predicate | None:
     return draw(predicates(WRITERS)).bind(sender={"p": draw(points), "a": draw(small)})
 
 
-class OneByOne:
-    """The same by evaluating every subscription."""
+class LinearScan:
+    """Reference that evaluates every subscription."""
 
     def __init__(self) -> None:
         self.all: dict[Any, list[Any]] = {}
@@ -96,7 +96,7 @@ steps = st.lists(
 
 @pytest.fixture(autouse=True, params=["as it is", "small blocks, all vectorised"])
 def sizes(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once with the real sizes, once so that trees, blocks and NumPy begin at two subscriptions."""
+    """Run with the real sizes, and with trees, blocks and NumPy from two subscriptions on."""
     if request.param != "as it is":
         monkeypatch.setattr(bounds_module, "BLOCK_SIZE", 4)
         monkeypatch.setattr(bounds_module, "INITIAL_BLOCK_SIZE", 2)
@@ -106,13 +106,13 @@ def sizes(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @examples(400)
 @given(steps=steps)
-def test_the_index_equals_one_by_one(steps: list[tuple[Any, ...]]) -> None:
-    index, reference = SubscriptionIndex(), OneByOne()
+def test_index_equals_linear_scan(steps: list[tuple[Any, ...]]) -> None:
+    index, reference = SubscriptionIndex(), LinearScan()
     added = 0
     for step in steps:
         known = list(reference.all)
         if step[0] in ("add", "random"):
-            predicate = step[1] if step[0] == "add" else make(step[1])
+            predicate = step[1] if step[0] == "add" else build_predicate(step[1])
             if predicate is not None:
                 index.add(added, predicate, receiver=step[2], auth=step[3])
                 reference.all[added] = [predicate, step[2], step[3]]
@@ -126,10 +126,10 @@ def test_the_index_equals_one_by_one(steps: list[tuple[Any, ...]]) -> None:
             index.remove(identity)
             del reference.all[identity]
         elif step[0] == "match":
-            records, by = [record for record, _ in step[1]], [writer for _, writer in step[1]]
+            records, writer_predicates = [record for record, _ in step[1]], [writer for _, writer in step[1]]
             expected = [reference.match(record, writer) for record, writer in step[1]]
             assert [index.match(record, writer) for record, writer in step[1]] == expected
-            assert index.match_many(records, by) == expected
+            assert index.match_many(records, writer_predicates) == expected
     assert len(index) == len(reference.all)
 
 
@@ -140,8 +140,10 @@ def test_the_index_equals_one_by_one(steps: list[tuple[Any, ...]]) -> None:
     records=st.lists(st.tuples(data, writers()), min_size=1, max_size=12),
     moves=st.lists(st.tuples(st.integers(0, 119), data), max_size=60),
 )
-def test_many_subscriptions(subscriptions: list[Any], records: list[Any], moves: list[Any]) -> None:
-    index, reference = SubscriptionIndex(), OneByOne()
+def test_many_subscriptions_equal_linear_scan(
+    subscriptions: list[Any], records: list[Any], moves: list[Any]
+) -> None:
+    index, reference = SubscriptionIndex(), LinearScan()
     for number, (predicate, receiver, auth) in enumerate(subscriptions):
         index.add(number, predicate, receiver=receiver, auth=auth)
         reference.all[number] = [predicate, receiver, auth]
@@ -165,11 +167,11 @@ EDGES = (
 
 @pytest.mark.parametrize("text", EDGES)
 def test_bounds_at_their_edges(text: str) -> None:
-    index, reference = SubscriptionIndex(), OneByOne()
+    index, reference = SubscriptionIndex(), LinearScan()
     span = range(-2, 3)
-    for number, (n, m, again) in enumerate(product(span, span, range(2))):
-        given = {name: value for name, value in (("n", n), ("m", m)) if f":{name}" in text}
-        predicate, receiver = Predicate(text, **given), {"b": m + again, "p": (m, again)}
+    for number, (n, m, offset) in enumerate(product(span, span, range(2))):
+        constants = {name: value for name, value in (("n", n), ("m", m)) if f":{name}" in text}
+        predicate, receiver = Predicate(text, **constants), {"b": m + offset, "p": (m, offset)}
         index.add(number, predicate, receiver=receiver)
         reference.all[number] = [predicate, receiver, {}]
     records = [{"s": "a", "b": b, "p": (b, lon)} for b in span for lon in span]
@@ -181,19 +183,19 @@ def test_bounds_at_their_edges(text: str) -> None:
 
 @examples(150)
 @given(scopes=scopes, readers=st.lists(scopes, min_size=1, max_size=30), text=conditions, writer=conditions)
-def test_any_condition_as_reader_and_as_writer(
+def test_any_condition_as_reader_and_writer_predicate(
     scopes: Any, readers: list[Any], text: str, writer: str
 ) -> None:
-    predicate, by = make(text), make(writer)
-    if predicate is None or by is None:
+    predicate, writer_predicate = build_predicate(text), build_predicate(writer)
+    if predicate is None or writer_predicate is None:
         return
-    index, reference = SubscriptionIndex(), OneByOne()
+    index, reference = SubscriptionIndex(), LinearScan()
     for number, reader in enumerate(readers):
         index.add(number, predicate, receiver=reader["receiver"], auth=reader["auth"])
         reference.all[number] = [predicate, reader["receiver"], reader["auth"]]
-    expected = reference.match(scopes["record"], by)
-    assert index.match(scopes["record"], by) == expected
-    assert index.match_many([scopes["record"]] * 2, by) == [expected] * 2
+    expected = reference.match(scopes["record"], writer_predicate)
+    assert index.match(scopes["record"], writer_predicate) == expected
+    assert index.match_many([scopes["record"]] * 2, writer_predicate) == [expected] * 2
 
 
 def test_functions_and_lookups_are_evaluated_one_by_one() -> None:
@@ -230,46 +232,47 @@ corner = st.tuples(*[st.one_of(st.integers(-5, 5).map(float), st.just(-np.inf))]
     queries=st.lists(st.tuples(*[st.integers(-6, 6).map(float)] * 3), min_size=1, max_size=6),
     sides=st.sampled_from([((0, False), (0, True), (1, False)), ((0, False), (1, True), (2, False)), ((0, True), (0, True), (0, False))]),
 )  # fmt: skip
-def test_bounds_equal_a_plain_comparison(steps: list[Any], queries: list[Any], sides: Any) -> None:
+def test_bounds_equal_linear_comparison(steps: list[Any], queries: list[Any], sides: Any) -> None:
     places = Places()
     places.reserve(200)
     tree = Bounds(tuple(Side(*side) for side in sides), places)
-    held: dict[int, Any] = {}
-    for what, number, where in steps:
-        if what == "insert":
-            entry = len(held) if len(held) not in held else max(held) + 1
+    corners: dict[int, Any] = {}
+    for action, number, position in steps:
+        if action == "insert":
+            entry = len(corners) if len(corners) not in corners else max(corners) + 1
             if entry < 200:
-                tree.insert(entry, where)
-                held[entry] = where
-        elif held:
-            entry = sorted(held)[number % len(held)]
-            if what == "move":
-                tree.move(entry, where)
-                held[entry] = where
+                tree.insert(entry, position)
+                corners[entry] = position
+        elif corners:
+            entry = sorted(corners)[number % len(corners)]
+            if action == "move":
+                tree.move(entry, position)
+                corners[entry] = position
             else:
                 tree.remove(entry)
-                del held[entry]
-    assert tree.size == len(held)
-    assert sorted(tree.all()) == sorted(held)
+                del corners[entry]
+    assert tree.size == len(corners)
+    assert sorted(tree.all()) == sorted(corners)
     expected = [
-        sorted(e for e, b in held.items() if all(x <= y for x, y in zip(b, q, strict=True))) for q in queries
+        sorted(e for e, b in corners.items() if all(x <= y for x, y in zip(b, q, strict=True)))
+        for q in queries
     ]
     assert [sorted(tree.query(np.array(q))[0].tolist()) for q in queries] == expected
     many: list[list[int]] = [[] for _ in queries]
-    for who, entries in tree.query_many(np.array(queries).T.copy()):
-        for number, entry in zip(who.tolist(), entries.tolist(), strict=True):
+    for query_numbers, entries in tree.query_many(np.array(queries).T.copy()):
+        for number, entry in zip(query_numbers.tolist(), entries.tolist(), strict=True):
             many[number].append(entry)
     assert [sorted(result) for result in many] == expected
 
 
-def test_corners_that_wander_leave_no_trail() -> None:
+def test_moving_corners_do_not_accumulate_blocks() -> None:
     places = Places()
     places.reserve(500)
     tree = Bounds((Side(0, False), Side(0, True)), places)
     for entry in range(500):
         tree.insert(entry, (float(entry), -float(entry)))
-    at_first = tree.blocks
+    initial_blocks = tree.blocks
     for step in range(1, 40):
         for entry in range(0, 500, 3):
             tree.move(entry, (entry + step * 1000.0, -(entry + step * 1000.0)))
-    assert tree.blocks <= 4 * at_first + 8
+    assert tree.blocks <= 4 * initial_blocks + 8

@@ -1,4 +1,4 @@
-"""What holds of every lab: small steps are one run, and radios and batteries agree with the bill."""
+"""Invariants of a lab: small steps equal one run, and radios and batteries agree with the bill."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ RUN_S = 1800
 NAMES = [f"phone-{number:05d}" for number in range(3)]
 
 
-def town(link: str = "umts_3g", battery_j: float | None = 400.0) -> Lab:
-    """Three devices that write to each other all the time, and lose their network."""
+def build_town(link: str = "umts_3g", battery_j: float | None = 400.0) -> Lab:
+    """Build a lab of three devices that message each other and lose their network."""
     lab = Lab(6, record_exposure=True)
     relay = Relay(lab)
     fleet = lab.fleet(
@@ -28,22 +28,22 @@ def town(link: str = "umts_3g", battery_j: float | None = 400.0) -> Lab:
     )
     clients = [Client(device, relay) for device in fleet]
 
-    def write(number: int) -> None:
+    def send_next(number: int) -> None:
         clients[number % 3].send(NAMES[(number + 1) % 3], "x" * (number * 997 % 8_000))
         clients[(number + 2) % 3].read()
-        lab.world.at(lab.world.now_us + 19 * S, write, number + 1)
+        lab.world.at(lab.world.now_us + 19 * S, send_next, number + 1)
 
-    lab.world.at(S, write, 0)
+    lab.world.at(S, send_next, 0)
     return lab
 
 
-def tables(lab: Lab) -> dict[str, Any]:
+def read_tables(lab: Lab) -> dict[str, Any]:
     return {name: lab.trace.table(name) for name in TABLES}
 
 
 @pytest.fixture(scope="module")
-def whole() -> Lab:
-    lab = town()
+def uninterrupted() -> Lab:
+    lab = build_town()
     lab.run(seconds=RUN_S)
     return lab
 
@@ -56,24 +56,24 @@ steps = st.lists(
 
 @examples(25)
 @given(steps_us=steps)
-def test_many_small_steps_are_one_run(whole: Lab, steps_us: list[int]) -> None:
-    lab = town()
+def test_many_small_steps_equal_one_run(uninterrupted: Lab, steps_us: list[int]) -> None:
+    lab = build_town()
     for step_us in steps_us:
         if lab.world.now_us + step_us <= RUN_S * S:
             lab.run(seconds=step_us / S)
             lab.bill(), lab.now
     lab.run(seconds=(RUN_S * S - lab.world.now_us) / S)
-    assert lab.now == whole.now
-    assert lab.bill().equals(whole.bill())
-    assert lab.exposure().equals(whole.exposure())
-    recorded, expected = tables(lab), tables(whole)
+    assert lab.now == uninterrupted.now
+    assert lab.bill().equals(uninterrupted.bill())
+    assert lab.exposure().equals(uninterrupted.exposure())
+    recorded, expected = read_tables(lab), read_tables(uninterrupted)
     for name in TABLES:
         assert recorded[name].equals(expected[name]), name
     for name in NAMES:
-        assert lab.battery(name).equals(whole.battery(name))
+        assert lab.battery(name).equals(uninterrupted.battery(name))
 
 
-what = st.one_of(
+fault = st.one_of(
     st.tuples(st.just("network"), st.sampled_from(["wifi", "lte", "umts_3g", "edge"])),
     st.tuples(st.just("cut"), st.sampled_from([0.0, 0.1, 1.0, 4.0])),
     st.tuples(st.just("address"), st.none()),
@@ -83,16 +83,16 @@ what = st.one_of(
     st.tuples(st.just("kill"), st.none()),
     st.tuples(st.just("restart"), st.none()),
 )
-happenings = st.lists(st.tuples(st.integers(0, 600), st.sampled_from(NAMES), what), max_size=12)
+faults = st.lists(st.tuples(st.integers(0, 600), st.sampled_from(NAMES), fault), max_size=12)
 
 
-def happen(lab: Lab, happening: tuple[str, tuple[str, Any]]) -> None:
-    name, (kind, how) = happening
+def apply_fault(lab: Lab, fault: tuple[str, tuple[str, Any]]) -> None:
+    name, (kind, parameter) = fault
     device = lab.devices[name]
     if kind == "network":
-        lab.faults.change_network(name, how)
+        lab.faults.change_network(name, parameter)
     elif kind == "cut":
-        lab.faults.cut(name, minutes=how)
+        lab.faults.cut(name, minutes=parameter)
     elif kind == "address":
         lab.faults.change_address(name)
     elif kind == "off":
@@ -112,16 +112,16 @@ def happen(lab: Lab, happening: tuple[str, tuple[str, Any]]) -> None:
 @given(
     link=st.sampled_from(["wifi", "lte", "umts_3g", "edge"]),
     battery_j=st.sampled_from([20.0, 60.0, 400.0, 1e5]),
-    happenings=happenings,
+    faults=faults,
     ends_us=st.lists(st.integers(1, 300 * S), min_size=1, max_size=3),
 )
 def test_radio_and_battery_agree_with_the_bill(
-    link: str, battery_j: float, happenings: Any, ends_us: Any
+    link: str, battery_j: float, faults: Any, ends_us: Any
 ) -> None:
-    lab = town(link, battery_j)
-    for at_s, name, happening in happenings:
-        lab.world.at(at_s * S, lambda what: happen(lab, what), (name, happening))
-    for end_us in ends_us:  # in the middle of whatever is under way
+    lab = build_town(link, battery_j)
+    for at_s, name, fault in faults:
+        lab.world.at(at_s * S, lambda scheduled: apply_fault(lab, scheduled), (name, fault))
+    for end_us in ends_us:  # at arbitrary moments
         lab.run(seconds=end_us / S)
         bill = lab.bill()
         for name, device in lab.devices.items():

@@ -1,4 +1,4 @@
-"""One algorithm, two drivers: the simulator, and machines on the fleet over a link without latency or limit."""
+"""Agreement of the simulator and the fleet, over a link without latency or limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from lasthop_reference import Happening, played
+from lasthop_reference import SpoolEvent, run_reference
 
 from mudkit.reproduce.lasthop_speed import Fleet
 from mudkit.systems.lasthop import Forwarding, Spool
@@ -34,26 +34,28 @@ POLICIES = st.one_of(
 
 @st.composite
 def drawings(draw):
-    """Draw what happens; times are whole seconds, so that many coincide."""
+    """Draw events; times are whole seconds, so that many coincide."""
     arrivals = draw(times)
-    lasts = st.sampled_from([None, None, 1, 10, 30, 100])
-    expires = [FOREVER_US if (each := draw(lasts)) is None else at + each * S for at in arrivals]
+    lifetimes = st.sampled_from([None, None, 1, 10, 30, 100])
+    expires = [
+        FOREVER_US if (lifetime_s := draw(lifetimes)) is None else at + lifetime_s * S for at in arrivals
+    ]
     ranks = [draw(st.sampled_from([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])) for _ in arrivals]
     switches = draw(
         st.lists(st.integers(1, 200).map(lambda at: at * S), max_size=12, unique=True).map(sorted)
     )
-    whole = [np.array(each, dtype=np.int64) for each in (arrivals, expires, draw(times), switches)]
+    arrays = [np.array(values, dtype=np.int64) for values in (arrivals, expires, draw(times), switches)]
     return Drawn(
-        whole[0], whole[1], np.array(ranks, dtype=np.float64), whole[2], whole[3], draw(st.booleans())
+        arrays[0], arrays[1], np.array(ranks, dtype=np.float64), arrays[2], arrays[3], draw(st.booleans())
     )
 
 
 @examples(200)
 @given(drawings(), POLICIES, st.sampled_from([0, 1, 2, 4, None]), st.sampled_from([0.0, 0.2, 0.5]))
-def test_both_drivers_do_the_same(drawn, policy, most, threshold):
-    """Forwards and reads in the same order, so the same waste and loss."""
-    alone = play(drawn, partial(Spool, threshold, policy), np.inf if most is None else most)
-    fleet = Fleet(drawn, policy, most, threshold)
+def test_simulator_and_fleet_agree(drawn, policy, max_messages, threshold):
+    """Compare forwards and reads in order, and so waste and loss."""
+    alone = play(drawn, partial(Spool, threshold, policy), np.inf if max_messages is None else max_messages)
+    fleet = Fleet(drawn, policy, max_messages, threshold)
     fleet.run()
     assert fleet.forwarded == list(alone.forwarded_ids)
     assert fleet.read == list(alone.read_ids)
@@ -71,17 +73,25 @@ def test_both_drivers_do_the_same(drawn, policy, most, threshold):
     st.sampled_from([0, 1, 2, None]),
     st.sampled_from([0.0, 0.2, 0.5]),
 )
-def test_ranks_change_as_is_said_simply(drawn, reranks, policy, most, threshold):
-    """While there is a link: without one, a device does not hear of ranks."""
+def test_rank_changes_equal_the_reference(drawn, reranks, policy, max_messages, threshold):
+    """Keep the link up: without one, a device does not receive rank changes."""
     drawn = replace(drawn, switches_us=drawn.switches_us[:0], starts_up=True)
-    expires = [math.inf if each == FOREVER_US else each for each in drawn.expires_us.tolist()]
+    expires = [
+        math.inf if expires_us == FOREVER_US else expires_us for expires_us in drawn.expires_us.tolist()
+    ]
     arrivals = list(zip(drawn.arrivals_us.tolist(), drawn.ranks.tolist(), expires, strict=True))
-    story = [Happening(at, "arrival", each, rank, until) for each, (at, rank, until) in enumerate(arrivals)]
-    reranks = sorted(each for each in reranks if each[1] < len(arrivals) and each[0] >= arrivals[each[1]][0])
-    story += [Happening(at, "rank", each, rank, expires[each]) for at, each, rank in reranks]
-    story += [Happening(at, "read") for at in drawn.reads_us.tolist()]
-    story.sort(key=lambda each: (each.at_us, ["arrival", "rank", "read"].index(each.what)))
-    forwarded, read, _ = played(story, policy, np.inf if most is None else most, threshold)
-    fleet = Fleet(drawn, policy, most, threshold, reranks)
+    story = [
+        SpoolEvent(at, "arrival", number, rank, until) for number, (at, rank, until) in enumerate(arrivals)
+    ]
+    reranks = sorted(
+        rerank for rerank in reranks if rerank[1] < len(arrivals) and rerank[0] >= arrivals[rerank[1]][0]
+    )
+    story += [SpoolEvent(at, "rank", number, rank, expires[number]) for at, number, rank in reranks]
+    story += [SpoolEvent(at, "read") for at in drawn.reads_us.tolist()]
+    story.sort(key=lambda event: (event.at_us, ["arrival", "rank", "read"].index(event.what)))
+    forwarded, read, _ = run_reference(
+        story, policy, np.inf if max_messages is None else max_messages, threshold
+    )
+    fleet = Fleet(drawn, policy, max_messages, threshold, reranks)
     fleet.run()
     assert (fleet.forwarded, fleet.read) == (forwarded, read)

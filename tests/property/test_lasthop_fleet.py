@@ -1,4 +1,4 @@
-"""What last hop promises on the fleet, whatever is cut, lost, repeated, moved, wiped, killed and restarted meanwhile."""
+"""Guarantees of last hop on a fleet under outages, loss, duplication, moves, wipes and restarts."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from mudkit.wire import as_wire
 S = 1_000_000
 PHONES = ("ann", "bob")
 POINTS = ("before commit", "after commit")
-when = st.integers(0, 60 * S)
+moments = st.integers(0, 60 * S)
 RANKS = st.sampled_from([0.0, 0.3, 0.5, 0.7, 1.0])
-_PHONE, _LONG = st.sampled_from(PHONES), st.sampled_from([1, S, 3 * S, 20 * S])
+_PHONE, _DURATION = st.sampled_from(PHONES), st.sampled_from([1, S, 3 * S, 20 * S])
 traffic = st.lists(
     st.one_of(
-        st.tuples(st.just("publish"), when, RANKS, st.sampled_from([None, None, None, 2.0, 40.0])),
-        st.tuples(st.just("publish"), when, RANKS, st.none()),
-        st.tuples(st.just("rerank"), when, RANKS, st.integers(0, 20)),
-        st.tuples(st.just("read"), when, _PHONE, st.none()),
+        st.tuples(st.just("publish"), moments, RANKS, st.sampled_from([None, None, None, 2.0, 40.0])),
+        st.tuples(st.just("publish"), moments, RANKS, st.none()),
+        st.tuples(st.just("rerank"), moments, RANKS, st.integers(0, 20)),
+        st.tuples(st.just("read"), moments, _PHONE, st.none()),
     ),
     min_size=5,
     max_size=40,
 )
 faults = st.lists(
     st.one_of(
-        st.tuples(st.just("outage"), when, _PHONE, _LONG),
-        st.tuples(st.just("outage"), when, _PHONE, _LONG),
-        st.tuples(st.just("kill"), when, st.sampled_from((*PHONES, "spool")), _LONG),
-        st.tuples(st.just("crash"), when, st.sampled_from((*PHONES, "spool")), st.sampled_from(POINTS)),
-        st.tuples(st.just("mangle"), when, st.sampled_from([0.0, 0.2, 0.5]), st.none()),
-        st.tuples(st.just("burst"), when, st.none(), st.sampled_from([S // 2, 5 * S, 30 * S])),
-        st.tuples(st.just("move"), when, _PHONE, st.none()),
-        st.tuples(st.just("wipe"), when, _PHONE, st.none()),
-        st.tuples(st.just("limits"), when, _PHONE, RANKS),
-        st.tuples(st.just("again"), when, _PHONE, st.none()),
+        st.tuples(st.just("outage"), moments, _PHONE, _DURATION),
+        st.tuples(st.just("outage"), moments, _PHONE, _DURATION),
+        st.tuples(st.just("kill"), moments, st.sampled_from((*PHONES, "spool")), _DURATION),
+        st.tuples(st.just("crash"), moments, st.sampled_from((*PHONES, "spool")), st.sampled_from(POINTS)),
+        st.tuples(st.just("mangle"), moments, st.sampled_from([0.0, 0.2, 0.5]), st.none()),
+        st.tuples(st.just("burst"), moments, st.none(), st.sampled_from([S // 2, 5 * S, 30 * S])),
+        st.tuples(st.just("move"), moments, _PHONE, st.none()),
+        st.tuples(st.just("wipe"), moments, _PHONE, st.none()),
+        st.tuples(st.just("limits"), moments, _PHONE, RANKS),
+        st.tuples(st.just("again"), moments, _PHONE, st.none()),
     ),
     max_size=20,
 )
-WANTED = st.builds(
+SUBSCRIPTIONS = st.builds(
     Subscription,
     st.just("news"),
     max=st.sampled_from([0, 1, 3, None]),
@@ -59,127 +59,127 @@ WANTED = st.builds(
         "on-line", "on-demand", "rate", "unified", Forwarding("buffer", 2), Forwarding("unified", 3, "learnt", 7.0)
     ]),
     interrupt=st.sampled_from([None, 0.6]),
-    quiet_h=st.sampled_from([None, None, (13.005, 13.01)]),  # the lab begins at 13 h
+    quiet_h=st.sampled_from([None, None, (13.005, 13.01)]),  # the lab starts at 13 h
     at_h=st.sampled_from([(), (), (13.004, 13.015)]),
     per_day=st.sampled_from([None, 0, 2]),
 )  # fmt: skip
 
 
 class Ward:
-    """Two phones and a server, and what is done to them."""
+    """Two phones and a server, and the faults that are injected into them."""
 
-    def __init__(self, wanted: Subscription, capacity: int | None = None) -> None:
+    def __init__(self, subscription: Subscription, capacity: int | None = None) -> None:
         self.lab = Lab(seed=3)
         self.world = self.lab.world
         self.server = Publications(self.lab)
-        self.wanted = wanted
+        self.subscription = subscription
         self.capacity = capacity
         self.subscribers = {
             name: Subscriber(self.lab.device(name, "umts_3g"), self.server, device_capacity=capacity)
             for name in PHONES
         }
-        for each in self.subscribers.values():
-            each.subscribe(wanted).result()
-        self.processes = {name: each.installed for name, each in self.subscribers.items()}
+        for subscriber in self.subscribers.values():
+            subscriber.subscribe(subscription).result()
+        self.processes = {name: subscriber.installed for name, subscriber in self.subscribers.items()}
         self.processes["spool"] = self.server.installed
         self.news = self.server.topic("news")
         self.published: dict[str, tuple[float, float | None]] = {}
-        self.fallen: set[str] = set()
-        self.thresholds = {name: {wanted.threshold} for name in PHONES}
+        self.reranked: set[str] = set()
+        self.thresholds = {name: {subscription.threshold} for name in PHONES}
         self.answers: dict[str, Any] = {}
         self.reads: list[Any] = []
         self.shown: Counter[str] = Counter()
-        for name, each in self.subscribers.items():
-            each.on_message(lambda _, name=name: self.shown.update([name]))
-        self.begun: dict[str, list[Any]] = {name: [] for name in PHONES}
-        self.ended: dict[str, set[str]] = {name: set() for name in PHONES}
+        for name, subscriber in self.subscribers.items():
+            subscriber.on_message(lambda _, name=name: self.shown.update([name]))
+        self.resubscriptions: dict[str, list[Any]] = {name: [] for name in PHONES}
+        self.published_before: dict[str, set[str]] = {name: set() for name in PHONES}
         self.delivered: Counter[tuple[str, str]] = Counter()
-        self.has_read: Counter[tuple[str, str]] = Counter()
-        self.world.on_record = self.happened
-        self.spy()
+        self.read_counts: Counter[tuple[str, str]] = Counter()
+        self.world.on_record = self.count_record
+        self.record_expired()
 
-    def spy(self) -> None:
-        """Look at what the server forwards."""
+    def record_expired(self) -> None:
+        """Record the expired messages that the server forwards."""
         process = self.processes["spool"]
         make = process._make
         self.forwarded_expired: list[Any] = []
 
-        def spied(ports: Any) -> Any:
+        def make_spy(ports: Any) -> Any:
             machine = make(ports)
             handle = machine.handle
-            first: set[tuple[str, int]] = set()
+            known: set[tuple[str, int]] = set()
 
-            def seen(now_us: int, event: Any) -> Any:
+            def handle_and_record(now_us: int, event: Any) -> Any:
                 effects = handle(now_us, event)
                 for effect in effects:
                     message = as_wire(effect.message) if type(effect) is Send else {}
                     number = (message.get("stream"), message.get("number"))
-                    if message.get("kind") == "stream" and number not in first:
-                        first.add(number)
+                    if message.get("kind") == "stream" and number not in known:
+                        known.add(number)
                         body = message["body"]
                         if (body.get("expires_us") or math.inf) <= now_us:
                             self.forwarded_expired.append((now_us, body))
                 return effects
 
-            machine.handle = seen
+            machine.handle = handle_and_record
             return machine
 
-        process._make = spied
+        process._make = make_spy
         process.kill()
         process.start()
 
-    def happened(self, process: Any, effect: Any) -> None:
+    def count_record(self, process: Any, effect: Any) -> None:
         row = effect.row
-        for what, count in (("delivered_us", self.delivered), ("read_us", self.has_read)):
-            if what in row:
+        for column, count in (("delivered_us", self.delivered), ("read_us", self.read_counts)):
+            if column in row:
                 count[row["item"], row["receiver"]] += 1
 
     def do(self, step: Any) -> None:
-        what, at, first, second = step
-        self.world.ask_at(at, lambda _: getattr(self, f"do_{what}")(first, second))
+        action, at_us, first, second = step
+        self.world.ask_at(at_us, lambda _: getattr(self, f"do_{action}")(first, second))
 
-    def do_publish(self, rank: float, lasts_s: float | None) -> None:
+    def do_publish(self, rank: float, lifetime_s: float | None) -> None:
         name = f"m{len(self.published)}"
-        self.published[name] = rank, lasts_s
-        self.answers[name] = self.news.publish(name, rank, lasts_s, item=name)
+        self.published[name] = rank, lifetime_s
+        self.answers[name] = self.news.publish(name, rank, lifetime_s, item=name)
 
-    def do_rerank(self, rank: float, which: int) -> None:
+    def do_rerank(self, rank: float, index: int) -> None:
         if self.published:
-            name = list(self.published)[which % len(self.published)]
+            name = list(self.published)[index % len(self.published)]
             self.news.rerank(name, rank)
-            self.fallen.add(name)
+            self.reranked.add(name)
 
     def do_read(self, name: str, _: None) -> None:
         self.reads.append(self.subscribers[name].read("news"))
 
     def do_limits(self, name: str, threshold: float) -> None:
-        self.subscribers[name].subscribe(replace(self.wanted, threshold=threshold))
+        self.subscribers[name].subscribe(replace(self.subscription, threshold=threshold))
         self.thresholds[name].add(threshold)
 
     def do_again(self, name: str, _: None) -> None:
-        """Unsubscribe and subscribe: what came before does not count any more."""
+        """Unsubscribe and subscribe; earlier messages need not arrive."""
         if self.processes[name].machine is not None:
             self.subscribers[name].unsubscribe("news")
-            self.begin(name)
+            self.resubscribe(name)
 
     def do_wipe(self, name: str, _: None) -> None:
-        """Let the phone be another one under its name, which begins with nothing."""
+        """Restart the phone with an empty store, as another incarnation."""
         self.lab.faults.wipe(name)
-        self.begin(name)
+        self.resubscribe(name)
 
-    def begin(self, name: str) -> None:
-        begun = self.subscribers[name].subscribe(self.wanted)
-        self.begun[name].append(begun)
-        begun.add_done_callback(lambda _: self.ended[name].update(self.published))
+    def resubscribe(self, name: str) -> None:
+        operation = self.subscribers[name].subscribe(self.subscription)
+        self.resubscriptions[name].append(operation)
+        operation.add_done_callback(lambda _: self.published_before[name].update(self.published))
 
-    def do_outage(self, name: str, lasts_us: int) -> None:
+    def do_outage(self, name: str, duration_us: int) -> None:
         device = self.lab.devices[name]
         device.link_down("outage")
-        self.world.at(self.world.now_us + lasts_us, device.link_up, "outage")
+        self.world.at(self.world.now_us + duration_us, device.link_up, "outage")
 
-    def do_kill(self, name: str, lasts_us: int) -> None:
+    def do_kill(self, name: str, duration_us: int) -> None:
         self.processes[name].kill()
-        self.world.at(self.world.now_us + lasts_us, self.restart, self.processes[name])
+        self.world.at(self.world.now_us + duration_us, self.restart, self.processes[name])
 
     def do_crash(self, name: str, point: str) -> None:
         process = self.processes[name]
@@ -196,9 +196,9 @@ class Ward:
         self.share = share
         self.lab.faults.messages(loss_share=share, repeat_share=share, delay_share=share, delay_s=20.0)
 
-    def do_burst(self, _: None, lasts_us: int) -> None:
+    def do_burst(self, _: None, duration_us: int) -> None:
         self.lab.faults.messages(loss_share=1.0)
-        self.world.ask_at(self.world.now_us + lasts_us, lambda _: self.do_mangle(self.share, None))
+        self.world.ask_at(self.world.now_us + duration_us, lambda _: self.do_mangle(self.share, None))
 
     def do_move(self, name: str, _: None) -> None:
         self.lab.devices[name].readdress(self.lab.devices[name].next_address())
@@ -218,61 +218,65 @@ class Ward:
         self.world.run(1000 * S)
         for subscriber in self.subscribers.values():
             if "news" not in subscriber.queue_sizes().result():  # killed between the two calls
-                subscriber.subscribe(self.wanted).result()
+                subscriber.subscribe(self.subscription).result()
         self.world.run(1100 * S)
 
 
 @pytest.mark.soak
 @examples(200)
-@given(traffic, faults, st.sampled_from([0.0, 0.2, 0.4]), WANTED, st.sampled_from([None, None, 1, 3]))
-def test_what_is_promised(
-    traffic: Any, faults: Any, share: float, wanted: Subscription, capacity: int | None
+@given(traffic, faults, st.sampled_from([0.0, 0.2, 0.4]), SUBSCRIPTIONS, st.sampled_from([None, None, 1, 3]))
+def test_guarantees_hold_under_faults(
+    traffic: Any, faults: Any, share: float, subscription: Subscription, capacity: int | None
 ) -> None:
-    ward = Ward(wanted, capacity)
+    ward = Ward(subscription, capacity)
     ward.do_mangle(share, None)
     for step in (*traffic, *faults):
         ward.do(step)
     ward.settle()
     assert not ward.forwarded_expired
     assert max(ward.delivered.values(), default=1) == 1
-    assert max(ward.has_read.values(), default=1) == 1
-    assert set(ward.has_read) <= set(ward.delivered)
-    for each in ward.reads:
-        if each.status == "ok":
-            messages = each.result()
-            assert len(messages) <= (math.inf if wanted.max is None else wanted.max)
-            assert all(m["rank"] >= min(ward.thresholds[each.process.host.name]) for m in messages)
+    assert max(ward.read_counts.values(), default=1) == 1
+    assert set(ward.read_counts) <= set(ward.delivered)
+    for operation in ward.reads:
+        if operation.status == "ok":
+            messages = operation.result()
+            assert len(messages) <= (math.inf if subscription.max is None else subscription.max)
+            assert all(m["rank"] >= min(ward.thresholds[operation.process.host.name]) for m in messages)
     for name, subscriber in ward.subscribers.items():
         answer = ward.server.queues(name, "news").result()
         assert answer["on_device"] == subscriber.queue_sizes().result()["news"]
         stored = {key.split("\n")[2] for key, _ in ward.processes[name].store.items("queue\n")}
         spool = ward.processes["spool"].machine
         spooled = spool._subscribers["news"][name].spool
-        assert {each.identity for each in spooled.device} == stored
+        assert {message.identity for message in spooled.device} == stored
         if capacity is not None:
             assert len(stored) <= capacity
-        if wanted.per_day is not None and not ward.begun[name]:
-            assert ward.shown[name] <= wanted.per_day
-        if capacity is not None or any(each.status != "ok" for each in ward.begun[name]):
+        if subscription.per_day is not None and not ward.resubscriptions[name]:
+            assert ward.shown[name] <= subscription.per_day
+        if capacity is not None or any(operation.status != "ok" for operation in ward.resubscriptions[name]):
             continue
-        # Nothing is lost: what still waits is there to be read.
+        # Nothing is lost: waiting messages can still be read.
         subscriber.subscribe("news", max=None, threshold=max(ward.thresholds[name])).result()
         subscriber.read("news").result()
-        good = {
+        expected = {
             item
-            for item, (rank, lasts_s) in ward.published.items()
-            if rank >= max(ward.thresholds[name]) and lasts_s is None and item not in ward.fallen
+            for item, (rank, lifetime_s) in ward.published.items()
+            if rank >= max(ward.thresholds[name]) and lifetime_s is None and item not in ward.reranked
         }
-        lost = good - ward.ended[name] - {item for item, reader in ward.has_read if reader == name}
-        assert not [each for each in lost if ward.answers[each].status == "ok"]
+        lost = (
+            expected
+            - ward.published_before[name]
+            - {item for item, reader in ward.read_counts if reader == name}
+        )
+        assert not [item for item in lost if ward.answers[item].status == "ok"]
 
 
 @examples(15)
-@given(traffic, faults, WANTED)
-def test_the_same_again_is_the_same(traffic: Any, faults: Any, wanted: Subscription) -> None:
+@given(traffic, faults, SUBSCRIPTIONS)
+def test_same_steps_give_the_same_run(traffic: Any, faults: Any, subscription: Subscription) -> None:
     runs = []
     for _ in range(2):
-        ward = Ward(wanted, 3)
+        ward = Ward(subscription, 3)
         ward.do_mangle(0.2, None)
         for step in (*traffic, *faults):
             ward.do(step)

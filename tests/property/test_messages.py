@@ -1,4 +1,4 @@
-"""Messages have types: what a system sends is a struct, and survives its way as one."""
+"""Typed messages: every message of a system is a struct that round-trips through its wire form."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ TASK = TASKS["friends nearby"].over(devices=5, hours=0.3)
 
 @pytest.fixture
 def received(monkeypatch: Any) -> list[Any]:
-    """Give all messages that machines receive, with the systems that they are of."""
+    """Record all messages that machines receive, with their systems."""
     messages: list[Any] = []
     handle = World._handle
 
-    def listening(self: World, process: Any, event: Any) -> None:
+    def record_and_handle(self: World, process: Any, event: Any) -> None:
         if type(event) is Received:
             messages.append((process.system, event.message))
         handle(self, process, event)
 
-    monkeypatch.setattr(World, "_handle", listening)
+    monkeypatch.setattr(World, "_handle", record_and_handle)
     return messages
 
 
-def survive(messages: list[Any]) -> Counter[str]:
-    """Hold that each is the same after it was made a mapping and read again, and has as many bytes."""
+def check_round_trip(messages: list[Any]) -> Counter[str]:
+    """Check that messages round-trip through mappings of the same size; return the counts of their kinds."""
     kinds: Counter[str] = Counter()
     for system, message in messages:
-        if isinstance(message, bytes):  # Radiator's, which reads them by their types
+        if isinstance(message, bytes):  # of Radiator, which decodes them by type
             continue
         assert isinstance(message, msgspec.Struct), f"{system}: {message!r}"
         wire = as_wire(message)
-        again = msgspec.convert(wire, type(message))
-        assert as_wire(again) == wire
+        decoded = msgspec.convert(wire, type(message))
+        assert as_wire(decoded) == wire
         assert size_bytes(message) == size_bytes(wire)
         kinds[wire["kind"]] += 1
     return kinds
 
 
 @pytest.mark.parametrize("system", ADAPTERS)
-def test_every_message_of_a_system_survives_its_way(system: str, received: list[Any]) -> None:
+def test_messages_of_each_system_round_trip(system: str, received: list[Any]) -> None:
     run(TASK, ADAPTERS[system], seed=3)
-    kinds = survive(received)
+    kinds = check_round_trip(received)
     assert kinds or all(isinstance(message, bytes) for _, message in received)
 
 
-def test_so_does_every_message_that_faults_make_necessary(received: list[Any]) -> None:
+def test_messages_sent_because_of_faults_round_trip(received: list[Any]) -> None:
     scenario = Scenario(
         devices=5, hours=2.0, outage=Outages(0.3, per_day=200), items=Poisson(per_day=400), loss_share=0.2
     )
     run(scenario, StoreAndForward, 4)
-    assert set(survive(received)) >= {
+    assert set(check_round_trip(received)) >= {
         "send",
         "accepted",
         "missing",

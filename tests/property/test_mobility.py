@@ -1,4 +1,4 @@
-"""What holds for every model of mobility, whatever its parameters, the seed and the moments asked."""
+"""Invariants of every mobility model, for any parameters, seed and moments."""
 
 import datetime as dt
 
@@ -46,7 +46,7 @@ starts = st.integers(0, 2**51)
 moments = st.lists(st.integers(0, 8 * HOUR_US), min_size=1, max_size=6).map(sorted)
 
 
-def fastest_mps(model):
+def max_speed_mps(model):
     if isinstance(model, Commute):
         town = model.town
         return town.expressway_mps * (1 + SPEED_CUT * town.speed_spread)
@@ -59,42 +59,42 @@ def centre_and_half_km(model):
     return model.lat, model.lon, model.edge_km / 2
 
 
-def on_flat_map_km(model, places):
+def project_km(model, places):
     lat, lon, _ = centre_and_half_km(model)
     around = (places.lon - lon + 180) % 360 - 180
     return around * KM_PER_DEGREE * np.cos(np.radians(lat)), (places.lat - lat) * KM_PER_DEGREE
 
 
-def same(one, other):
+def are_equal(one, other):
     return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True))
 
 
 @examples(40)
 @given(models, seeds, starts, moments, st.permutations(range(len(NAMES))), st.integers(0, len(NAMES)))
-def test_a_device_moves_alike_in_every_fleet(model, seed, start_us, times, order, kept):
-    order = order[:kept]
+def test_movement_is_independent_of_the_fleet(model, seed, start_us, times, order, count):
+    order = order[:count]
     whole = model.course(seed, NAMES, start_us)
     part = model.course(seed, [NAMES[i] for i in order], start_us)
     for t_us in times:
         expected, result = whole.at(t_us), part.at(t_us)
-        assert same([column[order] for column in expected], result)
+        assert are_equal([column[order] for column in expected], result)
 
 
 @examples(40)
 @given(models, seeds, starts, moments, moments)
-def test_asking_in_between_changes_nothing(model, seed, start_us, times, between):
-    asked_often = model.course(seed, NAMES, start_us)
-    often = {t_us: asked_often.at(t_us) for t_us in sorted(times + between)}
-    seldom = model.course(seed, NAMES, start_us)
+def test_intermediate_queries_do_not_change_positions(model, seed, start_us, times, between):
+    dense_course = model.course(seed, NAMES, start_us)
+    dense = {t_us: dense_course.at(t_us) for t_us in sorted(times + between)}
+    sparse_course = model.course(seed, NAMES, start_us)
     for t_us in times:
-        assert same(seldom.at(t_us), often[t_us])
-    assert same(model.course(seed, NAMES, start_us).at(times[-1]), often[times[-1]])
+        assert are_equal(sparse_course.at(t_us), dense[t_us])
+    assert are_equal(model.course(seed, NAMES, start_us).at(times[-1]), dense[times[-1]])
 
 
 @examples(40)
 @given(models, seeds, starts, st.integers(0, 20 * HOUR_US), st.integers(1, 120 * US))
-def test_nobody_is_faster_than_the_limit_or_leaves_the_area(model, seed, start_us, t_us, step_us):
-    course, limit_mps = model.course(seed, NAMES, start_us), fastest_mps(model)
+def test_devices_respect_speed_limit_and_area(model, seed, start_us, t_us, step_us):
+    course, limit_mps = model.course(seed, NAMES, start_us), max_speed_mps(model)
     before = course.at(t_us)
     for k in range(1, 6):
         after = course.at(t_us + k * step_us)
@@ -103,7 +103,7 @@ def test_nobody_is_faster_than_the_limit_or_leaves_the_area(model, seed, start_u
         assert (way_m <= FLAT * limit_mps * step_us / US + 1e-3).all()
         assert (after.speed_mps >= 0).all()
         assert (after.speed_mps <= limit_mps * (1 + 1e-9)).all()
-        for km in on_flat_map_km(model, after):
+        for km in project_km(model, after):
             assert (np.abs(km) <= centre_and_half_km(model)[2] + 1e-6).all()
         assert (after.lon >= -180).all()
         assert (after.lon < 180).all()
@@ -112,10 +112,10 @@ def test_nobody_is_faster_than_the_limit_or_leaves_the_area(model, seed, start_u
 
 @examples(40)
 @given(grids, seeds, moments)
-def test_a_grid_keeps_to_its_streets(model, seed, times):
+def test_grid_devices_stay_on_streets(model, seed, times):
     course = model.course(seed, NAMES, 0)
     for t_us in times:
-        blocks = np.stack(on_flat_map_km(model, course.at(t_us))) * 1000 / model.block_m + model.blocks / 2
+        blocks = np.stack(project_km(model, course.at(t_us))) * 1000 / model.block_m + model.blocks / 2
         assert (np.abs(blocks - np.rint(blocks)).min(axis=0) < 1e-5).all()
 
 
@@ -126,7 +126,7 @@ def test_commuters_are_at_home_at_four(model, seed, day, ahead_us):
     homes = model.course(seed, NAMES, four_us).at(0)
     later = model.course(seed, NAMES, four_us + ahead_us)
     later.at(0)
-    assert same(later.at(-ahead_us), homes)
+    assert are_equal(later.at(-ahead_us), homes)
     assert (homes.speed_mps == 0).all()
 
 
@@ -143,7 +143,7 @@ reports = st.lists(
 )
 
 
-def table(rows):
+def build_table(rows):
     first = dt.datetime(2010, 3, 1, tzinfo=dt.UTC)
     columns = list(zip(*rows, strict=True))
     return pa.table(
@@ -158,15 +158,15 @@ def table(rows):
     )
 
 
-def tracks(rows):
-    """Reports of each device that has two, by device and time."""
+def split_tracks(rows):
+    """Return the sorted reports of each device that has at least two."""
     devices = sorted({row[0] for row in rows})
     result = [sorted(row[1:] for row in rows if row[0] == device) for device in devices]
     return [track for track in result if len(track) > 1]
 
 
-def place_by_hand(track, s, gap_s):
-    """One device, one moment, as the docstring has it."""
+def interpolate_place(track, s, gap_s):
+    """Return the place of one device at one moment, as the docstring of `Replay` defines it."""
     if s < track[0][0]:
         return track[0][1:]
     i = max(k for k, row in enumerate(track) if row[0] <= s)
@@ -175,20 +175,20 @@ def place_by_hand(track, s, gap_s):
         return lat0, lon0
     t1, lat1, lon1 = track[i + 1]
     part = (s - t0) / (t1 - t0)
-    way = (lon1 - lon0 + 540) % 360 - 180
-    return lat0 + part * (lat1 - lat0), (lon0 + part * way + 180) % 360 - 180
+    d_lon = (lon1 - lon0 + 540) % 360 - 180
+    return lat0 + part * (lat1 - lat0), (lon0 + part * d_lon + 180) % 360 - 180
 
 
 @examples(150)
 @given(reports, st.floats(0, 2000), st.lists(st.floats(0, 1), max_size=8), st.floats(0, 1))
-def test_a_replay_passes_through_its_reports_and_goes_straight_between(rows, gap_s, parts, begin):
-    expected = tracks(rows)
+def test_replay_passes_its_reports_and_interpolates_linearly(rows, gap_s, parts, start_share):
+    expected = split_tracks(rows)
     if not expected:
         return
     first_s, last_s = min(row[1] for row in rows), max(row[1] for row in rows)
-    start_s = first_s + int(begin * (last_s - first_s))
+    start_s = first_s + int(start_share * (last_s - first_s))
     start = dt.datetime(2010, 3, 1) + dt.timedelta(seconds=start_s)
-    replay = Replay(table(rows), start, gap_s=gap_s)
+    replay = Replay(build_table(rows), start, gap_s=gap_s)
     assert replay.devices == len(expected)
     course = replay.course(0, [f"d{i}" for i in range(len(expected))], 12345)
     assert course.until_us == (last_s - start_s) * US
@@ -197,7 +197,7 @@ def test_a_replay_passes_through_its_reports_and_goes_straight_between(rows, gap
         t_us = min(round((s - start_s) * US), course.until_us)
         result = course.at(t_us)
         for i, track in enumerate(expected):
-            lat, lon = place_by_hand(track, start_s + t_us / US, gap_s)
+            lat, lon = interpolate_place(track, start_s + t_us / US, gap_s)
             assert abs(result.lat[i] - lat) < 1e-6
             assert abs((result.lon[i] - lon + 180) % 360 - 180) < 1e-6
             for report in track:

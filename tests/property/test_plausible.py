@@ -1,4 +1,4 @@
-"""The kept rows are worth as much together as any can be, found here by trying all subsets."""
+"""Optimality of `judge`, compared with an exhaustive search over all subsets of the rows."""
 
 from itertools import combinations, pairwise
 
@@ -26,8 +26,8 @@ ROW = st.tuples(MINUTE, KM.map(lambda km: 2 * km))
 M_A_DEGREE = EARTH_RADIUS_KM * 1000 * np.pi / 180
 
 
-def best(rows):
-    """The most that a subset of (seconds, metres to the east) is worth."""
+def find_best(rows):
+    """Return the maximum worth of a subset of (seconds, metres to the east), and the worth function."""
     rows = sorted(set(rows))
 
     def velocity(a, b):
@@ -40,8 +40,10 @@ def best(rows):
         v = velocity(a, b)
         if abs(v) <= MAX_SPEED_MPS:
             return 0
-        goes_on = any(abs(other - v) <= abs(v) / 2 for other in (into.get(a, np.inf), out.get(b, np.inf)))
-        if abs(v) <= MAX_FLIGHT_MPS and goes_on:
+        is_continued = any(
+            abs(other - v) <= abs(v) / 2 for other in (into.get(a, np.inf), out.get(b, np.inf))
+        )
+        if abs(v) <= MAX_FLIGHT_MPS and is_continued:
             return 0
         return FLIGHT_COST if abs(v) <= MAX_FLIGHT_MPS and b[0] - a[0] >= FLIGHT_S else ERROR_COST
 
@@ -51,7 +53,7 @@ def best(rows):
             return 0
         return ROW_WORTH * len(subset) - sum(cost(a, b) for a, b in steps)
 
-    subsets = [each for size in range(1, len(rows) + 1) for each in combinations(rows, size)]
+    subsets = [subset for size in range(1, len(rows) + 1) for subset in combinations(rows, size)]
     return max(map(worth, subsets)), worth
 
 
@@ -61,14 +63,14 @@ def arrays(points):
 
 
 @given(st.lists(ROW, min_size=1, max_size=8))
-def test_the_kept_rows_are_worth_as_much_as_any_can_be(points):
+def test_kept_rows_have_maximum_worth(points):
     device, t_us, lat, lon = arrays(points)
     judgement = judge(device, t_us, lat, lon)
     rows = list(zip((t_us / 1e6).tolist(), (lon * M_A_DEGREE).tolist(), strict=True))
     chain = [rows[i] for i in judgement.kept]
-    most, worth = best(rows)
+    best_worth, worth = find_best(rows)
     assert chain == sorted(chain)
-    assert worth(chain) == most
+    assert worth(chain) == best_worth
     assert sorted(judgement.kept) == np.flatnonzero(judgement.verdict == KEPT).tolist()
     kept_times = {rows[i][0] for i in judgement.kept}
     for i in np.flatnonzero(judgement.verdict != KEPT):
@@ -76,24 +78,27 @@ def test_the_kept_rows_are_worth_as_much_as_any_can_be(points):
 
 
 @given(st.lists(ROW, min_size=1, max_size=30), st.randoms(use_true_random=False))
-def test_the_order_of_rows_does_not_matter(points, random):
-    def kept(points):
+def test_judgement_is_independent_of_row_order(points, random):
+    def select_kept(points):
         return [points[i] for i in judge(*arrays(points)).kept]
 
     shuffled = list(points)
     random.shuffle(shuffled)
-    assert kept(shuffled) == kept(points)
+    assert select_kept(shuffled) == select_kept(points)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), ROW), max_size=30))
-def test_a_device_is_judged_alone(points):
+def test_devices_are_judged_independently(points):
     device = np.array([p[0] for p in points], int)
     t_us = np.array([p[1][0] for p in points], np.int64) * 60_000_000
     lat, lon = np.zeros(len(points)), np.array([p[1][1] for p in points], float) / 111.195
     together = judge(device, t_us, lat, lon).verdict
-    for one in set(device.tolist()):
-        mine = device == one
-        assert (judge(device[mine], t_us[mine], lat[mine], lon[mine]).verdict == together[mine]).all()
+    for number in set(device.tolist()):
+        is_of_device = device == number
+        assert (
+            judge(device[is_of_device], t_us[is_of_device], lat[is_of_device], lon[is_of_device]).verdict
+            == together[is_of_device]
+        ).all()
 
 
 @given(
@@ -104,19 +109,21 @@ def test_a_device_is_judged_alone(points):
     st.integers(1, 4000),
     st.booleans(),
 )
-@example(here=13, there=13, every_s=60, gap_min=1, far_km=13, comes_back=False)
-def test_a_stay_elsewhere_is_kept_however_far_and_sudden(here, there, every_s, gap_min, far_km, comes_back):
-    t = [every_s * i for i in range(here)]
-    t += [t[-1] + 60 * gap_min + every_s * i for i in range(there)]
-    km = [0.0] * here + [float(far_km)] * there
-    if comes_back:
-        t += [t[-1] + 60 * gap_min + every_s * i for i in range(here)]
-        km += [0.0] * here
-    points = [(each / 60, at) for each, at in zip(t, km, strict=True)]
-    # Rows beside a step may be set aside for what the step costs at most: without three of a row a minute,
+@example(home_rows=13, away_rows=13, every_s=60, gap_min=1, far_km=13, returns_home=False)
+def test_distant_stay_is_kept_except_rows_beside_its_steps(
+    home_rows, away_rows, every_s, gap_min, far_km, returns_home
+):
+    t = [every_s * i for i in range(home_rows)]
+    t += [t[-1] + 60 * gap_min + every_s * i for i in range(away_rows)]
+    km = [0.0] * home_rows + [float(far_km)] * away_rows
+    if returns_home:
+        t += [t[-1] + 60 * gap_min + every_s * i for i in range(home_rows)]
+        km += [0.0] * home_rows
+    points = [(at_s / 60, x_km) for at_s, x_km in zip(t, km, strict=True)]
+    # Rows beside a step may be rejected up to the cost of the step: without three of one row a minute,
     # 13 km take four minutes, and no step is too fast.
-    aside = np.count_nonzero(judge(*arrays(points)).verdict)
-    assert aside * ROW_WORTH <= ERROR_COST * (1 + comes_back)
+    rejected = np.count_nonzero(judge(*arrays(points)).verdict)
+    assert rejected * ROW_WORTH <= ERROR_COST * (1 + returns_home)
 
 
 @given(
@@ -128,22 +135,22 @@ def test_a_stay_elsewhere_is_kept_however_far_and_sudden(here, there, every_s, g
     st.randoms(use_true_random=False),
 )
 @pytest.mark.filterwarnings("error")
-def test_a_train_is_kept_with_rows_missing_and_its_wild_fixes_are_not(
-    speed_mps, every_s, rows, missing, wild_km, random
+def test_train_ride_with_gaps_is_kept_and_its_outlier_rejected(
+    speed_mps, every_s, rows, missing, outlier_km, random
 ):
-    """It accelerates for a while, rides, and stands; one fix of it is wild by more than the ride can explain."""
-    stands = [(every_s * i, 0.0) for i in range(-6, 1)]
+    """Judge a stop, a ride and a stop; one fix is off by more than the ride can explain."""
+    before = [(every_s * i, 0.0) for i in range(-6, 1)]
     ride = [(every_s * i, speed_mps * every_s * i / 1000) for i in range(1, rows) if i not in missing]
-    stays = [(every_s * (rows + i), speed_mps * every_s * (rows - 1) / 1000) for i in range(6)]
-    points = [(t / 60, km) for t, km in (*stands, *ride, *stays)]
+    after = [(every_s * (rows + i), speed_mps * every_s * (rows - 1) / 1000) for i in range(6)]
+    points = [(t / 60, km) for t, km in (*before, *ride, *after)]
     if len(ride) < 3:
         return
-    aside = np.count_nonzero(judge(*arrays(points)).verdict)
-    assert aside <= 4 if missing else aside == 0  # a step may be unlike its neighbours where rows are missing
+    rejected = np.count_nonzero(judge(*arrays(points)).verdict)
+    assert rejected <= 4 if missing else rejected == 0  # a step beside a gap may differ from its neighbours
     at = random.randrange(7, 7 + len(ride))
-    off_km = wild_km + 2 * speed_mps * every_s / 1000 * (1 + len(missing))
-    wild = [(t, km + off_km * (i == at)) for i, (t, km) in enumerate(points)]
-    device, t_us, lat, lon = arrays(wild)
+    off_km = outlier_km + 2 * speed_mps * every_s / 1000 * (1 + len(missing))
+    with_outlier = [(t, km + off_km * (i == at)) for i, (t, km) in enumerate(points)]
+    device, t_us, lat, lon = arrays(with_outlier)
     lat, lon = np.where(np.arange(len(lon)) == at, off_km / 111.195, lat), np.array(arrays(points)[3])
     verdict = judge(device, t_us, lat, lon).verdict
     assert verdict[at] != KEPT

@@ -1,4 +1,4 @@
-"""What Radiator promises on a fleet, whatever happens meanwhile: everyone gets everything in the end, once."""
+"""Radiator on a fleet under faults: registered clients receive every context exactly once."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ FUNCTIONS = {
     "fails at times": lambda sender, receiver: Volume(2 if sender["x"] == receiver["x"] else "x"),
     "people": lambda sender, receiver: People(3),
 }
-who = st.sampled_from(NAMES)
+names = st.sampled_from(NAMES)
 steps = st.lists(
     st.tuples(
         st.sampled_from(
             ["send"] * 5 + ["cut", "kill", "mangle", "move", "leave", "off", "wipe", "attributes", "lose"]
         ),
-        who,
+        names,
         st.integers(0, 3),
         st.integers(1, 40),
     ),
@@ -44,60 +44,60 @@ steps = st.lists(
 
 
 class Fleet:
-    """Five clients, what they have sent and got, and who was registered throughout."""
+    """Five clients with their sent and received contexts and their registrations."""
 
     def __init__(self, g: Any, chain: float, echo: bool) -> None:
         self.lab = Lab(seed=5, record_messages=False)
         self.server = Server(self.lab, g, chain=chain, echo=echo, max_retention_s=900)
-        self.got: dict[str, list[Context]] = defaultdict(list)
+        self.received: dict[str, list[Context]] = defaultdict(list)
         self.clients = {}
         self.sent: dict[str, Context] = {}
-        self.said: dict[str, Any] = {}
+        self.operations: dict[str, Any] = {}
         self.left: set[str] = set()
         self.wiped: set[str] = set()
         for place, name in enumerate(NAMES):
             attributes = {"p2p_enabled": name != "bob", "x": place % 2}
             self.clients[name] = Client(
-                self.lab.device(name), self.server, receive=self.got[name].append, attributes=attributes
+                self.lab.device(name), self.server, receive=self.received[name].append, attributes=attributes
             )
         self.lab.run(seconds=2)
 
     def do(self, step: Any) -> None:
-        what, name, x, seconds = step
+        action, name, x, seconds = step
         lab, client = self.lab, self.clients[name]
-        if what == "send" and name not in self.left:
+        if action == "send" and name not in self.left:
             serial = f"{name} {len(self.sent)}"
             self.sent[serial] = Context(
                 {name}, {"x": x, "serial": serial}, (lab.world.now_us, lab.world.now_us)
             )
             if lab.devices[name].is_on and client.installed.machine is not None:
-                self.said[serial] = client.propagate_context(self.sent[serial])
+                self.operations[serial] = client.propagate_context(self.sent[serial])
             else:
                 del self.sent[serial]
-        elif what == "cut":
+        elif action == "cut":
             lab.faults.cut(name, minutes=seconds / 10)
-        elif what in ("kill", "off"):
+        elif action in ("kill", "off"):
             lab.faults.kill(name)
             lab.run(seconds=seconds / 2)
             lab.faults.restart(name)
-        elif what == "mangle":
+        elif action == "mangle":
             lab.faults.messages(
                 loss_share=0.1 * (seconds % 3), repeat_share=0.2, delay_share=0.2, delay_s=3.0
             )
-        elif what == "move":
+        elif action == "move":
             lab.devices[name].readdress(lab.devices[name].next_address())
-        elif what == "leave" and len(self.left) < 2 and name not in self.left:
+        elif action == "leave" and len(self.left) < 2 and name not in self.left:
             client.unregister()
             self.left.add(name)
-        elif what == "wipe" and name not in self.left and client.installed.machine is not None:
+        elif action == "wipe" and name not in self.left and client.installed.machine is not None:
             client.installed.kill()
             client.installed.store = MemoryStore()
             client.installed.start()
             client.register({"p2p_enabled": name != "bob", "x": x})
             self.wiped.add(name)
-        elif what == "attributes" and name not in self.left and client.installed.machine is not None:
+        elif action == "attributes" and name not in self.left and client.installed.machine is not None:
             client.register({"p2p_enabled": name != "bob", "x": x})
-        elif what == "lose":
+        elif action == "lose":
             lab.faults.messages(loss_share=1.0)
             lab.run(seconds=1)
             lab.faults.messages()
@@ -111,7 +111,7 @@ class Fleet:
 @pytest.mark.parametrize("name", FUNCTIONS)
 @examples(10)
 @given(story=steps, chain=st.sampled_from([0.0, 0.4, 1.0]), echo=st.booleans())
-def test_everyone_registered_throughout_gets_everything_once(name, story, chain, echo):
+def test_registered_clients_receive_every_context_once(name, story, chain, echo):
     fleet = Fleet(FUNCTIONS[name], chain, echo)
     for step in story:
         fleet.do(step)
@@ -119,30 +119,31 @@ def test_everyone_registered_throughout_gets_everything_once(name, story, chain,
     dropped = fleet.server.counts().result()["dropped"]
     missing = 0
     for client in NAMES:
-        serials = Counter(serial for context in fleet.got[client] for serial in context["serial"])
+        serials = Counter(serial for context in fleet.received[client] for serial in context["serial"])
         if client not in fleet.wiped:
             assert max(serials.values(), default=1) == 1, "nothing twice"
         if client not in fleet.left:
             stayed = {
                 serial
                 for serial in fleet.sent
-                if serial.split()[0] not in {*fleet.left, *fleet.wiped} or fleet.said[serial].status == "ok"
+                if serial.split()[0] not in {*fleet.left, *fleet.wiped}
+                or fleet.operations[serial].status == "ok"
             }
-            wanted = {serial for serial in stayed if echo or not serial.startswith(client)}
-            missing += len(wanted - set(serials))
-        for context in fleet.got[client]:
-            check_union([fleet.sent[serial] for serial in context["serial"]], context)
+            expected = {serial for serial in stayed if echo or not serial.startswith(client)}
+            missing += len(expected - set(serials))
+        for context in fleet.received[client]:
+            check_is_union([fleet.sent[serial] for serial in context["serial"]], context)
             if name == "people":
                 assert len(context.people) >= 3
     for client in {*NAMES} - fleet.left:
         assert fleet.clients[client].registered.done(), client
-    for serial, operation in fleet.said.items():
+    for serial, operation in fleet.operations.items():
         assert operation.done(), serial
     assert missing <= (dropped if name == "people" else 0)
 
 
-def check_union(parts: list[Context], whole: Context) -> None:
-    """An aggregate is exactly the union of what went in."""
+def check_is_union(parts: list[Context], whole: Context) -> None:
+    """Check that an aggregate is exactly the union of its contexts."""
     assert whole.people == frozenset().union(*(part.people for part in parts))
     assert whole.span_us[0] == min(part.span_us[0] for part in parts)
     assert whole.span_us[1] == max(part.span_us[1] for part in parts)
@@ -151,12 +152,12 @@ def check_union(parts: list[Context], whole: Context) -> None:
     assert set(whole.attributes) == {"x", "serial"}
 
 
-def test_an_experiment_runs_it():
+def test_radiator_runs_in_an_experiment():
     scenario = Scenario(devices=6, hours=3, items=Poisson(per_day=48), receivers=2, outage=0.2)
     result = run(scenario, lambda lab: Radiator(lab, FUNCTIONS["volume"], chain=0.5), seed=3)
     assert result.measures()["delivered_share"] > 0.5
     assert (result.deliveries["receiver"].value_counts() > 0).all()
-    again = run(scenario, lambda lab: Radiator(lab, FUNCTIONS["volume"], chain=0.5), seed=3)
-    assert again.bill.equals(result.bill)
-    at_once = run(scenario, Radiator, seed=3).measures()
-    assert at_once["delivered_share"] >= result.measures()["delivered_share"]
+    repeated = run(scenario, lambda lab: Radiator(lab, FUNCTIONS["volume"], chain=0.5), seed=3)
+    assert repeated.bill.equals(result.bill)
+    immediate = run(scenario, Radiator, seed=3).measures()
+    assert immediate["delivered_share"] >= result.measures()["delivered_share"]

@@ -1,4 +1,4 @@
-"""The engines for many let go what Algorithm 3 lets go, to the same receivers, at the same moments."""
+"""Equivalence of the engines for many receivers and the literal Algorithm 3."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def alike(sender: Context, receiver: Context) -> Volume:
     return Volume(1 + abs(sender.get("cell", 0) - receiver["cell"]))
 
 
-def of_all_kinds(sender: Context, receiver: Context) -> Any:
-    here, there = sender.get("cell", 0), receiver.get("cell", 0)
+def all_kinds(sender: Context, receiver: Context) -> Any:
+    sender_cell, receiver_cell = sender.get("cell", 0), receiver.get("cell", 0)
     return (
-        Volume(2 + there),
-        People(2 + there),
-        Time(seconds=30 * (1 + there)),
+        Volume(2 + receiver_cell),
+        People(2 + receiver_cell),
+        Time(seconds=30 * (1 + receiver_cell)),
         People(lambda s, r: 1 + len(s.people) + len(r.people)),
-    )[(here + there) % 4]
+    )[(sender_cell + receiver_cell) % 4]
 
 
 def same_for_all(sender: Context, receiver: Context) -> Volume:
@@ -88,40 +88,40 @@ def by_key_of_sender(sender: int, receiver: Context) -> Any:
 
 
 FUNCTIONS = (by_cell, mixed, people, timed, failing)
-WITHOUT_A_KEY = (alike, of_all_kinds, same_for_all, of_people, of_time, out_of_order)
-who = st.sampled_from(CLIENTS)
-after = st.sampled_from([0, 1, 5, 30, 61, 200, 700]).map(lambda seconds: seconds * S)
+FUNCTIONS_WITHOUT_KEY = (alike, all_kinds, same_for_all, of_people, of_time, out_of_order)
+names = st.sampled_from(CLIENTS)
+delays = st.sampled_from([0, 1, 5, 30, 61, 200, 700]).map(lambda seconds: seconds * S)
 context = st.one_of(st.just({}), *[st.just({"cell": cell}) for cell in (0, 1, 2, 3)])
-about = st.sets(who, max_size=2)
+others = st.sets(names, max_size=2)
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("register"), after, who, context, about),
-        st.tuples(st.just("unregister"), after, who, context, about),
-        st.tuples(st.just("take"), after, who, context, about),
-        st.tuples(st.just("take"), after, who, context, about),
-        st.tuples(st.just("take"), after, who, context, about),
+        st.tuples(st.just("register"), delays, names, context, others),
+        st.tuples(st.just("unregister"), delays, names, context, others),
+        st.tuples(st.just("take"), delays, names, context, others),
+        st.tuples(st.just("take"), delays, names, context, others),
+        st.tuples(st.just("take"), delays, names, context, others),
     ),
     max_size=40,
 )
 
 
-class Driven:
-    """An engine, and what has gone from it: (moment, receiver, numbers), each join tried as often as it takes."""
+class EngineDriver:
+    """Engine with its releases, (moment, receiver, numbers); failed joins are retried."""
 
     def __init__(self, engine: Any, fails: int) -> None:
         self.engine = engine
         self.fails = fails
         self.tried: Counter[tuple[int, ...]] = Counter()
-        self.gone: list[tuple[int, str, tuple[int, ...]]] = []
+        self.releases: list[tuple[int, str, tuple[int, ...]]] = []
         self.now_us = 0
 
-    def until(self, t_us: int) -> None:
+    def run_until(self, t_us: int) -> None:
         while self.engine.due_us <= t_us:
             self.now_us = max(self.now_us, int(self.engine.due_us))
-            self.went(self.engine.fire(self.now_us))
+            self.record(self.engine.fire(self.now_us))
         self.now_us = t_us
 
-    def went(self, entries: Any) -> None:
+    def record(self, entries: Any) -> None:
         batches = [tuple(message.number for message in entry.batch) for entry in entries]
         assert len(set(batches)) == len(batches), "equal aggregates are one entry"
         for entry in entries:
@@ -132,28 +132,28 @@ class Driven:
             if self.fails and numbers[-1] % self.fails == 0 and self.tried[numbers] < 3:
                 self.engine.put_back(entry, self.now_us + 60 * S)
             else:
-                self.gone += [(self.now_us, client, numbers) for client in entry.recipients]
+                self.releases += [(self.now_us, client, numbers) for client in entry.recipients]
 
     def do(self, step: Any, number: int) -> None:
-        what, wait_us, client, attributes, about = step
-        self.until(self.now_us + wait_us)
+        action, wait_us, client, attributes, others = step
+        self.run_until(self.now_us + wait_us)
         is_in = client in self.engine.clients
-        if what == "register":
-            self.went(self.engine.register(self.now_us, client, attributes))
-        elif what == "unregister" and is_in:
+        if action == "register":
+            self.record(self.engine.register(self.now_us, client, attributes))
+        elif action == "unregister" and is_in:
             self.engine.unregister(self.now_us, client)
-        elif what == "take" and is_in:
-            sent = Context(frozenset({client, *about}), attributes, (self.now_us, self.now_us))
-            self.went(self.engine.take(self.now_us, Message(number, client, self.now_us, sent)))
+        elif action == "take" and is_in:
+            sent = Context(frozenset({client, *others}), attributes, (self.now_us, self.now_us))
+            self.record(self.engine.take(self.now_us, Message(number, client, self.now_us, sent)))
 
 
-def driven(engine: Any, story: Any, fails: int = 0) -> Driven:
-    made = Driven(engine, fails)
+def run_story(engine: Any, story: Any, fails: int = 0) -> EngineDriver:
+    driver = EngineDriver(engine, fails)
     for client in CLIENTS[:3]:
-        made.went(engine.register(0, client, {"cell": 1}))
+        driver.record(engine.register(0, client, {"cell": 1}))
     for number, step in enumerate(story):
-        made.do(step, number)
-    return made
+        driver.do(step, number)
+    return driver
 
 
 @pytest.mark.soak(keep=4)
@@ -161,24 +161,24 @@ def driven(engine: Any, story: Any, fails: int = 0) -> Driven:
     "function",
     [
         *FUNCTIONS,
-        *map(Aggregability, WITHOUT_A_KEY),
+        *map(Aggregability, FUNCTIONS_WITHOUT_KEY),
         Aggregability(by_key_of_sender, None, failing.sender_key),
     ],
     ids=lambda function: f"{function.name}{'' if function.key else ', no key'}",
 )
 @examples(80)
 @given(story=steps, echo=st.booleans(), fails=st.sampled_from([0, 2, 3]))
-def test_the_engines_agree(function, story, echo, fails):
-    literal = driven(ClientLists(function, RETENTION_US, echo=echo), story, fails)
-    many = driven(engine_for_many(function, RETENTION_US, echo=echo), story, fails)
-    assert sorted(many.gone) == sorted(literal.gone)
-    assert set(many.engine.clients) == set(literal.engine.clients)
+def test_engines_agree(function, story, echo, fails):
+    literal = run_story(ClientLists(function, RETENTION_US, echo=echo), story, fails)
+    vectorised = run_story(engine_for_many(function, RETENTION_US, echo=echo), story, fails)
+    assert sorted(vectorised.releases) == sorted(literal.releases)
+    assert set(vectorised.engine.clients) == set(literal.engine.clients)
     for client in literal.engine.clients:
-        assert many.engine.waiting(client) == literal.engine.waiting(client), client
-    assert many.engine.dropped == literal.engine.dropped
-    assert (many.engine.problems.count > 0) == (literal.engine.problems.count > 0)
-    for made in (literal, many):
-        made.until(made.now_us + 3 * RETENTION_US)
-    assert sorted(many.gone) == sorted(literal.gone)
+        assert vectorised.engine.waiting(client) == literal.engine.waiting(client), client
+    assert vectorised.engine.dropped == literal.engine.dropped
+    assert (vectorised.engine.problems.count > 0) == (literal.engine.problems.count > 0)
+    for driver in (literal, vectorised):
+        driver.run_until(driver.now_us + 3 * RETENTION_US)
+    assert sorted(vectorised.releases) == sorted(literal.releases)
     if function.key is not None:
-        assert many.engine.cohorts <= len(CLIENTS)
+        assert vectorised.engine.cohorts <= len(CLIENTS)

@@ -1,4 +1,4 @@
-"""What shares of the receivers let go, brought back from what they kept, is what one engine for all lets go."""
+"""Equivalence of shares of the receivers, also restored from stored state, and one engine for all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from radiator_streams import FUNCTIONS, RETENTION_S, by_one_engine, story
+from radiator_streams import FUNCTIONS, RETENTION_S, build_events, release_by_one_engine
 
 from mudkit.systems.radiator import Shares, Volume, aggregability
 
@@ -24,13 +24,13 @@ steps = st.lists(
 )
 
 
-def by_shares(function, events, until_us, of, rests):
-    """Give what all shares together let go: how often each (moment, receiver, numbers)."""
+def release_by_shares(function, events, until_us, share_count, restarts):
+    """Count the releases of all shares together by (moment, receiver, numbers), and the problems."""
     start = Shares(function, max_retention_s=RETENTION_S)
-    gone, problems = Counter(), 0
-    for share in range(of):
-        engine = start(share, of)
-        for place, event in enumerate([*events, None]):
+    released, problems = Counter(), 0
+    for share in range(share_count):
+        engine = start(share, share_count)
+        for index, event in enumerate([*events, None]):
             t_us = until_us if event is None else event.t_us
             answer = []
             while engine.due_us < t_us or (event is None and engine.due_us == t_us):
@@ -40,26 +40,26 @@ def by_shares(function, events, until_us, of, rests):
             for at_us, numbers, recipients, aggregate, problem in answer:
                 problems += problem is not None
                 assert (aggregate is None) == (problem is not None)
-                gone.update((at_us, client, tuple(numbers)) for client in recipients)
-            if place in rests:
-                engine = start(share, of, pickle.loads(pickle.dumps(engine.kept())))
-    return gone, problems
+                released.update((at_us, client, tuple(numbers)) for client in recipients)
+            if index in restarts:
+                engine = start(share, share_count, pickle.loads(pickle.dumps(engine.kept())))
+    return released, problems
 
 
 @aggregability(key=lambda receiver: receiver.get("cell", 0), sender_key=lambda sender: sender.get("cell", 0))
-def of_both_keys(sender, cell):
+def by_both_keys(sender, cell):
     return Volume(1 + abs(sender.get("cell", 0) - cell))
 
 
-@pytest.mark.parametrize("function", [*FUNCTIONS, of_both_keys], ids=lambda function: function.name)
+@pytest.mark.parametrize("function", [*FUNCTIONS, by_both_keys], ids=lambda function: function.name)
 @examples(40)
-@given(steps=steps, of=st.integers(1, 3), rests=st.sets(st.integers(0, 40)))
-def test_shares_agree_with_one_engine(function, steps, of, rests):
-    events = story(steps)
+@given(steps=steps, share_count=st.integers(1, 3), restarts=st.sets(st.integers(0, 40)))
+def test_shares_agree_with_one_engine(function, steps, share_count, restarts):
+    events = build_events(steps)
     until_us = events[-1].t_us + 2 * round(RETENTION_S * 1e6)
-    gone, problems = by_shares(function, events, until_us, of, rests)
-    literal, failures = by_one_engine(function, events, until_us)
-    assert gone == literal
-    assert max(gone.values(), default=1) == 1
+    released, problems = release_by_shares(function, events, until_us, share_count, restarts)
+    literal, failures = release_by_one_engine(function, events, until_us)
+    assert released == literal
+    assert max(released.values(), default=1) == 1
     if failures:
         assert problems

@@ -1,4 +1,4 @@
-"""What a broadcast delivers, counted and one by one: the two agree, of whatever was said, from each engine."""
+"""Tally of a broadcast: its counts and its single deliveries agree, for each engine."""
 
 from __future__ import annotations
 
@@ -31,36 +31,36 @@ stories = st.lists(
 )
 
 
-def _threshold(zone, there):
-    return Time(40 * there) if zone == 3 else Volume(1 + abs(zone - there))
+def choose_threshold(zone, home):
+    return Time(40 * home) if zone == 3 else Volume(1 + abs(zone - home))
 
 
-def gone_from(engine, story, echo):
-    """What goes, of messages from zones 0 to 3 to receivers in zones 0 to 2."""
+def broadcast_story(engine, story, echo):
+    """Return the aggregates of messages from zones 0 to 3 to receivers in zones 0 to 2."""
     if engine is Groups:
         function = Aggregability(
-            lambda sender, zone: _threshold(sender["zone"], zone), lambda receiver: receiver["home"]
+            lambda sender, zone: choose_threshold(sender["zone"], zone), lambda receiver: receiver["home"]
         )
     else:
-        function = Aggregability(lambda sender, receiver: _threshold(sender["zone"], receiver["home"]))
-    made = engine(function, 300 * S, echo=echo)
-    for place, client in enumerate(CLIENTS):
-        made.register(0, client, {"home": place % 3})
-    said, now_us = [], 0
+        function = Aggregability(lambda sender, receiver: choose_threshold(sender["zone"], receiver["home"]))
+    instance = engine(function, 300 * S, echo=echo)
+    for index, client in enumerate(CLIENTS):
+        instance.register(0, client, {"home": index % 3})
+    messages, now_us = [], 0
     for number, (sender, wait_s, zone) in enumerate(story):
         now_us += wait_s * S
-        said.append(Message(number, sender, now_us, Context({sender}, {"zone": zone}, (now_us, now_us))))
-    return list(broadcast(made, said, until_us=now_us + 1000 * S))
+        messages.append(Message(number, sender, now_us, Context({sender}, {"zone": zone}, (now_us, now_us))))
+    return list(broadcast(instance, messages, until_us=now_us + 1000 * S))
 
 
-def tallied(gone, seed=0, **settings):
+def build_tally(aggregates, seed=0, **settings):
     tally = Tally(seed=seed, **settings)
-    for each in gone:
-        tally.add(each)
+    for aggregate in aggregates:
+        tally.add(aggregate)
     return tally
 
 
-def rows(tally):
+def list_deliveries(tally):
     names = ("item", "receiver", "created", "delivered", "latency_s")
     table = tally.deliveries()
     return list(zip(*[table[name].to_pylist() for name in names], strict=True))
@@ -68,54 +68,62 @@ def rows(tally):
 
 @pytest.mark.parametrize("engine", ENGINES)
 @given(story=stories, echo=st.booleans(), start_s=st.integers(0, 2_000_000_000), data=st.data())
-def test_counts_and_rows_are_of_the_same_deliveries(engine, story, echo, start_s, data):
-    gone = gone_from(engine, story, echo)
-    tally = tallied(gone, start_us=start_s * S)
-    batches, whole, measures = tally.batches(), rows(tally), tally.measures()
+def test_batches_and_deliveries_agree(engine, story, echo, start_s, data):
+    aggregates = broadcast_story(engine, story, echo)
+    tally = build_tally(aggregates, start_us=start_s * S)
+    batches, deliveries, measures = tally.batches(), list_deliveries(tally), tally.measures()
 
-    assert sum(batches["receivers"].to_pylist()) == sum(len(each.recipients) for each in gone)
-    assert measures["messages"] == sum(len(each.recipients) for each in gone)
-    assert measures["bytes"] == sum(each.size_bytes * len(each.recipients) for each in gone)
+    assert sum(batches["receivers"].to_pylist()) == sum(len(aggregate.recipients) for aggregate in aggregates)
+    assert measures["messages"] == sum(len(aggregate.recipients) for aggregate in aggregates)
+    assert measures["bytes"] == sum(
+        aggregate.size_bytes * len(aggregate.recipients) for aggregate in aggregates
+    )
     assert (
-        measures["deliveries"] == sum(len(each.recipients) * len(each.batch) for each in gone) == len(whole)
+        measures["deliveries"]
+        == sum(len(aggregate.recipients) * len(aggregate.batch) for aggregate in aggregates)
+        == len(deliveries)
     )
 
     assert Counter(
         (item, receiver, created.timestamp(), delivered.timestamp())
-        for item, receiver, created, delivered, _ in whole
+        for item, receiver, created, delivered, _ in deliveries
     ) == Counter(
-        (str(message.number), receiver, start_s + message.arrived_us / S, start_s + each.sent_us / S)
-        for each in gone
-        for message in each.batch
-        for receiver in each.recipients
+        (str(message.number), receiver, start_s + message.arrived_us / S, start_s + aggregate.sent_us / S)
+        for aggregate in aggregates
+        for message in aggregate.batch
+        for receiver in aggregate.recipients
     )
     counted: Counter = Counter()
     for row in batches.to_pylist():
         for item, created, latency_s in zip(row["item"], row["created"], row["latency_s"], strict=True):
             counted[item, created, row["delivered"], latency_s] += row["receivers"]
-    assert Counter((item, *times) for item, _, *times in whole) == counted
-    if whole:
+    assert Counter((item, *times) for item, _, *times in deliveries) == counted
+    if deliveries:
         assert measures["latency_s"] == tally.deliveries()["latency_s"].to_pandas().median()
 
-    if len(whole) > 1:
-        limit = data.draw(st.integers(1, len(whole) - 1), label="limit")
+    if len(deliveries) > 1:
+        limit = data.draw(st.integers(1, len(deliveries) - 1), label="limit")
         seed = data.draw(st.integers(-5, 5), label="seed")
-        few = tallied(gone, seed, start_us=start_s * S, limit=limit)
-        sample = rows(few)
+        sampled = build_tally(aggregates, seed, start_us=start_s * S, limit=limit)
+        sample = list_deliveries(sampled)
         assert len(sample) == limit
-        assert set(sample) <= set(whole)
+        assert set(sample) <= set(deliveries)
         assert len(set(sample)) == limit, "nobody gets a message twice, and no delivery is drawn twice"
-        assert sample == rows(tallied(gone, seed, start_us=start_s * S, limit=limit))
-        assert few.batches() == batches
-        assert few.measures() == measures
+        assert sample == list_deliveries(build_tally(aggregates, seed, start_us=start_s * S, limit=limit))
+        assert sampled.batches() == batches
+        assert sampled.measures() == measures
 
 
 @given(story=stories, echo=st.booleans())
 def test_engines_with_and_without_groups_give_the_same_rows(story, echo):
-    def found(engine):
-        tally = tallied(gone_from(engine, story, echo))
-        return Counter(map(str, tally.batches().to_pylist())), Counter(rows(tally)), tally.measures()
+    def summarize(engine):
+        tally = build_tally(broadcast_story(engine, story, echo))
+        return (
+            Counter(map(str, tally.batches().to_pylist())),
+            Counter(list_deliveries(tally)),
+            tally.measures(),
+        )
 
-    literally = found(ClientLists)
-    assert found(Groups) == literally
-    assert found(ClientArrays) == literally
+    expected = summarize(ClientLists)
+    assert summarize(Groups) == expected
+    assert summarize(ClientArrays) == expected

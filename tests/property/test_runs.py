@@ -1,4 +1,4 @@
-"""Same scenario and seed, same bytes; and devices that are added leave the rows of the others as they were."""
+"""Determinism of runs: same scenario and seed, same bytes; added devices do not change other rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SCENARIO = Scenario(
 
 
 class Town:
-    """A lab with a relay, to which groups are added; the devices of a circle write to each other only."""
+    """Lab with a relay and groups of devices; only devices of the same circle message each other."""
 
     def __init__(self, seed: int = 7, mangled: Any = MANGLED) -> None:
         self.lab = Lab(seed)
@@ -52,18 +52,18 @@ class Town:
         self.relay = Relay(self.lab)
 
     def add(self, prefix: str, *circles: int, **options: Any) -> list[str]:
-        """Add a fleet, all of whose devices write, read and ask; give the names of its first circle."""
+        """Add a fleet whose devices send, read and query; return the names of its first circle."""
         names = [device.name for device in self.lab.fleet(sum(circles), prefix=prefix, **options)]
         first = 0
         for size in circles:
-            self._live(names[first : first + size], 3 * 60 * MINUTE)
+            self._schedule_work(names[first : first + size], 3 * 60 * MINUTE)
             first += size
         return names[: circles[0]]
 
-    def trouble(self, name: str, minute: int) -> None:
-        """Let everything happen to a device that faults can do, over 25 minutes."""
+    def inject_faults(self, name: str, minute: int) -> None:
+        """Schedule every kind of fault for a device, over 25 minutes."""
         faults = self.lab.faults
-        for after, what, *arguments in (
+        for after, fault, *arguments in (
             (0, faults.cut, name, 2.0),
             (5, faults.kill, name),
             (7, faults.restart, name),
@@ -74,20 +74,22 @@ class Town:
             (18, faults.cut, name),
             (25, faults.mend, name),
         ):
-            self.lab.world.at((minute + after) * MINUTE, lambda _, what=what, given=arguments: what(*given))
+            self.lab.world.at(
+                (minute + after) * MINUTE, lambda _, fault=fault, parameters=arguments: fault(*parameters)
+            )
 
     def run(self, minutes: int) -> Lab:
         self.lab.run(minutes=minutes)
         return self.lab
 
-    def _live(self, names: list[str], length_us: int) -> None:
+    def _schedule_work(self, names: list[str], length_us: int) -> None:
         lab, clients = self.lab, {name: Client(self.lab.devices[name], self.relay) for name in names}
         written = Counter(names)
 
         def write(row: int) -> None:
             name = names[row]
-            to = names[(row + written[name] % len(names)) % len(names)]
-            clients[name].send(to, "x" * (4000 * (written[name] % 9)), f"{name} {written[name]}")
+            receiver = names[(row + written[name] % len(names)) % len(names)]
+            clients[name].send(receiver, "x" * (4000 * (written[name] % 9)), f"{name} {written[name]}")
             written[name] += 1
 
         for workload, do in (
@@ -102,8 +104,8 @@ class Town:
                 lab.world.at(now_us + int(t_us), do, int(row))
 
 
-def everything(seed: int = 7) -> Lab:
-    """A run with everything that a lab has, switched on."""
+def run_everything(seed: int = 7) -> Lab:
+    """Run a lab with every feature in use."""
     town = Town(seed)
     town.add("home", 5, mobility="commute", link="lte", outage=OFTEN, battery_j=3000.0, every_s=30.0)
     town.add(
@@ -117,22 +119,22 @@ def everything(seed: int = 7) -> Lab:
     town.add("still", 2, link="wifi", outage=Outages(0.5, 200, "fixed"))
     town.lab.device("shelf", "edge", at=(30.27, -97.74))
     for number, name in enumerate(("home-00001", "walk-00000", "still-00001")):
-        town.trouble(name, 30 + 10 * number)
+        town.inject_faults(name, 30 + 10 * number)
     town.lab.world.at(80 * MINUTE, lambda _: town.lab.faults.kill("relay", at="accepted, not in the queue"))
     town.lab.world.at(90 * MINUTE, lambda _: town.lab.faults.restart("relay"))
     return town.run(150)
 
 
-def scenario(seed: int = 7) -> Lab:
-    """A run of an experiment, the same."""
+def run_scenario(seed: int = 7) -> Lab:
+    """Run an experiment with every feature in use."""
     return experiment.run(SCENARIO, StoreAndForward, seed).lab
 
 
-RUNS = {"everything": everything, "scenario": scenario}
+RUNS = {"everything": run_everything, "scenario": run_scenario}
 
 
 def sums(lab: Lab) -> dict[str, str]:
-    """Checksums of all files of a lab's trace."""
+    """Return the checksums of all files of a lab's trace."""
     with tempfile.TemporaryDirectory() as folder:
         path = lab.trace.to_parquet(Path(folder) / "trace")
         files = sorted(file for file in path.rglob("*") if file.is_file())
@@ -149,8 +151,8 @@ def known(runs: dict[str, Lab]) -> dict[str, dict[str, str]]:
     return {name: sums(lab) for name, lab in runs.items()}
 
 
-def test_the_runs_have_everything_in_them(runs: dict[str, Lab]) -> None:
-    """Otherwise what follows says little."""
+def test_runs_contain_every_table_fate_and_incident(runs: dict[str, Lab]) -> None:
+    """Guard the other tests against runs that cover too little."""
     for name, lab in runs.items():
         tables = {table: lab.trace.table(table) for table in TABLES}
         assert {table: len(rows) for table, rows in tables.items() if len(rows) < 10} == {}, name
@@ -168,24 +170,24 @@ def test_the_runs_have_everything_in_them(runs: dict[str, Lab]) -> None:
 
 
 @pytest.mark.soak
-def test_again_in_this_process(known: dict[str, dict[str, str]]) -> None:
+def test_run_is_identical_in_the_same_process(known: dict[str, dict[str, str]]) -> None:
     for name, make in RUNS.items():
         assert sums(make()) == known[name]
 
 
 @pytest.mark.soak
-def test_another_seed_is_another_run(runs: dict[str, Lab], known: dict[str, dict[str, str]]) -> None:
+def test_another_seed_gives_another_run(runs: dict[str, Lab], known: dict[str, dict[str, str]]) -> None:
     for name, make in RUNS.items():
         lab = make(8)
-        downs = [
+        incidents = [
             {
                 (row["device"], row["ts"])
-                for row in each.trace.table("incidents").to_pylist()
+                for row in run.trace.table("incidents").to_pylist()
                 if row["ts"].microsecond
             }
-            for each in (lab, runs[name])
+            for run in (lab, runs[name])
         ]
-        assert not downs[0] & downs[1]  # what was planned is planned in whole minutes
+        assert not incidents[0] & incidents[1]  # planned incidents are at whole minutes
         other = sums(lab)
         assert {file.split("/")[0] for file in other} >= {*TABLES, "trace.json"}
         assert not set(other.values()) & set(known[name].values())
@@ -218,10 +220,10 @@ WRITE = """
 
 
 @pytest.mark.soak
-def test_in_other_processes(known: dict[str, dict[str, str]], tmp_path: Path) -> None:
-    """With other hash seeds, in another folder and time zone, on another day."""
+def test_run_is_identical_in_other_processes(known: dict[str, dict[str, str]], tmp_path: Path) -> None:
+    """Use other hash seeds, another folder, another time zone, and another day."""
     write = textwrap.dedent(WRITE.format(folder=str(Path(__file__).parent)))
-    started = []
+    processes = []
     for number, (variables, before) in enumerate(
         [
             ({"PYTHONHASHSEED": "0"}, ""),
@@ -233,21 +235,21 @@ def test_in_other_processes(known: dict[str, dict[str, str]], tmp_path: Path) ->
         folder.mkdir()
         command = [sys.executable, "-B", "-c", before + write]
         environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "support")} | variables
-        started.append(
+        processes.append(
             subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True)
         )
     try:
-        answer = [process.communicate(timeout=300)[0] for process in started]
+        outputs = [process.communicate(timeout=300)[0] for process in processes]
     finally:
-        for process in started:
+        for process in processes:
             process.kill()
-    assert [process.returncode for process in started] == [0, 0, 0]
-    assert [json.loads(each) for each in answer] == [known] * 3
-    assert [list((tmp_path / str(number)).iterdir()) for number in range(3)] == [[]] * 3  # nor left there
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert [json.loads(output) for output in outputs] == [known] * 3
+    assert [list((tmp_path / str(number)).iterdir()) for number in range(3)] == [[]] * 3  # no files are left
 
 
-def test_moves_of_a_trace_are_described_by_what_they_are() -> None:
-    """And not by where the model lies in memory."""
+def test_replay_is_recorded_by_content() -> None:
+    """Compare two models of one table, at different memory addresses."""
     table = pa.table(
         {
             "device": ["a", "a"],
@@ -266,7 +268,7 @@ def test_moves_of_a_trace_are_described_by_what_they_are() -> None:
     assert result[0] == result[1]
 
 
-# -- nothing that decides a run looks at a clock or draws from anywhere but the named streams
+# -- no clock, and no random numbers but those of the named streams
 
 CLOCKS = {
     "time": {"time", "time_ns", "localtime", "gmtime", "ctime", "strftime", "perf_counter", "perf_counter_ns", "sleep"},
@@ -278,13 +280,13 @@ CLOCKS = {
 ELSEWHERE = {"random", "secrets"}
 
 
-def test_nothing_that_decides_a_run_reads_the_clock() -> None:
-    """``time.monotonic`` is left: it gives a notebook its turn, between two events."""
+def test_simulation_uses_no_clock_and_no_global_random_source() -> None:
+    """Allow ``time.monotonic``, which yields to the notebook between two events."""
     package, result = Path(mudkit.__file__).parent, []
     files = [package / name for name in ("lab.py", "events.py")]
     for folder in ("experiment", "fleet", "sources", "systems"):
         files += sorted((package / folder).rglob("*.py"))
-    files.remove(package / "experiment" / "matching.py")  # it measures times, and plays no run
+    files.remove(package / "experiment" / "matching.py")  # measures times, runs no lab
     assert len(files) > 30
     for file in files:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -303,7 +305,7 @@ def test_nothing_that_decides_a_run_reads_the_clock() -> None:
     assert result == []
 
 
-# -- devices that are added
+# -- added devices
 
 OWNERS = {
     "positions": ("device",),
@@ -318,27 +320,29 @@ OWNERS = {
 }
 
 
-def rows_of(lab: Lab, names: list[str]) -> dict[str, list[Any]]:
-    """The rows of each table that are about these devices, in an order of their own.
+def list_rows(lab: Lab, names: list[str]) -> dict[str, list[Any]]:
+    """Return the sorted rows of each table that concern some devices.
 
     Nonces are left out: the relay draws them for all devices from one stream.
     """
-    mine, result = {*names}, {}
+    device_names, result = {*names}, {}
     for table, owners in OWNERS.items():
         rows = lab.trace.table(table).to_pylist()
         result[table] = sorted(
-            re.sub(r'"nonce":"\w+"', "", str(row)) for row in rows if mine & {row[owner] for owner in owners}
+            re.sub(r'"nonce":"\w+"', "", str(row))
+            for row in rows
+            if device_names & {row[owner] for owner in owners}
         )
     return result
 
 
 def assert_same(before: dict[str, list[Any]], after: dict[str, list[Any]], tables: Any = OWNERS) -> None:
-    for table in tables:  # one by one: a difference is then short
+    for table in tables:  # one at a time, to keep differences short
         was, now = Counter(before[table]), Counter(after[table])
         assert (table, sorted(was - now)[:3], sorted(now - was)[:3]) == (table, [], [])
 
 
-def test_owners_are_known_of_all_tables() -> None:
+def test_owners_cover_all_tables() -> None:
     assert set(OWNERS) == set(TABLES)
 
 
@@ -363,8 +367,8 @@ FULL = {"mobility": "commute", "link": "umts_3g", "outage": OFTEN, "battery_j": 
 @example(shape={"old": 3, "new": 2, "how": "before", **FULL})
 @example(shape={"old": 3, "new": 2, "how": "after", **FULL})
 @example(shape={"old": 3, "new": 2, "how": "later", **FULL})
-def test_devices_that_are_added_change_nothing_for_the_others(shape: dict[str, Any]) -> None:
-    """They share a relay, and nothing else."""
+def test_added_devices_do_not_change_other_devices(shape: dict[str, Any]) -> None:
+    """Add devices that share only the relay with the others."""
     old, new, how = shape["old"], shape["new"], shape["how"]
     options = {name: shape[name] for name in ("mobility", "link", "outage", "battery_j")}
     others = {"mobility": "waypoint", "link": "edge", "outage": Outages(0.2, 400), "battery_j": 100.0}
@@ -374,9 +378,9 @@ def test_devices_that_are_added_change_nothing_for_the_others(shape: dict[str, A
         if with_new and how == "before":
             town.add("new", new, **others)
         names = town.add("old", *([old, new] if with_new and how == "same fleet" else [old]), **options)
-        town.trouble(names[0], 3)
+        town.inject_faults(names[0], 3)
         if with_new and how == "after":
-            town.trouble(town.add("new", new, **others)[0], 2)
+            town.inject_faults(town.add("new", new, **others)[0], 2)
         if how == "later":
             town.run(20)
             if with_new:
@@ -385,12 +389,12 @@ def test_devices_that_are_added_change_nothing_for_the_others(shape: dict[str, A
 
     (alone, names), (together, _) = run(False), run(True)
     assert len(together.devices) == len(alone.devices) + new
-    assert_same(rows_of(alone, names), rows_of(together, names))
+    assert_same(list_rows(alone, names), list_rows(together, names))
     if shape["mobility"]:
         assert len(alone.trace.table("positions")) == old * 41
 
 
-def test_the_order_of_groups_changes_nothing() -> None:
+def test_order_of_groups_does_not_change_rows() -> None:
     groups = {
         "home": {"mobility": "commute", "outage": OFTEN, "battery_j": 200.0},
         "walk": {"mobility": RandomWaypoint(), "link": "edge", "outage": Outages(0.3, 300, "lognormal")},
@@ -400,8 +404,8 @@ def test_the_order_of_groups_changes_nothing() -> None:
     def run(order: list[str]) -> dict[str, list[Any]]:
         town = Town()
         names = [name for prefix in order for name in town.add(prefix, 3, **groups[prefix])]
-        town.trouble("walk-00002", 3)
-        return rows_of(town.run(40), sorted(names))
+        town.inject_faults("walk-00002", 3)
+        return list_rows(town.run(40), sorted(names))
 
     assert_same(run(["home", "walk", "still"]), run(["still", "walk", "home"]))
 
@@ -414,25 +418,27 @@ def test_names_of_a_group_do_not_depend_on_other_groups() -> None:
     assert result == [["a-00000", "a-00001", "a-b-00000", "a-b-00001"]] * 2
 
 
-def test_a_longer_run_begins_with_the_shorter_one() -> None:
+def test_longer_run_begins_with_the_shorter_one() -> None:
     def run(minutes: list[int]) -> Lab:
         town = Town()
         town.add("home", 4, mobility="commute", outage=OFTEN, battery_j=200.0)
-        for each in minutes:
-            town.run(each)
+        for duration_min in minutes:
+            town.run(duration_min)
         return town.lab
 
     short, long = run([30]), run([7, 23, 20])
     until = short.now
     for table, column in (("positions", "ts"), ("links", "ts"), ("incidents", "ts"), ("reads", "ts"), ("messages", "ended"), ("transfers", "ended")):  # fmt: skip
-        over = [row for row in long.trace.table(table).to_pylist() if row[column] and row[column] <= until]
-        before = [row for row in short.trace.table(table).to_pylist() if row[column]]
-        assert len(before) > 3
-        assert over == before
+        longer_rows = [
+            row for row in long.trace.table(table).to_pylist() if row[column] and row[column] <= until
+        ]
+        shorter_rows = [row for row in short.trace.table(table).to_pylist() if row[column]]
+        assert len(shorter_rows) > 3
+        assert longer_rows == shorter_rows
 
 
 class Silent:
-    """A system in which nobody hears of anybody: what is left is the scenario's own."""
+    """System without communication, which leaves the rows of the scenario itself."""
 
     name = "silent"
 
@@ -451,8 +457,8 @@ class Silent:
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("mobility", ["commute", "waypoint"])
-def test_a_scenario_with_more_devices_moves_asks_and_publishes_as_before(mobility: str) -> None:
-    """Trips begin in whole seconds, some of them just when positions are taken."""
+def test_added_devices_do_not_change_moves_queries_and_items(mobility: str) -> None:
+    """Start trips in whole seconds, some at the moment of a position."""
 
     def run(devices: int) -> Lab:
         plan = Scenario(
@@ -463,7 +469,7 @@ def test_a_scenario_with_more_devices_moves_asks_and_publishes_as_before(mobilit
 
     few, many = run(12), run(15)
     names = list(few.devices)
-    before, after = rows_of(few, names), rows_of(many, names)
+    before, after = list_rows(few, names), list_rows(many, names)
     assert_same(before, after, ("positions", "links", "incidents", "reads", "bill"))
     assert len(before["reads"]) > 10
     created = [
@@ -481,7 +487,7 @@ def test_a_scenario_with_more_devices_moves_asks_and_publishes_as_before(mobilit
 
 
 class Fixed:
-    """Devices ask at given seconds."""
+    """Workload with requests of given devices at given seconds."""
 
     def __init__(self, *moments: tuple[int, int]) -> None:
         self.rows, self.seconds = np.array(moments).T
@@ -490,8 +496,8 @@ class Fixed:
         return Moments(self.rows, self.seconds * S)
 
 
-def test_who_asks_at_the_moment_of_a_position_asks_from_there_whoever_asks_besides() -> None:
-    def asked(*moments: tuple[int, int]) -> Any:
+def test_read_at_the_moment_of_a_position_uses_that_position() -> None:
+    def run_reads(*moments: tuple[int, int]) -> Any:
         plan = Scenario(devices=2, hours=0.1, mobility=RandomWaypoint(), items=Poisson(0), reads=Poisson(0), queries=Fixed(*moments))  # fmt: skip
         lab = experiment.run(plan, Silent, 3, record_exposure=False).lab
         keys = ("device", "ts", "lat", "lon")
@@ -499,7 +505,7 @@ def test_who_asks_at_the_moment_of_a_position_asks_from_there_whoever_asks_besid
         places = [[row[key] for key in keys] for row in lab.trace.table("positions").to_pylist()]
         return [read[key] for key in keys], places
 
-    alone, places = asked((0, 120))
-    together, _ = asked((1, 90), (0, 120))
+    alone, places = run_reads((0, 120))
+    together, _ = run_reads((1, 90), (0, 120))
     assert alone in places
     assert together == alone

@@ -1,4 +1,4 @@
-"""What store and forward promises, whatever happens meanwhile; with it every event and effect of the kernel."""
+"""Guarantees of store and forward under faults; the runs use every event and effect of the kernel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from examples import examples
-from faulty_world import WHEN, FaultyWorld, S, faults, wipes
+from faulty_world import TIMES_US, FaultyWorld, S, faults, wipes
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -25,16 +25,16 @@ POINTS = (
 )
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("send"), WHEN, st.sampled_from(NAMES), st.sampled_from(NAMES)),
-        st.tuples(st.just("busy"), WHEN, st.sampled_from(NAMES), st.booleans()),
+        st.tuples(st.just("send"), TIMES_US, st.sampled_from(NAMES), st.sampled_from(NAMES)),
+        st.tuples(st.just("busy"), TIMES_US, st.sampled_from(NAMES), st.booleans()),
         *faults(NAMES, ("relay",), POINTS),
     ),
     max_size=25,
 )
 
 
-class Spied:
-    """A machine that notes which events it took and which effects it gave."""
+class RecordingMachine:
+    """Machine that records the kinds of its events and effects."""
 
     def __init__(self, machine: Any, kinds: set[type]) -> None:
         self.machine = machine
@@ -48,44 +48,45 @@ class Spied:
 
 
 class Ward(FaultyWorld):
-    """Three devices and a relay, and what is done to them."""
+    """Three devices and a relay, and the faults that are injected into them."""
 
     def __init__(self, stores: Any = MemoryStore) -> None:
         super().__init__(stores)
         self.kinds: set[type] = set()
-        self.told: dict[str, list[str]] = defaultdict(list)
+        self.notified: dict[str, list[str]] = defaultdict(list)
         self.sent: dict[tuple[str, str], list[str]] = defaultdict(list)
         self.operations: dict[tuple[str, str, str], Any] = {}
-        self.life: dict[tuple[str, str, str], int] = {}
+        self.incarnations: dict[tuple[str, str, str], int] = {}
         relay = self.world.add_server("relay")
-        self.install(relay, lambda ports: Spied(RelayMachine(ports), self.kinds))
+        self.install(relay, lambda ports: RecordingMachine(RelayMachine(ports), self.kinds))
         for name in NAMES:
             device = self.world.add_device(name, "umts_3g")
             client = self.install(
-                device, lambda ports, name=name: Spied(ClientMachine(ports, name, "relay"), self.kinds)
+                device,
+                lambda ports, name=name: RecordingMachine(ClientMachine(ports, name, "relay"), self.kinds),
             )
-            client.listen("messages", lambda message, name=name: self.told[name].append(message["text"]))
+            client.listen("messages", lambda message, name=name: self.notified[name].append(message["text"]))
 
     def send(self, step: Any) -> None:
         sender, receiver = self.machines[step[2]], step[3]
         if sender.machine is not None:
             text = f"{step[2]} {len(self.sent[step[2], receiver])}"
             self.sent[step[2], receiver].append(text)
-            self.life[step[2], receiver, text] = len(self.lives[step[2]])
+            self.incarnations[step[2], receiver, text] = len(self.lives[step[2]])
             self.operations[step[2], receiver, text] = sender.call(Submit(receiver, text))
 
     def own(self, step: Any) -> None:
-        """Send, or let a user be busy."""
-        what, at, name, detail = step
-        if what == "send":
-            self.world.at(at, self.send, step)
+        """Send a message, or change whether a user is busy."""
+        action, at_us, name, detail = step
+        if action == "send":
+            self.world.at(at_us, self.send, step)
         else:
-            self.world.at(at, lambda _: self.machines[name].host.change_context(busy=detail))
+            self.world.at(at_us, lambda _: self.machines[name].host.change_context(busy=detail))
 
     def settle(self) -> None:
-        """Let faults end; a device says hello only if something of it has changed, or if the relay was wiped.
+        """End the faults and check that nothing is pending.
 
-        A relay that has lost its store finds a device that has nothing to say when it says hello.
+        A device sends a hello when its context changes; a wiped relay may need one to know the device.
         """
         self.end_faults()
         for process in self.machines.values():
@@ -95,7 +96,7 @@ class Ward(FaultyWorld):
         self.check_silence()
 
     def check_silence(self) -> None:
-        """Nobody has something that another waits for."""
+        """Check that outboxes and queues are empty."""
         assert not any(self.machines[name].store.items("out ") for name in NAMES)
         assert not self.machines["relay"].store.items("for ")
 
@@ -107,7 +108,7 @@ def check(ward: Ward) -> None:
         for sender in NAMES:
             texts = [message["text"] for message in inbox if message["from"] == sender]
             expected = ward.sent[sender, name]
-            # A call that was not committed when its machine was killed has never been taken.
+            # A call that was not committed when its machine was killed is not accepted.
             assert texts == [text for text in expected if text in set(texts)]
             assert len(set(texts)) == len(texts)
     assert not ward.machines["relay"].store.items("for ")
@@ -119,7 +120,7 @@ def check(ward: Ward) -> None:
 
 @examples(150)
 @given(steps=steps)
-def test_once_and_in_order(steps: Any) -> None:
+def test_messages_are_delivered_once_and_in_order(steps: Any) -> None:
     ward = Ward()
     for step in steps:
         ward.do(step)
@@ -127,16 +128,16 @@ def test_once_and_in_order(steps: Any) -> None:
     check(ward)
     clients = [ward.machines[name].store for name in NAMES]
     received = sum(len(store.items("in ")) for store in clients)
-    assert received == sum(store.get("last of out") or 0 for store in clients)  # all that was taken
+    assert received == sum(store.get("last of out") or 0 for store in clients)  # all accepted messages
     assert sum("delivered_us" in row for row in ward.rows) == received
 
 
 @examples(150)
 @given(steps=steps, wipes=wipes((*NAMES, "relay")))
-@example(  # the relay is wiped, takes ann's message again, and its only question to her is lost
+@example(  # the wiped relay accepts ann's message again, and its only request to her is lost
     steps=[("send", 0, "ann", "ann"), ("mangle", 0, "ann", 0.5)], wipes=[("wipe", 35178969, "relay", 1)]
 )
-def test_whoever_is_wiped_nobody_waits_for_ever_and_nothing_comes_twice(steps: Any, wipes: Any) -> None:
+def test_after_wipes_nothing_is_pending_or_duplicated(steps: Any, wipes: Any) -> None:
     ward = Ward()
     for step in (*steps, *wipes):
         ward.do(step)
@@ -147,17 +148,23 @@ def test_whoever_is_wiped_nobody_waits_for_ever_and_nothing_comes_twice(steps: A
             for inbox in inboxes:
                 texts = [message["text"] for message in inbox if message["from"] == sender]
                 assert len(set(texts)) == len(texts)
-                for life in {ward.life[sender, name, text] for text in texts}:
-                    of_life = [text for text in texts if ward.life[sender, name, text] == life]
-                    assert of_life == [text for text in ward.sent[sender, name] if text in set(of_life)]
-            came = {message["text"] for inbox in inboxes for message in inbox if message["from"] == sender}
+                for incarnation in {ward.incarnations[sender, name, text] for text in texts}:
+                    same_incarnation = [
+                        text for text in texts if ward.incarnations[sender, name, text] == incarnation
+                    ]
+                    assert same_incarnation == [
+                        text for text in ward.sent[sender, name] if text in set(same_incarnation)
+                    ]
+            received = {
+                message["text"] for inbox in inboxes for message in inbox if message["from"] == sender
+            }
             sent = ward.sent[sender, name]
             accepted = {text for text in sent if ward.operations[sender, name, text].status == "ok"}
             if len(ward.lives["relay"]) == 1:
-                assert accepted <= came
+                assert accepted <= received
 
 
-def test_every_event_and_effect_takes_part() -> None:
+def test_every_event_and_effect_occurs() -> None:
     ward = Ward()
     for step in (
         ("send", S, "ann", "bob"),
@@ -173,20 +180,20 @@ def test_every_event_and_effect_takes_part() -> None:
     ward.settle()
     check(ward)
     assert ward.kinds == {*events.Event.__args__, *events.Effect.__args__}
-    assert ward.told == {"bob": ["ann 0", "ann 1", "cy 0"], "ann": ["bob 0"]}
+    assert ward.notified == {"bob": ["ann 0", "ann 1", "cy 0"], "ann": ["bob 0"]}
 
 
 @examples(15)
 @given(steps=steps)
-def test_a_file_is_a_store_like_memory(tmp_path_factory: Any, steps: Any) -> None:
+def test_sqlite_and_memory_stores_behave_alike(tmp_path_factory: Any, steps: Any) -> None:
     folder = tmp_path_factory.mktemp("stores")
-    files: list[SqliteStore] = []
+    stores: list[SqliteStore] = []
 
-    def file() -> SqliteStore:
-        files.append(SqliteStore(folder / f"{len(files)}.db"))
-        return files[-1]
+    def create_store() -> SqliteStore:
+        stores.append(SqliteStore(folder / f"{len(stores)}.db"))
+        return stores[-1]
 
-    wards = Ward(), Ward(file)
+    wards = Ward(), Ward(create_store)
     for ward in wards:
         for step in steps:
             ward.do(step)
@@ -196,11 +203,11 @@ def test_a_file_is_a_store_like_memory(tmp_path_factory: Any, steps: Any) -> Non
     assert list(memory.world.bill()) == list(on_disk.world.bill())
     for name in memory.machines:
         assert memory.machines[name].store.items() == on_disk.machines[name].store.items()
-    for each in files:
-        each.close()
+    for store in stores:
+        store.close()
 
 
-def test_what_has_come_is_read_once() -> None:
+def test_messages_are_read_once() -> None:
     ward = Ward()
     ward.do(("send", S, "ann", "bob"))
     ward.world.run(60 * S)
@@ -209,7 +216,7 @@ def test_what_has_come_is_read_once() -> None:
     assert ward.rows[-1]["read_us"] >= ward.rows[-1 - 1]["delivered_us"]
 
 
-def test_an_operation_that_there_is_not() -> None:
+def test_unknown_operation_raises_lookup_error() -> None:
     ward = Ward()
     with pytest.raises(LookupError, match="only send and read"):
         ward.machines["ann"].call("receive").result()

@@ -21,7 +21,7 @@ method = st.sampled_from(sorted(METHODS)).map(METHODS.__getitem__)
 
 
 @given(seeds, addresses, method)
-def test_one_array_gives_what_single_draws_give(seed, address, draw):
+def test_array_draw_equals_single_draws(seed, address, draw):
     stream = Stream(seed, "one")
     device, step = np.array(address, dtype=np.int64).T
     together = draw(stream, device, step)
@@ -29,17 +29,17 @@ def test_one_array_gives_what_single_draws_give(seed, address, draw):
 
 
 @given(seeds, addresses, method, st.randoms(use_true_random=False))
-def test_order_and_other_devices_change_nothing(seed, address, draw, random):
+def test_draws_are_independent_of_order_and_other_devices(seed, address, draw, random):
     device, step = np.array(address, dtype=np.int64).T
     alone = draw(Stream(seed, "x"), device, step)
-    some = random.sample(range(len(address)), random.randint(1, len(address)))
-    assert np.array_equal(draw(Stream(seed, "x"), device[some], step[some]), alone[some])
-    more = np.concatenate([[17, 4], device]), np.concatenate([[1, 2], step])
-    assert np.array_equal(draw(Stream(seed, "x"), *more)[2:], alone)
+    subset = random.sample(range(len(address)), random.randint(1, len(address)))
+    assert np.array_equal(draw(Stream(seed, "x"), device[subset], step[subset]), alone[subset])
+    extended = np.concatenate([[17, 4], device]), np.concatenate([[1, 2], step])
+    assert np.array_equal(draw(Stream(seed, "x"), *extended)[2:], alone)
 
 
 @given(seeds, st.text(), addresses)
-def test_ranges(seed, name, address):
+def test_values_are_in_their_ranges(seed, name, address):
     stream = Stream(seed, name)
     device, step = np.array(address, dtype=np.int64).T
     u = stream.uniform(device, step)
@@ -55,7 +55,7 @@ def test_integers_are_in_their_range(seed, device, step, low, size):
 
 
 @given(seeds, numbers, numbers, st.floats(0, 1), st.floats(0, 1))
-def test_what_happens_at_a_share_happens_at_a_larger_one(seed, device, step, one, other):
-    less, more = sorted((one, other))
+def test_chance_is_monotonic_in_its_share(seed, device, step, one, other):
+    lower, higher = sorted((one, other))
     stream = Stream(seed, "share")
-    assert stream.chance(device, step, more) or not stream.chance(device, step, less)
+    assert stream.chance(device, step, higher) or not stream.chance(device, step, lower)

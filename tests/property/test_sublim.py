@@ -1,6 +1,6 @@
-"""What SUBLIM promises while a subscriber walks between access points that die and come back.
+"""Guarantees of SUBLIM while a subscriber moves between access points that crash and restart.
 
-`mudkit reproduce S2` goes on until there were 1,000 handovers; here are a few walks of many kinds.
+`mudkit reproduce S2` runs 1,000 handovers; these are a few walks of many kinds.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from mudkit.systems.sublim.check.checker import CONTRADICTION, MORE_ON_LESS, UNR
     ),
 )
 @examples(30)
-@example(9, Roaming())  # parcels that come twice
+@example(9, Roaming())  # duplicated state transfers
 @example(2, Roaming())  # ten handovers
-def test_nothing_is_lost_nothing_comes_twice_and_the_state_is_that_of_one_server(seed, roaming):
-    came = roaming.run(seed)
-    assert (came.lost, came.repeated, came.wrong_states) == (0, 0, 0)
-    assert came.published <= roaming.messages
-    assert came.crashes or came.published == roaming.messages
+def test_roaming_loses_and_repeats_nothing_and_keeps_the_state(seed, roaming):
+    outcome = roaming.run(seed)
+    assert (outcome.lost, outcome.repeated, outcome.wrong_states) == (0, 0, 0)
+    assert outcome.published <= roaming.messages
+    assert outcome.crashes or outcome.published == roaming.messages
 
 
-def test_the_walks_have_handovers_and_crashes():
-    came = [Roaming().run(seed) for seed in range(3)]
-    assert sum(each.handovers for each in came) >= 10
-    assert sum(each.crashes for each in came) >= 10
-    assert all(0 < each.sent < each.published for each in came)
+def test_walks_contain_handovers_and_crashes():
+    outcomes = [Roaming().run(seed) for seed in range(3)]
+    assert sum(outcome.handovers for outcome in outcomes) >= 10
+    assert sum(outcome.crashes for outcome in outcomes) >= 10
+    assert all(0 < outcome.sent < outcome.published for outcome in outcomes)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0.1, 200.0)), min_size=1, max_size=12))
 @examples(20)
-def test_every_five_minutes_holds_across_handovers(walk):
+def test_rate_limit_holds_across_handovers(walk):
     lab = Lab(seed=1, record_messages=False)
     net = PublishServer(lab)
     for number in range(3):
@@ -62,12 +62,12 @@ def test_every_five_minutes_holds_across_handovers(walk):
         net.publish({"number": number}).result()
         times_s.append(lab.world.now_us / 1e6)
     lab.run(minutes=1)
-    wanted, last_s = [], -300.0
+    expected, last_s = [], -300.0
     for number, at_s in enumerate(times_s):
         if at_s - last_s >= 300.0:
-            wanted.append(number)
+            expected.append(number)
             last_s = at_s
-    assert [each["number"] for each in doctor.read().result()] == wanted
+    assert [message["number"] for message in doctor.read().result()] == expected
 
 
 ATOMS = [
@@ -83,7 +83,7 @@ conditions = st.recursive(
     ),
     max_leaves=3,
 )
-SEEN = st.fixed_dictionaries(
+MESSAGES = st.fixed_dictionaries(
     {},
     optional={
         "a": st.sampled_from([0, 1, 2, 3, 4, 5, 6, "x", None]),
@@ -96,17 +96,20 @@ SEEN = st.fixed_dictionaries(
 @given(
     st.lists(conditions, min_size=2, max_size=6),
     st.lists(
-        st.tuples(SEEN, st.sampled_from([{}, {"battery": 10}, {"battery": 25}, {"battery": 90}])), max_size=20
+        st.tuples(MESSAGES, st.sampled_from([{}, {"battery": 10}, {"battery": 25}, {"battery": 90}])),
+        max_size=20,
     ),
 )
 @examples(100)
-def test_a_rule_that_the_checker_calls_unreachable_never_fires(texts, messages):
+def test_rules_reported_unreachable_never_fire(texts, messages):
     policy = Policy(
         "drawn", [Rule(text, Keep((f"f{n}",))) for n, text in enumerate(texts)], variables={"l": [1, 5]}
     )
-    dead = {each.rule for each in findings(policy) if each.kind in (UNREACHABLE, CONTRADICTION)}
+    unreachable = {
+        finding.rule for finding in findings(policy) if finding.kind in (UNREACHABLE, CONTRADICTION)
+    }
     for message, automatic in messages:
-        assert policy.decide(message, policy.variables, automatic).rule not in dead
+        assert policy.decide(message, policy.variables, automatic).rule not in unreachable
 
 
 @given(
@@ -124,18 +127,18 @@ def test_a_rule_that_the_checker_calls_unreachable_never_fires(texts, messages):
     st.sampled_from([{"a": 1}, {"a": 5}]),
 )
 @examples(150)
-def test_a_policy_in_which_the_checker_finds_nothing_sends_no_more_on_a_lower_battery(drawn, message):
-    rules = [Rule(text.format(level), Compress("ecg", ratio)) for text, level, ratio in drawn]
+def test_policy_without_findings_sends_no_more_on_lower_battery(specifications, message):
+    rules = [Rule(text.format(level), Compress("ecg", ratio)) for text, level, ratio in specifications]
     policy = Policy("drawn", [*rules, Rule(None, Compress("ecg", 2))])
-    if any(each.kind == MORE_ON_LESS for each in findings(policy)):
+    if any(finding.kind == MORE_ON_LESS for finding in findings(policy)):
         return
-    levels = sorted({level + more for _, level, _ in drawn for more in (-5, -1, 0, 1, 5)})
+    levels = sorted({level + offset for _, level, _ in specifications for offset in (-5, -1, 0, 1, 5)})
     outs = [policy.decide({**message, "ecg": bytes(1_200)}, {}, {"battery": level}).out for level in levels]
     sizes = [len(out["ecg"]) for out in outs]
     assert sizes == sorted(sizes)
 
 
-ACTS = st.one_of(
+ACTIONS = st.one_of(
     st.tuples(st.just("move"), st.integers(0, 2)),
     st.tuples(st.just("wipe"), st.just(0)),
     st.tuples(st.just("kill"), st.integers(0, 2)),
@@ -145,32 +148,32 @@ ACTS = st.one_of(
 )
 
 
-@given(st.lists(st.tuples(ACTS, st.sampled_from([0.0, 0.05, 0.5, 3.0, 20.0])), max_size=14))
+@given(st.lists(st.tuples(ACTIONS, st.sampled_from([0.0, 0.05, 0.5, 3.0, 20.0])), max_size=14))
 @examples(40)
-def test_whatever_was_wiped_killed_and_lost_all_is_well_two_minutes_after_the_last_fault(acts):
+def test_subscriber_recovers_within_two_minutes_of_the_last_fault(actions):
     lab = Lab(seed=1)
     net = PublishServer(lab)
     points = [AccessPoint(lab, net, at=(number * 0.001, 0.0), range_m=80.0) for number in range(3)]
     device = lab.device("doctor", link="wifi", at=(0.0, 0.0))
     doctor = Subscriber(device, net, report_s=2)
     policies = [Policy("all", [Rule()]), Policy("short", [Rule(None, Keep(("n",)))])]
-    for (act, which), wait_s in acts:
-        match act:
+    for (action, index), wait_s in actions:
+        match action:
             case "move":
-                device.measured("loc", (which * 0.001, 0.0))
+                device.measured("loc", (index * 0.001, 0.0))
             case "wipe":
                 doctor.installed.kill()
                 doctor.installed.store = MemoryStore()
                 doctor.installed.start()
             case "kill":
-                points[which].installed.kill()
-                points[which].installed.start()
+                points[index].installed.kill()
+                points[index].installed.start()
             case "publish":
                 net.publish({"n": -1})
             case "policy":
-                doctor.set_policy(policies[which])
+                doctor.set_policy(policies[index])
             case "lose":
-                lab.faults.messages(loss_share=0.4 * which)
+                lab.faults.messages(loss_share=0.4 * index)
         lab.run(seconds=wait_s)
     lab.faults.messages()
     device.change_context(display_px=777)
@@ -197,28 +200,28 @@ RESTORES = st.lists(
 
 @given(RESTORES, st.sampled_from([0.0, 0.2]))
 @examples(40)
-def test_whatever_access_point_is_restored_all_is_well_when_its_subscriber_connects(acts, share):
+def test_subscriber_recovers_after_restore_of_an_access_point(actions, share):
     lab = Lab(seed=1, record_messages=False)
     net = PublishServer(lab)
     points = [AccessPoint(lab, net, at=(number * 0.001, 0.0), range_m=80.0).name for number in range(3)]
     backups = {name: lab.faults.backup(name) for name in points}
     device = lab.device("doctor", link="wifi", at=(0.0, 0.0))
-    doctor, heard = Subscriber(device, net), []
-    doctor.on_message(lambda message: heard.append(message["n"]))
+    doctor, received = Subscriber(device, net), []
+    doctor.on_message(lambda message: received.append(message["n"]))
     lab.faults.messages(loss_share=share, repeat_share=share, delay_share=share, delay_s=8.0)
     number = 0
-    for what, place, wait_s in acts:
-        name = points[place]
-        if what == "publish":
+    for action, index, wait_s in actions:
+        name = points[index]
+        if action == "publish":
             net.publish({"n": number})
             number += 1
-        elif what == "move":
-            device.measured("loc", (place * 0.001, 0.0))
-        elif what == "backup":
+        elif action == "move":
+            device.measured("loc", (index * 0.001, 0.0))
+        elif action == "backup":
             backups[name] = lab.faults.backup(name)
-        elif what == "restore":
+        elif action == "restore":
             lab.faults.restore(name, backups[name])
-        elif what == "kill":
+        elif action == "kill":
             lab.faults.kill(name)
             lab.faults.restart(name)
         else:
@@ -228,11 +231,11 @@ def test_whatever_access_point_is_restored_all_is_well_when_its_subscriber_conne
     lab.run(minutes=2)
     lab.faults.cut("doctor", minutes=0.5)
     lab.run(minutes=3)
-    for each in range(3):
-        net.publish({"n": number + each})
+    for offset in range(3):
+        net.publish({"n": number + offset})
         lab.run(minutes=1)
-    assert heard == sorted(set(heard))
-    assert heard[-3:] == [number, number + 1, number + 2]
-    before = sum(row.messages for row in lab.world.bill())
+    assert received == sorted(set(received))
+    assert received[-3:] == [number, number + 1, number + 2]
+    messages_before = sum(row.messages for row in lab.world.bill())
     lab.run(hours=1)
-    assert sum(row.messages for row in lab.world.bill()) - before < 50
+    assert sum(row.messages for row in lab.world.bill()) - messages_before < 50

@@ -51,30 +51,32 @@ phones = st.builds(
 
 @examples(60)
 @given(towns, phones, st.integers(), st.integers(3652, 43_000))
-def test_days_hold_whatever_the_rates(town, phone, seed, day):
+def test_trips_and_fixes_are_consistent_for_any_parameters(town, phone, seed, day):
     try:
         check_plausible(town, phone)
     except ParameterError:
         assume(False)
     people = residents(town, seed, np.arange(20))
     days = [trips(town, seed, people, day + i) for i in range(2)]
-    for i, driven in enumerate(days):
-        arrival_s = driven.start_s + driven.duration_s
-        assert np.all(driven.start_s >= day_start_s(town, day + i) + 1800)
+    for i, day_trips in enumerate(days):
+        arrival_s = day_trips.start_s + day_trips.duration_s
+        assert np.all(day_trips.start_s >= day_start_s(town, day + i) + 1800)
         assert np.all(arrival_s <= day_start_s(town, day + i + 1) - 900)
-        order = np.lexsort((driven.start_s, driven.car))
-        same = np.diff(driven.car[order]) == 0
-        stay_s = driven.start_s[order][1:] - arrival_s[order][:-1]
+        order = np.lexsort((day_trips.start_s, day_trips.car))
+        same = np.diff(day_trips.car[order]) == 0
+        stay_s = day_trips.start_s[order][1:] - arrival_s[order][:-1]
         assert np.all(stay_s[same] >= town.shortest_stay_s)
-        assert np.array_equal(driven.east_km[order][1:, 0][same], driven.east_km[order][:-1, -1][same])
-        assert np.array_equal(driven.north_km[order][1:, 0][same], driven.north_km[order][:-1, -1][same])
-    for sightings in (fixes, queries):
-        seen = [sightings(driven, phone, seed) for driven in days]
+        assert np.array_equal(day_trips.east_km[order][1:, 0][same], day_trips.east_km[order][:-1, -1][same])
+        assert np.array_equal(
+            day_trips.north_km[order][1:, 0][same], day_trips.north_km[order][:-1, -1][same]
+        )
+    for observe in (fixes, queries):
+        sightings = [observe(day_trips, phone, seed) for day_trips in days]
         car, t_s, lat, lon = (
-            np.concatenate([getattr(s, name) for s in seen]) for name in ("car", "t_s", "lat", "lon")
+            np.concatenate([getattr(s, name) for s in sightings]) for name in ("car", "t_s", "lat", "lon")
         )
         assert np.all((np.abs(lat) <= 90) & (lon >= -180) & (lon <= 180))
         order = np.lexsort((t_s, car))
         assert np.all(np.diff(t_s[order])[np.diff(car[order]) == 0] > 0)
-        if sightings is fixes:
+        if observe is fixes:
             assert not judge(car[order], t_s[order] * 1_000_000, lat[order], lon[order]).verdict.any()

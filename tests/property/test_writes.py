@@ -1,7 +1,7 @@
-"""The first read of each point equals a brute-force search, written here from the definition.
+"""First read of each point, compared with a brute-force search from the definition.
 
 As in test_coverage, places lie on a coarse grid around the date line and times on a grid of seconds, so that
-edges, both ends of a window and equal times come up all the time.
+edges, both ends of a window and equal times are frequent.
 """
 
 import math
@@ -29,25 +29,25 @@ READ = st.tuples(
 )
 
 
-def lon_of(step):
+def lon_at(step):
     lon = 180 + step * STEP
     return lon - 360 if lon > 180 else lon  # 180 itself stays 180
 
 
-def holds(read, point):
-    """Does the answer of this read, asked on the equator, hold this point? In steps of the grid."""
+def contains(read, point):
+    """Return whether a read on the equator contains a point, both in steps of the grid."""
     _, t, x, half, window = read
     pt, px, py = point
     return t - window < pt <= t and abs(px - x) <= half and abs(py) <= half
 
 
-def table(reads):
+def build_table(reads):
     return pa.table(
         {
             "device": [r[0] for r in reads],
             "ts": timestamps(BASE + US * np.array([r[1] for r in reads], np.int64)),
             "lat": np.zeros(len(reads)),
-            "lon": pa.array([lon_of(r[2]) for r in reads], pa.float64()),
+            "lon": pa.array([lon_at(r[2]) for r in reads], pa.float64()),
             "box_km": pa.array([2 * r[3] * STEP * KM for r in reads], pa.float64()),
             "window_s": pa.array([float(r[4]) for r in reads], pa.float64()),
         }
@@ -55,26 +55,26 @@ def table(reads):
 
 
 @given(st.lists(POINT, max_size=60), st.lists(READ, max_size=12))
-@example([(5, 3, 0), (5, 3, 0)], [("a", 5, 0, 4, 1), ("b", 5, 0, 4, 1)])  # equal times, a row that repeats
-@example([(5, 0, 0), (6, 0, 0)], [("a", -5, 0, 4, 100), ("a", 4, 0, 4, 100)])  # all reads come before
+@example([(5, 3, 0), (5, 3, 0)], [("a", 5, 0, 4, 1), ("b", 5, 0, 4, 1)])  # equal times, a duplicate row
+@example([(5, 0, 0), (6, 0, 0)], [("a", -5, 0, 4, 100), ("a", 4, 0, 4, 100)])  # all reads precede the points
 @example([(5, 0, 0)], [])
 def test_first_reads_are_exact(points, reads):
-    prepared = Reads.of(table(reads))
+    prepared = Reads.of(build_table(reads))
     t_us = BASE + US * np.array([p[0] for p in points], np.int64)
-    lon = np.array([lon_of(p[1]) for p in points], float)
+    lon = np.array([lon_at(p[1]) for p in points], float)
     lat = np.array([p[2] * STEP for p in points], float)
     first_reads = [None if n == NOTHING else int(prepared.ids[n]) for n in prepared.first(t_us, lat, lon)]
-    ids = read_ids(table(reads)).tolist()
+    ids = read_ids(build_table(reads)).tolist()
     assert first_reads == [
-        min(((r[1], i) for r, i in zip(reads, ids, strict=True) if holds(r, p)), default=(0, None))[1]
+        min(((r[1], i) for r, i in zip(reads, ids, strict=True) if contains(r, p)), default=(0, None))[1]
         for p in points
     ]
 
 
 @examples(40)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 60.0, 89.9, -89.9]))
-def test_many_points_and_reads_over_many_pieces(seed, around):
-    """Random places, also at the poles; windows of minutes and of more than the trace; several pieces."""
+def test_first_reads_are_exact_over_many_pieces(seed, around):
+    """Draw places, also at the poles, windows of minutes or longer than the trace, and several pieces."""
     rng = np.random.default_rng(seed)
     n, m = 5000, 1300 if seed % 4 == 0 else 100
     t_us = rng.integers(0, 20_000, n) * US + BASE
@@ -99,7 +99,7 @@ def test_many_points_and_reads_over_many_pieces(seed, around):
         half = row["box_km"] / 2 / KM
         d_lon = np.abs((lon - row["lon"] + 180) % 360 - 180)
         inside = np.abs(lat - row["lat"]) <= half
-        if abs(row["lat"]) + half < 90:  # else it goes around the pole
+        if abs(row["lat"]) + half < 90:  # else it contains the pole
             inside &= d_lon <= half / math.cos(math.radians(row["lat"]))
         best[inside & (t_us <= t_read[i]) & (t_us > t_read[i] - row["window_s"] * US)] = i
     assert (

@@ -1,4 +1,4 @@
-"""cells and the profile against counts written in plain Python."""
+"""Cells and trace profiles: compared with counts in plain Python."""
 
 import datetime as dt
 import math
@@ -37,48 +37,48 @@ def frames(spark, small, tmp_path_factory):
     return pipeline.read(spark, folder, "positions"), pipeline.read(spark, folder, "reads")
 
 
-def tile(lat, lon, zoom):
-    """The tile of a place, from the definition of Web Mercator tiles."""
+def compute_tile(lat, lon, zoom):
+    """Return the tile of a place by the definition of Web Mercator tiles."""
     n = 2**zoom
     phi = math.radians(lat)
     y = (1 - math.log(math.tan(phi) + 1 / math.cos(phi)) / math.pi) / 2
     return int((lon + 180) / 360 * n), int(y * n)
 
 
-def test_cells_are_counted(frames, small):
-    counted = pipeline.cells(*frames, zooms=[8, 13], bucket_s=7200).toArrow().to_pylist()
+def test_cell_counts_match_plain_python(frames, small):
+    cells = pipeline.cells(*frames, zooms=[8, 13], bucket_s=7200).toArrow().to_pylist()
     positions, devices, reads, speeds = Counter(), defaultdict(set), Counter(), defaultdict(list)
     for zoom in (8, 13):
         for table, count in ((small.positions, positions), (small.reads, reads)):
             for row in table.to_pylist():
                 bucket = int(row["ts"].timestamp()) // 7200 * 7200
-                key = (zoom, *tile(row["lat"], row["lon"], zoom), bucket)
+                key = (zoom, *compute_tile(row["lat"], row["lon"], zoom), bucket)
                 count[key] += 1
                 if "speed_mps" in row:
                     devices[key].add(row["device"])
                     speeds[key].append(row["speed_mps"])
-    assert len(counted) == len(positions | reads)
-    for row in counted:
+    assert len(cells) == len(positions | reads)
+    for row in cells:
         key = (row["zoom"], row["x"], row["y"], int(row["bucket_ts"].timestamp()))
         assert row["positions"] == positions[key]
         assert row["reads"] == reads[key]
         assert row["devices"] == len(devices[key])
         if speeds[key]:
             assert row["mean_speed_mps"] == pytest.approx(np.mean(speeds[key]))
-        assert tile(row["lat"], row["lon"], row["zoom"]) == key[1:3]  # the centre lies in the cell
+        assert compute_tile(row["lat"], row["lon"], row["zoom"]) == key[1:3]  # the centre lies in the cell
 
 
-def test_poles_and_the_date_line_have_cells(spark):
+def test_poles_and_date_line_have_cells(spark):
     schema = "device STRING, ts TIMESTAMP, lat DOUBLE, lon DOUBLE, speed_mps DOUBLE"
     now = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
     rows = [("a", now, lat, lon, None) for lat in (-90.0, 90.0) for lon in (-180.0, 180.0)]
-    counted = pipeline.cells(spark.createDataFrame(rows, schema), zooms=[3]).toArrow().to_pylist()
-    assert {(row["x"], row["y"]) for row in counted} == {(0, 0), (7, 0), (0, 7), (7, 7)}
-    assert {row["mean_speed_mps"] for row in counted} == {None}
+    cells = pipeline.cells(spark.createDataFrame(rows, schema), zooms=[3]).toArrow().to_pylist()
+    assert {(row["x"], row["y"]) for row in cells} == {(0, 0), (7, 0), (0, 7), (7, 7)}
+    assert {row["mean_speed_mps"] for row in cells} == {None}
 
 
 @pytest.mark.parametrize("unit", ["day", "hour"])
-def test_rows_by_time_are_local(frames, small, unit):
+def test_rows_by_time_use_local_time(frames, small, unit):
     zone = ZoneInfo("Pacific/Auckland")
     table = pipeline.rows_by_time(*frames, unit=unit, tz="Pacific/Auckland").toPandas()
     expected = Counter()
@@ -91,12 +91,12 @@ def test_rows_by_time_are_local(frames, small, unit):
 
 
 @pytest.mark.parametrize("wrong", [{"unit": "hours"}, {"unit": "day", "tz": "Mars/Olympus"}])
-def test_rows_by_a_time_that_is_none(frames, wrong):
+def test_rows_by_time_refuses_unknown_units_and_zones(frames, wrong):
     with pytest.raises(ParameterError):
         pipeline.rows_by_time(*frames, **wrong)
 
 
-def test_intervals(frames, small):
+def test_intervals_match_plain_python(frames, small):
     expected = Counter()
     rows = small.positions.to_pylist()
     for before, row in pairwise(rows):
@@ -108,7 +108,7 @@ def test_intervals(frames, small):
     assert len(expected) > 1
 
 
-def test_bad_input(frames):
+def test_invalid_input_is_refused(frames):
     with pytest.raises(ParameterError, match="zoom"):
         pipeline.cells(*frames, zooms=[40])
     with pytest.raises(ParameterError, match="bucket"):

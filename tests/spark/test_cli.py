@@ -1,4 +1,4 @@
-"""The jobs through the command, each in a process and a session of its own."""
+"""Pipeline jobs through the command, each in a separate process and session."""
 
 import subprocess
 import sys
@@ -11,32 +11,32 @@ from mudkit import trace
 pytestmark = pytest.mark.spark
 
 
-def mudkit(*arguments):
+def run_mudkit(*arguments):
     command = [sys.executable, "-m", "mudkit", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.soak
-def test_ingest_then_cells_and_labels(repository, tmp_path):
+def test_command_runs_ingest_cells_and_labels(repository, tmp_path):
     source = repository / "data" / "sample" / "positions.csv.gz"
-    how = ("--rule", "trip_start", "--box-km", 4, "--window-s", 600)
-    result = mudkit("pipeline", "run", "ingest", source, "--out", tmp_path / "trace", *how)
+    options = ("--rule", "trip_start", "--box-km", 4, "--window-s", 600)
+    result = run_mudkit("pipeline", "run", "ingest", source, "--out", tmp_path / "trace", *options)
     assert (result.returncode, result.stderr) == (0, "")
     assert "36,031 rows: 36,031 kept, 0 rejected" in result.stdout
-    asked = trace.load(tmp_path / "trace").reads
-    assert [asked[each].unique().to_pylist() for each in ("box_km", "window_s")] == [[4.0], [600.0]]
-    reads = len(asked)
-    assert f"{reads:,} reads" in result.stdout
+    reads_table = trace.load(tmp_path / "trace").reads
+    assert [reads_table[name].unique().to_pylist() for name in ("box_km", "window_s")] == [[4.0], [600.0]]
+    read_count = len(reads_table)
+    assert f"{read_count:,} reads" in result.stdout
     for job in ("cells", "label_reads"):
-        result = mudkit("pipeline", "run", job, tmp_path / "trace", "--out", tmp_path / job)
+        result = run_mudkit("pipeline", "run", job, tmp_path / "trace", "--out", tmp_path / job)
         assert (result.returncode, result.stderr) == (0, "")
         table = ds.dataset(tmp_path / job, format="parquet").to_table()
         assert f"{len(table):,} rows" in result.stdout
         assert (
-            sum(table["cached_read_id"].is_null().to_pylist()) == reads
+            sum(table["cached_read_id"].is_null().to_pylist()) == read_count
             if job == "label_reads"
             else len(table) > 100
         )
-    again = mudkit("pipeline", "run", "cells", tmp_path / "trace", "--out", tmp_path / "cells")
+    again = run_mudkit("pipeline", "run", "cells", tmp_path / "trace", "--out", tmp_path / "cells")
     assert again.returncode == 1
     assert "--overwrite" in again.stderr or "overwriting" in again.stderr

@@ -1,4 +1,4 @@
-"""The same jobs in every kind of session, and clusters that are not there or lose a worker."""
+"""Jobs in all kinds of sessions, missing clusters, and lost workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spark_cluster import bare_python, lives
+from spark_cluster import create_bare_python, is_running
 
 from mudkit import pipeline
 from mudkit.reproduce.cluster import local_cluster, members
@@ -21,7 +21,7 @@ from mudkit.reproduce.harness import environment
 from mudkit.reproduce.lab_spark import differing, differing_rows, read_tables, run_jobs, write_source
 
 pytestmark = pytest.mark.spark
-PATIENCE_S = 600  # a guard: seconds on a quiet machine
+TIMEOUT_S = 600  # takes seconds on an idle machine
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def source(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory) -> Path:
-    return bare_python(tmp_path_factory.mktemp("bare"))
+    return create_bare_python(tmp_path_factory.mktemp("bare"))
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +44,16 @@ def cluster():
 
 @pytest.fixture(scope="module")
 def local(source, tmp_path_factory) -> Path:
-    """What one core gives."""
+    """Return the output of the jobs on one core."""
     out = tmp_path_factory.mktemp("local") / "out"
-    place = {"master": "local[1]", "config": {"spark.sql.shuffle.partitions": 3}}
-    where = run_jobs(source, out, place)
-    assert where["mudkit"] == [str(Path(pipeline.__file__).resolve())]
+    session_options = {"master": "local[1]", "config": {"spark.sql.shuffle.partitions": 3}}
+    locations = run_jobs(source, out, session_options)
+    assert locations["mudkit"] == [str(Path(pipeline.__file__).resolve())]
     return out
 
 
 @pytest.mark.soak
-def test_there_is_something_to_compare(local):
+def test_reference_output_has_rows_in_every_table(local):
     rows = {name: len(table) for name, table in read_tables(local).items()}
     assert min(rows.values()) > 0
     assert {"positions", "reads", "rejected", "cells-generated", "label_reads-ingested"} <= set(rows)
@@ -62,37 +62,39 @@ def test_there_is_something_to_compare(local):
 
 @pytest.mark.soak
 @pytest.mark.parametrize(
-    "place",
+    "session_options",
     [
         {"master": "local[2]", "config": {"spark.sql.shuffle.partitions": 7}},
         {"remote": "local[2]"},
     ],
     ids=["two cores", "connect"],
 )
-def test_the_same_rows_on_this_machine(source, local, tmp_path, place):
-    where = run_jobs(source, tmp_path / "out", place)
+def test_local_sessions_produce_the_same_rows(source, local, tmp_path, session_options):
+    locations = run_jobs(source, tmp_path / "out", session_options)
     assert differing_rows(local, tmp_path / "out") == 0
-    assert where["mudkit"][0].endswith("mudkit.zip/mudkit/pipeline/__init__.py") == ("remote" in place)
+    assert locations["mudkit"][0].endswith("mudkit.zip/mudkit/pipeline/__init__.py") == (
+        "remote" in session_options
+    )
 
 
 @pytest.mark.soak
-def test_the_same_rows_on_a_cluster_whose_executors_have_no_mudkit(source, local, cluster, python, tmp_path):
-    said = subprocess.run([python, "-c", "import mudkit"], capture_output=True, text=True, cwd=tmp_path)
-    assert "No module named 'mudkit'" in said.stderr
-    place = {"master": cluster.url, "config": {"spark.sql.shuffle.partitions": 5}}
-    where = run_jobs(source, tmp_path / "out", place, {"PYSPARK_PYTHON": str(python)})
+def test_cluster_without_mudkit_produces_the_same_rows(source, local, cluster, python, tmp_path):
+    process = subprocess.run([python, "-c", "import mudkit"], capture_output=True, text=True, cwd=tmp_path)
+    assert "No module named 'mudkit'" in process.stderr
+    session_options = {"master": cluster.url, "config": {"spark.sql.shuffle.partitions": 5}}
+    locations = run_jobs(source, tmp_path / "out", session_options, {"PYSPARK_PYTHON": str(python)})
     assert differing_rows(local, tmp_path / "out") == 0
-    assert {Path(folder).parent.parent for folder in where["folder"]} == {
+    assert {Path(folder).parent.parent for folder in locations["folder"]} == {
         cluster.folder / "worker-0",
         cluster.folder / "worker-1",
     }
-    assert all(file.endswith("mudkit.zip/mudkit/pipeline/__init__.py") for file in where["mudkit"])
-    assert all(file.startswith(str(cluster.folder)) for file in where["mudkit"]), where
+    assert all(file.endswith("mudkit.zip/mudkit/pipeline/__init__.py") for file in locations["mudkit"])
+    assert all(file.startswith(str(cluster.folder)) for file in locations["mudkit"]), locations
 
 
 @pytest.mark.soak
-def test_one_row_less_is_noticed(source, local, tmp_path):
-    """The comparison itself: a copy of a result without one of its files' rows differs."""
+def test_comparison_detects_missing_and_changed_rows(source, local, tmp_path):
+    """Check the comparison itself with modified copies of a result."""
     copy = tmp_path / "copy"
     subprocess.run(["cp", "-r", str(local), str(copy)], check=True)
     assert differing_rows(local, copy) == 0
@@ -107,7 +109,7 @@ def test_one_row_less_is_noticed(source, local, tmp_path):
     assert differing_rows(local, copy) == 2 * len(table)
 
 
-def run(
+def run_python(
     code: str, *arguments: str, cwd: Path | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -120,8 +122,8 @@ def run(
     )
 
 
-def test_a_cluster_that_is_not_there_is_told_before_java_starts():
-    done = run(
+def test_missing_cluster_is_reported_before_java_starts():
+    process = run_python(
         """
         import json
         from pyspark import SparkContext
@@ -134,13 +136,13 @@ def test_a_cluster_that_is_not_there_is_told_before_java_starts():
         """,
         MUDKIT_SPARK_MASTER="spark://127.0.0.1:1",
     )
-    assert done.returncode == 0, done.stderr
-    where, result, remedy, nothing_started = json.loads(done.stdout)
+    assert process.returncode == 0, process.stderr
+    where, result, remedy, is_java_absent = json.loads(process.stdout)
     assert where == "MUDKIT_SPARK_MASTER"
     assert result.startswith("spark://127.0.0.1:1: 127.0.0.1:1: ")
     assert "refused" in result
     assert "leave it out" in remedy
-    assert nothing_started
+    assert is_java_absent
 
 
 LOSES_A_WORKER = """
@@ -172,42 +174,44 @@ LOSES_A_WORKER = """
 
 
 @pytest.mark.soak
-def test_a_worker_that_dies_in_the_middle_costs_time_and_nothing_else(source, local, python, tmp_path):
-    """And of a cluster that ends while a session holds an executor of it nothing is left."""
+def test_killed_worker_does_not_change_the_labels(source, local, python, tmp_path):
+    """Kill a worker during a job; then end the cluster while a session holds an executor: nothing remains."""
     marks, out = tmp_path / "marks", tmp_path / "out"
     marks.mkdir()
     with local_cluster(2) as cluster:
         command = [sys.executable, "-c", textwrap.dedent(LOSES_A_WORKER)]
         with (
-            (tmp_path / "said").open("w+") as said,
+            (tmp_path / "said").open("w+") as log,
             subprocess.Popen(
                 [*command, cluster.url, str(source), str(marks), str(out / "label_reads-generated")],
                 env=environment(PYSPARK_PYTHON=str(python)),
                 stdin=subprocess.PIPE,
-                stdout=said,
-                stderr=said,
+                stdout=log,
+                stderr=log,
             ) as process,
         ):
             try:
-                past = time.monotonic() + PATIENCE_S
+                deadline = time.monotonic() + TIMEOUT_S
                 while len(waiting := list(marks.glob("*.waits"))) < 2 and process.poll() is None:
-                    assert time.monotonic() < past, "no two tasks at a time"
+                    assert time.monotonic() < deadline, "no two tasks at a time"
                     time.sleep(0.05)
-                at = {Path(mark.read_text()).relative_to(cluster.folder).parts[0] for mark in waiting}
-                assert at == {"worker-0", "worker-1"}, (tmp_path / "said").read_text()
+                workers = {Path(mark.read_text()).relative_to(cluster.folder).parts[0] for mark in waiting}
+                assert workers == {"worker-0", "worker-1"}, (tmp_path / "said").read_text()
                 cluster.kill_worker(1)
                 (marks / "go").touch()
-                past = time.monotonic() + PATIENCE_S
-                while not (marks / "ready").exists() and process.poll() is None and time.monotonic() < past:
+                deadline = time.monotonic() + TIMEOUT_S
+                while (
+                    not (marks / "ready").exists() and process.poll() is None and time.monotonic() < deadline
+                ):
                     time.sleep(0.05)
                 assert (marks / "ready").exists(), (tmp_path / "said").read_text()
-                pids = [pid for each in (cluster.master, cluster.workers[0]) for pid in members(each)]
+                pids = [pid for daemon in (cluster.master, cluster.workers[0]) for pid in members(daemon)]
             finally:
                 process.kill()
-        assert len(pids) >= 4  # a master, a worker, its executor, that one's Python
+        assert len(pids) >= 4  # master, worker, its executor, and the executor's Python
         assert cluster.folder.is_dir()
     assert not cluster.folder.exists()
-    assert not [pid for pid in pids if lives(pid)]
+    assert not [pid for pid in pids if is_running(pid)]
     name = "label_reads-generated"
     expected = read_tables(local)[name]
     assert len(expected) > 0
@@ -215,7 +219,7 @@ def test_a_worker_that_dies_in_the_middle_costs_time_and_nothing_else(source, lo
 
 
 @pytest.mark.soak
-def test_a_cluster_ends_with_a_python_that_is_killed():
+def test_cluster_ends_when_its_python_is_killed():
     code = """
         import sys
         from mudkit.reproduce.cluster import local_cluster
@@ -232,10 +236,12 @@ def test_a_cluster_ends_with_a_python_that_is_killed():
     with process:
         folder, *pids = process.stdout.readline().split()
         process.send_signal(signal.SIGKILL)
-        past = time.monotonic() + PATIENCE_S
-        while (any(lives(int(pid)) for pid in pids) or Path(folder).exists()) and time.monotonic() < past:
+        deadline = time.monotonic() + TIMEOUT_S
+        while (
+            any(is_running(int(pid)) for pid in pids) or Path(folder).exists()
+        ) and time.monotonic() < deadline:
             time.sleep(0.05)
-    assert not [pid for pid in pids if lives(int(pid))]
+    assert not [pid for pid in pids if is_running(int(pid))]
     assert not Path(folder).exists()
 
 
@@ -271,16 +277,14 @@ OWN_SESSION = """
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", ["cluster", "connect", "has mudkit"])
-def test_a_session_that_somebody_else_started_is_sent_mudkit_once_if_it_has_none(
-    cluster, python, tmp_path, kind
-):
+def test_foreign_session_receives_mudkit_once_if_missing(cluster, python, tmp_path, kind):
     rows = [f"{cab},{1_211_100_000 + 60 * i},37.{i:03d},-122.4,{i % 2}" for cab in "ab" for i in range(20)]
     (tmp_path / "raw.csv").write_text("cab,t,lat,lon,occ\n" + "\n".join(rows) + "\n")
     master = {"cluster": cluster.url, "connect": "", "has mudkit": "local[1]"}[kind]
     program = sys.executable if kind == "has mudkit" else str(python)
     remote = "local[1]" if kind == "connect" else ""
     root = str(Path(pipeline.__file__).parents[2])
-    seen = {"PYSPARK_PYTHON": program, "PYTHONPATH": root if kind == "has mudkit" else ""}
-    done = run(OWN_SESSION, root, master, remote, str(tmp_path), cwd=tmp_path, **seen)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == [40, True, 40, [1, 2], kind != "has mudkit"]
+    variables = {"PYSPARK_PYTHON": program, "PYTHONPATH": root if kind == "has mudkit" else ""}
+    process = run_python(OWN_SESSION, root, master, remote, str(tmp_path), cwd=tmp_path, **variables)
+    assert process.returncode == 0, process.stderr[-3000:]
+    assert json.loads(process.stdout.splitlines()[-1]) == [40, True, 40, [1, 2], kind != "has mudkit"]

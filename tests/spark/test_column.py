@@ -1,4 +1,4 @@
-"""Spark gives what Python gives, for the cases of the SQLite tests."""
+"""Predicates as Spark columns: equal to Python for the cases of the SQLite tests."""
 
 import datetime as dt
 import importlib.util
@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from mudkit import pipeline
 from mudkit.errors import PredicateError
@@ -20,7 +20,7 @@ from mudkit.predicates.layout import Column, Layout, to_json
 pytestmark = pytest.mark.spark
 
 
-def shared_cases():
+def load_shared_cases():
     file = Path(__file__).parents[1] / "unit" / "predicates" / "test_sqlite.py"
     spec = importlib.util.spec_from_file_location("shared_predicate_cases", file)
     module = importlib.util.module_from_spec(spec)
@@ -28,27 +28,27 @@ def shared_cases():
     return module
 
 
-shared = shared_cases()
+shared = load_shared_cases()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def user_functions():
+def register_functions():
     shared.register()
     yield
     remove("twice")
     remove("shout")
 
 
-def check(frame, predicates, rows, layout):
-    """Evaluate all at once, and compare; rows are (record, receiver) in the order of the column `at`."""
+def assert_equal_to_python(frame, predicates, rows, layout):
+    """Evaluate all predicates at once; rows are (record, receiver) in the order of the column `at`."""
     columns = [pipeline.column(p, layout).alias(f"p{n}") for n, p in enumerate(predicates)]
     result = frame.select("at", *columns).toArrow().sort_by("at").to_pydict()
     for n, p in enumerate(predicates):
-        for (record, reader), got in zip(rows, result[f"p{n}"], strict=True):
-            assert got is p(record, receiver=reader), (p.text, record, reader)
+        for (record, reader), value in zip(rows, result[f"p{n}"], strict=True):
+            assert value is p(record, receiver=reader), (p.text, record, reader)
 
 
-def variants(spark, rows):
+def make_variants(spark, rows):
     texts = [(n, to_json(record), to_json(reader)) for n, (record, reader) in enumerate(rows)]
     frame = spark.createDataFrame(texts, "at INT, record STRING, reader STRING")
     return frame.select(
@@ -56,16 +56,16 @@ def variants(spark, rows):
     ).cache()
 
 
-def test_variant(spark, scaled):
+def test_variant_columns_match_python(spark, scaled):
     rows = list(itertools.product(shared.RECORDS, shared.READERS))
-    frame = variants(spark, rows)
+    frame = make_variants(spark, rows)
     layout = Layout(record="data", receiver="reader")
     predicates = [shared.predicate(text) for text in shared.CASES[:: scaled(1, 4)]]
-    for first in range(0, len(predicates), 16):
-        check(frame, predicates[first : first + 16], rows, layout)
+    for start in range(0, len(predicates), 16):
+        assert_equal_to_python(frame, predicates[start : start + 16], rows, layout)
 
 
-def test_deep_and_long(spark):
+def test_deep_and_long_predicates_match_python(spark):
     records = [
         {"a": 1.0, "b": -2.0, "s": "abc", "t": True, "ts": 1.5e9, "loc": (1.0, 2.0)},
         {},
@@ -76,9 +76,9 @@ def test_deep_and_long(spark):
     data = [[record.get(name) for name in ("a", "b", "s", "t", "ts", "loc")] for record in records]
     frame = spark.createDataFrame([(*row, n) for n, row in enumerate(data)], f"{schema}, at INT")
     for text in shared.DEEP:
-        began = time.perf_counter()
-        check(frame, [shared.predicate(text)], rows, frame)
-        assert time.perf_counter() - began < 60, text
+        start_s = time.perf_counter()
+        assert_equal_to_python(frame, [shared.predicate(text)], rows, frame)
+        assert time.perf_counter() - start_s < 60, text
 
 
 SCHEMA = """
@@ -100,7 +100,7 @@ TYPED = [
 ]  # fmt: skip
 
 
-def test_types(spark):
+def test_typed_columns_match_python(spark):
     utc, day = dt.UTC, dt.date(1970, 1, 2)
     ts, ntz = dt.datetime(2017, 7, 14, 2, 40, 0, 250_000, utc), dt.datetime(2017, 7, 14, 2, 40, 0, 250_000)
     rows = [
@@ -147,7 +147,7 @@ def test_types(spark):
             city, loc = record["home"]
             record["home"] = {"city": city, "loc": loc and dict(zip(("lat", "lon"), loc, strict=True))}
         records.append(record)
-    seen = [{} if each is None else {"age": each[0], "loc": each[1]} for each in readers]
+    receivers = [{} if reader is None else {"age": reader[0], "loc": reader[1]} for reader in readers]
     zone = spark.conf.get("spark.sql.session.timeZone")
     frame = spark.createDataFrame(data, SCHEMA).cache()
     frame.count()
@@ -155,7 +155,7 @@ def test_types(spark):
     try:
         for session_zone in (zone, "America/New_York"):
             spark.conf.set("spark.sql.session.timeZone", session_zone)
-            check(frame, cases, list(zip(records, seen, strict=True)), frame)
+            assert_equal_to_python(frame, cases, list(zip(records, receivers, strict=True)), frame)
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
 
@@ -181,8 +181,8 @@ def test_names_and_strings_are_quoted(spark):
         layout = Layout(record={f"a{n}": Column(f"x` = 1 OR `x{n}", "string") for n in range(len(NASTY))})
         predicates = [Predicate(f"a{n} = :x", x=text) for n, text in enumerate(NASTY)]
         if sql:
-            written = [p.sql("spark", layout) for p in predicates]
-            result = spark.sql(f"SELECT {', '.join(written)} FROM nasty").collect()[0]
+            columns = [p.sql("spark", layout) for p in predicates]
+            result = spark.sql(f"SELECT {', '.join(columns)} FROM nasty").collect()[0]
         else:
             result = frame.select(*(pipeline.column(p, layout) for p in predicates)).collect()[0]
         assert list(result) == [True] * len(NASTY)
@@ -190,7 +190,7 @@ def test_names_and_strings_are_quoted(spark):
         Predicate("a = 'x'").sql("spark", Layout(record={"a": Column("${x}", "string")}))
 
 
-def test_errors(spark):
+def test_invalid_predicates_are_refused(spark):
     frame = spark.range(1).selectExpr("id AS price", "named_struct('age', 1) AS receiver")
     for text, message in (
         ("prise = 1", "did you mean 'price'"),
@@ -218,9 +218,9 @@ pipeline.stop()
 
 
 @pytest.mark.soak
-def test_over_spark_connect(tmp_path):
-    done = subprocess.run(
+def test_column_works_over_spark_connect(tmp_path):
+    process = subprocess.run(
         [sys.executable, "-c", CONNECT], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "[Row(price=3, receiver=Row(age=3), s='a3')]\n"
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout == "[Row(price=3, receiver=Row(age=3), s='a3')]\n"

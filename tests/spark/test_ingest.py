@@ -1,4 +1,4 @@
-"""ingest on Spark gives what trace.load gives in memory: rows, order, reasons, reads."""
+"""Ingest on Spark: equal to trace.load in rows, order, reasons and reads."""
 
 from collections import Counter
 
@@ -33,7 +33,7 @@ def assert_same(folder, loaded):
     }
 
 
-def test_same_as_load(spark, csv_file, tmp_path):
+def test_ingest_equals_load(spark, csv_file, tmp_path):
     file = csv_file("cab,t,lat,lon,occ", ROWS)
     loaded = trace.load(file)
     report = pipeline.ingest(spark, file, tmp_path / "out")
@@ -46,7 +46,7 @@ def test_same_as_load(spark, csv_file, tmp_path):
     ]
 
 
-def test_original_files_one_a_task(spark, tmp_path):
+def test_ingest_of_original_files_equals_load(spark, tmp_path):
     folder = tmp_path / "cabs"
     folder.mkdir()
     for cab in "abc":
@@ -56,8 +56,8 @@ def test_original_files_one_a_task(spark, tmp_path):
     assert_same(tmp_path / "out", trace.load(folder))
 
 
-def test_two_ingests_of_a_trace_are_one(spark, csv_file, tmp_path):
-    def both(table):
+def test_two_ingests_of_parts_equal_one_of_the_whole(spark, csv_file, tmp_path):
+    def concatenate(table):
         pieces = [getattr(trace.load(tmp_path / name), table) for name in ("one", "two")]
         return pa.concat_tables(pieces).sort_by([("device", "ascending"), ("ts", "ascending")])
 
@@ -67,30 +67,30 @@ def test_two_ingests_of_a_trace_are_one(spark, csv_file, tmp_path):
             spark, csv_file("cab,t,lat,lon,occ", [row for row in ROWS if row[0] in cabs]), tmp_path / name
         )
     whole = trace.load(tmp_path / "whole")
-    assert both("positions").equals(whole.positions)
-    assert both("reads").equals(whole.reads.sort_by([("device", "ascending"), ("ts", "ascending")]))
+    assert concatenate("positions").equals(whole.positions)
+    assert concatenate("reads").equals(whole.reads.sort_by([("device", "ascending"), ("ts", "ascending")]))
     counts = [trace.load(tmp_path / name).rejected_by_reason() for name in ("one", "two")]
     assert Counter(counts[0]) + Counter(counts[1]) == whole.rejected_by_reason()
 
 
-def test_many_small_files_go_together(spark, tmp_path):
+def test_small_files_are_grouped_into_parts(spark, tmp_path):
     folder = tmp_path / "geolife"
     head = "Geolife trajectory\nWGS 84\nAltitude is in Feet\nReserved 3\n0,2,255,My Track,0,0,2,8421376\n0\n"
     for user in range(10):
         for track in range(30):
-            place = folder / "Data" / f"{user:03d}" / "Trajectory" / f"{track:02d}.plt"
-            place.parent.mkdir(parents=True, exist_ok=True)
+            file = folder / "Data" / f"{user:03d}" / "Trajectory" / f"{track:02d}.plt"
+            file.parent.mkdir(parents=True, exist_ok=True)
             lines = [
                 f"39.9,{116.3 + i / 10000},0,492,39744.1,2008-10-{track + 1:02d},0{user}:00:{10 + i}"
                 for i in range(5)
             ]
-            place.write_text(head + "\n".join(lines) + "\n")
+            file.write_text(head + "\n".join(lines) + "\n")
     report = pipeline.ingest(spark, folder, tmp_path / "out")
     assert_same(tmp_path / "out", trace.load(folder))
-    assert 34 <= report.parts <= 77  # of 300 files and two buckets
+    assert 34 <= report.parts <= 77  # 300 files in two buckets
 
 
-def test_check_ins_are_reads_without_being_told(spark, tmp_path):
+def test_check_ins_are_recognised_as_reads(spark, tmp_path):
     file = tmp_path / "checkins.txt"
     file.write_text(
         "".join(
@@ -102,14 +102,14 @@ def test_check_ins_are_reads_without_being_told(spark, tmp_path):
     assert (report.rows, report.kept, report.reads) == (5, 5, 5)
 
 
-def test_access_log(spark, csv_file, tmp_path):
+def test_access_log_is_ingested_as_reads(spark, csv_file, tmp_path):
     rows = [f"{u},{T0 + i % 5},1,2" for u in "ab" for i in range(7)]
     file = csv_file("user,time,lat,lon", rows)
     pipeline.ingest(spark, file, tmp_path / "out", table="reads", box_km=5)
     assert_same(tmp_path / "out", trace.load(file, table="reads", box_km=5))
 
 
-def test_the_same_again_costs_nothing_and_something_else_is_refused(spark, csv_file, tmp_path):
+def test_repeated_ingest_is_free_and_a_different_one_is_refused(spark, csv_file, tmp_path):
     file = csv_file("cab,t,lat,lon,occ", ROWS)
     first = pipeline.ingest(spark, file, tmp_path / "out")
     before = (tmp_path / "out" / "trace.json").stat().st_mtime_ns
@@ -123,7 +123,7 @@ def test_the_same_again_costs_nothing_and_something_else_is_refused(spark, csv_f
 
 
 @pytest.mark.parametrize(
-    ("header", "rows", "kind", "says"),
+    ("header", "rows", "kind", "message"),
     [
         (
             "cab,t,lat,lon,occ",
@@ -137,13 +137,13 @@ def test_the_same_again_costs_nothing_and_something_else_is_refused(spark, csv_f
         ("cab,t,lat", ROWS, TraceFormatError, "lon"),
     ],
 )
-def test_bad_files_leave_nothing(spark, csv_file, tmp_path, header, rows, kind, says):
-    with pytest.raises(kind, match=says):
+def test_invalid_files_leave_no_output(spark, csv_file, tmp_path, header, rows, kind, message):
+    with pytest.raises(kind, match=message):
         pipeline.ingest(spark, csv_file(header, rows), tmp_path / "out")
     assert [p.name for p in tmp_path.iterdir()] == ["trace.csv"]
 
 
-def test_a_file_that_breaks_off_inside_a_task(spark, csv_file, tmp_path):
+def test_truncated_file_leaves_no_output(spark, csv_file, tmp_path):
     file = csv_file("cab,t,lat,lon,occ", ROWS * 2000, "cabs.csv.gz")
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(TraceFormatError, match="cut short"):

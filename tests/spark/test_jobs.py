@@ -1,4 +1,4 @@
-"""Jobs in parts equal the jobs at once, whatever the parts, and go on where they were stopped."""
+"""Jobs in parts: equal to whole jobs for any partition, and resumed after interruption."""
 
 import shutil
 from collections import Counter
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from spark_frames import positions_of, reads_of
+from spark_frames import build_positions, build_reads
 from typer.testing import CliRunner
 
 from mudkit import pipeline, trace
@@ -27,7 +27,7 @@ from mudkit.pipeline.resume import resumable
 pytestmark = pytest.mark.spark
 DAY = 86_400
 OPTIONS = {
-    "cells": {"zooms": (10,), "bucket_s": 7 * 3600},  # buckets that lie across midnights
+    "cells": {"zooms": (10,), "bucket_s": 7 * 3600},  # buckets that span midnight
     "label_reads": {"horizon_s": 100_000.0},
     "label_writes": {},
     "propagation": {"zooms": (10,), "thresholds": (1, 3), "interval_s": 100_000},
@@ -36,83 +36,83 @@ OPTIONS = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Seven dates, some of them without reads, and a gap; reads that ask for days, and reads at midnight."""
+    """Return a trace of seven dates and a gap; some dates lack reads; reads span days or lie at midnight."""
     rng = np.random.default_rng(11)
     t = np.concatenate([rng.integers(0, 4 * DAY, 1500), rng.integers(7 * DAY, 8 * DAY, 300)])
     midnight = 55_200  # T0 is at 8:40
     t[:40] = midnight + rng.integers(-2, 3, 40) + DAY * rng.integers(0, 3, 40)
     points = list(zip(t, rng.normal(38, 0.2, len(t)), rng.normal(-9, 0.2, len(t)), strict=True))
-    asked = [
-        (rng.choice(["a", "b", "c"]), int(at), rng.normal(38, 0.2), rng.normal(-9, 0.2), 20, rng.choice([60, 7200, 2e5]))
-        for at in [*rng.integers(0, 2.5 * DAY, 80), *rng.integers(7 * DAY, 8 * DAY, 20), midnight, midnight - 1]
+    read_rows = [
+        (rng.choice(["a", "b", "c"]), int(t_s), rng.normal(38, 0.2), rng.normal(-9, 0.2), 20, rng.choice([60, 7200, 2e5]))
+        for t_s in [*rng.integers(0, 2.5 * DAY, 80), *rng.integers(7 * DAY, 8 * DAY, 20), midnight, midnight - 1]
     ]  # fmt: skip
-    positions = positions_of(points, devices="abcde")
+    positions = build_positions(points, devices="abcde")
     speeds = pa.array(np.arange(len(t)) % 3, pa.float64())
     positions = positions.set_column(4, positions.schema.field(4), speeds)
-    place = tmp_path_factory.mktemp("jobs") / "trace"
-    loaded = trace.Loaded(positions, reads_of(asked), trace.generate(cars=1, days=1).rejected)
-    loaded.save(place)
-    return place
+    folder_path = tmp_path_factory.mktemp("jobs") / "trace"
+    loaded = trace.Loaded(positions, build_reads(read_rows), trace.generate(cars=1, days=1).rejected)
+    loaded.save(folder_path)
+    return folder_path
 
 
-def at_once(spark, folder, job, where=None):
+def run_directly(spark, folder, job, where=None):
     positions = pipeline.read(spark, folder, "positions", where=where)
     reads = pipeline.read(spark, folder, "reads")
-    given = (positions,) if job == "propagation" else (positions, reads)
-    return rows(getattr(pipeline, job)(*given, **OPTIONS[job]).toArrow())
+    frames = (positions,) if job == "propagation" else (positions, reads)
+    return count_rows(getattr(pipeline, job)(*frames, **OPTIONS[job]).toArrow())
 
 
-def rows(table):
+def count_rows(table):
     return Counter(tuple(row.values()) for row in table.to_pylist())
 
 
-def stored(path):
-    return rows(ds.dataset(path, format="parquet").to_table())
+def read_stored_rows(path):
+    return count_rows(ds.dataset(path, format="parquet").to_table())
 
 
-def names(folder):
+def list_names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("job", OPTIONS)
-def test_parts_make_no_difference(spark, folder, tmp_path, job):
-    wanted = at_once(spark, folder, job)
+def test_result_does_not_depend_on_parts(spark, folder, tmp_path, job):
+    expected = run_directly(spark, folder, job)
     for dates, parts in ((1, 7), (4, 2), (None, 1)):
         out = tmp_path / str(dates)
         report = pipeline.run_job(spark, job, folder, out, dates=dates, **OPTIONS[job])
         assert (report.parts, report.parts_reused) == (parts, 0)
-        assert report.rows == wanted.total()
-        assert stored(out) == wanted
-        assert all(name.startswith("part-0000") for name in names(out))
-    assert names(tmp_path) == ["1", "4", "None"]
+        assert report.rows == expected.total()
+        assert read_stored_rows(out) == expected
+        assert all(name.startswith("part-0000") for name in list_names(out))
+    assert list_names(tmp_path) == ["1", "4", "None"]
 
 
 @pytest.mark.soak
-def test_an_access_log_has_a_folder_of_its_own(spark, folder, tmp_path):
-    whole = trace.load(folder)
+def test_access_log_may_be_in_a_separate_folder(spark, folder, tmp_path):
+    loaded = trace.load(folder)
     for name, positions, reads in (
-        ("where", whole.positions, whole.reads[:0]),
-        ("asked", whole.positions[:0], whole.reads),
+        ("where", loaded.positions, loaded.reads[:0]),
+        ("asked", loaded.positions[:0], loaded.reads),
     ):
-        trace.Loaded(positions, reads, whole.rejected[:0]).save(tmp_path / name)
+        trace.Loaded(positions, reads, loaded.rejected[:0]).save(tmp_path / name)
     for job in ("label_reads", "label_writes", "cells"):
         pipeline.run_job(
             spark, job, tmp_path / "where", tmp_path / job, reads=tmp_path / "asked", dates=2, **OPTIONS[job]
         )
-        assert stored(tmp_path / job) == at_once(spark, folder, job)
+        assert read_stored_rows(tmp_path / job) == run_directly(spark, folder, job)
 
 
 @pytest.mark.soak
-def test_some_positions(spark, folder, tmp_path):
+def test_where_filters_positions(spark, folder, tmp_path):
     where = "device != 'b' AND lat < 38.1"
     for job in ("label_writes", "label_reads"):
         pipeline.run_job(spark, job, folder, tmp_path / job, where=where, dates=2, **OPTIONS[job])
-        assert stored(tmp_path / job) == at_once(spark, folder, job, where)
+        assert read_stored_rows(tmp_path / job) == run_directly(spark, folder, job, where)
 
 
-class Stop:
-    """Stands in for a function that is interrupted at its n-th call."""
+class InterruptedFunction:
+    """Replacement for a function, interrupted at its n-th call."""
 
     def __init__(self, function, calls):
         self.function, self.calls = function, calls
@@ -126,30 +126,30 @@ class Stop:
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("job", OPTIONS)
-def test_a_stopped_job_goes_on(spark, folder, tmp_path, job, monkeypatch):
+def test_interrupted_job_resumes(spark, folder, tmp_path, job, monkeypatch):
     out, write = tmp_path / "out", jobs._write
-    done = 0
+    finished = 0
     for calls in (2, 3):
-        monkeypatch.setattr(jobs, "_write", Stop(write, calls))
+        monkeypatch.setattr(jobs, "_write", InterruptedFunction(write, calls))
         with pytest.raises(KeyboardInterrupt):
             pipeline.run_job(spark, job, folder, out, dates=1, **OPTIONS[job])
-        done += calls
-        (left,) = tmp_path.iterdir()
-        assert left.name.startswith(".out.resume-")
-        assert len(names(left / "done")) == done
-    whole = {file.name: file.stat().st_mtime_ns for file in (left / "out").iterdir()}
-    monkeypatch.setattr(jobs, "_write", Stop(write, 2))
+        finished += calls
+        (resume_folder,) = tmp_path.iterdir()
+        assert resume_folder.name.startswith(".out.resume-")
+        assert len(list_names(resume_folder / "done")) == finished
+    mtimes_ns = {file.name: file.stat().st_mtime_ns for file in (resume_folder / "out").iterdir()}
+    monkeypatch.setattr(jobs, "_write", InterruptedFunction(write, 2))
     report = pipeline.run_job(spark, job, folder, out, dates=1, **OPTIONS[job])
     assert (report.parts, report.parts_reused) == (7, 5)
-    assert stored(out) == at_once(spark, folder, job)
-    assert whole.items() <= {file.name: file.stat().st_mtime_ns for file in out.iterdir()}.items()
-    assert names(tmp_path) == ["out"]
+    assert read_stored_rows(out) == run_directly(spark, folder, job)
+    assert mtimes_ns.items() <= {file.name: file.stat().st_mtime_ns for file in out.iterdir()}.items()
+    assert list_names(tmp_path) == ["out"]
 
 
 @pytest.mark.soak(keep=1, group="another")
-def test_something_else_never_goes_on(spark, folder, tmp_path, monkeypatch):
+def test_job_with_different_input_or_options_does_not_resume(spark, folder, tmp_path, monkeypatch):
     copy = tmp_path / "copy"
-    shutil.copytree(folder, copy, copy_function=shutil.copy)  # with new dates
+    shutil.copytree(folder, copy, copy_function=shutil.copy)  # with new modification times
     stops = [
         (folder, {}),
         (folder, {"bucket_s": 1800}),
@@ -157,45 +157,45 @@ def test_something_else_never_goes_on(spark, folder, tmp_path, monkeypatch):
         (folder, {"bucket_s": 1800, "where": "lat > 0", "dates": 2}),
         (copy, {"bucket_s": 1800, "where": "lat > 0", "dates": 2}),
     ]
-    seen = set()
+    folder_names = set()
     write = jobs._write
-    for place, options in stops:
-        monkeypatch.setattr(jobs, "_write", Stop(write, 1))
+    for trace_folder, options in stops:
+        monkeypatch.setattr(jobs, "_write", InterruptedFunction(write, 1))
         with pytest.raises(KeyboardInterrupt):
-            pipeline.run_job(spark, "cells", place, tmp_path / "out", **{"dates": 1, **options})
-        (left,) = tmp_path.glob(".out*")  # the one before is swept
-        assert len(names(left / "done")) == 1
-        seen.add(left.name)
-    assert len(seen) == len(stops)
+            pipeline.run_job(spark, "cells", trace_folder, tmp_path / "out", **{"dates": 1, **options})
+        (resume_folder,) = tmp_path.glob(".out*")  # the previous one is swept
+        assert len(list_names(resume_folder / "done")) == 1
+        folder_names.add(resume_folder.name)
+    assert len(folder_names) == len(stops)
     monkeypatch.setattr(jobs, "_write", write)
     changed = next((copy / "positions").rglob("*.parquet"))
     pq.write_table(pq.read_table(changed).replace_schema_metadata({"x": "y"}), changed)
     options = {"bucket_s": 1800, "where": "lat > 0", "dates": 2}
     assert pipeline.run_job(spark, "cells", copy, tmp_path / "out", **options).parts_reused == 0
-    assert names(tmp_path) == ["copy", "out"]
+    assert list_names(tmp_path) == ["copy", "out"]
 
 
-def test_one_job_at_a_place(spark, folder, tmp_path):
+def test_concurrent_job_is_refused_at_the_same_folder(spark, folder, tmp_path):
     with resumable(tmp_path / "out", {}):
         with pytest.raises(OutputProblem, match="Another process"):
             pipeline.run_job(spark, "label_writes", folder, tmp_path / "out")
         pipeline.run_job(spark, "label_writes", folder, tmp_path / "beside")
 
 
-def test_what_is_there_stays_unless_it_is_to_be_replaced(spark, folder, tmp_path):
+def test_existing_output_is_kept_without_overwrite(spark, folder, tmp_path):
     out = tmp_path / "out"
     pipeline.run_job(spark, "label_writes", folder, out, dates=1)
-    before = names(out)
+    before = list_names(out)
     with pytest.raises(OutputExists, match="overwrite"):
         pipeline.run_job(spark, "cells", folder, out)
-    assert names(out) == before
+    assert list_names(out) == before
     pipeline.run_job(spark, "cells", folder, out, overwrite=True)
     assert "bucket_ts" in ds.dataset(out, format="parquet").schema.names
-    assert names(tmp_path) == ["out"]
+    assert list_names(tmp_path) == ["out"]
 
 
 @pytest.mark.parametrize(
-    ("job", "options", "kind", "says"),
+    ("job", "options", "kind", "message"),
     [
         ("count", {}, ParameterError, "no such job"),
         ("cells", {"horizon_s": 5}, ParameterError, "no such option"),
@@ -207,14 +207,14 @@ def test_what_is_there_stays_unless_it_is_to_be_replaced(spark, folder, tmp_path
         ("propagation", {"thresholds": ()}, ParameterError, "thresholds"),
     ],
 )
-def test_bad_options_leave_nothing(spark, folder, tmp_path, job, options, kind, says):
-    with pytest.raises(kind, match=says):
+def test_invalid_options_leave_no_output(spark, folder, tmp_path, job, options, kind, message):
+    with pytest.raises(kind, match=message):
         pipeline.run_job(spark, job, folder, tmp_path / "out", **options)
-    assert names(tmp_path) == []
+    assert list_names(tmp_path) == []
 
 
 @pytest.mark.soak
-def test_traces_that_lack_something(spark, folder, tmp_path):
+def test_traces_without_reads_or_positions(spark, folder, tmp_path):
     with pytest.raises(InputMissing):
         pipeline.run_job(spark, "cells", tmp_path / "no", tmp_path / "out")
     loaded = trace.load(folder)
@@ -225,59 +225,59 @@ def test_traces_that_lack_something(spark, folder, tmp_path):
     trace.Loaded(loaded.positions[:0], loaded.reads, loaded.rejected).save(tmp_path / "unwritten")
     for job in OPTIONS:
         report = pipeline.run_job(spark, job, tmp_path / "unwritten", tmp_path / job, dates=2, **OPTIONS[job])
-        assert stored(tmp_path / job) == at_once(spark, tmp_path / "unwritten", job)
+        assert read_stored_rows(tmp_path / job) == run_directly(spark, tmp_path / "unwritten", job)
         assert (report.rows == 0) == (job in ("label_writes", "propagation"))
 
 
 @pytest.fixture
 def cabs(tmp_path):
-    """Three cabs in files of their own."""
-    place = tmp_path / "cabs"
-    place.mkdir()
+    """Return a folder with three cabs in separate files."""
+    cabs_folder = tmp_path / "cabs"
+    cabs_folder.mkdir()
     for cab in "abc":
         lines = [f"{37 + i / 1000} -122.4 {i % 2} {1_211_100_000 + 600 * i}" for i in range(200)]
-        (place / f"new_{cab}.txt").write_text("\n".join(lines) + "\n")
-    return place
+        (cabs_folder / f"new_{cab}.txt").write_text("\n".join(lines) + "\n")
+    return cabs_folder
 
 
 @pytest.mark.soak(keep=1)
-@pytest.mark.parametrize(("last", "outcome"), [("check_parsed", 3), ("check_plausible", 5)])
-def test_a_stopped_ingest_goes_on(spark, cabs, tmp_path, monkeypatch, last, outcome):
-    out, wanted = tmp_path / "out", tmp_path / "wanted"
-    pipeline.ingest(spark, cabs, wanted)
+@pytest.mark.parametrize(("check_name", "parts"), [("check_parsed", 3), ("check_plausible", 5)])
+def test_interrupted_ingest_resumes(spark, cabs, tmp_path, monkeypatch, check_name, parts):
+    out, expected = tmp_path / "out", tmp_path / "wanted"
+    pipeline.ingest(spark, cabs, expected)
     with monkeypatch.context() as patch:
-        patch.setattr(_ingest, last, Stop(None, 0))
+        patch.setattr(_ingest, check_name, InterruptedFunction(None, 0))
         with pytest.raises(KeyboardInterrupt):
             pipeline.ingest(spark, cabs, out)
-    (left,) = tmp_path.glob(".out*")
-    assert len(names(left / "done")) == outcome
+    (resume_folder,) = tmp_path.glob(".out*")
+    assert len(list_names(resume_folder / "done")) == parts
     assert not out.exists()
-    before = {file: file.stat().st_mtime_ns for file in (left / "work").rglob("part-*")}
+    before = {file: file.stat().st_mtime_ns for file in (resume_folder / "work").rglob("part-*")}
     with monkeypatch.context() as patch:
-        patch.setattr(_ingest, "write_manifest", Stop(None, 0))
+        patch.setattr(_ingest, "write_manifest", InterruptedFunction(None, 0))
         with pytest.raises(KeyboardInterrupt):
             pipeline.ingest(spark, cabs, out)
-    assert before == {file: file.stat().st_mtime_ns for file in (left / "work").rglob("part-*")}
+    assert before == {file: file.stat().st_mtime_ns for file in (resume_folder / "work").rglob("part-*")}
     report = pipeline.ingest(spark, cabs, out)
     assert (report.parts, report.parts_reused) == (5, 5)
-    assert names(tmp_path) == ["cabs", "out", "wanted"]
-    files = [file.relative_to(wanted) for file in sorted(wanted.rglob("*")) if file.is_file()]
+    assert list_names(tmp_path) == ["cabs", "out", "wanted"]
+    files = [file.relative_to(expected) for file in sorted(expected.rglob("*")) if file.is_file()]
     assert files == [file.relative_to(out) for file in sorted(out.rglob("*")) if file.is_file()]
-    assert all((out / file).read_bytes() == (wanted / file).read_bytes() for file in files)
+    assert all((out / file).read_bytes() == (expected / file).read_bytes() for file in files)
 
 
 @pytest.mark.soak(keep=1, group="another")
-def test_an_ingest_with_other_options_never_goes_on(spark, cabs, tmp_path, monkeypatch):
+def test_ingest_with_different_options_does_not_resume(spark, cabs, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(_ingest, "check_plausible", Stop(None, 0))
+        patch.setattr(_ingest, "check_plausible", InterruptedFunction(None, 0))
         with pytest.raises(KeyboardInterrupt):
             pipeline.ingest(spark, cabs, tmp_path / "out")
     assert pipeline.ingest(spark, cabs, tmp_path / "out", rule="none").parts_reused == 0
-    assert names(tmp_path) == ["cabs", "out"]
+    assert list_names(tmp_path) == ["cabs", "out"]
 
 
-def test_the_command_says_what_was_there(spark, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("mudkit.cli.jobs._spark", lambda path: Kept(spark))
+def test_command_reports_existing_partitions(spark, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("mudkit.cli.jobs._spark", lambda path: SharedSession(spark))
     arguments = [
         "pipeline",
         "run",
@@ -289,7 +289,7 @@ def test_the_command_says_what_was_there(spark, folder, tmp_path, monkeypatch):
         "2",
     ]
     with monkeypatch.context() as patch:
-        patch.setattr(jobs, "_write", Stop(jobs._write, 2))
+        patch.setattr(jobs, "_write", InterruptedFunction(jobs._write, 2))
         assert CliRunner().invoke(app, arguments).exit_code != 0
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0
@@ -306,8 +306,8 @@ def test_the_command_says_what_was_there(spark, folder, tmp_path, monkeypatch):
     assert sum(table["bytes_in"].to_pylist()) == 180_000
 
 
-class Kept:
-    """The tests' session, which does not end with a command."""
+class SharedSession:
+    """Session of the tests, which stays open after a command."""
 
     def __init__(self, spark):
         self.spark = spark
@@ -319,20 +319,20 @@ class Kept:
         pass
 
 
-def test_positions_and_reads_that_never_meet_are_refused_by_name(spark, folder, tmp_path):
-    whole = trace.load(folder)
+def test_positions_and_reads_without_overlap_are_refused(spark, folder, tmp_path):
+    loaded = trace.load(folder)
     years_us = 3 * 365 * DAY * 1_000_000
-    ts = pa.array(whole.reads["ts"].cast(pa.int64()).to_numpy() - years_us).cast(
-        whole.reads.schema.field("ts").type
+    ts = pa.array(loaded.reads["ts"].cast(pa.int64()).to_numpy() - years_us).cast(
+        loaded.reads.schema.field("ts").type
     )
-    earlier = whole.reads.set_column(2, whole.reads.schema.field("ts"), ts)
-    trace.Loaded(whole.positions.slice(0, 0), earlier, whole.rejected).save(tmp_path / "reads")
+    earlier = loaded.reads.set_column(2, loaded.reads.schema.field("ts"), ts)
+    trace.Loaded(loaded.positions.slice(0, 0), earlier, loaded.rejected).save(tmp_path / "reads")
     options = {"reads": tmp_path / "reads"}
-    for calls in (
+    for call in (
         lambda: pipeline.run_job(spark, "label_reads", folder, tmp_path / "out", **options),
         lambda: pipeline.open_trace(spark, folder, tmp_path / "work", **options),
     ):
         with pytest.raises(TraceContentError, match="positions and the reads do not overlap") as caught:
-            calls()
+            call()
         assert caught.value.found.count(" UTC") == 2
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""The trace of a run, read by the pipeline and its jobs as any other trace."""
+"""Trace of a lab run, read by the pipeline and its jobs like other traces."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOX_KM, WINDOW_S, HORIZON_S = 6.0, 1800.0, 3600.0
 
 @pytest.fixture(scope="module")
 def lab():
-    """An evening that goes on past midnight (UTC): two dates in each table."""
+    """Return an evening run that continues past midnight (UTC): two dates in each table."""
     plan = Scenario(
         devices=6, hours=4.0, start="2010-03-01T22:00", link="umts_3g", outage=0.3, mobility="commute",
         battery_j=2000.0, every_s=120.0, items=Poisson(per_day=60), reads=Poisson(per_day=60), expires_s=1800.0,
@@ -39,66 +39,66 @@ def folder(lab, tmp_path_factory):
     return lab.trace.to_parquet(tmp_path_factory.mktemp("lab") / "run")
 
 
-def sorted_rows(table):
+def sort_rows(table):
     return sorted(map(str, table.to_pylist()))
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_table_is_read_as_it_was_recorded(spark, lab, folder, name):
+def test_tables_are_read_as_recorded(spark, lab, folder, name):
     recorded = lab.trace.table(name)
     assert len(recorded) > 10
     frame = pipeline.read(spark, folder, name)
     assert frame.columns == SCHEMAS[name].names
-    outcome = frame.toArrow()
-    assert outcome.num_rows == len(recorded)
-    for field in recorded.schema:  # Spark knows no column that cannot be null
-        assert outcome.schema.field(field.name).type == field.type, field.name
-    assert sorted_rows(outcome) == sorted_rows(recorded)
+    table = frame.toArrow()
+    assert table.num_rows == len(recorded)
+    for field in recorded.schema:  # Spark's columns are nullable
+        assert table.schema.field(field.name).type == field.type, field.name
+    assert sort_rows(table) == sort_rows(recorded)
     if name not in ("bill", "deliveries"):
-        assert sorted(each.name for each in (folder / name).iterdir()) == [
+        assert sorted(date_folder.name for date_folder in (folder / name).iterdir()) == [
             "date=2010-03-01",
             "date=2010-03-02",
         ]
 
 
-def test_a_part_of_a_table(spark, lab, folder):
-    large = pipeline.read(
+def test_where_filters_recorded_tables(spark, lab, folder):
+    large_count = pipeline.read(
         spark, folder, "transfers", where="NOT cut AND carried_bytes > 400 AND direction = 'up'"
     ).count()
     rows = lab.trace.table("transfers").to_pylist()
-    assert large == sum(
+    assert large_count == sum(
         not row["cut"] and row["carried_bytes"] > 400 and row["direction"] == "up" for row in rows
     )
-    assert 0 < large < len(rows)
+    assert 0 < large_count < len(rows)
     down = pipeline.read(spark, folder, "links", where="NOT up").count()
     assert down == lab.trace.table("links")["up"].to_pylist().count(False) > 0
-    late = pipeline.read(spark, folder, "deliveries", where="latency_s > 60").count()
+    late_count = pipeline.read(spark, folder, "deliveries", where="latency_s > 60").count()
     waits = lab.trace.table("deliveries")["latency_s"].to_pylist()
-    assert late == sum(each is not None and each > 60 for each in waits) > 0
+    assert late_count == sum(latency_s is not None and latency_s > 60 for latency_s in waits) > 0
 
 
-def test_a_table_that_a_trace_does_not_have(spark, folder):
+def test_missing_table_is_empty_and_unknown_one_refused(spark, folder):
     assert pipeline.read(spark, folder, "rejected").count() == 0
     with pytest.raises(TraceFormatError, match="no such table"):
         pipeline.read(spark, folder, "batteries")
 
 
-def test_labels_of_the_queries(spark, lab, folder):
-    """How many points a query's answer has, and how many an older answer lacks: counted from the definition."""
+def test_query_labels_match_the_definition(spark, lab, folder):
+    """Count from the definition how many points each answer has, and how many an older answer lacks."""
     frames = [pipeline.read(spark, folder, name) for name in ("positions", "reads")]
     labels = pipeline.label_reads(*frames, horizon_s=HORIZON_S).toArrow().to_pylist()
     positions, reads = lab.trace.table("positions"), lab.trace.table("reads")
-    at, lat, lon = epoch_us(positions["ts"]), positions["lat"].to_numpy(), positions["lon"].to_numpy()
+    t_us, lat, lon = epoch_us(positions["ts"]), positions["lat"].to_numpy(), positions["lon"].to_numpy()
 
-    def answer(read):
+    def find_points(read):
         end = round(read["ts"].timestamp() * US)
         half = read["box_km"] / 2 / (6371.0088 * np.pi / 180)
         inside = np.abs(lat - read["lat"]) <= half
         inside &= np.abs(lon - read["lon"]) <= half / np.cos(np.radians(read["lat"]))
-        return {*np.flatnonzero(inside & (at > end - WINDOW_S * US) & (at <= end)).tolist()}
+        return {*np.flatnonzero(inside & (t_us > end - WINDOW_S * US) & (t_us <= end)).tolist()}
 
     rows = reads.to_pylist()
-    answers = {row["read_id"]: answer(row) for row in rows}
+    answers = {row["read_id"]: find_points(row) for row in rows}
     assert len(answers) == len(rows) > 20
     assert {(row["box_km"], row["window_s"], row["origin"]) for row in rows} == {
         (BOX_KM, WINDOW_S, "recorded")
@@ -109,12 +109,12 @@ def test_labels_of_the_queries(spark, lab, folder):
             if q["device"] == p["device"] and 0 < (q["ts"] - p["ts"]).total_seconds() <= HORIZON_S:
                 missing = len(answers[q["read_id"]] - answers[p["read_id"]])
                 expected[q["read_id"], p["read_id"]] = len(answers[q["read_id"]]), missing
-    outcome = {(row["read_id"], row["cached_read_id"]): (row["points"], row["missing"]) for row in labels}
-    assert outcome == expected
-    assert max(points for points, _ in outcome.values()) > 30
+    actual = {(row["read_id"], row["cached_read_id"]): (row["points"], row["missing"]) for row in labels}
+    assert actual == expected
+    assert max(points for points, _ in actual.values()) > 30
 
 
-def test_cells_and_the_profile_count_the_lab(spark, lab, folder):
+def test_cells_and_profile_count_the_lab(spark, lab, folder):
     frames = [pipeline.read(spark, folder, name) for name in ("positions", "reads")]
     positions, reads = (lab.trace.table(name) for name in ("positions", "reads"))
     cells = pipeline.cells(*frames, zooms=[10, 14]).toArrow().to_pylist()
@@ -124,20 +124,20 @@ def test_cells_and_the_profile_count_the_lab(spark, lab, folder):
     days = pipeline.rows_by_time(*frames, unit="day").toPandas()
     expected = Counter(ts.date() for ts in positions["ts"].to_pylist())
     assert {
-        each.date(): count for each, count in zip(days["start"], days["positions"], strict=True)
+        date.date(): count for date, count in zip(days["start"], days["positions"], strict=True)
     } == expected
     assert len(expected) == 2
     steps = pipeline.intervals(frames[0]).toPandas()
     assert steps[["from_s", "intervals"]].to_numpy().tolist() == [
         [64.0, len(positions) - 6]
-    ]  # two minutes each
+    ]  # all two minutes
 
 
-def test_the_folder_is_loaded_as_a_trace(lab, folder):
+def test_folder_is_loaded_as_a_trace(lab, folder):
     loaded = trace.load(folder)
     by_device = [("device", "ascending"), ("ts", "ascending")]
     assert loaded.positions.equals(lab.trace.table("positions").sort_by(by_device))
-    assert sorted_rows(loaded.reads) == sorted_rows(lab.trace.table("reads"))
+    assert sort_rows(loaded.reads) == sort_rows(lab.trace.table("reads"))
     assert loaded.reads["read_id"].to_pylist() == read_ids(loaded.reads).tolist()
     assert len(loaded.rejected) == 0
     assert loaded.source["seed"] == 5
@@ -149,33 +149,35 @@ def test_the_folder_is_loaded_as_a_trace(lab, folder):
     assert trace.load(again).positions.equals(loaded.positions)
 
 
-def mudkit(*arguments):
+def run_mudkit(*arguments):
     command = [sys.executable, "-m", "mudkit", *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
     return result.stdout
 
 
-def test_the_command_profiles_it(lab, folder):
-    reply = dict(line.strip().split(maxsplit=1) for line in mudkit("trace", "profile", folder).splitlines())
-    assert reply["positions"] == f"{len(lab.trace.table('positions')):,}"
-    assert reply["reads"] == f"{len(lab.trace.table('reads')):,}"
-    assert (reply["rejected"], reply["devices"], reply["format"]) == ("0", "6", "lab")
-    assert reply["source"] == "a lab, seed 5"
+def test_command_profiles_a_lab_trace(lab, folder):
+    lines = dict(
+        line.strip().split(maxsplit=1) for line in run_mudkit("trace", "profile", folder).splitlines()
+    )
+    assert lines["positions"] == f"{len(lab.trace.table('positions')):,}"
+    assert lines["reads"] == f"{len(lab.trace.table('reads')):,}"
+    assert (lines["rejected"], lines["devices"], lines["format"]) == ("0", "6", "lab")
+    assert lines["source"] == "a lab, seed 5"
 
 
-def test_the_command_labels_it(spark, folder, tmp_path):
-    reply = mudkit(
+def test_command_labels_a_lab_trace(spark, folder, tmp_path):
+    output = run_mudkit(
         "pipeline", "run", "label_reads", folder, "--out", tmp_path / "labels", "--horizon-s", HORIZON_S
     )
     written = ds.dataset(tmp_path / "labels", format="parquet").to_table()
-    assert f"{len(written):,} rows" in reply
+    assert f"{len(written):,} rows" in output
     frames = [pipeline.read(spark, folder, name) for name in ("positions", "reads")]
-    assert sorted_rows(written) == sorted_rows(pipeline.label_reads(*frames, horizon_s=HORIZON_S).toArrow())
+    assert sort_rows(written) == sort_rows(pipeline.label_reads(*frames, horizon_s=HORIZON_S).toArrow())
 
 
-def test_queries_at_trip_starts_are_where_trips_start(spark, tmp_path):
-    """The reads of a morning, joined in Spark with the device's positions around them."""
+def test_trip_start_queries_match_trip_starts(spark, tmp_path):
+    """Join the reads of a morning in Spark with the device's positions around them."""
     plan = Scenario(
         devices=30,
         hours=2.0,
@@ -185,10 +187,10 @@ def test_queries_at_trip_starts_are_where_trips_start(spark, tmp_path):
         reads=Poisson(per_day=0),
         queries=TripStarts(),
     )
-    done = experiment.run(plan, StoreAndForward, 2, record_messages=False, record_exposure=False)
-    path = done.trace.to_parquet(tmp_path / "morning")
+    lab = experiment.run(plan, StoreAndForward, 2, record_messages=False, record_exposure=False)
+    path = lab.trace.to_parquet(tmp_path / "morning")
     positions, reads = (pipeline.read(spark, path, name) for name in ("positions", "reads"))
-    assert reads.count() == len(done.trace.table("reads")) > 10
+    assert reads.count() == len(lab.trace.table("reads")) > 10
     joined = positions.join(reads.select("device", "read_id", reads.ts.alias("asked")), "device").toArrow()
     after_s = pa.compute.divide(
         pa.compute.subtract(joined["ts"], joined["asked"]).cast(pa.int64()), US
@@ -198,7 +200,7 @@ def test_queries_at_trip_starts_are_where_trips_start(spark, tmp_path):
         r: s for r, t, s in zip(joined["read_id"].to_pylist(), after_s, speed, strict=True) if -10 <= t < 0
     }
     assert before
-    assert {*before.values()} == {0.0}  # until then it stands
+    assert {*before.values()} == {0.0}  # stationary before the trip
     drives = {
         r
         for r, t, s in zip(joined["read_id"].to_pylist(), after_s, speed, strict=True)

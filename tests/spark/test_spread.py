@@ -1,4 +1,4 @@
-"""spread has the manners of map: order, errors, laziness; over both kinds of session."""
+"""spread as a replacement of map: order, errors and laziness, in both kinds of session."""
 
 import operator
 import os
@@ -22,7 +22,7 @@ from mudkit.systems.lasthop import sweep
 pytestmark = pytest.mark.spark
 
 
-def test_same_as_map(spark):
+def test_spread_equals_map(spark):
     power = 3
 
     def cube(x):
@@ -35,7 +35,7 @@ def test_same_as_map(spark):
     assert next(spread_map(lambda frame: frame.sum(), [pd.Series([1, 2])])) == 3
 
 
-def test_one_item_a_task_and_wave_by_wave(spark, monkeypatch):
+def test_items_are_sent_one_per_task_in_waves(spark, monkeypatch):
     monkeypatch.setattr(executors, "_WAVE_ITEMS", 3)
     taken = []
 
@@ -44,13 +44,13 @@ def test_one_item_a_task_and_wave_by_wave(spark, monkeypatch):
             taken.append(number)
             yield number
 
-    def where(number):
+    def find_partition(number):
         from pyspark import TaskContext
 
         return number, TaskContext.get().partitionId()
 
-    results = pipeline.spread(spark)(where, items())
-    assert taken == []  # nothing runs before it is asked for
+    results = pipeline.spread(spark)(find_partition, items())
+    assert taken == []  # lazy: nothing runs before the first result is requested
     assert next(results) == (0, 0)
     assert taken == [0, 1, 2, 3]
     assert [next(results) for _ in range(7)] == [(n, n % 3) for n in range(1, 8)]
@@ -58,7 +58,7 @@ def test_one_item_a_task_and_wave_by_wave(spark, monkeypatch):
     assert list(pipeline.spread(spark)(len, [b"x" * 900] * 3)) == [900] * 3
 
 
-def test_errors_come_back_as_themselves(spark):
+def test_errors_keep_their_type_and_note_the_item(spark):
     def invert(x):
         if x == 5:
             raise ParameterError("Five is refused.", where="x", found="5")
@@ -75,13 +75,13 @@ def test_errors_come_back_as_themselves(spark):
     assert (refused.value.found, refused.value.__notes__) == ("5", ["item 1: 5"])
 
 
-def test_what_cannot_be_pickled(spark):
-    class Stubborn(Exception):
+def test_unpicklable_values_raise_errors(spark):
+    class UnpicklableError(Exception):
         def __init__(self, a, b):
             super().__init__(f"{a} and {b}")
 
     def fail(x):
-        raise Stubborn(x, x)
+        raise UnpicklableError(x, x)
 
     with pytest.raises(SimulationProblem, match="7 and 7") as caught:
         list(pipeline.spread(spark)(fail, [7]))
@@ -93,42 +93,42 @@ def test_what_cannot_be_pickled(spark):
         list(pipeline.spread(spark)(str, [threading.Lock()]))
 
 
-def test_a_comparison(spark):
+def test_comparison_over_spark_equals_the_local_one(spark):
     scenario = Scenario(
         devices=4, hours=2.0, outage=Outages(0.3, per_day=60), mobility="commute", every_s=300.0
     )
     systems = {"relay": StoreAndForward, "again": lambda network: StoreAndForward(network)}
-    here = compare(scenario, systems, range(3))
-    there = compare(scenario, systems, range(3), map=pipeline.spread(spark, "runs"))
-    pd.testing.assert_frame_equal(here.runs, there.runs)
+    local = compare(scenario, systems, range(3))
+    distributed = compare(scenario, systems, range(3), map=pipeline.spread(spark, "runs"))
+    pd.testing.assert_frame_equal(local.runs, distributed.runs)
 
 
-def test_a_sweep_over_spark_is_the_same(spark):
+def test_sweep_over_spark_equals_the_local_one(spark):
     over, fixed = {"prefetch_limit": [1, 16], "outage": [0.5]}, {"policy": "buffer", "days": 5}
-    here = sweep(over, fixed, range(2))
-    there = sweep(over, fixed, range(2), map=pipeline.spread(spark, "runs"))
-    pd.testing.assert_frame_equal(here, there)
+    local = sweep(over, fixed, range(2))
+    distributed = sweep(over, fixed, range(2), map=pipeline.spread(spark, "runs"))
+    pd.testing.assert_frame_equal(local, distributed)
     with pytest.raises(ParameterError, match=r"1\.5"):
         sweep({"outage": [0.5, 1.5]}, {"days": 2}, [1], map=pipeline.spread(spark))
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_cancels(spark):
+def test_ctrl_c_cancels_the_tasks(spark):
     def sleep(_):
         time.sleep(120)
 
-    started = time.monotonic()
+    start_s = time.monotonic()
     timer = threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         list(pipeline.spread(spark)(sleep, range(4)))
     timer.join()
     assert list(pipeline.spread(spark)(abs, [-1, -2])) == [1, 2]  # the cores are free again
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - start_s < 60
 
 
 @pytest.mark.soak
-def test_over_connect():
+def test_spread_works_over_spark_connect():
     code = """
         from mudkit import pipeline
         from mudkit.errors import ParameterError
@@ -149,14 +149,14 @@ def test_over_connect():
         pipeline.stop()
         """
     command = [sys.executable, "-c", textwrap.dedent(code)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
 
 
-def test_a_scoreboard_over_spark_is_the_one_of_here(spark):
+def test_scoreboard_over_spark_equals_the_local_one(spark):
     task = WARD.over(devices=2, hours=0.05)
     systems = {"MUD": ADAPTERS["MUD"], "Contrail": ADAPTERS["Contrail"]}
-    here = scoreboard([task], systems, seeds=[1, 2])
-    there = scoreboard([task], systems, seeds=[1, 2], map=pipeline.spread(spark))
-    assert there.runs.equals(here.runs)
-    assert there.privacy.equals(here.privacy)
+    local = scoreboard([task], systems, seeds=[1, 2])
+    distributed = scoreboard([task], systems, seeds=[1, 2], map=pipeline.spread(spark))
+    assert distributed.runs.equals(local.runs)
+    assert distributed.privacy.equals(local.privacy)

@@ -1,4 +1,4 @@
-"""Pending queues over a stream: the same as one engine in one process, also when killed and started again."""
+"""Streamed pending queues: equal to one engine in one process, also after a kill and restart."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from radiator_streams import (
     ClientEvent,
     S,
     Worlds,
-    by_one_engine,
+    build_events,
     random_steps,
-    story,
+    release_by_one_engine,
 )
 
 from mudkit.errors import OutputExists, ParameterError, TraceContentError
@@ -48,28 +48,30 @@ FILES = 5
 
 @pytest.fixture(scope="module")
 def stories():
-    """Random stories, two with each function, and until when they are told."""
+    """Return random stories, two for each function, and the time at which they end."""
     chance = random.Random("stories")
-    made = [story(random_steps(chance, 120)) for _ in range(2 * len(FUNCTIONS))]
-    return made, max(events[-1].t_us for events in made) + round(2 * RETENTION_S * S)
+    event_lists = [build_events(random_steps(chance, 120)) for _ in range(2 * len(FUNCTIONS))]
+    return event_lists, max(events[-1].t_us for events in event_lists) + round(2 * RETENTION_S * S)
 
 
 @pytest.fixture(scope="module")
 def expected(stories):
-    made, until_us = stories
-    found = Counter()
-    for world, events in enumerate(made):
+    event_lists, until_us = stories
+    receipts = Counter()
+    for world, events in enumerate(event_lists):
         function = FUNCTIONS[world % len(FUNCTIONS)]
-        gone, _ = by_one_engine(function, events, until_us, ClientLists)
-        assert by_one_engine(function, events, until_us, Groups)[0] == gone
-        assert len(gone) > 30
-        found.update({(t_us, f"{world}/{client}", numbers): n for (t_us, client, numbers), n in gone.items()})
-    assert set(found.values()) == {1}
-    return found
+        sent, _ = release_by_one_engine(function, events, until_us, ClientLists)
+        assert release_by_one_engine(function, events, until_us, Groups)[0] == sent
+        assert len(sent) > 30
+        receipts.update(
+            {(t_us, f"{world}/{client}", numbers): n for (t_us, client, numbers), n in sent.items()}
+        )
+    assert set(receipts.values()) == {1}
+    return receipts
 
 
-def write(folder, files):
-    """Write events as files, each a second younger than the one before."""
+def write_events(folder, files):
+    """Write events as files, each a second younger than the previous one."""
     folder.mkdir(parents=True)
     schema = pa.schema(
         [
@@ -80,27 +82,29 @@ def write(folder, files):
             ("text", pa.string()),
         ]
     )
-    for place, events in enumerate(files):
+    for number, events in enumerate(files):
         rows = [
             {"ts": None if event.t_us is None else T0 + event.t_us, **event._asdict()} for event in events
         ]
-        file = folder / f"{place}.parquet"
+        file = folder / f"{number}.parquet"
         pq.write_table(pa.Table.from_pylist(rows, schema=schema), file)
-        os.utime(file, (T0 // S + place, T0 // S + place))
+        os.utime(file, (T0 // S + number, T0 // S + number))
     return folder
 
 
 @pytest.fixture(scope="module")
 def folder(stories, tmp_path_factory):
-    """The stories together as files: out of order by up to 25 s, with what cannot be used among them."""
-    made, until_us = stories
+    """Write the stories as files, out of order by up to 25 s and with unusable events."""
+    event_lists, until_us = stories
     chance = random.Random("disorder")
     events = [
-        event._replace(client=f"{world}/{event.client}") for world, told in enumerate(made) for event in told
+        event._replace(client=f"{world}/{event.client}")
+        for world, story_events in enumerate(event_lists)
+        for event in story_events
     ]
     events.sort(key=lambda event: event.t_us + chance.random() * 25 * S)
     size = -(-len(events) // FILES)
-    files = [events[first : first + size] for first in range(0, len(events), size)]
+    files = [events[start : start + size] for start in range(0, len(events), size)]
     files[1].append(
         ClientEvent(
             files[1][0].t_us, 20_000, "8/gus", "context", '{"people": [], "span_us": null, "attributes": {}}'
@@ -110,7 +114,7 @@ def folder(stories, tmp_path_factory):
     files[3].append(ClientEvent(None, 20_002, "8/gus", "tick", None))
     files[4].append(ClientEvent(0, 20_003, "0/ann", "unregister", None))
     files[4].append(ClientEvent(until_us + DELAY_S * S, 20_004, "8/gus", "tick", None))
-    return write(tmp_path_factory.mktemp("stream") / "events", files)
+    return write_events(tmp_path_factory.mktemp("stream") / "events", files)
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +124,8 @@ def worlds():
     cloudpickle.unregister_pickle_by_value(radiator_streams)
 
 
-def told(streamed):
-    """Give what has gone to whom, how often: (µs, receiver, numbers)."""
+def count_receipts(streamed):
+    """Return how often each (µs, receiver, numbers) was sent."""
     rows = streamed.aggregates.withColumn("t_us", functions.unix_micros("ts")).toArrow().to_pylist()
     for row in rows:
         assert row["recipients"] == sorted(row["recipients"])
@@ -132,29 +136,29 @@ def told(streamed):
     )
 
 
-def test_the_engines_agree(spark, folder, worlds, expected, tmp_path):
+def test_stream_sends_what_one_engine_sends(spark, folder, worlds, expected, tmp_path):
     events = streaming.event_stream(spark, folder)
     streamed = streaming.aggregate_stream(events, worlds, tmp_path / "out", delay_s=DELAY_S)
-    assert told(streamed) == expected
+    assert count_receipts(streamed) == expected
     assert streamed.aggregates.schema.names == ["ts", "numbers", "recipients", "aggregate", "watermark_ts"]
     batches = streamed.batches
     assert [batch.number for batch in batches] == list(range(FILES + 1))
     assert (streamed.late, [batch.unusable for batch in batches]) == (1, [0, 0, 0, 1, 0, 0])
     problems = Counter(row.problem.splitlines()[0] for row in streamed.problems.collect())
-    assert problems["An event cannot be used: There is no such client."] > 1  # of clients that had left
+    assert problems["An event cannot be used: There is no such client."] > 1  # of clients that have left
     for function, sender in (("by_cell", "bob"), ("failing", "ann")):
-        told_first = f"The aggregability function {function} has failed: A context has no attribute 'cell'."
-        assert problems[told_first] > 1, sender
+        message = f"The aggregability function {function} has failed: A context has no attribute 'cell'."
+        assert problems[message] > 1, sender
     assert problems["The aggregability function failing has failed: ZeroDivisionError: three"] > 1
-    # It was there already: nothing is done again, nothing changes.
+    # The output exists already: no batch is repeated.
     again = streaming.aggregate_stream(events, worlds, tmp_path / "out", delay_s=DELAY_S)
-    assert (again.batches, told(again)) == ((), expected)
+    assert (again.batches, count_receipts(again)) == ((), expected)
     with pytest.raises(ParameterError, match="other settings"):
         streaming.aggregate_stream(events, worlds, tmp_path / "out", delay_s=DELAY_S, shares=3)
 
 
 @pytest.mark.soak
-def test_killed_in_the_middle_of_a_batch(spark, folder, worlds, expected, tmp_path):
+def test_stream_continues_after_a_kill_within_a_batch(spark, folder, worlds, expected, tmp_path):
     code = """
         import signal, sys
         import radiator_streams
@@ -168,7 +172,7 @@ def test_killed_in_the_middle_of_a_batch(spark, folder, worlds, expected, tmp_pa
         streaming.aggregate_stream(events, worlds, sys.argv[2], delay_s=30)
         """
     out, support = tmp_path / "out", Path(radiator_streams.__file__).parent
-    life = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code), str(folder), str(out)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -176,27 +180,27 @@ def test_killed_in_the_middle_of_a_batch(spark, folder, worlds, expected, tmp_pa
         start_new_session=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(support), *filter(None, sys.path)])},
     )
-    begun = out / "checkpoint" / "offsets" / "2"
+    batch_file = out / "checkpoint" / "offsets" / "2"
     try:
-        while life.poll() is None and not begun.exists():
+        while process.poll() is None and not batch_file.exists():
             time.sleep(0.01)
-        was_alive = life.poll() is None
+        was_alive = process.poll() is None
     finally:
-        kill(life)
-    _, stderr = life.communicate()
+        kill(process)
+    _, stderr = process.communicate()
     assert was_alive, stderr
     assert not (out / "checkpoint" / "commits" / "2").exists()
-    assert 0 < told(streaming.Streamed(spark, out, ())).total() < expected.total()
-    # The second life is one of the other kind of session.
+    assert 0 < count_receipts(streaming.Streamed(spark, out, ())).total() < expected.total()
+    # The restart uses the other kind of session.
     streamed = streaming.aggregate_stream(streaming.event_stream(spark, folder), worlds, out, delay_s=DELAY_S)
     assert [batch.number for batch in streamed.batches] == list(range(2, FILES + 1))
-    assert told(streamed) == expected
+    assert count_receipts(streamed) == expected
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("kind", "is_stopped"), [("master", True), ("remote", False)])
-def test_nothing_of_the_workers_own_doings_is_printed(tmp_path, kind, is_stopped):
-    """Neither of a query that runs to its end (through Spark Connect), nor of one that Ctrl-C stops."""
+def test_workers_print_nothing(tmp_path, kind, is_stopped):
+    """Run a query to its end through Spark Connect, or stop one with Ctrl-C."""
     code = """
         import signal, sys
         import radiator_streams
@@ -213,13 +217,15 @@ def test_nothing_of_the_workers_own_doings_is_printed(tmp_path, kind, is_stopped
         except KeyboardInterrupt:
             print("stopped")
         """
-    told_once = story(random_steps(random.Random("quiet"), 200))
-    parts = 40 if is_stopped else 3  # so many that the last is far off when it is stopped
-    size = -(-len(told_once) // parts)
-    events = [event._replace(client=f"0/{event.client}") for event in told_once]
-    folder = write(tmp_path / "events", [events[at : at + size] for at in range(0, len(events), size)])
+    events_of_story = build_events(random_steps(random.Random("quiet"), 200))
+    parts = 40 if is_stopped else 3  # enough that the last is far away when it is stopped
+    size = -(-len(events_of_story) // parts)
+    events = [event._replace(client=f"0/{event.client}") for event in events_of_story]
+    folder = write_events(
+        tmp_path / "events", [events[start : start + size] for start in range(0, len(events), size)]
+    )
     support = Path(radiator_streams.__file__).parent
-    life = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code), str(folder), str(tmp_path / "out"), kind],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -229,23 +235,23 @@ def test_nothing_of_the_workers_own_doings_is_printed(tmp_path, kind, is_stopped
         | {"PYTHONPATH": os.pathsep.join([str(support), *filter(None, sys.path)]), "MUDKIT_PROGRESS": "0"},
     )
     try:
-        begun = tmp_path / "out" / "checkpoint" / "offsets" / "1"
-        while is_stopped and life.poll() is None and not begun.exists():
+        batch_file = tmp_path / "out" / "checkpoint" / "offsets" / "1"
+        while is_stopped and process.poll() is None and not batch_file.exists():
             time.sleep(0.01)
         if is_stopped:
-            os.killpg(life.pid, signal.SIGINT)
-        out, err = life.communicate(timeout=300)
+            os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=300)
     finally:
-        kill(life)
+        kill(process)
     assert (out, err) == ("stopped\n" if is_stopped else "4 True\n", "")
 
 
-def test_the_lag_behind_a_trace_is_bounded(spark, cabspotting, tmp_path):
-    """A quarter of an hour of sixty recorded taxis: what goes is written with the next file at the latest."""
+def test_lag_behind_a_trace_is_bounded(spark, cabspotting, tmp_path):
+    """Play 15 minutes of sixty recorded taxis: the next file at the latest writes each aggregate."""
     rows = pyarrow.csv.read_csv(cabspotting)
     first_s = pc.min(rows["t"]).as_py() + 12 * 3600
-    some = pc.field("cab").isin(pc.unique(rows["cab"])[:60])
-    rows = rows.filter(some & (pc.field("t") >= first_s) & (pc.field("t") < first_s + 900))
+    is_sampled = pc.field("cab").isin(pc.unique(rows["cab"])[:60])
+    rows = rows.filter(is_sampled & (pc.field("t") >= first_s) & (pc.field("t") < first_s + 900))
     ts = pc.cast(pc.multiply(rows["t"], S), pa.timestamp("us", "UTC"))
     positions = pa.table({"device": rows["cab"], "ts": ts, "lat": rows["lat"], "lon": rows["lon"]})
     events = radiator_scale.events_of(positions)
@@ -256,15 +262,17 @@ def test_the_lag_behind_a_trace_is_bounded(spark, cabspotting, tmp_path):
     assert played.behind_s.min() >= 0
     assert played.behind_s.max() <= 2 * 300
     assert played.lags_s.min() > 0
-    # The same as in one process, until the last event.
+    # Equal to one process until the last event.
     columns = [events[name].to_pylist() for name in ("number", "client", "kind", "text")]
-    told = [ClientEvent(*event) for event in zip(epoch_us(events["ts"]).tolist(), *columns, strict=True)]
+    event_list = [
+        ClientEvent(*event) for event in zip(epoch_us(events["ts"]).tolist(), *columns, strict=True)
+    ]
     function = radiator_scale.by_distance
-    gone, _ = by_one_engine(function, told, told[-1].t_us, Groups, echo=True)
-    assert played.receipts == gone.total()
+    sent, _ = release_by_one_engine(function, event_list, event_list[-1].t_us, Groups, echo=True)
+    assert played.receipts == sent.total()
 
 
-def test_bad_input(spark, folder, worlds, tmp_path):
+def test_invalid_input_is_refused(spark, folder, worlds, tmp_path):
     events = streaming.event_stream(spark, folder)
     with pytest.raises(ParameterError, match="no stream"):
         streaming.aggregate_stream(spark.read.parquet(str(folder)), worlds, tmp_path / "out")

@@ -9,8 +9,8 @@ import sys
 import time
 from collections import Counter
 
-from consistency_oracle import MODELS, meets
-from random_histories import seeded
+from consistency_oracle import MODELS, satisfies
+from random_histories import draw_seeded_history
 
 from mudkit.consistency import History, Outcome
 from mudkit.consistency.deciding import judge
@@ -18,12 +18,12 @@ from mudkit.consistency.models import model_of
 from mudkit.consistency.search import Budget
 
 
-def differences(history: History) -> list[tuple[str, str, bool]]:
-    """Give model, verdict and the oracle's answer where they differ; the verdict is not made small here."""
+def list_differences(history: History) -> list[tuple[str, str, bool]]:
+    """Return (model, verdict, answer of the oracle) for each difference; counterexamples are not minimised."""
     result = []
     for name in MODELS:
         status = verdict(history, name)
-        answer = meets(list(history), name)
+        answer = satisfies(list(history), name)
         if status != ("OK" if answer else "ILLEGAL"):
             result.append((name, status, answer))
     return result
@@ -34,26 +34,26 @@ def verdict(history: History, name: str) -> str:
 
 
 def main(first: int, last: int) -> None:
-    began_s, counts, wrong, forks = time.monotonic(), Counter(), 0, 0
+    start_s, counts, difference_count, fork_count = time.monotonic(), Counter(), 0, 0
     for seed in range(first, last):
-        history = seeded(seed)
-        if all(each.outcome is Outcome.PENDING for each in history):
+        history = draw_seeded_history(seed)
+        if all(operation.outcome is Outcome.PENDING for operation in history):
             counts["nothing answered"] += 1
             continue
         statuses = {}
         for name in MODELS:
             statuses[name] = verdict(history, name)
             counts[name, statuses[name]] += 1
-            answer = meets(list(history), name)
+            answer = satisfies(list(history), name)
             if statuses[name] != ("OK" if answer else "ILLEGAL"):
-                wrong += 1
+                difference_count += 1
                 print(f"seed {seed}, {name}: {statuses[name]}, the oracle says {answer}")
-        forks += statuses["fork-sequential"] != statuses["sequential"]
+        fork_count += statuses["fork-sequential"] != statuses["sequential"]
     print(
-        f"{last - first:,} histories, {wrong} differences, {forks:,} forks, {time.monotonic() - began_s:.0f} s"
+        f"{last - first:,} histories, {difference_count} differences, {fork_count:,} forks, {time.monotonic() - start_s:.0f} s"
     )
-    for each, count in sorted(counts.items(), key=str):
-        print(f"  {count:7,} {each if isinstance(each, str) else ' '.join(each)}")
+    for key, count in sorted(counts.items(), key=str):
+        print(f"  {count:7,} {key if isinstance(key, str) else ' '.join(key)}")
 
 
 if __name__ == "__main__":

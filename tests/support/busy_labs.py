@@ -1,4 +1,4 @@
-"""A lab for each system in which every kind of message has been sent, and what each machine received in it."""
+"""Labs of all systems in which every kind of message is sent, and the messages that each machine received."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import pytest
 from contrail_place import Place as ContrailPlace
-from contrail_place import marked
+from contrail_place import build_item
 from mud_place import Place as MudPlace
-from odd_messages import overhear
+from odd_messages import record_received
 
 from mudkit import Lab
 from mudkit.errors import ParameterError
@@ -22,7 +22,7 @@ __all__ = [
     "ADULTS",
     "BUSY",
     "POLICY",
-    "Busy",
+    "BusyLab",
     "Contrail",
     "LastHop",
     "Mud",
@@ -49,8 +49,8 @@ def replace_store(installed: Any) -> None:
     installed.start()
 
 
-class Busy:
-    """A system on a lab with two strangers, ``eve`` and ``mal``, who never took part in it."""
+class BusyLab:
+    """System on a lab with two devices, ``eve`` and ``mal``, that are not part of the system."""
 
     KINDS: ClassVar[frozenset[str]]
     """Kinds of messages that :meth:`talk` sends."""
@@ -64,8 +64,8 @@ class Busy:
             self.lab.device(stranger)
 
     def run(self) -> None:
-        """Send every kind of message, and keep what each machine receives."""
-        with overhear(self.lab) as self.received:
+        """Send every kind of message, and record what each machine receives."""
+        with record_received(self.lab) as self.received:
             self.talk()
 
     def build(self) -> None:
@@ -77,7 +77,7 @@ class Busy:
         raise NotImplementedError
 
     def check(self) -> None:
-        """Send something to everybody, and check that it arrives once."""
+        """Send a message to each client, and check that it arrives once."""
         raise NotImplementedError
 
     @staticmethod
@@ -87,14 +87,14 @@ class Busy:
 
     @staticmethod
     def pack(message: Any) -> Any:
-        """Return a dictionary as it is sent."""
+        """Return a dictionary in its wire form."""
         return message
 
     def dropped(self) -> int:
         return int((self.lab.frame("incidents")["incident"] == "dropped").sum())
 
 
-class Mud(Busy):
+class Mud(BusyLab):
     KINDS = frozenset({
         "admin", "administered", "ask", "asks", "complete", "confirmed", "describe", "described", "follow", "followed",
         "has", "hello", "log", "outcome", "part", "read", "redirect", "register", "registered", "state", "stream",
@@ -136,8 +136,8 @@ class Mud(Busy):
             with pytest.raises(mud.Conflict):
                 bob.write("news", "h", {"n": 9}, "conditional", data=data).result()
         cem = self.place.client("cem", write_policy=Later(5))
-        for written in [cem.write("news", key, {"n": 1}) for key in "cd"]:
-            written.result()
+        for operation in [cem.write("news", key, {"n": 1}) for key in "cd"]:
+            operation.result()
         ann.delete("news", "z").result()
         ann.alter("news", add={"city": "text"}, remove=["by"]).result()
         ann.drop("gone").result()
@@ -151,10 +151,10 @@ class Mud(Busy):
         assert self.ann.write("news", key, {"n": 1}).result() == 1
         assert self.bob.read("news", f"key = '{key}'").result().versions == {key: 1}
         self.lab.run(minutes=1)
-        assert [each.key for each in self.changes] == [key]
+        assert [change.key for change in self.changes] == [key]
 
 
-class LastHop(Busy):
+class LastHop(BusyLab):
     KINDS = frozenset({"hello", "told", "read", "confirmed", "welcome", "heard", "who", "stream"})
     MACHINES: ClassVar = Counter(SpoolServer=1, DeviceMachine=2)
 
@@ -185,8 +185,8 @@ class LastHop(Busy):
         for n, identity in enumerate(ids[:20:3]):
             self.news.rerank(identity, (n * 7 % 20) / 10 - 0.5)
         lab.run(minutes=1)
-        for each in (ann, bob):
-            each.read("news")
+        for subscriber in (ann, bob):
+            subscriber.read("news")
         lab.run(minutes=1)
         lab.faults.messages(loss_share=0.4)
         self.news.publish("lost", rank=0.9)
@@ -207,7 +207,7 @@ class LastHop(Busy):
         self.check_of(self.ann, self.bob)
 
     def check_of(self, *subscribers: lasthop.Subscriber) -> None:
-        """Check that what is published to some subscribers arrives."""
+        """Publish a message to each of some subscribers, and check that it arrives."""
         for subscriber in subscribers:
             self.topics += 1
             topic = f"later {self.topics}"
@@ -217,7 +217,7 @@ class LastHop(Busy):
             assert [message["text"] for message in subscriber.read(topic).result()] == ["hello"]
 
 
-class Contrail(Busy):
+class Contrail(BusyLab):
     KINDS = frozenset({
         "join", "send", "group", "withdraw", "pull", "bye", "sent", "deliver", "filled", "tell", "gone", "ask", "do",
         "done", "moving", "adopted", "restarted", "holds",
@@ -242,13 +242,15 @@ class Contrail(Busy):
             self.lab.devices["bob"].change_context(loc=self.CENTRES["us" if number % 2 else "eu"])
             place.run(62)
             for text in ("red", "blue"):
-                place.publish(ann, marked(f"{text} {number}"), f"{text} {number}").result()
+                place.publish(ann, build_item(f"{text} {number}"), f"{text} {number}").result()
             place.run(3)
         faults.cut("bob", minutes=1)
-        place.publish(ann, marked("while he is away"), "while he is away").result()
+        place.publish(ann, build_item("while he is away"), "while he is away").result()
         place.run(130)
         place.install(cyd, self.EVERYTHING, to=("ann", "app"))
-        place.publish(ann, marked("red 1"), "red 1").result()  # named, with the key of this item
+        place.publish(
+            ann, build_item("red 1"), "red 1"
+        ).result()  # addressed by name, with the key of this item
         place.modules["bob"].unfriend("ann").result()
         place.modules["ann"].leave(club).result()
         place.modules["bob"].befriend("ann").result()
@@ -263,12 +265,12 @@ class Contrail(Busy):
         self.ports += 1
         ann, cyd = (self.place.port(name, f"later {self.ports}") for name in ("ann", "cyd"))
         self.place.install(cyd, self.EVERYTHING, to=("ann", f"later {self.ports}"))
-        self.place.publish(ann, marked("last"), "last").result()
+        self.place.publish(ann, build_item("last"), "last").result()
         self.place.run(65)
         assert [item.payload for item in cyd.receive_all().result()] == [b"payload of last"]
 
 
-class Radiator(Busy):
+class Radiator(BusyLab):
     KINDS = frozenset({
         "register", "unregister", "context", "got", "unreachable", "registered", "unregistered", "refused", "identify",
         "taken", "unknown", "push",
@@ -281,15 +283,15 @@ class Radiator(Busy):
         super().__init__()
 
     def build(self) -> None:
-        """Six devices; all but the first can be reached by their peers."""
+        """Create six devices; all but the first are reachable by their peers."""
         self.lab = Lab(seed=5)
         self.server = radiator.Server(self.lab, lambda sender, receiver: radiator.Volume(1), chain=self.chain)
-        self.got: dict[str, list[radiator.Context]] = {name: [] for name in self.NAMES}
+        self.contexts: dict[str, list[radiator.Context]] = {name: [] for name in self.NAMES}
         self.clients = {
             name: radiator.Client(
                 self.lab.device(name),
                 self.server,
-                receive=self.got[name].append,
+                receive=self.contexts[name].append,
                 attributes={"p2p_enabled": self.p2p and name != "d0"},
             )
             for name in self.NAMES
@@ -324,8 +326,8 @@ class Radiator(Busy):
         """Count the serial numbers that a device received."""
         return Counter(
             serial
-            for each in self.got[name]
-            for serial in each.get("serial", ())
+            for context in self.contexts[name]
+            for serial in context.get("serial", ())
             if str(serial).startswith("a ")
         )
 
@@ -346,7 +348,7 @@ class Radiator(Busy):
         return radiator.pack(message, True)
 
 
-class Sublim(Busy):
+class Sublim(BusyLab):
     KINDS = frozenset({
         "join", "replay", "have", "messages", "attach", "attached", "behind", "report", "reported", "policy",
         "policy set", "deliver", "got", "left", "ask", "parcel", "parcel has come", "moved", "hello", "bye", "plain",
@@ -399,7 +401,7 @@ class Sublim(Busy):
         lab.run(minutes=2)
 
     def check(self) -> None:
-        """Publish: it comes to each, once, by its policy."""
+        """Publish messages, and check that each subscriber receives each once, by its policy."""
         numbers = list(range(self.published, self.published + 10))
         self.published += 10
         self.subscribers["ann"].set_policy(WARD).result(300)
@@ -410,11 +412,11 @@ class Sublim(Busy):
         self.lab.run(minutes=3)
         for name, subscriber in self.subscribers.items():
             read = subscriber.read().result()
-            assert [each["n"] for each in read] == numbers, name
-            assert {len(each["ecg"]) for each in read} == {25 if name == "ann" else 50}
+            assert [message["n"] for message in read] == numbers, name
+            assert {len(message["ecg"]) for message in read} == {25 if name == "ann" else 50}
 
 
-class StoreAndForward(Busy):
+class StoreAndForward(BusyLab):
     KINDS = frozenset(
         {"send", "delivered", "hello", "accepted", "missing", "deliver", "welcome", "identify", "lacks"}
     )
@@ -444,7 +446,7 @@ class StoreAndForward(Busy):
         lab.run(minutes=2)
 
     def check(self) -> None:
-        """Send to and fro: each comes once."""
+        """Send a message from each client to each, and check that each arrives once."""
         for client in self.clients.values():
             client.read().result()
         for name, client in self.clients.items():
@@ -452,13 +454,13 @@ class StoreAndForward(Busy):
                 client.send(other, f"{name} to {other}").result(600)
         self.lab.run(minutes=10)
         for name, client in self.clients.items():
-            read = [(each["from"], each["text"]) for each in client.read().result()]
-            assert sorted(each for each in read if each[0] in self.clients) == [
+            read = [(message["from"], message["text"]) for message in client.read().result()]
+            assert sorted(message for message in read if message[0] in self.clients) == [
                 (other, f"{other} to {name}") for other in self.clients
             ]
 
 
-BUSY: dict[str, type[Busy]] = {
+BUSY: dict[str, type[BusyLab]] = {
     "contrail": Contrail, "lasthop": LastHop, "mud": Mud, "radiator": Radiator, "store_and_forward": StoreAndForward,
     "sublim": Sublim,
 }  # fmt: skip

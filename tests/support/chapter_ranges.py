@@ -1,4 +1,4 @@
-"""What each parameter of a chapter may be, and draws of it."""
+"""Ranges of the parameters of chapters, and random draws from them."""
 
 from __future__ import annotations
 
@@ -154,7 +154,10 @@ RANGES: dict[str, dict[str, Any]] = {
     },
     "10_write_batching": DRIVERS
     | {
-        "cars": (24, 30),  # with few, a tenth of the reads leaves one class to learn from: an error in words
+        "cars": (
+            24,
+            30,
+        ),  # with few, a tenth of the reads has only one class to learn from, which is an error
         "batch_minutes": (0.5, 120.0),
         "missed_cost": (0.0, 500.0),
     },
@@ -171,15 +174,17 @@ RANGES: dict[str, dict[str, Any]] = {
         "seed": SEED,
     },
 }
-"""What each parameter of a chapter may be: a range, or some of its values. Sizes are small."""
+"""Range or some of the values of each parameter of a chapter. Sizes are small."""
 
 
-def drawn(chapter: str, dice: random.Random) -> dict[str, Any]:
-    """Draw legal parameters: one in five at an end of its range."""
+def draw_parameters(chapter: str, draw: random.Random) -> dict[str, Any]:
+    """Draw legal parameters, one in five at an end of its range."""
     values = {}
-    for name, allowed in RANGES[chapter].items():
-        if isinstance(allowed, list) or dice.random() < 0.2:
-            values[name] = dice.choice(allowed)
+    for name, range_or_values in RANGES[chapter].items():
+        if isinstance(range_or_values, list) or draw.random() < 0.2:
+            values[name] = draw.choice(range_or_values)
         else:
-            values[name] = (dice.randint if isinstance(allowed[0], int) else dice.uniform)(*allowed)
+            values[name] = (draw.randint if isinstance(range_or_values[0], int) else draw.uniform)(
+                *range_or_values
+            )
     return values

@@ -1,8 +1,8 @@
-"""Literal histories, legal and illegal, each with its verdict under every model and a sentence why.
+"""Literal histories, legal and illegal, each with its verdict under every model and the reason.
 
-A row is (name, source, history, the models that it does not meet, why); it meets all others. The notation is that
-of :mod:`mudkit.consistency.notation`. Values of the papers are kept where they are numbers; the papers' registers
-begin with 0, which here is a record that nobody has written.
+A row is (name, source, history, the models that it does not meet, reason); it meets all others. The notation is that
+of :mod:`mudkit.consistency.notation`. Numeric values of the papers are kept; the papers' registers start with 0,
+which here is a record without a write.
 """
 
 from __future__ import annotations

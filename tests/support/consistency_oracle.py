@@ -1,8 +1,8 @@
-"""The definitions of Mobius's appendix A, by trying everything: slow, plain, and written apart from mudkit's checker.
+"""Definitions of Mobius's appendix A by exhaustive search: slow, simple, and independent of mudkit's checker.
 
-It knows operations only as data (client, times, kind, contents, outcome). A record is a state machine whose state
-is the write that stands in it; a view is a sequence of operations that the machine can go through; for each model
-all subsets, orders and assignments are gone through.
+Operations are plain data (client, times, kind, contents, outcome). A record is a state machine whose state is the
+last write that took effect; a view is a sequence of operations that the machine accepts. For each model all
+subsets, orders and assignments are tried.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ MODELS = (
 )  # fmt: skip
 
 
-def over_before(ops, a, b):
-    """Program order: a was answered when b was invoked; ties as they were invoked."""
+def precedes(ops, a, b):
+    """Return whether a precedes b in program order: a was answered when b was invoked; ties by invocation."""
     end, begin = ops[a].answered_us, ops[b].invoked_us
     return end is not None and (end < begin or (end == begin and a < b))
 
@@ -27,7 +27,7 @@ def is_refused(op):
 
 
 def matches(op, version, content):
-    """May a content be what a write has left? ``version`` is the write's, assigned or its own."""
+    """Return whether a write may have left a content; ``version`` is that of the write, assigned or known."""
     if content.version is not None:
         return version == content.version and content.value in (None, op.content.value)
     return op.content.value == content.value
@@ -38,13 +38,19 @@ def is_initial(content):
 
 
 class World:
-    """A completion of a history: which pending writes took effect, and which versions they got."""
+    """Completion of a history: the pending writes that took effect, and the versions of the writes."""
 
-    def __init__(self, ops, effective, versions, vain, saw=None):
-        self.ops, self.effective, self.versions, self.vain, self.saw = ops, effective, versions, vain, saw
+    def __init__(self, ops, effective, versions, expected_writers, read_sources=None):
+        self.ops, self.effective, self.versions, self.expected_writers, self.read_sources = (
+            ops,
+            effective,
+            versions,
+            expected_writers,
+            read_sources,
+        )
         self.included = [i for i, op in enumerate(ops) if i in effective or op.outcome != "pending"]
 
-    def shows(self, state, content):
+    def matches_state(self, state, content):
         return (
             is_initial(content)
             if state is None
@@ -52,26 +58,26 @@ class World:
         )
 
     def step(self, state, i):
-        """The next state, or False if the operation could not have gone like this."""
+        """Return the next state, or False if the operation is not legal in this state."""
         op = self.ops[i]
         if op.kind == "read":
-            if self.saw is not None and self.saw[i] != state:
+            if self.read_sources is not None and self.read_sources[i] != state:
                 return False
-            return state if self.shows(state, op.content) else False
+            return state if self.matches_state(state, op.content) else False
         if op.outcome == "failed":
             return state
         if op.outcome == "conflict":
-            if op.actual is not None and not self.shows(state, op.actual):
+            if op.actual is not None and not self.matches_state(state, op.actual):
                 return False
-            return False if i in self.vain and self.vain[i] == (state,) else state
-        if op.expected is not None and (not self.shows(state, op.expected)):
+            return False if i in self.expected_writers and self.expected_writers[i] == (state,) else state
+        if op.expected is not None and (not self.matches_state(state, op.expected)):
             return False
         return i
 
     def in_order(self, a, b, wio, real_time):
-        """Must a come before b in every view that has both?"""
+        """Return whether a must be before b in every view that has both."""
         ops, v = self.ops, self.versions
-        if b in self.vain and self.vain[b] == (a,):  # its client knew it
+        if b in self.expected_writers and self.expected_writers[b] == (a,):  # its client had seen a
             return True
         if (
             a in self.effective
@@ -82,12 +88,12 @@ class World:
         ):
             return True
         if ops[a].client == ops[b].client:
-            return over_before(ops, a, b) or (wio and a < b and "write" in (ops[a].kind, ops[b].kind))
+            return precedes(ops, a, b) or (wio and a < b and "write" in (ops[a].kind, ops[b].kind))
         return real_time and ops[a].answered_us is not None and ops[a].answered_us < ops[b].invoked_us
 
     def sequences(self, wio=False, real_time=False):
-        """All legal sequences of included operations that keep the order."""
-        must = {
+        """Yield all legal sequences of included operations that keep the order."""
+        order = {
             (a, b)
             for a in self.included
             for b in self.included
@@ -97,11 +103,11 @@ class World:
         def grow(sequence, state):
             yield sequence
             for i in self.included:
-                if i in sequence or any((i, earlier) in must for earlier in sequence):
+                if i in sequence or any((i, earlier) in order for earlier in sequence):
                     continue
-                following = self.step(state, i)
-                if following is not False:
-                    yield from grow((*sequence, i), following)
+                next_state = self.step(state, i)
+                if next_state is not False:
+                    yield from grow((*sequence, i), next_state)
 
         return grow((), None)
 
@@ -113,29 +119,31 @@ class World:
         own = [{i for i in self.included if self.ops[i].client == c} for c in clients]
         possible = [[] for _ in clients]
         for s in self.sequences(False, real_time):
-            for mine, result in zip(own, possible, strict=True):
-                if mine <= set(s) and (
-                    not s or s[-1] in mine
-                ):  # what comes after the last own one is of no use
+            for own_operations, result in zip(own, possible, strict=True):
+                if own_operations <= set(s) and (
+                    not s or s[-1] in own_operations
+                ):  # operations after the last own one are irrelevant
                     result.append(s)
         return _choose(possible, [])
 
 
-def agree(one, two):
-    """No-join: for each operation in both, the two are the same up to it."""
-    return all(one[: one.index(o) + 1] == two[: two.index(o) + 1] for o in one if o in two)
+def have_common_prefixes(first, second):
+    """Return whether no-join holds: up to each operation in both, the two views are equal."""
+    return all(first[: first.index(o) + 1] == second[: second.index(o) + 1] for o in first if o in second)
 
 
 def _choose(possible, chosen):
     if not possible:
         return True
     return any(
-        _choose(possible[1:], [*chosen, s]) for s in possible[0] if all(agree(s, other) for other in chosen)
+        _choose(possible[1:], [*chosen, s])
+        for s in possible[0]
+        if all(have_common_prefixes(s, other) for other in chosen)
     )
 
 
-def worlds(ops, saw=None, aside=()):
-    """All completions of a history."""
+def enumerate_worlds(ops, read_sources=None, excluded=()):
+    """Yield all completions of a history."""
     committed = {i for i, op in enumerate(ops) if op.kind == "write" and op.outcome == "ok"}
     pending = [i for i, op in enumerate(ops) if op.kind == "write" and op.outcome == "pending"]
     contents = [
@@ -146,21 +154,21 @@ def worlds(ops, saw=None, aside=()):
     ]
     mentioned = {c.version for c in contents if c.version not in (None, 0)}
     for size in range(len(pending) + 1):
-        for some in itertools.combinations(pending, size):
-            effective = committed | set(some)
+        for taken_pending in itertools.combinations(pending, size):
+            effective = committed | set(taken_pending)
             known = {i: ops[i].content.version for i in effective if ops[i].content.version is not None}
             open_ = [i for i in effective if i not in known]
-            free = sorted(mentioned - set(known.values()))
-            for given in itertools.product([None, *free], repeat=len(open_)):
-                taken = [v for v in given if v is not None]
-                if len(set(taken)) != len(taken):
+            unassigned = sorted(mentioned - set(known.values()))
+            for assignment in itertools.product([None, *unassigned], repeat=len(open_)):
+                assigned = [v for v in assignment if v is not None]
+                if len(set(assigned)) != len(assigned):
                     continue
-                versions = known | {i: v for i, v in zip(open_, given, strict=True) if v is not None}
-                yield from _vain(ops, effective, versions, saw, aside)
+                versions = known | {i: v for i, v in zip(open_, assignment, strict=True) if v is not None}
+                yield from _enumerate_expected_writers(ops, effective, versions, read_sources, excluded)
 
 
-def _vain(ops, effective, versions, saw, aside):
-    """Which write did each conflict expect in vain? One that has no effect does not matter."""
+def _enumerate_expected_writers(ops, effective, versions, read_sources, excluded):
+    """Yield completions with the write that each conflict expected; one without effect does not matter."""
     conflicts = [i for i, op in enumerate(ops) if op.outcome == "conflict" and op.expected is not None]
     choices = []
     for i in conflicts:
@@ -175,15 +183,15 @@ def _vain(ops, effective, versions, saw, aside):
                 if w != i and op.kind == "write" and w not in effective and matches(op, None, content)
             ]
         if content.version is None:
-            result += ["nobody" for op in aside if matches(op, None, content)]
+            result += ["nobody" for op in excluded if matches(op, None, content)]
         choices.append(result or ["nobody"])
     for choice in itertools.product(*choices):
-        yield World(ops, effective, versions, dict(zip(conflicts, choice, strict=True)), saw)
+        yield World(ops, effective, versions, dict(zip(conflicts, choice, strict=True)), read_sources)
 
 
-def _seers(ops):
-    """Who has certainly seen what."""
-    seers = []
+def _list_observations(ops):
+    """Return the operations that certainly saw a content, with this content."""
+    observations = []
     for i, op in enumerate(ops):
         content = (
             op.content
@@ -195,12 +203,12 @@ def _seers(ops):
             else None
         )
         if content is not None:
-            seers.append((i, content))
-    return seers
+            observations.append((i, content))
+    return observations
 
 
 def is_broken(ops):
-    """Anomalies that no model allows: one version twice, or a content that nobody can have written."""
+    """Return whether there is an anomaly under every model: a repeated version, or a content without a write."""
     known = [
         op.content.version
         for op in ops
@@ -208,32 +216,32 @@ def is_broken(ops):
     ]
     if len(set(known)) != len(known):
         return True
-    seers = _seers(ops)
-    loose = [
+    observations = _list_observations(ops)
+    unversioned = [
         i
         for i, op in enumerate(ops)
         if op.kind == "write" and op.content.version is None and not is_refused(op)
     ]
-    free = sorted({c.version for _, c in seers if c.version not in (None, 0)} - set(known))
-    for given in itertools.product([None, *free], repeat=len(loose)):
-        taken = [v for v in given if v is not None]
-        if len(set(taken)) != len(taken):
+    unassigned = sorted({c.version for _, c in observations if c.version not in (None, 0)} - set(known))
+    for assignment in itertools.product([None, *unassigned], repeat=len(unversioned)):
+        assigned = [v for v in assignment if v is not None]
+        if len(set(assigned)) != len(assigned):
             continue
         versions = {
             i: None if is_refused(op) else op.content.version
             for i, op in enumerate(ops)
             if op.kind == "write"
-        } | dict(zip(loose, given, strict=True))
+        } | dict(zip(unversioned, assignment, strict=True))
         if all(
             is_initial(c) or any(w != i and matches(ops[w], v, c) for w, v in versions.items())
-            for i, c in seers
+            for i, c in observations
         ):
             return False
     return True
 
 
-def retractions(ops):
-    """All ways to set refused writes aside with what their clients read of them: (what is left, what each read saw)."""
+def enumerate_retractions(ops):
+    """Yield (remaining operations, source of each read) for all ways to exclude refused writes and reads of them."""
     reads = [i for i, op in enumerate(ops) if op.kind == "read"]
     options = []
     for r in reads:
@@ -250,7 +258,7 @@ def retractions(ops):
         ]
         options.append(result + ([None] if is_initial(content) else []))
     for choice in itertools.product(*options):
-        saw = dict(zip(reads, choice, strict=True))
+        read_sources = dict(zip(reads, choice, strict=True))
         pending = [
             i
             for i, op in enumerate(ops)
@@ -258,126 +266,139 @@ def retractions(ops):
         ]
         for size in range(len(pending) + 1):
             for chained in itertools.combinations(pending, size):
-                left = _set_aside(ops, saw, set(chained))
-                if left is not None:
-                    yield left, saw
+                remaining_indices = _exclude(ops, read_sources, set(chained))
+                if remaining_indices is not None:
+                    yield remaining_indices, read_sources
 
 
-def _set_aside(ops, saw, chained):
-    doomed = {w for w, op in enumerate(ops) if op.kind == "write" and is_refused(op)}
-    aside = {w for w in saw.values() if w in doomed} | chained
-    for _ in ops:  # a pending write goes back, over others, to a refused write of its own client
-        doomed |= {
+def _exclude(ops, read_sources, chained):
+    refused = {w for w, op in enumerate(ops) if op.kind == "write" and is_refused(op)}
+    excluded = {w for w in read_sources.values() if w in refused} | chained
+    for _ in ops:  # a pending write that is based, also over others, on a refused write of its client
+        refused |= {
             c
             for c, op in enumerate(ops)
             if op.kind == "write"
             and op.outcome == "pending"
-            and any(w != c and ops[w].client == op.client and _may_be(ops[w], op.expected) for w in doomed)
+            and any(
+                w != c and ops[w].client == op.client and _matches_value(ops[w], op.expected) for w in refused
+            )
         }
-    if not chained <= doomed & set(saw.values()):
+    if not chained <= refused & set(read_sources.values()):
         return None
-    gone = {r for r, w in saw.items() if w in aside}
-    for r in gone:
-        w = saw[r]
+    excluded_reads = {r for r, w in read_sources.items() if w in excluded}
+    for r in excluded_reads:
+        w = read_sources[r]
         if ops[r].content.version is not None:
             return None
-        if ops[w].client != ops[r].client or over_before(ops, w, r) or over_before(ops, r, w):
+        if ops[w].client != ops[r].client or precedes(ops, w, r) or precedes(ops, r, w):
             return None
-        for later in saw:
+        for later in read_sources:
             if (
                 ops[later].client == ops[r].client
                 and ops[later].type == ops[r].type
-                and over_before(ops, r, later)
+                and precedes(ops, r, later)
                 and (ops[w].answered_us is None or ops[later].answered_us < ops[w].answered_us)
             ):
-                newer = saw[later]
+                newer = read_sources[later]
                 if newer is None or newer < w or ops[newer].client != ops[r].client:
                     return None
-    return [i for i in range(len(ops)) if i not in gone and i not in aside]
+    return [i for i in range(len(ops)) if i not in excluded_reads and i not in excluded]
 
 
-def _may_be(op, content):
+def _matches_value(op, content):
     return content is not None and content.version is None and op.content.value == content.value
 
 
-def session(ops, guarantee):
-    """Is there an order of the writes that no session contradicts?"""
+def meets_session_guarantee(ops, guarantee):
+    """Return whether an order of the writes satisfies a session guarantee."""
     writes = [i for i, op in enumerate(ops) if op.kind == "write"]
     reads = [i for i, op in enumerate(ops) if op.kind == "read"]
-    counts = {i for i in writes if not is_refused(ops[i])}
+    effective = {i for i in writes if not is_refused(ops[i])}
     for order in itertools.permutations(writes):
         rank = {w: n for n, w in enumerate(order)} | {None: -1}
-        for versions in _versions(ops, writes, order):
+        for versions in _enumerate_versions(ops, writes, order):
             options = [
                 [w for w in writes if matches(ops[w], versions.get(w), ops[r].content)]
                 + ([None] if is_initial(ops[r].content) else [])
                 for r in reads
             ]
             for choice in itertools.product(*options):
-                saw = dict(zip(reads, choice, strict=True))
-                if _respects(ops, guarantee, rank, saw, counts, over=partial(over_before, ops)):
+                read_sources = dict(zip(reads, choice, strict=True))
+                if _satisfies(
+                    ops, guarantee, rank, read_sources, effective, is_before=partial(precedes, ops)
+                ):
                     return True
     return False
 
 
-def _versions(ops, writes, order):
+def _enumerate_versions(ops, writes, order):
     known = {
         w: ops[w].content.version
         for w in writes
         if ops[w].content.version is not None and not is_refused(ops[w])
     }
-    loose = [w for w in writes if w not in known and not is_refused(ops[w])]
-    seers = _seers(ops)
-    free = sorted({c.version for _, c in seers if c.version not in (None, 0)} - set(known.values()))
-    for given in itertools.product([None, *free], repeat=len(loose)):
-        taken = [v for v in given if v is not None]
-        if len(set(taken)) == len(taken):
-            versions = known | {w: v for w, v in zip(loose, given, strict=True) if v is not None}
-            line = [versions[w] for w in order if w in versions]
+    unversioned = [w for w in writes if w not in known and not is_refused(ops[w])]
+    observations = _list_observations(ops)
+    unassigned = sorted(
+        {c.version for _, c in observations if c.version not in (None, 0)} - set(known.values())
+    )
+    for assignment in itertools.product([None, *unassigned], repeat=len(unversioned)):
+        assigned = [v for v in assignment if v is not None]
+        if len(set(assigned)) == len(assigned):
+            versions = known | {w: v for w, v in zip(unversioned, assignment, strict=True) if v is not None}
+            ordered = [versions[w] for w in order if w in versions]
             all_seen = all(
                 is_initial(c) or any(w != i and matches(ops[w], versions.get(w), c) for w in writes)
-                for i, c in seers
+                for i, c in observations
             )
-            if line == sorted(line) and all_seen:
+            if ordered == sorted(ordered) and all_seen:
                 yield versions
 
 
-def _respects(ops, guarantee, rank, saw, counts, over):
+def _satisfies(ops, guarantee, rank, read_sources, effective, is_before):
     if guarantee == "monotonic-reads":
         return all(
-            rank[saw[a]] <= rank[saw[b]]
-            for a in saw
-            for b in saw
-            if ops[a].client == ops[b].client and ops[a].type == ops[b].type and a != b and over(a, b)
+            rank[read_sources[a]] <= rank[read_sources[b]]
+            for a in read_sources
+            for b in read_sources
+            if ops[a].client == ops[b].client and ops[a].type == ops[b].type and a != b and is_before(a, b)
         )
-    every = range(len(ops))
-    pairs = [(a, b) for a in every for b in every if a != b and ops[a].client == ops[b].client and over(a, b)]
+    indices = range(len(ops))
+    pairs = [
+        (a, b)
+        for a in indices
+        for b in indices
+        if a != b and ops[a].client == ops[b].client and is_before(a, b)
+    ]
     if guarantee == "read-your-writes":
-        return all(rank[a] <= rank[saw[b]] for a, b in pairs if a in counts and b in saw)
+        return all(rank[a] <= rank[read_sources[b]] for a, b in pairs if a in effective and b in read_sources)
     if guarantee == "monotonic-writes":
-        return all(rank[a] < rank[b] for a, b in pairs if a in counts and b in counts)
-    return all(rank[saw[a]] < rank[b] for a, b in pairs if a in saw and b in counts)
+        return all(rank[a] < rank[b] for a, b in pairs if a in effective and b in effective)
+    return all(rank[read_sources[a]] < rank[b] for a, b in pairs if a in read_sources and b in effective)
 
 
-def meets(operations, model):
-    """Say whether the operations of one record meet a model."""
+def satisfies(operations, model):
+    """Return whether the operations of one record meet a model."""
     ops = [op for op in operations if op.kind == "write" or op.outcome == "ok"]
     if is_broken(ops):
         return False
     if model in ("monotonic-reads", "read-your-writes", "monotonic-writes", "writes-follow-reads"):
-        return session(ops, model)
+        return meets_session_guarantee(ops, model)
     if model == "fork-sequential-retracted":
-        for left, saw in retractions(ops):
-            new = {old: n for n, old in enumerate(left)} | {None: None}
-            kept = [ops[i] for i in left]
-            aside = [op for i, op in enumerate(ops) if i not in new and op.kind == "write"]
-            if any(saw[i] not in new for i in left if i in saw):
+        for remaining_indices, read_sources in enumerate_retractions(ops):
+            new = {old: n for n, old in enumerate(remaining_indices)} | {None: None}
+            remaining = [ops[i] for i in remaining_indices]
+            excluded = [op for i, op in enumerate(ops) if i not in new and op.kind == "write"]
+            if any(read_sources[i] not in new for i in remaining_indices if i in read_sources):
                 continue
-            seen = {new[r]: new[w] for r, w in saw.items() if r in new}
-            if any(world.has_forking_views(False) for world in worlds(kept, seen, aside)):
+            new_sources = {new[r]: new[w] for r, w in read_sources.items() if r in new}
+            if any(
+                world.has_forking_views(False) for world in enumerate_worlds(remaining, new_sources, excluded)
+            ):
                 return True
         return False
-    for world in worlds(ops):
+    for world in enumerate_worlds(ops):
         if model in ("linearizable", "sequential", "sequential-wio"):
             if world.has_one_view(model == "sequential-wio", model == "linearizable"):
                 return True
@@ -386,20 +407,20 @@ def meets(operations, model):
     return False
 
 
-def views_hold(operations, views, model):
-    """Check views that were found, one by one, by the definitions; for histories of any size.
+def find_view_error(operations, views, model):
+    """Check the views of a verdict by the definitions, for histories of any size.
 
-    Returns what is wrong, or None.
+    Returns a description of the first error, or None.
     """
     ops = [op for op in operations if op.kind == "write" or op.outcome == "ok"]
     number = {op.id: i for i, op in enumerate(ops)}
     result = {client: [number[op.id] for op in view] for client, view in views.items()}
-    everything = {i for view in result.values() for i in view}
+    included = {i for view in result.values() for i in view}
     for client, view in result.items():
         if len(set(view)) != len(view):
             return f"{client}: an operation twice"
         state = last = None
-        for at, i in enumerate(view):
+        for position, i in enumerate(view):
             op = ops[i]
             if op.kind == "read" or (op.outcome == "conflict" and op.actual is not None):
                 content = op.content if op.kind == "read" else op.actual
@@ -415,7 +436,7 @@ def views_hold(operations, views, model):
                     return f"{client}: {op} after {state}"
             if op.kind == "write" and op.outcome in ("ok", "pending"):
                 if op.expected is not None and not (
-                    is_initial(op.expected) if state is None else _left(ops[state], op.expected)
+                    is_initial(op.expected) if state is None else _matches_replaced(ops[state], op.expected)
                 ):
                     return f"{client}: {op} replaced something else"
                 state = i
@@ -423,30 +444,30 @@ def views_hold(operations, views, model):
                     if last is not None and op.content.version < last:
                         return f"{client}: {op} after version {last}"
                     last = op.content.version
-            for later in view[at + 1 :]:
+            for later in view[position + 1 :]:
                 a, b = later, i
                 if ops[a].client == ops[b].client:
-                    wrong = over_before(ops, a, b) or (
+                    is_reversed = precedes(ops, a, b) or (
                         model == "sequential-wio" and a < b and "write" in (ops[a].kind, ops[b].kind)
                     )
                 else:
-                    wrong = (
+                    is_reversed = (
                         model in ("linearizable", "fork-linearizable")
                         and ops[a].answered_us is not None
                         and ops[a].answered_us < ops[b].invoked_us
                     )
-                if wrong:
+                if is_reversed:
                     return f"{client}: {ops[b]} stands before {ops[a]}"
         for i, op in enumerate(ops):
-            if op.client == client and i not in view and (op.outcome != "pending" or i in everything):
+            if op.client == client and i not in view and (op.outcome != "pending" or i in included):
                 return f"{client}: {op} is missing"
     views = list(result.values())
-    if not all(agree(one, two) for one, two in itertools.combinations(views, 2)):
+    if not all(have_common_prefixes(first, second) for first, second in itertools.combinations(views, 2)):
         return "views join"
     if model in ("linearizable", "sequential", "sequential-wio") and any(view != views[0] for view in views):
         return "not one view"
     return None
 
 
-def _left(op, content):
+def _matches_replaced(op, content):
     return matches(op, op.content.version or content.version, content)

@@ -1,4 +1,4 @@
-"""A lab with Contrail in it, for tests: it knows what no relay may ever hold, and looks for it in the end."""
+"""Lab with Contrail that records the secrets that no relay may see, and searches for them in its trace."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from mudkit.systems.contrail import Item, Module, Relay
 from mudkit.systems.contrail.messages import Deliver
 from mudkit.wire import as_wire
 
-__all__ = ["EVERYTHING", "Place", "arranged", "marked", "opened", "payloads"]
+__all__ = ["EVERYTHING", "Place", "build_item", "install_filters", "open_ports", "payloads"]
 
 EVERYTHING = "what > ''"
-"""A filter that matches all items of these tests."""
+"""Filter that matches all items of these tests."""
 
 
 class Place:
-    """A lab with a relay, modules by name that are all friends, and a ledger of what relays must not see.
+    """Lab with a relay, modules by name that are all friends, and the secrets that relays must not see.
 
     Parameters
     ----------
@@ -36,26 +36,30 @@ class Place:
         self.modules, self.problems = {}, {}
         self._names = names.split()
         for name in self._names:
-            kept = None if storage is None else storage / name
+            path = None if storage is None else storage / name
             self.module(
-                name, [each for each in self._names if each != name], storage=kept, link=link, **module or {}
+                name,
+                [friend for friend in self._names if friend != name],
+                storage=path,
+                link=link,
+                **module or {},
             )
 
     def module(self, name, friends=(), *, storage=None, link="lte", **more):
         device = self.lab.devices.get(name) or self.lab.device(name, link=link, storage=storage)
-        made = Module(device, self.relays, friends=friends, encrypted=self.encrypted, **more)
-        self.modules[name], self.problems[name] = made, []
-        made.on_problem(self.problems[name].append)
-        return made
+        module = Module(device, self.relays, friends=friends, encrypted=self.encrypted, **more)
+        self.modules[name], self.problems[name] = module, []
+        module.on_problem(self.problems[name].append)
+        return module
 
     def port(self, name, port="app", on_filter=None, **more):
         return self.modules[name].open_port(port, on_filter, **more)
 
     def install(self, port, predicate, to, **more):
-        """Install a filter, and let it come there."""
+        """Install a filter, and run until it arrives."""
         self.secrets.add(predicate)
-        made = port.install_filter(predicate, to=to, **more)
-        slot = made.result()
+        operation = port.install_filter(predicate, to=to, **more)
+        slot = operation.result()
         self.run(65)
         return slot
 
@@ -71,7 +75,7 @@ class Place:
         self.lab.run(seconds=seconds)
 
     def cloud(self):
-        """The servers of all relays."""
+        """Return the names of the servers of all relays."""
         return [name for name in self.lab.world.hosts if name.startswith("relay")]
 
     def kill(self, relay):
@@ -101,55 +105,59 @@ class Place:
         return self.bytes_up(name, "down")
 
     def seen_by_relays(self):
-        """Which of the secrets a relay has ever held, as bytes."""
-        cloud, held = set(self.cloud()), self.lab.trace.exposure._bytes.items()
-        fields = [(field.encode(), data) for (party, field), data in held if party in cloud]
-        whole = b"\0".join(each for field, data in fields for each in (field, *data))
-        return {each for each in self.secrets if (each.encode() if isinstance(each, str) else each) in whole}
+        """Return the secrets that a relay has ever seen."""
+        cloud, exposed = set(self.cloud()), self.lab.trace.exposure._bytes.items()
+        fields = [(field.encode(), data) for (party, field), data in exposed if party in cloud]
+        recorded = b"\0".join(part for field, data in fields for part in (field, *data))
+        return {
+            secret
+            for secret in self.secrets
+            if (secret.encode() if isinstance(secret, str) else secret) in recorded
+        }
 
     def machine(self, name):
-        """The machine of a module, for handing it what a relay would."""
+        """Return the machine of a module, to handle messages directly."""
         return self.modules[name].installed.machine
 
     def handed(self, receiver):
-        """Collect the messages that relays deliver to a device from now on, as on the wire."""
-        seen = []
+        """Return the growing list of messages that relays deliver to a device, in wire form."""
+        messages = []
         machine = self.machine(receiver)
-        before = machine.handle
+        original = machine.handle
 
         def handle(now_us, event):
             if isinstance(event, Received) and isinstance(event.message, Deliver):
-                seen.extend(as_wire(message) for _, message in event.message.page)
-            return before(now_us, event)
+                messages.extend(as_wire(message) for _, message in event.message.page)
+            return original(now_us, event)
 
         machine.handle = handle
-        return seen
+        return messages
 
     def counts(self, name):
         return self.modules[name].counts().result()
 
 
-def marked(text, **metadata):
-    """Make an item whose payload and metadata can be recognised."""
+def build_item(text, **metadata):
+    """Build an item with a recognisable payload and metadata."""
     return Item({"what": f"metadata of {text}", **metadata}, f"payload of {text}".encode())
 
 
-def opened(make, names, **more):
+def open_ports(make, names, **more):
     """Return a place, and an open port of each device."""
-    there = make(names, **more)
-    return there, *(there.port(name) for name in names.split())
+    place = make(names, **more)
+    return place, *(place.port(name) for name in names.split())
 
 
-def arranged(make, names, **more):
-    """Return a place, and a port of each device: all others have asked for everything that Ann publishes."""
-    there, ann, *others = opened(make, names, **more)
+def install_filters(make, names, **more):
+    """Return a place, and a port of each device; all others have a filter for all items of Ann."""
+    place, ann, *others = open_ports(make, names, **more)
     for port in others:
-        there.install(port, EVERYTHING, to=("ann", "app"))
-    return there, ann, *others
+        place.install(port, EVERYTHING, to=("ann", "app"))
+    return place, ann, *others
 
 
 def payloads(port):
-    """Collect the payloads that arrive at a port from now on."""
+    """Return the growing list of payloads that arrive at a port."""
     result = []
     port.on_item(lambda item: result.append(item.payload))
     return result

@@ -1,4 +1,4 @@
-"""Machines that send what a test gives them, and an entrant that does nothing, for the scoreboard's stage."""
+"""Machines that send given messages, and an entrant without function, for tests of the testbed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mudkit.events import Call, Complete, Send
 
 
 class Courier:
-    """A machine that sends what it is asked to send."""
+    """Machine that sends the message of each call."""
 
     def handle(self, now_us, event):
         match event:
@@ -15,8 +15,8 @@ class Courier:
         return []
 
 
-class Nobody:
-    """An entrant that does nothing, but remembers who has moved."""
+class IdleEntrant:
+    """Entrant that only records which phones have moved."""
 
     def __init__(self):
         self.moves = []
@@ -31,6 +31,6 @@ class Nobody:
         pass
 
 
-def on_each(hosts):
-    """Put a courier on each of some hosts; give them by name."""
+def install_couriers(hosts):
+    """Install a courier on each of some hosts; return the processes by host name."""
     return {host.name: host.install("couriers", lambda ports: Courier()) for host in hosts}

@@ -1,13 +1,13 @@
-"""How many examples Hypothesis draws for a test, by the profile of the run."""
+"""Number of Hypothesis examples of a test, scaled by the profile of the run."""
 
 from __future__ import annotations
 
 from hypothesis import settings
 
-TYPICAL = 100
-"""What Hypothesis itself draws: a test that needs more or fewer says how many beside it."""
+DEFAULT_EXAMPLES = 100
+"""Default of Hypothesis, to which the counts of tests are relative."""
 
 
 def examples(count: int) -> settings:
-    """Return settings for a test that draws this many where another draws 100."""
-    return settings(max_examples=max(1, count * settings.default.max_examples // TYPICAL))
+    """Return settings with this many examples per 100 examples of the profile's default."""
+    return settings(max_examples=max(1, count * settings.default.max_examples // DEFAULT_EXAMPLES))

@@ -1,4 +1,4 @@
-"""A world in which everything goes wrong at drawn times: outages, kills, crashes, wipes, moves, mangled messages."""
+"""World with faults at drawn times: outages, kills, crashes, wipes, restores, moves and mangled messages."""
 
 from __future__ import annotations
 
@@ -9,44 +9,46 @@ from hypothesis import strategies as st
 from mudkit.fleet import Faults, World
 from mudkit.fleet.store import Killed, MemoryStore
 
-__all__ = ["WHEN", "FaultyWorld", "S", "faults", "restores", "wipes"]
+__all__ = ["TIMES_US", "FaultyWorld", "S", "faults", "restores", "wipes"]
 
 S = 1_000_000
-WHEN = st.integers(0, 120 * S)
-_LASTS = st.sampled_from([1, S, 40 * S])
+TIMES_US = st.integers(0, 120 * S)
+_DURATIONS = st.sampled_from([1, S, 40 * S])
 
 
 def faults(devices: tuple[str, ...], servers: tuple[str, ...], points: tuple[str, ...]) -> list[Any]:
-    """Give the strategies of the steps that go wrong; ``points`` are the crash points of the machines."""
-    everybody = st.sampled_from((*devices, *servers))
+    """Return the strategies of faults as steps; ``points`` are the crash points of the machines."""
+    machine = st.sampled_from((*devices, *servers))
     device = st.sampled_from(devices)
     return [
-        st.tuples(st.just("outage"), WHEN, device, _LASTS),
-        st.tuples(st.just("kill"), WHEN, everybody, _LASTS),
-        st.tuples(st.just("crash"), WHEN, everybody, st.sampled_from(points)),
-        st.tuples(st.just("mangle"), WHEN, device, st.sampled_from([0.2, 0.5])),
-        st.tuples(st.just("move"), WHEN, device, st.none()),
-        st.tuples(st.just("network"), WHEN, device, st.sampled_from(["wifi", "edge"])),
+        st.tuples(st.just("outage"), TIMES_US, device, _DURATIONS),
+        st.tuples(st.just("kill"), TIMES_US, machine, _DURATIONS),
+        st.tuples(st.just("crash"), TIMES_US, machine, st.sampled_from(points)),
+        st.tuples(st.just("mangle"), TIMES_US, device, st.sampled_from([0.2, 0.5])),
+        st.tuples(st.just("move"), TIMES_US, device, st.none()),
+        st.tuples(st.just("network"), TIMES_US, device, st.sampled_from(["wifi", "edge"])),
     ]
 
 
 def restores(names: tuple[str, ...]) -> Any:
-    """Give the strategy of lists of restores: a backup is taken, and later it comes back."""
-    return st.lists(st.tuples(st.just("restore"), WHEN, st.sampled_from(names), WHEN), min_size=1, max_size=4)
+    """Return the strategy of lists of restores, each from a backup that is taken earlier."""
+    return st.lists(
+        st.tuples(st.just("restore"), TIMES_US, st.sampled_from(names), TIMES_US), min_size=1, max_size=4
+    )
 
 
 def wipes(names: tuple[str, ...]) -> Any:
-    """Give the strategy of lists of wipes."""
-    return st.lists(st.tuples(st.just("wipe"), WHEN, st.sampled_from(names), _LASTS), max_size=4)
+    """Return the strategy of lists of wipes."""
+    return st.lists(st.tuples(st.just("wipe"), TIMES_US, st.sampled_from(names), _DURATIONS), max_size=4)
 
 
 class FaultyWorld:
-    """A world, its machines by the names of their hosts, and what is done to them.
+    """World with its machines by host name, and the faults that are injected into them.
 
     Parameters
     ----------
     stores : callable
-        Gives a new store.
+        Creates a new store.
     """
 
     def __init__(self, stores: Any = MemoryStore) -> None:
@@ -56,53 +58,53 @@ class FaultyWorld:
         self.machines: dict[str, Any] = {}
         self.stores = stores
         self.lives: dict[str, list[Any]] = {}
-        """The stores that each machine has had."""
+        """All stores of each machine, one per incarnation."""
         self.began_us: dict[str, int] = {}
-        """When each machine was last wiped or restored."""
+        """Time of the last wipe or restore of each machine."""
 
     def install(self, host: Any, make: Any) -> Any:
-        """Put a machine on a host."""
+        """Install a machine on a host."""
         process = host.install("sf", make, store=self.stores())
         self.machines[host.name] = process
         self.lives[host.name] = [process.store]
         return process
 
     def do(self, step: Any) -> None:
-        """Let a step happen at its time."""
-        what, at, name, detail = step
+        """Schedule a step at its time."""
+        action, at_us, name, detail = step
         world, process = self.world, self.machines[name]
-        if what == "outage":
-            world.at(at, process.host.link_down, "outage")
-            world.at(at + detail, process.host.link_up, "outage")
-        elif what == "move":
-            world.at(at, lambda _: process.host.readdress(process.host.next_address()))
-        elif what == "network":
-            world.at(at, process.host.change_network, detail)
-        elif what == "kill":
-            world.at(at, lambda _: process.kill())
-            world.at(at + detail, self.restart, process)
-        elif what == "wipe":
-            world.at(at, lambda _: self.wipe(process))
-            world.at(at + detail, self.restart, process)
-        elif what == "restore":
+        if action == "outage":
+            world.at(at_us, process.host.link_down, "outage")
+            world.at(at_us + detail, process.host.link_up, "outage")
+        elif action == "move":
+            world.at(at_us, lambda _: process.host.readdress(process.host.next_address()))
+        elif action == "network":
+            world.at(at_us, process.host.change_network, detail)
+        elif action == "kill":
+            world.at(at_us, lambda _: process.kill())
+            world.at(at_us + detail, self.restart, process)
+        elif action == "wipe":
+            world.at(at_us, lambda _: self.wipe(process))
+            world.at(at_us + detail, self.restart, process)
+        elif action == "restore":
             backups: list[Any] = []
-            world.at(at, lambda _: backups.append(dict(process.store.items())))
-            world.at(at + detail, lambda _: self.restore(process, backups[0]))
-            world.at(at + detail + S, self.restart, process)
-        elif what == "mangle":
+            world.at(at_us, lambda _: backups.append(dict(process.store.items())))
+            world.at(at_us + detail, lambda _: self.restore(process, backups[0]))
+            world.at(at_us + detail + S, self.restart, process)
+        elif action == "mangle":
             shares = {"loss_share": detail, "repeat_share": detail, "delay_share": detail, "delay_s": 20.0}
-            world.at(at, lambda _: Faults(world).messages(**shares))
-        elif what == "crash":
-            world.at(at, lambda _: setattr(process.store, "crash_point", self.trap(process, detail)))
+            world.at(at_us, lambda _: Faults(world).messages(**shares))
+        elif action == "crash":
+            world.at(at_us, lambda _: setattr(process.store, "crash_point", self.build_trap(process, detail)))
         else:
             self.own(step)
 
     def own(self, step: Any) -> None:
-        """Let a step of the system under test happen."""
+        """Schedule a step of the system under test."""
         raise NotImplementedError
 
-    def trap(self, process: Any, point: str) -> Any:
-        """Give what kills a machine at a crash point, once, and restarts it."""
+    def build_trap(self, process: Any, point: str) -> Any:
+        """Return a crash point handler that kills a machine once at a point, and restarts it."""
 
         def kill_at(name: str) -> None:
             if name == point:
@@ -113,7 +115,7 @@ class FaultyWorld:
         return kill_at
 
     def wipe(self, process: Any) -> None:
-        """Let a machine lose its store."""
+        """Kill a machine and replace its store by an empty one."""
         process.kill()
         process.store = self.stores()
         self.began_us[process.host.name] = self.world.now_us
@@ -132,7 +134,7 @@ class FaultyWorld:
             process.start()
 
     def end_faults(self) -> None:
-        """Let everybody be there from now on, over a network that loses nothing."""
+        """End all faults: restart machines, restore links, and stop mangling messages."""
         self.world.run(300 * S)
         Faults(self.world).messages()
         for process in self.machines.values():

@@ -1,4 +1,4 @@
-"""One example of every kind of figure and map, at about the size at which chapters and reports draw it."""
+"""One example of every kind of figure and map, in about the size of chapters and reports."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def random() -> np.random.Generator:
 
 @cache
 def lab() -> Lab:
-    """Return a lab in which messages arrive, are cut, find no link, and come back."""
-    made = Lab(seed=4)
-    relay = Relay(made)
-    ann, bob = (Client(made.device(name), relay) for name in ("ann", "bob"))
+    """Return a lab in which messages arrive, are cut, and wait for a link."""
+    gallery_lab = Lab(seed=4)
+    relay = Relay(gallery_lab)
+    ann, bob = (Client(gallery_lab.device(name), relay) for name in ("ann", "bob"))
     for number in range(4):
         ann.send("bob", f"hello {number}")
-        made.run(minutes=2)
-    made.faults.cut("bob")
+        gallery_lab.run(minutes=2)
+    gallery_lab.faults.cut("bob")
     ann.send("bob", "are you there?")
     bob.send("ann", "no")
-    made.run(minutes=20)
-    made.faults.mend("bob")
-    made.run(minutes=10)
-    return made
+    gallery_lab.run(minutes=20)
+    gallery_lab.faults.mend("bob")
+    gallery_lab.run(minutes=10)
+    return gallery_lab
 
 
 def links(days: int = 0) -> pd.DataFrame:
@@ -148,12 +148,14 @@ def tree_nodes() -> pd.DataFrame:
 def _decided() -> dict[str, pd.DataFrame]:
     generator = np.random.default_rng(1)
     n = 120
-    what = generator.choice(["sent whole", "sent in part", "held back", "dropped"], n, p=[0.2, 0.2, 0.3, 0.3])
+    decisions = generator.choice(
+        ["sent whole", "sent in part", "held back", "dropped"], n, p=[0.2, 0.2, 0.3, 0.3]
+    )
     table = pd.DataFrame(
         {
             "t_s": np.sort(generator.uniform(0, 1800, n)),
             "lane": [f"patient {number}" for number in generator.integers(1, 6, n)],
-            "decision": what, "text": "a pulse", "is_alarm": generator.random(n) < 0.1,
+            "decision": decisions, "text": "a pulse", "is_alarm": generator.random(n) < 0.1,
         }
     )  # fmt: skip
     return {"with state": table, "without state": table.assign(what="sent whole")}
@@ -161,22 +163,22 @@ def _decided() -> dict[str, pd.DataFrame]:
 
 def _lives(policy: int) -> pd.DataFrame:
     generator = np.random.default_rng(9)
-    came = np.sort(generator.uniform(0, 72, 40))
+    arrived_h = np.sort(generator.uniform(0, 72, 40))
     is_read = generator.random(40) < (0.9 - 0.4 * policy)
-    frame = pd.DataFrame({"came_us": came * HOUR_US})
-    frame["expires_us"] = np.where(generator.random(40) < 0.3, (came + 20) * HOUR_US, NEVER_US)
-    frame["forwarded_us"] = (came + 1) * HOUR_US
-    frame["read_us"] = np.where(is_read, (came + 8) * HOUR_US, -1)
+    frame = pd.DataFrame({"came_us": arrived_h * HOUR_US})
+    frame["expires_us"] = np.where(generator.random(40) < 0.3, (arrived_h + 20) * HOUR_US, NEVER_US)
+    frame["forwarded_us"] = (arrived_h + 1) * HOUR_US
+    frame["read_us"] = np.where(is_read, (arrived_h + 8) * HOUR_US, -1)
     return frame.astype("int64").assign(message=range(40), rank=0.5)
 
 
 def _sweep(x: str, values: list[float], by: str, others: list[float]) -> pd.DataFrame:
     rows = [
         {
-            x: one, by: two, "seed": seed,
-            "waste": min(1.0, 0.002 * (k + 1) ** 2 * seed), "loss": 0.4 * two / (k + 1) ** 3 * seed / 3,
+            x: x_value, by: other, "seed": seed,
+            "waste": min(1.0, 0.002 * (k + 1) ** 2 * seed), "loss": 0.4 * other / (k + 1) ** 3 * seed / 3,
         }
-        for k, one in enumerate(values) for two in others for seed in (1, 2, 3)
+        for k, x_value in enumerate(values) for other in others for seed in (1, 2, 3)
     ]  # fmt: skip
     table = pd.DataFrame(rows)
     table["loss"] = table["loss"] / max(1.0, table["loss"].max())
@@ -216,7 +218,7 @@ def _systems(n: int = 7) -> pd.DataFrame:
 
 
 def _fates() -> pd.DataFrame:
-    """Return what became of wanted items in two tasks, with parts too small for a number."""
+    """Return the fates of wanted items in two tasks, with parts too small for a label."""
     rows = [("news", "to everyone", 0.6, 0.02, 0.08, 0.2, 0.1), ("news", "MUD", 0.9, 0, 0, 0, 0.1),
             ("alerts", "to everyone", 1, 0, 0, 0, 0), ("alerts", "MUD", 0.5, 0.25, 0.25, 0, 0)]  # fmt: skip
     return pd.DataFrame(rows, columns=["task", "system", "useful", "late", "stale", "unopened", "lost"])
@@ -235,8 +237,8 @@ def _hours(days: list[float]) -> pd.DataFrame:
 
 def _reads() -> pd.DataFrame:
     generator = np.random.default_rng(6)
-    place = positions(3000).to_pandas()
-    return place.assign(is_local=generator.random(3000) < 0.6, is_stale=generator.random(3000) < 0.08)
+    places = positions(3000).to_pandas()
+    return places.assign(is_local=generator.random(3000) < 0.6, is_stale=generator.random(3000) < 0.08)
 
 
 def _bucketed() -> pd.DataFrame:
@@ -444,7 +446,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
         _sweep("prefetch_limit", [1, 4, 16, 64, 256, 1024], "outage", [0.1, 0.5, 0.9])
     ),
 }  # fmt: skip
-"""Plotly figures by name; what stands behind a comma is another example of the same kind."""
+"""Plotly figures by name; the part after a comma distinguishes examples of the same kind."""
 
 MAPS: dict[str, Callable[[], Any]] = {
     "area_map": lambda: figures.area_map(

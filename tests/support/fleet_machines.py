@@ -1,4 +1,4 @@
-"""Machines for the kernel's tests: they do as they are told and remember everything."""
+"""Scripted machines for tests of the kernel, which record all events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mudkit.fleet import World
 
 
 class Puppet:
-    """Answers each call with the effects that are its arguments, and keeps every event with its time."""
+    """Machine that answers each call with the effects in its arguments, and records all events with times."""
 
     def __init__(self, ports: Ports) -> None:
         self.ports = ports
@@ -27,7 +27,7 @@ class Puppet:
 
 
 class Chatter:
-    """Sends a message to each of its peers in turn, whenever its timer fires, and answers what asks for it."""
+    """Machine that sends a message to its peers in turn at each timer, and answers requests."""
 
     def __init__(self, ports: Ports, peers: Sequence[str], every_us: int, size: int) -> None:
         self.peers = peers
@@ -40,16 +40,16 @@ class Chatter:
         self.seen.append((now_us, event))
         if isinstance(event, TimerFired):
             self.sent += 1
-            to = self.peers[self.sent % len(self.peers)]
+            receiver = self.peers[self.sent % len(self.peers)]
             message = {"n": self.sent, "ask": True, "fill": "x" * (self.size * (self.sent % 7))}
-            return Send(to, message), SetTimer("chat", self.every_us)
+            return Send(receiver, message), SetTimer("chat", self.every_us)
         if isinstance(event, Received) and event.message["ask"]:
             return (Send(event.source, {"n": event.message["n"], "ask": False}),)
         return () if self.seen[1:] else (SetTimer("chat", self.every_us),)
 
 
 class Stage:
-    """Puppets on a server and two devices."""
+    """World with puppets on a server and two devices."""
 
     def __init__(self, seed: int = 1) -> None:
         self.world = World(seed)

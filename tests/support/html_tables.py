@@ -10,7 +10,7 @@ __all__ = ["Outline", "table_rows"]
 
 
 class Outline(HTMLParser):
-    """Elements of an HTML text, each of which has to be closed, and the words in them."""
+    """Elements and words of an HTML text; checks that all elements are closed."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

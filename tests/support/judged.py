@@ -1,4 +1,4 @@
-"""Solutions that a judge is tried with, the most telling in `make test` and all in the soak; and its verdicts."""
+"""Selection of the solutions for tests of a judge, and checks of its verdicts."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import pytest
 
 from mudkit.exercises import judge
 
-KEPT = 3
+DEFAULT_KEPT = 3
 
 
-def most_telling(cases: Mapping[str, Any] | Sequence[Any], *telling: str) -> list[Any]:
-    """List cases for `parametrize`, all but the most telling marked `soak`.
+def mark_soak(cases: Mapping[str, Any] | Sequence[Any], *telling: str) -> list[Any]:
+    """Return cases for `parametrize`; all but the most significant are marked `soak`.
 
     Parameters
     ----------
     cases : mapping or sequence
         Arguments of a test, in a mapping by the name of the case.
     telling : str
-        The names of the most telling. In a sequence they are the first three.
+        Names of the most significant cases. In a sequence these are the first three.
     """
     if isinstance(cases, Mapping):
         assert set(telling) <= set(cases)
         named = [(name, case, name in telling) for name, case in cases.items()]
     else:
-        named = [(None, case, place < KEPT) for place, case in enumerate(cases)]
+        named = [(None, case, place < DEFAULT_KEPT) for place, case in enumerate(cases)]
     return [
         pytest.param(
             *(case if isinstance(case, tuple) else (case,)),
@@ -37,7 +37,7 @@ def most_telling(cases: Mapping[str, Any] | Sequence[Any], *telling: str) -> lis
     ]
 
 
-def accepted(chapter: str, piece: Any) -> None:
+def check_accepted(chapter: str, piece: Any) -> None:
     """Check that a solution passes in all scenarios."""
     verdict = judge(chapter, piece)
     assert verdict.passed, str(verdict)
@@ -45,8 +45,8 @@ def accepted(chapter: str, piece: Any) -> None:
     assert verdict.diagram() is None
 
 
-def rejected(chapter: str, piece: Any, problem: str, scenario: str = "") -> Any:
-    """Check that a solution does not pass, and what is said of it; return the verdict."""
+def check_rejected(chapter: str, piece: Any, problem: str, scenario: str = "") -> Any:
+    """Check that a solution fails with a given problem; return the verdict."""
     verdict = judge(chapter, piece)
     assert not verdict.passed
     assert problem in verdict.failure.problem, str(verdict)

@@ -1,4 +1,4 @@
-"""Ending a process as a power cut would."""
+"""Termination of a process and its children as by a power failure."""
 
 from __future__ import annotations
 

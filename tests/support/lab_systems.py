@@ -1,4 +1,4 @@
-"""What tests of labs need: a machine that answers, a second system for experiments, links made by hand."""
+"""Scripted machine, two simple systems and links by hand, for tests of labs and experiments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ S: Final = 1_000_000
 
 
 class Answering:
-    """Answers now, later, with an error, never; tells an application; remembers what it heard."""
+    """Machine that answers now, later, with an error, or never, and notifies; records its events."""
 
     def __init__(self, ports: Ports) -> None:
         self.seen: list[Event] = []
@@ -39,16 +39,16 @@ class Answering:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         self.seen.append(event)
         if isinstance(event, Call):
-            given = event.arguments
+            parameters = event.arguments
             if event.operation == "later":
                 self._waiting[f"op {event.op_id}"] = event.op_id
-                return (SetTimer(f"op {event.op_id}", int(given["s"] * S)),)
+                return (SetTimer(f"op {event.op_id}", int(parameters["s"] * S)),)
             return {
-                "now": (Complete(event.op_id, given.get("value")),),
+                "now": (Complete(event.op_id, parameters.get("value")),),
                 "fail": (Complete(event.op_id, error=LookupError("no such thing")),),
                 "never": (),
-                "tell": (Notify("app", given.get("value")), Complete(event.op_id)),
-                "send": (Send(given.get("to", ""), given.get("message")), Complete(event.op_id)),
+                "tell": (Notify("app", parameters.get("value")), Complete(event.op_id)),
+                "send": (Send(parameters.get("to", ""), parameters.get("message")), Complete(event.op_id)),
             }[event.operation]
         if isinstance(event, TimerFired) and event.name in self._waiting:
             return (Complete(self._waiting.pop(event.name), event.name),)
@@ -58,15 +58,15 @@ class Answering:
         return [event for event in self.seen if isinstance(event, kind)]
 
 
-def answering(host: Any, name: str = "") -> tuple[Any, list[Answering]]:
-    """Put one on a host; with the list of its lives."""
-    lives: list[Answering] = []
+def install_answering(host: Any, name: str = "") -> tuple[Any, list[Answering]]:
+    """Install an answering machine on a host; return its process and the list of its incarnations."""
+    incarnations: list[Answering] = []
 
     def make(ports: Ports) -> Answering:
-        lives.append(Answering(ports))
-        return lives[-1]
+        incarnations.append(Answering(ports))
+        return incarnations[-1]
 
-    return host.install("answering", make, name=name), lives
+    return host.install("answering", make, name=name), incarnations
 
 
 class _Mailbox:
@@ -78,7 +78,7 @@ class _Mailbox:
             case Received(message={"kind": "post", "to": to} as message):
                 self._mail.setdefault(to, []).append(message)
             case Received(source=source, message={"kind": "poll", "me": me}):
-                return [Send(source, {**each, "kind": "mail"}) for each in self._mail.pop(me, [])]
+                return [Send(source, {**mail, "kind": "mail"}) for mail in self._mail.pop(me, [])]
         return ()
 
 
@@ -88,35 +88,35 @@ class _Poller:
         self._new: list[str] = []
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        again = SetTimer("poll", 600 * S)
+        timer = SetTimer("poll", 600 * S)
         match event:
-            case Call(operation="post", arguments=given):
+            case Call(operation="post", arguments=parameters):
                 message = {
                     "kind": "post",
-                    "to": given["to"],
-                    "item": given["item"],
-                    "text": "x" * given["size"],
+                    "to": parameters["to"],
+                    "item": parameters["item"],
+                    "text": "x" * parameters["size"],
                 }
                 return Send("mailbox", message), Complete(event.op_id)
             case Call():
                 new, self._new = self._new, []
                 rows = [
-                    Record("deliveries", {"item": each, "receiver": self._me, "read_us": now_us})
-                    for each in new
+                    Record("deliveries", {"item": item_name, "receiver": self._me, "read_us": now_us})
+                    for item_name in new
                 ]
                 return *rows, Complete(event.op_id, new)
             case TimerFired():
-                return Send("mailbox", {"kind": "poll", "me": self._me}), again
+                return Send("mailbox", {"kind": "poll", "me": self._me}), timer
             case Received(message={"kind": "mail", "item": item}):
                 self._new.append(item)
                 return (Record("deliveries", {"item": item, "receiver": self._me, "delivered_us": now_us}),)
             case SendFailed():
                 return ()
-        return (again,)
+        return (timer,)
 
 
 class Polling:
-    """A second system: devices ask a mailbox every ten minutes, and what gets lost is lost."""
+    """Second system: devices poll a mailbox every ten minutes, without retransmission."""
 
     name: Final = "polling"
 
@@ -140,7 +140,7 @@ class Polling:
 
 
 class Silent:
-    """A system that does nothing."""
+    """System without function."""
 
     name: Final = "silent"
 
@@ -160,7 +160,7 @@ class Silent:
 def links(
     *pieces: tuple[float, bool, float], devices: Sequence[str] = ("a",), latency_ms: float = 0.0
 ) -> LinkReplay:
-    """Make a link from pieces (from second, up, kbps both ways); the last lasts as long as most."""
+    """Build a link from pieces (start in seconds, up, kbps in both directions)."""
     count = len(pieces) * len(devices)
     columns = [
         pa.array([device for device in devices for _ in pieces]),

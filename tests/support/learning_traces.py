@@ -1,4 +1,4 @@
-"""Small labelled traces whose labels follow a rule, so that a tree has something to find."""
+"""Small labelled traces whose labels follow a rule that a tree can learn."""
 
 import datetime as dt
 
@@ -13,8 +13,8 @@ MINUTE_US = 60_000_000
 HORIZON_US = 120 * MINUTE_US
 
 
-def labelled_reads(devices=12, days=4, a_day=12, seed=0, noise=0.05):
-    """Reads of phones in two towns; in the eastern one what is older than 20 minutes is stale, west 80.
+def build_labelled_reads(devices=12, days=4, a_day=12, seed=0, noise=0.05):
+    """Return reads of phones in two towns; answers are stale after 20 minutes in the east, 80 in the west.
 
     Returns
     -------
@@ -63,8 +63,8 @@ def labelled_reads(devices=12, days=4, a_day=12, seed=0, noise=0.05):
     return labels, reads
 
 
-def shuffled(labels, seed=1):
-    """The same pairs, each with the label of another: nothing is left to find."""
+def shuffle_labels(labels, seed=1):
+    """Return the same pairs with permuted labels: there is nothing to learn."""
     alone = labels.filter(labels["cached_read_id"].is_null())
     pairs = labels.filter(labels["cached_read_id"].is_valid())
     order = pa.array(np.random.default_rng(seed).permutation(len(pairs)))
@@ -73,8 +73,8 @@ def shuffled(labels, seed=1):
     return pa.concat_tables([alone, pairs])
 
 
-def written(rows):
-    """Positions of (device, minutes, kilometres north)."""
+def build_positions(rows):
+    """Build positions from (device, minutes, kilometres north)."""
     return pa.table(
         {
             "device": [row[0] for row in rows],
@@ -86,32 +86,32 @@ def written(rows):
     ).cast(POSITIONS)
 
 
-def asked(rows, box_km=20.0, window_min=120.0):
-    """Reads of (device, minutes, kilometres north)."""
-    columns = written(rows).select(["device", "ts", "lat", "lon"])
+def build_reads(rows, box_km=20.0, window_min=120.0):
+    """Build reads from (device, minutes, kilometres north)."""
+    columns = build_positions(rows).select(["device", "ts", "lat", "lon"])
     columns = columns.append_column("box_km", pa.array([box_km] * len(rows)))
     columns = columns.append_column("window_s", pa.array([60.0 * window_min] * len(rows)))
     return with_read_ids(columns.append_column("origin", pa.array(["recorded"] * len(rows))))
 
 
-def holds(read, write):
-    """Whether a read's answer should hold a write, both as dicts; the box roughly, by its definition."""
+def contains(read, write):
+    """Return whether a read contains a write, both as dicts, with an approximate box."""
     wait_s = (read["ts"] - write["ts"]).total_seconds()
-    near = abs(distance_km(read["lat"], 0.0, write["lat"], 0.0)) <= read["box_km"] / 2
-    return bool(0 <= wait_s < read["window_s"] and near)
+    is_near = abs(distance_km(read["lat"], 0.0, write["lat"], 0.0)) <= read["box_km"] / 2
+    return bool(0 <= wait_s < read["window_s"] and is_near)
 
 
-def first_labels(positions, reads):
-    """What label_writes gives, by its definition."""
+def label_by_definition(positions, reads):
+    """Return the result of `label_writes` by its definition."""
     first = []
     for write in positions.to_pylist():
-        result = [read for read in reads.to_pylist() if holds(read, write)]
+        result = [read for read in reads.to_pylist() if contains(read, write)]
         first.append(min(result, key=lambda read: (read["ts"], read["read_id"]), default=None))
     return pa.table(
         {
             "device": positions["device"],
             "ts": positions["ts"],
-            "first_read_id": pa.array([each and each["read_id"] for each in first], pa.int64()),
-            "first_read_ts": pa.array([each and each["ts"] for each in first], pa.timestamp("us", "UTC")),
+            "first_read_id": pa.array([read and read["read_id"] for read in first], pa.int64()),
+            "first_read_ts": pa.array([read and read["ts"] for read in first], pa.timestamp("us", "UTC")),
         }
     )

@@ -1,4 +1,4 @@
-"""Copies of machines: what a machine is as bytes, and whether a copy goes on as the original does."""
+"""Copies of running machines, and a comparison of the copies with the originals."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from mudkit.fleet.kernel import World
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.mud import ReadResult
 
-__all__ = ["alike"]
+__all__ = ["compare_copies"]
 
 _OWN = ("mudkit.systems.", "mudkit.delivery.")
 
 
 class _Entropy:
-    """The entropy of a copy: what the original will draw, from the same place on."""
+    """Entropy of a copy: the same stream from the same position as that of the original."""
 
     def __init__(self, process: Process) -> None:
         self.host, self._stream, self._draws = process.host, process._stream, process._draws
@@ -33,27 +33,27 @@ class _Entropy:
         return Process.entropy(self, n)
 
 
-class _Watched:
-    """Stands for a machine while it handles an event, and keeps what it answers."""
+class _RecordingMachine:
+    """Stand-in for a machine that records the effects of an event."""
 
     def __init__(self, machine: Any) -> None:
         self.machine = machine
-        self.done: list[Any] = []
+        self.effects: list[Any] = []
 
     def handle(self, now_us: int, event: Event) -> Any:
-        self.done += self.machine.handle(now_us, event)
-        return self.done
+        self.effects += self.machine.handle(now_us, event)
+        return self.effects
 
 
 class _Pickler(pickle.Pickler):
-    """Writes a machine without its ports, which are not its state."""
+    """Pickler of a machine without its ports, which are not part of its state."""
 
     def __init__(self, file: Any, process: Process) -> None:
         super().__init__(file)
         self.process = process
 
-        self.given: dict[str, Any] = {}
-        """Functions that applications gave to the machine: they are not its own, and a copy shares them."""
+        self.shared: dict[str, Any] = {}
+        """Functions of applications, which the copy shares with the machine."""
 
     def persistent_id(self, value: Any) -> str | None:
         if value is self.process.store:
@@ -61,7 +61,7 @@ class _Pickler(pickle.Pickler):
         if getattr(value, "__self__", None) is self.process and callable(value):
             return "entropy"
         if isinstance(value, FunctionType) and not (value.__module__ or "").startswith(_OWN):
-            self.given[f"given {id(value)}"] = value
+            self.shared[f"given {id(value)}"] = value
             return f"given {id(value)}"
         return None
 
@@ -76,7 +76,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 class _Copy:
-    """A machine that was copied, with a store of its own."""
+    """Copy of a machine with a separate store."""
 
     def __init__(self, process: Process) -> None:
         self.store = MemoryStore()
@@ -87,57 +87,57 @@ class _Copy:
         pickler = _Pickler(file, process)
         pickler.dump(process.machine)
         self.state = file.getvalue()
-        ports = {"store": self.store, "entropy": _Entropy(process), **pickler.given}
+        ports = {"store": self.store, "entropy": _Entropy(process), **pickler.shared}
         self.machine = _Unpickler(io.BytesIO(self.state), ports).load()
         self.session = process.session
 
 
-def _same(one: Any, other: Any) -> bool:
-    return repr(_whole(one)) == repr(_whole(other))
+def _are_equal(first: Any, second: Any) -> bool:
+    return repr(_expand(first)) == repr(_expand(second))
 
 
-def _whole(value: Any) -> Any:
-    """Replace results of reads, whose representation is shortened, by all that is in them."""
+def _expand(value: Any) -> Any:
+    """Replace results of reads, whose representation is shortened, by all of their fields."""
     if isinstance(value, list | tuple):
-        return [_whole(each) for each in value]
+        return [_expand(item) for item in value]
     if isinstance(value, Complete) and isinstance(value.result, ReadResult):
         return value.op_id, msgspec.structs.asdict(value.result)
     return value
 
 
 @contextmanager
-def alike(at_s: float) -> Iterator[Counter[str]]:
-    """Copy every machine of a lab at a time, and hold what the copies do beside what the originals do after it.
+def compare_copies(at_s: float) -> Iterator[Counter[str]]:
+    """Copy every machine of a lab at a time, and compare the copies with the originals from then.
 
-    Gives how many events were compared, by kind of machine. Machines that are killed are no longer compared.
+    Yields the number of compared events by kind of machine. Killed machines are no longer compared.
     """
     handle, counts = World._handle, Counter()
     copies: dict[Any, _Copy] | None = None
 
-    def comparing(self: World, process: Process, event: Event) -> None:
+    def handle_and_compare(self: World, process: Process, event: Event) -> None:
         nonlocal copies
         if copies is None and self.now_us >= at_s * 1e6:
-            processes = [each for host in self.hosts.values() for each in host.processes]
-            copies = {each: _Copy(each) for each in processes if each.machine is not None}
+            processes = [process for host in self.hosts.values() for process in host.processes]
+            copies = {process: _Copy(process) for process in processes if process.machine is not None}
         copy = (copies or {}).get(process)
         if copy is None or process.machine is None or process.session != copy.session:
             handle(self, process, event)
             return
         machine = process.machine
-        process.machine = watched = _Watched(machine)
+        process.machine = recorder = _RecordingMachine(machine)
         try:
             handle(self, process, event)
         finally:
-            if process.machine is watched:
+            if process.machine is recorder:
                 process.machine = machine
         result = list(copy.machine.handle(self.now_us, event))
         copy.store.commit()
-        what = f"{type(machine).__name__} on {process.host.name}: {event!r}"
-        assert _same(result, watched.done), f"{what}:\n{watched.done!r}\n{result!r}"
-        assert _same(copy.store.items(), process.store.items()), what
+        label = f"{type(machine).__name__} on {process.host.name}: {event!r}"
+        assert _are_equal(result, recorder.effects), f"{label}:\n{recorder.effects!r}\n{result!r}"
+        assert _are_equal(copy.store.items(), process.store.items()), label
         counts[type(machine).__name__] += 1
 
-    World._handle = comparing
+    World._handle = handle_and_compare
     try:
         yield counts
     finally:

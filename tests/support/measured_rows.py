@@ -1,10 +1,10 @@
-"""What every row of the reproduction has once it was measured."""
+"""Check of the measured rows of the reproduction."""
 
 import math
 
 
-def complete(row, measured):
-    """Check that all figures that the row requires are there, and are numbers; return the measurement."""
+def check_complete(row, measured):
+    """Check that all required figures of a row exist and are numbers; return the measurement."""
     assert {required.figure for required in row.required} <= set(measured.figures)
     for name, figure in measured.figures.items():
         assert not math.isnan(figure.median), name

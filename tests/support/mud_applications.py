@@ -1,4 +1,4 @@
-"""The applications of Mobius 3.2, as programs that run under faults: social news, a fair, a journal."""
+"""Applications of Mobius 3.2 as programs that run under faults: social news, a fair, a journal."""
 
 from __future__ import annotations
 
@@ -26,26 +26,30 @@ ADULTS = Predicate("receiver.age >= :years", years=ADULT_YEARS)
 
 
 def open_app(lab, cloud, app, tables):
-    """Return the service of an app, which has created its tables, and a client on each phone."""
+    """Create the tables of an app with its service; return the service and a client on each phone."""
     devices = {name: lab.device(name, at=PEOPLE.get(name, {}).get("loc")) for name in ("service", *PEOPLE)}
-    made = {name: Client(each, cloud, app=app, token=lab.token(name, app)) for name, each in devices.items()}
+    clients = {
+        name: Client(device, cloud, app=app, token=lab.token(name, app)) for name, device in devices.items()
+    }
     for table in tables:
-        made["service"].create(table).result()
-    return made.pop("service"), made
+        clients["service"].create(table).result()
+    return clients.pop("service"), clients
 
 
-def hear(phone, name, table, where=None):
-    """Let a phone read on and on; give the keys that it is told, a list that grows."""
-    heard = []
-    phone.read(table, where, "continuous", PEOPLE[name], callback=lambda new: heard.append(new.key)).result()
-    return heard
+def read_continuously(phone, name, table, where=None):
+    """Start a continuous read of a phone; return the growing list of changed keys."""
+    keys = []
+    phone.read(table, where, "continuous", PEOPLE[name], callback=lambda new: keys.append(new.key)).result()
+    return keys
 
 
 def social_news(lab, cloud):
-    """Jane reads sports, is told of arts, and writes to her friends; give what came to whom."""
+    """Run social news: a read, continuous reads, and messages to friends; return what each phone received."""
     service, phones = open_app(lab, cloud, "news", ("news", "chat"))
-    jane, arts = phones["jane"], hear(phones["jane"], "jane", "news", "topic = 'arts'")
-    chats = {name: hear(phone, name, "chat", "group = 'friends'") for name, phone in phones.items()}
+    jane, arts = phones["jane"], read_continuously(phones["jane"], "jane", "news", "topic = 'arts'")
+    chats = {
+        name: read_continuously(phone, name, "chat", "group = 'friends'") for name, phone in phones.items()
+    }
     for key, (topic, until) in ARTICLES.items():
         service.write("news", key, {"topic": topic, "until": until}).result()
     lab.run(minutes=1)
@@ -53,55 +57,60 @@ def social_news(lab, cloud):
     looks = [jane.read("news", sports, utility=freshness(MAX_AGE_S)).result() for _ in range(2)]
     jane.write("chat", "m1", {"group": "friends", "msg": "a1"}).result()
     jane.write("chat", "m2", {"group": "friends", "msg": "event"}, predicate=NEAR).result()
-    first, again = (each.source for each in looks)
-    return {"told of arts": {"jane": arts}, "sports": first, "sports again": again, "messages": chats}
+    first, second = (look.source for look in looks)
+    return {"told of arts": {"jane": arts}, "sports": first, "sports again": second, "messages": chats}
 
 
 def experience_sharing(lab, cloud):
-    """A day at a fair; give what each phone was told, Ann's map without a network, and her band."""
+    """Run a day at a fair; return the changes on each phone, and the sources of Ann's two reads offline."""
     stand, phones = open_app(lab, cloud, "fair", ("programme", "flashnews", "comments"))
     for key, row in PROGRAMME.items():
         stand.write("programme", key, row).result()
-    ann, beer = phones["ann"], {name: hear(phone, name, "flashnews") for name, phone in phones.items()}
-    comments = {name: hear(phone, name, "comments") for name, phone in phones.items()}
+    ann, beer = (
+        phones["ann"],
+        {name: read_continuously(phone, name, "flashnews") for name, phone in phones.items()},
+    )
+    comments = {name: read_continuously(phone, name, "comments") for name, phone in phones.items()}
     stand.write("flashnews", "beer", {"text": "free beer at south kiosk"}, predicate=ADULTS).result()
     ann.read("programme", "lat > 30 AND lat < 31", utility=freshness(86_400)).result()
     lab.faults.cut("ann", minutes=10)
-    held = ann.read("programme", "lat > 30 AND lat < 31", utility=freshness(86_400)).result()
-    then = Predicate("since <= :now AND until > :now", now=f"{lab.now:%H:%M}")
+    offline = ann.read("programme", "lat > 30 AND lat < 31", utility=freshness(86_400)).result()
+    current = Predicate("since <= :now AND until > :now", now=f"{lab.now:%H:%M}")
     ann.write("comments", "c1", {"text": "what a sound"}, predicate=NEAR).result()
-    band = ann.read("programme", then).result()
-    return {"free beer": beer, "map, no network": held.source, "comments": comments, "band": band.source}
+    band = ann.read("programme", current).result()
+    return {"free beer": beer, "map, no network": offline.source, "comments": comments, "band": band.source}
 
 
 def reconcile(tablet, edit, merge):
-    """Wait for an edit; after a conflict merge and write again. Give the pages that were merged."""
-    kept = tablet.pending().result()
+    """Wait for an edit; after a conflict merge and write again. Return the merged pages."""
+    pending = tablet.pending().result()
     try:
         edit.result()
         return []
     except Conflict as conflict:
-        three = conflict.store, conflict.local, conflict.base
-    except OperationLost:  # the app was killed, so nobody will tell it; what it had kept was sent
+        versions = conflict.store, conflict.local, conflict.base
+    except OperationLost:  # the app was killed and gets no answer; its stored write was sent
         now = tablet.read("journal", "key = 'monday'", "committed_wio").result()
-        three = {"data": now.records["monday"]}, kept[-1], kept[-1]["base"]
-    pages = [set(each["data"]["entries"]) for each in three]
+        versions = {"data": now.records["monday"]}, pending[-1], pending[-1]["base"]
+    pages = [set(version["data"]["entries"]) for version in versions]
     merged = {"entries": sorted(merge(*pages))}
     tablet.write("journal", "monday", merged, "conditional", "auth.user = 'jane'").result()
     return pages
 
 
 def journal(lab, tablet, phone, merge, kind="conditional", meanwhile=lambda: None):
-    """Edit a page on two devices, on one without a network; give the page, and what was merged."""
-    page, here, there = ({"entries": ["breakfast", *more]} for more in ([], ["cafe A"], ["way home"]))
-    how = kind, "auth.user = 'jane'"
+    """Edit a page on two devices, one of them offline; return the page, and the merged pages."""
+    page, tablet_page, phone_page = (
+        {"entries": ["breakfast", *more]} for more in ([], ["cafe A"], ["way home"])
+    )
+    arguments = kind, "auth.user = 'jane'"
     tablet.create("journal", acl="user").result()
-    tablet.write("journal", "monday", page, *how).result()
+    tablet.write("journal", "monday", page, *arguments).result()
     phone.read("journal", latest=True).result()
     lab.faults.cut("jane-tablet")
-    edit = tablet.write("journal", "monday", here, *how)
+    edit = tablet.write("journal", "monday", tablet_page, *arguments)
     lab.run(seconds=2)
-    phone.write("journal", "monday", there, *how).result()
+    phone.write("journal", "monday", phone_page, *arguments).result()
     meanwhile()
     lab.faults.mend("jane-tablet")
     merged = reconcile(tablet, edit, merge)

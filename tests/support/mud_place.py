@@ -1,4 +1,4 @@
-"""A lab with MUD tables in it, for tests."""
+"""Lab with MUD tables, for tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Place", "listen"]
 
 
 class Place:
-    """A lab with a cloud, and clients by name."""
+    """Lab with a cloud and clients by name."""
 
     def __init__(self, *, seed=7, **cloud):
         self.lab = Lab(seed=seed)
@@ -23,7 +23,7 @@ class Place:
 
 
 def listen(client, text=None, table="news", **more):
-    """Give what a continuous read is told: it grows."""
-    told = []
-    client.read(table, text, "continuous", callback=told.append, **more).result()
-    return told
+    """Start a continuous read; return the growing list of its changes."""
+    changes = []
+    client.read(table, text, "continuous", callback=changes.append, **more).result()
+    return changes

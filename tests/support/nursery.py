@@ -1,4 +1,4 @@
-"""Lives of real processes, each forked in milliseconds, to be killed with SIGKILL."""
+"""Forked processes ("lives") to be killed with SIGKILL, each started in milliseconds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import sys
 import textwrap
 from typing import Any
 
-# One process loads the package, and forks a life for each order that it reads: that takes milliseconds. What
-# a life says comes through a pipe that holds few lines, so a life that is not waited for is never far ahead.
+# One process loads the package, and forks a life for each order that it reads, which takes milliseconds. Lives
+# report through a pipe that holds few lines, so that a life that does not wait is never far ahead.
 NURSERY = """
     import json, os, signal, sys
 
@@ -37,7 +37,7 @@ NURSERY = """
 
 
 class Nursery:
-    """Lives of one kind, one after the other."""
+    """Lives of one kind that run one after the other."""
 
     def __init__(self, life: str) -> None:
         code = textwrap.dedent(NURSERY).replace("{life}", textwrap.dedent(life))
@@ -55,22 +55,22 @@ class Nursery:
     def live(
         self, kill_after: int | None, wait: bool, *, at: str | None = None, **order: Any
     ) -> list[list[Any]]:
-        """Let one life go on, until it ends or has said so many lines; give all that it said.
+        """Run one life until it ends or is killed after a number of reports; return its reports.
 
-        With ``at``, it is killed at the next point of this name from then on.
+        With ``at``, it is killed at the next crash point of this name after that number.
         """
         self._write(json.dumps({"wait": wait, **order}).encode() + b"\n")
-        pid, said, is_killed = self._read()[1], [], False
+        pid, reports, is_killed = self._read()[1], [], False
         while (line := self._read())[0] != "dead":
-            said.append(line)
-            is_there = at is None or (line[0] == "point" and line[-1] == at)
-            if not is_killed and kill_after is not None and len(said) >= kill_after and is_there:
+            reports.append(line)
+            is_at_point = at is None or (line[0] == "point" and line[-1] == at)
+            if not is_killed and kill_after is not None and len(reports) >= kill_after and is_at_point:
                 os.kill(pid, signal.SIGKILL)
                 is_killed = True
             elif wait and not is_killed:
                 self._write(b".")
         assert line[1] == (0 if kill_after is None else signal.SIGKILL), "it was not killed: it ended before"
-        return said
+        return reports
 
     def _read(self) -> list[Any]:
         line = self._lines.readline()
@@ -78,9 +78,9 @@ class Nursery:
         result: list[Any] = json.loads(line)
         return result
 
-    def _write(self, what: bytes) -> None:
+    def _write(self, data: bytes) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write(what)
+        self.process.stdin.write(data)
 
     def close(self) -> None:
         assert self.process.stdin is not None

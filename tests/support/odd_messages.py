@@ -1,4 +1,4 @@
-"""Odd messages for the machines of a lab: random, mutated, and from who may not send them."""
+"""Malformed messages for the machines of a lab: random, mutated, and from unauthorised senders."""
 
 from __future__ import annotations
 
@@ -12,36 +12,45 @@ from mudkit import Lab
 from mudkit.events import Received, Record
 from mudkit.wire import as_wire
 
-__all__ = ["bombard", "cross", "crossed", "forge", "garbled", "leaves", "mutated", "overhear"]
+__all__ = [
+    "bombard",
+    "cross",
+    "cross_message",
+    "forge",
+    "garble_messages",
+    "list_leaves",
+    "mutate",
+    "record_received",
+]
 
 _WORDS = ["", "x", "ann", "bob", "eve", "\n", "\u0000", "2" * 600, "-1", "none"]
 
 
 @contextmanager
-def overhear(lab: Lab) -> Iterator[dict[Any, list[Received]]]:
-    """Keep what each machine of a lab receives meanwhile, by its process."""
-    heard: dict[Any, list[Received]] = defaultdict(list)
+def record_received(lab: Lab) -> Iterator[dict[Any, list[Received]]]:
+    """Record the messages that each machine of a lab receives, by process."""
+    received: dict[Any, list[Received]] = defaultdict(list)
     world, handle = lab.world, type(lab.world)._handle
 
-    def listening(self: Any, process: Any, event: Any) -> None:
+    def record_and_handle(self: Any, process: Any, event: Any) -> None:
         if type(event) is Received and self is world:
-            heard[process].append(Received(event.source, as_wire(event.message), event.host))
+            received[process].append(Received(event.source, as_wire(event.message), event.host))
         handle(self, process, event)
 
-    type(world)._handle = listening
+    type(world)._handle = record_and_handle
     try:
-        yield heard
+        yield received
     finally:
         type(world)._handle = handle
 
 
-def anything(draw: Random, depth: int = 3) -> Any:
-    """Draw what JSON, bytes included, can hold."""
+def draw_value(draw: Random, depth: int = 3) -> Any:
+    """Draw any JSON value, including bytes."""
     kind = draw.randrange(8 if depth else 6)
     if kind == 6:
-        return [anything(draw, depth - 1) for _ in range(draw.randrange(4))]
+        return [draw_value(draw, depth - 1) for _ in range(draw.randrange(4))]
     if kind == 7:
-        return {draw.choice(_WORDS): anything(draw, depth - 1) for _ in range(draw.randrange(4))}
+        return {draw.choice(_WORDS): draw_value(draw, depth - 1) for _ in range(draw.randrange(4))}
     return [
         None,
         draw.random() < 0.5,
@@ -52,33 +61,33 @@ def anything(draw: Random, depth: int = 3) -> Any:
     ][kind]
 
 
-def mutated(draw: Random, message: Any) -> Any:
-    """Change something of a message, at any depth."""
+def mutate(draw: Random, message: Any) -> Any:
+    """Change a part of a message, at any depth."""
     if isinstance(message, dict) and message and draw.random() < 0.9:
         name = draw.choice(list(message))
         changed = dict(message)
-        what = draw.random()
-        if what < 0.2:
+        choice = draw.random()
+        if choice < 0.2:
             del changed[name]
-        elif what < 0.3:
+        elif choice < 0.3:
             changed[draw.choice(_WORDS)] = changed.pop(name)
-        elif what < 0.6:
-            changed[name] = anything(draw)
+        elif choice < 0.6:
+            changed[name] = draw_value(draw)
         else:
-            changed[name] = mutated(draw, message[name])
+            changed[name] = mutate(draw, message[name])
         return changed
     if isinstance(message, list) and message and draw.random() < 0.9:
-        place = draw.randrange(len(message))
-        return [*message[:place], mutated(draw, message[place]), *message[place + 1 :]]
+        index = draw.randrange(len(message))
+        return [*message[:index], mutate(draw, message[index]), *message[index + 1 :]]
     if isinstance(message, bytes) and message and draw.random() < 0.7:
-        place = draw.randrange(len(message))
-        return type(message)(message[:place] + bytes([draw.randrange(256)]) + message[place + 1 :])
+        index = draw.randrange(len(message))
+        return type(message)(message[:index] + bytes([draw.randrange(256)]) + message[index + 1 :])
     if isinstance(message, int) and not isinstance(message, bool) and draw.random() < 0.5:
         return message + draw.choice([-1, 1, 1000])
-    return anything(draw)
+    return draw_value(draw)
 
 
-class Plain:
+class DictCodec:
     """Codec of systems whose messages are dictionaries."""
 
     @staticmethod
@@ -91,25 +100,25 @@ class Plain:
 
 
 def bombard(
-    lab: Lab, heard: dict[Any, list[Received]], count: int, seed: int, codec: Any = Plain
+    lab: Lab, received: dict[Any, list[Received]], count: int, seed: int, codec: Any = DictCodec
 ) -> Counter[str]:
-    """Let every machine that has heard something receive random and mutated messages, from those it knows and others.
+    """Send random and mutated messages to every machine that has received any, from known and other sources.
 
-    Gives how many were sent by the kind of machine; fails where one raises.
+    Returns the number of messages by kind of machine; fails if a machine raises.
     """
     draw, sent = Random(seed), Counter()
-    everything = [event for events in heard.values() for event in events]
-    for process, events in heard.items():
+    all_events = [event for events in received.values() for event in events]
+    for process, events in received.items():
         for _ in range(count):
-            event = draw.choice(events if draw.random() < 0.7 else everything)
+            event = draw.choice(events if draw.random() < 0.7 else all_events)
             if draw.random() < 0.2:
-                message = anything(draw)
+                message = draw_value(draw)
             elif draw.random() < 0.1:
-                message = mutated(draw, event.message)
+                message = mutate(draw, event.message)
             else:
-                message = mutated(draw, codec.unpack(event.message))
+                message = mutate(draw, codec.unpack(event.message))
                 if draw.random() < 0.2:
-                    message = mutated(draw, message)
+                    message = mutate(draw, message)
                 message = codec.pack(message)
             lab.world._handle(process, Received(event.source, message, event.host))
             sent[type(process.machine).__name__] += 1
@@ -118,65 +127,69 @@ def bombard(
     return sent
 
 
-def forge(lab: Lab, heard: dict[Any, list[Received]], host: str = "eve") -> Counter[str]:
-    """Let every machine receive what it has heard again, word for word, from another host: nothing may come of it.
+def forge(lab: Lab, received: dict[Any, list[Received]], host: str = "eve") -> Counter[str]:
+    """Replay all received messages to every machine from another host, and check that they are dropped.
 
-    ``host`` is a device of the lab that was never part of the system. Gives how many were tried, by kind of machine.
+    ``host`` is a device of the lab that is not part of the system. Returns the number by kind of machine.
     """
-    tried: Counter[str] = Counter()
-    for process, events in heard.items():
+    counts: Counter[str] = Counter()
+    for process, events in received.items():
         for event in events:
             effects = process.machine.handle(lab.world.now_us, Received(f"{host}/x", event.message, host))
-            wrong = [
-                each for each in effects if type(each) is not Record or each.row["incident"] != "dropped"
+            unexpected = [
+                effect
+                for effect in effects
+                if type(effect) is not Record or effect.row["incident"] != "dropped"
             ]
-            assert not wrong, f"{type(process.machine).__name__}: {event.message!r} from {host}: {wrong}"
+            assert not unexpected, (
+                f"{type(process.machine).__name__}: {event.message!r} from {host}: {unexpected}"
+            )
             assert not process.store.is_dirty, (
                 f"{type(process.machine).__name__}: {event.message!r} from {host}"
             )
-            tried[type(process.machine).__name__] += 1
-    return tried
+            counts[type(process.machine).__name__] += 1
+    return counts
 
 
-def leaves(message: Any) -> Iterator[Any]:
-    """Give the single values in a message."""
+def list_leaves(message: Any) -> Iterator[Any]:
+    """Yield the single values in a message."""
     if isinstance(message, dict):
-        for each in message.values():
-            yield from leaves(each)
+        for value in message.values():
+            yield from list_leaves(value)
     elif isinstance(message, list | tuple):
-        for each in message:
-            yield from leaves(each)
+        for value in message:
+            yield from list_leaves(value)
     else:
         yield message
 
 
-def crossed(draw: Random, message: Any, pool: dict[type, list[Any]]) -> Any:
-    """Put something of another message, of the same type, into a place of a message: it stays likely."""
+def cross_message(draw: Random, message: Any, pool: dict[type, list[Any]]) -> Any:
+    """Replace a value of a message by a value of the same type from another, which keeps it plausible."""
     if isinstance(message, dict) and message:
         name = draw.choice(list(message))
-        return {**message, name: crossed(draw, message[name], pool)}
+        return {**message, name: cross_message(draw, message[name], pool)}
     if isinstance(message, list | tuple) and message:
-        place = draw.randrange(len(message))
-        return [*message[:place], crossed(draw, message[place], pool), *message[place + 1 :]]
+        index = draw.randrange(len(message))
+        return [*message[:index], cross_message(draw, message[index], pool), *message[index + 1 :]]
     result = pool.get(type(message))
     return draw.choice(result) if result else message
 
 
 def cross(
-    lab: Lab, heard: dict[Any, list[Received]], count: int, seed: int, codec: Any = Plain
+    lab: Lab, received: dict[Any, list[Received]], count: int, seed: int, codec: Any = DictCodec
 ) -> Counter[str]:
-    """Do as :func:`bombard` does, with messages of which one or two places hold what stands in others."""
+    """Do as :func:`bombard`, with messages of which one or two values are from other messages."""
     draw, sent = Random(seed), Counter()
     pool: dict[type, list[Any]] = defaultdict(list)
-    for event in (event for events in heard.values() for event in events):
-        for leaf in leaves(codec.unpack(event.message)):
+    for event in (event for events in received.values() for event in events):
+        for leaf in list_leaves(codec.unpack(event.message)):
             pool[type(leaf)].append(leaf)
-    for process, events in heard.items():
+    for process, events in received.items():
         for _ in range(count):
             event = draw.choice(events)
-            message = crossed(draw, codec.unpack(event.message), pool)
+            message = cross_message(draw, codec.unpack(event.message), pool)
             if draw.random() < 0.5:
-                message = crossed(draw, message, pool)
+                message = cross_message(draw, message, pool)
             lab.world._handle(process, Received(event.source, codec.pack(message), event.host))
             sent[type(process.machine).__name__] += 1
     problems = lab.problems
@@ -185,31 +198,31 @@ def cross(
 
 
 @contextmanager
-def garbled(lab: Lab, seed: int, copies: int = 2, codec: Any = Plain) -> Iterator[Counter[str]]:
-    """Let each message of a lab meanwhile be preceded by garbled copies of itself: what waits for it gets them.
+def garble_messages(lab: Lab, seed: int, copies: int = 2, codec: Any = DictCodec) -> Iterator[Counter[str]]:
+    """Precede each message of a lab by garbled copies of itself, which reach machines that wait for it.
 
-    Gives how many there were, by kind of machine.
+    Yields the number of copies by kind of machine.
     """
     draw, sent = Random(seed), Counter()
     pool: dict[type, list[Any]] = defaultdict(list)
     world, handle = lab.world, type(lab.world)._handle
 
-    def garbling(self: Any, process: Any, event: Any) -> None:
+    def garble_and_handle(self: Any, process: Any, event: Any) -> None:
         if type(event) is Received and self is world and process.machine is not None:
-            heard = codec.unpack(as_wire(event.message))
-            for leaf in leaves(heard):
+            original = codec.unpack(as_wire(event.message))
+            for leaf in list_leaves(original):
                 if len(pool[type(leaf)]) < 10_000:
                     pool[type(leaf)].append(leaf)
             for _ in range(copies):
-                message = heard
+                message = original
                 for _ in range(draw.randrange(1, 3)):
                     is_likely = draw.random() < 0.6
-                    message = crossed(draw, message, pool) if is_likely else mutated(draw, message)
+                    message = cross_message(draw, message, pool) if is_likely else mutate(draw, message)
                 handle(self, process, Received(event.source, codec.pack(message), event.host))
                 sent[type(process.machine).__name__] += 1
         handle(self, process, event)
 
-    type(world)._handle = garbling
+    type(world)._handle = garble_and_handle
     try:
         yield sent
     finally:

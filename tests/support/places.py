@@ -1,4 +1,4 @@
-"""A place for each system: somebody says something each minute, somebody hears it, and any host can fail."""
+"""Small labs of all systems: one client sends a message each minute, one receives it, any host can fail."""
 
 from __future__ import annotations
 
@@ -8,102 +8,102 @@ from mudkit import Lab
 from mudkit.systems import contrail, lasthop, mud, radiator, sublim
 from mudkit.systems.store_and_forward import Client, Relay
 
-__all__ = ["PLACES", "Place"]
+__all__ = ["SYSTEM_LABS", "SystemLab"]
 
 HERE = (44.43, 26.10)
 
 
-class Place:
-    """A system with somebody who says something, and what was heard of it."""
+class SystemLab:
+    """System with a sender and a receiver, and the messages sent, received and accepted."""
 
     hosts: ClassVar[dict[str, str]]
     """Hosts that can fail, by role."""
 
     def __init__(self) -> None:
         self.lab = Lab(seed=1)
-        self.said: list[str] = []
-        self.heard: list[str] = []
+        self.sent: list[str] = []
+        self.received: list[str] = []
         self.accepted: list[str] = []
         self.build()
 
     def build(self) -> None:
         raise NotImplementedError
 
-    def say(self, text: str) -> Any:
+    def send(self, text: str) -> Any:
         raise NotImplementedError
 
-    def speak(self, name: str, count: int) -> None:
-        """Say something each minute, and take note of what was accepted."""
+    def send_each_minute(self, name: str, count: int) -> None:
+        """Send a message each minute, and record those that are accepted."""
         for number in range(count):
             text = f"{name} {number}"
-            self.said.append(text)
-            self.say(text).add_done_callback(lambda done, text=text: self.took(done, text))
+            self.sent.append(text)
+            self.send(text).add_done_callback(
+                lambda operation, text=text: self.record_if_accepted(operation, text)
+            )
             self.lab.run(minutes=1)
 
-    def took(self, done: Any, text: str) -> None:
-        if done.status == "ok":
+    def record_if_accepted(self, operation: Any, text: str) -> None:
+        if operation.status == "ok":
             self.accepted.append(text)
 
 
-class Texts(Place):
+class Texts(SystemLab):
     hosts: ClassVar = {"sender": "ann", "receiver": "bob", "relay": "relay"}
 
     def build(self) -> None:
         relay = Relay(self.lab)
         self.ann, bob = (Client(self.lab.device(name), relay) for name in ("ann", "bob"))
-        bob.on_message(lambda message: self.heard.append(message["text"]))
+        bob.on_message(lambda message: self.received.append(message["text"]))
 
-    def say(self, text: str) -> Any:
+    def send(self, text: str) -> Any:
         return self.ann.send("bob", text)
 
 
-class Spooled(Place):
+class Spooled(SystemLab):
     hosts: ClassVar = {"device": "bob", "server": "spool"}
 
     def build(self) -> None:
         publications = lasthop.Publications(self.lab)
         self.topic = publications.topic("news")
         bob = lasthop.Subscriber(self.lab.device("bob"), publications)
-        bob.on_arrival(lambda content: self.heard.append(content["text"]))
+        bob.on_arrival(lambda content: self.received.append(content["text"]))
         bob.subscribe("news", mode="on-line", max=1000).result()
 
-    def say(self, text: str) -> Any:
+    def send(self, text: str) -> Any:
         return self.topic.publish(text, rank=5.0)
 
 
-class Contexts(Place):
+class Contexts(SystemLab):
     hosts: ClassVar = {"sender": "ann", "receiver": "bob", "server": "radiator"}
 
     def build(self) -> None:
         server = radiator.Server(self.lab, lambda sender, receiver: radiator.Volume(1))
         self.ann = radiator.Client(self.lab.device("ann"), server)
         self.bob = radiator.Client(
-            self.lab.device("bob"), server, receive=lambda context: self.heard.extend(context["text"])
+            self.lab.device("bob"), server, receive=lambda context: self.received.extend(context["text"])
         )
         for client in (self.ann, self.bob):
             client.registered.result()
 
-    def say(self, text: str) -> Any:
-        self.bob.propagate_context(
-            radiator.Context({"bob"})
-        )  # a server that restarts finds who says something
+    def send(self, text: str) -> Any:
+        self.bob.propagate_context(radiator.Context({"bob"}))  # so that a restarted server knows bob
         return self.ann.propagate_context(radiator.Context({"ann"}, {"text": text}))
 
 
-class Messages(Place):
+class Messages(SystemLab):
     hosts: ClassVar = {"subscriber": "bob", "access point": "ap", "publish server": "publish-server"}
 
     def build(self) -> None:
         self.net = sublim.PublishServer(self.lab)
         sublim.AccessPoint(self.lab, self.net, at=HERE, range_m=150, name="ap")
         bob = sublim.Subscriber(self.lab.device("bob", link="wifi", at=HERE), self.net)
-        bob.on_message(lambda message: self.heard.append(message["text"]))
+        bob.on_message(lambda message: self.received.append(message["text"]))
 
-    def say(self, text: str) -> Any:
+    def send(self, text: str) -> Any:
         return self.net.publish({"text": text})
 
 
-class Tables(Place):
+class Tables(SystemLab):
     hosts: ClassVar = {
         "writer": "ann",
         "reader": "bob",
@@ -122,13 +122,15 @@ class Tables(Place):
             for name in ("ann", "bob")
         )
         self.ann.create("t").result()
-        self.bob.read("t", type="continuous", callback=lambda change: self.heard.append(change.key)).result()
+        self.bob.read(
+            "t", type="continuous", callback=lambda change: self.received.append(change.key)
+        ).result()
 
-    def say(self, text: str) -> Any:
+    def send(self, text: str) -> Any:
         return self.ann.write("t", text, {"text": text})
 
 
-class Items(Place):
+class Items(SystemLab):
     hosts: ClassVar = {
         "publisher": "ann",
         "subscriber": "bob",
@@ -142,12 +144,12 @@ class Items(Place):
         ann = contrail.Module(self.lab.device("ann"), relay, friends=["bob"])
         bob = contrail.Module(self.lab.device("bob"), relay, friends=["ann"])
         self.port, home = ann.open_port("news"), bob.open_port("home", idle_timeout_ms=86_400_000)
-        home.on_item(lambda item: self.heard.append(item.metadata["text"]))
+        home.on_item(lambda item: self.received.append(item.metadata["text"]))
         home.install_filter("topic = 'news'", to=("ann", "news")).result()
         self.lab.run(minutes=1)
 
-    def say(self, text: str) -> Any:
+    def send(self, text: str) -> Any:
         return self.port.publish(contrail.Item({"topic": "news", "text": text}), item_id="latest")
 
 
-PLACES = (Texts, Spooled, Contexts, Messages, Tables, Items)
+SYSTEM_LABS = (Texts, Spooled, Contexts, Messages, Tables, Items)

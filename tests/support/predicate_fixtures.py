@@ -1,6 +1,6 @@
-"""The one table of what predicates mean: text, record, reader, and TRUE, FALSE or NULL.
+"""Table of the semantics of predicates: text, record, reader, and TRUE, FALSE or NULL.
 
-Every evaluator runs all of it. A row is (text, record, receiver, expected); None is NULL.
+Every evaluator is tested with all rows. A row is (text, record, receiver, expected); None is NULL.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ R: dict[str, Any] = {
 READER = {"age": 30, "loc": (30.28, -97.74), "name": "Ann", "vip": True}
 
 
-def rows() -> list[Row]:
-    """All rows."""
+def list_rows() -> list[Row]:
+    """Return all rows."""
     return [(text, R, READER, expected) for text, expected in _PLAIN] + _with_null() + _logic() + _records()
 
 

@@ -112,8 +112,8 @@ conditions = st.recursive(
 )
 
 
-def make(text: str) -> Predicate | None:
-    """Make a predicate; a random text may be refused for a kind that never fits, never for anything else."""
+def build_predicate(text: str) -> Predicate | None:
+    """Build a predicate; return None for a text that is refused for a type that never fits."""
     try:
         return Predicate(text)
     except PredicateError as error:

@@ -1,4 +1,4 @@
-"""The packages whose names are public."""
+"""Packages with public names."""
 
 FACES = [
     "mudkit", "mudkit.consistency", "mudkit.errors", "mudkit.events", "mudkit.exercises", "mudkit.experiment",
@@ -7,4 +7,4 @@ FACES = [
     "mudkit.systems.radiator", "mudkit.systems.store_and_forward", "mudkit.systems.sublim", "mudkit.trace",
     "mudkit.widgets",
 ]  # fmt: skip
-"""Where chapters, report templates, README and docs import from; templates also from mudkit.report."""
+"""Packages that chapters, report templates, README and docs import; templates also import mudkit.report."""

@@ -1,4 +1,4 @@
-"""Random stories of Radiator's clients as events, and what an engine for all receivers makes of them."""
+"""Random stories of Radiator's clients as events, and the releases of one engine for all receivers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def mixed(sender: Context, half: int) -> Any:
 
 
 @aggregability(key=lambda receiver: receiver.get("cell", 0))
-def timed(sender: Context, cell: int) -> Time:
+def by_time(sender: Context, cell: int) -> Time:
     return Time(seconds=30 * (1 + cell) + sender.get("cell", 0))
 
 
@@ -53,16 +53,16 @@ def failing(sender: Context, cell: int) -> Any:
     return (None, Volume(2), People(2), Time(seconds=20))[(sender["cell"] + cell) % 4]
 
 
-FUNCTIONS = (by_cell, mixed, timed, failing)
+FUNCTIONS = (by_cell, mixed, by_time, failing)
 
 
-def story(steps: Any) -> list[ClientEvent]:
-    """Make events of (kind, seconds after the one before, client, its cell or None)."""
-    begin = [("register", 0, place, 1) for place in range(4)]
+def build_events(steps: Any) -> list[ClientEvent]:
+    """Build events from (kind, seconds since the previous one, client, its cell or None)."""
+    registrations = [("register", 0, number, 1) for number in range(4)]
     events, t_us = [], 0
-    for number, (kind, wait_s, who, cell) in enumerate([*begin, *steps]):
+    for number, (kind, wait_s, index, cell) in enumerate([*registrations, *steps]):
         t_us += wait_s * S
-        client = CLIENTS[who]
+        client = CLIENTS[index]
         attributes = {} if cell is None else {"cell": cell}
         context = {"people": [client], "span_us": None, "attributes": attributes}
         answer = {"register": json.dumps(attributes), "context": json.dumps(context)}.get(kind)
@@ -71,7 +71,7 @@ def story(steps: Any) -> list[ClientEvent]:
 
 
 def random_steps(chance: Any, count: int) -> list[Any]:
-    """Give steps without Hypothesis, for the few large inputs of a query."""
+    """Draw steps without Hypothesis, for the few large inputs of a query."""
     kinds = ["context"] * 7 + ["register", "unregister", "tick"]
     waits, cells = [0, 1, 5, 20, 61], [None, 0, 1, 2, 3]
     return [
@@ -80,47 +80,47 @@ def random_steps(chance: Any, count: int) -> list[Any]:
     ]
 
 
-def by_one_engine(
+def release_by_one_engine(
     function: Any, events: Any, until_us: int, make: Any = ClientLists, *, echo: bool = False
 ) -> Any:
-    """Give how often each (moment, receiver, numbers) goes from an engine for all, and how often functions failed."""
+    """Count the releases (moment, receiver, numbers) of one engine for all, and the failures of functions."""
     engine = make(function, round(RETENTION_S * S), echo=echo)
-    gone: Counter[tuple[int, str, tuple[int, ...]]] = Counter()
+    releases: Counter[tuple[int, str, tuple[int, ...]]] = Counter()
 
-    def went(now_us: int, entries: Any) -> None:
+    def count_releases(now_us: int, entries: Any) -> None:
         for entry in entries:
             numbers = tuple(message.number for message in entry.batch)
-            gone.update((now_us, client, numbers) for client in entry.recipients)
+            releases.update((now_us, client, numbers) for client in entry.recipients)
 
     for event in [*events, None]:
         t_us = until_us if event is None else event.t_us
         while engine.due_us < t_us or (event is None and engine.due_us == t_us):
             now_us = int(engine.due_us)
-            went(now_us, engine.fire(now_us))
+            count_releases(now_us, engine.fire(now_us))
         if event is None:
             break
         is_in = event.client in engine.clients
         if event.kind == "register":
-            went(t_us, engine.register(t_us, event.client, json.loads(event.text)))
+            count_releases(t_us, engine.register(t_us, event.client, json.loads(event.text)))
         elif event.kind == "unregister" and is_in:
             engine.unregister(t_us, event.client)
         elif event.kind == "context" and is_in:
             context = Context.from_dict(json.loads(event.text)).with_span(t_us)
-            went(t_us, engine.take(t_us, Message(event.number, event.client, t_us, context)))
-    return gone, engine.problems.count
+            count_releases(t_us, engine.take(t_us, Message(event.number, event.client, t_us, context)))
+    return releases, engine.problems.count
 
 
 class Worlds:
-    """Several inputs in one query, each with its own clients and function: client ``3/ann`` is ann of the third."""
+    """Several inputs in one query, each with its own clients and function: ``3/ann`` is ann of input 3."""
 
     def __init__(self, functions: Any, share: int = 0, of: int = 1, kept: Any = None) -> None:
         self.functions, self.share, self.of = functions, share, of
-        self.engines = {world: self.make(world, each) for world, each in (kept or {}).items()}
+        self.engines = {world: self.create_engine(world, state) for world, state in (kept or {}).items()}
 
     def __call__(self, share: int, of: int, kept: Any) -> Worlds:
         return Worlds(self.functions, share, of, kept)
 
-    def make(self, world: str, kept: Any = None) -> Any:
+    def create_engine(self, world: str, kept: Any = None) -> Any:
         function = self.functions[int(world) % len(self.functions)]
         return Shares(function, max_retention_s=RETENTION_S)(self.share, self.of, kept)
 
@@ -131,20 +131,20 @@ class Worlds:
     def handle(self, event: Any) -> list[Any]:
         world, _, client = event.client.partition("/")
         if world not in self.engines:
-            self.engines[world] = self.make(world)
-        return self.named(world, self.engines[world].handle(event._replace(client=client)))
+            self.engines[world] = self.create_engine(world)
+        return self.prefix_clients(world, self.engines[world].handle(event._replace(client=client)))
 
     def fire(self, now_us: int) -> list[Any]:
         result = []
         for world, engine in self.engines.items():
             if engine.due_us <= now_us:
-                result += self.named(world, engine.fire(now_us))
+                result += self.prefix_clients(world, engine.fire(now_us))
         return result
 
-    def named(self, world: str, gone: Any) -> list[Any]:
+    def prefix_clients(self, world: str, releases: Any) -> list[Any]:
         return [
             (t_us, numbers, [f"{world}/{client}" for client in recipients], aggregate, problem)
-            for t_us, numbers, recipients, aggregate, problem in gone
+            for t_us, numbers, recipients, aggregate, problem in releases
         ]
 
     def kept(self) -> Any:

@@ -1,4 +1,4 @@
-"""Small random histories, with everything that a history may hold."""
+"""Small random histories that use all features of histories."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from mudkit.consistency import Content, History, Kind, Operation, Outcome
 Pick = Callable[[Sequence], object]
 
 
-def small(pick: Pick, most: int = 6) -> History:
-    """Draw a history of one record, of at most so many operations.
+def draw_history(pick: Pick, max_operations: int = 6) -> History:
+    """Draw a history of one record with at most ``max_operations`` operations.
 
     ``pick`` chooses one of a sequence: ``random.Random(seed).choice``, or a function over Hypothesis's draws.
     """
@@ -19,15 +19,15 @@ def small(pick: Pick, most: int = 6) -> History:
     are_versioned = pick((None, None, True, "some"))
     are_distinct = pick((True, True, True, False))
     has_trouble = pick((False, True))  # conflicts, refusals, pending writes, conditions
-    is_race = pick((False, False, True))  # conditional writes that succeed: of these are forks made
-    is_one_at_a_time = pick((True, True, False))
-    count = pick(range(1, most + 1))
+    is_race = pick((False, False, True))  # conditional writes that succeed, which make forks
+    is_sequential = pick((True, True, False))
+    count = pick(range(1, max_operations + 1))
     free = dict.fromkeys(clients, 0)
     numbers = list(range(1, count + 2))
     drafts = []
     for number in range(count):
         client = pick(clients)
-        begin = free[client] + pick((0, 1, 1, 2)) if is_one_at_a_time else pick(range(8))
+        begin = free[client] + pick((0, 1, 1, 2)) if is_sequential else pick(range(8))
         end = begin + pick((0, 1, 1, 2, 4))
         free[client] = end
         is_write = pick((True, is_race, False))
@@ -44,7 +44,7 @@ def small(pick: Pick, most: int = 6) -> History:
                 numbers.remove(version)
             versions[number] = version
 
-    def seen(of_version: bool) -> Content:
+    def draw_content(of_version: bool) -> Content:
         if of_version and versions and pick((True, True, False)):
             number = pick(sorted(versions))
             return Content(drafts[number][4] if pick((True, False)) else None, versions[number])
@@ -60,17 +60,17 @@ def small(pick: Pick, most: int = 6) -> History:
         outcome = Outcome.OK
         expected = result = None
         if is_write and is_race and pick((True, True, False)):
-            expected = Content(pick([None, *(each for _, _, _, wrote, each in drafts[:number] if wrote)]))
+            expected = Content(pick([None, *(past for _, _, _, wrote, past in drafts[:number] if wrote)]))
         elif is_write and has_trouble:
             outcome = pick((Outcome.OK, Outcome.OK, Outcome.CONFLICT, Outcome.PENDING, Outcome.FAILED))
             if outcome is Outcome.CONFLICT or pick((True, False)):
-                expected = seen(bool(are_versioned))
+                expected = draw_content(bool(are_versioned))
             if outcome is Outcome.CONFLICT and pick((True, False)):
-                result = seen(bool(are_versioned))
+                result = draw_content(bool(are_versioned))
         content = (
             Content(value, versions.get(number) if outcome is Outcome.OK else None)
             if is_write
-            else seen(bool(are_versioned))
+            else draw_content(bool(are_versioned))
         )
         operations.append(Operation(
             client, number, "x", Kind.WRITE if is_write else Kind.READ, begin, None if outcome is Outcome.PENDING else end,
@@ -79,12 +79,12 @@ def small(pick: Pick, most: int = 6) -> History:
     return History(operations)
 
 
-def seeded(seed: int, most: int = 6) -> History:
-    """Draw a history by a seed."""
-    return small(random.Random(seed).choice, most)
+def draw_seeded_history(seed: int, max_operations: int = 6) -> History:
+    """Draw a history from a seed."""
+    return draw_history(random.Random(seed).choice, max_operations)
 
 
-def recorded(
+def simulate_history(
     seed: int,
     *,
     operations: int,
@@ -94,10 +94,10 @@ def recorded(
     forks: bool = False,
     shuffled: bool = False,
 ) -> History:
-    """Record a store: clients read versions that are up to ``stale`` behind, never behind what they have seen.
+    """Record a store: clients read versions that are up to ``stale`` behind, but never older than those they saw.
 
-    With ``forks`` every client is served from a branch of its own after a while; ``shuffled`` mixes up what is read
-    now and then.
+    With ``forks`` every client has a separate branch after half of the operations; ``shuffled`` makes some reads
+    return any version.
     """
     rng = random.Random(seed)
     stores: list[list[str]] = [[]]
@@ -109,7 +109,7 @@ def recorded(
         client = rng.randrange(clients)
         if forks and number == operations // 2:
             stores = [list(stores[0]) for _ in range(clients)]
-            branch = {each: each for each in range(clients)}
+            branch = {number: number for number in range(clients)}
         store = stores[branch[client]]
         begin, end = t_us - rng.randint(0, 4), t_us + rng.randint(0, 4)
         if rng.random() < 0.35:

@@ -1,4 +1,4 @@
-"""A report or a chapter run in this process, without a kernel: what its cells show."""
+"""Execution of a report or chapter in this process without a kernel, with the outputs of its cells."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from mudkit.report.run import _TEMPLATES
 
 def run_cells(template: str, values: dict[str, Any], folder: Path) -> nbformat.NotebookNode:
     """Run the cells of a template with checked parameters; return the notebook with its outputs."""
-    given = check(template, values)
-    given |= {name: str(path.absolute()) for name, path in inputs(template, given).items()}
+    parameters = check(template, values)
+    parameters |= {name: str(path.absolute()) for name, path in inputs(template, parameters).items()}
     (folder / "data").mkdir(parents=True, exist_ok=True)
     notebook = nbformat.read(_TEMPLATES / f"{template}.ipynb", as_version=4)
-    run_notebook(notebook, given | {"output_dir": str(folder)})
+    run_notebook(notebook, parameters | {"output_dir": str(folder)})
     return notebook
 
 
-def run_notebook(notebook: nbformat.NotebookNode, given: dict[str, Any]) -> None:
-    """Run the cells of a notebook with other parameters, and keep what they show."""
-    shown: list[Any] = []
-    names: dict[str, Any] = {"display": lambda *objects: shown.extend(objects)}
+def run_notebook(notebook: nbformat.NotebookNode, parameters: dict[str, Any]) -> None:
+    """Run the cells of a notebook with other parameters, and store their outputs in it."""
+    values: list[Any] = []
+    names: dict[str, Any] = {"display": lambda *objects: values.extend(objects)}
     for cell in notebook.cells:
         if cell.cell_type != "code":
             continue
-        shown.clear()
+        values.clear()
         tree = ast.parse(cell.source)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         exec(compile(tree, cell.id, "exec"), names)
         if "parameters" in cell.metadata.get("tags", []):
-            names |= given
+            names |= parameters
         if last is not None:
             value = eval(compile(ast.Expression(last.value), cell.id, "eval"), names)
-            shown.append(value)
-        cell.outputs = [_output(each) for each in shown if each is not None]
+            values.append(value)
+        cell.outputs = [_output(value) for value in values if value is not None]
 
 
 def _output(value: Any) -> nbformat.NotebookNode:

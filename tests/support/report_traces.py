@@ -11,7 +11,7 @@ T0_S = 1_267_423_200  # 1 March 2010, 6:00 UTC
 
 
 def source(write_s, read_s, *, window_s, tz="UTC"):
-    """Writes of one car at times of a day, and reads of phones at one place: ``read_s`` by phone."""
+    """Build writes of one car at times of a day, and reads of phones at one place; ``read_s`` is by phone."""
     write_s = T0_S + np.asarray(write_s, dtype=np.int64)
     positions = pa.table(
         {
@@ -42,24 +42,24 @@ def source(write_s, read_s, *, window_s, tz="UTC"):
     return TraceSource("made.csv", positions, reads, counts, tz)
 
 
-def looks(phones, hours, a_phone, seed=0):
-    """Times at which phones look, at random within some hours."""
+def draw_reads(phones, hours, a_phone, seed=0):
+    """Draw the times of reads for each phone, within some hours."""
     random = np.random.default_rng(seed)
     return [np.unique(random.integers(0, 3600 * hours, a_phone)) for _ in range(phones)]
 
 
-def learnable():
-    """Every other two hours writes come, and an answer is soon stale; in between any age is fresh."""
+def build_learnable():
+    """Build a trace with writes in every other two hours, when answers are quickly stale, and none in between."""
     busy = [t for t in range(0, 12 * 3600, 20) if t // 7200 % 2]
-    return source(busy, looks(10, 12, 40), window_s=3600)
+    return source(busy, draw_reads(10, 12, 40), window_s=3600)
 
 
-def rule_is_best():
-    """Writes at a constant rate: a tenth of an answer's points is missing after 10 minutes, by whatever read."""
-    return source(range(-6000, 4 * 3600, 20), looks(10, 4, 40), window_s=6000)
+def build_rule_is_best():
+    """Build writes at a constant rate: after 10 minutes every answer misses a tenth of its points."""
+    return source(range(-6000, 4 * 3600, 20), draw_reads(10, 4, 40), window_s=6000)
 
 
-def hopeless():
-    """An answer holds the last five minutes, and nobody looks twice within twenty."""
+def build_hopeless():
+    """Build a trace with answers of the last five minutes, and no two reads of a phone within twenty."""
     phones = [np.arange(8) * 1800 + 60 * phone for phone in range(10)]
     return source(range(0, 5 * 3600, 20), phones, window_s=300)

@@ -1,4 +1,4 @@
-"""A standalone cluster whose executors have a Python without mudkit, and processes that use it."""
+"""Python without mudkit for the executors of a standalone cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mudkit.pipeline.executors import EXECUTORS_NEED
 
 
 def _with_requirements(names: tuple[str, ...]) -> set[str]:
-    """These packages and those that they need, extras apart."""
+    """Return packages and their requirements, without extras."""
     result: set[str] = set()
     waiting = list(names)
     while waiting:
@@ -28,10 +28,10 @@ def _with_requirements(names: tuple[str, ...]) -> set[str]:
     return result
 
 
-def bare_python(folder: Path) -> Path:
-    """Make a Python that has what executors need and nothing else: no mudkit, no site-packages.
+def create_bare_python(folder: Path) -> Path:
+    """Create a Python with only the packages that executors need: no mudkit, no site-packages.
 
-    PySpark itself comes with the executor (`SPARK_HOME`).
+    PySpark itself is part of the executor (`SPARK_HOME`).
     """
     packages = folder / "packages"
     packages.mkdir(parents=True)
@@ -50,8 +50,8 @@ def bare_python(folder: Path) -> Path:
     return program
 
 
-def lives(pid: int) -> bool:
-    """Whether a process is there and not just waiting to be reaped."""
+def is_running(pid: int) -> bool:
+    """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -1,4 +1,4 @@
-"""Small tables of positions and reads for Spark, and the answer of a read by brute force."""
+"""Small tables of positions and reads for Spark, and the brute-force answer of a read."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ T0 = 1_211_100_000 * US
 
 
 def frame(spark, table, path):
-    """Hand a table to Spark through Parquet, as a trace folder does."""
+    """Load a table into Spark through Parquet, as a trace folder does."""
     pq.write_table(table, path)
     return spark.read.parquet(str(path))
 
 
-def positions_of(rows, devices=("p",)):
-    """Make positions of (seconds, lat, lon); the devices take turns."""
+def build_positions(rows, devices=("p",)):
+    """Build positions from (seconds, lat, lon), with the devices in turn."""
     t, lat, lon = (np.array(column) for column in zip(*rows, strict=True))
     names = pa.array([devices[i % len(devices)] for i in range(len(t))])
     columns = [names, timestamps(T0 + (t * US).astype(np.int64)), pa.array(lat * 1.0), pa.array(lon * 1.0)]
     return pa.table([*columns, pa.nulls(len(t), pa.float64())], schema=POSITIONS)
 
 
-def reads_of(rows):
-    """Make reads of (device, seconds, lat, lon, box_km, window_s)."""
+def build_reads(rows):
+    """Build reads from (device, seconds, lat, lon, box_km, window_s)."""
     device, t, lat, lon, box_km, window_s = (list(column) for column in zip(*rows, strict=True))
     columns = {
         "device": device,
@@ -44,8 +44,8 @@ def reads_of(rows):
     return with_read_ids(pa.table(columns))
 
 
-def brute(positions, read):
-    """Numbers of the points that a read's answer holds."""
+def search_points(positions, read):
+    """Return the indices of the positions in the answer of a read."""
     t, lat, lon = epoch_us(positions["ts"]), positions["lat"].to_numpy(), positions["lon"].to_numpy()
     end = int(read["ts"].timestamp() * US)
     half = read["box_km"] / 2 / KM

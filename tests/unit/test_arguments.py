@@ -1,4 +1,4 @@
-"""Arguments of public calls fit their annotations, or are refused in words."""
+"""Checks of the arguments of public calls against their annotations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def call(a: int, b: str = "x", *more: int, c: float | None = None, **rest: str) 
     return a, b, more, c, rest
 
 
-def test_arguments_that_fit_are_handed_over():
+def test_valid_arguments_are_passed_on():
     assert call(1) == (1, "x", (), None, {})
     assert call(1, "y", 2, 3, c=0.5, d="z") == (1, "y", (2, 3), 0.5, {"d": "z"})
 
@@ -59,25 +59,25 @@ def test_arguments_that_fit_are_handed_over():
         ((), {"a": None}, "a"),
     ],
 )
-def test_the_first_argument_that_does_not_fit_is_named(args, kwargs, where):
-    with pytest.raises(ParameterError) as refused:
+def test_error_names_the_first_invalid_argument(args, kwargs, where):
+    with pytest.raises(ParameterError) as caught:
         call(*args, **kwargs)
-    assert refused.value.where == where
+    assert caught.value.where == where
 
 
 @pytest.mark.parametrize(("args", "kwargs"), [((), {}), ((1,), {"a": 1}), ((), {"b": "x"})])
-def test_arguments_that_do_not_fit_the_signature_are_refused(args, kwargs):
+def test_arguments_outside_the_signature_are_refused(args, kwargs):
     with pytest.raises(ParameterError, match="call takes other arguments"):
         call(*args, **kwargs)
 
 
-def test_a_type_error_of_the_call_itself_is_not_hidden():
+def test_type_error_inside_the_call_is_not_hidden():
     @check_arguments
-    def fails(a: int) -> int:
+    def fail(a: int) -> int:
         return a + "x"  # type: ignore[operator]
 
     with pytest.raises(TypeError, match="unsupported operand"):
-        fails(1)
+        fail(1)
 
 
 @check_arguments
@@ -85,14 +85,14 @@ def draw(kind: Literal["lognormal", "fixed"], colour: str | Literal["red"] | Non
     return kind
 
 
-def test_an_unknown_option_gets_a_suggestion():
-    with pytest.raises(ParameterError) as refused:
+def test_unknown_option_gets_a_suggestion():
+    with pytest.raises(ParameterError) as caught:
         draw("fixed", color="red")
-    assert refused.value.remedy == "did you mean 'colour'?"
+    assert caught.value.remedy == "did you mean 'colour'?"
 
 
-def test_an_unknown_text_of_a_fixed_set_gets_a_suggestion():
-    with pytest.raises(ParameterError) as refused:
+def test_unknown_literal_gets_a_suggestion():
+    with pytest.raises(ParameterError) as caught:
         draw("log-normal")
-    assert refused.value.expected == "'lognormal' or 'fixed'"
-    assert refused.value.remedy == "did you mean 'lognormal'?"
+    assert caught.value.expected == "'lognormal' or 'fixed'"
+    assert caught.value.remedy == "did you mean 'lognormal'?"

@@ -45,13 +45,13 @@ def test_load_writes_a_trace(csv_file, tmp_path):
     )
 
 
-def test_a_place_that_is_taken_is_told_before_anything_is_read(tmp_path):
+def test_existing_output_is_refused_before_reading(tmp_path):
     (tmp_path / "out").mkdir()
     with pytest.raises(OutputExists):
         run("trace", "load", tmp_path / "there is no such file.csv", "--out", tmp_path / "out")
 
 
-def test_profile_prints_what_a_file_holds(csv_file):
+def test_profile_summarizes_a_file(csv_file):
     output = run("trace", "profile", csv_file("cab,t,lat,lon,occ", [*ROWS, "a,x,1,2,0"])).output
     for text in ("18", "rejected: unparsable", "derived: occupancy", "60 s", "2008-05-18"):
         assert text in output
@@ -64,7 +64,7 @@ def test_generate_writes_a_trace(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "words"),
+    ("arguments", "error", "pattern"),
     [
         ("trace profile FILE --column device", ParameterError, "NAME=COLUMN"),
         ("trace profile FILE --column lat=lat --column lat=lon", ParameterError, r"mapped twice(?s:.)*lat=lat, lat=lon"),
@@ -78,19 +78,19 @@ def test_generate_writes_a_trace(tmp_path):
         ("lab --source --student", ParameterError, "have solutions"),
     ],
 )  # fmt: skip
-def test_refused_in_words(csv_file, tmp_path, arguments, error, words):
+def test_invalid_arguments_raise_error(csv_file, tmp_path, arguments, error, pattern):
     places = {"FILE": csv_file("cab,t,lat,lon,occ", ROWS), "OUT": tmp_path / "out"}
-    with pytest.raises(error, match=words):
-        run(*(places.get(each, each) for each in arguments.split()))
+    with pytest.raises(error, match=pattern):
+        run(*(places.get(argument, argument) for argument in arguments.split()))
     assert not (tmp_path / "out").exists()
 
 
 @pytest.fixture
 def main(tmp_path, csv_file, monkeypatch):
-    """Run the command in this process, as if its terminal had some encoding; return status and output."""
+    """Run the command in this process with an encoding of the terminal; return status and output."""
     csv_file("cab,t,lat,lon,occ", [row.replace("a,", "café ☕,") for row in ROWS])
     monkeypatch.chdir(tmp_path)
-    kept, filters = signal.getsignal(signal.SIGTERM), list(logging.getLogger().filters)
+    handler, filters = signal.getsignal(signal.SIGTERM), list(logging.getLogger().filters)
 
     def run_main(*arguments, encoding="utf-8", stdout=None):
         output, errors = stdout or io.BytesIO(), io.BytesIO()
@@ -100,24 +100,24 @@ def main(tmp_path, csv_file, monkeypatch):
         status = 0
         try:
             cli.main()
-        except SystemExit as ended:
-            status = ended.code or 0
+        except SystemExit as exit_:
+            status = exit_.code or 0
         sys.stdout.flush()
         sys.stderr.flush()
         return status, b"" if stdout else output.getvalue(), errors.getvalue()
 
     yield run_main
-    signal.signal(signal.SIGTERM, kept)
+    signal.signal(signal.SIGTERM, handler)
     logging.getLogger().filters[:] = filters
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_letters_that_a_terminal_lacks_are_no_error(main, encoding):
+def test_unencodable_characters_do_not_fail(main, encoding):
     status, output, errors = main("trace", "load", "trace.csv", "--out", "日本", encoding=encoding)
     assert (status, errors) == (0, b"")
-    is_latin = encoding == "latin-1"  # an output of ASCII is taken for a mistake, and is UTF-8
-    said = output.decode("latin-1" if is_latin else "utf-8")
-    assert said.endswith("\\u672c\n" if is_latin else "written to 日本\n")
+    is_latin = encoding == "latin-1"  # ASCII is considered a mistake and replaced by UTF-8
+    text = output.decode("latin-1" if is_latin else "utf-8")
+    assert text.endswith("\\u672c\n" if is_latin else "written to 日本\n")
     status, _, errors = main("report", "prefetch_sizing", "--list", encoding=encoding)
     assert (status, errors) == (0, b"")
     status, _, errors = main("trace", "profile", "☕.csv", encoding=encoding)
@@ -126,22 +126,22 @@ def test_letters_that_a_terminal_lacks_are_no_error(main, encoding):
 
 
 @pytest.mark.process
-def test_a_process_says_errors_without_a_traceback_in_its_encoding(tmp_path):
-    ran = subprocess.run(
+def test_process_reports_errors_in_its_encoding_without_traceback(tmp_path):
+    completed = subprocess.run(
         [sys.executable, "-m", "mudkit", "trace", "profile", "☕.csv"],
         capture_output=True,
         cwd=tmp_path,
         check=False,
         env={**os.environ, "PYTHONIOENCODING": "latin-1"},
     )
-    assert ran.returncode == 1
-    assert ran.stdout == b""
-    assert ran.stderr.startswith(b"mudkit: error: There is no trace at \\u2615.csv.\n")
+    assert completed.returncode == 1
+    assert completed.stdout == b""
+    assert completed.stderr.startswith(b"mudkit: error: There is no trace at \\u2615.csv.\n")
 
 
 @pytest.fixture
 def measured(monkeypatch):
-    """One result of `mudkit reproduce`, which is not measured here."""
+    """Replace the measurements of `mudkit reproduce` by one result."""
     result = SimpleNamespace(as_json=lambda: {"row": "L1", "paper": "uf·Max"})
     monkeypatch.setattr("mudkit.reproduce.outcome.select", lambda names, **how: [])
     monkeypatch.setattr("mudkit.reproduce.outcome.results", lambda selected, **how: [result])
@@ -157,7 +157,7 @@ def test_json_is_the_same_in_every_encoding(main):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @pytest.mark.parametrize("arguments", [("trace", "profile", "trace.csv"), ("reproduce", "L1", "--json")])
 @pytest.mark.usefixtures("measured")
-def test_output_that_cannot_be_written_is_told_without_a_traceback(main, arguments):
+def test_unwritable_output_is_reported_without_traceback(main, arguments):
     with Path("/dev/full").open("wb") as full:
         status, _, errors = main(*arguments, stdout=full)
     assert status == 1
@@ -167,28 +167,28 @@ def test_output_that_cannot_be_written_is_told_without_a_traceback(main, argumen
 
 @pytest.mark.process
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_process_whose_output_cannot_be_written_ends_without_a_traceback():
+def test_process_with_unwritable_output_ends_without_traceback():
     command = [sys.executable, "-m", "mudkit", "--version"]
     with Path("/dev/full").open("wb") as full:
-        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
-    assert ran.returncode == 1
-    assert ran.stderr.startswith(b"mudkit: this machine: No space left on device\n")
-    assert ran.stderr.count(b"\n") == 2
+        completed = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert completed.returncode == 1
+    assert completed.stderr.startswith(b"mudkit: this machine: No space left on device\n")
+    assert completed.stderr.count(b"\n") == 2
 
 
 @pytest.mark.process
-def test_an_interruption_is_no_news_to_log():
+def test_interruption_is_not_logged():
     code = (
         "import logging, sys; from unittest import mock; from mudkit import cli\n"
         "def stopped():\n    try:\n        raise KeyboardInterrupt\n"
         "    except KeyboardInterrupt:\n        logging.exception('while sending a command')\n        raise\n"
         "with mock.patch.object(cli, 'app', stopped):\n    cli.main()\n"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (130, "mudkit: stopped\n")
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (completed.returncode, completed.stderr) == (130, "mudkit: stopped\n")
 
 
-def test_brackets_are_shown_as_they_are(csv_file):
+def test_brackets_are_not_interpreted_as_markup(csv_file):
     file = csv_file("cab,t,lat,lon,occ", ROWS, "cabs [red].csv")
     output = run("trace", "profile", file, "--where", "device != '[/red]'").output
     assert "cabs [red].csv" in output
@@ -197,7 +197,7 @@ def test_brackets_are_shown_as_they_are(csv_file):
 
 
 @pytest.mark.process
-def test_a_class_is_judged_into_one_file(tmp_path):
+def test_class_is_judged_into_one_file(tmp_path):
     (tmp_path / "ann.py").write_text("def take(seen, message):\n    return False\n")
     out = tmp_path / "grades.csv"
     result = run("judge", tmp_path / "ann.py", "--out", out)
@@ -211,7 +211,7 @@ def test_a_class_is_judged_into_one_file(tmp_path):
 
 @pytest.mark.soak
 @pytest.mark.process
-def test_verdicts_open_in_a_spreadsheet(tmp_path):
+def test_verdicts_are_utf8_with_a_byte_order_mark(tmp_path):
     (tmp_path / "Žofia.py").write_text("def take(seen, message):\n    return True\n", encoding="utf-8")
     run("judge", tmp_path, "--out", tmp_path / "grades.csv")
     assert "Žofia" in (tmp_path / "grades.csv").read_bytes().decode("utf-8-sig")
@@ -220,7 +220,7 @@ def test_verdicts_open_in_a_spreadsheet(tmp_path):
 
 @pytest.fixture
 def opened(tmp_path, monkeypatch):
-    """Commands of JupyterLab, which is not started, from an empty folder."""
+    """Record the commands that would start JupyterLab in an empty folder."""
     monkeypatch.chdir(tmp_path)
     commands = []
     monkeypatch.setattr("os.execve", lambda program, command, environment: commands.append(command))
@@ -234,13 +234,13 @@ def test_students_open_copies_without_solutions(tmp_path, opened):
     assert not [file for file in (tmp_path / "chapters").iterdir() if "A solution" in file.read_text()]
 
 
-def test_a_teacher_opens_copies_and_who_writes_chapters_their_source(tmp_path, opened):
+def test_teachers_open_copies_and_authors_the_sources(tmp_path, opened):
     run("lab")
     run("lab", "--source")
     assert f"--ServerApp.root_dir={tmp_path / 'work'}" in opened[0]
     assert "A solution" in (tmp_path / "work" / "00_start_here.ipynb").read_text(encoding="utf-8")
-    its_own = (Path(chapters.__file__).parents[1] / "notebooks").resolve()
-    assert f"--ServerApp.root_dir={its_own}" in opened[1]
+    source_folder = (Path(chapters.__file__).parents[1] / "notebooks").resolve()
+    assert f"--ServerApp.root_dir={source_folder}" in opened[1]
     assert len(opened) == 2
 
 
@@ -251,9 +251,7 @@ def test_a_teacher_opens_copies_and_who_writes_chapters_their_source(tmp_path, o
     (["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdates"], "NeverCheckForUpdates", "help-all"),
     (["--port", "abc"], "'abc'", "help-all"), (["--port"], "''", "help-all"), (["-x"], "-x", "help-all"),
 ])  # fmt: skip
-def test_a_wrong_option_of_jupyterlab_is_told_before_anything_is_copied(
-    tmp_path, opened, arguments, outcome, remedy
-):
+def test_wrong_jupyterlab_option_is_refused_before_copying(tmp_path, opened, arguments, outcome, remedy):
     with pytest.raises(ParameterError) as caught:
         run("lab", *arguments)
     assert outcome in str(caught.value.found)
@@ -261,10 +259,10 @@ def test_a_wrong_option_of_jupyterlab_is_told_before_anything_is_copied(
     assert (opened, list(tmp_path.iterdir())) == ([], [])
 
 
-def test_options_of_jupyterlab_are_taken(opened):
-    ours = [option for option in jupyter.command(Path(), [])[3:] if option != "--allow-root"]
+def test_jupyterlab_options_are_passed_on(opened):
+    own_options = [option for option in jupyter.command(Path(), [])[3:] if option != "--allow-root"]
     arguments = [
-        *ours,
+        *own_options,
         "-y",
         "--no-browser",
         "--allow-root",
@@ -286,17 +284,19 @@ def test_options_of_jupyterlab_are_taken(opened):
 ])  # fmt: skip
 def test_root_is_allowed_at_the_default_address_only(opened, monkeypatch, user, arguments, is_added):
     monkeypatch.setattr("os.geteuid", lambda: user)
-    said = run("lab", *arguments).stderr
-    ours = opened[0][3 : len(opened[0]) - len(arguments)]
-    assert ("--allow-root" in ours) == is_added
-    assert ("--ServerApp.ip=127.0.0.1" in ours) == (not any("ip" in each for each in arguments))
-    is_told = "mudkit: running as root; JupyterLab listens on 127.0.0.1 (this machine) only\n"
-    assert said == (is_told if user == 0 and "--ServerApp.ip=127.0.0.1" in ours else "")
+    errors = run("lab", *arguments).stderr
+    own_options = opened[0][3 : len(opened[0]) - len(arguments)]
+    assert ("--allow-root" in own_options) == is_added
+    assert ("--ServerApp.ip=127.0.0.1" in own_options) == (
+        not any("ip" in argument for argument in arguments)
+    )
+    notice = "mudkit: running as root; JupyterLab listens on 127.0.0.1 (this machine) only\n"
+    assert errors == (notice if user == 0 and "--ServerApp.ip=127.0.0.1" in own_options else "")
 
 
 @pytest.mark.soak
 @pytest.mark.process
-def test_jupyterlab_starts_as_it_is_told_and_asks_nobody(tmp_path):
+def test_jupyterlab_starts_with_options_and_readonly_extensions(tmp_path):
     command = [sys.executable, "-m", "mudkit", "lab", "--no-browser", "--ServerApp.port=0", "--ip=127.0.0.1"]
     command += ["--LabApp.news_url=None", "--notebook-dir=.", "--allow-root"]
     server = subprocess.Popen(
@@ -325,33 +325,31 @@ def test_jupyterlab_starts_as_it_is_told_and_asks_nobody(tmp_path):
     ("remote", "size_bytes", "compiles_all"),
     [("", 1000, False), ("", 20 << 20, True), ("sc://127.0.0.1:1", 20 << 20, False)],
 )
-def test_java_compiles_all_the_way_for_much_input_only(
-    tmp_path, monkeypatch, remote, size_bytes, compiles_all
-):
+def test_java_compiles_fully_only_for_large_input(tmp_path, monkeypatch, remote, size_bytes, compiles_all):
     (tmp_path / "trace" / "positions").mkdir(parents=True)
     with (tmp_path / "trace" / "positions" / "part-0.parquet").open("wb") as file:
         file.truncate(size_bytes)
-    asked = []
+    sessions = []
     monkeypatch.setenv("SPARK_REMOTE", remote)
-    monkeypatch.setattr("mudkit.pipeline.session", lambda **options: asked.append(options))
+    monkeypatch.setattr("mudkit.pipeline.session", lambda **options: sessions.append(options))
     monkeypatch.setattr("mudkit.pipeline.stop", lambda: None)
     with jobs._spark(tmp_path / "trace"):
         pass
-    assert bool(asked[0]) == compiles_all
+    assert bool(sessions[0]) == compiles_all
 
 
 @pytest.mark.soak
 @pytest.mark.process
-def test_when_nothing_was_judged_the_status_says_so(tmp_path):
+def test_status_is_1_if_nothing_was_judged(tmp_path):
     (tmp_path / "none.py").write_text("x = 1\n")
     (tmp_path / "ann.py").write_text("def take(seen, message):\n    return False\n")
     out = tmp_path / "grades.csv"
-    nothing = run("judge", tmp_path / "none.py", "--out", out)
-    assert nothing.exit_code == 1
-    assert f"not there: {tmp_path / 'none.py'}: this file defines none of" in nothing.stderr
-    some = run("judge", tmp_path / "none.py", tmp_path / "ann.py", "--out", out, "--overwrite")
-    assert some.exit_code == 0
-    assert "not there" in some.stderr
+    without_piece = run("judge", tmp_path / "none.py", "--out", out)
+    assert without_piece.exit_code == 1
+    assert f"not there: {tmp_path / 'none.py'}: this file defines none of" in without_piece.stderr
+    with_piece = run("judge", tmp_path / "none.py", tmp_path / "ann.py", "--out", out, "--overwrite")
+    assert with_piece.exit_code == 0
+    assert "not there" in with_piece.stderr
 
 
 def test_verdicts_do_not_replace_a_folder(tmp_path, monkeypatch):
@@ -361,7 +359,7 @@ def test_verdicts_do_not_replace_a_folder(tmp_path, monkeypatch):
         run("judge", tmp_path / "ann.py", "--out", tmp_path, "--overwrite")
 
 
-def test_the_chapters_of_another_folder_are_not_taken(tmp_path, monkeypatch):
+def test_notebooks_folder_without_chapters_is_ignored(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notebooks").mkdir()
     assert (chapters._chapters() / "00_start_here.ipynb").is_file()
@@ -370,7 +368,7 @@ def test_the_chapters_of_another_folder_are_not_taken(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "pattern"),
     [
         (["cells", "--horizon-s", 5, "--threshold", 7], "--horizon-s 5.0, --threshold 7"),
         (["cells", "--format", "gpx"], "it is an option of ingest"),
@@ -384,20 +382,20 @@ def test_the_chapters_of_another_folder_are_not_taken(tmp_path, monkeypatch):
         (["ingest", "--rule", "often"], "trip_start"),
     ],
 )
-def test_a_job_is_refused_before_spark_starts(options, says, csv_file, tmp_path, monkeypatch):
+def test_invalid_job_is_refused_before_spark_starts(options, pattern, csv_file, tmp_path, monkeypatch):
     monkeypatch.setattr(jobs, "_spark", lambda path: pytest.fail("Spark was started"))
     file = csv_file("cab,t,lat,lon,occ", ROWS)
-    with pytest.raises((ParameterError, TraceFormatError), match=says):
+    with pytest.raises((ParameterError, TraceFormatError), match=pattern):
         run("pipeline", "run", options[0], file, "--out", tmp_path / "out", *options[1:])
 
 
-def test_a_report_lists_its_parameters_and_presets():
+def test_report_lists_its_parameters_and_presets():
     output = run("report", "scoreboard", "--list").output
     for text in ("j_per_useful", "phones in each task", "full", "ten seeds"):
         assert text in output
 
 
-def test_without_a_name_all_reports_are_listed():
+def test_all_reports_are_listed_without_a_name():
     listed = run("report", "--list")
     assert listed.exit_code == 0
     assert listed.output == run("report", "all", "--list").output
@@ -415,14 +413,14 @@ def test_each_help_has_an_example(command):
     assert f"Example: mudkit {command}" in run(*command.split(), "--help").output
 
 
-def commands(group):
+def iterate_commands(group):
     for command in group.commands.values():
-        yield from commands(command) if hasattr(command, "commands") else [command]
+        yield from iterate_commands(command) if hasattr(command, "commands") else [command]
 
 
-def test_a_terminal_breaks_no_line_of_a_help_text_twice():
-    """Typer keeps the breaks of later paragraphs, and a terminal of 80 columns adds its own."""
-    for command in commands(get_command(app)):
+def test_lines_of_help_texts_fit_into_a_terminal():
+    """Limit later paragraphs to 78 columns: typer keeps their line breaks, and a terminal adds its own."""
+    for command in iterate_commands(get_command(app)):
         for paragraph in (command.help or "").split("\n\n")[1:]:
             lines = paragraph.strip().splitlines()
             assert len(lines) == 1 or max(map(len, lines)) <= 78, (command.name, paragraph)

@@ -1,4 +1,4 @@
-"""Tables and displays: content, escaping, and values that are odd."""
+"""Tables and displays: content, escaping, and special values."""
 
 import datetime
 import math
@@ -34,7 +34,7 @@ from mudkit.display import (
 from mudkit.errors import ParameterError
 
 
-def shown(value: object, **options: object) -> Outline:
+def render(value: object, **options: object) -> Outline:
     html = show(value, **options)._repr_html_()
     for forbidden in ("<style", "<script", " id="):
         assert forbidden not in html
@@ -52,17 +52,17 @@ RUNS = pd.DataFrame(
 )
 
 
-def test_units_stand_in_the_heading_and_intervals_behind_the_value() -> None:
+def test_units_are_in_headings_and_intervals_after_values() -> None:
     text = repr(show(RUNS, "Policies"))
     assert text.splitlines()[:3] == [
         "Policies",
         "policy  sent, % of reads  size, kB",
         "rule       92 (91 to 93)      41.2",
     ]
-    assert shown(RUNS).tags.count("tr") == 3
+    assert render(RUNS).tags.count("tr") == 3
 
 
-def test_the_best_values_are_marked_by_more_than_colour() -> None:
+def test_best_values_are_marked_by_more_than_colour() -> None:
     html = show(RUNS, best={"sent_share": "low"})._repr_html_()
     assert html.count("●") == 1
     assert "<b>● 82</b>" in html
@@ -81,7 +81,7 @@ def test_row_headings_have_a_scope() -> None:
 
 @given(st.text(max_size=50))
 def test_content_is_escaped(text: str) -> None:
-    outline = shown(pd.DataFrame({text or "a": [text], "b": [{text: text}]}), caption=text)
+    outline = render(pd.DataFrame({text or "a": [text], "b": [{text: text}]}), caption=text)
     assert {*outline.tags} <= {
         "table",
         "caption",
@@ -103,30 +103,30 @@ def test_hostile_and_long_content_is_escaped_and_shortened() -> None:
     assert html.count("😀") == MAX_CELL - 1
 
 
-def test_many_columns_are_named_below() -> None:
-    wide = pd.DataFrame([range(200)], columns=[f"c{number}" for number in range(200)])
-    outline = shown(wide)
+def test_surplus_columns_are_named_below_the_table() -> None:
+    frame = pd.DataFrame([range(200)], columns=[f"c{number}" for number in range(200)])
+    outline = render(frame)
     assert outline.tags.count("td") + outline.tags.count("th") == 2 * MAX_COLUMNS
     assert "c7, c8, c9, c10, c11, c12, c13, c14 and 185 more" in "".join(outline.words)
 
 
-def test_long_words_may_be_broken_and_short_ones_stay_whole() -> None:
-    """Without CSS, which JupyterLab removes where it does not know it."""
+def test_long_words_may_be_broken_and_short_ones_may_not() -> None:
+    """Break words without CSS that JupyterLab removes as unknown."""
     html = show([{"key": "k" * 60, "state": "arrived"}])._repr_html_()
     assert "<wbr>".join(["k" * 12] * 5) in html
     assert "white-space:nowrap'>arrived</td>" in html
     assert "anywhere" not in html
 
 
-def test_a_column_of_short_names_stays_in_one_line_and_a_text_breaks() -> None:
+def test_short_names_stay_on_one_line_and_texts_wrap() -> None:
     html = show([{"system": "to everyone", "what": "a sentence of some words", "use": 1.0}])._repr_html_()
     assert re.search("<th scope='row' style='[^']*white-space:nowrap[^']*'>to everyone</th>", html)
     assert re.search("<td style='(?![^']*nowrap)[^']*'>a sentence of some words</td>", html)
 
 
-def test_of_a_million_rows_a_few_are_shown() -> None:
+def test_only_the_first_rows_of_a_long_table_are_shown() -> None:
     large = pd.DataFrame({"x": np.arange(1_000_000)})
-    outline = shown(large, rows=5)
+    outline = render(large, rows=5)
     assert outline.tags.count("tr") == 6
     assert "The first 5 of 1,000,000 rows." in outline.words
 
@@ -149,39 +149,39 @@ def test_of_a_million_rows_a_few_are_shown() -> None:
         (12345, "12,345"),
     ],
 )
-def test_odd_values(value: object, text: str) -> None:
-    assert text in shown(pd.DataFrame({"x": pd.Series([value, "other"], dtype=object)})).words
-    assert text in shown({"x": value}).words
+def test_special_values_are_formatted(value: object, text: str) -> None:
+    assert text in render(pd.DataFrame({"x": pd.Series([value, "other"], dtype=object)})).words
+    assert text in render({"x": value}).words
 
 
 @pytest.mark.parametrize("value", [pd.DataFrame(), pd.DataFrame({"a": []}), {}, []])
-def test_empty_tables_say_so(value: object) -> None:
-    assert "No rows." in shown(value).words
+def test_empty_tables_state_no_rows(value: object) -> None:
+    assert "No rows." in render(value).words
 
 
-def test_arrow_series_and_indexed_frames_are_tables() -> None:
-    assert "5" in shown(pa.table({"a": [5]})).words
-    assert "5" in shown(pd.Series([5], name="a")).words
-    assert "key" in shown(pd.DataFrame({"a": [5]}, index=pd.Index(["k"], name="key"))).words
+def test_arrow_tables_series_and_indexed_frames_are_shown() -> None:
+    assert "5" in render(pa.table({"a": [5]})).words
+    assert "5" in render(pd.Series([5], name="a")).words
+    assert "key" in render(pd.DataFrame({"a": [5]}, index=pd.Index(["k"], name="key"))).words
 
 
-def test_two_columns_of_one_name() -> None:
-    assert {"a", "a (2)"} <= {*shown(pd.DataFrame([[1, 2]], columns=["a", "a"])).words}
+def test_duplicate_column_names_are_numbered() -> None:
+    assert {"a", "a (2)"} <= {*render(pd.DataFrame([[1, 2]], columns=["a", "a"])).words}
 
 
-def test_chosen_columns_and_labels() -> None:
+def test_columns_can_be_selected_and_labelled() -> None:
     assert repr(show(RUNS, columns=["size_bytes"], labels={"size_bytes": "data"})).startswith("data")
 
 
 @pytest.mark.parametrize(
-    ("value", "options", "words"),
+    ("value", "options", "pattern"),
     [
         (RUNS, {"columns": ["size"]}, "no such column"),
         *((value, {}, "Expected a table") for value in (3, "text", None, object(), [1, 2])),
     ],
 )
-def test_refused_in_words(value: object, options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ParameterError, match=words):
+def test_invalid_arguments_raise_error(value: object, options: dict[str, Any], pattern: str) -> None:
+    with pytest.raises(ParameterError, match=pattern):
         show(value, **options)
 
 
@@ -196,7 +196,7 @@ def test_refused_in_words(value: object, options: dict[str, Any], words: str) ->
         (one_line([1] * 21) + "<", "1, …<"),
     ],
 )
-def test_captions_and_texts_have_room(html: str, part: str) -> None:
+def test_captions_texts_and_lists_have_their_layout(html: str, part: str) -> None:
     assert part in html
 
 
@@ -213,7 +213,7 @@ class Thing(Displayed):
         return View("Thing", {"size": self.size, "empty": ""}, [frame_table(RUNS)], ["A note."])
 
 
-def test_a_display_has_a_line_and_a_page() -> None:
+def test_display_has_a_line_and_an_html_page() -> None:
     thing = Thing()
     thing.size = "<big>"
     assert repr(thing) == "<Thing: size <big>>"
@@ -223,22 +223,22 @@ def test_a_display_has_a_line_and_a_page() -> None:
     assert repr(show(thing, "Caption")).startswith("Caption\n<Thing")
 
 
-def test_a_half_built_object_has_a_display() -> None:
+def test_partly_initialized_object_has_a_display() -> None:
     assert repr(Thing()).startswith("<Thing: not readable: AttributeError")
     assert "not readable" in Thing()._repr_html_()
 
 
 def test_no_other_module_writes_tables() -> None:
     package = Path(mudkit.__file__).parent
-    found = [
+    modules = [
         str(path.relative_to(package))
         for path in [*package.rglob("*.py"), *package.rglob("*.js"), *(package / "widgets").glob("*.py")]
         if path.name != "display.py" and re.search(r"<(table|thead|tbody|tr|td|th)\b[ >]", path.read_text())
     ]
-    assert found == []
+    assert modules == []
 
 
-def test_a_cell_has_lines_and_marks() -> None:
+def test_cell_has_lines_and_marks() -> None:
     cells = [Cell("a<b\nc", strong="v1"), Cell("x", is_faint=True, is_code=True), Cell("y", edge="#123456")]
     html = Table(["one"], [[cells]]).html()
     assert "<b>v1</b> a&lt;b<br>c" in html
@@ -249,7 +249,7 @@ def test_a_cell_has_lines_and_marks() -> None:
 
 
 def test_pictures_are_images_with_an_alternative_text() -> None:
-    """JupyterLab keeps only the words of an inline SVG in a notebook that is not trusted."""
+    """Embed images: JupyterLab keeps only the text of an inline SVG in an untrusted notebook."""
     leaf = Branch("local", "40 %")
     for picture in (
         tree(Branch("age up to 5 min?", "", leaf, Branch("<b>", "", leaf, leaf)), "A tree of <3 leaves"),
@@ -259,21 +259,21 @@ def test_pictures_are_images_with_an_alternative_text() -> None:
     ):
         outline = Outline(picture)
         assert outline.tags == ["img"]
-        drawn = Outline(drawing(picture))
-        assert {*drawn.tags} <= {"svg", "text", "rect", "line", "path"}
+        svg = Outline(decode_svg(picture))
+        assert {*svg.tags} <= {"svg", "text", "rect", "line", "path"}
         assert " id=" not in picture
         assert "alt='A tree of &lt;3 leaves'" in picture or "alt='&lt;lanes&gt;'" in picture
-    assert drawing(lanes([], [], "none")).startswith("<svg")
+    assert decode_svg(lanes([], [], "none")).startswith("<svg")
 
 
-def drawing(picture: str) -> str:
+def decode_svg(picture: str) -> str:
     """Return the SVG within an image."""
     data = re.search(r"base64,([^']*)'", picture)
     assert data is not None
     return b64decode(data[1]).decode()
 
 
-def test_nested_values_and_odd_texts_have_a_limit() -> None:
+def test_nested_values_and_odd_texts_are_bounded() -> None:
     deep: list[object] = []
     deep.append(deep)
     for value in (deep, {"a": {"b": {"c": {"d": {"e": 1}}}}}, 10**5000, "\ud800" * 100, range(10**9)):
@@ -282,20 +282,20 @@ def test_nested_values_and_odd_texts_have_a_limit() -> None:
         text.encode()
 
 
-def test_events_of_a_lane_that_overlap_are_drawn_below_each_other():
+def test_overlapping_events_of_a_lane_are_stacked():
     events = [Event("ann", "w1", 0, 3, is_open=True), Event("ann", "r1", 2, 3), Event("bob", "r2", 1, 1)]
-    picture = drawing(lanes(events, [(0, 1)], "three"))
+    picture = decode_svg(lanes(events, [(0, 1)], "three"))
     tops = [int(top) for top in re.findall(r"<rect x='[0-9.]+' y='([0-9]+)'", picture)]
     assert len(set(tops)) == 3
     assert tops == sorted(tops)
     assert picture.count(">ann<") == picture.count(">bob<") == 1
 
 
-def test_no_line_runs_through_the_text_of_a_box() -> None:
-    picture = drawing(lanes([Event("ann", "w1", 0, 1), Event("ann", "r1", 3, 3)], [], "two"))
+def test_lines_do_not_cross_boxes() -> None:
+    picture = decode_svg(lanes([Event("ann", "w1", 0, 1), Event("ann", "r1", 3, 3)], [], "two"))
     boxes = [
-        (float(x), float(x) + float(wide))
-        for x, wide in re.findall(r"<rect x='([\d.]+)' y='[\d.]+' width='([\d.]+)'", picture)
+        (float(x), float(x) + float(width))
+        for x, width in re.findall(r"<rect x='([\d.]+)' y='[\d.]+' width='([\d.]+)'", picture)
     ]
     lines = [
         tuple(map(float, ends)) for ends in re.findall(r"<line x1='([\d.]+)' .*? x2='([\d.]+)'", picture)
@@ -309,6 +309,6 @@ def test_no_line_runs_through_the_text_of_a_box() -> None:
 @pytest.mark.parametrize(
     "values", [[math.nan] * 3, [math.inf, -math.inf, 1.5], [0.0, -0.0, 1e-12], [1e300, 2, 3]]
 )
-def test_columns_of_odd_numbers_have_no_exponent(values: list[float]) -> None:
+def test_columns_of_extreme_numbers_have_no_exponent(values: list[float]) -> None:
     text = repr(show(pd.DataFrame({"name": ["a", "b", "c"], "x_share": values, "mixed": ["a", 1, None]})))
     assert not re.search(r"\d(e|E)[+-]?\d|nan|inf", text)

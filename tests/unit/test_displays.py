@@ -1,4 +1,4 @@
-"""Displays of all objects that a notebook holds: empty, busy, closed and killed."""
+"""Displays of all objects that a notebook shows: empty, busy, closed and killed."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ ALLOWED = {
 
 def assert_displays(shown: Any) -> None:
     line, html = repr(shown), shown._repr_html_()
-    assert len(line) < 1000 or isinstance(shown, Predicate)  # which shows how to write it again
+    assert len(line) < 1000 or isinstance(shown, Predicate)  # whose line reconstructs it
     assert "\n" not in line
     assert "not readable" not in line, line
     line.encode()
@@ -87,7 +87,7 @@ def assert_displays(shown: Any) -> None:
     assert show(shown, "Caption")._repr_html_().endswith(html)
 
 
-def labs() -> Iterator[tuple[Lab, list[Any]]]:
+def build_labs() -> Iterator[tuple[Lab, list[Any]]]:
     """Yield labs with one object of each system: empty, and busy with hostile and long contents."""
     for is_busy in (False, True):
         lab = Lab(seed=3)
@@ -102,7 +102,7 @@ def labs() -> Iterator[tuple[Lab, list[Any]]]:
         relay = contrail.Relay(lab)
         module = contrail.Module(lab.device("al"), relay, friends=["bo"])
         other = contrail.Module(lab.device("bo"), relay, friends=["al"])
-        port, there = module.open_port("chat"), other.open_port("chat")
+        port, other_port = module.open_port("chat"), other.open_port("chat")
         server = radiator.Server(lab, lambda sender, receiver: radiator.Volume(9))
         clients = [radiator.Client(lab.device(name), server) for name in ("ann", "cho")]
         net = sublim.PublishServer(lab)
@@ -113,29 +113,31 @@ def labs() -> Iterator[tuple[Lab, list[Any]]]:
         senders = [store_and_forward.Client(lab.device(name), post) for name in ("x", "y")]
         shown: list[Any] = [
             lab, *lab.devices.values(), *map(lab.server, ("relay", "mud-store")), cloud, jane, publications,
-            topic, subscriber, relay, module, port, other, there, server, *clients, net, *points, doctor, plain,
+            topic, subscriber, relay, module, port, other, other_port, server, *clients, net, *points, doctor, plain,
             post, *senders,
         ]  # fmt: skip
         if is_busy:
-            shown += busy(lab, jane, subscriber, topic, port, there, clients, net, doctor, senders)
+            shown += run_operations(
+                lab, jane, subscriber, topic, port, other_port, clients, net, doctor, senders
+            )
         yield lab, shown
 
 
-def busy(
+def run_operations(
     lab: Lab, jane: mud.Client, subscriber: lasthop.Subscriber, topic: lasthop.Topic, port: contrail.Port,
-    there: contrail.Port, clients: list[radiator.Client], net: sublim.PublishServer, doctor: sublim.Subscriber,
+    other_port: contrail.Port, clients: list[radiator.Client], net: sublim.PublishServer, doctor: sublim.Subscriber,
     senders: list[store_and_forward.Client],
 ) -> list[Any]:  # fmt: skip
-    """Give each system something to do, and return operations and their results."""
+    """Run operations of each system, and return operations and their results."""
     jane.create("news").result()
-    made = [jane.write("news", f"a{n}", {HOSTILE: HOSTILE, "long": LONG[:2000], "n": n}) for n in range(12)]
-    made[-1].result()
+    writes = [jane.write("news", f"a{n}", {HOSTILE: HOSTILE, "long": LONG[:2000], "n": n}) for n in range(12)]
+    writes[-1].result()
     read = jane.read("news", "n >= 0")
     watching = jane.read("news", "n >= 0", "continuous", callback=str)
     refused = jane.read("nothing", "n >= 0")
     subscriber.subscribe("arts").result()
     topic.publish(LONG[:1000], 3).result()
-    filtered = there.install_filter("x > 1", to=("al", "chat"))
+    filtered = other_port.install_filter("x > 1", to=("al", "chat"))
     clients[0].propagate_context(radiator.Context({"ann"}, {"doing": HOSTILE})).result()
     doctor.set_policy(picu(patients=[7])).result()
     net.publish({"patient": 7, "pulse": 48, HOSTILE: HOSTILE})
@@ -147,11 +149,11 @@ def busy(
         jane.write("news", "late", {"text": LONG[:3000], HOSTILE: HOSTILE}),
         senders[0].send("z", "hi"),
     ]
-    return [*made, read, watching, refused, filtered, result, *waiting]
+    return [*writes, read, watching, refused, filtered, result, *waiting]
 
 
-def killed() -> list[Any]:
-    lab, shown = list(labs())[1]
+def build_killed() -> list[Any]:
+    lab, shown = list(build_labs())[1]
     servers = "relay", "mud-store", "spool", "radiator", "publish-server", "contrail-storage"
     for host in [*lab.devices, *servers]:
         lab.faults.kill(host)
@@ -160,7 +162,7 @@ def killed() -> list[Any]:
     return shown
 
 
-def tree_of(classes: int, features: int, *, is_leaf: bool) -> Any:
+def grow_tree(classes: int, features: int, *, is_leaf: bool) -> Any:
     """Grow a tree that decides by its first two features, or one for which the last action costs nothing."""
     generator = np.random.default_rng(1)
     known = generator.uniform(0, 24, (800, features)).astype(np.float32)
@@ -170,12 +172,12 @@ def tree_of(classes: int, features: int, *, is_leaf: bool) -> Any:
     return grow(known, truth, np.arange(800) % 10, classes).tree(costs)[0], costs
 
 
-def policies() -> list[Any]:
+def build_policies() -> list[Any]:
     learnt: list[Any] = []
     for is_leaf in (True, False):
-        tree, costs = tree_of(2, len(FEATURE_SETS["paper"]), is_leaf=is_leaf)
+        tree, costs = grow_tree(2, len(FEATURE_SETS["paper"]), is_leaf=is_leaf)
         learnt.append(LearntReads(tree, "paper", costs))
-        learnt.append(LearntWrites(*tree_of(len(CLASSES), len(WRITE_FEATURES), is_leaf=is_leaf)))
+        learnt.append(LearntWrites(*grow_tree(len(CLASSES), len(WRITE_FEATURES), is_leaf=is_leaf)))
     leaf = mud.Artefact.create("read", 1, ["age"], [[0]], ["local"])
     deep: list[list[Any]] = [[0, float(n), n + 1, 12, 12] for n in range(12)] + [[1]]
     ward = sublim.Policy("none", [sublim.Rule()])
@@ -191,15 +193,15 @@ def policies() -> list[Any]:
     ]  # fmt: skip
 
 
-def histories() -> list[Any]:
+def build_histories() -> list[Any]:
     plain = History.parse("ann:  w1        r2\nbob:       w2        r1")
     hostile = History.from_json(plain.to_json().replace("bob", "<b>bob</b>"))
     many = History.parse("\n".join(f"c{n}: {'w' + str(n + 1)} {'r' + str(n + 1)}" for n in range(30)))
-    checked = [consistency.check(each, "linearizable") for each in (plain, hostile, History(), many)]
+    checked = [consistency.check(history, "linearizable") for history in (plain, hostile, History(), many)]
     return [plain, hostile, History(), many, *checked]
 
 
-def predicates() -> list[Any]:
+def build_predicates() -> list[Any]:
     index = SubscriptionIndex()
     for number in range(12):
         index.add(
@@ -240,7 +242,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
     scan.close()
 
 
-def experiments() -> list[Any]:
+def build_experiments() -> list[Any]:
     nothing = pd.DataFrame()
     none = pd.DataFrame({"task": [], "system": [], "seed": []})
     rows = {"task": [HOSTILE] * 40, "system": [f"{HOSTILE} {n}" for n in range(40)], "seed": range(40)}
@@ -252,12 +254,12 @@ def experiments() -> list[Any]:
     ]  # fmt: skip
 
 
-def conflicts() -> list[Any]:
+def build_conflicts() -> list[Any]:
     record = {f"column {n}": LONG for n in range(20)} | {HOSTILE: {HOSTILE: [HOSTILE] * 1000}}
     return [mud.Conflict("none"), mud.Conflict(HOSTILE, store=None, local=record, base={"n": 10**5000})]
 
 
-def results() -> list[Any]:
+def build_results() -> list[Any]:
     records = {f"{n}{HOSTILE}": {f"c{m}": LONG for m in range(20)} for n in range(2000)}
     return [
         mud.ReadResult(),
@@ -267,40 +269,40 @@ def results() -> list[Any]:
 
 
 BUILDERS: dict[str, Callable[[], list[Any]]] = {
-    "empty labs": lambda: next(iter(labs()))[1],
-    "busy labs": lambda: list(labs())[1][1],
-    "killed": killed,
-    "policies": policies,
-    "histories": histories,
-    "predicates": predicates,
-    "experiments": experiments,
-    "conflicts": conflicts,
-    "results": results,
+    "empty labs": lambda: next(iter(build_labs()))[1],
+    "busy labs": lambda: list(build_labs())[1][1],
+    "killed": build_killed,
+    "policies": build_policies,
+    "histories": build_histories,
+    "predicates": build_predicates,
+    "experiments": build_experiments,
+    "conflicts": build_conflicts,
+    "results": build_results,
 }
 
 
 @pytest.mark.parametrize("name", BUILDERS)
-def test_each_object_displays_itself(name: str) -> None:
+def test_every_object_has_a_display(name: str) -> None:
     for shown in BUILDERS[name]():
         assert_displays(shown)
 
 
-def test_traces_and_reports_display_themselves(files: list[Any]) -> None:
+def test_traces_and_reports_have_a_display(files: list[Any]) -> None:
     for shown in files:
         assert_displays(shown)
     assert "open" in repr(files[2])
     assert "closed" in repr(files[3])
 
 
-def test_no_displayed_type_is_missing(files: list[Any]) -> None:
-    built = [each for builder in BUILDERS.values() for each in builder()] + files
-    counts = {kind: sum(type(each) is kind for each in built) for kind in NAMED}
+def test_every_displayed_type_has_two_instances(files: list[Any]) -> None:
+    built = [item for builder in BUILDERS.values() for item in builder()] + files
+    counts = {kind: sum(type(item) is kind for item in built) for kind in NAMED}
     assert [kind.__name__ for kind, count in counts.items() if count < 2] == []
     for kind in NAMED:
         assert kind._repr_html_ is not object, kind
 
 
-def test_a_display_of_what_is_half_built_does_not_raise() -> None:
+def test_display_of_partly_initialized_object_does_not_raise() -> None:
     for kind in NAMED:
         if not issubclass(kind, Displayed):
             continue
@@ -312,27 +314,27 @@ def test_a_display_of_what_is_half_built_does_not_raise() -> None:
         Outline(shown._repr_html_())
 
 
-def digest(lab: Lab) -> str:
+def compute_digest(lab: Lab) -> str:
     frames = [lab.bill(), lab.deliveries(), *(lab.trace.table(table).to_pandas() for table in TABLES)]
-    return hashlib.sha256(b"".join(each.to_csv().encode() for each in frames)).hexdigest()
+    return hashlib.sha256(b"".join(frame.to_csv().encode() for frame in frames)).hexdigest()
 
 
-def test_a_display_changes_nothing() -> None:
-    def played(is_shown: bool) -> str:
-        lab, shown = list(labs())[1]
+def test_display_does_not_change_the_run() -> None:
+    def run_lab(is_shown: bool) -> str:
+        lab, shown = list(build_labs())[1]
         for _ in range(4):
             if is_shown:
-                for each in shown:
-                    repr(each), each._repr_html_()
+                for item in shown:
+                    repr(item), item._repr_html_()
             lab.run(minutes=7)
             lab.faults.mend("jane")
         assert lab.world.now_us > 0
-        return digest(lab)
+        return compute_digest(lab)
 
-    assert played(is_shown=True) == played(is_shown=False)
+    assert run_lab(is_shown=True) == run_lab(is_shown=False)
 
 
-def test_a_display_runs_no_time_and_answers_no_call() -> None:
+def test_display_does_not_advance_time_or_complete_operations() -> None:
     lab = Lab(seed=1)
     jane = mud.Client(lab.device("jane"), mud.Cloud(lab), app="news", token=lab.token(app="news"))
     operation = jane.create("news")
@@ -343,10 +345,10 @@ def test_a_display_runs_no_time_and_answers_no_call() -> None:
     assert not operation.done()
 
 
-def test_an_operation_shows_its_result_and_not_its_repr() -> None:
-    shown = [each for each in list(labs())[1][1] if isinstance(each, Operation)]
+def test_operation_shows_its_result_and_not_its_repr() -> None:
+    shown = [operation for operation in list(build_labs())[1][1] if isinstance(operation, Operation)]
     read, refused = (
-        next(each for each in shown if each.call.name == "read" and each.status == status)
+        next(operation for operation in shown if operation.call.name == "read" and operation.status == status)
         for status in ("ok", "failed")
     )
     assert "records 12" in repr(read)
@@ -355,16 +357,16 @@ def test_an_operation_shows_its_result_and_not_its_repr() -> None:
     assert "expected: " in refused._repr_html_()
 
 
-def test_displays_of_policies_and_radios_are_whole() -> None:
+def test_displays_of_policies_and_radios_are_complete() -> None:
     html = picu(patients=[7])._repr_html_()
     assert "resize: field: ecg, pixels: state.display_px" in html
     assert "…" not in html
-    lab = next(labs())[0]
+    lab = next(build_labs())[0]
     assert "radio energy 0 J" in repr(lab)
     assert lab.bill()["radio_mj"].min() >= 0.0
 
 
-def test_a_display_of_many_devices_is_bounded() -> None:
+def test_display_of_many_devices_is_bounded() -> None:
     lab = Lab(seed=1, record_messages=False)
     lab.fleet(10_050, link="ideal")
     html = lab._repr_html_()
@@ -373,7 +375,7 @@ def test_a_display_of_many_devices_is_bounded() -> None:
     assert len(html) < MAX_HTML
 
 
-def test_the_lab_names_faults_and_problems() -> None:
+def test_lab_names_faults_and_problems() -> None:
     lab = Lab(seed=1)
     relay = store_and_forward.Relay(lab)
     client = store_and_forward.Client(lab.device("ann"), relay)
@@ -393,14 +395,14 @@ def test_the_lab_names_faults_and_problems() -> None:
     assert "mangled" not in repr(lab)
 
 
-def test_three_records_of_a_conflict_stand_side_by_side() -> None:
+def test_conflict_shows_three_records_side_by_side() -> None:
     conflict = mud.Conflict("newer", store={"n": 3}, local={"n": 2}, base={"n": 1, "m": "x"})
     lines = conflict._view().tables[0].text().splitlines()
     assert [line.split()[0] for line in lines] == ["column", "n", "m"]
     assert lines[1].split() == ["n", "1", "2", "3"]
 
 
-def test_a_verdict_draws_the_smallest_contradiction() -> None:
+def test_verdict_draws_the_smallest_contradiction() -> None:
     verdict = consistency.check(History.parse("ann:  w1        r2\nbob:       w2        r1"), "sequential")
     html = verdict._repr_html_()
     data = re.search(r"base64,([^']*)'", html)
@@ -410,7 +412,7 @@ def test_a_verdict_draws_the_smallest_contradiction() -> None:
     assert "ILLEGAL" in html
 
 
-def test_displays_load_nothing_heavy() -> None:
+def test_displays_import_no_large_packages() -> None:
     code = (
         "import sys, mudkit; from mudkit.display import Table; Table(['a'], [[1]]).html(); "
         "print([name for name in ('pandas', 'numpy', 'plotly', 'pyspark') if name in sys.modules])"
@@ -421,14 +423,14 @@ def test_displays_load_nothing_heavy() -> None:
 
 INTERNAL = ("mudkit.report", "mudkit.reproduce", "mudkit.verify", "mudkit.trace.clean", "mudkit.trace.parse",
             "mudkit.trace.formats", "mudkit.learning.writes")  # fmt: skip
-"""Packages whose tables no notebook is given."""
+"""Packages whose tables are not shown in notebooks."""
 
 
-def results_with_tables() -> Iterator[type]:
-    for found in pkgutil.walk_packages(mudkit.__path__, "mudkit."):
-        if found.name.startswith(INTERNAL) or found.name == "mudkit.__main__":
+def find_results_with_tables() -> Iterator[type]:
+    for module_info in pkgutil.walk_packages(mudkit.__path__, "mudkit."):
+        if module_info.name.startswith(INTERNAL) or module_info.name == "mudkit.__main__":
             continue
-        module = importlib.import_module(found.name)
+        module = importlib.import_module(module_info.name)
         for name, kind in vars(module).items():
             if not inspect.isclass(kind) or kind.__module__ != module.__name__ or name.startswith("_"):
                 continue
@@ -438,16 +440,16 @@ def results_with_tables() -> Iterator[type]:
                 yield kind
 
 
-def test_a_result_with_tables_displays_itself() -> None:
-    kinds = list(results_with_tables())
+def test_results_with_tables_have_a_display() -> None:
+    kinds = list(find_results_with_tables())
     assert len(kinds) > 15
     assert [kind.__qualname__ for kind in kinds if not hasattr(kind, "_repr_html_")] == []
     for kind in filter(dataclasses.is_dataclass, kinds):
-        assert repr(object.__new__(kind)).startswith(f"<{kind.__name__}")  # half built
+        assert repr(object.__new__(kind)).startswith(f"<{kind.__name__}")  # partly initialized
 
 
 @pytest.mark.parametrize("rows", [0, 2, 100_000])
-def test_a_result_shows_its_short_fields_and_the_first_rows_of_its_tables(rows: int) -> None:
+def test_result_shows_short_fields_and_first_rows_of_tables(rows: int) -> None:
     frame = pd.DataFrame({HOSTILE: [LONG if rows < 10 else HOSTILE] * rows, "share": np.linspace(0, 1, rows)})
     shown = Result(frame, pa.Table.from_pandas(frame), HOSTILE, [1] * 2000, None)
     assert repr(shown).startswith(f"<Result: table {rows:,} rows, positions {rows:,} rows, name <script>")

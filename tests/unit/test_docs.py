@@ -1,4 +1,4 @@
-"""The pages below docs/ hold: each file and name that they mention is there, and code prints what they say."""
+"""Pages of the documentation: existing files and names, and the output of their code."""
 
 import ast
 import re
@@ -15,45 +15,45 @@ PAGES = [ROOT / "docs" / name for name in ("how-it-works.md", "how-a-message-tra
 STEP = re.compile(r"^(\d+)\. `([^`]+\.py)` · ((?:`[^`]+`(?:, )?)+): \S", re.MULTILINE)
 
 
-def names_in(file):
+def list_names(file):
     """List the classes, functions and ``Class.method`` of a module."""
     names = set()
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names.add(node.name)
         if isinstance(node, ast.ClassDef):
-            methods = (each for each in node.body if isinstance(each, ast.FunctionDef))
-            names |= {f"{node.name}.{each.name}" for each in methods}
+            methods = (method for method in node.body if isinstance(method, ast.FunctionDef))
+            names |= {f"{node.name}.{method.name}" for method in methods}
     return names
 
 
-def steps(*pages):
+def list_steps(*pages):
     texts = [page.read_text(encoding="utf-8") for page in pages or PAGES]
     listed = [step for text in texts for step in STEP.findall(text)]
     return [(file, re.findall(r"`([^`]+)`", names)) for _, file, names in listed]
 
 
-@pytest.mark.parametrize(("file", "names"), steps(), ids=lambda value: str(value))
-def test_a_step_names_what_is_in_its_file(file, names):
+@pytest.mark.parametrize(("file", "names"), list_steps(), ids=lambda value: str(value))
+def test_steps_name_existing_files_and_definitions(file, names):
     assert (ROOT / file).is_file(), "the page names a file that is not there"
-    assert set(names) <= names_in(ROOT / file)
+    assert set(names) <= list_names(ROOT / file)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_step_has_a_file_and_a_name(page):
     text = page.read_text(encoding="utf-8")
-    assert len(steps(page)) == len(re.findall(r"^\d+\. ", text, re.MULTILINE))
+    assert len(list_steps(page)) == len(re.findall(r"^\d+\. ", text, re.MULTILINE))
     for walk in text.split("\n## ")[1:]:
         numbers = [int(number) for number in re.findall(r"^(\d+)\. ", walk, re.MULTILINE)]
         assert numbers == list(range(1, len(numbers) + 1)), "steps are numbered without a gap"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_files_and_methods_in_sentences_are_there_too(page):
+def test_files_and_methods_in_sentences_exist(page):
     text = page.read_text(encoding="utf-8")
     for path in re.findall(r"`((?:mudkit|tests)/[^`]+)`", text) + re.findall(r"\]\(([^)]+)\)", text):
         assert (ROOT / path).exists() or (page.parent / path).exists(), path
-    known = {name for file, _ in steps(page) for name in names_in(ROOT / file)}
+    known = {name for file, _ in list_steps(page) for name in list_names(ROOT / file)}
     for name in re.findall(r"`([A-Z]\w+\.\w+)`", text):
         assert name in known, f"no file of the walks has {name}"
 
@@ -62,13 +62,13 @@ APPLICATIONS = ROOT / "docs" / "applications.md"
 BLOCK = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
 
 
-def sections():
+def list_sections():
     return APPLICATIONS.read_text(encoding="utf-8").split("\n## ")[1:]
 
 
 @pytest.mark.soak(keep=1)
-@pytest.mark.parametrize("section", sections(), ids=lambda section: section.partition("\n")[0])
-def test_an_application_prints_what_stands_below_it(section, capsys):
+@pytest.mark.parametrize("section", list_sections(), ids=lambda section: section.partition("\n")[0])
+def test_application_prints_the_quoted_output(section, capsys):
     blocks = BLOCK.findall(section)
     assert len(blocks) == section.count("```python")
     names = {}
@@ -80,8 +80,8 @@ def test_an_application_prints_what_stands_below_it(section, capsys):
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_readme_quotes_the_scorecard():
-    """Its table has ten rows, each with the verdict and with figures that the row's section has."""
+def test_readme_quotes_the_scorecard():
+    """Check ten rows of its table for the verdict and for figures from the row's section."""
     scorecard = (ROOT / "docs" / "scorecard.md").read_text(encoding="utf-8")
     sections = {part.partition("\n")[0]: part for part in scorecard.split("\n## ")[1:]}
     table = README.split("## Papers and measurements")[1].split("\n## ")[0]
@@ -105,13 +105,13 @@ def test_the_readme_quotes_the_scorecard():
     assert f"All {len(sections)} rows" in table
 
 
-def test_the_readme_shows_what_its_lab_prints(capsys):
+def test_readme_lab_prints_the_quoted_output(capsys):
     code, printed = re.search(r"```python\n(.*?)```.*?```text\n(.*?)```", README, re.DOTALL).groups()
     exec(compile(code.replace("lab.bill()", "print(show(lab.bill()))"), "README.md", "exec"), {"show": show})
     assert capsys.readouterr().out == printed
 
 
-def test_the_readme_is_short_and_its_pictures_are_small():
+def test_readme_is_short_and_its_pictures_are_small():
     assert len(README.splitlines()) <= 150
     pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", README)
     assert len(pictures) == 2
@@ -122,14 +122,14 @@ def test_contributing_is_short():
     assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 150
 
 
-def test_the_version_is_the_same_everywhere():
+def test_version_is_the_same_everywhere():
     metadata = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert metadata["version"] == citation["version"] == __version__
     assert f"\n## {__version__}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-def test_contributing_names_what_is_there():
+def test_contributing_names_existing_files():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     paths = re.findall(r"`((?:mudkit|tests|docs|notebooks|reports|widgets|tools)/[^`<{ ]*)`", text)
     assert len(paths) > 30
@@ -140,8 +140,8 @@ NO_MODULES = {"mudkit.zip", "mudkit.stream"}
 """A file that is shipped, and the name of a random stream."""
 
 
-def leads_somewhere(name):
-    """Say whether a dotted name is a module, or one that stands in its module's text."""
+def is_defined(name):
+    """Return whether a dotted name is a module or occurs in the text of its module."""
     place, parts = ROOT / "mudkit", name.split(".")[1:]
     while parts and not parts[0].startswith("__") and place.is_dir():
         if (place / parts[0]).is_dir():
@@ -154,8 +154,8 @@ def leads_somewhere(name):
     return not parts or parts[0].startswith("__") or re.search(rf"\b{parts[0]}\b", text) is not None
 
 
-def test_names_of_mudkit_lead_somewhere():
-    """Also those in docstrings, comments and chapters, which nobody imports."""
+def test_names_of_mudkit_exist():
+    """Check names in docstrings, comments and chapters too, which are never imported."""
     folders = ("mudkit", "notebooks", "reports", "docs", "tests", "tools", "widgets")
     files = [
         path
@@ -164,11 +164,11 @@ def test_names_of_mudkit_lead_somewhere():
         if path.suffix in (".py", ".ipynb", ".md")
     ]
     files += [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "pyproject.toml"]
-    lost = {
+    undefined = {
         (path.relative_to(ROOT).as_posix(), name)
         for path in files
         if "build" not in path.parts
         for name in re.findall(r"\bmudkit(?:\.[A-Za-z_]\w*)+", path.read_text(encoding="utf-8"))
-        if name not in NO_MODULES and not leads_somewhere(name)
+        if name not in NO_MODULES and not is_defined(name)
     }
-    assert sorted(lost) == []
+    assert sorted(undefined) == []

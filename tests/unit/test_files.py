@@ -10,7 +10,7 @@ from mudkit.errors import InputMissing, OutputExists, OutputProblem, ParameterEr
 from mudkit.files import existing, free_name, sha256, staged_file, staged_folder, sweep_killed
 
 
-def test_folder_appears_when_the_body_ends_well(tmp_path):
+def test_folder_exists_after_the_body_succeeds(tmp_path):
     with staged_folder(tmp_path / "a" / "out") as folder:
         (folder / "file").write_text("x")
         assert not (tmp_path / "a" / "out").exists()
@@ -19,14 +19,14 @@ def test_folder_appears_when_the_body_ends_well(tmp_path):
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_nothing_is_left_when_the_body_fails(tmp_path, error):
+def test_failing_body_leaves_no_files(tmp_path, error):
     with pytest.raises(error), staged_folder(tmp_path / "out") as folder:
         (folder / "file").write_text("x")
         raise error
     assert list(tmp_path.iterdir()) == []
 
 
-def test_overwriting_keeps_the_old_until_the_new_is_whole(tmp_path):
+def test_overwriting_keeps_the_old_folder_until_completion(tmp_path):
     out = tmp_path / "out"
     with staged_folder(out) as folder:
         (folder / "old").touch()
@@ -40,21 +40,21 @@ def test_overwriting_keeps_the_old_until_the_new_is_whole(tmp_path):
 
 
 @pytest.mark.process
-def test_what_a_killed_process_left_is_swept(tmp_path):
+def test_partial_folder_of_a_killed_process_is_removed(tmp_path):
     code = (
         "import os, sys; from mudkit.files import staged_folder\n"
         "with staged_folder(sys.argv[1]) as f: (f / 'x').touch(); os.kill(os.getpid(), 9)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "out")]
     assert subprocess.run(command, check=False).returncode == -9
-    (left,) = tmp_path.iterdir()
-    assert left.name.startswith(".out.partial-")
+    (leftover,) = tmp_path.iterdir()
+    assert leftover.name.startswith(".out.partial-")
     with staged_folder(tmp_path / "out"), staged_folder(tmp_path / "other"):
-        assert not left.exists()
+        assert not leftover.exists()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["other", "out"]
 
 
-def test_two_that_begin_at_once_get_names_of_their_own(tmp_path):
+def test_concurrent_folders_get_separate_names(tmp_path):
     with staged_folder(free_name(tmp_path / "report[1]")) as one:
         (one / "page").touch()
         with staged_folder(free_name(tmp_path / "report[1]")):
@@ -65,23 +65,23 @@ def test_two_that_begin_at_once_get_names_of_their_own(tmp_path):
 
 
 @pytest.mark.process
-def test_what_killed_processes_left_under_other_names_is_swept(tmp_path):
+def test_sweep_removes_partial_folders_of_matching_names(tmp_path):
     code = (
         "import os; from pathlib import Path; from mudkit.files import staged_folder\n"
         "with staged_folder(Path('report-1')): os._exit(0)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
-    (left,) = tmp_path.iterdir()
+    (leftover,) = tmp_path.iterdir()
     with staged_folder(tmp_path / "report-2"):
         sweep_killed(tmp_path, "other-*")
-        assert left.exists()
+        assert leftover.exists()
         sweep_killed(tmp_path, "report-*")
-        assert not left.exists()
+        assert not leftover.exists()
     assert (tmp_path / "report-2").exists()
 
 
 @pytest.mark.process
-def test_work_folders_go_with_their_process(tmp_path):
+def test_work_folders_are_removed_with_their_process(tmp_path):
     code = "import os, sys; from mudkit.files import work_folder; print(work_folder()); sys.stdout.flush(); "
     environment = os.environ | {"TMPDIR": str(tmp_path)}
 
@@ -91,22 +91,22 @@ def test_work_folders_go_with_their_process(tmp_path):
 
     killed = Path(run("os.kill(os.getpid(), 9)").strip())
     assert list(tmp_path.iterdir()) == [killed]
-    run("pass")  # removes its own, and what the killed one left
+    run("pass")  # removes its own folder and that of the killed process
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("code", "says"),
+    ("code", "pattern"),
     [(errno.ENOSPC, "disk is full"), (errno.EROFS, "read-only"), (errno.EACCES, "read-only")],
 )
-def test_system_errors_say_what_to_do(tmp_path, code, says):
-    with pytest.raises(OutputProblem, match=says) as caught, staged_folder(tmp_path / "out"):
+def test_system_errors_have_a_remedy(tmp_path, code, pattern):
+    with pytest.raises(OutputProblem, match=pattern) as caught, staged_folder(tmp_path / "out"):
         raise OSError(code, "system text")
     assert caught.value.remedy
     assert list(tmp_path.iterdir()) == []
 
 
-def test_staged_file(tmp_path):
+def test_staged_file_is_discarded_on_failure(tmp_path):
     with pytest.raises(ValueError, match="half"), staged_file(tmp_path / "f") as file:
         file.write_text("half")
         raise ValueError("half")
@@ -126,7 +126,7 @@ def test_checksum_of_a_folder_depends_on_names_and_contents(tmp_path):
 
 
 @pytest.mark.process
-def test_what_a_killed_process_was_replacing_is_put_back(tmp_path):
+def test_folder_being_replaced_by_a_killed_process_is_restored(tmp_path):
     code = (
         "import os, sys; from pathlib import Path; from mudkit.files import staged_folder\n"
         "rename, renames = Path.rename, []\n"
@@ -140,23 +140,23 @@ def test_what_a_killed_process_was_replacing_is_put_back(tmp_path):
     place = tmp_path / "out"
     place.mkdir()
     (place / "old").touch()
-    done = subprocess.run([sys.executable, "-c", code, str(place)], check=False)
-    assert done.returncode == -9
+    completed = subprocess.run([sys.executable, "-c", code, str(place)], check=False)
+    assert completed.returncode == -9
     assert not place.exists()
     with pytest.raises(OutputExists), staged_folder(place):
         pytest.fail("what was there is back")
-    assert [each.name for each in place.iterdir()] == ["old"]
+    assert [path.name for path in place.iterdir()] == ["old"]
     with staged_folder(place, overwrite=".*") as folder:
         (folder / "newer").touch()
-    assert [each.name for each in tmp_path.iterdir()] == ["out"]
-    assert [each.name for each in place.iterdir()] == ["newer"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert [path.name for path in place.iterdir()] == ["newer"]
 
 
-def test_folders_above_an_output_that_does_not_come_about_go_again(tmp_path):
+def test_new_parent_folders_are_removed_after_a_failure(tmp_path):
     (tmp_path / "there").mkdir()
     with pytest.raises(KeyboardInterrupt), staged_folder(tmp_path / "there" / "new" / "deep" / "out"):
         raise KeyboardInterrupt
-    assert [each.name for each in tmp_path.rglob("*")] == ["there"]
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
     with staged_folder(tmp_path / "there" / "new" / "out"):
         pass
     assert (tmp_path / "there" / "new" / "out").is_dir()
@@ -168,7 +168,7 @@ def stage(place):
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "words"),
+    ("call", "error", "pattern"),
     [
         (lambda folder: stage(folder), OutputExists, "something at"),
         (lambda folder: stage(folder / "cabs.csv.gz" / "out"), OutputProblem, "out|cabs"),
@@ -176,7 +176,7 @@ def stage(place):
         (lambda _: existing("", "trace"), ParameterError, "The path of the trace is empty"),
     ],
 )
-def test_refused_in_words(tmp_path, call, error, words):
+def test_invalid_paths_raise_error(tmp_path, call, error, pattern):
     (tmp_path / "cabs.csv.gz").touch()
-    with pytest.raises(error, match=words):
+    with pytest.raises(error, match=pattern):
         call(tmp_path)

@@ -1,4 +1,4 @@
-"""Where the cache lies, and what serves when it cannot."""
+"""Folder of the cache, and its temporary substitute."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from mudkit.files import cache_folder, temporary_cache, usable, user_cache
 @pytest.mark.parametrize(
     ("platform", "folder"), [("linux", ".cache/mudkit"), ("darwin", "Library/Caches/mudkit")]
 )
-def test_the_cache_lies_where_the_platform_keeps_it(monkeypatch, tmp_path, platform, folder):
+def test_cache_is_in_the_folder_of_the_platform(monkeypatch, tmp_path, platform, folder):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(sys, "platform", platform)
     assert user_cache() == tmp_path / folder
 
 
-@pytest.mark.parametrize("named", ["", "relative"])
-def test_only_an_absolute_name_counts(monkeypatch, tmp_path, named):
-    monkeypatch.setenv("XDG_CACHE_HOME", named)
+@pytest.mark.parametrize("value", ["", "relative"])
+def test_relative_or_empty_cache_variable_is_ignored(monkeypatch, tmp_path, value):
+    monkeypatch.setenv("XDG_CACHE_HOME", value)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert user_cache().is_relative_to(tmp_path)
 
 
-def test_the_folder_is_made(monkeypatch, tmp_path):
+def test_cache_folder_is_created(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_folder("java") == tmp_path / "mudkit" / "java"
     assert (tmp_path / "mudkit" / "java").is_dir()
 
 
-def test_without_a_home_temporary_files_serve(monkeypatch, tmp_path):
-    def homeless():
+def test_cache_without_a_home_is_temporary(monkeypatch, tmp_path):
+    def raise_no_home():
         raise RuntimeError("no home")
 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.setattr(Path, "home", raise_no_home)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert user_cache() is None
     assert cache_folder("java").is_relative_to(tmp_path)
 
 
-def test_nothing_can_be_kept_in_a_file(tmp_path):
+def test_file_is_not_usable_as_a_cache(tmp_path):
     (tmp_path / "file").write_text("")
     assert not usable(tmp_path / "file")
     assert not usable(tmp_path / "file" / "below")
 
 
-def test_the_temporary_cache_is_private_and_the_same_each_time(monkeypatch, tmp_path):
+def test_temporary_cache_is_private_and_reused(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     folder = temporary_cache()
     assert folder == temporary_cache()
@@ -59,7 +59,7 @@ def test_the_temporary_cache_is_private_and_the_same_each_time(monkeypatch, tmp_
 
 
 @pytest.mark.parametrize("trap", ["writable", "link"])
-def test_a_folder_that_somebody_laid_out_is_not_taken(monkeypatch, tmp_path, trap):
+def test_insecure_temporary_cache_is_not_used(monkeypatch, tmp_path, trap):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     folder = temporary_cache()
     if trap == "writable":

@@ -1,4 +1,4 @@
-"""Intervals: within what is possible, and honest about few repetitions."""
+"""Confidence intervals: bounds, coverage, and few repetitions."""
 
 import math
 
@@ -12,7 +12,7 @@ from mudkit.errors import ParameterError
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=40))
-def test_a_mean_of_shares_stays_a_share(values: list[float]) -> None:
+def test_mean_of_shares_stays_within_their_range(values: list[float]) -> None:
     result = intervals.mean(values)
     assert min(values) - 1e-12 <= result.low <= result.value <= result.high <= max(values) + 1e-12
 
@@ -26,7 +26,7 @@ def test_few_repetitions_give_a_range(number: int, kind: str) -> None:
         assert (result.low, result.high) == (0, number - 1)
 
 
-def test_nothing_measured_has_no_value() -> None:
+def test_missing_measurements_have_no_value() -> None:
     assert math.isnan(intervals.mean([]).value)
     assert math.isnan(intervals.mean([math.nan]).low)
     assert math.isnan(intervals.share(0, 0).value)
@@ -34,7 +34,7 @@ def test_nothing_measured_has_no_value() -> None:
 
 
 @pytest.mark.soak
-def test_an_interval_covers_the_mean_about_as_often_as_it_says() -> None:
+def test_interval_covers_the_mean_with_its_confidence() -> None:
     generator = np.random.default_rng(1)
     covered = 0
     for _ in range(300):
@@ -50,9 +50,9 @@ def test_weights_shift_the_mean() -> None:
 
 
 @given(st.integers(0, 50), st.integers(0, 50))
-def test_a_share_stays_between_none_and_all(part: int, more: int) -> None:
-    result = intervals.share(part, part + more)
-    if part + more:
+def test_share_stays_between_0_and_1(part: int, rest: int) -> None:
+    result = intervals.share(part, part + rest)
+    if part + rest:
         assert 0 <= result.low <= result.value <= result.high <= 1
         assert result.low < result.high
 
@@ -65,7 +65,7 @@ def test_one_repetition_has_no_interval() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.01, 100)), min_size=2, max_size=30))
-def test_a_ratio_lies_between_the_ratios_of_repetitions(pairs: list[tuple[float, float]]) -> None:
+def test_ratio_lies_between_the_ratios_of_repetitions(pairs: list[tuple[float, float]]) -> None:
     shares, wholes = np.array(pairs).T
     result = intervals.ratio(shares * wholes, wholes)
     assert shares.min() - 1e-9 <= result.low <= result.value <= result.high <= shares.max() + 1e-9
@@ -73,12 +73,12 @@ def test_a_ratio_lies_between_the_ratios_of_repetitions(pairs: list[tuple[float,
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("call", "pattern"),
     [
         *((lambda given=given: intervals.mean([1, 2], given), "confidence") for given in (0, 1, 95, "high", None)),
         (lambda: intervals.share(3, 2), "whole"),
     ],
 )  # fmt: skip
-def test_refused_in_words(call, words):
-    with pytest.raises(ParameterError, match=words):
+def test_invalid_arguments_raise_error(call, pattern):
+    with pytest.raises(ParameterError, match=pattern):
         call()

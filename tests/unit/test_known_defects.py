@@ -1,4 +1,4 @@
-"""Defects that were found from outside, each as the smallest case of it; others stand with what they are about."""
+"""Regression tests for reported defects, in their smallest cases; others are beside the code concerned."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mudkit.systems import lasthop, mud, radiator, sublim
 from mudkit.systems import store_and_forward as sf
 
 
-def client_of(lab, cloud, name):
+def make_client(lab, cloud, name):
     return mud.Client(lab.device(name), cloud, app="app", token=lab.token(name, "app", hours=1e4))
 
 
 def restore(lab, host, backup, minutes=2):
-    """Give a host the store of a backup, as its next start finds it."""
+    """Restart a host with the store of a backup."""
     process = lab.world.hosts[host].processes[0]
     lab.faults.kill(host)
     process.store.wipe()
@@ -32,46 +32,48 @@ def restore(lab, host, backup, minutes=2):
     lab.run(minutes=minutes)
 
 
-def backup_of(lab, host):
+def copy_store(lab, host):
     return dict(lab.world.hosts[host].processes[0].store.items())
 
 
 # -- restored from a backup
 
 
-def test_mud_restored_store():
-    """A read by a device that had seen more is answered or refused, without asking over and over."""
+def test_mud_read_completes_after_the_store_is_restored():
+    """Answer or refuse the read of a device that has newer versions, without endless retransmission."""
     lab = Lab(seed=1, record_messages=False)
     cloud = mud.Cloud(lab)
-    ann, bob = (client_of(lab, cloud, name) for name in ("ann", "bob"))
+    ann, bob = (make_client(lab, cloud, name) for name in ("ann", "bob"))
     ann.create("t").result()
     ann.write("t", "a", {"n": 1}).result()
     lab.run(minutes=1)
-    backup = backup_of(lab, "mud-store")
+    backup = copy_store(lab, "mud-store")
     for number in range(6):
         ann.write("t", f"later {number}", {"n": number}).result()
     bob.read("t", latest=True).result()
     lab.run(minutes=1)
     restore(lab, "mud-store", backup)
-    asked = []
-    lab.world.fault_hook = lambda transfer: (transfer.sender.host.name == "bob" and asked.append(1)) or (0,)
+    requests = []
+    lab.world.fault_hook = lambda transfer: (
+        (transfer.sender.host.name == "bob" and requests.append(1)) or (0,)
+    )
     read = bob.read("t", latest=True)
     lab.run(minutes=10)
     assert read.done()
-    assert len(asked) <= 100
+    assert len(requests) <= 100
 
 
 @pytest.mark.parametrize("restored", ["ann", "bob"])
-def test_any_restored_device_of_store_and_forward(restored):
-    """What a restored phone sends is neither lost nor stuck, and what is sent to it arrives."""
+def test_store_and_forward_delivers_after_a_device_is_restored(restored):
+    """Deliver all messages from and to a restored phone."""
     lab = Lab(seed=1)
     relay = sf.Relay(lab)
     ann, bob = (sf.Client(lab.device(name), relay) for name in ("ann", "bob"))
-    heard = []
-    bob.on_message(lambda message: heard.append(message["text"]))
+    received = []
+    bob.on_message(lambda message: received.append(message["text"]))
     ann.send("bob", "one").result()
     lab.run(minutes=1)
-    backup = backup_of(lab, restored)
+    backup = copy_store(lab, restored)
     for number in range(4):
         ann.send("bob", f"later {number}").result()
         lab.run(minutes=1)
@@ -79,15 +81,17 @@ def test_any_restored_device_of_store_and_forward(restored):
     for number in range(6):
         ann.send("bob", f"after {number}")
     lab.run(hours=3)
-    assert [text for text in heard if text.startswith("after")] == [f"after {number}" for number in range(6)]
+    assert [text for text in received if text.startswith("after")] == [
+        f"after {number}" for number in range(6)
+    ]
 
 
-def test_any_restored_device_of_mud():
+def test_mud_writes_complete_after_a_device_is_restored():
     lab = Lab(seed=1)
-    ann = client_of(lab, mud.Cloud(lab), "ann")
+    ann = make_client(lab, mud.Cloud(lab), "ann")
     ann.create("t").result()
     ann.write("t", "k", {"n": 0}).result()
-    backup = backup_of(lab, "ann")
+    backup = copy_store(lab, "ann")
     for number in range(1, 5):
         ann.write("t", "k", {"n": number}).result()
     restore(lab, "ann", backup)
@@ -96,18 +100,18 @@ def test_any_restored_device_of_mud():
     assert all(write.done() for write in writes)
 
 
-def test_sublim_restored_server():
-    """New messages are not taken for those that the backup had not seen yet."""
+def test_sublim_delivers_after_the_server_is_restored():
+    """Distinguish new messages from those that the backup lacks."""
     lab = Lab(seed=1)
     net = sublim.PublishServer(lab)
     sublim.AccessPoint(lab, net, at=(44.4, 26.1), range_m=150)
     ann = sublim.Subscriber(lab.device("ann", link="wifi", at=(44.4, 26.1)), net)
-    heard = []
-    ann.on_message(lambda message: heard.append(message["k"]))
+    received = []
+    ann.on_message(lambda message: received.append(message["k"]))
     lab.run(minutes=1)
     net.publish({"k": 0})
     lab.run(minutes=1)
-    backup = backup_of(lab, "publish-server")
+    backup = copy_store(lab, "publish-server")
     for number in range(1, 7):
         net.publish({"k": number})
         lab.run(minutes=1)
@@ -116,14 +120,14 @@ def test_sublim_restored_server():
         net.publish({"k": number})
         lab.run(minutes=1)
     lab.run(hours=2)
-    assert [number for number in heard if number >= 100] == list(range(100, 110))
+    assert [number for number in received if number >= 100] == list(range(100, 110))
 
 
 @pytest.mark.soak
-def test_mud_lost_burst_of_queued_writes():
-    """Queued writes that are lost once are answered within three minutes after the loss."""
+def test_mud_queued_writes_complete_after_a_lost_burst():
+    """Acknowledge queued writes within three minutes after a single loss."""
     lab = Lab(seed=1, record_messages=False)
-    ann = client_of(lab, mud.Cloud(lab), "ann")
+    ann = make_client(lab, mud.Cloud(lab), "ann")
     ann.create("t").result()
     lab.run(minutes=1)
     lab.faults.cut("ann")
@@ -140,13 +144,13 @@ def test_mud_lost_burst_of_queued_writes():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_mud_update_data_last_wins(seed):
+def test_mud_last_update_of_reader_data_wins(seed):
     lab = Lab(seed=seed)
     cloud = mud.Cloud(lab)
-    ann, bob = (client_of(lab, cloud, name) for name in ("ann", "bob"))
+    ann, bob = (make_client(lab, cloud, name) for name in ("ann", "bob"))
     ann.create("t").result()
-    told = []
-    handle = bob.read("t", type="continuous", data={"age": 10}, callback=told.append).result()
+    notifications = []
+    handle = bob.read("t", type="continuous", data={"age": 10}, callback=notifications.append).result()
     lab.faults.messages(delay_share=0.5, delay_s=2)
     for update in [bob.update_data(handle, {"age": age}) for age in (30, 10)]:
         update.result()
@@ -154,13 +158,13 @@ def test_mud_update_data_last_wins(seed):
     lab.run(hours=1)
     ann.write("t", "k", {"x": "adults only"}, predicate="receiver.age >= 21").result()
     lab.run(minutes=2)
-    assert told == []
+    assert notifications == []
 
 
-def test_mud_columns_stay_removed():
+def test_mud_removed_columns_stay_removed():
     lab = Lab(seed=1)
     cloud = mud.Cloud(lab)
-    ann, bob = (client_of(lab, cloud, name) for name in ("ann", "bob"))
+    ann, bob = (make_client(lab, cloud, name) for name in ("ann", "bob"))
     ann.create("t").result()
     ann.write("t", "k", {"x": 1, "salary": 99}).result()
     ann.alter("t", remove=["salary"]).result()
@@ -176,7 +180,7 @@ def test_mud_columns_stay_removed():
     assert "hello" not in str(bob.read("s").result().records)
 
 
-class Evil:
+class ForgingMachine:
     def __init__(self, ports):
         pass
 
@@ -186,7 +190,7 @@ class Evil:
         return ()
 
 
-def test_any_forged_sender_of_a_write_past_the_gateway():
+def test_mud_forged_write_past_the_gateway_has_no_effect():
     lab = Lab(seed=7)
     cloud = mud.Cloud(lab)
     jane = mud.Client(lab.device("jane"), cloud, app="news", token=lab.token("jane", "news"))
@@ -198,17 +202,17 @@ def test_any_forged_sender_of_a_write_past_the_gateway():
         "name": "news", "table": None, "key": "a", "data": {"t": "forged"}, "type": "blind", "predicate": None,
         "replaces": None, "reader": {},
     }  # fmt: skip
-    evil = lab.device("evil").install("mud", Evil, name="x")
+    evil = lab.device("evil").install("mud", ForgingMachine, name="x")
     evil.call("x", to=cloud.back_end, message=forged).result()
     lab.run(seconds=5)
     assert "forged" not in str(jane.read("news", latest=True).result().records)
 
 
-def test_any_forged_sender_of_mail():
+def test_store_and_forward_message_of_a_forged_sender_has_no_effect():
     lab = Lab(seed=7)
     relay = sf.Relay(lab)
     bob = sf.Client(lab.device("bob"), relay)
-    evil = lab.device("evil").install("x", Evil, name="sf")
+    evil = lab.device("evil").install("x", ForgingMachine, name="sf")
     spoofed = {"kind": "send", "number": 1, "key": "k", "from": "ann", "to": "bob", "text": "I am ann"}
     evil.call("x", to=relay.installed.address, message=spoofed).result()
     lab.run(seconds=5)
@@ -219,30 +223,30 @@ def test_any_forged_sender_of_mail():
 
 
 @pytest.mark.parametrize(
-    "odd", [{"kind": "send"}, {"kind": "hello", "device": ["x"], "busy": 0}, {"kind": "hello", "device": "a"}, {"kind": 3}, {}]
+    "message", [{"kind": "send"}, {"kind": "hello", "device": ["x"], "busy": 0}, {"kind": "hello", "device": "a"}, {"kind": 3}, {}]
 )  # fmt: skip
-def test_any_forged_sender_raises_nothing_at_a_relay(odd):
+def test_store_and_forward_relay_drops_malformed_messages(message):
     machine = sf.RelayMachine(Ports(MemoryStore(), None, "relay/sf"))
-    (record,) = machine.handle(0, Received("e/sf", odd))
+    (record,) = machine.handle(0, Received("e/sf", message))
     assert record.row["incident"] == "dropped"
 
 
 # -- last hop
 
 
-def new_limits(lab, jane):
+def change_limits(lab, jane):
     jane.subscribe("news", policy="on-line", threshold=1.0, max=3).result()
 
 
-def restarted(lab, jane):
+def restart_server(lab, jane):
     lab.faults.kill("spool")
     lab.faults.restart("spool")
     lab.run(minutes=2)
 
 
-@pytest.mark.parametrize("disturb", [new_limits, restarted])
-def test_lasthop_new_limits(disturb):
-    """A phone goes on when a message has expired meanwhile and the next one has the same rank."""
+@pytest.mark.parametrize("disturb", [change_limits, restart_server])
+def test_lasthop_forwards_after_new_limits_or_a_restart(disturb):
+    """Forward a message of the same rank as one that has expired meanwhile."""
     lab = Lab(seed=7)
     server = lasthop.Publications(lab)
     jane = lasthop.Subscriber(lab.device("jane"), server)
@@ -261,8 +265,8 @@ def test_lasthop_new_limits(disturb):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_radiator_silent_client(seed):
-    """A client that has lost messages for a while sends again when the network is well."""
+def test_radiator_operations_complete_after_losses_end(seed):
+    """Complete the operations of clients whose messages were lost for a while."""
     lab = Lab(seed=seed)
     server = radiator.Server(lab, lambda sender, receiver: radiator.Volume(1))
     clients = [radiator.Client(device, server, receive=lambda context: None) for device in lab.fleet(5)]
@@ -277,8 +281,8 @@ def test_radiator_silent_client(seed):
     assert all(operation.done() for operation in last)
 
 
-def test_radiator_unregister_forgets():
-    """Who registers again begins with what it says then (Radiator 4.2)."""
+def test_radiator_unregister_discards_attributes():
+    """Start a new registration with its own attributes only (Radiator 4.2)."""
     lab = Lab(seed=1)
     seen = []
 
@@ -303,7 +307,7 @@ def test_radiator_unregister_forgets():
     assert seen == [9]
 
 
-def test_radiator_mean_over_the_date_line():
+def test_radiator_mean_across_the_date_line():
     contexts = [
         radiator.Context({"a"}, {"loc": (0.0, 179.5), "speed_kmh": 1}),
         radiator.Context({"b"}, {"loc": (1.0, -179.5), "speed_kmh": 3}),
@@ -315,20 +319,20 @@ def test_radiator_mean_over_the_date_line():
 # -- SUBLIM, consistency, scoreboard
 
 
-def test_sublim_endless_line():
+def test_sublim_endless_policy_is_stopped():
     names = {}
-    exec("def endless(message, state):\n    while True: pass", names)  # one line: no other begins
+    exec("def endless(message, state):\n    while True: pass", names)  # one line: no other starts
     assert sublim.policy(names["endless"]).decide({"a": 1}, {}, {}, 0.0).outcome == "stopped"
 
 
-def test_consistency_delete_later():
-    """A history that is illegal stays so when a delete is added long afterwards."""
+def test_consistency_later_delete_keeps_a_history_illegal():
+    """Check that an illegal history stays illegal when a delete is appended."""
     for text in ("ann: [w0>5!0]", "ann: [w0>5!0]          d"):
         assert "ILLEGAL" in str(check(History.parse(text), "linearizable"))
 
 
 class Telepath:
-    """An entrant that sends nothing and says that all has arrived."""
+    """Entrant that sends nothing and reports that everything has arrived."""
 
     name = "telepath"
 
@@ -347,7 +351,7 @@ class Telepath:
         self.stage.show(phone)
 
 
-def test_scoreboard_believes_nobody():
+def test_scoreboard_refuses_arrivals_of_unsent_items():
     task = TRAFFIC.over(devices=4, hours=1.0)
     with warnings.catch_warnings(), pytest.raises(MudkitError, match="has not left its sender"):
         warnings.simplefilter("ignore")

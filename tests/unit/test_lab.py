@@ -1,4 +1,4 @@
-"""A lab does what its page shows, and refuses what cannot be before anything has happened."""
+"""Lab: devices, fleets, durations, traces, tables, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from lab_systems import answering, links
+from lab_systems import install_answering, links
 
 from mudkit import Lab
 from mudkit.errors import FailureWarning, OutputExists, ParameterError
@@ -39,7 +39,7 @@ lab.faults.cut("jane-phone", minutes=10); lab.faults.kill("jane-phone"); lab.fau
 """
 
 
-def walk(*devices: str, minutes: int = 60) -> Replay:
+def make_walk(*devices: str, minutes: int = 60) -> Replay:
     rows = [(device, minute * 60 * S) for device in devices for minute in (0, minutes)]
     return Replay(
         pa.table(
@@ -53,7 +53,7 @@ def walk(*devices: str, minutes: int = 60) -> Replay:
     )
 
 
-def state(lab: Lab) -> Any:
+def capture_state(lab: Lab) -> Any:
     return (
         list(lab.devices),
         list(lab.world.hosts),
@@ -64,7 +64,7 @@ def state(lab: Lab) -> Any:
     )
 
 
-def test_the_page_of_the_design(tmp_path, monkeypatch):
+def test_example_of_the_design(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(PAGE, names)
@@ -89,13 +89,13 @@ def test_the_page_of_the_design(tmp_path, monkeypatch):
     assert read_manifest("data/derived/run1")["end"] == "2010-03-01T15:00:00+00:00"
 
 
-def test_names_of_fleets_go_on_whatever_else_is_there():
+def test_fleet_names_continue_after_existing_names():
     lab = Lab()
     lab.device("phone-home")
     lab.fleet(2, prefix="phone-x")
-    assert [each.name for each in lab.fleet(2)] == ["phone-00000", "phone-00001"]
+    assert [device.name for device in lab.fleet(2)] == ["phone-00000", "phone-00001"]
     lab.device("phone-00004")
-    assert [each.name for each in lab.fleet(2)] == ["phone-00005", "phone-00006"]
+    assert [device.name for device in lab.fleet(2)] == ["phone-00005", "phone-00006"]
     assert len(lab.devices) == 8
 
 
@@ -112,7 +112,7 @@ FLEETS = [
     ({"link": links((0, True, 9.0), (1, True, 9.0), devices=("a", "b"))}, "at most 2 devices"),
     ({"mobility": "comute"}, "did you mean 'commute'"),
     ({"mobility": 5}, "a text or a Mobility"),
-    ({"mobility": walk("a", "b")}, "at most 2"),
+    ({"mobility": make_walk("a", "b")}, "at most 2"),
     ({"outage": 1.2}, "from 0 to 1"),
     ({"outage": "often"}, "a number or an? Outages"),
     ({"every_s": 0}, "every_s"),
@@ -129,16 +129,16 @@ FLEETS = [
 
 
 @pytest.mark.parametrize(("wrong", "problem"), FLEETS)
-def test_a_fleet_that_cannot_be_is_not_added_at_all(wrong, problem):
+def test_invalid_fleet_leaves_the_lab_unchanged(wrong, problem):
     lab = Lab(3)
     lab.device("jane", at=(1, 2), battery_j=50.0)
-    before = state(lab)
+    before = capture_state(lab)
     good = {"n": 3, "mobility": "waypoint", "link": "edge", "outage": 0.3, "battery_j": 9.0}
     with pytest.raises(ParameterError, match=problem) as error:
         lab.fleet(**{**good, **wrong})
     assert error.value.found
     assert error.value.expected
-    assert state(lab) == before
+    assert capture_state(lab) == before
     assert len(lab.fleet(**good)) == 3
     lab.run(minutes=1)
     assert len(lab.trace.table("positions")) == (1 + 3) * 2
@@ -161,41 +161,41 @@ DEVICES = [
 
 
 @pytest.mark.parametrize(("wrong", "problem"), DEVICES)
-def test_a_device_that_cannot_be_is_not_added(wrong, problem):
+def test_invalid_device_leaves_the_lab_unchanged(wrong, problem):
     lab = Lab(3)
     lab.device("jane")
     lab.server("relay")
-    before = state(lab)
+    before = capture_state(lab)
     good = {"name": "ann", "at": [1, np.float64(2)], "battery_j": np.int64(9)}
     with pytest.raises(ParameterError, match=problem):
         lab.device(**{**good, **wrong})
-    assert state(lab) == before
+    assert capture_state(lab) == before
     assert lab.device(**good).loc == (1.0, 2.0)
 
 
-def test_a_fleet_does_not_take_the_names_of_others():
+def test_fleet_with_a_name_in_use_is_refused():
     lab = Lab()
     lab.server("phone-00002")
-    before = state(lab)
+    before = capture_state(lab)
     with pytest.raises(ParameterError, match="phone-00002"):
         lab.fleet(4)
-    assert state(lab) == before
+    assert capture_state(lab) == before
 
 
 @pytest.mark.parametrize("unit", ["hours", "minutes", "seconds"])
 @pytest.mark.parametrize("length", [-1, -1e-9, float("nan"), float("inf"), "2", None, [1], 1e15, True])
-def test_durations_that_are_none(unit, length):
+def test_invalid_durations_are_refused(unit, length):
     lab = Lab()
     lab.fleet(2, mobility="waypoint")
-    before = state(lab)
+    before = capture_state(lab)
     with pytest.raises(ParameterError, match=unit):
         lab.run(**{unit: length})
-    assert state(lab) == before
+    assert capture_state(lab) == before
     lab.run(seconds=60)
     assert lab.world.now_us == 60 * S
 
 
-def test_durations_add_up_and_nothing_is_a_duration_too():
+def test_durations_add_up_and_may_be_omitted():
     lab = Lab()
     lab.run(np.float64(1), minutes=np.int64(2), seconds=3.000001)
     lab.run()
@@ -203,12 +203,12 @@ def test_durations_add_up_and_nothing_is_a_duration_too():
     assert lab.now == dt.datetime(2010, 3, 1, 14, 2, 3, 1, tzinfo=dt.UTC)
 
 
-def test_starts():
+def test_start_is_converted_to_utc():
     assert Lab(start="2012-05-01T10:00+02:00").now == dt.datetime(2012, 5, 1, 8, tzinfo=dt.UTC)
     assert Lab(start=dt.datetime(2012, 5, 1)).now == dt.datetime(2012, 5, 1, tzinfo=dt.UTC)
 
 
-def lab_of_jane(**options) -> Lab:
+def make_lab(**options) -> Lab:
     lab = Lab(**options)
     lab.device("jane-phone", battery_j=None if options.get("record_messages", True) else 9.0)
     assert lab.server("relay") is lab.server("relay")
@@ -217,7 +217,7 @@ def lab_of_jane(**options) -> Lab:
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("call", "pattern"),
     [
         *(
             (lambda start=start: Lab(start=start), "2010-03-01T13:00")
@@ -225,56 +225,58 @@ def lab_of_jane(**options) -> Lab:
         ),
         *((lambda start=start: Lab(start=start), "start\n(.|\n)*a text or a datetime") for start in (5, None, dt.date(2010, 1, 1))),
         *((lambda seed=seed: Lab(seed), "seed") for seed in ("7", 1.5, True, 1 << 63)),
-        (lambda: lab_of_jane().server("jane-phone"), "a device, not a server"),
-        (lambda: lab_of_jane().server(""), "printed"),
-        (lambda: lab_of_jane().radio("jane-fone"), "did you mean 'jane-phone'"),
-        (lambda: lab_of_jane(record_messages=False).radio("jane-phone"), "messages=True"),
-        (lambda: lab_of_jane(record_messages=False).battery("jane-phone"), "messages=True"),
-        (lambda: lab_of_jane().exposure(), "record_exposure=True"),
-        (lambda: lab_of_jane().battery("jane-phone"), "battery_j"),
-        (lambda: lab_of_jane().frame("postions"), "positions"),
+        (lambda: make_lab().server("jane-phone"), "a device, not a server"),
+        (lambda: make_lab().server(""), "printed"),
+        (lambda: make_lab().radio("jane-fone"), "did you mean 'jane-phone'"),
+        (lambda: make_lab(record_messages=False).radio("jane-phone"), "messages=True"),
+        (lambda: make_lab(record_messages=False).battery("jane-phone"), "messages=True"),
+        (lambda: make_lab().exposure(), "record_exposure=True"),
+        (lambda: make_lab().battery("jane-phone"), "battery_j"),
+        (lambda: make_lab().frame("postions"), "positions"),
     ],
 )  # fmt: skip
-def test_refused_in_words(call, words):
-    with pytest.raises(ParameterError, match=words):
+def test_invalid_arguments_raise_error(call, pattern):
+    with pytest.raises(ParameterError, match=pattern):
         call()
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [
-        {"mobility": walk("a", "b", minutes=60)},
+        {"mobility": make_walk("a", "b", minutes=60)},
         {"link": links(*((60.0 * minute, True, 500.0) for minute in range(60)), devices=("a", "b"))},
     ],
 )
-def test_a_trace_that_does_not_cover_the_run(given):
+def test_run_beyond_a_trace_is_refused(options):
     lab = Lab(2)
-    lab.fleet(2, **given)
+    lab.fleet(2, **options)
     for minutes in (20, 40):
-        before = state(lab)
+        before = capture_state(lab)
         with pytest.raises(ParameterError, match="does not cover the run") as error:
             lab.run(minutes=60.001 if minutes == 20 else 40.001)
         assert "at most 1.000000 h" in error.value.expected
-        assert state(lab) == before
+        assert capture_state(lab) == before
         lab.run(minutes=minutes)
     assert lab.now == dt.datetime(2010, 3, 1, 14, tzinfo=dt.UTC)
     with pytest.raises(ParameterError, match="phone-0000"):
         lab.run(seconds=1)
 
 
-def test_a_trace_begins_when_its_devices_are_added():
+def test_trace_starts_when_its_devices_are_added():
     lab = Lab(2)
     lab.run(hours=5)
-    lab.fleet(2, mobility=walk("a", "b"), link=links((0, True, 9.0), (1800, True, 8.0), devices=("a", "b")))
+    lab.fleet(
+        2, mobility=make_walk("a", "b"), link=links((0, True, 9.0), (1800, True, 8.0), devices=("a", "b"))
+    )
     lab.run(hours=1)
     assert lab.trace.table("positions")["lat"][0].as_py() == 1.0
     with pytest.raises(ParameterError, match=r"at most 6\.000000 h"):
         lab.run(seconds=1)
 
 
-def test_run_inside_of_what_happens():
+def test_run_inside_of_a_callback_fails():
     lab = Lab()
-    process, _ = answering(lab.device("ann"))
+    process, _ = install_answering(lab.device("ann"))
     process.listen("app", lambda payload: lab.run(seconds=1))
     operation = process.call("tell")
     with pytest.warns(FailureWarning, match="add_done_callback"):
@@ -283,7 +285,7 @@ def test_run_inside_of_what_happens():
     assert lab.world.now_us == 5 * S
 
 
-def test_history_and_held():
+def test_history_and_exposure():
     lab = Lab(5, record_exposure=True)
     relay = Relay(lab)
     ann, bob = (Client(lab.device(name), relay) for name in ("ann", "bob"))
@@ -302,13 +304,13 @@ def test_history_and_held():
     ]
     assert history["invoked"].is_monotonic_increasing
     assert str(history["version"].dtype) == "Int64"  # null where an operation has none
-    held = lab.exposure()
-    assert {"ann", "bob", "relay"} == set(held["party"])
-    assert str(held["first"].dtype) == "datetime64[ns, UTC]"
-    assert (held["form"] == "clear").all()
+    exposure = lab.exposure()
+    assert {"ann", "bob", "relay"} == set(exposure["party"])
+    assert str(exposure["first"].dtype) == "datetime64[ns, UTC]"
+    assert (exposure["form"] == "clear").all()
 
 
-def test_a_lab_can_be_replayed_as_it_was_recorded():
+def test_recorded_links_can_be_replayed():
     lab = Lab(4)
     lab.fleet(6, outage=0.5)
     lab.run(hours=6)
@@ -319,14 +321,14 @@ def test_a_lab_can_be_replayed_as_it_was_recorded():
 
 
 def test_description_is_the_same_for_the_same_run(tmp_path):
-    def written(number: int) -> bytes:
+    def write_description(number: int) -> bytes:
         lab = Lab(np.int64(3))
-        lab.fleet(1, mobility=walk("a"), battery_j=np.float64(100))
+        lab.fleet(1, mobility=make_walk("a"), battery_j=np.float64(100))
         return (lab.trace.to_parquet(tmp_path / str(number)) / "trace.json").read_bytes()
 
-    assert written(1) == written(2)
+    assert write_description(1) == write_description(2)
     with pytest.raises(OutputExists):
-        written(1)
+        write_description(1)
 
 
 INTERRUPTED = """
@@ -371,7 +373,7 @@ INTERRUPTED = """
 
 
 @pytest.mark.process
-def test_ctrl_c_stops_between_two_events_and_the_lab_goes_on():
+def test_ctrl_c_stops_between_two_events_and_the_run_can_continue():
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(INTERRUPTED)],
         stdin=subprocess.PIPE,
@@ -390,7 +392,7 @@ def test_ctrl_c_stops_between_two_events_and_the_lab_goes_on():
     assert output[1:] == ["True"] * 7
 
 
-def test_nothing_is_said_of_a_lab_without_anything():
+def test_tables_of_an_empty_lab_are_empty():
     lab = Lab()
     lab.run(hours=1)
     assert lab.bill().empty

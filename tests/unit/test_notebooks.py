@@ -1,4 +1,4 @@
-"""The run time that a chapter states is one that was measured."""
+"""Run times that chapters and their pages for lecturers state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tool():
 
 
 @pytest.mark.parametrize(
-    ("stated", "took_s", "said"),
+    ("stated", "measured_s", "expected"),
     [
         (15, 14.0, 15),
         (15, 19.9, 15),
@@ -31,14 +31,14 @@ def tool():
         (10, 14.8, 15),
     ],
 )
-def test_a_run_time_is_mended_when_it_is_off_by_more_than_a_third(tool, stated, took_s, said):
+def test_run_time_is_corrected_if_off_by_more_than_a_third(tool, stated, measured_s, expected):
     text = "Before: 04. Run time: about {} seconds; each point is a year."
-    assert tool.state(text.format(stated), took_s) == text.format(said)
-    of_lecturers = "The\nchapter runs in about\n{} seconds."
-    assert tool.state(of_lecturers.format(stated), took_s) == of_lecturers.format(said)
+    assert tool.state(text.format(stated), measured_s) == text.format(expected)
+    lecturer_text = "The\nchapter runs in about\n{} seconds."
+    assert tool.state(lecturer_text.format(stated), measured_s) == lecturer_text.format(expected)
 
 
-def test_each_chapter_has_a_page_for_lecturers_that_states_the_same_run_time(tool):
+def test_chapters_and_lecturer_pages_state_the_same_run_time(tool):
     for file in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")):
         first = nbformat.read(file, as_version=4).cells[0].source
         page = (ROOT / "docs" / "teaching" / f"{file.stem}.md").read_text()

@@ -1,4 +1,4 @@
-"""A wheel that is built from the sdist holds all that the package needs, and runs outside of a checkout."""
+"""Wheel built from the sdist: its files, and its commands outside of a checkout."""
 
 from __future__ import annotations
 
@@ -21,45 +21,45 @@ def build(target, source, out):
     subprocess.run(command, cwd=source, check=True, capture_output=True)
 
 
-def tracked():
-    """List what a wheel is to hold: the files of the package, and those in folders to which its links lead."""
+def list_tracked_files():
+    """Yield the files that a wheel must hold: those of the package and of linked folders."""
 
-    def files(folder):
+    def list_files(folder):
         command = ["git", "ls-files", folder]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
 
-    for file in files("mudkit"):
+    for file in list_files("mudkit"):
         if not (ROOT / file).is_symlink():
             yield file
             continue
         folder = (ROOT / file).resolve().relative_to(ROOT).as_posix()
-        behind = [file + each.removeprefix(folder) for each in files(folder)]
-        assert behind, f"{file} leads to nothing that git knows"
-        yield from behind
+        linked = [file + path.removeprefix(folder) for path in list_files(folder)]
+        assert linked, f"{file} leads to nothing that git knows"
+        yield from linked
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """A folder into which the wheel of the sdist was unpacked."""
-    room = tmp_path_factory.mktemp("packaging")
-    build("sdist", ROOT, room)
-    with tarfile.open(next(room.glob("*.tar.gz"))) as archive:
-        archive.extractall(room, filter="data")
-    build("wheel", next(path for path in room.iterdir() if path.is_dir()), room)
-    with zipfile.ZipFile(next(room.glob("*.whl"))) as wheel:
+    """Unpack the wheel of the sdist into a folder."""
+    folder = tmp_path_factory.mktemp("packaging")
+    build("sdist", ROOT, folder)
+    with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
+        archive.extractall(folder, filter="data")
+    build("wheel", next(path for path in folder.iterdir() if path.is_dir()), folder)
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
         names = wheel.namelist()
         assert len(names) == len(set(names))
-        wheel.extractall(room / "installed")
-    return room / "installed"
+        wheel.extractall(folder / "installed")
+    return folder / "installed"
 
 
 @pytest.mark.soak
-def test_a_wheel_of_the_sdist_holds_every_file(installed):
-    assert [file for file in tracked() if not (installed / file).is_file()] == []
+def test_wheel_of_the_sdist_holds_every_file(installed):
+    assert [file for file in list_tracked_files() if not (installed / file).is_file()] == []
 
 
-def mudkit(installed, *arguments):
-    """Run the command of the wheel in a folder that is not a checkout, with nothing of this one in reach."""
+def run_mudkit(installed, *arguments):
+    """Run the command of the wheel outside of the checkout, without access to its modules."""
     environment = {**os.environ, "PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"}
     folder = installed.parent / "elsewhere"
     folder.mkdir(exist_ok=True)
@@ -70,13 +70,13 @@ def mudkit(installed, *arguments):
 
 
 @pytest.mark.soak
-def test_its_commands_work_outside_of_a_checkout(installed):
-    rows = json.loads(mudkit(installed, "reproduce", "--json", "R4"))
+def test_commands_of_the_wheel_work_outside_of_a_checkout(installed):
+    rows = json.loads(run_mudkit(installed, "reproduce", "--json", "R4"))
     assert [row["row"] for row in rows] == ["R4"]
-    mudkit(installed, "report", "prefetch_sizing", "--preset", "sample")
+    run_mudkit(installed, "report", "prefetch_sizing", "--preset", "sample")
     page = next((installed.parent / "elsewhere").rglob("*.html"))
     assert "</html>" in page.read_text(encoding="utf-8")
-    assert "--student" in mudkit(installed, "lab", "--help")
+    assert "--student" in run_mudkit(installed, "lab", "--help")
 
 
 def test_jupyterlab_follows_the_theme_of_the_system():

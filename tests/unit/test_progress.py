@@ -1,4 +1,4 @@
-"""Bars are shown where somebody watches, and Ctrl-C comes between two steps."""
+"""Progress bars on terminals and in notebooks, and Ctrl-C between two steps."""
 
 from __future__ import annotations
 
@@ -15,68 +15,70 @@ from mudkit import Lab, progress
 from mudkit.progress import VARIABLE, Interrupts, bar, is_enabled
 
 
-class Shown:
-    """Stands for tqdm's bar, and remembers all that there were."""
+class FakeBar:
+    """Replacement of tqdm's bar that records its instances."""
 
-    made: list[Shown] = []  # noqa: RUF012 - emptied by the fixture
+    instances: list[FakeBar] = []  # noqa: RUF012 - emptied by the fixture
 
-    def __init__(self, **given: Any) -> None:
-        self.given, self.n, self.is_open, self.start_t = given, 0.0, True, 100.0
-        self.total = given["total"]
-        self.made.append(self)
+    def __init__(self, **options: Any) -> None:
+        self.options, self.n, self.is_open, self.start_t = options, 0.0, True, 100.0
+        self.total = options["total"]
+        self.instances.append(self)
 
     def close(self) -> None:
         self.is_open = False
-        assert self.n == self.total  # else tqdm leaves it in a notebook, in red
+        assert self.n == self.total  # otherwise tqdm keeps it in a notebook, in red
 
-    def update(self, more: float) -> None:
-        self.n += more
+    def update(self, amount: float) -> None:
+        self.n += amount
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> list[Shown]:
-    monkeypatch.setattr(tqdm.auto, "tqdm", Shown)
-    monkeypatch.setattr(Shown, "made", [])
+def bars(monkeypatch: pytest.MonkeyPatch) -> list[FakeBar]:
+    monkeypatch.setattr(tqdm.auto, "tqdm", FakeBar)
+    monkeypatch.setattr(FakeBar, "instances", [])
     monkeypatch.setenv(VARIABLE, "1")
-    let_time_pass(monkeypatch)
-    return Shown.made
+    advance_clock(monkeypatch)
+    return FakeBar.instances
 
 
-def let_time_pass(monkeypatch: pytest.MonkeyPatch, step_s: float = 0.6) -> None:
-    """Each look at the clock finds it later, so that the second thing told is worth a bar."""
+def advance_clock(monkeypatch: pytest.MonkeyPatch, step_s: float = 0.6) -> None:
+    """Advance the clock at each reading, so that the second update shows a bar."""
     monkeypatch.setattr(progress, "monotonic", functools.partial(next, itertools.count(0, step_s)))
 
 
-@pytest.mark.parametrize(("said", "is_wanted"), [
+@pytest.mark.parametrize(("value", "expected"), [
     ("1", True), ("yes", True), ("on", True), ("0", False), (" No ", False), ("off", False), ("FALSE", False),
 ])  # fmt: skip
-def test_the_variable_decides(shown, monkeypatch, said, is_wanted):
-    monkeypatch.setenv(VARIABLE, said)
-    assert is_enabled() is is_wanted
-    with bar(10, "work", "pieces") as done:
-        done(3)
-        done(7.5)
-    assert [(each.n, each.given["total"], each.is_open) for each in shown] == [(7.5, 10, False)] * is_wanted
+def test_environment_variable_enables_or_disables_bars(bars, monkeypatch, value, expected):
+    monkeypatch.setenv(VARIABLE, value)
+    assert is_enabled() is expected
+    with bar(10, "work", "pieces") as update:
+        update(3)
+        update(7.5)
+    assert [(shown_bar.n, shown_bar.options["total"], shown_bar.is_open) for shown_bar in bars] == [
+        (7.5, 10, False)
+    ] * expected
 
 
-def test_what_is_quick_makes_no_bar(shown, monkeypatch):
-    let_time_pass(monkeypatch, step_s=0.3)
+def test_quick_work_shows_no_bar(bars, monkeypatch):
+    advance_clock(monkeypatch, step_s=0.3)
     for _ in range(1000):
-        with bar(3, "call", "h") as done:
-            done(1)
-            done(2)
-            done(3)
-    assert shown == []
+        with bar(3, "call", "h") as update:
+            update(1)
+            update(2)
+            update(3)
+    assert bars == []
 
 
-def test_a_bar_knows_how_long_the_work_took_before_it(shown):
-    with bar(9, "work", "h") as done:
-        for each in range(1, 6):
-            done(each)
-    assert [(each.n, each.start_t) for each in shown] == [(5, pytest.approx(98.8))]
+def test_bar_includes_the_time_of_work_before_it(bars):
+    with bar(9, "work", "h") as update:
+        for hours in range(1, 6):
+            update(hours)
+    assert [(shown_bar.n, shown_bar.start_t) for shown_bar in bars] == [(5, pytest.approx(98.8))]
 
 
-def test_without_the_variable_somebody_must_watch(monkeypatch):
+def test_bars_require_a_terminal_or_notebook_by_default(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setattr(progress, "_in_notebook", lambda: False)
 
@@ -84,14 +86,14 @@ def test_without_the_variable_somebody_must_watch(monkeypatch):
         def __init__(self, is_terminal: bool) -> None:
             self.isatty = lambda: is_terminal
 
-    for stream, is_wanted in ((Stream(True), True), (Stream(False), False), (None, False)):
+    for stream, expected in ((Stream(True), True), (Stream(False), False), (None, False)):
         monkeypatch.setattr("sys.stderr", stream)
-        assert is_enabled() is is_wanted
+        assert is_enabled() is expected
     monkeypatch.setattr(progress, "_in_notebook", lambda: True)
     assert is_enabled() is True
 
 
-def test_a_bar_inside_another_is_not_shown(shown):
+def test_nested_bar_is_not_shown(bars):
     for _ in range(2):
         with bar(2, "outer", "runs") as outer:
             with bar(9, "inner", "h") as inner:
@@ -99,10 +101,12 @@ def test_a_bar_inside_another_is_not_shown(shown):
                 inner(9)
             outer(1)
             outer(2)
-    assert [(each.given["desc"], each.n, each.is_open) for each in shown] == [("outer", 2, False)] * 2
+    assert [(shown_bar.options["desc"], shown_bar.n, shown_bar.is_open) for shown_bar in bars] == [
+        ("outer", 2, False)
+    ] * 2
 
 
-def test_a_bar_ends_with_an_error(shown):
+def test_bar_is_closed_by_an_error(bars):
     with pytest.raises(KeyError), bar(2, "one", "runs") as one:
         one(1)
         one(1.5)
@@ -110,14 +114,17 @@ def test_a_bar_ends_with_an_error(shown):
     with bar(2, "two", "runs") as two:
         two(1)
         two(2)
-    assert [(each.given["desc"], each.is_open) for each in shown] == [("one", False), ("two", False)]
+    assert [(shown_bar.options["desc"], shown_bar.is_open) for shown_bar in bars] == [
+        ("one", False),
+        ("two", False),
+    ]
 
 
-def test_another_thread_has_bars_of_its_own(shown):
+def test_threads_have_separate_bars(bars):
     def work() -> None:
-        with bar(1, "thread", "h") as done:
-            done(0.5)
-            done(1)
+        with bar(1, "thread", "h") as update:
+            update(0.5)
+            update(1)
 
     with bar(2, "main", "runs") as main:
         main(1)
@@ -125,24 +132,24 @@ def test_another_thread_has_bars_of_its_own(shown):
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
-    assert [each.given["desc"] for each in shown] == ["main", "thread"]
+    assert [shown_bar.options["desc"] for shown_bar in bars] == ["main", "thread"]
 
 
-def test_a_real_bar_of_a_lab(monkeypatch, capsys):
+def test_bar_of_a_lab_shows_virtual_time(monkeypatch, capsys):
     monkeypatch.setenv(VARIABLE, "1")
-    let_time_pass(monkeypatch, step_s=2)
+    advance_clock(monkeypatch, step_s=2)
     monkeypatch.setattr(tqdm.auto, "tqdm", functools.partial(tqdm.std.tqdm, mininterval=0))
     lab = Lab()
     lab.device("ann", mobility="waypoint")
     lab.run()
     lab.run(hours=2)
-    shown = capsys.readouterr().err
-    assert "virtual time" in shown
-    assert "2.0/2.0 h" in shown
+    output = capsys.readouterr().err
+    assert "virtual time" in output
+    assert "2.0/2.0 h" in output
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_waits_until_it_is_asked_for():
+def test_ctrl_c_is_deferred_until_check():
     steps = []
     with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts:
         interrupts.check()
@@ -155,7 +162,7 @@ def test_ctrl_c_waits_until_it_is_asked_for():
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_that_nobody_asked_for_comes_at_the_end():
+def test_ctrl_c_without_check_is_raised_at_the_end():
     steps = []
     with pytest.raises(KeyboardInterrupt):
         with Interrupts():
@@ -166,7 +173,7 @@ def test_ctrl_c_that_nobody_asked_for_comes_at_the_end():
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_a_second_ctrl_c_comes_at_once():
+def test_second_ctrl_c_is_raised_immediately():
     steps = []
     with pytest.raises(KeyboardInterrupt), Interrupts():
         signal.raise_signal(signal.SIGINT)
@@ -178,7 +185,7 @@ def test_a_second_ctrl_c_comes_at_once():
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_an_error_goes_before_ctrl_c():
+def test_error_takes_precedence_over_ctrl_c():
     with pytest.raises(KeyError), Interrupts():
         signal.raise_signal(signal.SIGINT)
         raise KeyError
@@ -186,7 +193,7 @@ def test_an_error_goes_before_ctrl_c():
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_nothing_is_held_back_in_another_thread():
+def test_ctrl_c_is_not_deferred_in_another_thread():
     seen: list[Any] = []
 
     def work() -> None:
@@ -203,20 +210,20 @@ def test_nothing_is_held_back_in_another_thread():
     assert seen == [signal.default_int_handler, 3_600_000_000]
 
 
-def test_a_handler_that_is_not_pythons_own_stays():
-    heard = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+def test_custom_handler_is_kept():
+    signals = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: signals.append(number))
     try:
         with Interrupts() as interrupts:
             signal.raise_signal(signal.SIGINT)
             interrupts.check()
     finally:
         signal.signal(signal.SIGINT, before)
-    assert heard == [signal.SIGINT]
+    assert signals == [signal.SIGINT]
 
 
-def test_where_ctrl_c_is_ignored_it_stays_ignored():
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as nohup and & leave it
+def test_ignored_ctrl_c_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as nohup and & set it
     try:
         with Interrupts() as interrupts:
             signal.raise_signal(signal.SIGINT)

@@ -26,15 +26,15 @@ from mudkit.arguments import annotations_of
 from mudkit.errors import ParameterError
 
 PACKAGES = ["mudkit"] + [
-    each.name for each in pkgutil.walk_packages(mudkit.__path__, "mudkit.") if each.ispkg
+    info.name for info in pkgutil.walk_packages(mudkit.__path__, "mudkit.") if info.ispkg
 ]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_public_name_equals_a_submodule_of_its_package(package):
-    """Otherwise ``import mudkit.trace.load as module`` yields a function."""
+    """Prevent that ``import mudkit.trace.load as module`` yields a function."""
     module = importlib.import_module(package)
-    submodules = {each.name for each in pkgutil.iter_modules(module.__path__)}
+    submodules = {info.name for info in pkgutil.iter_modules(module.__path__)}
     functions_and_classes = {
         name
         for name in {*getattr(module, "__all__", ()), *vars(module)}
@@ -45,7 +45,7 @@ def test_no_public_name_equals_a_submodule_of_its_package(package):
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_submodules_are_exported_from_their_own_package(package):
-    """Otherwise ``radiator.joins`` fails unless something else has imported the submodule before."""
+    """Prevent that ``radiator.joins`` fails unless the submodule was imported before."""
     tree = ast.parse(inspect.getsource(importlib.import_module(package)))
     foreign = [
         f"{node.module}.{alias.name}"
@@ -63,7 +63,7 @@ def test_submodules_are_exported_from_their_own_package(package):
 ROOT = Path(__file__).parents[2]
 
 
-def code_of(file):
+def extract_code(file):
     """Return the Python code of a notebook or of the blocks in a page."""
     text = file.read_text(encoding="utf-8")
     if file.suffix == ".md":
@@ -72,7 +72,7 @@ def code_of(file):
     return "\n".join("".join(cell["source"]) for cell in cells)
 
 
-def imports(code):
+def find_imports(code):
     """Yield module and name of each import from mudkit; a submodule has no name."""
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "mudkit":
@@ -81,10 +81,10 @@ def imports(code):
             yield from ((alias.name, None) for alias in node.names if alias.name.split(".")[0] == "mudkit")
 
 
-def attributes(code):
+def find_attributes(code):
     """Yield face and attribute of each expression such as ``figures.history``."""
     tree = ast.parse(code)
-    faces = {name: f"{module}.{name}" for module, name in imports(code) if f"{module}.{name}" in FACES}
+    faces = {name: f"{module}.{name}" for module, name in find_imports(code) if f"{module}.{name}" in FACES}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in faces:
             yield faces[node.value.id], node.attr
@@ -101,17 +101,17 @@ PAGES = [
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_pages_import_public_names_from_the_faces_only(page):
     places = [*FACES, "mudkit.report"] if page.parent.name == "templates" else FACES
-    code = code_of(page)
+    code = extract_code(page)
     refused = [
         (module, name)
-        for module, name in [*imports(code), *attributes(code)]
+        for module, name in [*find_imports(code), *find_attributes(code)]
         if (module not in places or name is None or name not in importlib.import_module(module).__all__)
     ]
     assert refused == []
 
 
 @pytest.mark.parametrize("package", FACES)
-def test_every_public_name_is_there(package):
+def test_every_public_name_exists(package):
     module = importlib.import_module(package)
     assert len(set(module.__all__)) == len(module.__all__)
     for name in module.__all__:
@@ -119,7 +119,7 @@ def test_every_public_name_is_there(package):
     assert set(module.__all__) <= set(dir(module))
 
 
-def test_importing_the_package_loads_nothing_heavy():
+def test_importing_the_package_imports_no_large_packages():
     heavy = ["pyspark", "sklearn", "plotly", "folium", "ipywidgets", "pandas", "numpy", "pyarrow"]
     code = (
         "import sys, mudkit; dir(mudkit); "
@@ -131,7 +131,7 @@ def test_importing_the_package_loads_nothing_heavy():
 
 
 @pytest.mark.parametrize(
-    ("package", "given", "meant"),
+    ("package", "given", "suggestion"),
     [
         ("mudkit", "figure", "figures"),
         ("mudkit", "Labb", "Lab"),
@@ -141,19 +141,19 @@ def test_importing_the_package_loads_nothing_heavy():
         ("mudkit.figures", "mesage_diagram", "message_diagram"),
     ],
 )
-def test_a_misspelt_name_gets_a_suggestion(package, given, meant):
+def test_misspelt_name_gets_a_suggestion(package, given, suggestion):
     module = importlib.import_module(package)
-    with pytest.raises(AttributeError, match=rf"{given}'; did you mean '{meant}'"):
+    with pytest.raises(AttributeError, match=rf"{given}'; did you mean '{suggestion}'"):
         getattr(module, given)
 
 
-def test_a_name_like_no_other_gets_none():
+def test_unknown_name_without_a_similar_one_gets_no_suggestion():
     with pytest.raises(AttributeError, match=r"'zzz'; dir\(\) lists all names"):
         getattr(mudkit, "zzz")  # noqa: B009
     assert not hasattr(mudkit, "_zzz")
 
 
-def exported():
+def iterate_exported():
     """Yield name and object of each public function and class, each object once."""
     seen = set()
     for package in FACES:
@@ -168,14 +168,14 @@ def exported():
 INSIDE = (".device.", ".servers.", ".messages.", ".engines.", ".places.", ".result.")
 """Modules of systems that run for each message, or for each pair of users."""
 RULES = (".spool.", ".policies.", ".subscription.", ".thresholds.", "._policy.")
-"""Modules of systems whose objects machines ask for each message."""
+"""Modules of systems whose objects machines call for each message."""
 HOT = ["Interest.holds", "Predicate.arguments", "Situation", "Stream", "Verdict.of", "size_bytes"]
 """Other calls that run for each message, pair or draw."""
 
 
-def calls():
+def iterate_calls():
     """Yield name and function of each call that users make, and whether it needs an object."""
-    for name, value in exported():
+    for name, value in iterate_exported():
         module = f"{value.__module__}."
         is_system = module.startswith("mudkit.systems.")
         if name.rpartition(".")[2] in HOT or (is_system and any(part in module for part in INSIDE)):
@@ -200,42 +200,46 @@ def calls():
                     yield f"{name}.{method}", getattr(value, method), not is_bound
 
 
-def outcome(call, *arguments, **options):
+def call_safely(call, *arguments, **options):
     try:
         return call(*arguments, **options)
     except Exception as error:
         return error
 
 
-def test_a_misspelt_option_gets_a_suggestion():
-    """Every call that users make: public functions, and the constructors and methods of public classes.
+def test_misspelt_option_gets_a_suggestion():
+    """Check public functions, and the constructors and methods of public classes.
 
-    Left out are machines, interfaces, events and messages (structs), enums, exceptions, constructors of
-    results that are named tuples, what machines call for each message, and calls with open options.
+    Excluded are machines, interfaces, events and messages (structs), enums, exceptions, constructors of
+    results that are named tuples, functions called for each message, and calls with open options.
     """
     problems, count = [], 0
-    for name, call, needs_object in calls():
+    for name, call, needs_object in iterate_calls():
         parameters = list(inspect.signature(call).parameters.values())[needs_object:]
-        kinds = {each.kind for each in parameters}
+        kinds = {parameter.kind for parameter in parameters}
         options = [
-            each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+            parameter.name
+            for parameter in parameters
+            if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         ]
         if not options or inspect.Parameter.VAR_KEYWORD in kinds:
             continue
-        meant = max(options, key=len)
+        suggestion = max(options, key=len)
         count += 1
-        for given in {meant + meant[-1], meant[:-1]} - {*options, ""}:
-            error = outcome(call, *[mock.MagicMock()] * needs_object, **{given: 1})
-            if not isinstance(error, ParameterError) or f"did you mean '{meant}'" not in str(error):
+        for given in {suggestion + suggestion[-1], suggestion[:-1]} - {*options, ""}:
+            error = call_safely(call, *[mock.MagicMock()] * needs_object, **{given: 1})
+            if not isinstance(error, ParameterError) or f"did you mean '{suggestion}'" not in str(error):
                 problems.append((name, given, str(error)))
     assert problems == []
     assert count > 450
 
 
-def test_a_decorated_call_is_the_function_itself_elsewhere():
-    """Spark's executors find it by its name, and editors see its signature."""
+def test_decorated_call_is_pickled_by_name_and_keeps_its_signature():
+    """Pickle calls by name for Spark's executors, and keep signatures for editors."""
     decorated = [
-        value for _, value in exported() if inspect.isfunction(value) and hasattr(value, "__wrapped__")
+        value
+        for _, value in iterate_exported()
+        if inspect.isfunction(value) and hasattr(value, "__wrapped__")
     ]
     assert decorated
     for value in decorated:
@@ -244,7 +248,7 @@ def test_a_decorated_call_is_the_function_itself_elsewhere():
         assert inspect.signature(value) == inspect.signature(inspect.unwrap(value))
 
 
-def parameters_of(value):
+def list_parameters(value):
     """Return the names of the parameters that a caller passes."""
     is_called = not (
         inspect.isclass(value)
@@ -256,7 +260,7 @@ def parameters_of(value):
     return names[1:] if inspect.isfunction(value) and names[:1] == ["self"] else names
 
 
-def documented(value):
+def find_documented(value):
     """Return the parameters that a docstring describes, or that have a docstring of their own."""
     doc = inspect.getdoc(value) or ""
     names = set()
@@ -265,7 +269,7 @@ def documented(value):
     ):
         for line in section.splitlines():
             if line and not line.startswith(" "):
-                names |= {each.strip().lstrip("*") for each in line.split(" :")[0].split(",")}
+                names |= {part.strip().lstrip("*") for part in line.split(" :")[0].split(",")}
     if inspect.isclass(value) and is_dataclass(value):
         source = ast.parse(inspect.getsource(value)).body[0].body
         names |= {
@@ -285,23 +289,23 @@ def prose():
 
 
 def test_public_names_are_documented_in_plain_english(prose):
-    findings = [(name, each) for name, value in exported() for each in missing(prose, name, value)]
+    findings = [(name, gap) for name, value in iterate_exported() for gap in find_gaps(prose, name, value)]
     assert findings == []
 
 
-def missing(prose, name, value):
-    """Yield what a newcomer would have to ask."""
-    doc, parameters = inspect.getdoc(value) or "", parameters_of(value)
+def find_gaps(prose, name, value):
+    """Yield the gaps in the documentation of a public name."""
+    doc, parameters = inspect.getdoc(value) or "", list_parameters(value)
     if not doc:
         yield "no summary"
     for pattern in (prose.OPENING_WORDS.match, prose.PHRASES.search):
-        if found := pattern(doc):
-            yield found[0]
-    yield from (f"undocumented: {each}" for each in sorted(set(parameters) - documented(value)))
+        if match := pattern(doc):
+            yield match[0]
+    yield from (f"undocumented: {item}" for item in sorted(set(parameters) - find_documented(value)))
     yield from (
-        f"odd: {each}"
-        for each in (name.rpartition(".")[2], *parameters)
-        if prose.NAMES.match(each) and each not in prose.TERMS
+        f"odd: {item}"
+        for item in (name.rpartition(".")[2], *parameters)
+        if prose.NAMES.match(item) and item not in prose.TERMS
     )
 
 
@@ -309,9 +313,9 @@ ELSEWHERE = re.compile(r"\b(see|as|of)\b[^.]*:(meth|class|func):", re.IGNORECASE
 """Reference to the documentation of the parameters."""
 
 
-def methods():
+def iterate_methods():
     """Yield class, name, parameters and whether it is a property, of each public method."""
-    for _, kind in exported():
+    for _, kind in iterate_exported():
         if not inspect.isclass(kind):
             continue
         for name, member in vars(kind).items():
@@ -322,30 +326,30 @@ def methods():
             yield kind, name, names if isinstance(member, staticmethod) else names[1:]
 
 
-def undocumented(kind, name, parameters):
+def find_undocumented(kind, name, parameters):
     """Return the parameters that neither the method, a base's method nor the class names."""
     texts = [inspect.getdoc(getattr(base, name, None)) or "" for base in kind.__mro__]
     if ELSEWHERE.search(texts[0]):
         return []
     known = set(re.findall(r"\w+", " ".join([*texts, inspect.getdoc(kind) or ""])))
-    return [each for each in parameters if each not in known and each != "now_us"]
+    return [parameter for parameter in parameters if parameter not in known and parameter != "now_us"]
 
 
 def test_public_methods_are_documented_in_plain_english(prose):
-    """``now_us`` is the time of each call to a machine, see :class:`mudkit.events.Machine`."""
+    """Check all parameters but ``now_us``, the time of a call to a :class:`mudkit.events.Machine`."""
     findings = []
-    for kind, name, parameters in methods():
+    for kind, name, parameters in iterate_methods():
         doc = inspect.getdoc(getattr(kind, name)) or ""
         words = [
-            found[0] for each in (prose.OPENING_WORDS.match, prose.PHRASES.search) if (found := each(doc))
+            match[0] for item in (prose.OPENING_WORDS.match, prose.PHRASES.search) if (match := item(doc))
         ]
-        odd = [each for each in (name, *parameters) if prose.NAMES.match(each) and each not in prose.TERMS]
-        if not doc or words or odd or undocumented(kind, name, parameters):
-            findings.append((kind.__name__, name, words, odd, undocumented(kind, name, parameters)))
+        odd = [item for item in (name, *parameters) if prose.NAMES.match(item) and item not in prose.TERMS]
+        if not doc or words or odd or find_undocumented(kind, name, parameters):
+            findings.append((kind.__name__, name, words, odd, find_undocumented(kind, name, parameters)))
     assert findings == []
 
 
-def test_a_method_that_does_not_name_a_parameter_is_found():
+def test_undocumented_parameter_of_a_method_is_reported():
     class Sent:
         def send(self, batch, source):
             """Send a batch."""
@@ -354,12 +358,12 @@ def test_a_method_that_does_not_name_a_parameter_is_found():
         def send(self, batch, source):
             """Send a batch; see :meth:`Sent.send`."""
 
-    assert undocumented(Sent, "send", ["batch", "source", "now_us"]) == ["source"]
-    assert undocumented(Seen, "send", ["batch", "source"]) == []
+    assert find_undocumented(Sent, "send", ["batch", "source", "now_us"]) == ["source"]
+    assert find_undocumented(Seen, "send", ["batch", "source"]) == []
 
 
-def documented_choices(kind):
-    """Yield the parameters of a public class or function that its docstring lists the texts of, with their types."""
+def find_choices(kind):
+    """Yield the parameters whose possible texts a docstring lists, with their types."""
     members = vars(kind) if inspect.isclass(kind) else {"": kind}
     for name, member in members.items():
         function = inspect.unwrap(getattr(member, "__func__", member))
@@ -373,14 +377,12 @@ def documented_choices(kind):
 
 
 def is_literal(hint):
-    return get_origin(hint) is Literal or any(is_literal(each) for each in get_args(hint))
+    return get_origin(hint) is Literal or any(is_literal(argument) for argument in get_args(hint))
 
 
 @pytest.mark.parametrize("package", FACES)
-def test_fixed_sets_of_texts_complete_in_an_editor(package):
+def test_fixed_sets_of_texts_have_literal_types(package):
     module = importlib.import_module(package)
     public = (getattr(module, name) for name in getattr(module, "__all__", ()))
-    callables = [each for each in public if inspect.isclass(each) or inspect.isfunction(each)]
-    assert [
-        name for kind in callables for name, hint in documented_choices(kind) if not is_literal(hint)
-    ] == []
+    callables = [value for value in public if inspect.isclass(value) or inspect.isfunction(value)]
+    assert [name for kind in callables for name, hint in find_choices(kind) if not is_literal(hint)] == []

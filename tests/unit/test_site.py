@@ -1,4 +1,4 @@
-"""The site: its pages are in a table of contents, its API pages have every public name, and it builds."""
+"""Site: tables of contents, API pages with all public names, links, and the build."""
 
 import importlib
 import importlib.util
@@ -29,7 +29,7 @@ def site():
     return module
 
 
-def pages():
+def list_pages():
     return {
         path.relative_to(DOCS).with_suffix("").as_posix()
         for path in DOCS.rglob("*")
@@ -45,8 +45,8 @@ def test_every_page_is_in_a_table_of_contents():
                 if line.strip() and not line.startswith(":"):
                     name = re.sub(r".*<(.+)>", r"\1", line.strip())
                     listed.add((page.parent.relative_to(DOCS) / name).as_posix())
-    assert sorted(pages() - listed) == []
-    assert sorted(listed - pages()) == sorted(GENERATED)
+    assert sorted(list_pages() - listed) == []
+    assert sorted(listed - list_pages()) == sorted(GENERATED)
 
 
 def test_every_public_package_has_a_page(site):
@@ -70,7 +70,7 @@ def test_chapters_are_listed_with_their_questions(site):
         assert question.endswith("?")
 
 
-def test_links_lead_to_pages_of_the_site_or_become_text(site, tmp_path):
+def test_links_point_to_pages_of_the_site_or_become_text(site, tmp_path):
     page = tmp_path / "guides" / "x.md"
     text = (
         "[a](../how-it-works.md#one) [b](../../CONTRIBUTING.md) [c](../../notebooks/00_start_here.ipynb) "
@@ -98,16 +98,16 @@ def test_maps_share_one_leaflet(site):
 
 @pytest.mark.soak
 @pytest.mark.process
-def test_the_site_builds_without_a_warning_and_opens_without_a_network(tmp_path):
+def test_site_builds_without_warnings_and_external_resources(tmp_path):
     command = [sys.executable, ROOT / "tools" / "site.py", "--unexecuted", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert completed.returncode == 0, completed.stderr
     built = tmp_path / "html"
     html = {
         path.relative_to(built).as_posix(): path.read_text(encoding="utf-8") for path in built.rglob("*.html")
     }
-    loaded = re.compile(r'<(?:script|link|img|iframe)\b[^>]*(?:src|href)="(?:https?:)?//[^"]*')
-    assert {name: found for name, text in html.items() if (found := loaded.findall(text))} == {}
+    external = re.compile(r'<(?:script|link|img|iframe)\b[^>]*(?:src|href)="(?:https?:)?//[^"]*')
+    assert {name: urls for name, text in html.items() if (urls := external.findall(text))} == {}
     for package in FACES:
         page = html[f"api/{package}.html"]
         missing = [

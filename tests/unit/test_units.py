@@ -25,14 +25,14 @@ def test_distance_broadcasts():
     assert distance_km(np.zeros((3, 1)), 0, 0, np.arange(4)).shape == (3, 4)
 
 
-def test_box_is_as_wide_as_asked():
+def test_box_has_the_given_side():
     box = box_bounds(37.77, -122.4, 20)
     assert distance_km(box.south, -122.4, box.north, -122.4) == pytest.approx(20)
     # along the parallel, which is a little longer than the great circle
     assert (box.east - box.west) * KM_PER_DEGREE * np.cos(np.radians(37.77)) == pytest.approx(20)
 
 
-def test_edges_belong_to_a_box():
+def test_edges_are_inside_the_box():
     box = box_bounds(10.0, 20.0, 2.0)
     for lat, lon in ((box.south, 20.0), (box.north, 20.0), (10.0, box.west), (10.0, box.east)):
         assert in_box(lat, lon, box)
@@ -70,7 +70,7 @@ def test_boxes_at_the_date_line(box, inside, outside):
         ([179.5, -179.5], -180.0),
     ],
 )
-def test_the_middle_is_where_the_places_are(lons, lon):
+def test_middle_lies_among_the_places(lons, lon):
     assert middle([1.0] * len(lons), lons) == (1.0, lon)
 
 

@@ -1,4 +1,4 @@
-"""Numbers in words: digits, units, and what is never said."""
+"""Numbers in words: digits, units, and bounds."""
 
 import math
 
@@ -43,7 +43,7 @@ def test_only_zero_is_shown_as_zero(value: float) -> None:
     assert (words.number(value) == "0") == (value == 0)
 
 
-def test_decimals_are_those_of_the_largest_without_common_zeros() -> None:
+def test_decimals_suit_the_largest_value_without_common_zeros() -> None:
     assert words.decimals([100.0, 92.0, 79.0]) == 0
     assert words.decimals([1.25, 0.5]) == 2
     assert words.decimals([41.2, 37.0]) == 1
@@ -72,7 +72,7 @@ def test_percent(share: float, text: str) -> None:
 
 
 @given(st.floats(min_value=0, max_value=1))
-def test_a_share_is_none_or_all_only_when_it_is(share: float) -> None:
+def test_percent_is_0_or_100_only_for_exact_shares(share: float) -> None:
     text = words.percent(share)
     assert (text == "0 %") == (share == 0)
     assert text != "100 %" or share == 1

@@ -1,12 +1,12 @@
-"""What check answers and says, and where it does not know."""
+"""Verdicts, explanations and limits of `check`."""
 
 from __future__ import annotations
 
 import time
 
 import pytest
-from consistency_oracle import meets
-from random_histories import recorded
+from consistency_oracle import satisfies
+from random_histories import simulate_history
 
 from mudkit.consistency import (
     MODELS,
@@ -27,33 +27,35 @@ from mudkit.consistency.models import Form, promising
 FORKED = "ann: w0>1   r1   r1\nbob: w0>2   r2   r2"
 
 
-def test_the_page_of_the_design():
+def test_check_and_views_of_a_small_legal_history():
     history = History.parse("ann: w1@1     u1@1\nbob:      u1@1")
     verdict = check(history, model="fork-sequential", key="x")
     assert verdict.status is Status.OK
-    seen = {client: [each.label for each in view] for client, view in views(history, key="x").items()}
+    seen = {
+        client: [operation.label for operation in view] for client, view in views(history, key="x").items()
+    }
     assert seen == {name: ["w(x)1@1", "r(x)1@1", "r(x)1@1"] for name in ("ann", "bob")}
     assert "OK" in str(verdict)
 
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("text", ["", "ann: w1…", "ann: r1…\nbob: w2…"])
-def test_what_holds_no_answer_proves_nothing(model, text):
+def test_history_without_answers_is_unknown(model, text):
     verdict = check(History.parse(text), model)
     assert (verdict.status, verdict.explanation.kind) == (Status.UNKNOWN, "nothing")
     assert "nothing" in str(verdict.explanation)
 
 
-def test_a_record_that_is_not_there():
+def test_missing_record_is_unknown():
     verdict = check(History.parse("ann: w1"), "sequential", key="y")
     assert verdict.status is Status.UNKNOWN
     assert views(History.parse("ann: w1"), key="y") == {}
 
 
-# -- which reads count
+# -- selection of reads
 
 
-def test_read_types_promise_what_the_paper_says():
+def test_read_types_promise_the_models_of_the_paper():
     promises = {
         "uncommitted": "fork-sequential",
         "committed": "sequential",
@@ -66,8 +68,8 @@ def test_read_types_promise_what_the_paper_says():
     assert promising("fork-sequential") == {None, "uncommitted", "committed", "committed_wio"}
 
 
-def test_each_read_type_counts_on_its_own():
-    """An uncommitted read may return more than a later committed one (Mobius 4.1)."""
+def test_read_types_are_checked_separately():
+    """Allow an uncommitted read to return more than a later committed one (Mobius 4.1)."""
     history = History.parse("ann: w1@1    u2      c1@1 o2@2\nann:      [w2@2         ]")
     for model in ("sequential", "fork-sequential", "monotonic-reads"):
         assert check(history, model).status is Status.OK, model
@@ -76,7 +78,7 @@ def test_each_read_type_counts_on_its_own():
     assert check(history, "fork-sequential", reads="committed").status is Status.OK
 
 
-def test_reads_that_promise_less_do_not_count():
+def test_reads_with_weaker_promises_are_ignored():
     history = History.parse("ann: w1@1  u0  \nbob:    c1@1")
     assert check(history, "sequential").status is Status.OK
     assert check(history, "fork-sequential").status is Status.ILLEGAL
@@ -86,7 +88,7 @@ def test_reads_that_promise_less_do_not_count():
     assert check(History.parse("ann: w1 u1"), "sequential", reads=["comitted"]).status is Status.UNKNOWN
 
 
-def test_a_failing_type_is_not_hidden_by_another_one():
+def test_illegal_read_type_decides_over_a_legal_one():
     history = History.parse("ann: w1@1  c1@1 o0@0")
     assert check(history, "sequential").status is Status.ILLEGAL
     assert check(history, "sequential", reads=["committed"]).status is Status.OK
@@ -95,8 +97,8 @@ def test_a_failing_type_is_not_hidden_by_another_one():
 # -- several records
 
 
-def test_each_record_is_a_domain_of_its_own():
-    """Sequential consistency of each record is not that of both together: Lamport's example."""
+def test_records_are_separate_consistency_domains():
+    """Check Lamport's example: each record is sequentially consistent, both together are not."""
     history = History.parse("ann: w(x)1  r(y)0\nbob: w(y)1  r(x)0")
     for model in MODELS:
         expected = Status.ILLEGAL if model == "linearizable" else Status.OK
@@ -106,7 +108,7 @@ def test_each_record_is_a_domain_of_its_own():
     assert verdict.key is None
 
 
-def test_the_worst_record_decides():
+def test_worst_record_decides_the_verdict():
     text = "ann: w(x)1  w(y)1 w(z)1…\nann:                w(z)3  \nbob:      r(y)1 r(y)0"
     verdict = check(History.parse(text), "sequential")
     assert (verdict.status, verdict.key) == (Status.ILLEGAL, "y")
@@ -118,13 +120,13 @@ def test_the_worst_record_decides():
 # -- explanations
 
 
-def test_a_cycle_is_told_step_by_step():
+def test_cycle_is_explained_step_by_step():
     verdict = check(History.parse("ann: w1@1 w2@2\nbob:            r2@2 r1@1   r2@2"), "sequential")
     assert verdict.explanation.kind == "cycle"
     names = [(step.first.label, step.then.label) for step in verdict.explanation.steps]
     assert [then for _, then in names] == [first for first, _ in names[1:] + names[:1]]
     assert "bob r(x)1@1 saw what was overwritten by ann w(x)2@2" in str(verdict.explanation)
-    assert {each.label for each in verdict.explanation.operations} == {
+    assert {operation.label for operation in verdict.explanation.operations} == {
         "w(x)1@1",
         "w(x)2@2",
         "r(x)2@2",
@@ -132,7 +134,7 @@ def test_a_cycle_is_told_step_by_step():
     }
 
 
-def test_without_versions_each_order_of_the_writes_is_refuted():
+def test_every_write_order_is_refuted_without_versions():
     verdict = check(History.parse("ann: w1    r2\nbob: w2 r2   r1"), "linearizable")
     assert verdict.status is Status.ILLEGAL
     wio = check(History.parse("p: [w1 ]\np:  [w2 ]\nq:       r2 r1 "), "sequential-wio")
@@ -141,39 +143,43 @@ def test_without_versions_each_order_of_the_writes_is_refuted():
     assert "With w(x)2 before w(x)1:" in wio.explanation.text
 
 
-def test_session_guarantees_name_the_two_operations():
+def test_session_guarantee_explanation_names_both_operations():
     verdict = check(History.parse("ann: w1@1 w2@2 r1@1"), "read-your-writes")
-    [step] = [each for each in verdict.explanation.steps if "over before" in each.why]
+    [step] = [item for item in verdict.explanation.steps if "over before" in item.why]
     assert (step.first.label, step.then.label) == ("w(x)2@2", "r(x)1@1")
     assert "read-your-writes" in verdict.explanation.text
     future = check(History.parse("ann: r1 w1"), "writes-follow-reads")
-    assert {each.label for each in future.explanation.operations} == {"r(x)1", "w(x)1"}
+    assert {item.label for item in future.explanation.operations} == {"r(x)1", "w(x)1"}
 
 
-def test_the_papers_own_trouble():
-    """The protocol of Mobius 4.2 does not meet definition 3, and what it does meet has a name."""
+def test_mobius_protocol_meets_only_the_retracted_definition():
+    """Check that the protocol of Mobius 4.2 violates definition 3 and satisfies its retracted variant."""
     history = History.parse("ann: [w0>1          !2]\nann:      u1           u2\nbob:        w0>2")
     verdict = check(history, "fork-sequential")
     assert (verdict.status, verdict.explanation.kind) == (Status.ILLEGAL, "saw a refused write")
-    assert [each.label for each in verdict.explanation.operations] == ["w(x)0>1!2", "r(x)1", "w(x)0>2"]
+    assert [operation.label for operation in verdict.explanation.operations] == [
+        "w(x)0>1!2",
+        "r(x)1",
+        "w(x)0>2",
+    ]
     weaker = check(history, "fork-sequential-retracted")
     assert weaker.status is Status.OK
-    assert "r(x)1" not in [each.label for each in weaker.views["x"]["ann"]]
+    assert "r(x)1" not in [operation.label for operation in weaker.views["x"]["ann"]]
     for guarantee in ("monotonic-reads", "read-your-writes", "monotonic-writes", "writes-follow-reads"):
         assert check(history, guarantee).status is Status.OK
 
 
-def test_views_fork_and_say_where():
+def test_views_of_a_forked_history():
     result = views(History.parse(FORKED), key="x")
-    assert [each.label for each in result["ann"]] == ["w(x)0>1", "r(x)1", "r(x)1"]
-    assert [each.label for each in result["bob"]] == ["w(x)0>2", "r(x)2", "r(x)2"]
+    assert [operation.label for operation in result["ann"]] == ["w(x)0>1", "r(x)1", "r(x)1"]
+    assert [operation.label for operation in result["bob"]] == ["w(x)0>2", "r(x)2", "r(x)2"]
     assert views(History.parse("ann: w1 r7"), key="x") == {}
 
 
 @pytest.mark.parametrize("model", ["linearizable", "sequential", "fork-sequential"])
 @pytest.mark.parametrize("later", ["d", "w0>1", "w5", "d d", "w0>1 d"])
-def test_nobody_expects_what_comes_later(model, later):
-    """A refused write that found what it expected stays illegal, whatever its client does long afterwards."""
+def test_later_operations_do_not_justify_a_refused_write(model, later):
+    """Check that a write refused despite a matching condition stays illegal."""
     for first in ("[w0>5!0]", "w1 [w1>5!1]"):
         for text in (f"ann: {first}", f"ann: {first}          {later}"):
             assert check(History.parse(text), model).status is Status.ILLEGAL, text
@@ -182,15 +188,15 @@ def test_nobody_expects_what_comes_later(model, later):
 # -- bounds
 
 
-def test_a_history_that_is_too_long_for_the_search_is_unknown():
-    history = recorded(1, operations=checker_module.MAX_OPERATIONS + 1, clients=3, versions=False)
+def test_history_above_max_operations_is_unknown():
+    history = simulate_history(1, operations=checker_module.MAX_OPERATIONS + 1, clients=3, versions=False)
     verdict = check(history, "sequential")
     assert (verdict.status, verdict.explanation.kind) == (Status.UNKNOWN, "too large")
     assert "3,000" in verdict.explanation.text
 
 
-def test_the_time_is_a_bound_as_well():
-    """Many writes at once that nobody can order, and one read too many: the search would take for ever."""
+def test_search_time_is_bounded():
+    """Stop a search over many concurrent writes and one read too many, which would not end."""
     writes = [
         Operation(f"c{n}", 1, "x", Kind.WRITE, n, 100_000, Content(f"v{n}"), outcome=Outcome.OK)
         for n in range(26)
@@ -200,15 +206,15 @@ def test_the_time_is_a_bound_as_well():
         for n in range(26)
         for turn, at_us, value in ((0, 200_000, n), (1, 200_010, (n + 1) % 26))
     ]
-    began_s = time.monotonic()
+    start_s = time.monotonic()
     for model in MODELS:
         verdict = check(History([*writes, *reads]), model, within_s=0.05)
         assert verdict.status is not Status.OK or MODELS[model].form is Form.WRITE_ORDER, model
-    assert time.monotonic() - began_s < 30  # a guard, not a measurement
+    assert time.monotonic() - start_s < 30  # a guard, not a measurement
 
 
-def test_many_ways_to_read_it_are_a_bound_as_well():
-    """Seven writes of one value, read a dozen times: 7 to the 12th ways."""
+def test_too_many_readings_are_unknown():
+    """Stop a search over 7 to the 12th readings: seven writes of one value, read a dozen times."""
     writes = " ".join(["w1"] * 7) + " w2"
     history = History.parse(f"p: {writes}\nq: {' ' * len(writes)}" + " r1 r2 r1" + " r1" * 10)
     verdict = check(history, "sequential", within_s=0.2)
@@ -216,8 +222,8 @@ def test_many_ways_to_read_it_are_a_bound_as_well():
 
 
 @pytest.mark.parametrize(("writes", "status"), [(30, Status.OK), (29, Status.UNKNOWN)])
-def test_ways_that_contradict_themselves_are_left_at_once_and_the_time_bounds_those_too(writes, status):
-    """Thirty versions of writes that were never answered, one a write: trying all ways takes for ever."""
+def test_contradictory_readings_are_pruned_within_the_time_limit(writes, status):
+    """Assign thirty versions to unanswered writes: an enumeration of all readings would not end."""
     clients = "\n".join(f"p{n}: w1…" for n in range(writes))
     history = History.parse(f"{clients}\nq: " + " ".join(f"r1@{version}" for version in range(1, 31)))
     verdict = check(history, "sequential", within_s=0.2)
@@ -227,7 +233,7 @@ def test_ways_that_contradict_themselves_are_left_at_once_and_the_time_bounds_th
 # -- the table of models
 
 
-def test_the_table():
+def test_table_of_models():
     weaker = {"sequential", "fork-linearizable", "fork-sequential", "monotonic-reads"}
     assert implied_models("linearizable") >= weaker
     assert "sequential-wio" not in implied_models("linearizable")
@@ -249,20 +255,20 @@ def test_the_table():
     ],
 )  # fmt: skip
 def test_monotonic_reads_are_per_read_type(text, status):
-    """Whichever types count, an uncommitted read may return more than a later committed one (Mobius 4.1)."""
+    """Check each read type alone, also if several types are selected (Mobius 4.1)."""
     verdict = check(History.parse(text), "monotonic-reads", reads=["uncommitted", "committed"])
     assert verdict.status is status
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_two_writes_are_not_taken_for_one_version(model):
-    """Two pending writes each name version 5 in their condition, which only the other one could be."""
+def test_two_writes_do_not_share_a_version(model):
+    """Check two pending writes on condition of version 5, which only the other one could be."""
     history = History.parse("p: w@5>1…\nq: w@5>2…\np:           r1\nq:           r2")
-    assert check(history, model).status is (Status.OK if meets(list(history), model) else Status.ILLEGAL)
+    assert check(history, model).status is (Status.OK if satisfies(list(history), model) else Status.ILLEGAL)
 
 
-def test_what_is_taken_out_takes_along_the_unanswered_writes_that_replaced_it():
-    """A smaller history must not hold an anomaly that the whole one does not."""
+def test_minimizing_removes_unanswered_writes_with_their_predecessor():
+    """Check that the smaller history has no anomaly that the whole one lacks."""
     verdict = check(History.parse("ann: w1   w2  r1\nbob:      w1>3…  r3"), "sequential")
-    assert [each.label for each in verdict.explanation.operations] == ["w(x)1", "w(x)2", "r(x)1"]
+    assert [operation.label for operation in verdict.explanation.operations] == ["w(x)1", "w(x)2", "r(x)1"]
     assert "Nobody wrote" not in verdict.explanation.text

@@ -1,4 +1,4 @@
-"""What came of each sender: next, duplicate or early; a wiped sender begins anew."""
+"""Inbox: next, duplicate and early items per sender and incarnation."""
 
 from __future__ import annotations
 
@@ -12,29 +12,33 @@ from mudkit.fleet.store import MemoryStore
     ("seq", "after", "place"),
     [
         (4, None, Place.NEXT), (5, None, Place.EARLY), (3, None, Place.DUPLICATE), (1, None, Place.DUPLICATE),
-        (9, 3, Place.NEXT),  # 4 to 8 went to others
+        (9, 3, Place.NEXT),  # 4 to 8 were sent to others
         (9, 2, Place.NEXT), (9, 4, Place.EARLY), (3, 0, Place.DUPLICATE),
     ],
 )  # fmt: skip
-def test_where_an_item_stands(seq: int, after: int | None, place: Place) -> None:
+def test_item_is_next_duplicate_or_early(seq: int, after: int | None, place: Place) -> None:
     inbox = Inbox(MemoryStore())
     inbox.take("ann", "0a", 3)
     assert inbox.place("ann", "0a", seq, after) is place
 
 
-def test_an_incarnation_and_a_sender_has_numbers_of_its_own_that_outlive_the_machine() -> None:
+def test_numbers_are_durable_and_scoped_to_sender_and_incarnation() -> None:
     store = MemoryStore()
     inbox = Inbox(store)
     inbox.take("ann", "0a", 3)
     inbox.take("ann", "0b", 1)
     inbox.take("ann", "0a", 2)  # a lower number changes nothing
-    again = Inbox(store)
-    seqs = {(name, life): again.last_seq(name, life) for name in ("ann", "an") for life in ("0a", "0b")}
+    restarted = Inbox(store)
+    seqs = {
+        (name, incarnation): restarted.last_seq(name, incarnation)
+        for name in ("ann", "an")
+        for incarnation in ("0a", "0b")
+    }
     assert seqs == {("ann", "0a"): 3, ("ann", "0b"): 1, ("an", "0a"): 0, ("an", "0b"): 0}
     assert Inbox(store, "other").last_seq("ann", "0a") == 0
 
 
-def test_an_item_that_was_taken_before_is_not_written_again() -> None:
+def test_duplicate_item_is_not_stored_again() -> None:
     store = MemoryStore()
     inbox = Inbox(store)
     inbox.take("ann", "0a", 3)
@@ -43,7 +47,7 @@ def test_an_item_that_was_taken_before_is_not_written_again() -> None:
     assert not store.is_dirty
 
 
-def test_what_a_receiver_has_lost_is_next_again() -> None:
+def test_rewind_makes_lost_items_next_again() -> None:
     inbox = Inbox(MemoryStore())
     for name in ("ann", "bob"):
         inbox.take(name, "0a", 3)
@@ -52,7 +56,7 @@ def test_what_a_receiver_has_lost_is_next_again() -> None:
     assert inbox.place("bob", "0a", 3) is Place.DUPLICATE
 
 
-def test_the_last_incarnations_of_a_sender_are_remembered() -> None:
+def test_number_of_incarnations_per_sender_is_bounded() -> None:
     store = MemoryStore()
     inbox = Inbox(store)
     inbox.take("bob", "0", 1)

@@ -1,4 +1,4 @@
-"""What a machine writes into the ledger of deliveries."""
+"""Records of the ledger of deliveries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mudkit.delivery.records import delivery
 from mudkit.events import Record
 
 
-def test_a_record_says_what_happened_and_nothing_else() -> None:
+def test_delivery_record_contains_only_known_times() -> None:
     assert delivery("a 1", "bob", created_us=0) == Record(
         "deliveries", {"item": "a 1", "receiver": "bob", "created_us": 0}
     )

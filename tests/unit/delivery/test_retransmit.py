@@ -1,4 +1,4 @@
-"""Each thing that was sent has a deadline of its own; one timer serves all of them."""
+"""Retransmission: one deadline per unacknowledged item, one timer for all."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from mudkit.events import CancelTimer, SetTimer
 S = 1_000_000
 
 
-def test_what_is_sent_later_does_not_move_a_deadline_and_an_answer_touches_only_its_own() -> None:
+def test_deadlines_of_items_are_independent() -> None:
     timer: RetransmitTimer[str] = RetransmitTimer("t")
     assert timer.sent(0, "a") == (SetTimer("t", DEFAULT_TIMEOUT_US),)
     assert timer.sent(3 * S, "b") == ()
     assert timer.answered(3 * S, "c") == ()
     assert timer.overdue(5 * S) == ["a"]
-    assert timer.sent(5 * S, "a") == ()  # the timer has fired: it is set below
+    assert timer.sent(5 * S, "a") == ()  # the timer has fired, and is set below
     assert timer.fired(5 * S) == (SetTimer("t", 3 * S),)
     assert timer.answered(5 * S, "b") == ()
     assert timer.overdue(8 * S) == []
-    assert timer.fired(8 * S) == (SetTimer("t", 7 * S),)  # it waits twice as long for what was sent twice
+    assert timer.fired(8 * S) == (SetTimer("t", 7 * S),)  # the timeout of a retransmitted item is doubled
     assert timer.answered(8 * S, "a") == (CancelTimer("t"),)
     assert timer.answered(8 * S, "a") == timer.fired(9 * S) == ()
 
 
-def test_who_waits_for_much_waits_longer() -> None:
+def test_timeout_grows_with_the_bytes_in_flight() -> None:
     timer: RetransmitTimer[str] = RetransmitTimer("t")
     timer.sent(0, "long", 100_000)
     timer.sent(0, "behind it", 100)
@@ -36,20 +36,20 @@ def test_who_waits_for_much_waits_longer() -> None:
     assert timer.size_bytes == 100
 
 
-def test_what_is_never_answered_is_sent_less_and_less_often_but_never_less_than_once_a_minute() -> None:
+def test_timeout_doubles_up_to_its_maximum() -> None:
     timer: RetransmitTimer[str] = RetransmitTimer("t")
     now_us, waits = 0, []
-    [fires] = timer.sent(0, "a")
+    [effect] = timer.sent(0, "a")
     for _ in range(8):
-        now_us += fires.delay_us
-        waits.append(fires.delay_us)
+        now_us += effect.delay_us
+        waits.append(effect.delay_us)
         assert timer.overdue(now_us) == ["a"]
         timer.sent(now_us, "a")
-        [fires] = timer.fired(now_us)
+        [effect] = timer.fired(now_us)
     assert waits == [5 * S, 10 * S, 20 * S, 40 * S, *[DEFAULT_MAX_TIMEOUT_US] * 4]
 
 
-def test_what_did_not_arrive_is_due_soon_and_what_is_due_sooner_stays() -> None:
+def test_expedite_only_shortens_a_deadline() -> None:
     timer: RetransmitTimer[str] = RetransmitTimer("t")
     timer.sent(0, "a")
     assert timer.expedite(0, "a", S) == (SetTimer("t", S),)
@@ -57,11 +57,11 @@ def test_what_did_not_arrive_is_due_soon_and_what_is_due_sooner_stays() -> None:
     assert timer.overdue(S) == ["a"]
 
 
-def test_an_earlier_deadline_sets_the_timer_and_an_equal_or_later_one_does_not() -> None:
+def test_timer_is_set_only_for_an_earlier_deadline() -> None:
     timer: RetransmitTimer[str] = RetransmitTimer("t")
     timer.sent(0, "a")
     assert timer.sent(0, "b") == ()
-    assert timer.expedite(0, "a", 5 * S) == ()  # it is due then
+    assert timer.expedite(0, "a", 5 * S) == ()  # already due then
     assert timer.expedite(0, "a", 2 * S) == (SetTimer("t", 2 * S),)
     assert timer.expedite(0, "b", 2 * S) == timer.expedite(0, "b", 3 * S) == timer.sent(0, "c") == ()
     assert timer.expedite(0, "c", S) == (SetTimer("t", S),)
@@ -69,60 +69,60 @@ def test_an_earlier_deadline_sets_the_timer_and_an_equal_or_later_one_does_not()
     assert ("c" in timer, "d" in timer) == (True, False)
 
 
-def test_twice_the_time_of_the_last_answer_is_waited_for_longer() -> None:
+def test_timeout_includes_twice_the_last_answer_time() -> None:
     timer: RetransmitTimer[str] = RetransmitTimer("t")
     timer.sent(S, "a")
     timer.answered(4 * S, "a")
     assert timer.sent(4 * S, "b") == (SetTimer("t", DEFAULT_TIMEOUT_US + 2 * 3 * S),)
     timer.sent(10 * S, "b")
-    timer.answered(30 * S, "b")  # it is unknown which of the two was answered
+    timer.answered(30 * S, "b")  # unknown which transmission was answered
     assert timer.sent(30 * S, "c") == (SetTimer("t", DEFAULT_TIMEOUT_US + 2 * 3 * S),)
 
 
-_WHAT = st.sampled_from(["send", "answer", "expedite", "clear"])
+_ACTIONS = st.sampled_from(["send", "answer", "expedite", "clear"])
 STEPS = st.lists(
-    st.tuples(_WHAT, st.integers(0, 3), st.integers(0, 5000), st.integers(0, 20 * S)), max_size=40
+    st.tuples(_ACTIONS, st.integers(0, 3), st.integers(0, 5000), st.integers(0, 20 * S)), max_size=40
 )
 
 
 @given(STEPS)
-def test_whatever_goes_on_what_waits_has_a_timer_no_later_than_its_deadline(steps) -> None:
-    """Nobody is silent with something to send: the timer that is set fires by the first deadline."""
+def test_timer_fires_no_later_than_the_first_deadline(steps) -> None:
+    """Check that the timer is set while items are unacknowledged."""
     timer: RetransmitTimer[int] = RetransmitTimer("t")
     now_us, set_us = 0, None
 
-    def carry_out(effects) -> None:
+    def apply_effects(effects) -> None:
         nonlocal set_us
         for effect in effects:
             set_us = now_us + effect.delay_us if isinstance(effect, SetTimer) else None
 
-    for what, key, size_bytes, after_us in steps:
+    for action, key, size_bytes, after_us in steps:
         now_us += after_us
         while set_us is not None and set_us <= now_us:
             later_us, now_us = now_us, set_us
             set_us = None
-            for late in timer.overdue(now_us):
-                carry_out(timer.sent(now_us, late, 10))
-            carry_out(timer.fired(now_us))
+            for overdue_key in timer.overdue(now_us):
+                apply_effects(timer.sent(now_us, overdue_key, 10))
+            apply_effects(timer.fired(now_us))
             now_us = later_us
-        before = {each: timer._waiting[each].due_us for each in timer._waiting if each != key}
-        if what == "send":
-            carry_out(timer.sent(now_us, key, size_bytes))
-        elif what == "answer":
-            carry_out(timer.answered(now_us, key))
-        elif what == "expedite":
-            carry_out(timer.expedite(now_us, key, size_bytes))
+        before = {other: timer._waiting[other].due_us for other in timer._waiting if other != key}
+        if action == "send":
+            apply_effects(timer.sent(now_us, key, size_bytes))
+        elif action == "answer":
+            apply_effects(timer.answered(now_us, key))
+        elif action == "expedite":
+            apply_effects(timer.expedite(now_us, key, size_bytes))
         else:
-            carry_out(timer.clear())
-        if what != "clear":  # what is done with one item moves the deadline of no other
-            assert {each: timer._waiting[each].due_us for each in timer._waiting if each != key} == before
+            apply_effects(timer.clear())
+        if action != "clear":  # an action on one item moves no other deadline
+            assert {other: timer._waiting[other].due_us for other in timer._waiting if other != key} == before
         assert (set_us is not None) == bool(len(timer))
         if len(timer):
-            assert set_us <= min(each.due_us for each in timer._waiting.values())
-        assert timer.size_bytes == sum(each.size_bytes for each in timer._waiting.values())
+            assert set_us <= min(item.due_us for item in timer._waiting.values())
+        assert timer.size_bytes == sum(item.size_bytes for item in timer._waiting.values())
 
 
-def test_what_is_overdue_and_is_not_sent_again_does_not_fire_for_ever() -> None:
+def test_overdue_item_without_retransmission_backs_off() -> None:
     timer: RetransmitTimer[str] = RetransmitTimer("t")
     timer.sent(0, "a")
     assert timer.overdue(5 * S) == ["a"]

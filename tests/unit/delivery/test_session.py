@@ -1,4 +1,4 @@
-"""Who lives here now: incarnations, and what a hello is to who hears it."""
+"""Incarnations, hellos, and lineages of logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mudkit.events import Ports
 from mudkit.fleet.store import MemoryStore
 
 
-def test_an_incarnation_is_drawn_once_for_each_life_of_a_store() -> None:
+def test_store_incarnation_is_drawn_once_per_store() -> None:
     draws = iter((b"abcd", b"efgh"))
     store = MemoryStore()
     ports = Ports(store, lambda n: next(draws)[:n], "ann/sf")
@@ -33,7 +33,7 @@ def test_an_incarnation_is_drawn_once_for_each_life_of_a_store() -> None:
     assert store_incarnation(ports) == b"efgh".hex()
 
 
-def test_what_a_hello_is() -> None:
+def test_hello_is_news_stale_or_of_a_stranger() -> None:
     peer = Peer()
     assert peer.hear("0a", 5) is Heard.NEWS
     peer.take("0a", 5)
@@ -42,19 +42,19 @@ def test_what_a_hello_is() -> None:
     assert peer.hear("0b", 1, "no nonce was given") is Heard.STRANGER
 
 
-def test_only_who_lives_now_can_answer() -> None:
+def test_new_incarnation_is_accepted_only_with_the_nonce() -> None:
     draws = iter((b"1111", b"2222"))
     peer = Peer("0a", 5)
     nonce = peer.ask(lambda n: next(draws)[:n])
-    assert peer.ask(lambda n: next(draws)[:n]) == nonce  # the same until it has answered
+    assert peer.ask(lambda n: next(draws)[:n]) == nonce  # the same until it is answered
     assert peer.hear("0b", 1, "3131") is Heard.STRANGER
     assert peer.hear("0b", 1, nonce) is Heard.NEWS
     peer.take("0b", 1)
-    assert peer.hear("0a", 6, nonce) is Heard.STRANGER  # a late copy of the one before
+    assert peer.hear("0a", 6, nonce) is Heard.STRANGER  # a late copy of the former incarnation
     assert peer.nonce is None
 
 
-def test_the_first_hello_after_a_question_has_to_answer_it() -> None:
+def test_first_hello_after_a_question_needs_the_nonce() -> None:
     peer = Peer()
     assert peer.hear("0a", 1) is Heard.NEWS
     nonce = peer.ask(lambda count: bytes(count))
@@ -69,7 +69,7 @@ def test_the_first_hello_after_a_question_has_to_answer_it() -> None:
     assert peer.hear("0b", 3, nonce) is Heard.STRANGER
 
 
-def test_a_start_has_an_incarnation_of_its_own_whatever_is_in_the_store() -> None:
+def test_each_start_has_a_new_incarnation_independent_of_the_store() -> None:
     draws = iter((b"abcd", b"efgh"))
     ports = Ports(MemoryStore(), lambda n: next(draws)[:n], "ann/sf")
     first, second = Incarnation(ports), Incarnation(ports)
@@ -83,7 +83,7 @@ def test_a_start_has_an_incarnation_of_its_own_whatever_is_in_the_store() -> Non
         ({}, 5, {}, 5, 5),
         ({}, 5, {}, 3, 3),  # a late copy, or the same start
         ({}, 3, {}, 5, 3),
-        ({}, 9, {"0b": 5}, 4, 4),  # restored, and nothing was added since
+        ({}, 9, {"0b": 5}, 4, 4),  # restored, and nothing added since
         ({}, 9, {"0b": 5}, 12, 4),
         ({}, 3, {"0b": 5}, 12, 3),
         ({"0b": 5}, 9, {"0b": 5, "0c": 7}, 12, 6),
@@ -100,21 +100,21 @@ def test_a_start_has_an_incarnation_of_its_own_whatever_is_in_the_store() -> Non
         ),  # restored to a backup from before the first entry of a start
     ],
 )
-def test_what_two_copies_of_a_log_share(
+def test_shared_seq_of_two_copies_of_a_log(
     mine: Lineage, last: int, theirs: Lineage, their_last: int, shared: int
 ) -> None:
     assert shared_seq(mine, last, theirs, their_last) == shared
 
 
 @given(st.data())
-def test_what_copies_share_is_what_is_equal_in_them(data: st.DataObject) -> None:
-    """Logs that are copied, restored and continued, beside their entries."""
+def test_shared_seq_is_the_length_of_the_equal_prefix(data: st.DataObject) -> None:
+    """Compare logs that are copied, restored and continued with their entries."""
     logs: list[tuple[list[int], Lineage]] = [([], {})]
     for number in range(data.draw(st.integers(1, 8))):
         entries, lineage = logs[data.draw(st.integers(0, len(logs) - 1))]
-        more = [100 * number + each for each in range(data.draw(st.integers(0, 4)))]
-        started = lineage if number == 0 else continued(lineage, len(entries), f"{number}")
-        logs.append(([*entries, *more], started))
+        added = [100 * number + offset for offset in range(data.draw(st.integers(0, 4)))]
+        new_lineage = lineage if number == 0 else continued(lineage, len(entries), f"{number}")
+        logs.append(([*entries, *added], new_lineage))
     for mine, lineage in logs:
         for theirs, their_lineage in logs:
             equal = [one == other for one, other in zip(mine, theirs, strict=False)]
@@ -125,28 +125,28 @@ def test_what_copies_share_is_what_is_equal_in_them(data: st.DataObject) -> None
             assert min(len(theirs), shared_since(lineage, start, len(mine))) == known
 
 
-def test_a_start_that_adds_nothing_stays_known() -> None:
-    """A client that has heard of it forgets nothing at the next start."""
+def test_start_without_entries_remains_in_the_lineage() -> None:
+    """Check that a client that knows this start loses nothing at the next one."""
     lineage = continued(continued({}, 2, "0b"), 2, "0c")
     assert shared_since(lineage, "0b", 2) == 2
 
 
-def test_an_old_store_is_a_row_of_incidents() -> None:
+def test_rolled_back_store_is_an_incident() -> None:
     record = rolled_back("ann", "messages 3 to 5 are gone")
     assert (record.table, record.row["incident"]) == ("incidents", "rolled back")
     assert record.row["detail"] == "ann: messages 3 to 5 are gone"
 
 
 @pytest.mark.parametrize(("start", "shared"), [("", 4), ("b", 7), ("c", 9), ("unknown", 0)])
-def test_what_is_left_of_a_start(start: str, shared: int) -> None:
+def test_shared_since_returns_the_last_number_of_a_start(start: str, shared: int) -> None:
     assert shared_since({"b": 5, "c": 8}, start, 9) == shared
 
 
-def test_a_first_start_is_whole_and_knows_no_other() -> None:
+def test_log_without_restarts_is_shared_completely() -> None:
     assert (shared_since({}, "", 9), shared_since({}, "b", 9)) == (9, 0)
 
 
-def test_a_follower_hears_a_log_that_goes_on() -> None:
+def test_follower_tracks_a_growing_log() -> None:
     follower = Follower()
     assert follower.last_seq is None
     assert follower.hear({}, 0)
@@ -156,7 +156,7 @@ def test_a_follower_hears_a_log_that_goes_on() -> None:
     assert follower.last_seq == 7
 
 
-def test_a_follower_goes_back_with_a_restored_log_and_ignores_late_copies() -> None:
+def test_follower_accepts_a_restored_log_and_ignores_late_copies() -> None:
     follower = Follower()
     assert follower.hear({"a": 5}, 9)
     assert follower.hear({"a": 5, "b": 8}, 7)
@@ -169,7 +169,7 @@ def test_a_follower_goes_back_with_a_restored_log_and_ignores_late_copies() -> N
     assert not follower.hear({"b": 8}, 9)
 
 
-def test_a_follower_ignores_a_late_copy_of_a_start_that_it_has_skipped() -> None:
+def test_follower_ignores_late_copies_of_a_skipped_start() -> None:
     follower = Follower()
     follower.hear({"a": 8}, 7)
     assert follower.hear({"a": 8, "b": 8, "c": 8}, 7)
@@ -179,8 +179,8 @@ def test_a_follower_ignores_a_late_copy_of_a_start_that_it_has_skipped() -> None
 
 
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=30))
-def test_a_follower_never_goes_back_to_an_earlier_start(order: list[int]) -> None:
-    """Messages of nine successive starts arrive late, twice, in any order, or not at all."""
+def test_follower_never_returns_to_an_earlier_start(order: list[int]) -> None:
+    """Deliver messages of nine successive starts late, twice, in any order, or not at all."""
     lineages: list[dict[str, int]] = [{}]
     for number in range(8):
         lineages.append(continued(lineages[-1], 7, f"start {number}"))
@@ -191,14 +191,14 @@ def test_a_follower_never_goes_back_to_an_earlier_start(order: list[int]) -> Non
         assert follower.lineage == lineages[newest]
 
 
-def test_a_follower_remembers_the_last_starts() -> None:
+def test_follower_keeps_the_last_64_starts() -> None:
     follower = Follower()
     for number in range(70):
         assert follower.hear({f"{number}": 1}, 1)
     assert follower.former == [f"{number}" for number in range(5, 69)]
 
 
-def test_a_lineage_remembers_the_last_64_starts() -> None:
+def test_lineage_keeps_the_last_64_starts() -> None:
     lineage: dict[str, int] = {}
     for number in range(70):
         lineage = continued(lineage, number, f"{number}")

@@ -1,10 +1,10 @@
-"""The judge of chapter 09 tells policies that are never stale from mistakes that are likely, in the right words."""
+"""Judge of chapter 09: correct cache policies are accepted and likely mistakes rejected."""
 
 import itertools
 
 import numpy as np
 import pytest
-from judged import accepted, most_telling, rejected
+from judged import check_accepted, check_rejected, mark_soak
 
 from mudkit.exercises import judge
 from mudkit.exercises.cache_policies import ReadRequest, _Case, _lacking
@@ -12,85 +12,91 @@ from mudkit.exercises.cache_policies import ReadRequest, _Case, _lacking
 CHAPTER = "09_cache_policies"
 
 
-def contains(query, each):
-    aside = max(abs(query.x_km - each.x_km), abs(query.y_km - each.y_km))
-    return aside + query.box_km / 2 <= each.box_km / 2
+def contains(query, cached):
+    aside = max(abs(query.x_km - cached.x_km), abs(query.y_km - cached.y_km))
+    return aside + query.box_km / 2 <= cached.box_km / 2
 
 
-def reaches_back(query, each):
-    return each.at_s - each.window_s <= query.at_s - query.window_s
+def reaches_back(query, cached):
+    return cached.at_s - cached.window_s <= query.at_s - query.window_s
 
 
 def solution(query, cache, limit_s):
-    for each in cache:
-        if query.at_s - each.at_s <= limit_s and contains(query, each) and reaches_back(query, each):
+    for cached in cache:
+        if query.at_s - cached.at_s <= limit_s and contains(query, cached) and reaches_back(query, cached):
             return "local"
     return "remote"
 
 
-def test_the_solution_passes():
-    accepted(CHAPTER, solution)
+def test_solution_passes():
+    check_accepted(CHAPTER, solution)
 
 
-def by(*tests):
+def decide_by(*tests):
     def decide(query, cache, limit_s):
         return (
-            "local" if any(all(test(query, each, limit_s) for test in tests) for each in cache) else "remote"
+            "local"
+            if any(all(test(query, cached, limit_s) for test in tests) for cached in cache)
+            else "remote"
         )
 
     return decide
 
 
-def recent(query, each, limit_s):
-    return query.at_s - each.at_s <= limit_s
+def is_recent(query, cached, limit_s):
+    return query.at_s - cached.at_s <= limit_s
 
 
-def around(query, each, limit_s):
-    return contains(query, each)
+def is_inside(query, cached, limit_s):
+    return contains(query, cached)
 
 
-def back(query, each, limit_s):
-    return reaches_back(query, each)
+def has_window(query, cached, limit_s):
+    return reaches_back(query, cached)
 
 
-def near(query, each, limit_s):
-    return np.hypot(query.x_km - each.x_km, query.y_km - each.y_km) <= 1.0
+def is_near(query, cached, limit_s):
+    return np.hypot(query.x_km - cached.x_km, query.y_km - cached.y_km) <= 1.0
 
 
 WRONG = {
     "always": (lambda query, cache, limit_s: "remote", "it asks the server, although the answer"),
     "never": (lambda query, cache, limit_s: "local", "nothing is in the cache"),
-    "whatever is cached": (by(lambda *_: True), "would be missing"),
-    "the fixed rule": (by(recent, near), "would be missing"),
-    "sees no age": (by(around, back), "written after that answer"),
-    "sees no box": (by(recent, back), "outside the box of that answer"),
-    "sees no window": (by(recent, around), "older than the window of that answer"),
+    "whatever is cached": (decide_by(lambda *_: True), "would be missing"),
+    "the fixed rule": (decide_by(is_recent, is_near), "would be missing"),
+    "sees no age": (decide_by(is_inside, has_window), "written after that answer"),
+    "sees no box": (decide_by(is_recent, has_window), "outside the box of that answer"),
+    "sees no window": (decide_by(is_recent, is_inside), "older than the window of that answer"),
     "the middle is inside": (
-        by(recent, back, lambda q, c, _: max(abs(q.x_km - c.x_km), abs(q.y_km - c.y_km)) <= c.box_km / 2),
+        decide_by(
+            is_recent,
+            has_window,
+            lambda q, c, _: max(abs(q.x_km - c.x_km), abs(q.y_km - c.y_km)) <= c.box_km / 2,
+        ),
         "outside the box of that answer",
     ),
     "east only": (
-        by(recent, back, lambda q, c, _: abs(q.x_km - c.x_km) + q.box_km / 2 <= c.box_km / 2),
+        decide_by(is_recent, has_window, lambda q, c, _: abs(q.x_km - c.x_km) + q.box_km / 2 <= c.box_km / 2),
         "outside the box of that answer",
     ),
     "a circle": (
-        by(
-            recent,
-            back,
+        decide_by(
+            is_recent,
+            has_window,
             lambda q, c, _: np.hypot(q.x_km - c.x_km, q.y_km - c.y_km) + q.box_km / 2 <= c.box_km / 2,
         ),
         "it asks the server",
     ),
     "the same window": (
-        by(recent, around, lambda q, c, _: c.window_s >= q.window_s),
+        decide_by(is_recent, is_inside, lambda q, c, _: c.window_s >= q.window_s),
         "it asks the server",
     ),
     "younger than the limit only": (
-        by(lambda q, c, limit_s: q.at_s - c.at_s < limit_s, around, back),
+        decide_by(lambda q, c, limit_s: q.at_s - c.at_s < limit_s, is_inside, has_window),
         "it asks the server",
     ),
     "the same place only": (
-        by(recent, back, around, lambda q, c, _: (q.x_km, q.y_km) == (c.x_km, c.y_km)),
+        decide_by(is_recent, has_window, is_inside, lambda q, c, _: (q.x_km, q.y_km) == (c.x_km, c.y_km)),
         "it asks the server",
     ),
     "the newest only": (lambda q, cache, limit_s: solution(q, cache[-1:], limit_s), "it asks the server"),
@@ -98,7 +104,7 @@ WRONG = {
     "two halves": (
         lambda q, cache, limit_s: (
             "local"
-            if all(any(test(q, c, limit_s) for c in cache) for test in (recent, around, back))
+            if all(any(test(q, c, limit_s) for c in cache) for test in (is_recent, is_inside, has_window))
             else "remote"
         ),
         "would be missing",
@@ -110,10 +116,10 @@ WRONG = {
 
 
 @pytest.mark.parametrize(
-    ("piece", "problem"), most_telling(WRONG, "whatever is cached", "two halves", "the newest only")
+    ("piece", "problem"), mark_soak(WRONG, "whatever is cached", "two halves", "the newest only")
 )
 def test_judge_rejects(piece, problem):
-    verdict = rejected(CHAPTER, piece, problem)
+    verdict = check_rejected(CHAPTER, piece, problem)
     assert verdict.failure.scenario.startswith("the limit is ")
     figure = verdict.diagram()
     assert figure.data[-1].name == "may be missing" or "would be missing" not in verdict.failure.problem
@@ -138,7 +144,7 @@ def test_lacking_points_match_the_definition():
     place = np.arange(-8, 8.1, 0.5)
     x, y, at_s = np.meshgrid(place, place, np.arange(300.0, 1000.1, 50.0), indexing="ij")
     required = has_point(query, x, y, at_s) & (at_s <= query.at_s - limit_s)
-    seen = set()
+    reasons = set()
     for age_s, east, north, box_km, window_s in itertools.product(
         (50.0, 100.0, 150.0), (0.0, 1.0, 1.5), (0.0, -1.0), (3.0, 4.0, 6.0), (250.0, 300.0, 350.0, 600.0)
     ):
@@ -151,5 +157,5 @@ def test_lacking_points_match_the_definition():
             assert has_point(query, *point), cached
             assert not has_point(cached, *point), cached
             assert lacking.at_s <= query.at_s - limit_s
-        seen.add(None if lacking is None else lacking.why)
-    assert len(seen) == 4
+        reasons.add(None if lacking is None else lacking.why)
+    assert len(reasons) == 4

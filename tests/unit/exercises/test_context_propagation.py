@@ -1,9 +1,9 @@
-"""The judge of chapter 06 tells a right aggregability function from each mistake that is likely."""
+"""Judge of chapter 06: correct aggregability functions are accepted and likely mistakes rejected."""
 
 from __future__ import annotations
 
 import pytest
-from judged import accepted, most_telling, rejected
+from judged import check_accepted, check_rejected, mark_soak
 
 from mudkit.exercises import judge
 from mudkit.systems.radiator import People, Time, Volume, distance_km
@@ -17,29 +17,29 @@ def is_friend(sender, receiver):
 
 
 def is_within(sender, receiver, km=2.0):
-    here, there = sender.get("loc"), receiver.get("loc")
-    return bool(here and there and distance_km(here, there) <= km)
+    sender_loc, receiver_loc = sender.get("loc"), receiver.get("loc")
+    return bool(sender_loc and receiver_loc and distance_km(sender_loc, receiver_loc) <= km)
 
 
 def is_warned(sender, receiver):
     return bool(sender.get("hazard")) and is_within(sender, receiver)
 
 
-def made(now=lambda s, r: is_friend(s, r) or is_warned(s, r), at_once=NOW, later=LATER):
+def make_piece(now=lambda s, r: is_friend(s, r) or is_warned(s, r), at_once=NOW, later=LATER):
     return lambda sender, receiver: at_once if now(sender, receiver) else later
 
 
-def remembering():
-    known = {}
+def make_remembering_piece():
+    thresholds = {}
 
     def piece(sender, receiver):
         key = (min(sender.people), min(receiver.people))
-        return known.setdefault(key, made()(sender, receiver))
+        return thresholds.setdefault(key, make_piece()(sender, receiver))
 
     return piece
 
 
-def unplaced(sender, receiver):
+def assume_places(sender, receiver):
     return is_friend(sender, receiver) or (
         sender.get("hazard") and distance_km(sender["loc"], receiver["loc"]) <= 2
     )
@@ -49,72 +49,72 @@ def unplaced(sender, receiver):
 @pytest.mark.parametrize(
     "piece",
     [
-        made(),
-        made(at_once=Time(0)),
+        make_piece(),
+        make_piece(at_once=Time(0)),
         lambda s, r: Time(lambda a, b: 0.0 if is_friend(a, b) or is_warned(a, b) else 40.0),
-        made(at_once=People(1)),
+        make_piece(at_once=People(1)),
     ],
 )
 def test_judge_accepts(piece):
-    accepted(CHAPTER, piece)
+    check_accepted(CHAPTER, piece)
 
 
 @pytest.mark.parametrize(
     ("piece", "smallest", "problem"),
-    most_telling(
+    mark_soak(
         [
-            (made(later=Volume(1)), "nobody has friends", "at once, not after 40 s"),
-            (made(now=lambda s, r: False), "a friend of ann's", "after 40 s, not at once"),
-            (made(now=is_friend), "a hazard", "after 40 s, not"),
-            (made(now=is_warned), "a friend of ann's", "after 40 s, not at once"),
+            (make_piece(later=Volume(1)), "nobody has friends", "at once, not after 40 s"),
+            (make_piece(now=lambda s, r: False), "a friend of ann's", "after 40 s, not at once"),
+            (make_piece(now=is_friend), "a hazard", "after 40 s, not"),
+            (make_piece(now=is_warned), "a friend of ann's", "after 40 s, not at once"),
             (
-                made(now=lambda s, r: is_friend(r, s) or is_warned(s, r)),
+                make_piece(now=lambda s, r: is_friend(r, s) or is_warned(s, r)),
                 "a friend of ann's",
                 "bob gets ann's",
             ),
             (
-                made(now=lambda s, r: is_friend(s, r) or s.get("hazard")),
+                make_piece(now=lambda s, r: is_friend(s, r) or s.get("hazard")),
                 "a hazard",
                 "at once, not after 40 s",
             ),
             (
-                made(now=lambda s, r: is_friend(s, r) or is_within(s, r)),
+                make_piece(now=lambda s, r: is_friend(s, r) or is_within(s, r)),
                 "nobody has friends",
                 "not after 40 s",
             ),
-            (made(now=lambda s, r: is_friend(s, r) or is_warned(r, s)), "a hazard", "after 40 s, not"),
+            (make_piece(now=lambda s, r: is_friend(s, r) or is_warned(r, s)), "a hazard", "after 40 s, not"),
             (
-                made(now=lambda s, r: is_friend(s, r) or (s.get("hazard") and is_within(s, r, 3.0))),
+                make_piece(now=lambda s, r: is_friend(s, r) or (s.get("hazard") and is_within(s, r, 3.0))),
                 "2.5 km",
                 "not after 40 s",
             ),
-            (made(now=unplaced), "a hazard", "it raises ContextProblem"),
-            (made(later=Time(40_000)), "nobody has friends", "not after 40 s"),
-            (made(later=Volume(4)), "nobody has friends", "after 600 s, not after 40 s"),
-            (made(later=People(3)), "nobody has friends", "never gets"),
-            (made(later=None), "nobody has friends", "returned None; expected a Volume"),
-            (made(later=40), "nobody has friends", "it returned 40; expected a Volume"),
+            (make_piece(now=assume_places), "a hazard", "it raises ContextProblem"),
+            (make_piece(later=Time(40_000)), "nobody has friends", "not after 40 s"),
+            (make_piece(later=Volume(4)), "nobody has friends", "after 600 s, not after 40 s"),
+            (make_piece(later=People(3)), "nobody has friends", "never gets"),
+            (make_piece(later=None), "nobody has friends", "returned None; expected a Volume"),
+            (make_piece(later=40), "nobody has friends", "it returned 40; expected a Volume"),
             (lambda s, r: s["freinds"], "nobody has friends", "no attribute 'freinds'"),
-            (remembering(), "at 6 s ann", "not a"),
+            (make_remembering_piece(), "at 6 s ann", "not a"),
         ]
     ),
 )
 def test_judge_rejects(piece, smallest, problem):
-    verdict = rejected(CHAPTER, piece, problem, smallest)
+    verdict = check_rejected(CHAPTER, piece, problem, smallest)
     assert "\n" not in verdict.failure.problem
     assert verdict.failure.scenario.count(" at ") + verdict.failure.scenario.count("; at") <= 4
 
 
-def test_the_messages_of_the_smallest_are_drawn():
-    figure = judge(CHAPTER, made(now=lambda s, r: False)).diagram()
+def test_messages_of_the_smallest_scenario_are_drawn():
+    figure = judge(CHAPTER, make_piece(now=lambda s, r: False)).diagram()
     assert "smallest scenario" in figure.layout.title.text
     names = [f"<b>{name}</b>" for name in ("ann", "radiator", "bob", "cy")]
     assert list(figure.layout.xaxis.ticktext[:4]) == names
-    drawn = " ".join(str(each.text) for each in figure.layout.annotations) + str(figure.data)
-    assert "context" in drawn
-    assert "push" in drawn
+    texts = " ".join(str(note.text) for note in figure.layout.annotations) + str(figure.data)
+    assert "context" in texts
+    assert "push" in texts
 
 
-def test_a_piece_that_raises_is_drawn_as_far_as_it_goes():
-    figure = judge(CHAPTER, made(now=unplaced)).diagram()
+def test_piece_that_raises_has_a_diagram():
+    figure = judge(CHAPTER, make_piece(now=assume_places)).diagram()
     assert len(figure.data) > 1

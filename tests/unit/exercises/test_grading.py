@@ -1,4 +1,4 @@
-"""A class is judged: each piece by itself, and one table of all."""
+"""Grading of a class: each piece by itself, and one table of all."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ EXERCISES = {"doubling": Exercise("double(x) -> twice x", "It is twice as much."
 
 @pytest.fixture
 def hand_in(tmp_path: Path):
-    def handed_in(**files: str) -> list[Path]:
+    def write_files(**files: str) -> list[Path]:
         for name, text in files.items():
             (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
         return [tmp_path / f"{name}.py" for name in files]
 
-    return handed_in
+    return write_files
 
 
-def ends(pid: int) -> bool:
-    """Wait until a process that was killed is gone."""
+def wait_for_exit(pid: int) -> bool:
+    """Wait for the exit of a killed process; return False if it still runs after 30 s."""
     for _ in range(600):
         with contextlib.suppress(OSError):
             if Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z":
@@ -63,14 +63,16 @@ def test_class_is_graded(hand_in, tmp_path):
     )
     table = grade(files, judges=judges)
     rows = {(Path(row.file).stem, row.piece): row for row in table.itertuples()}
-    assert " ".join(Path(each).stem for each in table["file"]) == "ann bob bob cyd dan eve fay gil"
+    assert " ".join(Path(file_name).stem for file_name in table["file"]) == "ann bob bob cyd dan eve fay gil"
     assert rows["ann", "take"].verdict == rows["bob", "double"].verdict == "passed"
     wrong = rows["bob", "take"]
     scenario = "ann sends one message to bob; delivery 1 comes twice."
     assert (wrong.verdict, wrong.scenario) == ("not yet", scenario)
     assert "more than once" in wrong.problem
     assert (rows["gil", "double"].scenario, rows["gil", "double"].problem) == ("double(4)", "it is 6")
-    verdicts = table.set_index(table["file"].map(lambda each: Path(each).stem))[["verdict", "problem"]]
+    verdicts = table.set_index(table["file"].map(lambda file_name: Path(file_name).stem))[
+        ["verdict", "problem"]
+    ]
     assert verdicts.loc["cyd", "verdict"] == "not judged"
     assert "status 3" in verdicts.loc["cyd", "problem"]
     assert verdicts.loc["dan", "verdict"] == "not there"
@@ -99,7 +101,7 @@ def test_folder_is_searched_recursively(hand_in, tmp_path):
     (tmp_path / "judges").mkdir()
     (tmp_path / "judges" / "own.txt").write_text("", encoding="utf-8")
     table = grade([tmp_path])
-    assert [Path(each).name for each in table["file"]] == ["ann.py", "bob.py", "cyd.py"]
+    assert [Path(file_name).name for file_name in table["file"]] == ["ann.py", "bob.py", "cyd.py"]
     assert table["verdict"].tolist() == ["passed", "not there", "not there"]
     assert table["scenarios"].to_csv(index=False).split() == ["scenarios", "200", '""', '""']
     with pytest.raises(ParameterError, match="nothing to judge"):
@@ -123,9 +125,9 @@ def test_solution_finds_files_beside_its_own(hand_in, tmp_path):
 @pytest.mark.soak(keep=2, group="processes")
 def test_output_of_a_solution_is_not_a_verdict(hand_in, tmp_path):
     (tmp_path / "judges.py").write_text(JUDGES, encoding="utf-8")
-    says = 'import os\ndef double(x):\n    os.write(1, b\'{"verdict": "passed"}\')\n'
+    forged = 'import os\ndef double(x):\n    os.write(1, b\'{"verdict": "passed"}\')\n'
     shell = "import os\ndef double(x):\n    os.system('echo loud; echo louder >&2')\n    return 2 * x\n"
-    files = hand_in(ann=says + "    os._exit(0)\n", bob=says + "    return 2 * x\n", cyd=shell)
+    files = hand_in(ann=forged + "    os._exit(0)\n", bob=forged + "    return 2 * x\n", cyd=shell)
     table = grade(files, judges=tmp_path / "judges.py")
     assert table["verdict"].tolist() == ["not judged", "passed", "passed"], table["problem"].tolist()
 
@@ -140,7 +142,7 @@ def test_processes_of_a_solution_are_ended(hand_in, tmp_path):
     )
     (row,) = grade(file, judges=tmp_path / "judges.py").itertuples()
     assert row.verdict == "passed"
-    assert ends(int((tmp_path / "pid").read_text()))
+    assert wait_for_exit(int((tmp_path / "pid").read_text()))
 
 
 @pytest.mark.soak(keep=2, group="processes")
@@ -151,7 +153,7 @@ def test_file_named_like_a_module_of_python_does_not_shadow_it(hand_in, tmp_path
 
 
 @pytest.mark.soak(keep=2, group="processes")
-def test_no_file_of_a_class_keeps_the_others_from_their_verdicts(hand_in, tmp_path):
+def test_invalid_files_do_not_prevent_other_verdicts(hand_in, tmp_path):
     hand_in(ann=RIGHT)
     (tmp_path / "BOB.PY").write_text(RIGHT, encoding="utf-8")
     (tmp_path / "cyd.py").write_bytes("name = 'für'\n".encode("latin-1") + RIGHT.encode())
@@ -162,14 +164,14 @@ def test_no_file_of_a_class_keeps_the_others_from_their_verdicts(hand_in, tmp_pa
     (tmp_path / "jan.ipynb").mkdir()
     (tmp_path / "kim.py").symlink_to(tmp_path / "nowhere")
     table = grade([tmp_path]).set_index("file")
-    table.index = [Path(each).name for each in table.index]
+    table.index = [Path(file_name).name for file_name in table.index]
     assert "jan.ipynb" not in table.index
     assert table.loc[["BOB.PY", "ann.py"], "verdict"].tolist() == ["passed"] * 2
     assert set(table.drop(["BOB.PY", "ann.py"])["verdict"]) == {"not judged"}
 
 
 @pytest.mark.soak(keep=2, group="processes")
-def test_a_class_that_is_stopped_leaves_nothing_running(hand_in, tmp_path):
+def test_stopped_grading_leaves_no_process_running(hand_in, tmp_path):
     file = hand_in(
         ann="import os\ndef take(seen, message):\n    open('pid', 'w').write(str(os.getpid()))\n"
         "    while True:\n        pass\n"
@@ -182,7 +184,7 @@ def test_a_class_that_is_stopped_leaves_nothing_running(hand_in, tmp_path):
         process.terminate()
         assert process.communicate(timeout=60)[1].endswith("mudkit: stopped\n")
     assert process.returncode == 130
-    assert ends(int((tmp_path / "pid").read_text()))
+    assert wait_for_exit(int((tmp_path / "pid").read_text()))
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -199,7 +201,7 @@ def test_solution_finds_files_beside_the_chapters(hand_in, tmp_path):
 
 
 @pytest.mark.soak(keep=2, group="processes")
-def test_a_piece_that_does_not_end_is_stopped(hand_in):
+def test_piece_that_does_not_end_is_stopped(hand_in):
     file = hand_in(ann="def take(seen, message):\n    while True:\n        pass\n")
     (row,) = grade(file, within_s=1.0).itertuples()
     assert (row.verdict, row.problem) == ("not judged", "it did not end within 1 s")
@@ -218,19 +220,19 @@ def test_a_piece_that_does_not_end_is_stopped(hand_in):
         (lambda files: judge("00_start_here", 3), r"take\(seen, message\)"),
     ],
 )
-def test_what_cannot_be_judged_is_refused_in_words(hand_in, call, problem):
+def test_invalid_calls_are_refused(hand_in, call, problem):
     files = hand_in(ann=RIGHT)
     with pytest.raises(ParameterError, match=problem):
         call(files)
 
 
-def test_each_exercise_has_a_piece_of_its_own():
-    pieces = [each.piece() for each in EXERCISES.values()]
+def test_each_exercise_has_a_unique_piece():
+    pieces = [exercise.piece() for exercise in EXERCISES.values()]
     assert len(set(pieces)) == len(pieces)
-    assert all(each.isidentifier() for each in pieces)
+    assert all(piece.isidentifier() for piece in pieces)
 
 
-def test_a_folder_for_each_student_gives_the_names(tmp_path):
+def test_folders_of_students_give_the_names(tmp_path):
     for name in ("ann", "bob.b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "work.py").write_text("def take(seen, message): return None\n")

@@ -1,4 +1,4 @@
-"""A class gets chapters without their solutions."""
+"""Chapters handed out to a class, without their solutions."""
 
 from __future__ import annotations
 
@@ -24,39 +24,44 @@ def chapter(request):
     return request.param
 
 
-def bound_and_named(cells):
-    """Give the names that cells bind, and those that they look up."""
+def list_bound_and_used_names(cells):
+    """Return the names that cells bind, and those that they look up."""
     code = [cell.source for cell in cells if cell.cell_type == "code"]
     statements = [_statement(node, "") for source in code for node in ast.parse(source).body]
-    return {name for each in statements for name in each.binds}, {
-        name for each in statements for name in each.names
+    return {name for statement in statements for name in statement.binds}, {
+        name for statement in statements for name in statement.names
     }
 
 
-def test_no_solution_is_left_and_nothing_else_is_gone(chapter):
-    whole = nbformat.read(chapter, as_version=4)
-    given = without_solutions(nbformat.read(chapter, as_version=4))
-    text = "\n".join(cell.source for cell in given.cells)
+def test_only_solutions_are_removed(chapter):
+    original = nbformat.read(chapter, as_version=4)
+    handed_out = without_solutions(nbformat.read(chapter, as_version=4))
+    text = "\n".join(cell.source for cell in handed_out.cells)
     assert "A solution" not in text
     assert text.count("<details>") == text.count("<summary>Hint</summary>") + text.count(
         "<summary>For readers"
     )
     assert text.count("<details>") == text.count("</details>")
-    gone = [cell for cell in whole.cells if SOLUTION in cell.metadata.get("tags", [])]
-    assert len(given.cells) == len(whole.cells) - len(gone)
+    solutions = [cell for cell in original.cells if SOLUTION in cell.metadata.get("tags", [])]
+    assert len(handed_out.cells) == len(original.cells) - len(solutions)
     assert "## Exercise" in text
-    if not gone:
+    if not solutions:
         return
-    after = whole.cells[whole.cells.index(gone[0]) :]
+    after = original.cells[original.cells.index(solutions[0]) :]
     after = [cell for cell in after if SOLUTION not in cell.metadata.get("tags", [])]
-    # What follows does not need what a solution has made.
-    assert not (bound_and_named(gone)[0] - bound_and_named(given.cells)[0]) & bound_and_named(after)[1]
+    # Later cells do not use names that only solutions bind.
+    assert (
+        not (list_bound_and_used_names(solutions)[0] - list_bound_and_used_names(handed_out.cells)[0])
+        & list_bound_and_used_names(after)[1]
+    )
 
 
 def test_starter_defines_the_function_to_write(chapter):
     if chapter.stem in EXERCISES:
-        given = without_solutions(nbformat.read(chapter, as_version=4))
-        assert f"def {EXERCISES[chapter.stem].piece()}(" in "\n".join(cell.source for cell in given.cells)
+        handed_out = without_solutions(nbformat.read(chapter, as_version=4))
+        assert f"def {EXERCISES[chapter.stem].piece()}(" in "\n".join(
+            cell.source for cell in handed_out.cells
+        )
         assert EXERCISES[chapter.stem].piece() in read_source(chapter).functions
 
 
@@ -66,11 +71,11 @@ def test_changed_copies_are_kept(tmp_path):
         ".handed_out.json",
         *(file.name for file in CHAPTERS.glob("[0-9]*.ipynb")),
     }
-    mine = folder / "00_start_here.ipynb"
-    mine.write_text("mine", encoding="utf-8")
+    student_copy = folder / "00_start_here.ipynb"
+    student_copy.write_text("mine", encoding="utf-8")
     (folder / "01_mud_tables.ipynb").unlink()
     hand_out(CHAPTERS, folder)
-    assert mine.read_text(encoding="utf-8") == "mine"
+    assert student_copy.read_text(encoding="utf-8") == "mine"
     assert (folder / "01_mud_tables.ipynb").exists()
 
 
@@ -82,19 +87,19 @@ def test_unchanged_copies_follow_the_chapters(tmp_path, solutions):
         shutil.copy(CHAPTERS / name, chapters / name)
     hand_out(chapters, folder, solutions=solutions)
     assert ("A solution" in (folder / "00_start_here.ipynb").read_text(encoding="utf-8")) == solutions
-    mine = folder / "01_mud_tables.ipynb"
-    worked_in = mine.read_text(encoding="utf-8") + " "
-    mine.write_text(worked_in, encoding="utf-8")
+    student_copy = folder / "01_mud_tables.ipynb"
+    changed_text = student_copy.read_text(encoding="utf-8") + " "
+    student_copy.write_text(changed_text, encoding="utf-8")
     for file in chapters.iterdir():
         file.write_text(file.read_text(encoding="utf-8").replace("# ", "# Newer: ", 1), encoding="utf-8")
     for _ in range(2):
         hand_out(chapters, folder, solutions=solutions)
         assert "# Newer: " in (folder / "00_start_here.ipynb").read_text(encoding="utf-8")
-        assert mine.read_text(encoding="utf-8") == worked_in
+        assert student_copy.read_text(encoding="utf-8") == changed_text
 
 
 @pytest.mark.parametrize("note", [None, "", "[]", '{"00_start_here.ipynb": 3}'])
-def test_a_copy_of_which_nothing_is_noted_stays(tmp_path, note):
+def test_copy_without_a_record_is_kept(tmp_path, note):
     copy = tmp_path / "work" / "00_start_here.ipynb"
     copy.parent.mkdir()
     copy.write_text("mine", encoding="utf-8")
@@ -106,11 +111,11 @@ def test_a_copy_of_which_nothing_is_noted_stays(tmp_path, note):
 
 def test_samples_are_copied(tmp_path):
     hand_out(CHAPTERS, tmp_path / "class" / "chapters")
-    named = set()
+    sample_paths = set()
     for file in (tmp_path / "class" / "chapters").iterdir():
-        named |= set(re.findall(r'\\"(\.\./[^"]+)\\"', file.read_text(encoding="utf-8")))
-        assert all((file.parent / each).is_file() for each in named), named
-    assert "../data/sample/picu.yaml" in named
+        sample_paths |= set(re.findall(r'\\"(\.\./[^"]+)\\"', file.read_text(encoding="utf-8")))
+        assert all((file.parent / sample_path).is_file() for sample_path in sample_paths), sample_paths
+    assert "../data/sample/picu.yaml" in sample_paths
     sample = tmp_path / "class" / "data" / "sample" / "picu.yaml"
     sample.write_text("mine", encoding="utf-8")
     hand_out(CHAPTERS, tmp_path / "class" / "chapters")

@@ -1,4 +1,4 @@
-"""The judge finds what is wrong, makes it small, and draws it."""
+"""Judge: mistakes are detected, minimized and drawn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from judged import accepted, rejected
+from judged import check_accepted, check_rejected
 
 from mudkit.exercises import EXERCISES, Exercise, Played, judge
 
@@ -17,8 +17,8 @@ def solution(seen: int, message: Any) -> bool:
     return message["after"] == seen
 
 
-def test_the_solution_passes():
-    accepted("00_start_here", solution)
+def test_solution_passes():
+    check_accepted("00_start_here", solution)
     verdict = judge("00_start_here", solution)
     assert verdict.failure is None
     assert str(verdict).startswith("Passed.")
@@ -38,7 +38,7 @@ def test_the_solution_passes():
     ],
 )  # fmt: skip
 def test_failure_is_the_smallest_scenario(piece: Any, smallest: str, problem: str):
-    verdict = rejected("00_start_here", piece, problem, smallest)
+    verdict = check_rejected("00_start_here", piece, problem, smallest)
     assert "Not yet." in str(verdict)
     assert problem in str(verdict)
     figure = verdict.diagram()
@@ -46,8 +46,8 @@ def test_failure_is_the_smallest_scenario(piece: Any, smallest: str, problem: st
     assert str(judge("00_start_here", piece)) == str(verdict)
 
 
-def doubling(least: int) -> Exercise:
-    """Return an exercise of one's own."""
+def make_doubling(least: int) -> Exercise:
+    """Return an exercise that no chapter has."""
 
     def play(double: Any, number: int) -> Played:
         doubled = double(number)
@@ -57,29 +57,29 @@ def doubling(least: int) -> Exercise:
 
 
 def test_own_exercise_reports_exceptions():
-    assert not judge(doubling(0), lambda x: 6 / (x - 3)).passed
-    verdict = judge(doubling(5), lambda x: [][x])
+    assert not judge(make_doubling(0), lambda x: 6 / (x - 3)).passed
+    verdict = judge(make_doubling(5), lambda x: [][x])
     assert verdict.failure.scenario == "5"
     assert "it raises IndexError" in verdict.failure.problem
 
 
 def test_verdict_mentions_results_that_are_not_repeatable():
-    known = set()
+    numbers = set()
 
-    def remembers(seen: int, message: Any) -> bool:
-        is_new = message["number"] not in known
-        known.add(message["number"])
+    def remember_numbers(seen: int, message: Any) -> bool:
+        is_new = message["number"] not in numbers
+        numbers.add(message["number"])
         return is_new
 
     calls = []
 
-    def moody(seen: int, message: Any) -> bool:
+    def fail_on_ninth_call(seen: int, message: Any) -> bool:
         calls.append(message)
         if len(calls) == 9:
             raise ValueError("tired")
         return message["after"] == seen
 
-    for piece in (remembers, moody):
+    for piece in (remember_numbers, fail_on_ninth_call):
         verdict = judge("00_start_here", piece)
         assert not verdict.passed
         assert "keep something from one call to the next" in verdict.failure.problem
@@ -112,10 +112,10 @@ def test_every_exercise_states_signature_and_property():
 
 
 def test_own_exercise_is_judged_like_those_of_the_chapters():
-    assert judge(doubling(0), lambda x: x + x).passed
-    verdict = judge(doubling(0), lambda x: x + 1)
-    answer = verdict.chapter, verdict.failure.scenario, verdict.failure.problem
-    assert answer == ("double", "double(0)", "it is 1")
+    assert judge(make_doubling(0), lambda x: x + x).passed
+    verdict = judge(make_doubling(0), lambda x: x + 1)
+    result = verdict.chapter, verdict.failure.scenario, verdict.failure.problem
+    assert result == ("double", "double(0)", "it is 1")
 
 
 def test_verdict_shows_result_rule_and_scenario():

@@ -1,4 +1,4 @@
-"""The judge of chapter 04 tells rules that keep every promise from mistakes that are likely, in the right words."""
+"""Judge of chapter 04: correct rules are accepted and likely mistakes rejected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from judged import accepted, most_telling, rejected
+from judged import check_accepted, check_rejected, mark_soak
 
 import mudkit
 from mudkit.exercises import judge, last_hop
@@ -18,61 +18,66 @@ CHAPTER = "04_last_hop"
 SIMPLE = _Case(32.0, 2.0, 8, 0.5, None, 0.0, 0)
 
 
-def acceptable(known):
-    return [each for each in known.waiting if each.rank >= known.threshold and each.expires_s > known.now_s]
+def list_acceptable(known):
+    return [item for item in known.waiting if item.rank >= known.threshold and item.expires_s > known.now_s]
 
 
-def fill(known, limit, among=acceptable):
+def fill(known, limit, among=list_acceptable):
     return among(known)[: max(0, round(limit) - len(known.device))]
 
 
 def solution(known):
-    """The paper's limit, which never falls to nothing, and the paper's expiration threshold."""
-    lasts = [each for each in acceptable(known) if each.expires_s - known.now_s >= known.between_reads_s]
-    return fill(known, max(2 * known.read_at_a_time, 8), lambda _: lasts)
+    """Use the paper's limit, at least 8, and the paper's expiration threshold."""
+    lasting = [
+        item for item in list_acceptable(known) if item.expires_s - known.now_s >= known.between_reads_s
+    ]
+    return fill(known, max(2 * known.read_at_a_time, 8), lambda _: lasting)
 
 
 @pytest.mark.soak
 def test_rules_of_the_paper_pass_in_every_scenario():
-    """All that it can draw: what passes is not to depend on which of them it draws."""
-    every = itertools.product(
+    """Play all scenarios that the judge can draw."""
+    combinations = itertools.product(
         (32.0, 16.0), (2.0, 3.0), (8, 4), (0.5, 0.75, 0.9), (None, 72.0, 24.0), (0.0, 0.5), (0, 1, 2)
     )
-    problems = {case: _play(solution, case).problem for case in itertools.starmap(_Case, every)}
+    problems = {case: _play(solution, case).problem for case in itertools.starmap(_Case, combinations)}
     assert len(problems) == 432
     assert not {str(case): problem for case, problem in problems.items() if problem is not None}
 
 
-def test_the_solution_passes():
-    accepted(CHAPTER, solution)
+def test_solution_passes():
+    check_accepted(CHAPTER, solution)
 
 
 WRONG = {
-    "everything": (acceptable, "too much is wasted"),
+    "everything": (list_acceptable, "too much is wasted"),
     "nothing": (lambda known: [], "too much is lost"),
     "learnt, and falls to nothing": (lambda known: fill(known, 2 * known.read_at_a_time), "too much is lost"),
     "the limit of figure 3": (lambda known: fill(known, 16), "too much is wasted"),
-    "the worst first": (lambda known: fill(known, 16, lambda known: acceptable(known)[::-1]), "too much is"),
-    "does not look at the device": (lambda known: acceptable(known)[:8], "too much is wasted"),
+    "the worst first": (
+        lambda known: fill(known, 16, lambda known: list_acceptable(known)[::-1]),
+        "too much is",
+    ),
+    "does not look at the device": (lambda known: list_acceptable(known)[:8], "too much is wasted"),
     "sees no threshold": (
         lambda known: fill(
-            known, 16, lambda known: [each for each in known.waiting if each.expires_s > known.now_s]
+            known, 16, lambda known: [item for item in known.waiting if item.expires_s > known.now_s]
         ),
         "below the threshold of 0.5",
     ),
     "sees no expiration": (
         lambda known: fill(
-            known, 16, lambda known: [each for each in known.waiting if each.rank >= known.threshold]
+            known, 16, lambda known: [item for item in known.waiting if item.rank >= known.threshold]
         ),
         ", which expired ",
     ),
     "keeps the best on the device": (
-        lambda known: sorted([*acceptable(known), *known.device], key=lambda each: -each.rank)[:16],
+        lambda known: sorted([*list_acceptable(known), *known.device], key=lambda item: -item.rank)[:16],
         "which is on the device already",
     ),
-    "twice": (lambda known: acceptable(known)[:2] * 2, " twice."),
+    "twice": (lambda known: list_acceptable(known)[:2] * 2, " twice."),
     "identities": (
-        lambda known: [each.identity for each in known.waiting[:2]],
+        lambda known: [item.identity for item in known.waiting[:2]],
         "which is not a waiting message",
     ),
     "made up": (lambda known: [Item(10_000, 1.0, 0.0, 1e9)], "which is not a waiting message"),
@@ -82,11 +87,9 @@ WRONG = {
 
 
 @pytest.mark.soak(keep=1)
-@pytest.mark.parametrize(
-    ("rule", "problem"), most_telling(WRONG, "everything", "nothing", "sees no expiration")
-)
+@pytest.mark.parametrize(("rule", "problem"), mark_soak(WRONG, "everything", "nothing", "sees no expiration"))
 def test_judge_rejects(rule, problem):
-    verdict = rejected(CHAPTER, rule, problem)
+    verdict = check_rejected(CHAPTER, rule, problem)
     assert verdict.failure.scenario.startswith("14 days with ")
     figure = verdict.diagram()
     assert figure.layout.annotations[0].text == "the rule"
@@ -100,7 +103,7 @@ def test_failure_is_the_simplest_scenario():
 
 @pytest.mark.parametrize("limit", [1, 16, 256])
 def test_judge_uses_the_spool_of_the_simulator(limit):
-    """A rule that fills the device does under the judge what the buffer policy does in the simulator."""
+    """Compare a rule that fills the device with the simulator's buffer policy."""
     for case in (SIMPLE, SIMPLE._replace(expiration_h=24.0, threshold=0.5, outage=0.9, seed=2)):
         drawn = case.drawn()
         judged = _Judged(lambda known: fill(known, limit), case, drawn)

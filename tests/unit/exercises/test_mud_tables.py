@@ -1,16 +1,16 @@
-"""The judge of chapter 01 tells a right merge from each mistake that is likely, by a page that shows it."""
+"""Judge of chapter 01: correct merges are accepted and likely mistakes rejected."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 import pytest
-from judged import accepted, most_telling, rejected
+from judged import check_accepted, check_rejected, mark_soak
 
 from mudkit.exercises.mud_tables import EXERCISE, _Edit, _Scenario
 
 CHAPTER = "01_mud_tables"
-ADD, FIRST, LAST = "adds", "deletes the first", "deletes the last"
+ADD, DELETE_FIRST, DELETE_LAST = "adds", "deletes the first", "deletes the last"
 NOTHING_LOST = "no message is lost"
 
 
@@ -18,20 +18,20 @@ def solution(store, local, base):
     return (store - (base - local)) | (local - base)
 
 
-def what_both_have_and_what_is_new(store, local, base):
+def merge_common_and_new(store, local, base):
     return (store & local) | ((store | local) - base)
 
 
-def in_place(store, local, base):
+def merge_in_place(store, local, base):
     store -= base - local
     store |= local - base
     return store
 
 
 @pytest.mark.soak(keep=1)
-@pytest.mark.parametrize("piece", [solution, what_both_have_and_what_is_new, in_place])
+@pytest.mark.parametrize("piece", [solution, merge_common_and_new, merge_in_place])
 def test_judge_accepts(piece):
-    accepted(CHAPTER, piece)
+    check_accepted(CHAPTER, piece)
 
 
 ADDS_ADDS = "the tablet adds c, the phone adds d;"
@@ -42,7 +42,7 @@ DELETES_ADDS = "the tablet deletes a, the phone adds c;"
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     ("piece", "smallest", "problem"),
-    most_telling(
+    mark_soak(
         [
         (lambda store, local, base: store, ADDS_ADDS, "entry c, which the tablet added, is lost. The page: a, b, d."),
         (lambda store, local, base: local, ADDS_ADDS, "entry d, which the phone added, is lost. The page: a, b, c."),
@@ -61,43 +61,47 @@ DELETES_ADDS = "the tablet deletes a, the phone adds c;"
     ),
 )  # fmt: skip
 def test_judge_rejects(piece, smallest, problem):
-    verdict = rejected(CHAPTER, piece, problem, smallest)
+    verdict = check_rejected(CHAPTER, piece, problem, smallest)
     assert NOTHING_LOST in verdict.failure.scenario
     figure = verdict.diagram()
     assert "smallest scenario" in figure.layout.title.text
     assert list(figure.layout.xaxis.ticktext) == [
-        f"<b>{each}</b>" for each in ("phone", "mud-gateway-1", "tablet")
+        f"<b>{name}</b>" for name in ("phone", "mud-gateway-1", "tablet")
     ]
 
 
-def played(*edits, deliveries=(), piece=solution):
+def play_edits(*edits, deliveries=(), piece=solution):
     calls = []
 
     def record(store, local, base):
         calls.append((sorted(store), sorted(local), sorted(base)))
         return piece(store, local, base)
 
-    result = EXERCISE.play(record, _Scenario([[_Edit(*each) for each in edits]], deliveries))
+    result = EXERCISE.play(record, _Scenario([[_Edit(*edit) for edit in edits]], deliveries))
     return result, calls
 
 
-def test_a_conflict_shows_three_pages():
-    result, calls = played(("tablet", ADD), ("tablet", FIRST), ("phone", LAST))
+def test_merge_receives_three_pages_in_a_conflict():
+    result, calls = play_edits(("tablet", ADD), ("tablet", DELETE_FIRST), ("phone", DELETE_LAST))
     assert result.problem is None
     assert calls[0] == (["a"], ["a", "b", "c"], ["a", "b"])
     assert calls[-1] == (["a"], ["b", "c"], ["a", "b"]), "the last update holds all that was changed"
 
 
-def test_without_a_conflict_nothing_is_merged():
-    for edits in ([("tablet", ADD)], [("phone", FIRST), ("phone", ADD)], [("phone", FIRST)] * 3):
-        result, calls = played(*edits)
+def test_merge_is_not_called_without_a_conflict():
+    for edits in (
+        [("tablet", ADD)],
+        [("phone", DELETE_FIRST), ("phone", ADD)],
+        [("phone", DELETE_FIRST)] * 3,
+    ):
+        result, calls = play_edits(*edits)
         assert result.problem is None
         assert calls == []
 
 
 def test_faults_are_described_and_tolerated():
     for deliveries in (["lost"] * 5, ["twice"] * 5, ["late"] * 5, ["well", "well", "lost", "late", "twice"]):
-        result, calls = played(("tablet", ADD), ("phone", FIRST), deliveries=deliveries)
+        result, calls = play_edits(("tablet", ADD), ("phone", DELETE_FIRST), deliveries=deliveries)
         assert result.problem is None
         assert calls
         assert NOTHING_LOST not in result.scenario

@@ -1,4 +1,4 @@
-"""A function is found in a file, with what it names and nothing else."""
+"""Pieces: functions loaded from files, with only the names that they use."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from mudkit.exercises.pieces import read_source
 
 @pytest.fixture
 def write(tmp_path: Path):
-    def written(text: str, name: str = "answer.py") -> Path:
+    def write_file(text: str, name: str = "answer.py") -> Path:
         file = tmp_path / name
         file.write_text(text, encoding="utf-8")
         return file
 
-    return written
+    return write_file
 
 
 def test_names_used_by_a_function_are_loaded(write):
@@ -53,14 +53,14 @@ def test_functions_are_found_by_their_definition(write):
         ("import asyncio\nawait asyncio.sleep(0)", "async def two():\n    return 2\nstep = await two()"),
     ],
 )
-def test_a_function_is_found_in_a_notebook(tmp_path, cells):
+def test_function_is_loaded_from_a_notebook(tmp_path, cells):
     code = [new_code_cell(source) for source in (*cells, "def piece(x):\n    return x + step")]
     file = tmp_path / "answer.ipynb"
     nbformat.write(new_notebook(cells=[new_markdown_cell("def piece(): text"), *code]), file)
     assert read_source(file).load("piece")(1) == 3
 
 
-def test_a_file_may_say_how_it_is_encoded(tmp_path):
+def test_declared_encoding_of_a_file_is_used(tmp_path):
     file = tmp_path / "answer.py"
     file.write_bytes("# coding: latin-1\ndef piece():\n    return 'für'\n".encode("latin-1"))
     assert read_source(file).load("piece")() == "für"

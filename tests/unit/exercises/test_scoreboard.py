@@ -1,9 +1,9 @@
-"""The judge of chapter 11 tells a whole machine that keeps every promise from each mistake that is likely."""
+"""Judge of chapter 11: correct machines are accepted and likely mistakes rejected."""
 
 from __future__ import annotations
 
 import pytest
-from judged import accepted, most_telling, rejected
+from judged import check_accepted, check_rejected, mark_soak
 
 from mudkit.errors import ParameterError
 from mudkit.events import Call, Notify
@@ -121,8 +121,8 @@ def handle(here, now_us, event):
 )
 
 
-def made(text, *changes):
-    """Run a machine's text, with passages replaced, and give its function."""
+def load_machine(text, *changes):
+    """Run a machine's text with passages replaced, and return its function."""
     for old, new in changes:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
@@ -131,8 +131,8 @@ def made(text, *changes):
     return namespace["handle"]
 
 
-def wrong(*changes):
-    return made(SOLUTION, *changes)
+def change_solution(*changes):
+    return load_machine(SOLUTION, *changes)
 
 
 SEEN = "    if store.get(f\"seen {item['name']}\"):\n        return []\n"
@@ -164,64 +164,64 @@ UNTIL_ANSWERED = (
         'here.store.delete(name)\n            here.memory.pop(name, None)\n            return [Complete(here.memory.pop("ask " + name))] if "ask " + name in here.memory else []',
     ),
 )
-TELEPATHY = (
+SHARED_STATE = (
     (GET_SEEN, '(here.me, item["name"]) in SEEN'),
     (PUT_SEEN, 'SEEN.add((here.me, item["name"]))'),
     ("def post", "SEEN = set()\n\n\ndef post"),
 )
-NOT_GOT, TWICE, ON = "has not received item", "twice.", "more messages."
+NOT_RECEIVED, TWICE, KEEPS_SENDING = "has not received item", "twice.", "more messages."
 
 RIGHT = {
-    "by a relay": made(SOLUTION),
-    "from phone to phone": made(PEERS),
-    "answers when the relay has it": wrong(*UNTIL_ANSWERED),
-    "the relay leaves it to the phone": wrong(
+    "by a relay": load_machine(SOLUTION),
+    "from phone to phone": load_machine(PEERS),
+    "answers when the relay has it": change_solution(*UNTIL_ANSWERED),
+    "the relay leaves it to the phone": change_solution(
         (SEEN, SEEN.replace("if store", "if not here.is_relay and store"))
     ),
 }
 
 
-@pytest.mark.parametrize("piece", most_telling(RIGHT, "by a relay"))
+@pytest.mark.parametrize("piece", mark_soak(RIGHT, "by a relay"))
 def test_judge_accepts(piece):
-    accepted(CHAPTER, piece)
+    check_accepted(CHAPTER, piece)
 
 
 WRONG = {
-    "the beginning": (made(START), "is sent item 1"),
-    "to all": (wrong((WANTS, "")), "who does not want it, is sent item"),
-    "to the others": (wrong((WANTS, WANTS.replace("here", "not here"))), "who does not want it, is sent item"),
-    "to the first": (wrong(("for phone in to for", "for phone in to[:1] for")), NOT_GOT),
-    "back to the sender": (wrong((' if each["from"] != item["sender"]', "")), "ann, who published it, is sent item 1"),
-    "no second try": (wrong((TIMER, ""), (UP, "return []")), NOT_GOT),
-    "nothing after a restart": (wrong((UP, "return []")), NOT_GOT),
-    "nothing as long as the link is up": (wrong((TIMER, "")), NOT_GOT),
-    "gives up after a second try": (wrong(("for effect in post(here, message", "for effect in post(here, here.store.delete(message['name']) or message"), ('here.store.put(kept["name"], kept)', 'if "name" not in message: here.store.put(kept["name"], kept)')), NOT_GOT),
-    "gives up when it fails": (wrong(("        case LinkUp():", "        case SendFailed(message={'name': name}):\n            here.store.delete(name)\n        case LinkUp():")), NOT_GOT),
-    "forgets what it sends": (wrong(*IN_MEMORY), NOT_GOT),
-    "answers before it has stored": (wrong((KEPT, '    (here.memory if here.is_relay else dict())[kept["name"]] = kept\n    if not here.is_relay:\n    ' + KEPT), ("here.store.items(name)]", "[*here.store.items(name), *here.memory.items()] if message['name'].startswith(name)]"), ("here.store.delete(name)", "here.store.delete(name)\n            here.memory.pop(name, None)")), NOT_GOT),
-    "takes all": (wrong((SEEN, "")), TWICE),
-    "the phone takes all": (wrong((SEEN, SEEN.replace("if store", "if here.is_relay and store"))), TWICE),
-    "forgets what it has seen": (wrong((GET_SEEN, 'item["name"] in here.memory'), (PUT_SEEN, 'here.memory[item["name"]] = True')), TWICE),
-    "sees numbers, not items": (wrong((GET_SEEN, 'message["at_us"] <= (store.get("seen " + item["sender"]) or -1)'), (PUT_SEEN, 'store.put("seen " + item["sender"], message["at_us"])')), NOT_GOT),
-    "acknowledges what is new": (wrong((ACK, 'is_new = not here.store.get("seen " + message.get("item", {}).get("name", "")); taken = deal(here, message); return taken + [Send(source, {"kind": "ack", "name": message["name"]})] * is_new')), ON),
-    "acknowledges nothing": (wrong((ACK, "return deal(here, message)")), ON),
-    "never heeds an acknowledgement": (wrong(("here.store.delete(name)", "pass")), ON),
-    "heeds it for all": (wrong(("here.store.delete(name)", '[here.store.delete(each) for each, _ in here.store.items("out ")]')), NOT_GOT),
-    "forgets wants": (wrong(('store.put(wants, message)', "here.memory[wants] = message"), ('store.items("wants of ")', "here.memory.items()")), NOT_GOT),
-    "the last want to come": (wrong((NEWER, "if True:")), "item"),
-    "the first want": (wrong((NEWER, "if store.get(wants) is None:")), "item"),
-    "an empty item": (wrong(('[Notify("items", item)]', '[Notify("items", {"name": item["name"]})]')), "handed something that nobody has published"),
-    "an item made up": (wrong(('[Notify("items", item)]', '[Notify("items", {**item, "name": "item 9"})]')), "handed something that nobody has published"),
-    "told twice": (wrong(('[Notify("items", item)]', '[Notify("items", item)] * 2')), TWICE),
-    "no answer": (wrong((", Complete(op_id)]", "]")), "has not been answered."),
-    "answered with an error": (wrong(("Complete(op_id)", 'Complete(op_id, error=ValueError("no"))')), "is answered with ValueError: no"),
-    "raises": (wrong(('"key": f"{kind} {now_us}"', '"key": said["item"]["name"]')), "it raises KeyError: 'item' (line "),
-    "gives nothing": (wrong(('case TimerFired(name=name):\n            return again(here, name)', 'case TimerFired(name=name):\n            again(here, name)')), NOT_GOT),
+    "the beginning": (load_machine(START), "is sent item 1"),
+    "to all": (change_solution((WANTS, "")), "who does not want it, is sent item"),
+    "to the others": (change_solution((WANTS, WANTS.replace("here", "not here"))), "who does not want it, is sent item"),
+    "to the first": (change_solution(("for phone in to for", "for phone in to[:1] for")), NOT_RECEIVED),
+    "back to the sender": (change_solution((' if each["from"] != item["sender"]', "")), "ann, who published it, is sent item 1"),
+    "no second try": (change_solution((TIMER, ""), (UP, "return []")), NOT_RECEIVED),
+    "nothing after a restart": (change_solution((UP, "return []")), NOT_RECEIVED),
+    "nothing as long as the link is up": (change_solution((TIMER, "")), NOT_RECEIVED),
+    "gives up after a second try": (change_solution(("for effect in post(here, message", "for effect in post(here, here.store.delete(message['name']) or message"), ('here.store.put(kept["name"], kept)', 'if "name" not in message: here.store.put(kept["name"], kept)')), NOT_RECEIVED),
+    "gives up when it fails": (change_solution(("        case LinkUp():", "        case SendFailed(message={'name': name}):\n            here.store.delete(name)\n        case LinkUp():")), NOT_RECEIVED),
+    "forgets what it sends": (change_solution(*IN_MEMORY), NOT_RECEIVED),
+    "answers before it has stored": (change_solution((KEPT, '    (here.memory if here.is_relay else dict())[kept["name"]] = kept\n    if not here.is_relay:\n    ' + KEPT), ("here.store.items(name)]", "[*here.store.items(name), *here.memory.items()] if message['name'].startswith(name)]"), ("here.store.delete(name)", "here.store.delete(name)\n            here.memory.pop(name, None)")), NOT_RECEIVED),
+    "takes all": (change_solution((SEEN, "")), TWICE),
+    "the phone takes all": (change_solution((SEEN, SEEN.replace("if store", "if here.is_relay and store"))), TWICE),
+    "forgets what it has seen": (change_solution((GET_SEEN, 'item["name"] in here.memory'), (PUT_SEEN, 'here.memory[item["name"]] = True')), TWICE),
+    "sees numbers, not items": (change_solution((GET_SEEN, 'message["at_us"] <= (store.get("seen " + item["sender"]) or -1)'), (PUT_SEEN, 'store.put("seen " + item["sender"], message["at_us"])')), NOT_RECEIVED),
+    "acknowledges what is new": (change_solution((ACK, 'is_new = not here.store.get("seen " + message.get("item", {}).get("name", "")); taken = deal(here, message); return taken + [Send(source, {"kind": "ack", "name": message["name"]})] * is_new')), KEEPS_SENDING),
+    "acknowledges nothing": (change_solution((ACK, "return deal(here, message)")), KEEPS_SENDING),
+    "never heeds an acknowledgement": (change_solution(("here.store.delete(name)", "pass")), KEEPS_SENDING),
+    "heeds it for all": (change_solution(("here.store.delete(name)", '[here.store.delete(each) for each, _ in here.store.items("out ")]')), NOT_RECEIVED),
+    "forgets wants": (change_solution(('store.put(wants, message)', "here.memory[wants] = message"), ('store.items("wants of ")', "here.memory.items()")), NOT_RECEIVED),
+    "the last want to come": (change_solution((NEWER, "if True:")), "item"),
+    "the first want": (change_solution((NEWER, "if store.get(wants) is None:")), "item"),
+    "an empty item": (change_solution(('[Notify("items", item)]', '[Notify("items", {"name": item["name"]})]')), "handed something that nobody has published"),
+    "an item made up": (change_solution(('[Notify("items", item)]', '[Notify("items", {**item, "name": "item 9"})]')), "handed something that nobody has published"),
+    "told twice": (change_solution(('[Notify("items", item)]', '[Notify("items", item)] * 2')), TWICE),
+    "no answer": (change_solution((", Complete(op_id)]", "]")), "has not been answered."),
+    "answered with an error": (change_solution(("Complete(op_id)", 'Complete(op_id, error=ValueError("no"))')), "is answered with ValueError: no"),
+    "raises": (change_solution(('"key": f"{kind} {now_us}"', '"key": said["item"]["name"]')), "it raises KeyError: 'item' (line "),
+    "gives nothing": (change_solution(('case TimerFired(name=name):\n            return again(here, name)', 'case TimerFired(name=name):\n            again(here, name)')), NOT_RECEIVED),
     "no effects": (lambda here, now_us, event: None, "something that cannot be carried out"),
     "does nothing": (lambda here, now_us, event: [], "has not been answered."),
-    "does not end": (wrong(("10_000_000", "0")), "it does not come to an end"),
-    "sends at once what failed": (wrong(("        case LinkUp():", "        case SendFailed(message={'name': name}):\n            return again(here, name)\n        case LinkUp():")), "it does not come to an end"),
-    "keeps something outside": (wrong(*TELEPATHY), "A machine keeps something outside of its memory"),
+    "does not end": (change_solution(("10_000_000", "0")), "it does not come to an end"),
+    "sends at once what failed": (change_solution(("        case LinkUp():", "        case SendFailed(message={'name': name}):\n            return again(here, name)\n        case LinkUp():")), "it does not come to an end"),
+    "keeps something outside": (change_solution(*SHARED_STATE), "A machine keeps something outside of its memory"),
     "too few arguments": (lambda here, event: [], "it raises TypeError"),
 }  # fmt: skip
 
@@ -230,23 +230,23 @@ TELLING = ("forgets what it sends", "the phone takes all", "the last want to com
 
 
 @pytest.mark.soak(keep=1)
-@pytest.mark.parametrize(("piece", "problem"), most_telling(WRONG, *TELLING))
+@pytest.mark.parametrize(("piece", "problem"), mark_soak(WRONG, *TELLING))
 def test_judge_rejects(piece, problem):
-    verdict = rejected(CHAPTER, piece, problem)
+    verdict = check_rejected(CHAPTER, piece, problem)
     assert verdict.failure.scenario.startswith("ann and bob want arts, cy wants sports. ")
 
 
-def test_the_smallest_scenario_is_small_and_drawn():
+def test_smallest_scenario_is_short_and_drawn():
     forgets = judge(CHAPTER, WRONG["forgets what it sends"][0])
     assert len(forgets.failure.scenario.split(", ")) <= 8, forgets.failure.scenario
     figure = forgets.diagram()
-    assert list(figure.layout.xaxis.ticktext) == [f"<b>{each}</b>" for each in ("ann", "relay", "bob", "cy")]
+    assert list(figure.layout.xaxis.ticktext) == [f"<b>{name}</b>" for name in ("ann", "relay", "bob", "cy")]
     nothing = judge(CHAPTER, WRONG["does nothing"][0])
     assert nothing.diagram() is None
 
 
 @pytest.mark.soak
-def test_it_is_graded_by_its_name(tmp_path):
+def test_machine_is_graded_by_its_name(tmp_path):
     for name, text in (("right", SOLUTION), ("wrong", START)):
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     table = grade([tmp_path / "right.py", tmp_path / "wrong.py"])
@@ -258,9 +258,11 @@ def test_it_is_graded_by_its_name(tmp_path):
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("task", [TRAFFIC.over(devices=8, hours=0.5), NEWS.over(devices=6, hours=3)])
-def test_it_enters_the_scoreboard(task):
-    """What is judged on a small task does a large one, and delivers about what MUD delivers."""
-    board = scoreboard([task], {"MUD": Mud, "mine": own_machine(made(SOLUTION))}, [0, 1], privacy=False)
+def test_solution_delivers_about_as_much_as_mud(task):
+    """Run the solution on tasks that are larger than the judge's."""
+    board = scoreboard(
+        [task], {"MUD": Mud, "mine": own_machine(load_machine(SOLUTION))}, [0, 1], privacy=False
+    )
     table = board.table(task.name)
     assert table.loc["mine", "useful"] >= 0.9 * table.loc["MUD", "useful"] > 0
     assert 0 < table.loc["mine", "messages"] < table.loc["MUD", "messages"]
@@ -269,8 +271,8 @@ def test_it_enters_the_scoreboard(task):
 def test_unpublished_item_is_refused():
     task = TRAFFIC.over(devices=4, hours=0.5)
 
-    def invents(here, now_us, event):
+    def invent_item(here, now_us, event):
         return [Notify("items", {"name": "a jam"})] if isinstance(event, Call) else []
 
     with pytest.raises(ParameterError, match="nobody has published"):
-        run(task, own_machine(invents))
+        run(task, own_machine(invent_item))

@@ -1,9 +1,9 @@
-"""The judge of chapter 07 tells policies that keep every promise from mistakes that are likely, in the right words."""
+"""Judge of chapter 07: correct policies are accepted and likely mistakes rejected."""
 
 from __future__ import annotations
 
 import pytest
-from judged import accepted, most_telling, rejected
+from judged import check_accepted, check_rejected, mark_soak
 
 from mudkit.exercises import judge
 from mudkit.systems.sublim import Policy, Rule, compress, create_message, policy, resize
@@ -39,7 +39,7 @@ rules:
 """
 
 
-def text(patients):
+def as_text(patients):
     return SOLUTION.format(patients=patients)
 
 
@@ -51,17 +51,17 @@ def as_function(patients):
         patient = message["patient"]
         if patient not in state.get_property("patients") and not is_alarm:
             return None
-        made = create_message(message)
+        created = create_message(message)
         if battery is not None and battery < 25:
             shown = dict(state.get_property("shown"))
             if not is_alarm and state.now_s - shown.get(str(patient), -300) < 300:
                 return None
             state.set_property("shown", {**shown, str(patient): state.now_s})
-            return {name: made[name] for name in ("patient", "pulse") if name in made}
+            return {name: created[name] for name in ("patient", "pulse") if name in created}
         kbps = state.get_property("bandwidth_kbps")
         if (kbps is not None and kbps < 500) or (battery is not None and battery <= 75):
-            compress(made, "ecg", 2)
-        return resize(made, "ecg", state.get_property("display_px"))
+            compress(created, "ecg", 2)
+        return resize(created, "ecg", state.get_property("display_px"))
 
     return ward
 
@@ -73,30 +73,30 @@ def as_rules(patients):
 
 
 @pytest.mark.soak(keep=1)
-@pytest.mark.parametrize("piece", [text, as_function, as_rules])
+@pytest.mark.parametrize("piece", [as_text, as_function, as_rules])
 def test_judge_accepts(piece):
-    accepted(CHAPTER, piece)
+    check_accepted(CHAPTER, piece)
 
 
-def changed(old, new):
+def change_solution(old, new):
     assert old in SOLUTION
     return lambda patients: SOLUTION.replace(old, new).format(patients=patients)
 
 
-def one_time_for_all(patients):
-    """The paper's Timestamp, alarms let through."""
+def use_one_timestamp(patients):
+    """Use the paper's Timestamp, but let alarms through."""
     rules = list(as_rules(patients).rules)
     low = Rule("state.battery < 25", [Every(300), Keep(("patient", "pulse"))], "one Timestamp")
     return Policy("ward", [*rules[:2], low, *rules[3:]], variables={"patients": patients})
 
 
-def alarms_first(patients):
-    """Alarms before all else, whatever battery and link."""
+def send_alarms_first(patients):
+    """Send alarms first, at any battery level and bandwidth."""
     rules = [Rule("message.pulse < 50", Resize("ecg"), "alarm"), *picu(patients).rules]
     return Policy("ward", rules, variables={"patients": patients})
 
 
-def compressed_always(patients):
+def compress_always(patients):
     rules = [*as_rules(patients).rules[:-1], Rule(None, [Compress("ecg", 2), Resize("ecg")], "well")]
     return Policy("ward", rules, variables={"patients": patients})
 
@@ -105,23 +105,23 @@ WRONG = {
     "the paper's PICU": (picu, "the alarm of patient", "R2, battery below 25 %"),
     "PICU as a function": (picu_function, "the alarm of patient", "is not sent"),
     "PICU with one Timestamp": (shared_timestamp_policy, "is not sent", "R2, battery below 25 %"),
-    "one Timestamp, alarms let through": (one_time_for_all, "a message of patient", "one Timestamp"),
+    "one Timestamp, alarms let through": (use_one_timestamp, "a message of patient", "one Timestamp"),
     "stateless": (stateless_picu, "", ""),
-    "alarms before the battery": (alarms_first, "", "alarm"),
-    "no limit": (changed("      - every: {{seconds: 300, per: message.patient}}\n", ""), "is shown again after", ""),
-    "a limit for each pulse": (changed("per: message.patient", "per: message.pulse"), "is shown again after", ""),
-    "too long a limit": (changed("seconds: 300", "seconds: 301"), "a message of patient", "is not sent"),
-    "NULL forgotten": (changed("coalesce(message.pulse >= 50, TRUE)", "message.pulse >= 50"), "not the doctor's", ""),
-    "25 % is low": (changed("state.battery < 25\n", "state.battery <= 25\n"), "", "low battery"),
-    "50 is an alarm": (changed("message.pulse >= 50", "message.pulse > 50"), "not the doctor's", ""),
-    "the link forgotten": (changed("state.bandwidth_kbps < 500 OR ", ""), "samples are sent", "all is well"),
-    "75 % is charged": (changed("state.battery <= 75", "state.battery < 75"), "samples are sent", "all is well"),
-    "too small": (changed("ratio: 4", "ratio: 40"), "expected a half to a sixteenth", "poor link"),
-    "the display forgotten": (changed("  - name: all is well\n    do:\n      - resize: {{field: ecg}}\n", "  - name: all is well\n"), "samples for 150 pixels", "all is well"),
-    "compressed always": (compressed_always, "only 200 of 400 samples", "well"),
-    "no pulse": (changed("keep: [patient, pulse]", "keep: [patient]"), "is sent as None", ""),
+    "alarms before the battery": (send_alarms_first, "", "alarm"),
+    "no limit": (change_solution("      - every: {{seconds: 300, per: message.patient}}\n", ""), "is shown again after", ""),
+    "a limit for each pulse": (change_solution("per: message.patient", "per: message.pulse"), "is shown again after", ""),
+    "too long a limit": (change_solution("seconds: 300", "seconds: 301"), "a message of patient", "is not sent"),
+    "NULL forgotten": (change_solution("coalesce(message.pulse >= 50, TRUE)", "message.pulse >= 50"), "not the doctor's", ""),
+    "25 % is low": (change_solution("state.battery < 25\n", "state.battery <= 25\n"), "", "low battery"),
+    "50 is an alarm": (change_solution("message.pulse >= 50", "message.pulse > 50"), "not the doctor's", ""),
+    "the link forgotten": (change_solution("state.bandwidth_kbps < 500 OR ", ""), "samples are sent", "all is well"),
+    "75 % is charged": (change_solution("state.battery <= 75", "state.battery < 75"), "samples are sent", "all is well"),
+    "too small": (change_solution("ratio: 4", "ratio: 40"), "expected a half to a sixteenth", "poor link"),
+    "the display forgotten": (change_solution("  - name: all is well\n    do:\n      - resize: {{field: ecg}}\n", "  - name: all is well\n"), "samples for 150 pixels", "all is well"),
+    "compressed always": (compress_always, "only 200 of 400 samples", "well"),
+    "no pulse": (change_solution("keep: [patient, pulse]", "keep: [patient]"), "is sent as None", ""),
     "nothing": (lambda patients: Policy("none", [Rule("FALSE OR message.patient = 99")]), "is not sent", "No rule fires"),
-    "refused": (changed("state.battery <= 75", "state.batery <= 75"), "the policy is refused: ", "state.batery"),
+    "refused": (change_solution("state.battery <= 75", "state.batery <= 75"), "the policy is refused: ", "state.batery"),
     "no YAML": (lambda patients: "rules: [", "the policy is refused: ", "not YAML"),
     "no policy": (lambda patients: None, "it returns None; expected a policy", ""),
     "raises": (lambda patients: patients[5], "it raises IndexError", ""),
@@ -131,15 +131,15 @@ WRONG = {
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
-    ("piece", "problem", "why"), most_telling(WRONG, "the paper's PICU", "no limit", "NULL forgotten")
+    ("piece", "problem", "why"), mark_soak(WRONG, "the paper's PICU", "no limit", "NULL forgotten")
 )
 def test_judge_rejects(piece, problem, why):
-    verdict = rejected(CHAPTER, piece, problem)
+    verdict = check_rejected(CHAPTER, piece, problem)
     assert why in verdict.failure.problem
     assert verdict.failure.scenario.startswith("the doctor has patient")
 
 
-def test_the_smallest_scenario_is_small_and_drawn():
+def test_smallest_scenario_is_short_and_drawn():
     verdict = judge(CHAPTER, picu)
     assert verdict.failure.scenario.count("after ") == 2, "one message that is shown, then the alarm"
     figure = verdict.diagram()
@@ -150,5 +150,5 @@ def test_the_smallest_scenario_is_small_and_drawn():
     assert marks["an alarm"] >= 1
 
 
-def test_a_policy_that_cannot_be_read_has_no_diagram():
+def test_invalid_policy_has_no_diagram():
     assert judge(CHAPTER, lambda patients: None).diagram() is None

@@ -1,7 +1,7 @@
-"""The judge of chapter 10 tells the fewest messages from each mistake that is likely."""
+"""Judge of chapter 10: minimal batches are accepted and likely mistakes rejected."""
 
 import pytest
-from judged import accepted, rejected
+from judged import check_accepted, check_rejected
 
 CHAPTER = "10_write_batching"
 
@@ -16,8 +16,8 @@ def solution(times_s, delay_s):
     return messages
 
 
-def test_the_solution_passes():
-    accepted(CHAPTER, solution)
+def test_solution_passes():
+    check_accepted(CHAPTER, solution)
 
 
 @pytest.mark.parametrize(
@@ -32,5 +32,5 @@ def test_the_solution_passes():
     ],
 )
 def test_judge_rejects(piece, problem):
-    verdict = rejected(CHAPTER, piece, problem)
+    verdict = check_rejected(CHAPTER, piece, problem)
     assert "a write may wait for" in verdict.failure.scenario

@@ -1,9 +1,9 @@
-"""The judge of chapter 02 tells a right predicate from each mistake that is likely, by one reader."""
+"""Judge of chapter 02: correct predicates are accepted and likely mistakes rejected."""
 
 from __future__ import annotations
 
 import pytest
-from judged import accepted, most_telling, rejected
+from judged import check_accepted, check_rejected, mark_soak
 
 from mudkit.exercises import judge
 
@@ -16,16 +16,16 @@ PARTS = {
 }
 
 
-def made(parts, joined=" AND ", nobody="TRUE"):
+def make_piece(parts, separator=" AND ", default="TRUE"):
     def piece(who):
-        return joined.join(text for name, text in parts.items() if who[name] is not None) or nobody
+        return separator.join(text for name, text in parts.items() if who[name] is not None) or default
 
     return piece
 
 
-def formatted(who):
-    """Names put into the text by hand, without a thought for quotes."""
-    text = made(PARTS)(who)
+def format_users(who):
+    """Insert names into the text without escaping quotes."""
+    text = make_piece(PARTS)(who)
     names = ", ".join(f"'{name}'" for name in who["users"] or [])
     return text.replace(":users", f"({names})")
 
@@ -40,29 +40,29 @@ def solution(who):
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
-    "piece", [solution, made(PARTS), made(PARTS | {"min_age": "NOT receiver.age < :min_age"})]
+    "piece", [solution, make_piece(PARTS), make_piece(PARTS | {"min_age": "NOT receiver.age < :min_age"})]
 )
 def test_judge_accepts(piece):
-    accepted(CHAPTER, piece)
+    check_accepted(CHAPTER, piece)
 
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     ("piece", "smallest", "problem"),
-    most_telling(
+    mark_soak(
         [
-        (made(PARTS | {"users": "receiver.user IN :users"}), "users=['bob']", "record is for it"),
-        (made(PARTS | {"users": "coalesce(auth.user, receiver.user) IN :users"}), "has no token", "sees the record"),
-        (made(PARTS | {"apps": "auth.app IS NOT NULL"}), "app 'news'", "sees the record"),
-        (made(PARTS | {"min_age": "receiver.age > :min_age"}), "says age=", "does not see"),
-        (made(PARTS | {"min_age": "coalesce(receiver.age, 99) >= :min_age"}), "min_age=", "sees the record"),
-        (made(PARTS | {"place": "receiver.loc IS NULL OR within_km(receiver.loc, :place, :km)"}), "km=", "sees"),
-        (made(PARTS | {"place": "receiver.loc IS NOT NULL"}), "km=", "sees the record"),
-        (made(PARTS, joined=" OR "), "=", "sees the record"),
-        (made(PARTS, nobody=""), "for everybody", "The predicate is empty"),
+        (make_piece(PARTS | {"users": "receiver.user IN :users"}), "users=['bob']", "record is for it"),
+        (make_piece(PARTS | {"users": "coalesce(auth.user, receiver.user) IN :users"}), "has no token", "sees the record"),
+        (make_piece(PARTS | {"apps": "auth.app IS NOT NULL"}), "app 'news'", "sees the record"),
+        (make_piece(PARTS | {"min_age": "receiver.age > :min_age"}), "says age=", "does not see"),
+        (make_piece(PARTS | {"min_age": "coalesce(receiver.age, 99) >= :min_age"}), "min_age=", "sees the record"),
+        (make_piece(PARTS | {"place": "receiver.loc IS NULL OR within_km(receiver.loc, :place, :km)"}), "km=", "sees"),
+        (make_piece(PARTS | {"place": "receiver.loc IS NOT NULL"}), "km=", "sees the record"),
+        (make_piece(PARTS, separator=" OR "), "=", "sees the record"),
+        (make_piece(PARTS, default=""), "for everybody", "The predicate is empty"),
         (lambda who: " AND ".join(PARTS.values()), "for everybody", "does not see"),
         (lambda who: "TRUE", "=", "sees the record"),
-        (formatted, "o'hara", "it is rejected"),
+        (format_users, "o'hara", "it is rejected"),
         (lambda who: 'auth.user IN ("bob")', "for everybody", "is a name in SQL"),
         (lambda who: None, "for everybody", "returned None; expected the text of a predicate"),
         (lambda who: 3, "for everybody", "a predicate is a string, not int"),
@@ -71,19 +71,19 @@ def test_judge_accepts(piece):
     ),
 )  # fmt: skip
 def test_judge_rejects(piece, smallest, problem):
-    verdict = rejected(CHAPTER, piece, problem, smallest)
+    verdict = check_rejected(CHAPTER, piece, problem, smallest)
     assert str(judge(CHAPTER, piece)) == str(verdict)
     conditions = verdict.failure.scenario.split(";")[0].count("=")
     assert conditions <= 2, "all that does not matter is left out"
 
 
-def test_the_messages_of_the_smallest_are_drawn():
-    figure = judge(CHAPTER, made(PARTS | {"min_age": "receiver.age > :min_age"})).diagram()
+def test_messages_of_the_smallest_scenario_are_drawn():
+    figure = judge(CHAPTER, make_piece(PARTS | {"min_age": "receiver.age > :min_age"})).diagram()
     assert "smallest scenario" in figure.layout.title.text
     assert [f"<b>{name}</b>" for name in ("jane", "mud-gateway-1", "reader")] == list(
         figure.layout.xaxis.ticktext[:3]
     )
 
 
-def test_a_piece_that_raises_has_no_messages():
+def test_piece_that_raises_has_no_diagram():
     assert judge(CHAPTER, lambda who: who["age"]).diagram() is None

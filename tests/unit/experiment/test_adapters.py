@@ -1,4 +1,4 @@
-"""Contrail in an experiment: its deliveries are the scenario's, what relays hold of it is ciphertext."""
+"""Contrail adapter: it delivers the items of the scenario, and its relays hold only ciphertext."""
 
 from __future__ import annotations
 
@@ -14,33 +14,38 @@ SCENARIO = Scenario(
 
 
 @pytest.fixture(scope="module")
-def done():
+def entry():
     return run(SCENARIO, Contrail, seed=1)
 
 
-def test_its_deliveries_are_those_of_the_scenario(done):
+def test_contrail_delivers_the_items_of_the_scenario(entry):
     other = run(SCENARIO, StoreAndForward, seed=1)
-    what = ["item", "receiver", "created", "expired"]
-    assert done.deliveries[what].equals(other.deliveries[what])
-    status = done.deliveries["status"].value_counts()
-    assert status["read"] > 0.8 * len(done.deliveries)
+    columns = ["item", "receiver", "created", "expired"]
+    assert entry.deliveries[columns].equals(other.deliveries[columns])
+    status = entry.deliveries["status"].value_counts()
+    assert status["read"] > 0.8 * len(entry.deliveries)
     assert set(status.index) <= {"read", "unread", "lost", "expired"}
-    delivered = done.deliveries.dropna(subset=["read"])
-    assert (delivered.read > delivered.delivered).mean() > 0.9  # when the user looks, not when it comes
-    assert done.measures()["latency_s"] > other.measures()["latency_s"]  # it polls
-    assert (done.bill["bytes"] > 0).all()
-    assert set(done.bill["system"]) == {"contrail"}
+    delivered = entry.deliveries.dropna(subset=["read"])
+    assert (delivered.read > delivered.delivered).mean() > 0.9  # at the user's next look
+    assert entry.measures()["latency_s"] > other.measures()["latency_s"]  # Contrail polls
+    assert (entry.bill["bytes"] > 0).all()
+    assert set(entry.bill["system"]) == {"contrail"}
 
 
 @pytest.mark.soak
-def test_the_same_seed_is_the_same_run(done):
+def test_runs_with_same_seed_are_identical(entry):
     again = run(SCENARIO, Contrail, seed=1)
-    assert again.bill.equals(done.bill)
-    assert again.deliveries.equals(done.deliveries)
+    assert again.bill.equals(entry.bill)
+    assert again.deliveries.equals(entry.deliveries)
 
 
-def test_what_relays_held_of_the_items_is_ciphertext(done):
-    held = done.lab.exposure()
-    assert held[held.party.str.startswith("contrail-") & (held.form == "ciphertext")].bytes.sum() > 100_000
+def test_relays_hold_items_only_as_ciphertext(entry):
+    exposure = entry.lab.exposure()
+    assert (
+        exposure[exposure.party.str.startswith("contrail-") & (exposure.form == "ciphertext")].bytes.sum()
+        > 100_000
+    )
     for private in ("x" * 77, "destination"):
-        assert not [party for party, *_ in done.trace.exposure.find(private) if party.startswith("contrail-")]
+        assert not [
+            party for party, *_ in entry.trace.exposure.find(private) if party.startswith("contrail-")
+        ]

@@ -1,9 +1,9 @@
-"""Costs are dragged: trees that are cut and replayed at once say what slow ways to the same numbers say."""
+"""Cache bench: pruned trees, their replay and their listings agree with slower computations."""
 
 import numpy as np
 import pytest
-from learning_traces import asked as asked_reads
-from learning_traces import first_labels, labelled_reads, written
+from learning_traces import build_labelled_reads, build_positions, label_by_definition
+from learning_traces import build_reads as asked_reads
 
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.experiment import CacheBench, ShuffledLabels, tree_nodes
@@ -12,7 +12,7 @@ from mudkit.learning.features import read_features, write_features
 from mudkit.learning.replay import SENT, replay
 from mudkit.learning.writes import ReadRequests, Writes
 
-LABELS, READS = labelled_reads()
+LABELS, READS = build_labelled_reads()
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def bench():
     return CacheBench.from_labels(LABELS, READS)
 
 
-def test_rule_and_bound_are_those_of_the_evaluation(bench):
+def test_rule_and_bound_match_evaluate_reads(bench):
     rule, bound = evaluate_reads(LABELS, READS, [FixedRule(), Bound()]).to_dict("records")
     result = bench.run(FixedRule())
     for name in ("sent_share", "stale_share", "completeness"):
@@ -32,48 +32,48 @@ def test_rule_and_bound_are_those_of_the_evaluation(bench):
     assert curve["sent_share"].iloc[-1] == pytest.approx(bound["sent_share"])
 
 
-def test_a_dearer_stale_answer_is_given_less_often(bench):
-    tried = [bench.run(CostMatrix(price, 1.0)) for price in (0.02, 1.0, 50.0)]
-    stale = [each.stale_share for each in tried]
-    sent = [each.sent_share for each in tried]
+def test_higher_stale_cost_reduces_stale_answers(bench):
+    results = [bench.run(CostMatrix(price, 1.0)) for price in (0.02, 1.0, 50.0)]
+    stale = [result.stale_share for result in results]
+    sent = [result.sent_share for result in results]
     assert stale == sorted(stale, reverse=True)
     assert sent == sorted(sent)
     assert stale[0] > stale[1] + 0.02
     assert bench.bound(stale[1])["sent_share"].iloc[-1] <= sent[1]
 
 
-def test_nobody_is_decided_for_by_a_tree_that_has_seen_her(bench):
-    """The replay is by folds: the whole tree, which has seen all, would look better."""
+def test_devices_are_replayed_with_trees_of_other_folds(bench):
+    """Compare with the tree of all devices, which makes fewer mistakes on its own training data."""
     result = bench.run("latency")
-    seen = result.learnt.local(bench.pairs)
-    honest = bench.trees.tree(result.learnt.costs)[1] == 0
-    assert (replay(bench.pairs, seen) != replay(bench.pairs, honest)).any()
-    assert (result.reads["is_local"] == (replay(bench.pairs, honest) != SENT)).all()
-    wrong = bench.stale[seen].sum() + (~bench.stale[~seen]).sum()
-    assert wrong < bench.stale[honest].sum() + (~bench.stale[~honest]).sum()
+    in_sample = result.learnt.local(bench.pairs)
+    out_of_fold = bench.trees.tree(result.learnt.costs)[1] == 0
+    assert (replay(bench.pairs, in_sample) != replay(bench.pairs, out_of_fold)).any()
+    assert (result.reads["is_local"] == (replay(bench.pairs, out_of_fold) != SENT)).all()
+    mistakes = bench.stale[in_sample].sum() + (~bench.stale[~in_sample]).sum()
+    assert mistakes < bench.stale[out_of_fold].sum() + (~bench.stale[~out_of_fold]).sum()
     assert len(result.reads) == len(READS)
     assert result.reads["is_stale"].sum() == round(result.stale_share * len(READS))
     assert not (result.reads["is_stale"] & ~result.reads["is_local"]).any()
 
 
-def test_an_answer_may_lack_a_little(bench):
-    """Half of the points are there whenever any are missing."""
-    most = CacheBench.from_labels(LABELS, READS, completeness=0.51)
-    assert most.run("latency").stale_share == bench.run("latency").stale_share > 0
+def test_half_complete_answers_are_stale_for_thresholds_above_half(bench):
+    """Use labels whose incomplete answers all have half of the points."""
+    tolerant = CacheBench.from_labels(LABELS, READS, completeness=0.51)
+    assert tolerant.run("latency").stale_share == bench.run("latency").stale_share > 0
 
 
-def test_what_learns_from_shuffled_labels_asks_always():
+def test_tree_of_shuffled_labels_sends_nearly_all_reads():
     tree, control, always = evaluate_reads(
         LABELS, READS, [Tree("freshness"), ShuffledLabels(Tree("freshness"), 3), Always()]
     ).to_dict("records")
     assert control["policy"] == "tree, freshness, shuffled labels"
     assert control["sent_share"] > 0.97
     assert control["cost"] == pytest.approx(always["cost"], abs=0.02)
-    assert tree["cost"] < 0.7 * always["cost"]  # with the true labels there is something to learn
+    assert tree["cost"] < 0.7 * always["cost"]  # the true labels can be learnt
 
 
-def decided(table, row):
-    """Walk down a listed tree."""
+def decide(table, row):
+    """Return the action of the leaf that a row reaches in a listed tree."""
     node = 0
     while table["feature"][node]:
         right = row[table["feature"][node]] > np.float32(table["threshold"][node])
@@ -82,38 +82,38 @@ def decided(table, row):
     return table["action"][node]
 
 
-def test_the_list_of_nodes_decides_as_the_tree_does(bench):
+def test_tree_nodes_decide_as_the_tree(bench):
     learnt = bench.run(CostMatrix(0.5, 1.0)).learnt
     table = tree_nodes(learnt)
-    known = read_features(bench.pairs, learnt.features)
-    at = np.arange(0, len(known), 37)
-    mine = [decided(table, dict(zip(learnt.names, row, strict=True))) for row in known[at]]
-    assert mine == np.where(learnt.local(bench.pairs)[at], "local", "remote").tolist()
-    assert set(mine) == {"local", "remote"}
+    features = read_features(bench.pairs, learnt.features)
+    rows = np.arange(0, len(features), 37)
+    actions = [decide(table, dict(zip(learnt.names, row, strict=True))) for row in features[rows]]
+    assert actions == np.where(learnt.local(bench.pairs)[rows], "local", "remote").tolist()
+    assert set(actions) == {"local", "remote"}
     assert table["leaves"][0] == (table["feature"] == "").sum() == np.count_nonzero(learnt.tree.is_leaf)
-    assert table["examples"][0] == len(known)
+    assert table["examples"][0] == len(features)
     inner = table[table["feature"] != ""]
     below = table.groupby("parent")["examples"].sum()
     assert (below.loc[inner["node"]].to_numpy() == inner["examples"].to_numpy()).all()
 
 
-def test_a_tree_for_writes_is_listed_with_its_delays():
+def test_tree_nodes_of_a_write_tree_list_delays():
     rows = [(f"car-{i % 4}", 7 * i, 40.0 * (i % 2)) for i in range(400)]
-    positions, reads = written(rows), asked_reads([("phone", 60.0 * i, 0.0) for i in range(1, 40)])
-    writes = Writes.of(first_labels(positions, reads), positions)
+    positions, reads = build_positions(rows), asked_reads([("phone", 60.0 * i, 0.0) for i in range(1, 40)])
+    writes = Writes.of(label_by_definition(positions, reads), positions)
     learnt = BatchTree("freshness").learn(writes, ReadRequests.of(reads))
     table = tree_nodes(learnt)
-    known = write_features(writes.t_us, writes.lat, writes.lon)[::13]
-    mine = [decided(table, dict(zip(learnt.names, row, strict=True))) for row in known]
-    due_us = learnt.due_us(writes)[::13] - writes.t_us[::13]
-    answer = ["never" if each > 1e12 else f"{each / 60e6:g} min" for each in due_us.tolist()]
-    assert mine == answer
-    assert "never" in mine
+    features = write_features(writes.t_us, writes.lat, writes.lon)[::13]
+    actions = [decide(table, dict(zip(learnt.names, row, strict=True))) for row in features]
+    delays_us = learnt.due_us(writes)[::13] - writes.t_us[::13]
+    expected = ["never" if delay_us > 1e12 else f"{delay_us / 60e6:g} min" for delay_us in delays_us.tolist()]
+    assert actions == expected
+    assert "never" in actions
     assert table["examples"][0] == 400
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "says"),
+    ("call", "error", "pattern"),
     [
         (
             lambda bench: CacheBench.from_labels(LABELS, READS, completeness=0.0),
@@ -130,7 +130,11 @@ def test_a_tree_for_writes_is_listed_with_its_delays():
             TraceContentError,
             "Only one thing",
         ),
-        (lambda bench: CacheBench.from_labels(*labelled_reads(devices=1)), TraceContentError, "one device"),
+        (
+            lambda bench: CacheBench.from_labels(*build_labelled_reads(devices=1)),
+            TraceContentError,
+            "one device",
+        ),
         (lambda bench: bench.bound(1.5), ParameterError, "max_stale_share"),
         (lambda bench: bench.run([[0, 1]]), ParameterError, "cost matrix"),
         (
@@ -140,8 +144,8 @@ def test_a_tree_for_writes_is_listed_with_its_delays():
         ),
     ],
 )
-def test_what_nothing_can_be_learnt_from_is_refused(bench, call, error, says):
-    with pytest.raises(error, match=says):
+def test_invalid_labels_and_parameters_are_refused(bench, call, error, pattern):
+    with pytest.raises(error, match=pattern):
         call(bench)
 
 
@@ -153,14 +157,14 @@ def test_cached_answers_are_counted_by_age(bench):
     assert (table["decision"].eq("use it") == cheaper).all()
 
 
-def test_a_tree_is_learnt_from_some_devices_and_replayed_on_the_others(bench):
+def test_train_on_learns_from_some_devices_and_replays_on_others(bench):
     measures = bench.train_on(2, CostMatrix(2.0, 1.0), FixedRule(1.0, 10.0), seed=1)
     assert list(measures) == ["rule", "tree", "always ask"]
     for row in measures.values():
         assert 2 * row["stale_share"] <= row["cost_per_read"] <= row["sent_share"] + 2 * row["stale_share"]
     assert measures["always ask"]["sent_share"] == 1.0
     assert measures["always ask"]["cost_per_read"] < 1.0, "queries for what was stale are no mistakes"
-    dearer = bench.train_on(2, CostMatrix(4.0, 1.0), FixedRule(1.0, 10.0), seed=1)
-    assert dearer["rule"]["cost_per_read"] == pytest.approx(
+    costlier = bench.train_on(2, CostMatrix(4.0, 1.0), FixedRule(1.0, 10.0), seed=1)
+    assert costlier["rule"]["cost_per_read"] == pytest.approx(
         measures["rule"]["cost_per_read"] + 2 * measures["rule"]["stale_share"]
     )

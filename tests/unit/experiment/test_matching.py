@@ -1,4 +1,4 @@
-"""The matching load, and the time per record as it grows."""
+"""Matching load, and the time per record as it grows."""
 
 import pytest
 
@@ -12,13 +12,13 @@ from mudkit.experiment.matching import (
 )
 
 
-def test_the_paper_curve():
+def test_paper_curve_gives_messages_per_second():
     assert paper_messages_per_s(1) == 5000
     assert round(paper_messages_per_s(1000)) == 69
 
 
 @pytest.mark.parametrize("shape", READ_PREDICATES)
-def test_the_same_seed_draws_the_same_load(shape):
+def test_same_seed_draws_the_same_load(shape):
     a, b, c = (list(MatchingLoad(50, 3, seed, shape).draw()) for seed in (1, 1, 2))
     assert a == b != c
     assert MatchingLoad(50, 3, 1, shape).records(5) == MatchingLoad(50, 3, 1, shape).records(5)
@@ -28,17 +28,17 @@ def test_the_same_seed_draws_the_same_load(shape):
 @pytest.mark.parametrize(
     ("subscriptions", "topics", "shape"), [(200, 20, "box"), (20_000, 20, "box"), (3000, 9, "ranges")]
 )
-def test_a_record_matches_about_five(subscriptions, topics, shape):
+def test_records_match_about_five_subscriptions(subscriptions, topics, shape):
     load = MatchingLoad(subscriptions, topics, shape=shape)
     matches = load.index().match_many(load.records(2000))
     assert 4.5 < sum(map(len, matches)) / 2000 < 5.5
 
 
 @pytest.mark.parametrize("shape", READ_PREDICATES)
-def test_all_methods_find_the_same(shape):
+def test_all_methods_find_the_same_matches(shape):
     table = matching_times([50, 400], topics=4, records=30, shape=shape)
-    ours = table[table["method"] != PAPER_CURVE]
+    measured = table[table["method"] != PAPER_CURVE]
     assert list(table["method"]) == 2 * [*MATCHING_METHODS, PAPER_CURVE]
-    assert (ours["agreement"] == 1).all()
-    assert ours["matched"].gt(0).all()
-    assert list(ours.loc[ours["method"] == MATCHING_METHODS[0], "scanned"]) == [50, 400]
+    assert (measured["agreement"] == 1).all()
+    assert measured["matched"].gt(0).all()
+    assert list(measured.loc[measured["method"] == MATCHING_METHODS[0], "scanned"]) == [50, 400]

@@ -1,4 +1,4 @@
-"""Compositions of two systems: each does what its systems do, and each promise can be seen to break."""
+"""Compositions of two systems: behaviour by order, and detection of broken promises."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ MIN = 60
 HIDDEN_FROM_ONE = Trace(
     (10, 40), (TraceItem(20 * MIN, 0, 18), TraceItem(25 * MIN, 1, 0), TraceItem(30 * MIN, 2, 0))
 )
-CROWD = Trace((20,), tuple(TraceItem((100 + 2 * each) * MIN, each % 3, 0) for each in range(4)))
+CROWD = Trace((20,), tuple(TraceItem((100 + 2 * number) * MIN, number % 3, 0) for number in range(4)))
 
 
-def of(composition, order, story):
-    """What came of a story, and for each promise what broke it."""
-    result = PAIRS[composition][order]
-    came = played(result.make, story)
-    return came, {promise: PROMISES[promise](came) for promise in result.promises}
+def check_order(composition, order, trace):
+    """Return the outcome of a trace, and for each promise how it was broken."""
+    definition = PAIRS[composition][order]
+    outcome = played(definition.make, trace)
+    return outcome, {promise: PROMISES[promise](outcome) for promise in definition.promises}
 
 
-def times(came):
-    """When batches were handed over, in minutes, for whom, and of which senders."""
+def list_batches(outcome):
+    """Return minute, phone and senders of each batch."""
     return [
-        (round(each.t_us / 6e7), int(each.phone[-1]), [int(item.sender[-1]) for item in each.batch])
-        for each in came.handed
+        (round(handed.t_us / 6e7), int(handed.phone[-1]), [int(item.sender[-1]) for item in handed.batch])
+        for handed in outcome.handed
     ]
 
 
@@ -66,70 +66,77 @@ def times(came):
         (Contrail, [(at, phone, [n]) for n, at in enumerate((20, 25, 30)) for phone in (0, 1)]),
     ],
 )
-def test_a_hop_alone_does_what_its_system_does(hop, expected):
-    assert sorted(times(played(partial(Chain, hops=[hop]), HIDDEN_FROM_ONE))) == sorted(expected)
+def test_single_hop_behaves_as_its_system(hop, expected):
+    assert sorted(list_batches(played(partial(Chain, hops=[hop]), HIDDEN_FROM_ONE))) == sorted(expected)
 
 
-def test_predicates_before_the_aggregate_keep_what_they_hide_and_everybody_gets_the_rest():
-    came, broken = of("writer predicates and aggregation by time", "MUD, then Radiator", HIDDEN_FROM_ONE)
-    assert sorted(times(came)) == [(50, 1, [0, 1, 2]), (55, 0, [1, 2])]
+def test_predicates_before_aggregation_hide_items_and_deliver_the_rest():
+    outcome, broken = check_order(
+        "writer predicates and aggregation by time", "MUD, then Radiator", HIDDEN_FROM_ONE
+    )
+    assert sorted(list_batches(outcome)) == [(50, 1, [0, 1, 2]), (55, 0, [1, 2])]
     assert set(broken.values()) == {None}
 
 
 @pytest.mark.parametrize(
-    ("rule", "young", "breaks"),
+    ("rule", "young_batches", "broken_promise"),
     [
         ("all writers mean her", [], p.ALL),
         ("a writer means her", [[0, 1, 2]], p.HIDDEN),
         ("item by item", [[1], [2]], None),
     ],
 )
-def test_predicates_over_an_aggregate_lose_or_show_too_much_or_take_it_apart(rule, young, breaks):
+def test_predicates_after_aggregation_lose_reveal_or_split_items(rule, young_batches, broken_promise):
     order = f"Radiator, then MUD: {rule}"
-    came, broken = of("writer predicates and aggregation by time", order, HIDDEN_FROM_ONE)
-    assert sorted(batch for _, phone, batch in times(came) if phone == 0) == young
-    assert [promise for promise, answer in broken.items() if answer] == ([breaks] if breaks else [])
+    outcome, broken = check_order("writer predicates and aggregation by time", order, HIDDEN_FROM_ONE)
+    assert sorted(batch for _, phone, batch in list_batches(outcome) if phone == 0) == young_batches
+    assert [promise for promise, answer in broken.items() if answer] == (
+        [broken_promise] if broken_promise else []
+    )
     order = f"Radiator of k, then MUD: {rule}"
-    came, broken = of("writer predicates and aggregation by people", order, HIDDEN_FROM_ONE)
+    outcome, broken = check_order("writer predicates and aggregation by people", order, HIDDEN_FROM_ONE)
     assert (broken[p.UNSEEN] is None) == (rule != "item by item")
 
 
-def test_a_limit_before_the_predicate_is_spent_on_what_is_hidden():
-    story = Trace(
-        (10,), (*(TraceItem((5 + 12 * each) * MIN, 0, 30) for each in range(2)), TraceItem(40 * MIN, 0, 0))
+def test_limit_before_the_predicate_is_spent_on_hidden_items():
+    trace = Trace(
+        (10,),
+        (*(TraceItem((5 + 12 * number) * MIN, 0, 30) for number in range(2)), TraceItem(40 * MIN, 0, 0)),
     )
     for limit, composition in (("Last hop", "a daily limit"), ("SUBLIM", "a rate limit")):
-        said = story.items if limit == "Last hop" else (TraceItem(35 * MIN, 0, 30), TraceItem(40 * MIN, 0, 0))
+        items = (
+            trace.items if limit == "Last hop" else (TraceItem(35 * MIN, 0, 30), TraceItem(40 * MIN, 0, 0))
+        )
         name = f"writer predicates and {composition}"
-        _, after = of(name, f"MUD, then {limit}", replace(story, items=said))
+        _, after = check_order(name, f"MUD, then {limit}", replace(trace, items=items))
         assert set(after.values()) == {None}
-        came, before = of(name, f"{limit}, then MUD", replace(story, items=said))
-        spent = [promise for promise, answer in before.items() if answer]
-        assert spent == [p.SEEN_PER_DAY if limit == "Last hop" else p.SEEN_SPACED]
-        assert "gets 0 of the 1 before midnight" in before[spent[0]]
-        assert limit == "Last hop" or came.handed == []
+        outcome, before = check_order(name, f"{limit}, then MUD", replace(trace, items=items))
+        broken = [promise for promise, answer in before.items() if answer]
+        assert broken == [p.SEEN_PER_DAY if limit == "Last hop" else p.SEEN_SPACED]
+        assert "gets 0 of the 1 before midnight" in before[broken[0]]
+        assert limit == "Last hop" or outcome.handed == []
 
 
-def test_a_daily_limit_lets_go_at_midnight_what_a_rate_limit_had_spread_out():
-    story = Trace((20,), tuple(TraceItem((20 + 15 * each) * MIN, 0, 0) for each in range(4)))
-    came, broken = of("a daily limit and a rate limit", "SUBLIM, then Last hop", story)
-    assert [at for at, _, _ in times(came)] == [20, 35, 90, 90]
+def test_daily_limit_after_rate_limit_releases_messages_together():
+    trace = Trace((20,), tuple(TraceItem((20 + 15 * number) * MIN, 0, 0) for number in range(4)))
+    outcome, broken = check_order("a daily limit and a rate limit", "SUBLIM, then Last hop", trace)
+    assert [at for at, _, _ in list_batches(outcome)] == [20, 35, 90, 90]
     assert broken[p.TOO_SOON] == "messages come at 00:00 and 00:00"
 
 
-def test_a_wait_behind_a_daily_limit_brings_a_day_more_than_the_limit():
-    story = Trace((20,), (TraceItem(70 * MIN, 0, 0), TraceItem(110 * MIN, 0, 0), TraceItem(160 * MIN, 0, 0)))
-    _, broken = of("a daily limit and aggregation by time", "Last hop, then Radiator", story)
+def test_aggregation_after_a_daily_limit_exceeds_the_limit():
+    trace = Trace((20,), (TraceItem(70 * MIN, 0, 0), TraceItem(110 * MIN, 0, 0), TraceItem(160 * MIN, 0, 0)))
+    _, broken = check_order("a daily limit and aggregation by time", "Last hop, then Radiator", trace)
     assert broken[p.TOO_MANY] == "3 messages come after midnight"
-    _, broken = of("a daily limit and aggregation by time", "Radiator, then Last hop", story)
+    _, broken = check_order("a daily limit and aggregation by time", "Radiator, then Last hop", trace)
     assert broken[p.TOO_MANY] is None
 
 
-def test_of_the_places_for_a_policy_each_breaks_one_promise():
+def test_each_place_of_a_rate_limit_breaks_one_promise():
     broken = {}
     for order in PAIRS["a rate limit and sealing"]:
-        came, checks = of("a rate limit and sealing", order, CROWD)
-        assert came.handed
+        outcome, checks = check_order("a rate limit and sealing", order, CROWD)
+        assert outcome.handed
         broken[order] = [promise for promise, answer in checks.items() if answer]
     assert broken == {
         "SUBLIM, then Contrail, at an access point": [p.READ],
@@ -139,42 +146,44 @@ def test_of_the_places_for_a_policy_each_breaks_one_promise():
     }
 
 
-def test_who_held_the_text_of_an_item_is_named():
-    came, broken = of("a rate limit and sealing", "Contrail, then SUBLIM, at an access point", CROWD)
+def test_broken_promise_names_the_server_that_read_an_item():
+    outcome, broken = check_order(
+        "a rate limit and sealing", "Contrail, then SUBLIM, at an access point", CROWD
+    )
     assert broken[p.RELAY] is None
     assert "access-point-1" in broken[p.READ]
     assert "contrail" not in broken[p.READ]
-    assert came.adapter.published[0].content  # there is something to look for
+    assert outcome.adapter.published[0].content  # otherwise the search proves nothing
 
 
-def test_a_relay_that_could_read_is_seen(monkeypatch):
-    """Modules that do not encrypt: the check of the relay must not pass."""
+def test_relay_without_encryption_breaks_its_promise(monkeypatch):
+    """Use modules that do not encrypt."""
     monkeypatch.setattr(contrail, "Module", partial(contrail.Module, encrypted=False))
-    came = played(partial(Chain, hops=[Contrail]), CROWD)
-    assert "contrail-" in PROMISES[p.RELAY](came)
+    outcome = played(partial(Chain, hops=[Contrail]), CROWD)
+    assert "contrail-" in PROMISES[p.RELAY](outcome)
 
 
-def test_each_promise_breaks_when_what_was_handed_over_is_changed():
-    """The checks themselves, on runs that keep everything and are then spoilt."""
-    came = played(partial(Chain, hops=[Mud]), HIDDEN_FROM_ONE)
-    assert PROMISES[p.HIDDEN](came) is None
-    assert PROMISES[p.ALL](came) is None
-    handed = came.adapter.handed
-    hidden = next(each for each in handed if each.batch[0].metadata["least"] == 18)
+def test_promises_break_when_batches_are_changed():
+    """Change the batches of a run that keeps all promises."""
+    outcome = played(partial(Chain, hops=[Mud]), HIDDEN_FROM_ONE)
+    assert PROMISES[p.HIDDEN](outcome) is None
+    assert PROMISES[p.ALL](outcome) is None
+    handed = outcome.adapter.handed
+    hidden = next(batch for batch in handed if batch.batch[0].metadata["least"] == 18)
     handed.append(hidden._replace(phone="phone-00000"))
-    assert "a reader of 10 is shown what is hidden from those under 18" in PROMISES[p.HIDDEN](came)
+    assert "a reader of 10 is shown what is hidden from those under 18" in PROMISES[p.HIDDEN](outcome)
     handed.pop()
     handed.append(handed[0])
-    assert "2 times" in PROMISES[p.ALL](came)
-    assert "within" not in (PROMISES[p.TOO_SOON](came) or "within")
-    assert "before midnight" in PROMISES[p.TOO_MANY](came)
+    assert "2 times" in PROMISES[p.ALL](outcome)
+    assert "within" not in (PROMISES[p.TOO_SOON](outcome) or "within")
+    assert "before midnight" in PROMISES[p.TOO_MANY](outcome)
     del handed[:]
-    assert "never" in PROMISES[p.ALL](came)
-    assert "0 of the" in PROMISES[p.SEEN_PER_DAY](came)
-    assert "0 of the" in PROMISES[p.SEEN_SPACED](came)
+    assert "never" in PROMISES[p.ALL](outcome)
+    assert "0 of the" in PROMISES[p.SEEN_PER_DAY](outcome)
+    assert "0 of the" in PROMISES[p.SEEN_SPACED](outcome)
 
 
-def test_the_table_says_what_held_on_how_many_stories_and_the_smallest_that_breaks_it():
+def test_check_orders_reports_counts_and_minimal_counterexamples():
     result = check_orders(["writer predicates and aggregation by time"], scenarios=4, seed=1)
     assert set(result["scenarios"]) == {4}
     first = result[result["order"] == "MUD, then Radiator"]
@@ -184,8 +193,8 @@ def test_the_table_says_what_held_on_how_many_stories_and_the_smallest_that_brea
         (result["order"] == "Radiator, then MUD: all writers mean her") & (result["promise"] == p.ALL)
     ]
     assert not lost["is_kept"].any()
-    answer = lost["counterexample"].iloc[0]
-    assert answer.count("by sender") == 2, "one item that is hidden, and one that is lost with it"
+    counterexample = lost["counterexample"].iloc[0]
+    assert counterexample.count("by sender") == 2, "one item that is hidden, and one that is lost with it"
     assert (result["is_kept"] == (result["broken"] == 0)).all()
     assert (result.loc[result["is_kept"], "counterexample"] == "").all()
     row = commutativity(result).iloc[0]
@@ -203,7 +212,7 @@ def test_the_table_says_what_held_on_how_many_stories_and_the_smallest_that_brea
         ("a daily limit and aggregation by time", "Last hop, then Radiator", p.TOO_MANY),
     ],
 )
-def test_what_breaks_only_around_midnight_is_found_among_the_default_stories(composition, order, promise):
+def test_default_traces_break_promises_around_midnight(composition, order, promise):
     result = check_orders([composition])
     row = result[(result["order"] == order) & (result["promise"] == promise)].iloc[0]
     assert 0 < row["broken"] < row["scenarios"] / 2
@@ -211,7 +220,7 @@ def test_what_breaks_only_around_midnight_is_found_among_the_default_stories(com
     assert "00:00" in row["counterexample"] or "after midnight" in row["counterexample"]
 
 
-def test_two_that_only_pass_on_commute():
+def test_predicates_and_sealing_commute():
     result = check_orders(["writer predicates and sealing"], scenarios=2)
     row = commutativity(result).iloc[0]
     assert row["same_shown"]
@@ -219,7 +228,7 @@ def test_two_that_only_pass_on_commute():
     assert row["never"] == p.READ
 
 
-def test_every_pair_has_its_orders_and_what_it_asks_for_can_be_checked():
+def test_every_pair_has_orders_with_known_promises():
     assert next(iter(PAIRS)) == ALONE
     assert len(PAIRS) == 1 + 14
     for name, pair in PAIRS.items():
@@ -229,27 +238,27 @@ def test_every_pair_has_its_orders_and_what_it_asks_for_can_be_checked():
             assert set(order.promises) <= set(PROMISES)
 
 
-def test_stories_are_drawn_from_their_seed():
+def test_traces_depend_only_on_the_seed():
     drawn = list(traces(20, 5))
     assert drawn == list(traces(20, 5)) != list(traces(20, 6))
     assert drawn[:10] == list(traces(10, 5))
-    assert {each.min_age for story in drawn for each in story.items} == {0, 18, 30}
-    assert {each.min_age for story in traces(20, 5, hides=False) for each in story.items} == {0}
-    for story in drawn:
-        at_s = [each.at_s for each in story.items]
+    assert {item.min_age for trace in drawn for item in trace.items} == {0, 18, 30}
+    assert {item.min_age for trace in traces(20, 5, hides=False) for item in trace.items} == {0}
+    for trace in drawn:
+        at_s = [item.at_s for item in trace.items]
         assert at_s == sorted(set(at_s))
-        assert len(story.task().profiles(0, ["a"] * len(story.ages), [])) == len(story.ages)
+        assert len(trace.task().profiles(0, ["a"] * len(trace.ages), [])) == len(trace.ages)
 
 
-def test_a_story_is_made_smaller_as_long_as_it_breaks():
-    story = Trace((10, 20, 40), tuple(TraceItem(at * MIN, 0, at % 3) for at in range(5, 15)))
-    answer = smaller(story, lambda each: sum(item.min_age == 2 for item in each.items) >= 2)
-    assert len(answer.items) == 2
-    assert len(answer.ages) == 1
+def test_smaller_minimizes_a_trace_while_it_breaks():
+    trace = Trace((10, 20, 40), tuple(TraceItem(at * MIN, 0, at % 3) for at in range(5, 15)))
+    result = smaller(trace, lambda candidate: sum(item.min_age == 2 for item in candidate.items) >= 2)
+    assert len(result.items) == 2
+    assert len(result.ages) == 1
 
 
-def test_the_predicate_of_an_aggregate_is_for_the_one_that_it_is_sent_to():
-    want = Interest("me.age >= item.least AND contains(me.friends, item.who)")
+def test_aggregate_predicate_matches_only_its_receiver():
+    interest = Interest("me.age >= item.least AND contains(me.friends, item.who)")
     items = [
         Item(name, name, {"least": least, "who": f"|{name}|"}, 10, None)
         for name, least in (("ann", 18), ("bob", 0))
@@ -257,27 +266,27 @@ def test_the_predicate_of_an_aggregate_is_for_the_one_that_it_is_sent_to():
     old = {"age": 20, "friends": "|ann|bob|", "name": "cy"}
     young = {**old, "age": 10}
     for rule, expected in (("all", [True, False]), ("any", [True, True])):
-        predicate = meant_by(want, items, rule)
-        assert [predicate({}, receiver=each) for each in (old, young)] == [*expected]
-        predicate = meant_by(want, items, rule, to="cy")
+        predicate = meant_by(interest, items, rule)
+        assert [predicate({}, receiver=reader) for reader in (old, young)] == [*expected]
+        predicate = meant_by(interest, items, rule, to="cy")
         assert predicate({}, receiver={**old, "name": "dee"}) is False
         assert predicate({}, receiver=old) is True
 
 
 @pytest.mark.soak
-def test_compositions_enter_the_scoreboard():
+def test_compositions_run_a_scoreboard_task():
     small = TASKS["traffic alerts"].over(devices=4, hours=1.0, outage=0.0)
     entries = {name: run(small, make, 2, name=name) for name, make in COMPOSITIONS.items()}
     assert {entry.digest for entry in entries.values()} == {run(small, ADAPTERS["MUD"], 2).digest}
     for name, entry in entries.items():
-        answer = entry.measures()
-        assert answer["useful"] + answer["wasted"], name
+        measures = entry.measures()
+        assert measures["useful"] + measures["wasted"], name
         if "Radiator" not in name:
-            assert answer["useful"] >= 0.7 * entry.testbed.wanted_count, name
+            assert measures["useful"] >= 0.7 * entry.testbed.wanted_count, name
 
 
-def test_what_a_user_looks_for_is_fetched_from_the_spool():
-    """On demand: articles lie in the spool, and the best come when she looks; the limit is the task's."""
+def test_looks_fetch_articles_from_the_spool():
+    """Fetch on demand; the task limits the articles of each look."""
     small = TASKS["news with ranks"].over(devices=3, hours=10.0, outage=0.0)
     entry = run(small, COMPOSITIONS["MUD, then Last hop"], 2, name="MUD, then Last hop")
     assert entry.measures()["useful"]
@@ -285,11 +294,11 @@ def test_what_a_user_looks_for_is_fetched_from_the_spool():
     assert (entry.deliveries["read"].dropna().value_counts() <= small.max_shown).all()
 
 
-def test_who_moves_pays_for_telling_her_desk():
+def test_moving_phones_pay_for_messages_to_their_desk():
     task = TASKS["traffic alerts"].over(devices=4, hours=1.0, outage=0.0)
     entry = run(task, COMPOSITIONS["MUD, then Last hop"], 2, name="MUD, then Last hop")
     bill = entry.bill
-    answer = bill[(bill["system"] == "store and forward") & (bill["direction"] == "up")]
-    assert (answer["messages"] > 5).any()
-    still = run(task, COMPOSITIONS["Contrail, SUBLIM on the phone"], 2, name="on the phone").bill
-    assert "store and forward" not in set(still["system"])
+    uploads = bill[(bill["system"] == "store and forward") & (bill["direction"] == "up")]
+    assert (uploads["messages"] > 5).any()
+    without_desk = run(task, COMPOSITIONS["Contrail, SUBLIM on the phone"], 2, name="on the phone").bill
+    assert "store and forward" not in set(without_desk["system"])

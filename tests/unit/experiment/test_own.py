@@ -1,4 +1,4 @@
-"""Machines of one's own share nothing: what one keeps no other finds, and who keeps it there is told."""
+"""Own machines: they share no state, and state kept outside of their memory is reported."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ LEVELS = {"low": 1}
 count = 0
 
 
-def test_machines_of_one_function_have_no_memory_in_common():
-    """Without it a relay would know for nothing who wants what: it is told by nobody."""
+def test_machines_of_one_function_share_no_memory():
+    """Keep the wants in a closure, which would inform the relay without any message."""
     wants: dict[str, object] = {}
 
     def handle(here, now_us, event):
@@ -45,24 +45,24 @@ def test_machines_of_one_function_have_no_memory_in_common():
     assert wants == {}, "nor does who wrote it find anything there"
 
 
-def _kept_in_a_global(number):
+def _keep_in_global(number):
     SEEN.append(number)
 
 
-def _counted(number):
+def _increment(number):
     global count
     count += number
 
 
-def _kept_by_default(number, seen=[]):  # noqa: B006
+def _keep_in_default(number, seen=[]):  # noqa: B006
     seen.append(number)
 
 
-def _kept_with_itself(number):
-    _kept_with_itself.last = number
+def _keep_on_itself(number):
+    _keep_on_itself.last = number
 
 
-class _Kept:
+class _Keeper:
     seen: ClassVar[set[int]] = set()
 
     def __init__(self):
@@ -71,23 +71,23 @@ class _Kept:
     def __call__(self, number):
         self.counts[number] += 1
 
-    def told(self, number):
+    def add(self, number):
         self.seen.add(number)
 
 
 @pytest.mark.parametrize(
     ("code", "where"),
     [
-        (_kept_in_a_global, "SEEN"),
-        (_counted, "count"),
-        (_kept_by_default, "defaults"),
-        (_kept_with_itself, "own"),
-        (_Kept(), "counts"),
-        (_Kept().told, "seen"),
+        (_keep_in_global, "SEEN"),
+        (_increment, "count"),
+        (_keep_in_default, "defaults"),
+        (_keep_on_itself, "own"),
+        (_Keeper(), "counts"),
+        (_Keeper().add, "seen"),
     ],
     ids=["a global", "a number", "a default", "an attribute", "an object", "a class"],
 )
-def test_whatever_was_changed_is_told(code, where):
+def test_state_outside_of_the_memory_is_reported(code, where):
     copies = Copies(code)
     one, other = copies.make(), copies.make()
     copies.check()
@@ -97,12 +97,12 @@ def test_whatever_was_changed_is_told(code, where):
     assert where in caught.value.found
     again = Copies(other)
     again.make()
-    again.check()  # the other one has nothing of it
+    again.check()  # the other copy is unchanged
     assert SEEN == []
     assert count == 0
 
 
-def test_what_is_only_looked_at_is_no_memory():
+def test_state_that_is_only_read_is_accepted():
     def code(number):
         inner = {name: level + number for name, level in LEVELS.items()}
         return inner, Path("a"), threading.current_thread
@@ -113,15 +113,15 @@ def test_what_is_only_looked_at_is_no_memory():
 
 
 @pytest.mark.parametrize("kind", ["lab", "testbed", "process", "lock"])
-def test_what_no_machine_has_at_hand_is_refused(kind):
-    reached = {}
+def test_captured_lab_objects_and_locks_are_refused(kind):
+    objects = {}
 
     def make(testbed):
         host = testbed.lab.server("other")
-        reached["process"] = host.install("x", lambda ports: _Silent())
-        reached.update(lab=testbed.lab, testbed=testbed, lock=threading.Lock())
-        thing = reached[kind]
-        return own_machine(lambda here, now_us, event: [thing][1:])(testbed)
+        objects["process"] = host.install("x", lambda ports: _Silent())
+        objects.update(lab=testbed.lab, testbed=testbed, lock=threading.Lock())
+        captured = objects[kind]
+        return own_machine(lambda here, now_us, event: [captured][1:])(testbed)
 
     with pytest.raises(ParameterError) as caught:
         run(_FEW, make)

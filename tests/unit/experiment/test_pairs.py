@@ -1,4 +1,4 @@
-"""What each party sees of an item is what it held: the relay ciphertexts, unless nothing is encrypted."""
+"""Views of an item by party: the relay sees ciphertexts, unless encryption is off."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ PRIVATE = ("filter", "loc", "who", "payload", "key")
 IN_CLEAR = ("from", "to", "name", "when", "bytes")
 
 
-def by_name(result):
+def index_by_name(result):
     return {row.field: row for row in result.rows}
 
 
-def test_the_relay_sees_who_when_and_how_much_and_nothing_else():
+def test_relay_sees_only_parties_names_times_and_sizes():
     result = party_views(PLACE, AWAY, item_id="mycurrentlocation")
-    rows = by_name(result)
+    rows = index_by_name(result)
     assert tuple(rows) == (*PRIVATE, *IN_CLEAR)
     assert {rows[name].relay.form for name in PRIVATE} == {"ciphertext"}
     assert {rows[name].relay.form for name in IN_CLEAR} == {"clear"}
@@ -39,7 +39,7 @@ def test_the_relay_sees_who_when_and_how_much_and_nothing_else():
     assert result.places("mycurrentlocation")["relay"]
 
 
-def test_without_encryption_it_sees_everything():
+def test_relay_sees_everything_without_encryption():
     result = party_views(PLACE, AWAY, encrypted=False)
     for row in result.rows:
         assert row.relay.form == "clear", row.field
@@ -48,27 +48,30 @@ def test_without_encryption_it_sees_everything():
         assert f"message.{field}" in result.places(text)["relay"]
 
 
-@pytest.mark.parametrize(("wanted", "what"), [(None, "there is none"), (AREA, f"{AREA}\n(does not match)")])
-def test_what_nobody_asked_for_costs_nothing(wanted, what):
-    result = party_views(PLACE, wanted)
-    rows = by_name(result)
+@pytest.mark.parametrize(
+    ("filter_text", "shown"), [(None, "there is none"), (AREA, f"{AREA}\n(does not match)")]
+)
+def test_item_without_matching_filter_is_not_sent(filter_text, shown):
+    result = party_views(PLACE, filter_text)
+    rows = index_by_name(result)
     assert result.published.destinations == ()
-    assert rows["filter"].sender.text == what
-    assert rows["filter"].relay.form == ("nothing" if wanted is None else "ciphertext")
+    assert rows["filter"].sender.text == shown
+    assert rows["filter"].relay.form == ("nothing" if filter_text is None else "ciphertext")
     assert rows["bytes"].sender.text == "0 B"
     assert rows["loc"].sender.form == "clear"
     for name in ("loc", "who", "payload", "key", "from", "to", "name", "when"):
         assert {rows[name].relay.form, rows[name].receiver.form} == {"nothing"}
 
 
-def test_alice_waits_for_her_next_poll():
+def test_receiver_waits_for_its_next_poll():
     seconds = [
-        float(by_name(party_views(PLACE, AWAY, polling_s=each))["when"].receiver.text[6:]) for each in (5, 40)
+        float(index_by_name(party_views(PLACE, AWAY, polling_s=polling_s))["when"].receiver.text[6:])
+        for polling_s in (5, 40)
     ]
     assert seconds[1] - seconds[0] > 15
 
 
-def test_what_is_not_text_is_shown_as_bytes_and_spaces_do_not_hide_a_filter():
-    result = by_name(party_views(Item({}, bytes(range(200))), "  1 = 1 ", encrypted=False))
+def test_binary_payload_and_padded_filter_are_shown():
+    result = index_by_name(party_views(Item({}, bytes(range(200))), "  1 = 1 ", encrypted=False))
     assert result["payload"].relay.text == "200 B, 00 01 02 03 04 05 06 07 …"
     assert result["filter"].relay.form == "clear"

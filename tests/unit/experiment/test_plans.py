@@ -1,4 +1,4 @@
-"""Plans of experiments: every number declares its range, and is checked against it."""
+"""Plans of experiments: each number is checked against its declared range."""
 
 from dataclasses import fields
 
@@ -17,7 +17,7 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize(("plan", "declared"), NUMBERS)
-def test_a_number_declares_its_range_and_is_checked(plan, declared):
+def test_numbers_are_checked_against_their_declared_range(plan, declared):
     low, high = declared.metadata["low"], declared.metadata["high"]
     for limit in (low, high):
         assert getattr(plan(**{declared.name: limit}), declared.name) == limit
@@ -29,7 +29,7 @@ def test_a_number_declares_its_range_and_is_checked(plan, declared):
 
 
 @pytest.mark.parametrize("plan", PLANS)
-def test_an_integer_is_a_float_where_a_float_is_declared(plan):
+def test_integers_are_converted_to_declared_floats(plan):
     for declared in fields(plan):
         if type(declared.default) is float:
             value = getattr(plan(**{declared.name: int(declared.metadata["high"])}), declared.name)

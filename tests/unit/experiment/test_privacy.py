@@ -1,4 +1,4 @@
-"""What parties party_knowledge, from what they held."""
+"""Knowledge of the parties, computed from what they held."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ from mudkit.systems.store_and_forward import Relay as Forwarder
 
 @pytest.fixture(scope="module")
 def lab():
-    made = Lab(seed=7, record_exposure=True)
-    relay = Relay(made)
+    lab = Lab(seed=7, record_exposure=True)
+    relay = Relay(lab)
     friends = {"ann": ["bob", "cyd"], "bob": ["ann"], "cyd": ["ann", "dan"], "dan": ["cyd"]}
     modules = {
-        name: Module(made.device(name), relay, friends=others, shows_friends=name == "cyd")
+        name: Module(lab.device(name), relay, friends=others, shows_friends=name == "cyd")
         for name, others in friends.items()
     }
     ports = {name: module.open_port("app") for name, module in modules.items()}
     modules["ann"].join(Group("club")).result()
-    made.run(seconds=5)
+    lab.run(seconds=5)
     ports["bob"].install_filter("x > 0", to=(Group("club"), "app")).result()
     ports["cyd"].install_filter("x > 0", to=("ann", "app")).result()
-    made.run(minutes=1)
+    lab.run(minutes=1)
     ports["ann"].publish(Item({"x": 1}, b"the secret " * 50), "the name of it").result()
-    made.run(minutes=1)
-    return made
+    lab.run(minutes=1)
+    return lab
 
 
-def test_a_relay_learns_who_talks_to_whom_when_and_how_much(lab):
+def test_relay_learns_communication_pairs_times_and_sizes(lab):
     result = contacts(lab)
     assert list(result.columns) == [
         "party", "system", "source", "destination", "field", "ts", "clear_bytes", "ciphertext_bytes",
@@ -71,14 +71,14 @@ def test_a_relay_learns_who_talks_to_whom_when_and_how_much(lab):
     assert items.ciphertext_bytes.max() > len(b"the secret " * 50)
     assert items.ts.is_monotonic_increasing
     assert str(items.ts.dt.tz) == "UTC"
-    # The white-list that was shown.
+    # White-list disclosed to the relay.
     assert set(relay[relay.field == "friends[]"].destination) == {"ann", "dan"}
     pairs = set(zip(relay.source, relay.destination, strict=True))
     assert pairs == {("ann", "bob"), ("ann", "cyd"), ("bob", "ann"), ("cyd", "ann"), ("cyd", "dan")}
-    assert set(result[result.party == "bob"].source) == {"ann"}  # not that cyd gets it, too
+    assert set(result[result.party == "bob"].source) == {"ann"}  # but not that cyd is a receiver, too
 
 
-def test_the_summary_counts_what_the_contacts_say(lab):
+def test_party_knowledge_summarizes_contacts(lab):
     table = party_knowledge(lab).set_index("party")
     assert set(table.index) == {"servers", "ann", "bob", "cyd", "dan"}
     servers = table.loc["servers"]
@@ -90,7 +90,7 @@ def test_the_summary_counts_what_the_contacts_say(lab):
     assert servers["first"] < servers["last"]
 
 
-def test_what_a_relay_is_shown_has_groups_and_names_and_no_content(lab):
+def test_relay_cleartext_has_groups_and_names_but_no_content(lab):
     table = cleartext_fields(lab)
     gateway = table[table.party == "contrail-gateway"].set_index("field")
     assert gateway.loc["group"].examples == "club"
@@ -100,10 +100,10 @@ def test_what_a_relay_is_shown_has_groups_and_names_and_no_content(lab):
     assert not table.examples.str.contains("secret|x > 0").any()
 
 
-def test_a_relay_is_shown_nothing_else_by_devices(lab):
+def test_devices_send_the_relay_only_listed_cleartext_fields(lab):
     table = cleartext_fields(lab)
     fields = set(table[table.party == "contrail-gateway"].field)
-    from_devices = {each for each in fields if not each.startswith(("message.page", "message.results"))}
+    from_devices = {field for field in fields if not field.startswith(("message.page", "message.results"))}
     assert from_devices == {
         "device", "kind", "number", "visit", "got[]", "hold", "group", "joins", "friends", "friends[]",
         "message.kind", "message.from", "message.port", "message.number", "message.slot", "message.group",
@@ -112,49 +112,49 @@ def test_a_relay_is_shown_nothing_else_by_devices(lab):
     }  # fmt: skip
 
 
-def test_another_system_shows_all_of_it():
-    made = Lab(seed=7, record_exposure=True)
-    relay = Forwarder(made)
-    ann, _ = (Client(made.device(name), relay) for name in ("ann", "bob"))
+def test_store_and_forward_shows_content_in_cleartext():
+    lab = Lab(seed=7, record_exposure=True)
+    relay = Forwarder(lab)
+    ann, _ = (Client(lab.device(name), relay) for name in ("ann", "bob"))
     ann.send("bob", "the secret").result()
-    made.run(minutes=1)
-    table = party_knowledge(made).set_index("party")
+    lab.run(minutes=1)
+    table = party_knowledge(lab).set_index("party")
     assert table.loc["servers"].pairs == 1
     assert table.loc["servers"].ciphertext_bytes == 0
-    assert "the secret" in set(cleartext_fields(made).examples)
+    assert "the secret" in set(cleartext_fields(lab).examples)
 
 
-def _told(compress):
-    made = Lab(seed=1, record_exposure=True)
-    server = radiator.Server(made, lambda sender, receiver: radiator.Volume(1), compress=compress)
-    clients = [radiator.Client(device, server, receive=lambda context: None) for device in made.fleet(3)]
-    made.run(minutes=1)
+def _propagate(compress):
+    lab = Lab(seed=1, record_exposure=True)
+    server = radiator.Server(lab, lambda sender, receiver: radiator.Volume(1), compress=compress)
+    clients = [radiator.Client(device, server, receive=lambda context: None) for device in lab.fleet(3)]
+    lab.run(minutes=1)
     clients[0].propagate_context(radiator.Context({"phone-00002"}, {"secret": "SECRETWORD"}))
-    made.run(minutes=1)
-    return made
+    lab.run(minutes=1)
+    return lab
 
 
-def test_what_is_only_packed_changes_nothing_in_who_knows_what():
-    packed, plain = _told(True), _told(False)
-    result = [{party for party, _, _ in made.trace.exposure.find("SECRETWORD")} for made in (packed, plain)]
+def test_compression_does_not_change_party_knowledge():
+    packed, plain = _propagate(True), _propagate(False)
+    result = [{party for party, _, _ in lab.trace.exposure.find("SECRETWORD")} for lab in (packed, plain)]
     assert result[0] == result[1] == {"phone-00000", "phone-00001", "phone-00002", "radiator"}
-    answer = ["party", "source", "destination", "field", "clear_bytes"]
+    contact_columns = ["party", "source", "destination", "field", "clear_bytes"]
     assert len(contacts(packed)) > 0
-    assert contacts(packed)[answer].equals(contacts(plain)[answer])
-    columns = ["system", "party", "devices", "pairs", "messages", "clear_bytes"]
-    assert party_knowledge(packed)[columns].equals(party_knowledge(plain)[columns])
+    assert contacts(packed)[contact_columns].equals(contacts(plain)[contact_columns])
+    knowledge_columns = ["system", "party", "devices", "pairs", "messages", "clear_bytes"]
+    assert party_knowledge(packed)[knowledge_columns].equals(party_knowledge(plain)[knowledge_columns])
     assert cleartext_fields(packed).equals(cleartext_fields(plain))
 
 
-def test_runs_of_two_systems_are_compared():
+def test_encrypted_and_clear_systems_disclose_the_same_pairs():
     scenario = Scenario(devices=4, hours=2.0, items=Poisson(per_day=100), size_bytes=200)
     tables = {}
     for system in (Contrail, StoreAndForward):
-        done = run(scenario, system, seed=1)
-        assert len(done.lab.exposure()) > 10
-        tables[done.system] = party_knowledge(done.lab).set_index("party").loc["servers"]
+        result = run(scenario, system, seed=1)
+        assert len(result.lab.exposure()) > 10
+        tables[result.system] = party_knowledge(result.lab).set_index("party").loc["servers"]
     sealed, clear = tables["contrail"], tables["store and forward"]
-    assert sealed.pairs == clear.pairs > 4  # who talks to whom is the same
+    assert sealed.pairs == clear.pairs > 4
     assert sealed.ciphertext_bytes > clear.ciphertext_bytes == 0
 
 
@@ -163,35 +163,35 @@ _FEW = PHOTOS.over(devices=5, hours=6.0, size_bytes=200, outage=0.0)
 
 @pytest.fixture(scope="module")
 def known():
-    """What is known after the same task, by system."""
+    """Return run and knowledge table of the same task, by system."""
     entries = {name: run(_FEW, make, seed=6, name=name) for name, make in ADAPTERS.items()}
     return {name: (entry, knowledge(entry).set_index("party")) for name, entry in entries.items()}
 
 
 @pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("system", ["to everyone", "MUD", "Last hop", "Radiator", "SUBLIM"])
-def test_servers_read_everything_that_is_sent_in_clear(known, system):
+def test_servers_read_all_items_sent_in_clear(known, system):
     entry, table = known[system]
     assert table.loc["servers", "items_read"] == len(entry.testbed.items) > 0
     assert table.loc["servers", "ciphertext_kb"] == 0
 
 
-def test_contrails_relay_reads_nothing(known):
+def test_contrail_relay_reads_no_items(known):
     _, table = known["Contrail"]
     assert (table.loc[["servers", "relay"], "items_read"] == 0).all()
     assert "relay" not in known["MUD"][1].index
     assert table.loc["servers", "ciphertext_kb"] > 0
 
 
-def test_servers_know_whose_items_they_pass_to_whom(known):
+def test_servers_know_sender_receiver_pairs(known):
     for system in ("MUD", "Last hop", "Contrail", "SUBLIM"):
         entry, table = known[system]
-        passed = {
+        pairs = {
             frozenset((row.item.rsplit(" ", 1)[0], row.receiver))
             for row in entry.deliveries[entry.deliveries["delivered"].notna()].itertuples()
         }
-        assert len(passed) > 0
-        assert table.loc["servers", "pairs"] >= len(passed), system
+        assert len(pairs) > 0
+        assert table.loc["servers", "pairs"] >= len(pairs), system
 
 
 _PACKED = {
@@ -207,7 +207,7 @@ _PACKED = {
 
 
 @pytest.mark.parametrize("packing", _PACKED)
-def test_what_is_only_packed_is_read(packing):
+def test_packed_items_count_as_read_by_servers(packing):
     pack = _PACKED[packing]
 
     def handle(here, now_us, event):
@@ -222,7 +222,7 @@ def test_what_is_only_packed_is_read(packing):
     assert knowledge(entry).set_index("party").loc["servers", "items_read"] == len(entry.testbed.items) > 0
 
 
-def test_a_relay_is_told_apart_from_other_servers():
+def test_relay_and_other_servers_are_distinguished():
     make = COMPOSITIONS["MUD, then Contrail"]
     table = knowledge(run(_FEW, make, seed=6, name="both")).set_index("party")
     assert table.loc["servers", "items_read"] > 0
@@ -230,23 +230,23 @@ def test_a_relay_is_told_apart_from_other_servers():
     assert table.loc["relay", "ciphertext_kb"] > 0
 
 
-def test_phones_read_what_is_not_for_them_where_all_get_everything(known):
+def test_phones_read_items_for_others_only_in_broadcast_systems(known):
     for system in ("to everyone", "Radiator"):
         assert known[system][1].loc["a phone", "items_not_for_it"] > 0
     for system in ("MUD", "Last hop", "Contrail", "SUBLIM"):
         assert known[system][1].loc["a phone", "items_not_for_it"] == 0
 
 
-def test_a_run_that_has_not_kept_it():
+def test_knowledge_without_recorded_exposure_is_refused():
     with pytest.raises(ParameterError, match="does not keep"):
         knowledge(run(_FEW.over(hours=0.1), ADAPTERS["MUD"], seed=1, record_exposure=False))
 
 
 NEAR = FRIENDS_NEARBY.over(devices=6, hours=0.5)
-BOTH = ["places", "interests"]
+COLUMNS = ["places", "interests"]
 
 
-def shares(entry):
+def get_shares(entry):
     return disclosures(entry).set_index("party")
 
 
@@ -256,43 +256,43 @@ def contrail():
 
 
 @pytest.mark.parametrize("name", ["MUD", "Last hop", "Radiator", "SUBLIM"])
-def test_where_servers_choose_they_know_and_devices_do_not(name):
-    result = shares(run(NEAR, ADAPTERS[name], 1, name=name))
-    assert (result.loc["servers", BOTH] == 1.0).all()
-    assert (result.loc["another device", BOTH] == 0.0).all()
+def test_servers_that_filter_know_places_and_interests(name):
+    result = get_shares(run(NEAR, ADAPTERS[name], 1, name=name))
+    assert (result.loc["servers", COLUMNS] == 1.0).all()
+    assert (result.loc["another device", COLUMNS] == 0.0).all()
 
 
-def test_where_senders_choose_they_know_and_servers_do_not(contrail):
-    result = shares(contrail)
-    assert (result.loc["servers", BOTH] == 0.0).all()
-    assert (result.loc["another device", BOTH] == 1.0).all()
+def test_senders_that_filter_know_places_and_interests(contrail):
+    result = get_shares(contrail)
+    assert (result.loc["servers", COLUMNS] == 0.0).all()
+    assert (result.loc["another device", COLUMNS] == 1.0).all()
 
 
-def test_the_same_search_finds_what_a_relay_holds(contrail):
-    held, testbed = contrail.lab.trace.exposure, contrail.testbed
+def test_disclosures_detect_data_held_by_a_relay(contrail):
+    exposure, testbed = contrail.lab.trace.exposure, contrail.testbed
     rows = contrail.lab.frame("positions").query("device == @testbed.phones[0]")
     lat, lon = rows[["lat", "lon"]].iloc[0]
     friends = [testbed.profile(phone)["friends"] for phone in testbed.phones]
     longest = max(friends, key=len)
-    held.record("contrail-gateway", "contrail", "received", {"loc": (lat, lon)}, 0)
-    held.record("contrail-gateway", "contrail", "stored", gzip.compress(longest.encode()), 0)
-    result = shares(contrail).loc["servers"]
+    exposure.record("contrail-gateway", "contrail", "received", {"loc": (lat, lon)}, 0)
+    exposure.record("contrail-gateway", "contrail", "stored", gzip.compress(longest.encode()), 0)
+    result = get_shares(contrail).loc["servers"]
     assert result["places"] == pytest.approx(1 / 6)
-    assert result["interests"] == sum(each in longest for each in friends) / 6 < 1.0
+    assert result["interests"] == sum(names in longest for names in friends) / 6 < 1.0
 
 
-def test_who_sends_to_everyone_needs_to_know_nothing():
-    result = shares(run(NEWS.over(devices=4, hours=3.0), ADAPTERS["to everyone"], 1, name="all"))
+def test_broadcast_discloses_no_interests():
+    result = get_shares(run(NEWS.over(devices=4, hours=3.0), ADAPTERS["to everyone"], 1, name="all"))
     assert (result["interests"] == 0.0).all()
     assert np.isnan(result["places"]).all()
 
 
-def test_a_feed_that_filters_knows_what_its_readers_want():
-    result = shares(run(NEWS.over(devices=3, hours=2.0), ADAPTERS["Contrail"], 1, name="Contrail"))
+def test_filtering_feed_knows_interests_of_readers():
+    result = get_shares(run(NEWS.over(devices=3, hours=2.0), ADAPTERS["Contrail"], 1, name="Contrail"))
     assert result.loc["another device", "interests"] == 1.0
 
 
-def test_an_entry_that_keeps_nothing_says_so():
+def test_disclosures_without_recorded_exposure_are_refused():
     entry = run(NEAR, ADAPTERS["to everyone"], 1, name="all", record_exposure=False)
     with pytest.raises(ParameterError, match="record_exposure=True"):
         disclosures(entry)

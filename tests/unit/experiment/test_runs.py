@@ -1,4 +1,4 @@
-"""Runs of scenarios and tasks: same seed, same run; measures come from the trace and add up over devices."""
+"""Runs of scenarios and tasks: reproducible by seed, with measures that match the trace and add up."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ RUN_MEASURES = [
 ]  # fmt: skip
 
 
-def test_same_seed_same_run():
+def test_runs_with_same_seed_are_identical():
     one, two, other = run(SCENARIO, Polling, 3), run(SCENARIO, Polling, 3), run(SCENARIO, Polling, 4)
     for name in TABLES:
         assert one.trace.table(name).equals(two.trace.table(name)), name
@@ -67,35 +67,35 @@ def test_same_seed_same_run():
     assert (one.system, one.seed, one.scenario) == ("polling", 3, SCENARIO)
 
 
-def test_what_was_published_before_its_receiver_is_served_is_lost():
+def test_items_published_before_association_are_lost():
     scenario = Scenario(devices=2, hours=0.01, link="wifi", items=Poisson(per_day=86_400))
     result = run(scenario, Sublim, 1).deliveries
-    # It takes two seconds to associate.
+    # Association takes two seconds.
     assert list(result["status"].iloc[:10]) == ["lost"] * 2 + ["unread"] * 8
 
 
-def test_two_systems_on_one_seed_see_the_same():
+def test_systems_with_one_seed_receive_the_same_inputs():
     relay, polling = (run(SCENARIO, system, 3) for system in SYSTEMS.values())
     for name in ("positions", "links", "reads"):
         assert len(relay.trace.table(name)) >= 5
         assert relay.trace.table(name).equals(polling.trace.table(name)), name
-    what = ["item", "receiver", "created", "expired"]
+    columns = ["item", "receiver", "created", "expired"]
     assert len(relay.deliveries) > 100
-    assert relay.deliveries[what].equals(polling.deliveries[what])
+    assert relay.deliveries[columns].equals(polling.deliveries[columns])
     assert set(relay.deliveries["status"]) >= {"read", "expired"}
     assert relay.measures()["latency_s"] < polling.measures()["latency_s"]
-    asked = [
-        each.lab.history().query("op == 'read'")[["client", "invoked"]].to_numpy().tolist()
-        for each in (relay, polling)
+    reads = [
+        result.lab.history().query("op == 'read'")[["client", "invoked"]].to_numpy().tolist()
+        for result in (relay, polling)
     ]
-    assert len(asked[0]) > 20
-    assert asked[0] == asked[1]
-    given = 3, "queries", list(relay.lab.devices), relay.lab.start_us, 6 * 3_600_000_000
-    assert len(relay.trace.table("reads")) == len(TripStarts().moments(*given).t_us)
+    assert len(reads[0]) > 20
+    assert reads[0] == reads[1]
+    arguments = 3, "queries", list(relay.lab.devices), relay.lab.start_us, 6 * 3_600_000_000
+    assert len(relay.trace.table("reads")) == len(TripStarts().moments(*arguments).t_us)
 
 
 @pytest.mark.soak
-def test_receivers_are_others_distinct_and_drawn_evenly():
+def test_receivers_are_distinct_other_devices_drawn_uniformly():
     scenario = Scenario(
         devices=6, hours=24, receivers=2, items=Poisson(per_day=1000), reads=Poisson(per_day=0)
     )
@@ -112,27 +112,27 @@ def test_receivers_are_others_distinct_and_drawn_evenly():
     assert (result["status"] == "lost").all()
 
 
-def test_for_all_others_and_alone():
-    everybody = run(Scenario(devices=4, hours=6, receivers=3), Silent).deliveries
-    assert (everybody.groupby("item")["receiver"].nunique() == 3).all()
+def test_receivers_are_all_others_or_the_only_device():
+    all_others = run(Scenario(devices=4, hours=6, receivers=3), Silent).deliveries
+    assert (all_others.groupby("item")["receiver"].nunique() == 3).all()
     alone = run(Scenario(devices=1, hours=6), StoreAndForward).deliveries
     assert set(alone["receiver"]) == {"phone-00000"}
 
 
 @pytest.mark.parametrize("system", [StoreAndForward, Polling, Silent])
-def test_items_of_devices_that_are_off_are_there_too(system):
+def test_items_of_devices_that_are_off_are_recorded_as_lost(system):
     scenario = Scenario(devices=5, hours=12, battery_j=500.0, items=Every(600), reads=Every(3600))
     result = run(scenario, system, 2)
-    off = result.lab.frame("incidents").query("incident == 'off'")
-    assert len(off) == 5
+    off_incidents = result.lab.frame("incidents").query("incident == 'off'")
+    assert len(off_incidents) == 5
     assert len(result.deliveries) == 5 * 72
-    assert (result.deliveries["created"] > off["ts"].max()).sum() > 50
-    after = result.deliveries[result.deliveries["created"] > off["ts"].max()]
+    assert (result.deliveries["created"] > off_incidents["ts"].max()).sum() > 50
+    after = result.deliveries[result.deliveries["created"] > off_incidents["ts"].max()]
     assert (after["status"] == "lost").all()
 
 
 @pytest.mark.soak
-def test_compare_by_hand():
+def test_compare_matches_single_runs_and_bootstrap():
     seeds, scenario = [3, 5, 8, 9, 11, 12], replace(SCENARIO, devices=4, hours=2.0, queries=None)
     result = compare(scenario, SYSTEMS, seeds)
     assert result.baseline == "relay"
@@ -150,20 +150,20 @@ def test_compare_by_hand():
     assert set(rows["system"]) == {"polling"}
     for name in RUN_MEASURES:
         base, other = by_hand[name].to_numpy().reshape(2, len(seeds))
-        differs = other - base
-        drawn = stats.bootstrap((differs,), np.mean, confidence_level=0.9, method="percentile", rng=1)
-        interval, row = drawn.confidence_interval, rows.loc[name]
-        assert row["difference"] == pytest.approx(differs.mean())
-        near = np.ptp(differs) / 20  # other resamples
+        difference = other - base
+        bootstrap = stats.bootstrap((difference,), np.mean, confidence_level=0.9, method="percentile", rng=1)
+        interval, row = bootstrap.confidence_interval, rows.loc[name]
+        assert row["difference"] == pytest.approx(difference.mean())
+        tolerance = np.ptp(difference) / 20  # for different resamples
         ends = row["difference_low"], row["difference_high"]
-        assert ends == pytest.approx((interval.low, interval.high), abs=near), name
+        assert ends == pytest.approx((interval.low, interval.high), abs=tolerance), name
         assert (row["baseline"], row["mean"]) == pytest.approx((base.mean(), other.mean()))
         assert row["seeds"] == len(seeds)
     narrow, wide = result.differences(0.5), result.differences(0.99)
     assert (narrow["difference_low"] > wide["difference_low"]).all()
 
 
-def test_intervals_pair_seeds_whatever_their_order():
+def test_differences_are_paired_by_seed_in_any_order():
     rows = [("a", 1, 10.0), ("a", 2, 20.0), ("a", 3, math.nan), ("b", 3, 5.0), ("b", 2, 21.0), ("b", 1, 14.0)]
     result = Comparison(pd.DataFrame(rows, columns=["system", "seed", "x"]), "a").differences().iloc[0]
     assert result["difference"] == 2.5
@@ -181,14 +181,14 @@ def test_one_seed_has_no_interval():
 
 @pytest.mark.soak
 @pytest.mark.process
-def test_runs_may_be_spread_over_processes():
+def test_compare_runs_in_several_processes():
     scenario = Scenario(devices=2, hours=1)
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         result = compare(scenario, SYSTEMS, [1, 2], map=pool.map)
     pd.testing.assert_frame_equal(result.runs, compare(scenario, SYSTEMS, [1, 2]).runs)
 
 
-def test_a_run_in_which_nothing_happens():
+def test_measures_of_a_run_without_items_are_zero_or_nan():
     result = run(Scenario(devices=2, hours=0.01, items=Poisson(per_day=0)), Silent)
     measures = result.measures()
     assert [measures[name] for name in RUN_MEASURES[:4]] == [0.0] * 4
@@ -196,44 +196,46 @@ def test_a_run_in_which_nothing_happens():
     assert result.lab.exposure().empty
 
 
-def test_parameters_in_words():
+def test_describe_lists_all_parameters():
     parameters = SCENARIO.describe()
     assert parameters["devices"] == "6"
     assert "per_day" in parameters["outage"]
     assert len(parameters) == 19 + 1
 
 
-_SMALL = {
+_CHANGES = {
     "traffic alerts": {"devices": 8, "hours": 0.5},
     "friends nearby": {"devices": 8, "hours": 0.5},
     "ward telemetry": {"devices": 3, "hours": 0.1},
     "news with ranks": {"devices": 6, "hours": 8.0},
     "photo sharing": {"devices": 6, "hours": 6.0},
 }
-small = {name: TASKS[name].over(**changes) for name, changes in _SMALL.items()}
+SMALL_TASKS = {name: TASKS[name].over(**changes) for name, changes in _CHANGES.items()}
 
 
 @pytest.fixture(scope="module")
 def entries():
-    """One run of each system and task."""
+    """Return a run of each system and task."""
     return {
-        (task, system): run(small[task], make, seed=2, name=system, record_messages=False)
-        for task in small
+        (task, system): run(SMALL_TASKS[task], make, seed=2, name=system, record_messages=False)
+        for task in SMALL_TASKS
         for system, make in ADAPTERS.items()
     }
 
 
-@pytest.mark.parametrize("task", small)
-def test_all_systems_are_given_the_same(entries, task):
+@pytest.mark.parametrize("task", SMALL_TASKS)
+def test_all_systems_receive_the_same_inputs(entries, task):
     of_task = [entry for (name, _), entry in entries.items() if name == task]
     assert len({entry.digest for entry in of_task}) == 1
     assert len({entry.testbed.wanted_count for entry in of_task}) == 1
-    assert of_task[0].digest != run(small[task], ADAPTERS["SUBLIM"], seed=3, record_messages=False).digest
+    assert (
+        of_task[0].digest != run(SMALL_TASKS[task], ADAPTERS["SUBLIM"], seed=3, record_messages=False).digest
+    )
 
 
 @pytest.mark.parametrize("system", ADAPTERS)
-@pytest.mark.parametrize("task", small)
-def test_a_system_does_a_task(entries, task, system):
+@pytest.mark.parametrize("task", SMALL_TASKS)
+def test_each_system_delivers_useful_items(entries, task, system):
     entry = entries[task, system]
     result = entry.measures()
     assert list(result) == list(MEASURES)
@@ -247,24 +249,24 @@ def test_a_system_does_a_task(entries, task, system):
 @pytest.mark.parametrize(
     ("task", "system", "seed"),
     [
-        ("news with ranks", "Last hop", 0),  # a message of a read is lost
-        ("news with ranks", "Last hop", 1),  # the hello of the desk to which items go up
+        ("news with ranks", "Last hop", 0),  # loss of a message of a read
+        ("news with ranks", "Last hop", 1),  # loss of the hello of the uplink desk
         ("news with ranks", "SUBLIM", 1),
-        ("ward telemetry", "to everyone", 1),  # what is sent all the time put off what was lost
+        ("ward telemetry", "to everyone", 1),  # continuous traffic once delayed retransmission
     ],
 )
-def test_what_was_lost_and_can_be_sent_again_is_of_use_all_the_same(task, system, seed):
-    quick = {"record_messages": False, "record_exposure": False}
+def test_lost_messages_are_retransmitted_and_useful(task, system, seed):
+    options = {"record_messages": False, "record_exposure": False}
     with_loss, without = (
-        run(small[task].over(loss_share=share), ADAPTERS[system], seed, **quick).measures()
+        run(SMALL_TASKS[task].over(loss_share=share), ADAPTERS[system], seed, **options).measures()
         for share in (0.05, 0.0)
     )
     assert with_loss["useful"] >= 0.97 * without["useful"] > 0
 
 
 @pytest.mark.parametrize("system", ADAPTERS)
-@pytest.mark.parametrize("task", small)
-def test_measures_come_from_the_trace(entries, task, system, tmp_path):
+@pytest.mark.parametrize("task", SMALL_TASKS)
+def test_measures_match_the_exported_trace(entries, task, system, tmp_path):
     entry = entries[task, system]
     folder = entry.lab.trace.to_parquet(tmp_path / "trace")
     bill, all_rows = (trace.read_table(folder, name).to_pylist() for name in ("bill", "deliveries"))
@@ -273,7 +275,7 @@ def test_measures_come_from_the_trace(entries, task, system, tmp_path):
     phones = [row for row in bill if row["device"].startswith("phone-")]
     radio_j = sum(row["radio_mj"] for row in phones) / 1000
     seconds = entry.task.scenario.hours * 3600 + SETTLE_S
-    came = [row for row in rows if row["delivered"] is not None]
+    arrived = [row for row in rows if row["delivered"] is not None]
     lags = sorted((row["delivered"] - row["created"]).total_seconds() for row in useful)
     ages = [(row["read"] - row["created"]).total_seconds() for row in useful]
     kb = sum(row["bytes"] for row in bill) / 1000
@@ -281,12 +283,13 @@ def test_measures_come_from_the_trace(entries, task, system, tmp_path):
         "useful": len(useful),
         "useful_share": len(useful) / entry.testbed.wanted_count,
         "lost": sum(row["delivered"] is None for row in rows),
-        "late": sum(row["expired"] is not None and row["delivered"] > row["expired"] for row in came),
-        "stale": sum(row["status"] == "expired" and row["delivered"] <= row["expired"] for row in came),
+        "late": sum(row["expired"] is not None and row["delivered"] > row["expired"] for row in arrived),
+        "stale": sum(row["status"] == "expired" and row["delivered"] <= row["expired"] for row in arrived),
         "unopened": sum(
-            row["status"] == "unread" and entry.testbed.is_for(row["item"], row["receiver"]) for row in came
+            row["status"] == "unread" and entry.testbed.is_for(row["item"], row["receiver"])
+            for row in arrived
         ),
-        "wasted": sum(row["status"] != "read" for row in came),
+        "wasted": sum(row["status"] != "read" for row in arrived),
         "latency_s": median(lags),
         "latency_p95_s": quantiles(lags, n=20, method="inclusive")[-1] if lags[1:] else lags[0],
         "age_s": median(ages),
@@ -305,39 +308,41 @@ def test_measures_come_from_the_trace(entries, task, system, tmp_path):
 
 
 @pytest.mark.parametrize("task", ["news with ranks", "photo sharing"])
-def test_what_last_hop_has_prefetched_is_on_the_phone(entries, task):
+def test_items_prefetched_by_last_hop_count_as_delivered(entries, task):
     entry = entries[task, "Last hop"]
     rows = entry.lab.deliveries()
-    came = {
+    prefetched = {
         (row.item, row.receiver): row.delivered
         for row in rows[(rows["system"] == "last hop") & rows["delivered"].notna()].itertuples()
     }
-    ours = entry.deliveries[entry.deliveries["delivered"].notna()]
-    assert {(row.item, row.receiver): row.delivered for row in ours.itertuples()} == came
-    assert "read" in set(ours["status"])
+    delivered = entry.deliveries[entry.deliveries["delivered"].notna()]
+    assert {(row.item, row.receiver): row.delivered for row in delivered.itertuples()} == prefetched
+    assert "read" in set(delivered["status"])
     assert task != "news with ranks" or entry.measures()["wasted"] > 0, "some is never read"
 
 
 @pytest.mark.parametrize("system", [*ADAPTERS, *COMPOSITIONS])
-def test_nobody_is_sent_what_she_has_published(system, monkeypatch):
-    came = []
-    monkeypatch.setattr(Testbed, "record_arrival", lambda testbed, phone, item: came.append((phone, item)))
+def test_senders_do_not_receive_their_own_items(system, monkeypatch):
+    arrivals = []
+    monkeypatch.setattr(
+        Testbed, "record_arrival", lambda testbed, phone, item: arrivals.append((phone, item))
+    )
     make = (ADAPTERS | COMPOSITIONS)[system]
     run(TRAFFIC.over(devices=6, hours=0.3, outage=0.0), make, seed=4, record_exposure=False)
-    assert came, "also what a system has held back until then"
-    assert not [each for each in came if each[1].startswith(f"{each[0]} ")]
+    assert arrivals, "also what a system has held back until then"
+    assert not [arrival for arrival in arrivals if arrival[1].startswith(f"{arrival[0]} ")]
 
 
-def test_what_waits_for_nobody_at_radiators_server_is_billed_in_the_end(entries):
+def test_radiator_delivers_most_items_by_the_end(entries):
     entry = entries["friends nearby", "Radiator"]
-    online = entries["friends nearby", "to everyone"]
-    came, most = (int(each.deliveries["delivered"].notna().sum()) for each in (entry, online))
-    assert came > 0.9 * most > 0
+    everyone = entries["friends nearby", "to everyone"]
+    delivered, broadcast = (int(run.deliveries["delivered"].notna().sum()) for run in (entry, everyone))
+    assert delivered > 0.9 * broadcast > 0
 
 
 @pytest.mark.soak
-def test_contrail_keeps_its_connections_open_if_it_is_told_to():
-    task = small["ward telemetry"]
+def test_contrail_pushes_items_with_polling_interval_zero():
+    task = SMALL_TASKS["ward telemetry"]
     polls = run(task, ADAPTERS["Contrail"], seed=2).measures()
     pushes = run(task, partial(ADAPTERS["Contrail"], polling_interval_ms=0), seed=2)
     result = pushes.measures()
@@ -350,29 +355,31 @@ def test_contrail_keeps_its_connections_open_if_it_is_told_to():
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("name", COMPOSITIONS)
 def test_compositions_have_names(name):
-    assert run(small["ward telemetry"], COMPOSITIONS[name], seed=2, record_exposure=False).system
+    assert run(SMALL_TASKS["ward telemetry"], COMPOSITIONS[name], seed=2, record_exposure=False).system
 
 
-def test_a_run_is_a_function_of_its_seed():
-    one, again = (run(small["traffic alerts"], ADAPTERS["MUD"], seed=5).measures() for _ in range(2))
-    assert one == again
+def test_task_runs_with_same_seed_have_equal_measures():
+    one, other = (run(SMALL_TASKS["traffic alerts"], ADAPTERS["MUD"], seed=5).measures() for _ in range(2))
+    assert one == other
 
 
-def test_who_wants_an_item_is_judged_where_everybody_is():
+def test_interests_use_the_places_of_phones_at_publication():
     entry = run(TRAFFIC.over(devices=10, hours=0.5), ADAPTERS["to everyone"], seed=4)
-    where = dict(list(entry.lab.frame("positions").groupby("device")))
+    positions = dict(list(entry.lab.frame("positions").groupby("device")))
     rows = entry.deliveries
     created = rows.groupby("item")["created"].first()
     near, far = set(), set()
     for item, at in created.items():
         for phone in entry.testbed.phones:
-            before = where[phone][where[phone]["ts"] <= at]
-            here = before.iloc[-1]
-            km = float(distance_km(*entry.testbed.items[item].metadata["loc"], here["lat"], here["lon"]))
-            # Since it was seen it moved.
+            before = positions[phone][positions[phone]["ts"] <= at]
+            position = before.iloc[-1]
+            km = float(
+                distance_km(*entry.testbed.items[item].metadata["loc"], position["lat"], position["lon"])
+            )
+            # Margin for the movement since the last recorded position.
             if phone != entry.testbed.items[item].sender and abs(km - 3.0) > 0.9:
                 (near if km < 3.0 else far).add((item, phone))
-    wanting = {
+    interested = {
         (item, phone)
         for item in created.index
         for phone in entry.testbed.phones
@@ -380,11 +387,11 @@ def test_who_wants_an_item_is_judged_where_everybody_is():
     }
     assert near
     assert far
-    assert near <= wanting
-    assert not far & wanting
+    assert near <= interested
+    assert not far & interested
 
 
-def test_a_reader_reads_so_many_in_one_go():
+def test_looks_show_up_to_max_shown_items():
     entry = run(NEWS.over(devices=3, hours=24.0), ADAPTERS["to everyone"], seed=1)
     read = entry.deliveries[entry.deliveries["status"] == "read"]
     assert read.groupby(["receiver", "read"]).size().max() == NEWS.max_shown
@@ -415,7 +422,7 @@ def ward():
     return run(WARD.over(devices=3, hours=0.2), ADAPTERS["MUD"], 3, name="MUD")
 
 
-def test_devices_add_up_to_the_entry(photos, ward):
+def test_device_measures_add_up_to_the_entry(photos, ward):
     for entry in (photos, ward):
         table, measures = by_device(entry), entry.measures()
         assert measures["useful"] > 0
@@ -428,7 +435,7 @@ def test_devices_add_up_to_the_entry(photos, ward):
         assert BATTERY_J / 3600 / watts.mean() == pytest.approx(measures["battery_h"])
 
 
-def test_a_row_is_what_the_tables_say_of_its_device(photos):
+def test_device_rows_match_deliveries_and_bill(photos):
     phone = photos.testbed.phones[2]
     row = by_device(photos).set_index("device").loc[phone]
     rows = photos.deliveries.query("receiver == @phone")
@@ -447,7 +454,7 @@ def test_a_row_is_what_the_tables_say_of_its_device(photos):
     assert row["battery_h"] == pytest.approx(BATTERY_J / watts / 3600)
 
 
-def test_feeds_are_nobodys_phone(ward):
+def test_feeds_are_not_phones(ward):
     table = by_device(ward)
     assert list(table["device"]) == list(ward.lab.devices)
     assert table["is_phone"].sum() == 3
@@ -459,12 +466,12 @@ def test_feeds_are_nobodys_phone(ward):
     assert np.isfinite(table.loc[table["is_phone"], "useful_share"]).all()
 
 
-def test_its_measures_are_of_the_scoreboard(ward):
+def test_device_measures_are_scoreboard_measures(ward):
     assert set(DEVICE_MEASURES) < set(MEASURES)
     assert list(by_device(ward).columns) == ["device", "is_phone", "wanted_count", *DEVICE_MEASURES]
 
 
-def test_a_sweep_has_a_row_for_each_value_system_and_seed():
+def test_sweep_has_a_row_for_each_value_system_and_seed():
     table = sweep(
         lambda value, seed: {"a": {"x": value}, "b": {"x": value + seed}}, "cost", [1, 2], seeds=[5, 6]
     )
@@ -472,7 +479,7 @@ def test_a_sweep_has_a_row_for_each_value_system_and_seed():
     assert table.query("system == 'b'")["x"].tolist() == [6, 7, 7, 8]
 
 
-def test_the_energy_of_all_states_is_what_the_bill_charges():
+def test_energy_by_radio_state_adds_up_to_the_bill():
     result = run(Scenario(devices=4, hours=2.0), StoreAndForward, 1)
     energy = result.energy()
     assert list(energy["state"]) == ["ramp", "active", "tail"]
@@ -480,10 +487,12 @@ def test_the_energy_of_all_states_is_what_the_bill_charges():
     assert energy["energy_share"].sum() == pytest.approx(1.0)
 
 
-def test_a_comparison_of_two_has_a_row_for_each_measure_and_its_difference():
+def test_comparison_shows_measures_and_differences_as_html():
     rows = [("a", 1, 0.5, 0.0), ("a", 2, 0.5, 0.0), ("b", 1, 0.7, 0.0), ("b", 2, 0.9, 0.0)]
-    shown = Comparison(pd.DataFrame(rows, columns=["system", "seed", "read_share", "expired_share"]), "a")
-    html = shown._repr_html_()
+    comparison = Comparison(
+        pd.DataFrame(rows, columns=["system", "seed", "read_share", "expired_share"]), "a"
+    )
+    html = comparison._repr_html_()
     for part in ("read, %", "+30 points", "20 to 40", "the range"):
         assert part in html
     assert "expired" not in html

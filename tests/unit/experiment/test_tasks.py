@@ -1,4 +1,4 @@
-"""A want says the same in every system's words."""
+"""Interests: equivalence of their forms for the systems."""
 
 from __future__ import annotations
 
@@ -39,18 +39,22 @@ _me = st.fixed_dictionaries(
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
 @given(about=_about, me=_me)
-def test_every_form_of_a_want_says_the_same(task, about, me):
-    want = task.interest
-    expected = want.holds(about, me)
-    assert (want.over_items(me)(about) is True) == expected
-    assert (Predicate(want.as_text(me))(about) is True) == expected
+def test_all_forms_of_an_interest_agree(task, about, me):
+    interest = task.interest
+    expected = interest.holds(about, me)
+    assert (interest.over_items(me)(about) is True) == expected
+    assert (Predicate(interest.as_text(me))(about) is True) == expected
     state = {**me, "loc": me["loc"] and dict(zip(("lat", "lon"), me["loc"], strict=True))}
-    others = Rule(f"coalesce(NOT ({want.over_state()}), TRUE)", Drop())
+    others = Rule(f"coalesce(NOT ({interest.over_state()}), TRUE)", Drop())
     decided = Policy("wanted", [others, Rule()], variables=state).decide(about, state, {})
     assert (decided.out is not None) == expected
 
 
-def test_what_a_want_depends_on():
-    want = Interest("contains(me.friends, item.who) AND within_km(item.loc, me.loc, 2)")
-    assert (want.of_item, want.of_me, want.uses_place) == ({"who", "loc"}, {"friends", "loc"}, True)
+def test_interest_lists_its_attributes():
+    interest = Interest("contains(me.friends, item.who) AND within_km(item.loc, me.loc, 2)")
+    assert (interest.of_item, interest.of_me, interest.uses_place) == (
+        {"who", "loc"},
+        {"friends", "loc"},
+        True,
+    )
     assert not Interest("item.rank > 3").uses_place

@@ -1,4 +1,4 @@
-"""The testbed: who wants an item, what is shown, and which arrivals are accepted."""
+"""Testbed: interests, shown items, and accepted arrivals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from couriers import Nobody, on_each
+from couriers import IdleEntrant, install_couriers
 
 from mudkit.errors import ParameterError
 from mudkit.events import Ciphertext
@@ -22,119 +22,124 @@ from mudkit.experiment.testbed import APP, _text_fields
 from mudkit.lab import Lab
 
 
-def _says(seed, phones, senders):
+def _draw_profiles(seed, phones, senders):
     return [{"least": float(row)} for row, _ in enumerate(phones)]
 
 
-def _testbed(**changes):
-    settings = {"predicate": "item.rank >= me.least", "profiles": _says, "is_shown": False, **changes}
-    task = Task("test", "A test.", metadata=lambda *given: {}, scenario=Scenario(devices=3), **settings)
+def _make_testbed(**changes):
+    settings = {
+        "predicate": "item.rank >= me.least",
+        "profiles": _draw_profiles,
+        "is_shown": False,
+        **changes,
+    }
+    task = Task("test", "A test.", metadata=lambda *arguments: {}, scenario=Scenario(devices=3), **settings)
     lab = Lab(1)
     lab.fleet(3, link="ideal")
     testbed = Testbed(task, lab)
-    testbed.attach(Nobody())
-    testbed.couriers = on_each(lab.devices.values())
+    testbed.attach(IdleEntrant())
+    testbed.couriers = install_couriers(lab.devices.values())
     return testbed
 
 
 def _send(testbed, message, to, sender="phone-00000"):
-    """Have a message come to a phone, now."""
+    """Send a message to a phone without delay."""
     testbed.couriers[sender].call("send", to=to, message=message)
     testbed.lab.run(seconds=0)
 
 
-def _bring(testbed, name, *phones):
+def _deliver(testbed, name, *phones):
     for phone in phones:
         if phone != testbed.items[name].sender:
             _send(testbed, [testbed.items[name].content], phone)
         testbed.record_arrival(phone, name)
 
 
-def _item(name, rank=5.0, sender="phone-00000", expires_s=None):
+def _make_item(name, rank=5.0, sender="phone-00000", expires_s=None):
     return Item(name, sender, {"who": sender, "rank": rank}, 10, expires_s)
 
 
-def _rows(testbed):
+def _get_rows(testbed):
     table = testbed.lab.deliveries()
     return {(row.item, row.receiver): row for row in table[table["system"] == APP].itertuples()}
 
 
-def test_who_wants_an_item_is_not_its_sender():
-    testbed = _testbed()
-    testbed.publish(_item("one", rank=1.0))
-    assert list(_rows(testbed)) == [("one", "phone-00001")]
+def test_senders_do_not_want_their_own_items():
+    testbed = _make_testbed()
+    testbed.publish(_make_item("one", rank=1.0))
+    assert list(_get_rows(testbed)) == [("one", "phone-00001")]
     assert testbed.wanted_count == 1
 
 
-def test_what_comes_and_is_not_wanted_is_there_without_being_read():
-    testbed = _testbed()
-    testbed.publish(_item("one", rank=1.0, expires_s=5.0))
-    _bring(testbed, "one", *testbed.phones)
+def test_unwanted_items_are_delivered_but_unread():
+    testbed = _make_testbed()
+    testbed.publish(_make_item("one", rank=1.0, expires_s=5.0))
+    _deliver(testbed, "one", *testbed.phones)
     for phone in testbed.phones:
         testbed.show(phone)
     testbed.lab.run(seconds=10)
-    assert {key: row.status for key, row in _rows(testbed).items()} == {
+    assert {key: row.status for key, row in _get_rows(testbed).items()} == {
         ("one", "phone-00001"): "read",
         ("one", "phone-00002"): "unread",
     }
 
 
-def test_the_best_are_shown_first_and_what_is_over_never():
-    testbed = _testbed(max_shown=1)
+def test_best_items_are_shown_first_and_expired_items_never():
+    testbed = _make_testbed(max_shown=1)
     for name, rank, expires_s in (("low", 3.0, None), ("high", 4.0, None), ("over", 5.0, 1.0)):
-        testbed.publish(_item(name, rank, expires_s=expires_s))
-        _bring(testbed, name, "phone-00002")
+        testbed.publish(_make_item(name, rank, expires_s=expires_s))
+        _deliver(testbed, name, "phone-00002")
     testbed.lab.run(seconds=2)
     testbed.show("phone-00002")
-    status = {name: row.status for (name, phone), row in _rows(testbed).items() if phone == "phone-00002"}
+    status = {name: row.status for (name, phone), row in _get_rows(testbed).items() if phone == "phone-00002"}
     assert status == {"low": "unread", "high": "read", "over": "expired"}
     testbed.show("phone-00002")
-    assert _rows(testbed)["low", "phone-00002"].status == "read"
+    assert _get_rows(testbed)["low", "phone-00002"].status == "read"
 
 
-def test_what_is_seen_as_it_comes_is_read_at_once_and_once():
-    testbed = _testbed(is_shown=True)
-    testbed.publish(_item("one"))
+def test_items_shown_on_arrival_are_read_at_once_and_once():
+    testbed = _make_testbed(is_shown=True)
+    testbed.publish(_make_item("one"))
     testbed.lab.run(seconds=3)
-    _bring(testbed, "one", "phone-00001")
+    _deliver(testbed, "one", "phone-00001")
     testbed.lab.run(seconds=3)
     testbed.record_arrival("phone-00001", "one")
-    row = _rows(testbed)["one", "phone-00001"]
+    row = _get_rows(testbed)["one", "phone-00001"]
     assert (row.status, row.latency_s, row.staleness_s) == ("read", 3.0, 3.0)
 
 
 @pytest.mark.parametrize(("phone", "item"), [("phone-00001", "two"), ("nobody", "one")])
-def test_nothing_comes_that_nobody_has_published(phone, item):
-    testbed = _testbed()
-    testbed.publish(_item("one"))
+def test_arrivals_of_unpublished_items_are_refused(phone, item):
+    testbed = _make_testbed()
+    testbed.publish(_make_item("one"))
     with pytest.raises(ParameterError, match="nobody has published"):
         testbed.record_arrival(phone, item)
 
 
-def test_who_moves_far_enough_says_so():
+def test_phones_that_move_renew_km_are_reported():
     task = Task(
         "near",
         "A test.",
         "within_km(item.loc, me.loc, 1)",
         Scenario(devices=4, mobility="manhattan"),
-        metadata=lambda *given: {},
+        metadata=lambda *arguments: {},
         profiles=lambda seed, phones, senders: [{} for _ in phones],
         renew_km=0.2,
     )
     lab = Lab(3)
     lab.fleet(4, mobility="manhattan")
-    testbed, nobody = Testbed(task, lab), Nobody()
-    answer = {phone: testbed.profile(phone)["loc"] for phone in testbed.phones}
-    testbed.attach(nobody)
-    assert nobody.moves == []
+    testbed, adapter = Testbed(task, lab), IdleEntrant()
+    places = {phone: testbed.profile(phone)["loc"] for phone in testbed.phones}
+    testbed.attach(adapter)
+    assert adapter.moves == []
     lab.run(hours=1)
-    assert set(nobody.moves) == set(testbed.phones)
-    assert all(testbed.profile(phone)["loc"] != answer[phone] for phone in testbed.phones)
+    assert set(adapter.moves) == set(testbed.phones)
+    assert all(testbed.profile(phone)["loc"] != places[phone] for phone in testbed.phones)
 
 
-def test_a_want_with_a_place_needs_places():
+def test_interests_in_places_need_mobility():
     with pytest.raises(ParameterError, match="phones have none"):
-        _testbed(predicate="within_km(item.loc, me.loc, 1)")
+        _make_testbed(predicate="within_km(item.loc, me.loc, 1)")
 
 
 A, B, C = "phone-00000", "phone-00001", "phone-00002"
@@ -142,24 +147,24 @@ SIZE_BYTES = 200
 
 
 class Place:
-    """Three phones and a relay, on which couriers carry what a test gives them."""
+    """Three phones and a relay with couriers that send messages on demand."""
 
     def __init__(self, link="ideal"):
-        about = lambda *given: {}, lambda seed, phones, senders: [{} for _ in phones]
+        about = lambda *arguments: {}, lambda seed, phones, senders: [{} for _ in phones]
         task = Task("test", "A test.", "item.rank >= 0", Scenario(devices=3), *about)
         self.lab = Lab(1)
         self.lab.fleet(3, link=link)
         self.testbed = Testbed(task, self.lab)
-        self.testbed.attach(Nobody())
-        self.couriers = on_each([self.lab.server("relay"), *self.lab.devices.values()])
+        self.testbed.attach(IdleEntrant())
+        self.couriers = install_couriers([self.lab.server("relay"), *self.lab.devices.values()])
 
     def publish(self, name, sender=A, size_bytes=SIZE_BYTES):
         item = Item(name, sender, {"who": sender, "rank": 1.0}, size_bytes, None)
         self.testbed.publish(item)
         return item
 
-    def send(self, message, *way):
-        for sender, to in pairwise(way):
+    def send(self, message, *route):
+        for sender, to in pairwise(route):
             self.couriers[sender].call("send", to=to, message=message)
             self.lab.run(seconds=0)
 
@@ -173,7 +178,7 @@ class Place:
 
 
 class Numbers(msgspec.Struct):
-    """A message that cannot carry an item."""
+    """Message that cannot carry an item."""
 
     count: int
     shares: list[float]
@@ -181,7 +186,7 @@ class Numbers(msgspec.Struct):
 
 
 class Parcel(msgspec.Struct, tag_field="kind", tag="parcel"):
-    """A message in which an item can stand in several places."""
+    """Message with several fields that can carry an item."""
 
     number: int
     numbers: Numbers
@@ -190,7 +195,7 @@ class Parcel(msgspec.Struct, tag_field="kind", tag="parcel"):
     extra: Any = None
 
 
-HOLDS = {
+FORMS_WITH_ITEM = {
     "a field of a struct": lambda item: Parcel(1, Numbers(1, [], None), [(1, "no"), (2, item.content)]),
     "a struct within a struct": lambda item: Parcel(
         1, Numbers(1, [], None), inner=Parcel(2, Numbers(1, [], None), extra={"a": item.content})
@@ -211,7 +216,7 @@ HOLDS = {
     "MessagePack": lambda item: msgspec.msgpack.encode({"a": item.content}),
     "sealed": lambda item: Ciphertext(b"\xee" * (item.size_bytes * 3 // 4 + 16)),
 }
-MISSES = {
+FORMS_WITHOUT_ITEM = {
     "its name": lambda item: item.name,
     "half of it": lambda item: item.content[: item.size_bytes // 2],
     "all but a letter": lambda item: item.content[:-1],
@@ -222,33 +227,33 @@ MISSES = {
 }
 
 
-@pytest.mark.parametrize("form", HOLDS)
-def test_what_a_message_holds_has_come(form):
+@pytest.mark.parametrize("form", FORMS_WITH_ITEM)
+def test_item_within_a_message_has_arrived(form):
     place = Place()
     item = place.publish("one")
     assert not place.has_arrived(B, "one")
     assert "has not left its sender over a link" in place.error.summary
-    place.send(HOLDS[form](item), A, "relay", B)
+    place.send(FORMS_WITH_ITEM[form](item), A, "relay", B)
     assert place.has_arrived(B, "one")
     assert not place.has_arrived(C, "one"), "to no other phone"
     assert "has not come over the phone's link" in place.error.summary
 
 
-@pytest.mark.parametrize("form", MISSES)
-def test_what_no_message_holds_has_not_come(form):
+@pytest.mark.parametrize("form", FORMS_WITHOUT_ITEM)
+def test_item_within_no_message_has_not_arrived(form):
     place = Place()
     item = place.publish("one")
-    place.send(MISSES[form](item), A, "relay", B)
+    place.send(FORMS_WITHOUT_ITEM[form](item), A, "relay", B)
     assert not place.has_arrived(B, "one")
 
 
-def test_only_fields_that_can_hold_texts_are_read():
+def test_only_fields_that_can_hold_text_are_searched():
     assert _text_fields(Numbers) == ()
     assert _text_fields(Parcel) == ("letters", "inner", "extra")
 
 
-def test_it_leaves_its_sender_first():
-    """A server that knows an item of nobody's message has it by memory that is shared."""
+def test_item_must_leave_its_sender_first():
+    """Refuse an item that the server can only know from shared memory."""
     place = Place()
     item = place.publish("one")
     place.send(item.content, "relay", B)
@@ -257,7 +262,7 @@ def test_it_leaves_its_sender_first():
     assert place.has_arrived(B, "one")
 
 
-def test_what_was_sent_before_it_was_published_does_not_count():
+def test_messages_before_publication_do_not_count():
     place = Place()
     item = Item("one", A, {"who": A, "rank": 1.0}, SIZE_BYTES, None)
     for message in (item.content, Ciphertext(b"\xee" * SIZE_BYTES)):
@@ -267,7 +272,7 @@ def test_what_was_sent_before_it_was_published_does_not_count():
     assert not place.has_arrived(B, "one")
 
 
-def test_a_ciphertext_counts_for_as_many_items_as_it_can_hold():
+def test_ciphertext_counts_for_as_many_items_as_fit():
     place = Place()
     for name in ("one", "two", "three"):
         place.publish(name)
@@ -275,7 +280,7 @@ def test_a_ciphertext_counts_for_as_many_items_as_it_can_hold():
     assert [place.has_arrived(B, name) for name in ("one", "two", "three")] == [True, True, False]
 
 
-def test_a_message_that_is_lost_has_carried_nothing():
+def test_lost_messages_do_not_count():
     place = Place("lte")
     item = place.publish("one")
     place.lab.faults.cut(B)
@@ -285,14 +290,14 @@ def test_a_message_that_is_lost_has_carried_nothing():
 
 
 @pytest.mark.parametrize("size_bytes", [1, 5, 8, 9, 11, 12])
-def test_a_short_item_is_found_by_all_its_letters(size_bytes):
+def test_short_items_are_found_by_their_whole_content(size_bytes):
     place = Place()
     item = place.publish("one", size_bytes=size_bytes)
     place.send(f"<{item.content}>", A, B)
     assert place.has_arrived(B, "one")
 
 
-def test_a_message_of_one_phone_to_itself_is_no_message_over_a_link():
+def test_messages_from_a_phone_to_itself_do_not_count():
     place = Place()
     item = place.publish("one")
     place.send(item.content, A, "relay")
@@ -303,7 +308,7 @@ def test_a_message_of_one_phone_to_itself_is_no_message_over_a_link():
 @pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("system", ADAPTERS)
 @pytest.mark.parametrize("task", TASKS)
-def test_all_systems_are_believed(system, task):
+def test_arrivals_of_all_systems_are_accepted(system, task):
     entry = run(TASKS[task].over(devices=5, hours=0.2), ADAPTERS[system], seed=2)
-    came = entry.deliveries["delivered"].notna().any()
-    assert came or entry.testbed.wanted_count == 0 or len(entry.testbed.items) < 9
+    has_arrivals = entry.deliveries["delivered"].notna().any()
+    assert has_arrivals or entry.testbed.wanted_count == 0 or len(entry.testbed.items) < 9

@@ -1,4 +1,4 @@
-"""The same contexts whatever becomes of them; the fleet and the rules alone agree."""
+"""Traffic: contexts depend only on the seed, and the fleet agrees with the rules alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def reports():
     return TRAFFIC.reports(3)
 
 
-def test_what_is_said_is_in_order_and_a_function_of_the_seed(reports):
+def test_reports_are_ordered_and_depend_only_on_the_seed(reports):
     pd.testing.assert_frame_equal(reports, TRAFFIC.reports(3))
     assert not reports.equals(TRAFFIC.reports(4))
     assert reports["t_s"].is_monotonic_increasing
@@ -33,21 +33,21 @@ def test_what_is_said_is_in_order_and_a_function_of_the_seed(reports):
     assert reports.groupby("car").size().tolist() == [6] * 5
 
 
-def test_in_the_jam_a_quarter_of_the_speed_is_said():
+def test_cars_in_the_jam_report_a_quarter_of_their_speed():
     free, jam = Traffic(5, 6.0, jam_km=0.0).reports(3), Traffic(5, 6.0, jam_km=1000.0).reports(3)
     is_jam = jam["t_s"].between(120, 240, inclusive="left")
     assert np.allclose(jam.loc[is_jam, "speed_kmh"], free.loc[is_jam, "speed_kmh"] / 4, atol=0.06)
     assert jam.loc[~is_jam, "speed_kmh"].equals(free.loc[~is_jam, "speed_kmh"])
 
 
-def test_listeners_stand_in_the_middle_and_north_of_it(reports):
-    stand = TRAFFIC.listeners(reports)
-    assert distance_km(stand[Traffic.NEAR], stand[Traffic.FAR]) == pytest.approx(20.0, abs=0.01)
-    assert stand[Traffic.NEAR] == TRAFFIC.middle(reports)
+def test_listeners_are_in_the_middle_and_20_km_away(reports):
+    listeners = TRAFFIC.listeners(reports)
+    assert distance_km(listeners[Traffic.NEAR], listeners[Traffic.FAR]) == pytest.approx(20.0, abs=0.01)
+    assert listeners[Traffic.NEAR] == TRAFFIC.middle(reports)
 
 
 @pytest.mark.parametrize("settings", [{}, {"chain": 0.5, "echo": True}])
-def test_everything_arrives_once_on_the_fleet(reports, settings):
+def test_each_report_arrives_once_on_the_fleet(reports, settings):
     drive = TRAFFIC.run(3, by_distance, max_retention_s=100.0, **settings)
     sums = drive.cells.groupby("receiver")["messages"].sum()
     own = 0 if settings.get("echo") else 6
@@ -66,23 +66,23 @@ def test_everything_arrives_once_on_the_fleet(reports, settings):
         drive.measures(float("nan"))
 
 
-def test_the_rules_alone_say_what_the_fleet_does(reports):
+def test_play_agrees_with_the_fleet(reports):
     fleet = TRAFFIC.run(3, by_distance, max_retention_s=100.0).cells
-    alone, sent = TRAFFIC.play(reports, by_distance, max_retention_s=100.0)
+    cells, sent = TRAFFIC.play(reports, by_distance, max_retention_s=100.0)
     for name in (Traffic.NEAR, Traffic.FAR):
-        there, here = fleet[fleet["receiver"] == name], alone[alone["receiver"] == name]
+        on_fleet, played = fleet[fleet["receiver"] == name], cells[cells["receiver"] == name]
         columns = ["lat", "lon", "messages", "speed_kmh", "reported_s", "distance_km"]
-        assert there[columns].round(6).values.tolist() == here[columns].round(6).values.tolist()
-        assert (there["t_s"].to_numpy() - here["t_s"].to_numpy()).max() < 1.0, "the network's latency"
+        assert on_fleet[columns].round(6).values.tolist() == played[columns].round(6).values.tolist()
+        assert (on_fleet["t_s"].to_numpy() - played["t_s"].to_numpy()).max() < 1.0, "the network's latency"
     assert sent["messages"].tolist() == [30, 30]
     assert (
         sent["aggregates"].tolist()
-        == alone.groupby("receiver")["aggregate"].max()[[Traffic.NEAR, Traffic.FAR]].tolist()
+        == cells.groupby("receiver")["aggregate"].max()[[Traffic.NEAR, Traffic.FAR]].tolist()
     )
     assert (sent["bytes"] > 0).all()
 
 
-def test_a_function_that_fails_is_told(reports):
+def test_failing_threshold_functions_are_reported(reports):
     with pytest.raises(PropagationProblem, match="ZeroDivisionError"):
         TRAFFIC.play(reports, lambda sender, receiver: 1 / 0)
     with pytest.raises(PropagationProblem, match="no usable threshold") as caught:
@@ -90,8 +90,8 @@ def test_a_function_that_fails_is_told(reports):
     assert caught.value.expected
 
 
-def test_cars_that_never_say_anything_have_a_place_too():
-    """Those whose speed is not known say nothing: they are receivers all the same."""
+def test_cars_without_reports_are_receivers():
+    """Replay a car whose speed is unknown."""
     ts = pd.to_datetime(["2020-01-01 00:00", "2020-01-01 00:02"] * 2, utc=True)
     table = pd.DataFrame({"device": ["a", "a", "b", "b"], "ts": ts, "lat": 30.0, "lon": [-97.0, -97.02] * 2})
     table.loc[table["device"] == "b", "ts"] += pd.Timedelta(hours=2)
@@ -103,25 +103,25 @@ def test_cars_that_never_say_anything_have_a_place_too():
     assert drive.cells["receiver"].nunique() == 3, "all but the one who says it"
 
 
-def test_taxis_as_recorded(cabspotting):
-    """The evening in which most taxis report; near by more is known, and sooner, than far away."""
+def test_recorded_taxis_are_replayed(cabspotting):
+    """Replay the evening with the most reports; the near listener receives them sooner than the far one."""
     taxis = Replay(trace.load(cabspotting, "cabspotting"), "2008-05-23T04:30")
     traffic = Traffic(cars=40, minutes=6.0, mobility=taxis, jam_km=0.0)
     reports = traffic.reports(1)
     assert reports["car"].nunique() > 30
     assert reports["lat"].between(37.0, 38.5).all()
     assert reports["speed_kmh"].between(0.0, 150.0).mean() > 0.99
-    heard, sent = traffic.play(reports, by_distance)
+    cells, sent = traffic.play(reports, by_distance)
     assert sent["messages"].tolist() == [len(reports)] * 2
-    late_s = (heard["t_s"] - heard["reported_s"]).groupby(heard["receiver"]).mean()
+    late_s = (cells["t_s"] - cells["reported_s"]).groupby(cells["receiver"]).mean()
     assert late_s[Traffic.NEAR] < late_s[Traffic.FAR]
-    how = {"value": "speed_kmh", "label": "km/h", "every_s": 30.0, "until_s": 660.0}
-    drawn = figures.knowledge_map(heard, reports, (Traffic.NEAR, Traffic.FAR), **how).get_root().render()
-    assert "mudkitMap.slides(" in drawn
-    assert Traffic.FAR in drawn
+    options = {"value": "speed_kmh", "label": "km/h", "every_s": 30.0, "until_s": 660.0}
+    html = figures.knowledge_map(cells, reports, (Traffic.NEAR, Traffic.FAR), **options).get_root().render()
+    assert "mudkitMap.slides(" in html
+    assert Traffic.FAR in html
 
 
-def test_nobody_says_anything():
+def test_traces_without_speeds_are_refused():
     ts = pd.to_datetime(["2020-01-01 00:00", "2020-01-01 02:00"], utc=True)
     table = pd.DataFrame({"device": "a", "ts": ts, "lat": 30.0, "lon": [-97.0, -97.02]})
     gap = Replay(pa.Table.from_pandas(table, preserve_index=False))

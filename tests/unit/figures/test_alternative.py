@@ -57,10 +57,10 @@ NO_FIGURES = {
     "tile_bounds", "tiles", "tree_outline", "update_cache_hits", "update_knowledge", "update_limit_curve", "update_pareto",
     "update_rule_firing",
 }  # fmt: skip
-"""Public names that draw no kind of figure of their own; the fleet's is ``Fleet.figure``."""
+"""Public names that draw no kind of figure; the fleet's is ``Fleet.figure``."""
 
 
-def test_no_kind_is_missing():
+def test_all_kinds_of_figures_are_covered():
     kinds = {name.split(",")[0] for name in FIGURES} - {"fleet"}
     assert kinds | {*MAPS} | NO_FIGURES == {*figures.__all__}
     assert {*MAIN_NUMBERS} == kinds | {"fleet"}
@@ -68,7 +68,7 @@ def test_no_kind_is_missing():
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_says_what_it_shows_with_its_main_numbers(name, gallery):
+def test_alternative_text_has_title_and_main_numbers(name, gallery):
     figure = gallery(name)
     text = figure.layout.meta["alt"]
     title = re.sub("<[^>]*>", " ", figure.layout.title.text)
@@ -80,12 +80,12 @@ def test_a_figure_says_what_it_shows_with_its_main_numbers(name, gallery):
 
 
 @pytest.mark.parametrize("name", MAPS)
-def test_a_map_says_what_it_shows_with_its_main_numbers(name):
+def test_map_frame_title_has_main_numbers(name):
     (title,) = re.findall(r'<iframe title="([^"]*)"', MAPS[name]()._repr_html_())
     assert title.startswith(IN_FRAMES[name])
 
 
-def test_the_text_follows_a_change():
+def test_alternative_text_follows_updates():
     points = [(1, 0.0, 0.8), (16, 0.003, 0.01)]
     figure = figures.limit_curve(points, (16, 0.003, 0.01), title="a")
     figures.update_limit_curve(figure, points, (1, 0.5, 0.25), title="b")
@@ -93,7 +93,7 @@ def test_the_text_follows_a_change():
     assert figure.layout.meta["alt"].startswith("b")
 
 
-def test_odd_figures_have_a_text():
+def test_text_of_empty_mixed_and_hostile_figures():
     assert alternative_text(go.Figure()) == ""
     assert alternative_text(go.Figure(go.Scatter(x=[], y=[]))) == ""
     assert alternative_text(go.Figure(go.Scatter(x=["a", 1], y=[1, 2]))) == "2 points, y 1 to 2"
@@ -102,16 +102,16 @@ def test_odd_figures_have_a_text():
 
 
 @pytest.mark.parametrize("missing", [None, math.nan])
-def test_values_that_are_missing_are_in_no_range(missing):
-    labels, none = list("abcdefgh"), [missing] * 8
-    assert alternative_text(go.Figure(go.Bar(x=labels, y=none))) == "8 bars without a value"
+def test_missing_values_are_excluded_from_ranges(missing):
+    labels, no_values = list("abcdefgh"), [missing] * 8
+    assert alternative_text(go.Figure(go.Bar(x=labels, y=no_values))) == "8 bars without a value"
     some = go.Figure(go.Bar(x=labels, y=[missing, 3, 1, missing, 2, missing, missing, missing]))
     assert alternative_text(some) == "8 bars from 1 to 3, the highest at b"
     dots = go.Figure(go.Scatter(x=[1, 2], y=[1, 2], marker={"color": [math.nan, math.nan]}))
     assert alternative_text(dots) == "2 points, x 1 to 2, y 1 to 2"
 
 
-def test_an_exported_page_has_it(tmp_path):
+def test_exported_page_has_alternative_text(tmp_path):
     figure = FIGURES["bar_panels"]()
     output = v4.new_output(
         "display_data", data={"application/vnd.plotly.v1+json": json.loads(figure.to_json())}

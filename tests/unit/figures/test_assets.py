@@ -20,7 +20,7 @@ def tool(repository):
 
 @pytest.fixture
 def checkout(tool, tmp_path, monkeypatch):
-    """A small checkout whose packages are two files, and a npm that unpacks them."""
+    """Return the asset folder of a small checkout with two files and a fake npm."""
     folder = tmp_path / "mudkit" / "figures" / "assets"
     folder.mkdir(parents=True)
     (folder / "package.json").write_text(
@@ -34,7 +34,7 @@ def checkout(tool, tmp_path, monkeypatch):
 
 
 def use_npm(tool, monkeypatch, tmp_path, *, status=0, files=("dist/a.js", "LICENSE"), version="11.0"):
-    """Let a program that behaves so be the only npm; it writes each call to npm.log."""
+    """Replace npm by a program with this behaviour that logs each call to npm.log."""
     npm = tmp_path / "npm"
     npm.write_text(
         f"#!{sys.executable}\n"
@@ -52,26 +52,26 @@ def use_npm(tool, monkeypatch, tmp_path, *, status=0, files=("dist/a.js", "LICEN
     monkeypatch.setattr(tool, "find_npm", lambda: [[str(npm)]])
 
 
-def contents(folder):
+def read_contents(folder):
     return {path.name: path.read_text() for path in folder.iterdir() if path.name != "stamp.json"}
 
 
-def test_nothing_is_missing_after_set_up():
+def test_no_map_files_are_missing_after_setup():
     assert assets.missing_map_files() == []
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_the_lock_file_has_hashes_and_no_addresses(tool, number):
+def test_lock_file_has_hashes_and_no_addresses(tool, number):
     folder = tool.ASSETS[number]
     packages = json.loads((folder / "package-lock.json").read_text())["packages"]
-    wanted = json.loads((folder / "package.json").read_text())["dependencies"]
+    required = json.loads((folder / "package.json").read_text())["dependencies"]
     locked = {name.removeprefix("node_modules/"): entry for name, entry in packages.items() if name}
-    assert {name: entry["version"] for name, entry in locked.items()} == wanted
+    assert {name: entry["version"] for name, entry in locked.items()} == required
     assert all(entry["integrity"].startswith("sha512-") for entry in locked.values())
     assert not any("resolved" in entry for entry in packages.values())
 
 
-def test_scripts_can_stand_in_a_page():
+def test_scripts_can_be_embedded_in_a_page():
     for text in (assets.leaflet_js(), assets.heat_js(), assets.map_js(), assets.marker_js()):
         assert "</script" not in text
         assert "sourceMappingURL" not in text
@@ -79,14 +79,14 @@ def test_scripts_can_stand_in_a_page():
     assert "heatLayer" in assets.heat_js()
 
 
-def test_style_sheets_load_nothing():
+def test_style_sheets_load_no_files():
     addresses = re.findall(r"url\(([^)]{0,30})", assets.leaflet_css() + assets.map_css())
     assert len(addresses) >= 3
     assert all(address.startswith(("data:image/png;base64,", "#")) for address in addresses)
     assert "@import" not in assets.leaflet_css() + assets.map_css()
 
 
-def test_what_is_missing_is_named(tmp_path, monkeypatch):
+def test_missing_files_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(assets, "_VENDOR", tmp_path)
     (tmp_path / "leaflet.js").touch()
     assert "leaflet.js" not in assets.missing_map_files()
@@ -97,7 +97,7 @@ def test_what_is_missing_is_named(tmp_path, monkeypatch):
 
 def test_files_are_fetched_once(tool, checkout, tmp_path, capsys):
     assert tool.main() == 0
-    assert contents(checkout / "vendor") == {"a.js": "new dist/a.js", "a.LICENSE": "new LICENSE"}
+    assert read_contents(checkout / "vendor") == {"a.js": "new dist/a.js", "a.LICENSE": "new LICENSE"}
     assert "2 files" in capsys.readouterr().out
     calls = (tmp_path / "npm.log").read_text()
     assert "ci --ignore-scripts" in calls
@@ -120,24 +120,24 @@ def test_files_are_fetched_again_after_a_change(tool, checkout, tmp_path, change
     assert not tool.is_complete(checkout)
     assert tool.main() == 0
     assert tool.is_complete(checkout)
-    assert contents(checkout / "vendor")["a.js"] == "new dist/a.js"
+    assert read_contents(checkout / "vendor")["a.js"] == "new dist/a.js"
 
 
 @pytest.mark.parametrize("fault", [{"status": 1}, {"files": ("LICENSE",)}])
-def test_a_failure_leaves_what_was_there(tool, checkout, tmp_path, monkeypatch, capsys, fault):
+def test_failed_fetch_keeps_existing_files(tool, checkout, tmp_path, monkeypatch, capsys, fault):
     (checkout / "vendor").mkdir()
     (checkout / "vendor" / "a.js").write_text("old")
     use_npm(tool, monkeypatch, tmp_path, **fault)
     assert tool.main() == 1
-    assert contents(checkout / "vendor") == {"a.js": "old"}
-    answer = capsys.readouterr().err
-    assert answer.count("\n") == 1
-    assert ("EINTEGRITY" in answer) if "status" in fault else ("a/dist/a.js" in answer)
-    assert "complete log" not in answer
+    assert read_contents(checkout / "vendor") == {"a.js": "old"}
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert ("EINTEGRITY" in error) if "status" in fault else ("a/dist/a.js" in error)
+    assert "complete log" not in error
     assert not (tmp_path / "build").exists()
 
 
-def test_without_npm_the_status_is_3(tool, checkout, tmp_path, monkeypatch, capsys):
+def test_exit_status_without_npm_is_3(tool, checkout, tmp_path, monkeypatch, capsys):
     use_npm(tool, monkeypatch, tmp_path, version="")
     broken = tmp_path / "broken"
     broken.write_bytes(b"")

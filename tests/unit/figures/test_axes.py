@@ -1,4 +1,4 @@
-"""Axes of all kinds of figures: no value that cannot be, and no number that nobody can read."""
+"""Axes of all kinds of figures: possible values and readable numbers."""
 
 import re
 
@@ -12,7 +12,7 @@ ROWS = {"views: place", "messages"}
 """Axes of rows, not of numbers."""
 
 
-def axes(figure):
+def list_axes(figure):
     """Return the axes of a figure that have a title: letter and axis."""
     layout = figure.layout
     return [
@@ -27,7 +27,7 @@ def axes(figure):
 @pytest.mark.parametrize("name", FIGURES)
 def test_axes_show_no_impossible_values(name, gallery):
     figure = gallery(name)
-    for _, axis in axes(figure):
+    for _, axis in list_axes(figure):
         title = axis.title.text
         if (
             any(title.startswith(part) for part in SIGNED | ROWS)
@@ -48,7 +48,7 @@ def test_axes_show_no_impossible_values(name, gallery):
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_whiskers_stay_within_what_is_possible(name, gallery):
+def test_whiskers_stay_within_possible_values(name, gallery):
     for trace in gallery(name).data:
         for letter in "xy":
             error = getattr(trace, f"error_{letter}", None)
@@ -64,7 +64,7 @@ def test_whiskers_stay_within_what_is_possible(name, gallery):
 @pytest.mark.parametrize("name", FIGURES)
 def test_numbers_have_no_exponent(name, gallery):
     figure = gallery(name)
-    for _, axis in axes(figure):
+    for _, axis in list_axes(figure):
         assert axis.exponentformat not in ("power", "e", "E")
         assert axis.type != "log" or axis.tickformat or axis.ticktext, axis.title.text
     assert not re.search(r"\d\.\d+e[+-]\d", figure.layout.meta["alt"])

@@ -10,7 +10,7 @@ from mudkit import figures
 from mudkit.figures.cells import MAX_CELLS, MAX_FRAMES
 
 
-def cells(hours: int, places: int = 3, zoom: int = 14) -> pd.DataFrame:
+def make_cells(hours: int, places: int = 3, zoom: int = 14) -> pd.DataFrame:
     rows = [
         (zoom, pd.Timestamp("2010-03-01T06:00", tz="UTC") + pd.Timedelta(hours=hour), 30 + place / 100, -97.0, hour + place)
         for hour in range(hours) for place in range(places)
@@ -18,8 +18,8 @@ def cells(hours: int, places: int = 3, zoom: int = 14) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["zoom", "bucket_ts", "lat", "lon", "positions"])
 
 
-def test_a_picture_a_bucket_in_local_time():
-    figure = figures.cells_over_time(cells(5), tz="America/Chicago", title="cells")
+def test_each_bucket_is_a_frame_in_local_time():
+    figure = figures.cells_over_time(make_cells(5), tz="America/Chicago", title="cells")
     assert [frame.name for frame in figure.frames] == [f"0{hour}:00" for hour in range(5)]
     assert figure.layout.sliders[0].currentvalue.prefix == "2010-03-01, America/Chicago: "
     assert [step.label for step in figure.layout.sliders[0].steps] == [frame.name for frame in figure.frames]
@@ -32,8 +32,8 @@ def test_a_picture_a_bucket_in_local_time():
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("hours", [1, 48, 49, 500])
-def test_many_buckets_are_joined_and_nothing_is_lost(hours):
-    table = cells(hours, places=2)
+def test_many_buckets_are_merged_without_loss(hours):
+    table = make_cells(hours, places=2)
     figure = figures.cells_over_time(table)
     assert len(figure.frames) == math.ceil(hours / math.ceil(hours / MAX_FRAMES)) <= MAX_FRAMES
     total = sum(
@@ -42,42 +42,42 @@ def test_many_buckets_are_joined_and_nothing_is_lost(hours):
     assert total == table["positions"].sum()
 
 
-def test_a_picture_shows_the_cells_with_most():
-    table = cells(1, places=MAX_CELLS + 50)
+def test_frames_show_the_cells_with_most_positions():
+    table = make_cells(1, places=MAX_CELLS + 50)
     shown = figures.cells_over_time(table).frames[0].data[0]
     assert len(shown.x) == MAX_CELLS
     assert min(shown.y) == pytest.approx(30 + 50 / 100)
     assert np.all(np.diff(shown.marker.size) <= 0)
 
 
-def reads_path(lat, lon, is_local, is_stale=False):
+def make_reads(lat, lon, is_local, is_stale=False):
     return pd.DataFrame({"lat": lat, "lon": lon, "is_local": is_local, "is_stale": is_stale})
 
 
 READS = pd.concat(
     [
-        reads_path([30.001] * 6, -97.001, [True, True, True, False, False, False], [True] + [False] * 5),
-        reads_path([30.101] * 2, -97.001, True),
-        reads_path([35.0], -97.0, False),
+        make_reads([30.001] * 6, -97.001, [True, True, True, False, False, False], [True] + [False] * 5),
+        make_reads([30.101] * 2, -97.001, True),
+        make_reads([35.0], -97.0, False),
     ],
     ignore_index=True,
 )
 
 
-def test_counts_lie_in_their_cells():
-    cells = figures.hits_by_cell(READS).to_pandas().sort_values("lat", ignore_index=True)
-    assert cells["reads"].tolist() == [6, 2, 1]
-    assert cells["local"].tolist() == [50, 100, 0]
-    assert np.allclose(cells["stale"], [100 / 6, 0, 0])
-    assert cells["text"][0] == "6 reads: 50 % answered locally, 17 % stale"
-    for row, lat in zip(cells.itertuples(), (30.001, 30.101, 35.0), strict=True):
+def test_reads_are_counted_by_cell():
+    counts = figures.hits_by_cell(READS).to_pandas().sort_values("lat", ignore_index=True)
+    assert counts["reads"].tolist() == [6, 2, 1]
+    assert counts["local"].tolist() == [50, 100, 0]
+    assert np.allclose(counts["stale"], [100 / 6, 0, 0])
+    assert counts["text"][0] == "6 reads: 50 % answered locally, 17 % stale"
+    for row, lat in zip(counts.itertuples(), (30.001, 30.101, 35.0), strict=True):
         assert row.south <= lat <= row.north
         assert row.west <= -97.0
         assert row.south < row.lat < row.north
-    assert figures.hits_by_cell(READS, 9)["reads"].to_pylist() != cells["reads"].tolist()
+    assert figures.hits_by_cell(READS, 9)["reads"].to_pylist() != counts["reads"].tolist()
 
 
-def test_one_town_of_two():
+def test_reads_near_busiest_selects_one_of_two_towns():
     kept = figures.reads_near_busiest(READS)
     assert len(kept) == 8
     assert kept["lat"].max() < 31
@@ -85,7 +85,7 @@ def test_one_town_of_two():
     assert len(figures.reads_near_busiest(READS[READS["lat"] > 31])) == 1
 
 
-def test_the_figure_has_a_square_a_cell_and_takes_other_answers():
+def test_cache_hits_have_a_square_per_cell_and_are_updated():
     figure = figures.cache_hits(READS[READS["lat"] < 31], title="T")
     squares = figure.data[1]
     assert sorted(squares.marker.color) == [50, 100]
@@ -103,7 +103,7 @@ TABLE = pd.DataFrame(
 )
 
 
-def test_squares_and_a_point():
+def test_answer_boxes_are_squares_with_a_missing_point():
     figure = figures.answer_boxes(TABLE, title="T", missing_point=(-1.0, 3.0, "may be missing"))
     before, _, now, _, point = figure.data
     assert (min(before.x), max(before.x), min(before.y), max(before.y)) == (-1, 3, -2, 2)
@@ -113,12 +113,12 @@ def test_squares_and_a_point():
     assert figure.layout.yaxis.scaleanchor == "x"
 
 
-def test_names_of_boxes_with_one_corner_stand_above_each_other():
-    same = pd.concat([TABLE, TABLE[:1].assign(name="once more")])
-    first, other, again = figures.answer_boxes(same, title="T").layout.annotations
+def test_labels_of_boxes_with_a_common_corner_are_stacked():
+    boxes = pd.concat([TABLE, TABLE[:1].assign(name="once more")])
+    first, other, again = figures.answer_boxes(boxes, title="T").layout.annotations
     assert (first.x, first.y) == (again.x, again.y) != (other.x, other.y)
-    assert [each.yshift for each in (first, other, again)] == [0, 0, 16]
+    assert [label.yshift for label in (first, other, again)] == [0, 0, 16]
 
 
-def test_no_point_is_drawn_where_nothing_is_missing():
+def test_answer_boxes_without_missing_point_draw_none():
     assert len(figures.answer_boxes(TABLE, title="T").data) == 4

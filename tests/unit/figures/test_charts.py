@@ -10,7 +10,7 @@ from mudkit.errors import ParameterError
 from mudkit.figures.style import GREY
 
 
-def test_rows_over_time():
+def test_rows_over_time_has_panels_in_local_time():
     table = pd.DataFrame({"start": [dt.datetime(2020, 1, 1)], "positions": [3], "reads": [1]})
     figure = figures.rows_over_time(table, title="t", tz="Asia/Tokyo")
     assert [list(trace.y) for trace in figure.data] == [[3], [1]]
@@ -35,7 +35,7 @@ def test_policies_are_points_with_intervals():
     assert bound.marker.color == GREY != first.marker.color
 
 
-def test_growth_draws_a_line_for_each_way_on_logarithmic_axes():
+def test_growth_draws_a_line_per_group_on_logarithmic_axes():
     table = pd.DataFrame(
         {
             "n": [1, 10, 1, 10],
@@ -53,7 +53,7 @@ def test_growth_draws_a_line_for_each_way_on_logarithmic_axes():
     assert figure.layout.yaxis.title.text == "µs a record"
 
 
-def test_growth_names_and_scales_an_axis_by_the_label_of_its_column():
+def test_growth_titles_and_scales_axes_by_column_labels():
     table = pd.DataFrame({"n": [1, 10], "sent_bytes": [1000.0, 9000.0], "way": ["a", "a"]})
     figure = figures.growth(table, title="t", x="n", y="sent_bytes", by="way")
     assert list(figure.data[0].y) == [1, 9]
@@ -66,37 +66,37 @@ TABLE = pd.DataFrame({"way": ["a", "b"], "kB": [1234.5, 2.0], "wait": [0.25, 0.0
 MEASURES = {"kB": "sent, kB", "wait": "mean wait, s"}
 
 
-def panels(table):
+def draw_panels(table):
     return figures.bar_panels(table, MEASURES, title="cost", y="way")
 
 
 @pytest.mark.parametrize("cost", [-1e-9, float("inf")])
-def test_a_crossover_refuses_what_no_system_can_cost(cost):
+def test_crossover_refuses_negative_and_infinite_costs(cost):
     table = pd.DataFrame({"n": [1, 2], "system": ["a", "a"], "cost": [1.0, cost]})
     with pytest.raises(ParameterError, match="measure cannot be drawn") as caught:
         figures.crossover(table, x="n", y="cost", title="t")
     assert caught.value.where == "column 'cost'"
 
 
-def test_a_bar_without_a_value_has_a_dash():
+def test_bar_without_a_value_has_a_dash():
     table = pd.DataFrame({"way": ["near", "far"], "delay_s": [2.0, float("nan")]})
-    drawn = figures.bar_panels(table, {"delay_s": "delay, s"}, title="Delays", y="way")
-    assert list(drawn.data[0].text) == ["2", "–"]
+    figure = figures.bar_panels(table, {"delay_s": "delay, s"}, title="Delays", y="way")
+    assert list(figure.data[0].text) == ["2", "–"]
 
 
 def test_each_measure_has_a_panel_with_its_unit():
-    figure = panels(TABLE)
+    figure = draw_panels(TABLE)
     assert [tuple(trace.x) for trace in figure.data] == [(1234.5, 2.0), (0.25, 0.0)]
     assert (figure.layout.xaxis.title.text, figure.layout.xaxis2.title.text) == ("sent, kB", "mean wait, s")
     assert [trace.text for trace in figure.data] == [("1,234", "2"), ("0.25", "0")]
     assert figure.layout.yaxis.autorange == "reversed"
     assert figure.layout.xaxis.range[1] > 1234.5
-    assert panels(TABLE.head(0)).layout.xaxis.range == (0, 1)
-    assert panels(TABLE.tail(1)).layout.xaxis2.range == (0, 1)
-    assert panels(TABLE.assign(kB=[99.9, 9.96])).data[0].text == ("100", "10")
+    assert draw_panels(TABLE.head(0)).layout.xaxis.range == (0, 1)
+    assert draw_panels(TABLE.tail(1)).layout.xaxis2.range == (0, 1)
+    assert draw_panels(TABLE.assign(kB=[99.9, 9.96])).data[0].text == ("100", "10")
 
 
-def test_they_cover_the_same_time():
+def test_signals_cover_the_same_time():
     figure = figures.signals(
         {"whole": [0.0] * 500, "four times smaller": [1.0] * 125}, hz=250, y="mV", title="Two"
     )
@@ -110,13 +110,13 @@ def test_they_cover_the_same_time():
     assert (whole.mode, figure.layout.yaxis.title.text) == ("lines", "mV")
 
 
-def test_the_beginning_only_and_few_samples_as_marks():
+def test_signals_are_cut_and_few_samples_are_marked():
     figure = figures.signals({"few": [0.0, 1.0, 0.5]}, hz=1, y="mV", title="", seconds=2.0)
     assert list(figure.layout.xaxis.range) == [0, 2.0]
     assert figure.data[0].mode == "lines+markers"
 
 
-def test_a_crossover_is_marked_where_the_mean_lines_cross():
+def test_crossover_is_marked_where_mean_lines_cross():
     rows = [
         {"offline_share": share, "system": system, "seed": seed, "j_per_read": value + seed}
         for share, one, other in [(0.0, 1.0, 3.0), (0.5, 3.0, 1.0)]
@@ -134,8 +134,8 @@ def test_a_crossover_is_marked_where_the_mean_lines_cross():
     assert figure.layout.yaxis.range[0] == 0
 
 
-def crossing(values, x="cost", **options):
-    """The figure of two systems a and b with these values at each x."""
+def draw_crossover(values, x="cost", **options):
+    """Draw the crossover of two systems a and b with these values at each x."""
     rows = [
         {x: at, "system": name, "y": y}
         for at, pair in values.items()
@@ -144,8 +144,8 @@ def crossing(values, x="cost", **options):
     return figures.crossover(pd.DataFrame(rows), x=x, y="y", title="t", **options)
 
 
-def test_a_crossover_on_a_logarithmic_axis_is_marked_where_the_drawn_lines_cross():
-    figure = crossing({1: (1.0, 3.0), 100: (3.0, 1.0), 10_000: (3.0, 5.0)}, is_log=True)
+def test_crossover_on_logarithmic_axis_is_marked_where_lines_cross():
+    figure = draw_crossover({1: (1.0, 3.0), 100: (3.0, 1.0), 10_000: (3.0, 5.0)}, is_log=True)
     assert [round(note.x, 9) for note in figure.layout.annotations] == [1.0, 3.0]  # decades
     assert figure.layout.title.subtitle.text == "a is lower at first; a and b are equal at 10 and 1,000."
 
@@ -153,15 +153,15 @@ def test_a_crossover_on_a_logarithmic_axis_is_marked_where_the_drawn_lines_cross
 @pytest.mark.parametrize(
     ("x", "equal"), [("article_minutes", "10\u202fmin"), ("outages_per_day", "10\u202fa day"), ("x", "10")]
 )
-def test_where_lines_cross_is_said_with_its_unit(x, equal):
-    figure = crossing({1: (1.0, 3.0), 100: (3.0, 1.0)}, x, is_log=True)
+def test_crossover_is_described_with_its_unit(x, equal):
+    figure = draw_crossover({1: (1.0, 3.0), 100: (3.0, 1.0)}, x, is_log=True)
     assert figure.layout.title.subtitle.text == f"a is lower below {equal}, b above it."
     assert figure.layout.annotations[0].text == f"equal at {equal}"
 
 
 def test_lines_that_do_not_cross_have_no_mark():
-    figure = crossing({1: (1.0, 2.0), 10: (1.0, 2.0)}, is_log=True)
+    figure = draw_crossover({1: (1.0, 2.0), 10: (1.0, 2.0)}, is_log=True)
     assert not figure.layout.annotations
     assert figure.layout.title.subtitle.text == "a is lower than b throughout."
     assert list(figure.layout.xaxis.ticktext) == ["1", "10"]
-    assert crossing({1: (1.0, 1.0), 10: (1.0, 1.0)}).layout.title.subtitle.text is None
+    assert draw_crossover({1: (1.0, 1.0), 10: (1.0, 1.0)}).layout.title.subtitle.text is None

@@ -18,32 +18,32 @@ def at(second):
     return T0 + pd.Timedelta(seconds=second)
 
 
-def links(*rows):
-    """Rows of (device, second, up) or (device, second, up, down_kbps)."""
+def make_links(*rows):
+    """Build a link table from rows of (device, second, up) or (device, second, up, down_kbps)."""
     full = [(*row, np.nan)[:4] for row in rows]
     return pd.DataFrame(
         [(name, at(t), up, kbps, np.nan, np.nan) for name, t, up, kbps in full], columns=LINKS.names
     )
 
 
-TWO = links(
+TWO_CARS = make_links(
     ("car10", 0, True), ("car10", 60, False), ("car10", 90, True), ("car9", 20, False), ("car9", 50, True)
 )
 
 
-def trace(figure, name):
-    (result,) = [one for one in figure.data if one.name == name]
+def get_trace(figure, name):
+    (result,) = [trace for trace in figure.data if trace.name == name]
     return result
 
 
-def boxes(result):
-    """Rectangles of a trace: (from, to, row)."""
+def get_boxes(result):
+    """Return the rectangles of a trace: (from, to, row)."""
     x, y = np.asarray(result.x, float), np.asarray(result.y, float)
     return [(x[a], x[a + 1], (y[a] + y[a + 2]) / 2) for a in range(0, len(x), 5)]
 
 
-def test_a_state_holds_until_the_next_row_of_the_device():
-    table = link_states(TWO.sample(frac=1, random_state=3), end_us=as_us(at(100), "end"))
+def test_link_states_last_until_the_next_row_of_the_device():
+    table = link_states(TWO_CARS.sample(frac=1, random_state=3), end_us=as_us(at(100), "end"))
     begin = as_us(T0, "t")
     rows = [
         (row.device, (row.start_us - begin) / 1e6, (row.end_us - begin) / 1e6, row.up)
@@ -56,28 +56,28 @@ def test_a_state_holds_until_the_next_row_of_the_device():
         ("car9", 20, 50, False),
         ("car9", 50, 100, True),
     ]
-    cut = link_states(TWO, end_us=as_us(at(55), "end"))
+    cut = link_states(TWO_CARS, end_us=as_us(at(55), "end"))
     assert (len(cut), cut["end_us"].max()) == (3, as_us(at(55), "end")), (
         "what lies beyond the end is left out"
     )
 
 
-def test_a_row_a_device_with_its_share():
-    figure = figures.link_strip(TWO, end=at(100))
-    assert list(figure.layout.yaxis.ticktext) == ["car9", "car10"]  # and not by letters
-    assert boxes(trace(figure, "down")) == [(60, 90, 1), (20, 50, 0)]
-    assert boxes(trace(figure, "up")) == [(0, 60, 1), (90, 100, 1), (50, 100, 0)]
-    (text,) = [one.text for one in figure.data if one.mode == "text"]
+def test_link_strip_has_a_row_per_device_with_its_share():
+    figure = figures.link_strip(TWO_CARS, end=at(100))
+    assert list(figure.layout.yaxis.ticktext) == ["car9", "car10"]  # in natural order
+    assert get_boxes(get_trace(figure, "down")) == [(60, 90, 1), (20, 50, 0)]
+    assert get_boxes(get_trace(figure, "up")) == [(0, 60, 1), (90, 100, 1), (50, 100, 0)]
+    (text,) = [trace.text for trace in figure.data if trace.mode == "text"]
     assert list(text) == [" 38 % down", " 30 % down"]
     assert figure.layout.xaxis.title.text == "virtual time since 08:00:05, s"
     assert "at most 38 %" in figure.layout.title.subtitle.text
-    up, down = (np.ptp(np.array(trace(figure, name).y[:4], float)) for name in ("up", "down"))
+    up, down = (np.ptp(np.array(get_trace(figure, name).y[:4], float)) for name in ("up", "down"))
     assert down > up, "down is higher than up"
 
 
-def test_what_was_measured_is_darker_the_more_it_was():
+def test_higher_throughput_is_darker():
     figure = figures.link_strip(
-        links(
+        make_links(
             ("a", 0, True, 50),
             ("a", 10, True, 500),
             ("a", 20, True, 5000),
@@ -86,30 +86,33 @@ def test_what_was_measured_is_darker_the_more_it_was():
             ("a", 50, True),
         )
     )
-    names = [one.name for one in figure.data if one.fill]
-    assert names == ["up", "up, 30–100 kbit/s", "up, 300–1,000 kbit/s", "up, 3–10 Mbit/s", "down"]
-    light = [int(trace(figure, name).fillcolor[1:3], 16) for name in names[1:4]]
-    assert light == sorted(light, reverse=True)
+    labels = [trace.name for trace in figure.data if trace.fill]
+    assert labels == ["up", "up, 30–100 kbit/s", "up, 300–1,000 kbit/s", "up, 3–10 Mbit/s", "down"]
+    brightness = [int(get_trace(figure, name).fillcolor[1:3], 16) for name in labels[1:4]]
+    assert brightness == sorted(brightness, reverse=True)
 
 
 def test_throughput_over_many_decades_has_few_classes():
     figure = figures.link_strip(
-        links(*[("a", 10 * n, True, 0.5 * 4**n) for n in range(10)], ("a", 200, False))
+        make_links(*[("a", 10 * n, True, 0.5 * 4**n) for n in range(10)], ("a", 200, False))
     )
-    names = [one.name for one in figure.data if one.fill]
-    assert len(names) <= 7
-    assert names[0] == "up, 0–1 kbit/s"
-    assert names[-1] == "up, over 100 Mbit/s"
+    labels = [trace.name for trace in figure.data if trace.fill]
+    assert len(labels) <= 7
+    assert labels[0] == "up, 0–1 kbit/s"
+    assert labels[-1] == "up, over 100 Mbit/s"
 
 
-def test_devices_are_chosen_in_order():
-    assert list(figures.link_strip(TWO, devices=["car10", "car9"]).layout.yaxis.ticktext) == ["car10", "car9"]
-    assert list(figures.link_strip(TWO, devices=["car10"]).layout.yaxis.ticktext) == ["car10"]
+def test_link_strip_draws_chosen_devices_in_order():
+    assert list(figures.link_strip(TWO_CARS, devices=["car10", "car9"]).layout.yaxis.ticktext) == [
+        "car10",
+        "car9",
+    ]
+    assert list(figures.link_strip(TWO_CARS, devices=["car10"]).layout.yaxis.ticktext) == ["car10"]
 
 
-def test_a_large_fleet_has_no_names_and_stays_a_few_shapes():
+def test_link_strip_of_a_large_fleet_has_few_traces_and_no_names():
     number = 200
-    table = links(
+    table = make_links(
         *[(f"d{n}", t, up) for n in range(number) for t, up in ((0, True), (100 - n / 4, False), (100, True))]
     )
     figure = figures.link_strip(table, end=at(200))
@@ -118,24 +121,24 @@ def test_a_large_fleet_has_no_names_and_stays_a_few_shapes():
     assert "most time down at the top" in figure.layout.yaxis.title.text
     assert len(figure.data) == 3
     assert figure.layout.height < 1100
-    longest = max(boxes(trace(figure, "down")), key=lambda box: box[1] - box[0])
+    longest = max(get_boxes(get_trace(figure, "down")), key=lambda box: box[1] - box[0])
     assert longest[2] == 0
 
 
-def test_a_single_row_needs_an_end():
+def test_single_row_needs_an_end():
     with pytest.raises(TraceContentError, match="end="):
-        figures.link_strip(links(("a", 0, False)))
-    assert "100 % down" in str(figures.link_strip(links(("a", 0, False)), end=at(5)).data[-1].text)
+        figures.link_strip(make_links(("a", 0, False)))
+    assert "100 % down" in str(figures.link_strip(make_links(("a", 0, False)), end=at(5)).data[-1].text)
 
 
-def test_a_long_time_is_told_by_the_clock():
-    figure = figures.link_strip(TWO, end=at(7200))
+def test_long_times_are_shown_as_clock_times():
+    figure = figures.link_strip(TWO_CARS, end=at(7200))
     assert figure.layout.xaxis.title.text == "virtual time, UTC"
-    assert trace(figure, "down").x[0] == "2008-05-18T08:01:05.000"
-    assert trace(figure, "down").x[4] is None
+    assert get_trace(figure, "down").x[0] == "2008-05-18T08:01:05.000"
+    assert get_trace(figure, "down").x[4] is None
 
 
-def test_times_of_any_kind():
+def test_times_of_any_type_are_converted():
     origin = as_us("2008-05-18 08:00:05", "t")
     assert (
         as_us(T0, "t") == as_us(np.datetime64("2008-05-18T08:00:05"), "t") == origin == 1_211_097_605_000_000
@@ -152,26 +155,26 @@ def test_times_of_any_kind():
     assert np.isnan(axis.values([NO_TIME, origin])).tolist() == [True, False]
 
 
-def timeline(*rows):
-    """Rows of (state, from, to, mW)."""
+def make_timeline(*rows):
+    """Build a radio timeline from rows of (state, from, to, mW)."""
     return pd.DataFrame(
         [(at(a), at(b), state, float(mw)) for state, a, b, mw in rows],
         columns=["start", "end", "state", "power_mw"],
     )
 
 
-LTE = timeline(
+LTE = make_timeline(
     ("promotion", 4, 4.26, 1210.7), ("active", 4.26, 5, 1288), ("tail", 5, 16.576, 1060), ("idle", 0, 4, 0)
 )
 
 
-def names(figure):
-    return [one.name for one in figure.data if one.showlegend is not False]
+def get_names(figure):
+    return [trace.name for trace in figure.data if trace.showlegend is not False]
 
 
-def test_the_legend_holds_the_energy_of_each_state():
+def test_radio_timeline_legend_has_energy_by_state():
     figure = figures.radio_timeline(LTE)
-    assert names(figure) == [
+    assert get_names(figure) == [
         "idle: 0 J",
         "ramp: 0.315 J (2 %)",
         "active: 0.953 J (7 %)",
@@ -183,17 +186,17 @@ def test_the_legend_holds_the_energy_of_each_state():
     assert figure.layout.xaxis2.title.text == "virtual time since 08:00:05, s"
 
 
-def test_the_line_of_power_has_the_same_energy():
-    (line,) = [one for one in figures.radio_timeline(LTE).data if one.name == "power"]
+def test_power_line_has_the_same_energy():
+    (line,) = [trace for trace in figures.radio_timeline(LTE).data if trace.name == "power"]
     joules = float(np.sum(np.diff(line.x) * (np.asarray(line.y)[1:] + np.asarray(line.y)[:-1]) / 2)) / 1e3
     assert joules == pytest.approx(0.26 * 1.2107 + 0.74 * 1.288 + 11.576 * 1.06)
 
 
-def test_power_is_nothing_in_a_gap():
+def test_power_is_zero_in_a_gap():
     (line,) = [
-        one
-        for one in figures.radio_timeline(timeline(("active", 0, 1, 500), ("tail", 3, 4, 100))).data
-        if one.name == "power"
+        trace
+        for trace in figures.radio_timeline(make_timeline(("active", 0, 1, 500), ("tail", 3, 4, 100))).data
+        if trace.name == "power"
     ]
     assert list(line.x) == [0, 1, 1, 3, 3, 4]
     assert list(line.y) == [500, 500, 0, 0, 100, 100]
@@ -216,33 +219,35 @@ def places():
     )
 
 
-def test_each_place_is_drawn_once_by_whether_it_left(places):
-    area, stayed, left, away, came = figures.location_exposure(places, AREA, title="A day").data
+def test_location_exposure_draws_each_place_as_stayed_or_left(places):
+    area, stayed, left, away, sent = figures.location_exposure(places, AREA, title="A day").data
     assert (stayed.name, left.name) == ("stayed on the device: 3", "left the device: 1")
     assert list(left.text) == ["13:01"]
     assert left.y[0] == pytest.approx(0.2 * 111.19, abs=0.1)
     assert left.x[0] == pytest.approx(0.0)
     assert max(area.y) == pytest.approx(0.1 * 111.19, abs=0.1)
     assert max(area.x) == pytest.approx(0.1 * 111.19 * 0.7976, abs=0.1)
-    assert [each.minute for each in pd.to_datetime(away.x)] == [1, 2]
-    assert [each.minute for each in pd.to_datetime(came.x)] == [1]
+    assert [time.minute for time in pd.to_datetime(away.x)] == [1, 2]
+    assert [time.minute for time in pd.to_datetime(sent.x)] == [1]
 
 
 FLEET_T0 = 1_211_100_000_000_000
 
 
-def positions(*rows):
-    """Rows of (device, seconds, latitude)."""
+def make_positions(*rows):
+    """Build a position table from rows of (device, seconds, latitude)."""
     device, t, lat = zip(*rows, strict=True)
     columns = [pa.array(device), timestamps(FLEET_T0 + np.array(t) * 1_000_000), pa.array(lat), pa.array(lat)]
     return pa.table([*columns, pa.nulls(len(t), pa.float64())], schema=POSITIONS)
 
 
-FLEET = figures.Fleet.from_tables(positions(("b", 0, 1.0), ("b", 100, 2.0), ("a", 50, 5.0), ("b", 5000, 3.0)))
+FLEET = figures.Fleet.from_tables(
+    make_positions(("b", 0, 1.0), ("b", 100, 2.0), ("a", 50, 5.0), ("b", 5000, 3.0))
+)
 
 
 @pytest.mark.parametrize(
-    ("second", "where"),
+    ("second", "expected"),
     [
         (-1, {}),
         (0, {"b": 1.0}),
@@ -254,13 +259,13 @@ FLEET = figures.Fleet.from_tables(positions(("b", 0, 1.0), ("b", 100, 2.0), ("a"
         (5000, {"b": 3.0}),
     ],
 )
-def test_devices_are_where_they_were_last_heard_of(second, where):
-    lat, lon, names = FLEET.at(FLEET_T0 + second * 1_000_000)
-    assert dict(zip(names, lat.tolist(), strict=True)) == where
+def test_devices_are_at_their_last_reported_place(second, expected):
+    lat, lon, devices = FLEET.at(FLEET_T0 + second * 1_000_000)
+    assert dict(zip(devices, lat.tolist(), strict=True)) == expected
     assert lon.tolist() == lat.tolist()
 
 
-def test_figure_holds_the_devices_and_its_axes_have_units():
+def test_fleet_figure_has_devices_and_axis_units():
     figure = FLEET.figure(FLEET_T0 + 100_000_000)
     assert list(figure.data[1].text) == ["a", "b"]
     assert "°" in figure.layout.xaxis.title.text
@@ -268,7 +273,7 @@ def test_figure_holds_the_devices_and_its_axes_have_units():
     assert FLEET.at(FLEET.busiest_us())[2] == ["a", "b"]
 
 
-def test_moment():
+def test_format_moment_uses_the_time_zone():
     assert FLEET.format_moment(FLEET_T0) == "2008-05-18 08:40 UTC"
     assert (
         figures.Fleet.from_tables(TRIP, tz="America/Chicago").format_moment(FLEET_T0)
@@ -276,25 +281,25 @@ def test_moment():
     )
 
 
-def links_of_fleet(*rows):
-    """Rows of (device, second, up)."""
+def make_fleet_links(*rows):
+    """Build a link table from rows of (device, second, up)."""
     device, t, up = zip(*rows, strict=True)
     nothing = pa.nulls(len(t), pa.float64())
     columns = [pa.array(device), timestamps(FLEET_T0 + np.array(t) * 1_000_000), pa.array(up)]
     return pa.table([*columns, nothing, nothing, nothing], schema=LINKS)
 
 
-TRIP = positions(*[(name, t, 1.0 + t / 1000) for name in "abc" for t in range(0, 1000, 100)])
+TRIP = make_positions(*[(name, t, 1.0 + t / 1000) for name in "abc" for t in range(0, 1000, 100)])
 
 
-STATES = links_of_fleet(("c", 500, True), ("a", 200, False), ("c", 300, False), ("elsewhere", 0, False))
+STATES = make_fleet_links(("c", 500, True), ("a", 200, False), ("c", 300, False), ("elsewhere", 0, False))
 
 
 @pytest.mark.parametrize(
     ("second", "down"),
     [(199, ""), (200, "a"), (299, "a"), (300, "ac"), (499, "ac"), (500, "a"), (900, "a")],
 )
-def test_a_link_is_as_its_last_row_says(second, down):
+def test_link_state_is_that_of_the_last_row(second, down):
     fleet = figures.Fleet.from_tables(TRIP, STATES)
     assert fleet.down(FLEET_T0 + second * 1_000_000, list("abc")).tolist() == [name in down for name in "abc"]
 
@@ -307,13 +312,13 @@ def test_devices_without_a_link_differ_in_colour_symbol_text_and_title():
     assert devices.marker.symbol[0] == devices.marker.symbol[2] != devices.marker.symbol[1]
     assert devices.marker.color[0] == devices.marker.color[2] != devices.marker.color[1]
     assert figure.layout.title.text == "3 devices, 2 without a link, 2008-05-18 08:45 UTC"
-    assert [one.name for one in figure.data[2:]] == ["with a link", "without a link"]
+    assert [trace.name for trace in figure.data[2:]] == ["with a link", "without a link"]
     fleet.move(figure, FLEET_T0 + 600_000_000)
     assert list(figure.data[1].text) == ["a, no link", "b", "c"]
     assert figure.layout.title.text == "3 devices, 1 without a link, 2008-05-18 08:50 UTC"
 
 
-def test_without_links_nothing_is_said_of_them():
+def test_fleet_without_links_omits_link_states():
     figure = figures.Fleet.from_tables(TRIP).figure(FLEET_T0)
     assert figure.layout.title.text == "3 devices, 2008-05-18 08:40 UTC"
     assert len(figure.data) == 2
@@ -324,10 +329,10 @@ def test_without_links_nothing_is_said_of_them():
     )
 
 
-def test_a_lab_is_drawn_until_its_present():
+def test_link_strip_of_a_lab_ends_at_the_present():
     lab = Lab(seed=3)
     lab.device("ann", outage=0.5)
     lab.run(hours=3)
-    drawn = figures.link_strip(lab)
-    assert drawn.to_json() == figures.link_strip(lab.frame("links"), end=lab.now).to_json()
-    assert drawn.to_json() != figures.link_strip(lab, end=lab.now - pd.Timedelta(hours=1)).to_json()
+    figure = figures.link_strip(lab)
+    assert figure.to_json() == figures.link_strip(lab.frame("links"), end=lab.now).to_json()
+    assert figure.to_json() != figures.link_strip(lab, end=lab.now - pd.Timedelta(hours=1)).to_json()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mudkit.figures import assets, geometry
 from mudkit.figures.geometry import Frame, from_mercator, tiles, to_mercator
 
-# Two squares that share a border, the example that the format exists for: arc 0 is the border, run backwards once.
+# Two squares that share a border: arc 0, which is used backwards once.
 SQUARES = {
     "type": "Topology",
     "transform": {"scale": [0.5, 0.25], "translate": [10.0, 20.0]},
@@ -30,18 +30,18 @@ SQUARES = {
 }
 
 
-def test_arcs_are_differences_scaled_and_moved():
+def test_arcs_are_decoded_from_scaled_differences():
     (line,) = geometry.rings(SQUARES, "border")
     assert line.tolist() == [[11.0, 20.0], [11.0, 21.0]]
 
 
-def test_rings_join_arcs_and_run_negative_ones_backwards():
+def test_rings_join_arcs_and_reverse_negative_ones():
     west, east = geometry.rings(SQUARES, "both")
     assert west.tolist() == [[11, 20], [11, 21], [10, 21], [10, 20], [11, 20]]
     assert east.tolist() == [[11, 20], [12, 20], [12, 21], [11, 21], [11, 20]]
 
 
-def test_a_topology_that_is_not_quantised():
+def test_unquantised_topology_is_read():
     plain = {
         "arcs": [[[1.5, 2.5], [3.5, 4.5]]],
         "objects": {"a": {"type": "MultiLineString", "arcs": [[0], [-1]]}},
@@ -54,22 +54,24 @@ def test_a_topology_that_is_not_quantised():
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("scale", ["110m", "50m"])
-def test_the_land_is_where_it_is(scale):
+def test_land_contains_known_places(scale):
     land = [geometry.continuous(ring) for ring in geometry.rings(assets.land_topology(scale), "land")]
 
-    def on_land(lat, lon):
+    def is_on_land(lat, lon):
         return any(
-            inside(geometry.closed_at_pole(ring), lat, lon + turn) for ring in land for turn in (-360, 0, 360)
+            is_inside(geometry.closed_at_pole(ring), lat, lon + turn)
+            for ring in land
+            for turn in (-360, 0, 360)
         )
 
     dry = [(48.8, 2.3), (45.0, -93.3), (-25.0, 134.0), (66.5, -172.0), (-85.0, 0.0), (-89.0, 179.9)]
     wet = [(0.0, -30.0), (37.5, -123.5), (-18.0, -178.0), (60.0, 180.0), (-60.0, 0.0)]
-    assert [on_land(*place) for place in dry] == [True] * len(dry)
-    assert [on_land(*place) for place in wet] == [False] * len(wet)
+    assert [is_on_land(*place) for place in dry] == [True] * len(dry)
+    assert [is_on_land(*place) for place in wet] == [False] * len(wet)
 
 
 @pytest.mark.parametrize("scale", ["110m", "50m"])
-def test_no_line_of_the_coast_jumps_or_follows_the_date_line(scale):
+def test_coast_lines_neither_jump_nor_follow_the_date_line(scale):
     for ring in geometry.rings(assets.land_topology(scale), "land"):
         for piece in geometry.coast(geometry.continuous(ring)):
             steps = np.abs(np.diff(piece, axis=0))
@@ -78,41 +80,41 @@ def test_no_line_of_the_coast_jumps_or_follows_the_date_line(scale):
             assert not (at_edge[:-1] & at_edge[1:] & (steps[:, 1] > 0)).any()
 
 
-def test_the_pieces_of_a_ring_cut_at_the_date_line_are_its_coast():
+def test_coast_omits_cuts_at_the_date_line():
     ring = np.array([[180.0, 1], [170, 1], [170, 3], [180, 3], [180, 1]])
     (piece,) = geometry.coast(ring)
     assert piece.tolist() == [[180, 1], [170, 1], [170, 3], [180, 3]]
 
 
-def frame(south, west, north, east):
+def make_frame(south, west, north, east):
     return Frame(south, west, north, east, -180.0)
 
 
 def test_clipping_keeps_the_area_within():
     triangle = np.array([[0.0, 0], [10, 0], [0, 10], [0, 0]])
 
-    def within(*edges):
-        return sum(area(part) for part in geometry.clip(triangle, frame(*edges), is_filled=True))
+    def clip_area(*edges):
+        return sum(compute_area(part) for part in geometry.clip(triangle, make_frame(*edges), is_filled=True))
 
-    assert within(0, 0, 5, 5) == pytest.approx(25.0)
-    assert within(-1, -1, 11, 11) == pytest.approx(50.0)
-    assert within(2, 2, 8, 8) == pytest.approx(18.0)
-    assert geometry.clip(triangle, frame(20, 20, 30, 30), is_filled=True) == []
+    assert clip_area(0, 0, 5, 5) == pytest.approx(25.0)
+    assert clip_area(-1, -1, 11, 11) == pytest.approx(50.0)
+    assert clip_area(2, 2, 8, 8) == pytest.approx(18.0)
+    assert geometry.clip(triangle, make_frame(20, 20, 30, 30), is_filled=True) == []
 
 
-def test_a_ring_that_leaves_and_comes_back_has_two_parts():
+def test_ring_that_leaves_and_reenters_the_frame_has_two_parts():
     bay = np.array([[0.0, 0], [10, 0], [10, 1], [1, 1], [1, 2], [10, 2], [10, 3], [0, 3], [0, 0]])
-    assert len(geometry.clip(bay, frame(-1, 5, 4, 8), is_filled=True)) == 2
+    assert len(geometry.clip(bay, make_frame(-1, 5, 4, 8), is_filled=True)) == 2
 
 
 def test_lines_are_cut_at_the_frame():
     line = np.column_stack([np.arange(10.0), np.zeros(10)])
-    (part,) = geometry.clip(line, frame(-1, 3.5, 1, 5.5), is_filled=False)
+    (part,) = geometry.clip(line, make_frame(-1, 3.5, 1, 5.5), is_filled=False)
     assert part[:, 0].tolist() == [3.5, 4, 5, 5.5]
     there_and_back = np.array([[0.0, 0], [5, 0], [9, 0], [9, 1], [5, 1], [0, 1]])
-    parts = geometry.clip(there_and_back, frame(-1, -1, 2, 2), is_filled=False)
+    parts = geometry.clip(there_and_back, make_frame(-1, -1, 2, 2), is_filled=False)
     assert [len(part) for part in parts] == [2, 2]
-    assert geometry.clip(line, frame(5, 0, 6, 9), is_filled=False) == []
+    assert geometry.clip(line, make_frame(5, 0, 6, 9), is_filled=False) == []
 
 
 def test_tiles_have_the_edges_of_web_mercator():
@@ -122,7 +124,7 @@ def test_tiles_have_the_edges_of_web_mercator():
     assert edges["west"][0] < -122.4194 < edges["east"][0]
 
 
-def test_a_graticule_has_multiples_of_its_step():
+def test_graticule_has_multiples_of_its_step():
     assert geometry.graticule(15, Frame(-40, 160, 40, 200, 0)) == (
         [-30.0, -15.0, 0.0, 15.0, 30.0],
         [165.0, 180.0, 195.0],
@@ -133,16 +135,16 @@ def test_a_graticule_has_multiples_of_its_step():
 
 
 @pytest.mark.parametrize(("span", "step"), [(360, 30.0), (100, 15.0), (10, 2.0), (2.6, 0.5), (0.2, 0.1)])
-def test_about_five_lines_lie_in_a_span(span, step):
+def test_graticule_step_depends_on_the_span(span, step):
     assert geometry.graticule_step(span) == step
 
 
-def area(ring):
+def compute_area(ring):
     x, y = ring[:, 0], ring[:, 1]
     return abs(float(np.sum(x * np.roll(y, -1) - y * np.roll(x, -1)))) / 2
 
 
-def inside(ring, lat, lon):
+def is_inside(ring, lat, lon):
     x, y = ring[:, 0], ring[:, 1]
     next_x, next_y = np.roll(x, -1), np.roll(y, -1)
     spans = (y > lat) != (next_y > lat)
@@ -150,7 +152,7 @@ def inside(ring, lat, lon):
     return bool(np.sum(spans & (lon < x + (lat - y) / height * (next_x - x))) % 2)
 
 
-def test_mercator_is_web_mercator():
+def test_projection_is_web_mercator():
     x, y = to_mercator([0.0, 85.0511287798066, -85.0511287798066, 37.7749], [-180.0, 0.0, 180.0, -122.4194])
     assert x == pytest.approx([0.0, 0.5, 1.0, 0.15994611])
     assert y == pytest.approx([0.5, 0.0, 1.0, 0.38653], abs=1e-5)
@@ -161,7 +163,7 @@ def test_mercator_is_web_mercator():
 
 
 @given(st.lists(st.tuples(st.floats(-90, 90), st.floats(-180, 180)), min_size=1, max_size=20))
-def test_a_frame_holds_its_places(places):
+def test_frame_contains_its_places(places):
     lat, lon = np.array(places).T
     frame = Frame.around([(lat, lon)])
     unwrapped = frame.unwrap(lon)
@@ -174,11 +176,11 @@ def test_a_frame_holds_its_places(places):
     assert window.east >= frame.east or window.east - window.west > 395.0
 
 
-def test_few_places_all_count():
+def test_frame_of_few_places_includes_outliers():
     frame = Frame.around([(np.array([0.0, 0, 0, 60]), np.array([0.0, 0, 0, 60]))])
     assert (frame.north, frame.east) == (60.0, 60.0)
 
 
-def test_one_place_has_a_frame():
+def test_frame_of_one_place_has_a_minimum_size():
     frame = Frame.around([(np.array([37.0]), np.array([-122.0]))])
     assert frame.side_km == pytest.approx(0.5)

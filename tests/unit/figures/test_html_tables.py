@@ -8,7 +8,7 @@ from mudkit.experiment import PartyView, Visibility
 from mudkit.figures.html_tables import MAX_RECORDS
 
 
-def version(key, number=1, record=None, *, visible=True, predicate=None):
+def make_version(key, number=1, record=None, *, visible=True, predicate=None):
     return {
         "key": key,
         "version": number,
@@ -20,18 +20,22 @@ def version(key, number=1, record=None, *, visible=True, predicate=None):
     }
 
 
-def cells(html):
+def split_cells(html):
     """Return the words of each cell, by row."""
     return [[cell.split() for cell in row] for row in table_rows(html)]
 
 
-def test_a_row_a_record_and_a_column_a_device():
-    held = {
-        "ann": [version("b", 3, {"n": 1}), version("b", None, {"n": 2}), version("a", 1, None)],
-        "bob": [version("b", 2, {"n": 0})],
+def test_holdings_have_a_row_per_record_and_a_column_per_device():
+    versions = {
+        "ann": [
+            make_version("b", 3, {"n": 1}),
+            make_version("b", None, {"n": 2}),
+            make_version("a", 1, None),
+        ],
+        "bob": [make_version("b", 2, {"n": 0})],
         "cem": [],
     }
-    result = cells(figures.holdings(held, {"ann": {"age": 34}}, title="As of now.")._repr_html_())
+    result = split_cells(figures.holdings(versions, {"ann": {"age": 34}}, title="As of now.")._repr_html_())
     assert result == [
         [["key"], ["ann", "age:", "34"], ["bob"], ["cem"]],
         [["a"], ["v1", "deleted"], ["–"], ["–"]],
@@ -39,9 +43,9 @@ def test_a_row_a_record_and_a_column_a_device():
     ]
 
 
-def test_what_is_hidden_is_not_in_the_page():
+def test_hidden_records_are_not_in_the_page():
     shown = figures.holdings(
-        {"bob": [version("a", 1, {"secret": "x7"}, visible=False, predicate="receiver.age >= 21")]}
+        {"bob": [make_version("a", 1, {"secret": "x7"}, visible=False, predicate="receiver.age >= 21")]}
     )
     for text in (shown._repr_html_(), repr(shown)):
         assert "x7" not in text
@@ -49,8 +53,8 @@ def test_what_is_hidden_is_not_in_the_page():
     assert "hidden: receiver.age &gt;= 21" in shown._repr_html_()
 
 
-def test_very_many_records_are_counted():
-    html = figures.holdings({"ann": [version(f"{n:04d}") for n in range(250)]})._repr_html_()
+def test_records_above_the_maximum_are_counted():
+    html = figures.holdings({"ann": [make_version(f"{n:04d}") for n in range(250)]})._repr_html_()
     assert f"The first {MAX_RECORDS} of 250 records." in html
     assert html.count("<tr>") == MAX_RECORDS + 1
     assert "No device holds a record." in figures.holdings({"ann": []})._repr_html_()
@@ -63,7 +67,7 @@ CLEAR, SEALED, NOTHING = (
 )
 
 
-def test_a_row_a_thing_and_a_column_a_party():
+def test_party_views_have_a_row_per_field_and_a_column_per_party():
     html = figures.party_views(
         [PartyView("payload", CLEAR, SEALED, CLEAR), PartyView("key", NOTHING, NOTHING, NOTHING)]
     )._repr_html_()
@@ -74,10 +78,12 @@ def test_a_row_a_thing_and_a_column_a_party():
     ]
 
 
-def test_what_the_relay_can_read_is_told_from_ciphertexts():
+def test_fields_readable_by_the_relay_differ_from_ciphertexts():
     readable, sealed = (
-        figures.party_views([PartyView("payload", CLEAR, seen, CLEAR)])._repr_html_().split("<tbody>")[1]
-        for seen in (CLEAR, SEALED)
+        figures.party_views([PartyView("payload", CLEAR, relay_view, CLEAR)])
+        ._repr_html_()
+        .split("<tbody>")[1]
+        for relay_view in (CLEAR, SEALED)
     )
     assert readable.count("#D55E00") == 1
     assert sealed.count("#D55E00") == 0
@@ -88,13 +94,13 @@ def test_what_the_relay_can_read_is_told_from_ciphertexts():
 @pytest.mark.parametrize(
     "shown",
     [
-        figures.holdings({"<i>": [version("<b>", 1, {"<u>": "x" * 999})]}, title="<s>"),
+        figures.holdings({"<i>": [make_version("<b>", 1, {"<u>": "x" * 999})]}, title="<s>"),
         figures.party_views(
             [PartyView("<u>", Visibility("clear", "<b>" + "x" * 999), NOTHING, NOTHING)], title="<i>"
         ),
     ],
 )
-def test_markup_is_text_and_long_texts_are_cut(shown):
+def test_markup_is_escaped_and_long_texts_are_cut(shown):
     html = shown._repr_html_()
     for tag in ("<i>", "<u>", "<s>", "<b>x"):
         assert tag not in html

@@ -1,4 +1,4 @@
-"""Labels of figures: none lies over another, at the least width and on a wide screen."""
+"""Labels of figures: no overlaps, at the minimum width and on a wide screen."""
 
 import re
 from itertools import combinations
@@ -18,7 +18,7 @@ _LETTER, _LINE = 0.5, 1.0
 """Width of a letter and height of a line, by the size of the font: of an average font, not of a wide one."""
 
 
-def axis_px(figure, name, length_px):
+def scale_axis(figure, name, length_px):
     """Return a function from a value on an axis to pixels from the left or lower edge of the plot."""
     axis = figure.layout[name]
     low, high = axis.range
@@ -26,7 +26,7 @@ def axis_px(figure, name, length_px):
     return lambda value: length_px * (begin + (end - begin) * (float(value) - low) / (high - low))
 
 
-def label_boxes(figure, width_px):
+def get_label_boxes(figure, width_px):
     """Return text and box (left, top, right, bottom; px) of each annotation and text on the plot."""
     margin = figure.layout.margin
     wide, high = width_px - margin.l - margin.r, figure.layout.height - margin.t - margin.b
@@ -41,8 +41,8 @@ def label_boxes(figure, width_px):
     for note in figure.layout.annotations:
         if note.xref == "paper":
             continue
-        x = axis_px(figure, (note.xref or "x").replace("x", "xaxis"), wide)(note.x)
-        y = high - axis_px(figure, (note.yref or "y").replace("y", "yaxis"), high)(note.y)
+        x = scale_axis(figure, (note.xref or "x").replace("x", "xaxis"), wide)(note.x)
+        y = high - scale_axis(figure, (note.yref or "y").replace("y", "yaxis"), high)(note.y)
         if note.showarrow:
             x, y = x + note.ax, y + note.ay
         x, y = x + (note.xshift or 0), y - (note.yshift or 0)
@@ -53,8 +53,8 @@ def label_boxes(figure, width_px):
         if trace.type != "scatter" or "text" not in (trace.mode or "") or not trace.x:
             continue
         down, side = (trace.textposition or "middle center").split()
-        x_px = axis_px(figure, (trace.xaxis or "x").replace("x", "xaxis"), wide)
-        y_px = axis_px(figure, (trace.yaxis or "y").replace("y", "yaxis"), high)
+        x_px = scale_axis(figure, (trace.xaxis or "x").replace("x", "xaxis"), wide)
+        y_px = scale_axis(figure, (trace.yaxis or "y").replace("y", "yaxis"), high)
         for text, x, y in zip(trace.text, trace.x, trace.y, strict=True):
             if isinstance(x, str):  # a time by the clock, at the right edge of a strip
                 x = figure.layout.xaxis.range[1]
@@ -66,7 +66,7 @@ def label_boxes(figure, width_px):
     return boxes
 
 
-def overlaps(boxes):
+def find_overlaps(boxes):
     return [
         (text, other)
         for (text, a), (other, b) in combinations(boxes, 2)
@@ -76,14 +76,14 @@ def overlaps(boxes):
 
 @pytest.mark.parametrize("width_px", [MIN_WIDTH_PX, 1200])
 @pytest.mark.parametrize("name", LABELLED)
-def test_no_label_lies_over_another(name, width_px, gallery):
-    boxes = label_boxes(gallery(name), width_px)
+def test_labels_do_not_overlap(name, width_px, gallery):
+    boxes = get_label_boxes(gallery(name), width_px)
     assert len(boxes) > 1
-    assert overlaps(boxes) == []
+    assert find_overlaps(boxes) == []
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=9, unique=True))
-def test_names_of_points_do_not_overlap(shares):
+def test_point_labels_do_not_overlap(shares):
     texts = [f"policy {number}" for number in range(len(shares))]
     labels = point_labels(
         shares, shares, texts, ["red"] * len(shares), sides_px=MIN_WIDTH_PX - 600, height_px=270.0
@@ -100,11 +100,11 @@ def test_names_of_points_do_not_overlap(shares):
             - {"top": 0, "middle": 0.5, "bottom": 1}[label["yanchor"]] * high
         )
         boxes.append((label["text"], (left, top, left + wide, top + high)))
-    assert overlaps(boxes) == []
+    assert find_overlaps(boxes) == []
 
 
-def test_labels_at_the_right_edge_stand_on_lines_rather_than_beyond_it():
-    """The points of the buses: all ask nearly always, and lines leave no room beside them."""
+def test_labels_at_the_right_edge_stay_within_the_figure():
+    """Label nearby points at the right edge, with lines that leave no room beside them."""
     shares = [(1.0, 0.0), (0.99, 0.02), (1.0, 0.0), (0.93, 0.07)]
     lines = [[(x, y) for x in (0.0, 1.0)] for y in np.linspace(0, 1, 40)]
     labels = point_labels(
@@ -122,8 +122,8 @@ def test_labels_at_the_right_edge_stand_on_lines_rather_than_beyond_it():
     assert len({(label["x"], label["ax"], label["ay"]) for label in labels}) == 4
 
 
-def test_labels_beside_lines_stand_on_none_at_any_width():
-    """The points of the buses: at the least width there is room on the left, where a line runs in a wider figure."""
+def test_labels_avoid_lines_at_any_width():
+    """Label points with room on the left at the minimum width, but a line there at larger widths."""
     lines = [[(0.38, 0.91), (0.78, 0.0)], [(0.4, 1.0), (0.59, 0.61), (0.89, 0.13), (1.0, 0.0)]]
     shares = [(1.0, 0.0), (0.8, 0.3), (0.675, 0.455)]
     texts = ["always ask", "best rule: 2 km, 10 min", "learnt policy"]
@@ -141,7 +141,7 @@ def test_labels_beside_lines_stand_on_none_at_any_width():
                 assert not ((top < down) & (down < top + high)).any(), (label["text"], wide)
 
 
-def test_a_sheet_gives_no_place_twice():
+def test_sheet_assigns_no_place_twice():
     sheet = Sheet(0, 0, 100, 100)
     box = (10.0, 10.0, 30.0, 20.0)
     assert sheet.put([box]) == 0

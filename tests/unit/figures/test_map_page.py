@@ -1,4 +1,4 @@
-"""The ground of maps: density, pictures and thinning."""
+"""Ground of maps: density, pictures and thinning."""
 
 import struct
 import zlib
@@ -12,7 +12,7 @@ from mudkit.figures.geometry import Frame, to_mercator
 
 
 @pytest.mark.parametrize("latitude", [0.0, 37.7, 65.0])
-def test_cells_of_the_density_are_50_m(latitude):
+def test_density_cells_are_50_m_wide(latitude):
     frame = Frame(latitude, 10.0, latitude + 0.1, 10.1, -180.0)
     grid = map_page.Grid.over(frame, map_page.MAX_SIDE_PX)
     (south, west), (north, east) = grid.bounds
@@ -41,11 +41,11 @@ def test_each_place_is_counted_in_its_cell():
         assert number[row, column] == inside.sum() > 0
 
 
-def test_pictures_grow_denser_with_the_logarithm():
+def test_density_grows_with_the_logarithm_of_the_count():
     levels, palette = read_png(map_page.density_png(np.array([[0, 1, 10, 100, 1000]])))
-    veils = [palette[level][3] for level in levels[0]]
-    assert veils[0] == 0
-    assert veils == sorted(set(veils))
+    alphas = [palette[level][3] for level in levels[0]]
+    assert alphas[0] == 0
+    assert alphas == sorted(set(alphas))
     steps = np.diff(levels[0][1:])
     assert np.ptp(steps) <= 1
 
@@ -60,7 +60,7 @@ def test_png_keeps_every_pixel(columns):
 
 
 def read_png(data):
-    """Read back what the writer wrote, chunk by chunk, checksums included."""
+    """Decode a PNG and check its checksums."""
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     chunks, at = {}, 8
     while at < len(data):
@@ -82,11 +82,11 @@ def read_png(data):
     return [row[:columns] for row in pixels], palette
 
 
-def test_thinning_keeps_the_weight_and_the_middle():
+def test_thinning_keeps_the_total_weight_and_outliers():
     random = np.random.default_rng(9)
     lat, lon, weight = random.uniform(0, 1, 5000), random.uniform(0, 1, 5000), random.uniform(0, 2, 5000)
     lat[0] = 80.0  # one outlier must not make the cells of all others large
-    near, lon, sums = map_page.thinned(lat, lon, weight, 500)
-    assert 150 < len(near) <= 500
+    thinned_lat, lon, sums = map_page.thinned(lat, lon, weight, 500)
+    assert 150 < len(thinned_lat) <= 500
     assert sums.sum() == pytest.approx(weight.sum())
-    assert near.max() == 80.0
+    assert thinned_lat.max() == 80.0

@@ -1,4 +1,4 @@
-"""The public face of the package: names, docstrings, and what importing it loads."""
+"""Public API of the package: docstrings, and modules loaded by its import."""
 
 import inspect
 import re
@@ -13,13 +13,13 @@ FUNCTIONS = [name for name in figures.__all__ if inspect.isroutine(getattr(figur
 
 
 @pytest.mark.process
-def test_importing_the_package_loads_no_plotting():
+def test_import_loads_no_plotting_libraries():
     code = (
         "import sys, mudkit.figures; heavy = {'plotly', 'folium', 'pandas', 'shapely', 'ipywidgets'};"
         "sys.exit(sorted(heavy & set(sys.modules)).__repr__() if heavy & set(sys.modules) else 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    process = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert (process.returncode, process.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

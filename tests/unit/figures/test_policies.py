@@ -1,7 +1,7 @@
 """Rules, trees, decisions and searches."""
 
 import pandas as pd
-from learning_traces import labelled_reads
+from learning_traces import build_labelled_reads
 
 from mudkit import figures
 from mudkit.experiment import CacheBench, tree_nodes
@@ -30,7 +30,7 @@ STATES = {"10": {"battery": 10}, "30": {"battery": 30}, "90": {"battery": 90}}
 NAMES = [rule.name for rule in POLICY.rules]
 
 
-def test_a_row_for_each_message_in_each_state():
+def test_decision_table_has_a_row_per_message_and_state():
     table = decision_table(POLICY, MESSAGES, STATES)
     rows = {
         (row.message, row.state): (row.rule, row.name, row.outcome, row.fields) for row in table.itertuples()
@@ -50,7 +50,7 @@ def test_a_row_for_each_message_in_each_state():
     assert sent == {"sent": {"all": 100.0}}
 
 
-def test_cells_have_number_and_mark():
+def test_rule_firing_cells_have_rule_number_and_mark():
     table = decision_table(POLICY, MESSAGES, STATES, {"sent": {"all": 0.0}}, 5.0)
     figure = figures.rule_firing(table, NAMES, title="Which", x="battery, %")
     heat = figure.data[0]
@@ -65,7 +65,7 @@ def test_cells_have_number_and_mark():
     assert not figure.layout.shapes
 
 
-def test_it_is_filled_again_and_framed():
+def test_rule_firing_is_updated_and_framed():
     figure = figures.rule_firing(
         decision_table(POLICY, MESSAGES, STATES), NAMES, title="Which", x="battery, %"
     )
@@ -97,7 +97,7 @@ TABLE = pd.DataFrame(
 )
 
 
-def test_all_nodes_are_there_with_what_they_say():
+def test_tree_draws_all_nodes_with_their_texts():
     figure = figures.tree(TABLE, title="T")
     edges, marks, leaves, questions, answers = figure.data
     assert list(questions.text) == [
@@ -124,14 +124,14 @@ def test_all_nodes_are_there_with_what_they_say():
     assert "100 % of 100 examples, 4 leaves" in questions.hovertext[0]
 
 
-def test_what_is_deeper_is_one_mark():
+def test_subtrees_below_max_depth_are_one_mark():
     _, _, leaves, questions, _ = figures.tree(TABLE, title="", max_depth=2).data
     assert leaves.text[1] == "… 2 leaves, 10 % (10)"
     assert "10 % of 100 examples" in leaves.hovertext[1]
     assert len(leaves.text) + len(questions.text) == 5
 
 
-def test_a_leaf_alone_and_a_delay():
+def test_tree_of_one_leaf_shows_its_delay():
     alone = TABLE[TABLE["node"] == 2].assign(node=0, parent=-1, action="30 min")
     figure = figures.tree(alone, title="U")
     edges, _, leaves, questions, _ = figure.data
@@ -141,7 +141,7 @@ def test_a_leaf_alone_and_a_delay():
     assert figures.tree_outline(alone) == "30 min (30 examples)"
 
 
-def test_it_can_be_read_aloud():
+def test_tree_outline_is_indented_text():
     assert figures.tree_outline(TABLE, 2).splitlines() == [
         "at most 10 min old?",
         "    yes: at most 1.25 km away?",
@@ -155,20 +155,20 @@ def test_it_can_be_read_aloud():
 DECISIONS_COLUMNS = ["t_s", "lane", "decision", "text", "is_alarm"]
 
 
-def table(*rows):
+def make_decisions(*rows):
     return pd.DataFrame(rows, columns=DECISIONS_COLUMNS)
 
 
-ONE = table(
+ONE = make_decisions(
     (0.0, "patient 10", "sent whole", "a", False),
     (5.0, "patient 9", "held back", "b", True),
     (9.0, "patient 9", "dropped", "c", False),
 )
 
 
-def test_a_mark_for_each_message_and_a_ring_for_each_alarm():
+def test_decisions_mark_each_message_and_ring_each_alarm():
     figure = figures.decisions({"one": ONE, "two": ONE.iloc[:1]}, title="Two policies")
-    marks = [(each.name, each.yaxis, list(each.x), each.showlegend) for each in figure.data]
+    marks = [(trace.name, trace.yaxis, list(trace.x), trace.showlegend) for trace in figure.data]
     assert marks == [
         ("an alarm", "y", [5.0], True),
         ("dropped", "y", [9.0], True),
@@ -177,37 +177,37 @@ def test_a_mark_for_each_message_and_a_ring_for_each_alarm():
         ("sent whole", "y2", [0.0], False),
     ]
     assert list(figure.layout.yaxis.ticktext) == ["patient 9", "patient 10"]
-    assert [list(each.y) for each in (figure.data[0], figure.data[3])] == [[0], [1]]
+    assert [list(trace.y) for trace in (figure.data[0], figure.data[3])] == [[0], [1]]
     assert figure.layout.xaxis2.title.text == "time, s"
     assert [note.text for note in figure.layout.annotations] == ["one", "two"]
 
 
-def test_long_times_are_in_minutes():
+def test_decisions_over_long_times_are_in_minutes():
     later = ONE.assign(t_s=ONE["t_s"] * 600)
     figure = figures.decisions({"one": later}, title="")
     assert figure.layout.xaxis.title.text == "time, min"
     assert list(figure.data[0].x) == [50.0]
 
 
-def test_the_wrong_one_is_pointed_at():
+def test_marked_decision_has_a_pointer():
     figure = figures.decisions({"one": ONE}, title="", marked={"one": 1})
-    here = figure.data[-1]
-    assert (here.name, list(here.x), list(here.customdata)) == ("here", [5.0], ["b"])
-    assert -0.5 < here.y[0] < 0
+    pointer = figure.data[-1]
+    assert (pointer.name, list(pointer.x), list(pointer.customdata)) == ("here", [5.0], ["b"])
+    assert -0.5 < pointer.y[0] < 0
 
 
 def test_every_decision_has_a_mark():
     assert set(_DECISION_MARKS) == {"sent whole", "sent in part", "held back", "dropped", "stopped"}
 
 
-def test_a_learnt_policy_is_drawn_as_its_nodes():
-    learnt = CacheBench.from_labels(*labelled_reads()).run(CostMatrix(0.5, 1.0)).learnt
+def test_learnt_policy_is_drawn_as_its_nodes():
+    learnt = CacheBench.from_labels(*build_labelled_reads()).run(CostMatrix(0.5, 1.0)).learnt
     assert figures.tree(learnt, title="t").to_json() == figures.tree(tree_nodes(learnt), title="t").to_json()
     assert figures.tree_outline(learnt) == figures.tree_outline(tree_nodes(learnt))
 
 
-def searched(*rows, rule=(1.0, 5.0), best=(1.0, 10.0)):
-    """Rows of (km, minutes, share sent, share stale, is allowed)."""
+def draw_search(*rows, rule=(1.0, 5.0), best=(1.0, 10.0)):
+    """Draw a rule search from rows of (km, minutes, share sent, share stale, is allowed)."""
     table = pd.DataFrame(rows, columns=["km", "minutes", "sent_share", "stale_share", "is_allowed"])
     in_use = FixedRule(*rule)
     return figures.rule_search(
@@ -215,45 +215,47 @@ def searched(*rows, rule=(1.0, 5.0), best=(1.0, 10.0)):
     )
 
 
-def test_allowed_rules_show_what_they_send_and_the_others_what_is_stale():
-    drawn = searched((1.0, 5.0, 0.9, 0.0, True), (1.0, 10.0, 0.5, 0.02, True), (2.0, 5.0, 0.4, 0.3, False))
-    assert [each.text for each in drawn.layout.annotations][:3] == ["90", "50", "(30 stale)"]
-    assert [shape.line.dash for shape in drawn.layout.shapes] == ["dot", "solid"]
-    assert list(drawn.data[0].x) == ["5 min", "10 min"]
+def test_allowed_rules_show_sent_shares_and_others_stale_shares():
+    figure = draw_search(
+        (1.0, 5.0, 0.9, 0.0, True), (1.0, 10.0, 0.5, 0.02, True), (2.0, 5.0, 0.4, 0.3, False)
+    )
+    assert [note.text for note in figure.layout.annotations][:3] == ["90", "50", "(30 stale)"]
+    assert [shape.line.dash for shape in figure.layout.shapes] == ["dot", "solid"]
+    assert list(figure.data[0].x) == ["5 min", "10 min"]
 
 
-def test_numbers_on_rules_are_legible_and_have_the_decimals_that_differ():
-    near = searched((1.0, 5.0, 0.996, 0.0, True), (1.0, 10.0, 0.981, 0.02, True))
-    assert [each.text for each in near.layout.annotations] == ["99.6", "98.1"]
-    equal = searched(
+def test_numbers_on_rules_are_legible_with_distinct_decimals():
+    near = draw_search((1.0, 5.0, 0.996, 0.0, True), (1.0, 10.0, 0.981, 0.02, True))
+    assert [note.text for note in near.layout.annotations] == ["99.6", "98.1"]
+    equal = draw_search(
         *((km, age, 1.0, 0.0, True) for km in (1.0, 2.0) for age in (5.0, 10.0)), best=(1.0, 5.0)
     )
     assert (equal.data[0].zmin, equal.data[0].zmax) == (99, 100)
-    assert {each.text for each in equal.layout.annotations} == {"100"}
-    shades = searched(
+    assert {note.text for note in equal.layout.annotations} == {"100"}
+    shades = draw_search(
         *((1.0, age, sent, 0.01, True) for age, sent in ((5.0, 0.2), (10.0, 0.37), (15.0, 0.5)))
     )
     assert [note.font.color for note in shades.layout.annotations] == ["#000000", "#000000", "#ffffff"]
     assert [shape.opacity for shape in shades.layout.shapes] == [1, 1]
 
 
-def test_a_grid_has_all_its_cells_where_no_rule_is_allowed():
-    drawn = searched(
+def test_rule_search_without_allowed_rules_has_all_cells():
+    figure = draw_search(
         *((km, age, 0.9, 0.3, False) for km in (1.0, 2.0) for age in (5.0, 10.0)), best=(1.0, 5.0)
     )
-    assert list(drawn.layout.xaxis.categoryarray) == ["5 min", "10 min"]
-    assert list(drawn.layout.yaxis.categoryarray) == ["1 km", "2 km"]
-    assert list(drawn.layout.xaxis.range) == list(drawn.layout.yaxis.range) == [-0.5, 1.5]
-    assert [shape.line.dash for shape in drawn.layout.shapes] == ["dot"]  # none is the best
+    assert list(figure.layout.xaxis.categoryarray) == ["5 min", "10 min"]
+    assert list(figure.layout.yaxis.categoryarray) == ["1 km", "2 km"]
+    assert list(figure.layout.xaxis.range) == list(figure.layout.yaxis.range) == [-0.5, 1.5]
+    assert [shape.line.dash for shape in figure.layout.shapes] == ["dot"]  # no rule is the best
 
 
-def test_of_many_states_equal_cells_share_a_text():
+def test_equal_cells_of_many_states_share_a_text():
     messages, states = {"calm": {"pulse": 70}}, {f"{level}": {"battery": level} for level in range(0, 101, 5)}
     rules = [Rule("state.battery < 25", [Drop()], "low"), Rule("state.battery >= 25", [], "high")]
     policy = Policy("p", rules)
-    drawn = figures.rule_firing(decision_table(policy, messages, states), ["low", "high"], title="t", x="x")
-    shown = drawn.data[0].text[0]
+    figure = figures.rule_firing(decision_table(policy, messages, states), ["low", "high"], title="t", x="x")
+    shown = figure.data[0].text[0]
     assert [text for text in shown if text] == ["1✗", "2"]
     assert shown[2] == "1✗"
-    assert drawn.data[0].texttemplate == "%{text}"
-    assert list(drawn.data[0].hovertext[0]).count("2") == 16  # the alternative text counts them
+    assert figure.data[0].texttemplate == "%{text}"
+    assert list(figure.data[0].hovertext[0]).count("2") == 16  # the alternative text counts them

@@ -1,4 +1,4 @@
-"""Waste and loss of prefetching, and the life of each message."""
+"""Waste and loss of prefetching, and lifecycles of messages."""
 
 import pandas as pd
 import pytest
@@ -13,54 +13,54 @@ PARAMETERS = {
 }  # fmt: skip
 
 
-def sweep():
-    """Two limits under two shares of outages, with three seeds."""
+def make_sweep():
+    """Return a sweep of two limits and two outage shares with three seeds."""
     limits, outages = [1, 16], [0.0, 0.5]
     rows = [
         {"prefetch_limit": limit, "outage": outage, "seed": seed, "waste": 0.1 * seed, "loss": 0.0004 * seed, "best": 50}
         for limit in limits for outage in outages for seed in (1, 2, 3)
     ]  # fmt: skip
-    made = pd.DataFrame(rows)
-    made.attrs["parameters"] = PARAMETERS | {"prefetch_limit": limits, "outage": outages}
-    return made
+    table = pd.DataFrame(rows)
+    table.attrs["parameters"] = PARAMETERS | {"prefetch_limit": limits, "outage": outages}
+    return table
 
 
-def named(figure):
+def get_named_traces(figure):
     return [trace for trace in figure.data if trace.name is not None and trace.x[0] is not None]
 
 
-def test_lines_are_medians_with_the_lowest_and_the_highest_seed():
-    figure = figures.waste_and_loss_by_limit(sweep(), title="A title")
-    lines = named(figure)
-    for line in lines:
+def test_lines_are_medians_with_lowest_and_highest_seed():
+    figure = figures.waste_and_loss_by_limit(make_sweep(), title="A title")
+    traces = get_named_traces(figure)
+    for line in traces:
         assert list(line.x) == [1, 16]
         is_loss = line.line.dash == "dash"
         assert list(line.y) == pytest.approx([0.1 if is_loss else 20] * 2)
         if not is_loss:
             assert [*line.error_y.array, *line.error_y.arrayminus] == pytest.approx([10] * 4)
-    assert len({line.name for line in lines}) == 2
-    assert all("median" not in line.hovertemplate and "customdata" in line.hovertemplate for line in lines)
-    assert len({(line.line.color, line.line.dash) for line in lines}) == len(lines)
-    assert len({line.marker.symbol for line in lines}) == len(lines)
-    weights = {line.name: sum(int(line.line.color[at : at + 2], 16) for at in (1, 3, 5)) for line in lines}
+    assert len({line.name for line in traces}) == 2
+    assert all("median" not in line.hovertemplate and "customdata" in line.hovertemplate for line in traces)
+    assert len({(line.line.color, line.line.dash) for line in traces}) == len(traces)
+    assert len({line.marker.symbol for line in traces}) == len(traces)
+    weights = {line.name: sum(int(line.line.color[at : at + 2], 16) for at in (1, 3, 5)) for line in traces}
     assert list(weights.values()) == sorted(weights.values(), reverse=True)
     assert figure.layout.title.text == "A title"
     assert figure.layout.xaxis.title.text
     assert "%" in figure.layout.yaxis.title.text
-    [answer] = [each.text.replace("<br>", " ") for each in figure.layout.annotations]
-    assert answer.startswith("32 messages a day; ")
-    assert "medians of 3 seeds" in answer
-    assert "365 days" in answer
+    [caption] = [note.text.replace("<br>", " ") for note in figure.layout.annotations]
+    assert caption.startswith("32 messages a day; ")
+    assert "medians of 3 seeds" in caption
+    assert "365 days" in caption
 
 
-def test_a_table_that_says_nothing_of_its_runs_is_drawn():
-    bare = sweep()
+def test_table_without_parameters_is_drawn():
+    bare = make_sweep()
     bare.attrs = {}
-    assert named(figures.waste_and_loss_by_limit(bare))
+    assert get_named_traces(figures.waste_and_loss_by_limit(bare))
 
 
 @pytest.mark.parametrize(
-    ("settings", "answer"),
+    ("settings", "caption"),
     [
         ({}, "32 messages a day; 2 reads a day; reads of at most 8; outages 90 % of the time, exponential, 12 a day"),
         ({"outage": 0.0}, "no outages; nothing expires; policy buffer, prefetch limit 16"),
@@ -74,20 +74,20 @@ def test_a_table_that_says_nothing_of_its_runs_is_drawn():
         ({"expiration_threshold_s": 7200.0}, "expiration threshold 2 h"),
     ],
 )  # fmt: skip
-def test_captions(settings, answer):
-    assert answer in _caption(PARAMETERS | settings)
+def test_caption_describes_parameters(settings, caption):
+    assert caption in _caption(PARAMETERS | settings)
 
 
 POINTS = [(1, 0.0, 0.8), (16, 0.003, 0.01), (64, 0.0108, 0.0)]
 
 
-def lines(figure):
-    return {each.name: (list(each.x), list(each.y)) for each in figure.data}
+def get_lines(figure):
+    return {trace.name: (list(trace.x), list(trace.y)) for trace in figure.data}
 
 
-def test_points_and_where_one_stands():
+def test_limit_curve_has_points_and_the_present_setting():
     figure = figures.limit_curve(POINTS, (16, 0.003, 0.01), title="a year")
-    result = lines(figure)
+    result = get_lines(figure)
     assert result["waste"] == ([1, 16, 64], [MIN_PERCENT, 0.3, 1.08])
     assert result["loss"] == ([1, 16, 64], [80.0, 1.0, MIN_PERCENT])
     assert result["waste now"] == ([16], [0.3])
@@ -97,17 +97,17 @@ def test_points_and_where_one_stands():
     assert "%" in figure.layout.yaxis.title.text
 
 
-def test_what_has_no_limit_is_a_level():
-    result = lines(figures.limit_curve(POINTS, (None, 0.5, 0.0), title=""))
+def test_policy_without_limit_is_a_horizontal_line():
+    result = get_lines(figures.limit_curve(POINTS, (None, 0.5, 0.0), title=""))
     assert result["waste now"] == ([1, 64], [50.0, 50.0])
     assert result["loss now"] == ([1, 64], [MIN_PERCENT, MIN_PERCENT])
-    assert lines(figures.limit_curve([], (None, 0.5, 0.0), title=""))["waste now"] == ([], [])
+    assert get_lines(figures.limit_curve([], (None, 0.5, 0.0), title=""))["waste now"] == ([], [])
 
 
-def test_another_curve_takes_its_place():
+def test_update_limit_curve_replaces_the_curve():
     figure = figures.limit_curve(POINTS, (16, 0.003, 0.01), title="a")
     figures.update_limit_curve(figure, POINTS[:2], (1, 0.5, 0.25), title="b")
-    assert lines(figure) == lines(figures.limit_curve(POINTS[:2], (1, 0.5, 0.25), title="b"))
+    assert get_lines(figure) == get_lines(figures.limit_curve(POINTS[:2], (1, 0.5, 0.25), title="b"))
     assert figure.layout.title.text == "b"
 
 
@@ -117,26 +117,26 @@ HOUR_US = 3_600_000_000
 NEVER_US = 1 << 62
 
 
-def table_of_message_lifecycles(*rows):
-    """Rows of (came, expires, forwarded, read) in hours; None: never."""
+def make_lifecycles(*rows):
+    """Build a lifecycle table from rows of (came, expires, forwarded, read) in hours; None: never."""
     columns = ["came_us", "expires_us", "forwarded_us", "read_us"]
-    made = [
+    values = [
         [
-            each * HOUR_US if each is not None else NEVER_US if name == "expires_us" else -1
-            for name, each in zip(columns, row, strict=True)
+            hours * HOUR_US if hours is not None else NEVER_US if name == "expires_us" else -1
+            for name, hours in zip(columns, row, strict=True)
         ]
         for row in rows
     ]
-    result = pd.DataFrame(made, columns=columns)
+    result = pd.DataFrame(values, columns=columns)
     return result.assign(message=range(len(result)), rank=0.5)
 
 
-ONLINE = table_of_message_lifecycles(
+ONLINE = make_lifecycles(
     (0, None, 1, 4), (1, None, 1, 4), (2, None, 2, 10), (3, 5, 3, None), (6, None, 6, None)
 )
 
 
-RULE = table_of_message_lifecycles(
+RULE = make_lifecycles(
     (0, None, 2, 4), (1, None, None, None), (2, None, 3, None), (3, 5, 3, None), (6, None, None, None)
 )
 
@@ -148,19 +148,19 @@ EVENTS = {
 }
 
 
-def drawn(**more):
+def draw_lifecycles(**options):
     tables = {"on-line": ONLINE, "rule": RULE}
     return figures.message_lifecycles(
-        tables, ONLINE, **EVENTS, **{"until_us": 12 * HOUR_US, "title": "some"} | more
+        tables, ONLINE, **EVENTS, **{"until_us": 12 * HOUR_US, "title": "some"} | options
     )
 
 
-def points(figure, name, panel=""):
-    (trace,) = [each for each in figure.data if each.name == name and each.yaxis == f"y{panel}"]
+def get_points(figure, name, panel=""):
+    (trace,) = [trace for trace in figure.data if trace.name == name and trace.yaxis == f"y{panel}"]
     return list(zip(trace.x, trace.y, strict=True))
 
 
-def test_fates():
+def test_message_fates_are_compared_with_online():
     assert figures.message_fates(ONLINE, ONLINE).tolist() == ["read", "read", "read", "wasted", "wasted"]
     assert figures.message_fates(RULE, ONLINE).tolist() == [
         "read",
@@ -171,12 +171,12 @@ def test_fates():
     ]
 
 
-def test_each_message_has_its_line():
-    figure = drawn()
-    assert [each.text for each in figure.layout.annotations] == ["on-line", "rule"]
-    assert points(figure, "waits at the server", "2")[:3] == [(0, 0), (2, 0), (None, None)]
-    assert points(figure, "on the device, and read", "2") == [(2, 0), (4, 0), (None, None)]
-    assert points(figure, "on the device for nothing: waste", "2") == [
+def test_lifecycles_have_a_line_per_message():
+    figure = draw_lifecycles()
+    assert [item.text for item in figure.layout.annotations] == ["on-line", "rule"]
+    assert get_points(figure, "waits at the server", "2")[:3] == [(0, 0), (2, 0), (None, None)]
+    assert get_points(figure, "on the device, and read", "2") == [(2, 0), (4, 0), (None, None)]
+    assert get_points(figure, "on the device for nothing: waste", "2") == [
         (3, 2),
         (12, 2),
         (None, None),
@@ -184,30 +184,30 @@ def test_each_message_has_its_line():
         (5, 3),
         (None, None),
     ]
-    assert points(figure, "read", "2") == [(4, 0)]
-    assert points(figure, "expires", "2") == [(5, 3)]
-    assert points(figure, "lost: read on-line, not here", "2") == [(4, 1), (10, 2)]
-    assert not any(each.name.startswith("lost") and each.yaxis == "y" for each in figure.data)
-    named = [each.name for each in figure.data if each.showlegend]
-    assert len(named) == len(set(named)) == 6, "each name stands in the legend once"
+    assert get_points(figure, "read", "2") == [(4, 0)]
+    assert get_points(figure, "expires", "2") == [(5, 3)]
+    assert get_points(figure, "lost: read on-line, not here", "2") == [(4, 1), (10, 2)]
+    assert not any(item.name.startswith("lost") and item.yaxis == "y" for item in figure.data)
+    legend = [item.name for item in figure.data if item.showlegend]
+    assert len(legend) == len(set(legend)) == 6, "each name stands in the legend once"
 
 
 def test_outages_are_grey_and_reads_dotted_in_each_panel():
-    figure = drawn()
+    figure = draw_lifecycles()
     for panel in ("", "2"):
-        shapes = [each for each in figure.layout.shapes if each.xref == f"x{panel}"]
-        assert [(each.x0, each.x1) for each in shapes if each.type == "rect"] == [(5, 6)]
-        assert [each.x0 for each in shapes if each.type == "line"] == [4, 10]
+        shapes = [shape for shape in figure.layout.shapes if shape.xref == f"x{panel}"]
+        assert [(shape.x0, shape.x1) for shape in shapes if shape.type == "rect"] == [(5, 6)]
+        assert [shape.x0 for shape in shapes if shape.type == "line"] == [4, 10]
     down = figures.message_lifecycles(
         {"rule": RULE}, ONLINE, **EVENTS | {"starts_up": False}, until_us=12 * HOUR_US, title=""
     )
-    assert [(each.x0, each.x1) for each in down.layout.shapes if each.type == "rect"] == [(0, 5), (6, 12)]
+    assert [(shape.x0, shape.x1) for shape in down.layout.shapes if shape.type == "rect"] == [(0, 5), (6, 12)]
 
 
-def test_a_part_of_the_time_shows_what_happens_in_it():
-    figure = drawn(from_us=8 * HOUR_US)
+def test_lifecycles_of_a_period_are_clipped():
+    figure = draw_lifecycles(from_us=8 * HOUR_US)
     assert figure.layout.xaxis.range == (8, 12)
-    assert points(figure, "waits at the server", "2") == [
+    assert get_points(figure, "waits at the server", "2") == [
         (8, 0),
         (8, 0),
         (None, None),
@@ -215,13 +215,13 @@ def test_a_part_of_the_time_shows_what_happens_in_it():
         (12, 1),
         (None, None),
     ]
-    assert points(figure, "on the device for nothing: waste", "2") == [(8, 0), (12, 0), (None, None)]
-    assert points(figure, "lost: read on-line, not here", "2") == [(10, 0)]
-    assert len(drawn(from_us=11 * HOUR_US, until_us=12 * HOUR_US).layout.shapes) == 0
+    assert get_points(figure, "on the device for nothing: waste", "2") == [(8, 0), (12, 0), (None, None)]
+    assert get_points(figure, "lost: read on-line, not here", "2") == [(10, 0)]
+    assert len(draw_lifecycles(from_us=11 * HOUR_US, until_us=12 * HOUR_US).layout.shapes) == 0
 
 
-def test_of_many_messages_about_as_many_as_asked_for_are_drawn():
-    many = table_of_message_lifecycles(*[(k, None, k + 1, None if k % 3 else k + 5) for k in range(100)])
+def test_lifecycles_of_many_messages_are_sampled():
+    many = make_lifecycles(*[(k, None, k + 1, None if k % 3 else k + 5) for k in range(100)])
     online = many.assign(read_us=many["came_us"] + 5 * HOUR_US)
     figure = figures.message_lifecycles(
         {"a": many, "b": online}, online, reads_us=[], switches_us=[], starts_up=True, until_us=36 * HOUR_US,

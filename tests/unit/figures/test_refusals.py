@@ -1,4 +1,4 @@
-"""What figures cannot draw, with the words of the error."""
+"""Errors of figures that cannot be drawn."""
 
 import math
 import re
@@ -20,10 +20,10 @@ from mudkit.trace.schema import POSITIONS, timestamps
 
 AREA = (30.27, -97.73, 30.33, -97.67)
 STATES = ("told", "taken back", "neither")
-CELLS, READS, LINKS, HEARD = gallery._bucketed(), gallery._reads(), gallery.links(), gallery._heard()
+CELLS, READS, LINKS, RECEIVED = gallery._bucketed(), gallery._reads(), gallery.links(), gallery._heard()
 RADIO, RULES, NODES = gallery._radio(), gallery._rule_table()[0], gallery.tree_nodes()
 MESSAGES = gallery.lab().frame("messages")
-LIVES = gallery._lives(1)
+LIFECYCLES = gallery._lives(1)
 SWEEP = gallery._sweep("prefetch_limit", [1, 4], "outage", [0.1, 0.5])
 GROUND = gallery._ground()
 SHARES = gallery._shares(["a", "b"])
@@ -41,80 +41,80 @@ def at(second):
     return MESSAGES["sent"].min() + pd.Timedelta(seconds=second)
 
 
-def places(lat, lon, **columns):
+def make_places(lat, lon, **columns):
     return pa.table({"lat": np.asarray(lat, float), "lon": np.asarray(lon, float), **columns})
 
 
-def boxes(lat, lon, **columns):
+def make_boxes(lat, lon, **columns):
     return pa.table({**units.box_bounds(np.asarray(lat), np.asarray(lon), 1.0)._asdict(), **columns})
 
 
-def heat(lat, lon, *ground, **columns):
-    return figures.heat_map(places(lat, lon, **columns), *ground)
+def draw_heat(lat, lon, *ground, **columns):
+    return figures.heat_map(make_places(lat, lon, **columns), *ground)
 
 
-def ground(*given):
-    return figures.heat_map(places([0.0], [0.0], weight=[1]), *given)
+def draw_ground(*options):
+    return figures.heat_map(make_places([0.0], [0.0], weight=[1]), *options)
 
 
-def cells(table=CELLS, **how):
-    return figures.cells_over_time(table, **how)
+def draw_cells(table=CELLS, **options):
+    return figures.cells_over_time(table, **options)
 
 
-def strip(table=LINKS, **how):
-    return figures.link_strip(table, **how)
+def draw_strip(table=LINKS, **options):
+    return figures.link_strip(table, **options)
 
 
-def radio(*rows):
-    """Rows of (state, from, to)."""
+def draw_radio(*rows):
+    """Draw a radio timeline from rows of (state, from, to)."""
     table = [(at(a), at(b), state, 1.0) for state, a, b in rows]
     return figures.radio_timeline(pd.DataFrame(table, columns=["start", "end", "state", "power_mw"]))
 
 
-def diagram(table=MESSAGES, **how):
-    return figures.message_diagram(table, **how)
+def draw_diagram(table=MESSAGES, **options):
+    return figures.message_diagram(table, **options)
 
 
-def knowledge(heard=HEARD, ground=GROUND, panels=(("near by", 1.0),), value="speed_kmh"):
-    return figures.knowledge(heard, ground, list(panels), value=value, label="")
+def draw_knowledge(received=RECEIVED, ground=GROUND, panels=(("near by", 1.0),), value="speed_kmh"):
+    return figures.knowledge(received, ground, list(panels), value=value, label="")
 
 
-def slides(cells=SLIDES, value="speed", **how):
-    return figures.cell_slides(cells, value, **{"time": "at", "by": "of"} | how)
+def draw_slides(cells=SLIDES, value="speed", **options):
+    return figures.cell_slides(cells, value, **{"time": "at", "by": "of"} | options)
 
 
-def audience(points=POINTS, states=STATES):
+def draw_audience(points=POINTS, states=STATES):
     return figures.area_map(points, "state", area=(30.27, -97.74, 1.6), states=states, title="")
 
 
-def frontier(which):
+def draw_frontier(number):
     tables = [SHARES] * 3
-    tables[which] = SHARES.drop(columns="stale_share")
+    tables[number] = SHARES.drop(columns="stale_share")
     return figures.frontier(*tables, title="")
 
 
-def waste(table):
+def draw_waste(table):
     return figures.waste_and_loss(table, title="")
 
 
-def tradeoff(table=LIMITS, best="4"):
+def draw_tradeoff(table=LIMITS, best="4"):
     return figures.tradeoff(table, x="limit", best=best, title="", unit="messages")
 
 
-def pareto(table):
+def draw_pareto(table):
     return figures.pareto(table, x="j", y="share", labels=("", ""), title="")
 
 
-def lives(table):
+def draw_lifecycles(table):
     return figures.message_lifecycles(
-        {"rule": table}, LIVES, reads_us=[], switches_us=[], starts_up=True, until_us=1, title=""
+        {"rule": table}, LIFECYCLES, reads_us=[], switches_us=[], starts_up=True, until_us=1, title=""
     )
 
 
 PARAMETERS = [
-    (lambda: cells(table=pd.concat([CELLS.assign(zoom=14), CELLS.assign(zoom=12)])), "zooms [12, 14]"),
-    (lambda: cells(value="speed"), "speed"),
-    (lambda: cells(tz="Mars/Olympus"), "America/Los_Angeles"),
+    (lambda: draw_cells(table=pd.concat([CELLS.assign(zoom=14), CELLS.assign(zoom=12)])), "zooms [12, 14]"),
+    (lambda: draw_cells(value="speed"), "speed"),
+    (lambda: draw_cells(tz="Mars/Olympus"), "America/Los_Angeles"),
     (lambda: figures.cache_hits(READS.drop(columns="is_stale"), title=""), "is_stale"),
     (lambda: figures.answer_boxes(gallery._answer_boxes().drop(columns="box_km"), title=""), "box_km"),
     (lambda: figures.bar_panels(gallery._measures(), {"mJ": "energy"}, title="", y="way"), "mJ"),
@@ -122,16 +122,16 @@ PARAMETERS = [
     (lambda: figures.signals({"none": []}, hz=250, y="mV", title=""), "signal"),
     (lambda: figures.signals({"a": [1.0]}, hz=0, y="mV", title=""), "hz"),
     (lambda: figures.crossover(gallery._swept(), x="x", y="radio_j", title=""), "lacks"),
-    (lambda: waste(WASTE.assign(condition="a").drop(columns="loss_low")), "loss_low"),
-    (lambda: waste(pd.concat(WASTE.assign(condition=name) for name in "abcdef")), str(MAX_CONDITIONS)),
-    *((lambda which=which: frontier(which), "stale_share") for which in range(3)),
+    (lambda: draw_waste(WASTE.assign(condition="a").drop(columns="loss_low")), "loss_low"),
+    (lambda: draw_waste(pd.concat(WASTE.assign(condition=name) for name in "abcdef")), str(MAX_CONDITIONS)),
+    *((lambda number=number: draw_frontier(number), "stale_share") for number in range(3)),
     (lambda: figures.latencies(pd.DataFrame({"system": ["a"]}), {"a": 1}, title=""), "latency_s"),
     (lambda: figures.latencies(gallery._latencies(), {"relay": 1}, title=""), "Contrail"),
-    (lambda: pareto(gallery._systems().drop(columns="is_best")), "is_best"),
-    (lambda: tradeoff(LIMITS.drop(columns="loss_high")), "loss_high"),
-    (lambda: tradeoff(best="5"), "5"),
-    (lambda: strip(devices=["phone0", "car11"]), "car11"),
-    (lambda: strip(LINKS.drop(columns="up")), "lacks columns: up"),
+    (lambda: draw_pareto(gallery._systems().drop(columns="is_best")), "is_best"),
+    (lambda: draw_tradeoff(LIMITS.drop(columns="loss_high")), "loss_high"),
+    (lambda: draw_tradeoff(best="5"), "5"),
+    (lambda: draw_strip(devices=["phone0", "car11"]), "car11"),
+    (lambda: draw_strip(LINKS.drop(columns="up")), "lacks columns: up"),
     (lambda: figures.radio_timeline(RADIO.drop(columns="power_mw")), "power_mw"),
     (lambda: figures.location_exposure(gallery._exposure().drop(columns="is_away"), AREA), "away"),
     *(
@@ -143,30 +143,30 @@ PARAMETERS = [
         (lambda step=step: geometry.graticule(step, Frame(0, 0, 1, 1, -180)), "step above 0")
         for step in (0.0, -1.0, math.nan)
     ),
-    *((lambda given=given: figures.history(given), "check(history, model)") for given in (3, History.parse("ann: w1"))),
-    (lambda: ground(pa.table({"lat": [1.0]})), "no column 'lon'"),
-    (lambda: ground(pa.table({"lat": ["a"], "lon": [0.0]})), "no numbers"),
-    (lambda: ground([(1, 2)]), "found:    list"),
-    (lambda: heat([0.0], [0.0]), "no column 'weight'"),
-    (lambda: heat([0.0], [0.0], weight=[-1.0]), "below 0"),
-    (lambda: figures.cell_map(boxes([0.0], [0.0], n=[1]), "m"), "no column 'm'"),
-    (lambda: figures.cell_map(boxes([0.0], [0.0], n=[1]), "n", limits=(2, 1)), "limits"),
-    (lambda: figures.cell_map(boxes(np.zeros(MAX_RECTANGLES + 1), np.zeros(MAX_RECTANGLES + 1), n=np.zeros(MAX_RECTANGLES + 1)), "n"), "20,001 rows"),
-    (lambda: slides(time="when"), "when"),
-    (lambda: slides(text="why"), "why"),
-    (lambda: slides(value="mood"), "mood"),
-    (lambda: slides(first=2), "0 to 1"),
-    *((lambda states=states: audience(states=states), "states") for states in ((), tuple("abcdefgh"))),
-    (lambda: diagram(start=5), "start"),
-    (lambda: diagram(end="soon"), "end"),
-    (lambda: diagram(start=pd.NaT), "start"),
-    (lambda: diagram(start=at(2), end=at(1)), "ends before it starts"),
-    (lambda: diagram(devices="jane"), "devices"),
-    (lambda: diagram(kinds="send"), "kinds"),
-    (lambda: diagram(incidents=pd.DataFrame({"device": []})), "ts, incident, detail"),
-    (lambda: diagram(MESSAGES.drop(columns="fate")), "lacks columns: fate"),
-    (lambda: diagram(MESSAGES.to_dict()), "to_pandas"),
-    (lambda: diagram(MESSAGES.assign(sent=1.5)), "holds no times"),
+    *((lambda verdict=verdict: figures.history(verdict), "check(history, model)") for verdict in (3, History.parse("ann: w1"))),
+    (lambda: draw_ground(pa.table({"lat": [1.0]})), "no column 'lon'"),
+    (lambda: draw_ground(pa.table({"lat": ["a"], "lon": [0.0]})), "no numbers"),
+    (lambda: draw_ground([(1, 2)]), "found:    list"),
+    (lambda: draw_heat([0.0], [0.0]), "no column 'weight'"),
+    (lambda: draw_heat([0.0], [0.0], weight=[-1.0]), "below 0"),
+    (lambda: figures.cell_map(make_boxes([0.0], [0.0], n=[1]), "m"), "no column 'm'"),
+    (lambda: figures.cell_map(make_boxes([0.0], [0.0], n=[1]), "n", limits=(2, 1)), "limits"),
+    (lambda: figures.cell_map(make_boxes(np.zeros(MAX_RECTANGLES + 1), np.zeros(MAX_RECTANGLES + 1), n=np.zeros(MAX_RECTANGLES + 1)), "n"), "20,001 rows"),
+    (lambda: draw_slides(time="when"), "when"),
+    (lambda: draw_slides(text="why"), "why"),
+    (lambda: draw_slides(value="mood"), "mood"),
+    (lambda: draw_slides(first=2), "0 to 1"),
+    *((lambda states=states: draw_audience(states=states), "states") for states in ((), tuple("abcdefgh"))),
+    (lambda: draw_diagram(start=5), "start"),
+    (lambda: draw_diagram(end="soon"), "end"),
+    (lambda: draw_diagram(start=pd.NaT), "start"),
+    (lambda: draw_diagram(start=at(2), end=at(1)), "ends before it starts"),
+    (lambda: draw_diagram(devices="jane"), "devices"),
+    (lambda: draw_diagram(kinds="send"), "kinds"),
+    (lambda: draw_diagram(incidents=pd.DataFrame({"device": []})), "ts, incident, detail"),
+    (lambda: draw_diagram(MESSAGES.drop(columns="fate")), "lacks columns: fate"),
+    (lambda: draw_diagram(MESSAGES.to_dict()), "to_pandas"),
+    (lambda: draw_diagram(MESSAGES.assign(sent=1.5)), "holds no times"),
     (lambda: figures.rule_firing(RULES.drop(columns="outcome"), [], title="", x=""), "outcome"),
     (lambda: figures.tree(NODES.drop(columns="leaves"), title=""), "leaves"),
     (lambda: figures.tree_outline(NODES.drop(columns="leaves")), "leaves"),
@@ -176,35 +176,35 @@ PARAMETERS = [
     (lambda: figures.waste_and_loss_by_limit(SWEEP.drop(columns="outage")), "outage"),
     (lambda: figures.waste_and_loss_by_limit(SWEEP.head(0)), "0 rows"),
     (lambda: figures.waste_and_loss_by_limit(3), "a pandas DataFrame with"),
-    (lambda: lives(LIVES.drop(columns="read_us")), "read_us"),
-    (lambda: figures.ReceivedCells(HEARD.drop(columns="reported_s")), "reported_s"),
-    (lambda: knowledge(value="mood"), "'mood'"),
-    (lambda: knowledge(panels=()), "0 panels"),
+    (lambda: draw_lifecycles(LIFECYCLES.drop(columns="read_us")), "read_us"),
+    (lambda: figures.ReceivedCells(RECEIVED.drop(columns="reported_s")), "reported_s"),
+    (lambda: draw_knowledge(value="mood"), "'mood'"),
+    (lambda: draw_knowledge(panels=()), "0 panels"),
 ]  # fmt: skip
 CONTENTS = [
-    (lambda: cells(table=CELLS[:0]), "no cells"),
+    (lambda: draw_cells(table=CELLS[:0]), "no cells"),
     (lambda: figures.hits_by_cell(READS[:0]), ""),
     (lambda: figures.reads_near_busiest(READS[:0]), ""),
-    (lambda: strip(LINKS[:1]), "end="),
-    (lambda: strip(LINKS[:0]), ""),
-    (lambda: radio(), "has no row"),
-    (lambda: radio(("active", 0, 2), ("tail", 1, 3)), "overlap"),
-    (lambda: radio(("active", 2, 1)), "end before they start"),
-    (lambda: radio(("asleep", 0, 1)), "asleep"),
+    (lambda: draw_strip(LINKS[:1]), "end="),
+    (lambda: draw_strip(LINKS[:0]), ""),
+    (lambda: draw_radio(), "has no row"),
+    (lambda: draw_radio(("active", 0, 2), ("tail", 1, 3)), "overlap"),
+    (lambda: draw_radio(("active", 2, 1)), "end before they start"),
+    (lambda: draw_radio(("asleep", 0, 1)), "asleep"),
     (lambda: figures.location_exposure(gallery._exposure()[:0], AREA), "no place"),
     (lambda: figures.Fleet.from_tables(POSITIONS.empty_table()), ""),
-    (lambda: ground(places([], [])), "positions"),
-    (lambda: ground(places([np.nan], [0.0])), "nothing to draw"),
-    (lambda: ground(places([91.0], [0.0])), "latitude 91"),
-    (lambda: ground(places([-122.4], [37.7])), "swapped"),
-    (lambda: heat([], [], weight=[]), "nothing to draw"),
-    (lambda: heat([], [], places([], []), weight=[]), "nothing to draw"),
-    (lambda: figures.cell_map(boxes([], [], n=[]), "n"), "nothing to draw"),
-    (lambda: slides(cells=SLIDES.slice(0, 0)), "cells"),
-    (lambda: audience(POINTS.slice(1)), ""),
-    (lambda: diagram(MESSAGES[:0]), "no messages at all"),
-    (lambda: diagram(MESSAGES.assign(fate="eaten")), "eaten"),
-    (lambda: knowledge(ground=gallery._ground()[:0]), ""),
+    (lambda: draw_ground(make_places([], [])), "positions"),
+    (lambda: draw_ground(make_places([np.nan], [0.0])), "nothing to draw"),
+    (lambda: draw_ground(make_places([91.0], [0.0])), "latitude 91"),
+    (lambda: draw_ground(make_places([-122.4], [37.7])), "swapped"),
+    (lambda: draw_heat([], [], weight=[]), "nothing to draw"),
+    (lambda: draw_heat([], [], make_places([], []), weight=[]), "nothing to draw"),
+    (lambda: figures.cell_map(make_boxes([], [], n=[]), "n"), "nothing to draw"),
+    (lambda: draw_slides(cells=SLIDES.slice(0, 0)), "cells"),
+    (lambda: draw_audience(POINTS.slice(1)), ""),
+    (lambda: draw_diagram(MESSAGES[:0]), "no messages at all"),
+    (lambda: draw_diagram(MESSAGES.assign(fate="eaten")), "eaten"),
+    (lambda: draw_knowledge(ground=gallery._ground()[:0]), ""),
 ]
 
 
@@ -216,7 +216,7 @@ CONTENTS = [
         for case in cases
     ],
 )
-def test_refused_in_words(error, call, words):
+def test_invalid_figures_are_refused(error, call, words):
     with pytest.raises(error, match=re.escape(words) or ".") as caught:
         call()
     assert caught.value.expected or caught.value.remedy

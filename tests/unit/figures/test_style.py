@@ -1,4 +1,4 @@
-"""What all figures share: template, colours, numbers."""
+"""Common style of all figures: template, colours, numbers."""
 
 import itertools
 import re
@@ -16,29 +16,29 @@ from mudkit.widgets.panel import Figure
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_has_the_template_whose_toolbar_has_no_button_that_uploads(name, gallery):
+def test_toolbars_have_no_upload_button(name, gallery):
     removed = gallery(name).layout.template.layout.modebar.remove
     assert {"sendChartToCloud", "sendDataToCloud"} <= set(removed)
 
 
-def test_a_widget_is_configured_so():
-    shown = Figure()
-    assert shown.get_state()["_config"] == {**figures.PLOTLY_CONFIG, "responsive": True}
+def test_widget_has_the_plotly_configuration():
+    widget = Figure()
+    assert widget.get_state()["_config"] == {**figures.PLOTLY_CONFIG, "responsive": True}
     assert figures.PLOTLY_CONFIG["showSendToCloud"] is False
     assert figures.PLOTLY_CONFIG["plotlyServerURL"] == ""
 
 
-def test_no_colour_of_the_scale_is_lost_on_a_dark_ground():
+def test_scale_colours_contrast_with_dark_grounds():
     for colour in ramp(32):
-        assert min(contrast(colour, ground) for ground in DARK) > 2.5, colour
+        assert min(get_contrast(colour, ground) for ground in DARK) > 2.5, colour
 
 
-def linear(colour):
+def linearize(colour):
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
 
 
-def test_one_value_has_a_scale():
+def test_scale_of_one_value_has_a_tick():
     scale = ColourScale.of(np.array([5.0, 5.0]))
     assert scale.shades(np.array([5.0])) == [32]
     assert scale.ticks() == [(0.5, "5")]
@@ -64,18 +64,18 @@ VISION = {
         [0.004733, 0.691367, 0.3039],
     ],
 }
-"""Linear RGB as it is seen (G. M. Machado, M. M. Oliveira, L. A. F. Fernandes, 2009)."""
+"""Perceived linear RGB (G. M. Machado, M. M. Oliveira, L. A. F. Fernandes, 2009)."""
 
 
-def contrast(one, other):
+def get_contrast(one, other):
     light, dark = sorted(
-        (float(np.array(linear(each)) @ [0.2126, 0.7152, 0.0722]) + 0.05 for each in (one, other)),
+        (float(np.array(linearize(colour)) @ [0.2126, 0.7152, 0.0722]) + 0.05 for colour in (one, other)),
         reverse=True,
     )
     return light / dark
 
 
-def lab(rgb):
+def to_lab(rgb):
     xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ rgb
     f = np.cbrt(np.clip(xyz / [0.9505, 1.0, 1.089], 1e-9, None))
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
@@ -84,39 +84,41 @@ def lab(rgb):
 @pytest.mark.parametrize("ground", [WHITE, *DARK])
 @pytest.mark.parametrize("colour", [style.INK, *map(style.text_colour, PALETTE)])
 def test_text_is_legible_on_light_and_dark(colour, ground):
-    assert contrast(colour, ground) >= 4.2
+    assert get_contrast(colour, ground) >= 4.2
 
 
-def seen_as(vision, colours):
+def simulate_vision(vision, colours):
     """Return colours in L*a*b*, as a reader with this vision sees them."""
-    return [lab(np.clip(np.array(VISION[vision]) @ np.array(linear(colour)), 0, 1)) for colour in colours]
+    return [
+        to_lab(np.clip(np.array(VISION[vision]) @ np.array(linearize(colour)), 0, 1)) for colour in colours
+    ]
 
 
 @pytest.mark.parametrize("vision", VISION)
 @pytest.mark.parametrize("colours", [PALETTE, policies._RULE_COLOURS, maps.STATE_COLOURS])
 def test_colours_differ_for_colour_blind_readers(vision, colours):
-    seen = seen_as(vision, colours)
+    seen = simulate_vision(vision, colours)
     assert min(np.linalg.norm(one - other) for one, other in itertools.combinations(seen, 2)) > 12
 
 
 @pytest.mark.parametrize("vision", VISION)
 @pytest.mark.parametrize("classes", range(2, devices._MAX_CLASSES + 1))
 def test_faster_links_are_darker_for_colour_blind_readers(vision, classes):
-    seen = seen_as(vision, devices.link_colours(classes))
+    seen = simulate_vision(vision, devices.link_colours(classes))
     assert all(before[0] - after[0] > 8 for before, after in pairwise(seen))
-    [down] = seen_as(vision, [style.ORANGE])
-    assert min(np.linalg.norm(each - down) for each in seen) > 40
+    [down] = simulate_vision(vision, [style.ORANGE])
+    assert min(np.linalg.norm(shade - down) for shade in seen) > 40
 
 
-def test_figures_have_no_ground_of_their_own():
+def test_figures_have_a_transparent_background():
     layout = style.template().layout
     assert layout.paper_bgcolor == layout.plot_bgcolor == "rgba(0,0,0,0)"
     assert layout.font.size >= 13
 
 
 @pytest.mark.parametrize("colour", [*PALETTE, *ramp(32), *policies._RULE_COLOURS, style.NO_VALUE])
-def test_a_text_on_a_colour_is_legible(colour):
-    assert contrast(colour, style.ink_on(colour)) >= 4.2
+def test_text_on_a_colour_is_legible(colour):
+    assert get_contrast(colour, style.ink_on(colour)) >= 4.2
 
 
 STYLES = re.compile(
@@ -125,21 +127,21 @@ STYLES = re.compile(
 
 
 def test_no_other_module_styles_a_figure():
-    """Widgets set a height beside their controls, and bring a new picture into the one that is shown."""
+    """Allow widgets to set a height and to update a figure in place."""
     package = Path(figures.__file__).parents[1]
-    files = [*package.rglob("*.py"), *(package / "widgets").rglob("*.py")]  # which may be a link
-    found = {
+    files = [*package.rglob("*.py"), *(package / "widgets").rglob("*.py")]  # widgets may be a link
+    names = {
         file.name
         for file in files
         if file.parent.name != "figures" and STYLES.search(file.read_text(encoding="utf-8"))
     }
-    assert found <= {"prefetch_lab.py", "views_explorer.py"}
+    assert names <= {"prefetch_lab.py", "views_explorer.py"}
 
 
 @pytest.mark.parametrize("ground", [WHITE, *DARK])
 @pytest.mark.parametrize("look", messages._LOOKS)
-def test_words_on_messages_are_legible(look, ground):
-    assert contrast(style.text_colour(messages._LOOKS[look].colour), ground) >= 4.2
+def test_message_labels_are_legible(look, ground):
+    assert get_contrast(style.text_colour(messages._LOOKS[look].colour), ground) >= 4.2
 
 
 def test_messages_differ_by_more_than_colour():
@@ -148,6 +150,6 @@ def test_messages_differ_by_more_than_colour():
 
 
 @pytest.mark.parametrize("vision", VISION)
-def test_the_scale_grows_darker_for_colour_blind_readers(vision):
-    seen = seen_as(vision, ramp(32))
+def test_scale_grows_darker_for_colour_blind_readers(vision):
+    seen = simulate_vision(vision, ramp(32))
     assert all(before[0] > after[0] for before, after in pairwise(seen))

@@ -1,4 +1,4 @@
-"""Axes of time: units that people use, and days that are far apart."""
+"""Time axes: readable units, and sparse days."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def test_units_have_few_digits(span_s, unit):
 
 
 @pytest.mark.parametrize(("span_s", "title"), [(100, ", s"), (1680, ", min"), (7200, ", UTC")])
-def test_an_axis_counts_below_an_hour_and_shows_the_clock_above(span_s, title):
+def test_axis_counts_below_an_hour_and_shows_clock_time_above(span_s, title):
     axis = TimeAxis(T0, T0 + span_s * 1_000_000)
     assert axis.title.endswith(title)
 
@@ -30,7 +30,7 @@ def test_an_axis_counts_below_an_hour_and_shows_the_clock_above(span_s, title):
 SPARSE = T0 + np.linspace(0, 700, 18).round().astype(np.int64)[:, None] * DAY_US + np.arange(8, 18) * HOUR_US
 
 
-def test_sparse_days_stand_side_by_side():
+def test_sparse_days_are_drawn_side_by_side():
     axis = TimeAxis.of(SPARSE.ravel())
     assert len(axis.days) == 18
     assert axis.hours == (8, 18)
@@ -44,12 +44,12 @@ def test_sparse_days_stand_side_by_side():
 
 
 @given(st.lists(st.integers(0, 900), min_size=1, max_size=40))
-def test_places_keep_the_order_of_times(days):
+def test_axis_values_keep_the_order_of_times(days):
     times = np.sort(T0 + np.array(days, dtype=np.int64) * DAY_US + 5 * HOUR_US)
     axis = TimeAxis.of(times)
-    every = np.arange(T0, times.max() + DAY_US, DAY_US // 3)
+    moments = np.arange(T0, times.max() + DAY_US, DAY_US // 3)
     if axis.days:
-        places = axis.values(every)
+        places = axis.values(moments)
         assert (np.diff(places) >= 0).all()
         assert places.min() >= 0
         assert places.max() <= len(axis.days)
@@ -57,12 +57,12 @@ def test_places_keep_the_order_of_times(days):
         assert isinstance(axis.title, str)
 
 
-def test_days_next_to_each_other_are_a_usual_axis():
+def test_consecutive_days_have_a_continuous_axis():
     assert TimeAxis.of(T0 + np.arange(0, 9) * DAY_US).days == ()
     assert TimeAxis.of(np.array([T0])).days == ()
 
 
-def test_what_lies_between_days_with_data_does_not_count():
+def test_shown_time_excludes_days_without_data():
     axis = TimeAxis.of(SPARSE.ravel())
     start = np.array([SPARSE[0, 0]] * 2)
     end = np.array([SPARSE[0, 0] + HOUR_US, SPARSE[-1, -1] + 40 * DAY_US])

@@ -1,4 +1,4 @@
-"""Virtual time: entries are removed in order, and events that never advance it are stopped."""
+"""Virtual time: order of the event queue, and detection of stalls."""
 
 from __future__ import annotations
 
@@ -27,45 +27,44 @@ DELAYS_US = st.one_of(
 STEPS = st.lists(st.one_of(st.tuples(DELAYS_US, st.integers(0, 3)), st.none()), max_size=200)
 
 
-def nothing(argument: object) -> None:
-    """Stand for what is done."""
+def do_nothing(argument: object) -> None:
+    """Stand in for an action."""
 
 
 @given(STEPS)
-def test_it_gives_what_a_sorted_list_gives(steps: list[tuple[int, int] | None]) -> None:
-    """Adding after taking, near and far, at the edges of buckets: each time the least entry is next."""
-    event_queue, peer, now_us = EventQueue(), [], 0
+def test_event_queue_is_ordered_like_a_sorted_list(steps: list[tuple[int, int] | None]) -> None:
+    """Add and remove entries near and far, and at the edges of buckets."""
+    event_queue, model, now_us = EventQueue(), [], 0
     for number, step in enumerate(steps):
         if step is None:
-            assert event_queue.refill() == bool(peer)
-            if peer:
+            assert event_queue.refill() == bool(model)
+            if model:
                 now_us, _, _, _, argument = heappop(event_queue.near)
-                peer.sort()
-                assert (now_us, argument) == peer.pop(0)[::2]
+                model.sort()
+                assert (now_us, argument) == model.pop(0)[::2]
         else:
             delay_us, priority = step
-            event_queue.add(now_us + delay_us, priority, nothing, number)
-            peer.append((now_us + delay_us, priority, number))
-        assert len(event_queue) == len(peer) == len(list(event_queue))
+            event_queue.add(now_us + delay_us, priority, do_nothing, number)
+            model.append((now_us + delay_us, priority, number))
+        assert len(event_queue) == len(model) == len(list(event_queue))
     rest = []
     while event_queue.refill():
         rest.append(heappop(event_queue.near)[4])
-    assert rest == [number for *_, number in sorted(peer)]
+    assert rest == [number for *_, number in sorted(model)]
 
 
-def test_what_is_looked_at_from_afar_does_not_hide_what_comes_before() -> None:
-    """A refill that goes on to a far bucket keeps nearer entries, added later, in front."""
+def test_refill_of_a_far_bucket_keeps_later_near_entries_first() -> None:
     event_queue = EventQueue()
-    event_queue.add(1 << 40, 0, nothing, "far")
+    event_queue.add(1 << 40, 0, do_nothing, "far")
     assert event_queue.refill()
-    event_queue.add(5, 0, nothing, "near")
+    event_queue.add(5, 0, do_nothing, "near")
     assert [heappop(event_queue.near)[4] for _ in range(2)] == ["near", "far"]
 
 
 S = 1_000_000
 
 
-class Restless:
+class StallingMachine:
     def __init__(self, ports: Any) -> None:
         pass
 
@@ -78,16 +77,16 @@ async def wait(process: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "go_on", [lambda process: process.host.world.run(S), lambda process: asyncio.run(wait(process))]
+    "run", [lambda process: process.host.world.run(S), lambda process: asyncio.run(wait(process))]
 )
-def test_a_machine_that_never_lets_time_go_on_is_stopped(go_on):
-    process = World().add_server("server").install("restless", Restless)
+def test_machine_that_stalls_time_is_stopped(run):
+    process = World().add_server("server").install("restless", StallingMachine)
     with pytest.raises(SimulationProblem, match="a timer needs a delay"):
-        go_on(process)
+        run(process)
 
 
 @pytest.mark.soak
-def test_a_crowd_is_no_storm():
+def test_many_simultaneous_events_are_no_stall():
     stage = Stage()
     stage.do("server", *(SetTimer(str(n), S) for n in range(1_100_000)))
     stage.world.run(2 * S)

@@ -1,4 +1,4 @@
-"""Faults do what they say, and are seeded."""
+"""Injected faults and their seeds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def stage() -> Stage:
     return Stage()
 
 
-def test_a_cut_ends_after_its_minutes(stage):
+def test_cut_ends_after_its_duration(stage):
     faults = Faults(stage.world)
     faults.cut("ann", minutes=2)
     stage.world.run(119 * S)
@@ -32,7 +32,7 @@ def test_a_cut_ends_after_its_minutes(stage):
     assert len(stage.puppets["ann"].of(LinkUp)) == 3
 
 
-def test_another_address(stage):
+def test_changed_address_receives_and_former_one_fails(stage):
     faults = Faults(stage.world)
     assert faults.change_address("ann") == "ann@2"
     stage.do("server", Send("ann", 1), Send("ann@2", 2))
@@ -51,8 +51,8 @@ def test_another_address(stage):
 @pytest.mark.parametrize(
     "fault", [{"loss_share": 0.3}, {"repeat_share": 0.3}, {"delay_share": 0.3, "delay_s": 5}]
 )
-def test_mangled_messages_are_those_of_the_seed(fault):
-    def arrived(seed: int) -> list[int]:
+def test_mangled_messages_depend_only_on_the_seed(fault):
+    def receive(seed: int) -> list[int]:
         stage = Stage(seed)
         Faults(stage.world).messages(**fault)
         for n in range(300):
@@ -61,8 +61,8 @@ def test_mangled_messages_are_those_of_the_seed(fault):
         assert stage.puppets["ann"].of(SendFailed) == []
         return [event.message for event in stage.puppets["server"].of(Received)]
 
-    result = arrived(1)
-    assert result == arrived(1) != arrived(2)
+    result = receive(1)
+    assert result == receive(1) != receive(2)
     if "loss_share" in fault:
         assert 150 < len(result) < 270
         assert sorted(set(result)) == result
@@ -73,7 +73,7 @@ def test_mangled_messages_are_those_of_the_seed(fault):
         assert sorted(result) == list(range(300)) != result
 
 
-def test_faults_end(stage):
+def test_message_faults_end(stage):
     faults = Faults(stage.world)
     faults.messages(loss_share=1)
     faults.messages()
@@ -83,7 +83,7 @@ def test_faults_end(stage):
 
 
 class Writer(Puppet):
-    """Writes whenever it is called."""
+    """Puppet that writes to its store at each call."""
 
     def handle(self, now_us, event):
         if isinstance(event, Call):
@@ -91,16 +91,16 @@ class Writer(Puppet):
         return super().handle(now_us, event)
 
 
-@pytest.mark.parametrize("meanwhile", ["kill", "wipe", "off"])
-def test_a_crash_point_is_forgotten_when_the_machines_end_otherwise(meanwhile):
+@pytest.mark.parametrize("end", ["kill", "wipe", "off"])
+def test_crash_point_is_cleared_by_another_end_of_the_machines(end):
     lab = Lab()
     process = lab.device("ann").install("w", Writer)
     lab.run(seconds=1)
     lab.faults.kill("ann", at="before commit")
-    if meanwhile == "kill":
+    if end == "kill":
         lab.faults.kill("ann")
         lab.faults.restart("ann")
-    elif meanwhile == "wipe":
+    elif end == "wipe":
         lab.faults.wipe("ann")
     else:
         lab.faults.switch_off("ann")
@@ -117,7 +117,7 @@ def test_a_crash_point_is_forgotten_when_the_machines_end_otherwise(meanwhile):
 
 
 @pytest.mark.parametrize(("point", "is_kept"), [("before commit", False), ("after commit", True)])
-def test_the_machines_of_a_host_end_at_the_crash_point_that_is_named_once(point, is_kept):
+def test_machines_of_a_host_end_once_at_a_crash_point(point, is_kept):
     lab = Lab()
     ann = lab.device("ann")
     first, second = ann.install("w", Writer, name="1"), ann.install("w", Writer, name="2")
@@ -129,13 +129,13 @@ def test_the_machines_of_a_host_end_at_the_crash_point_that_is_named_once(point,
     assert first.machine is second.machine is None
     assert (first.store.get("n") is not None) == is_kept
     lab.faults.restart("ann")
-    for each in (second, first):
-        each.call("write", effects=())
+    for process in (second, first):
+        process.call("write", effects=())
     lab.run(seconds=1)
     assert first.machine is not None is not second.machine
 
 
-def test_a_crash_point_that_no_machine_comes_to_kills_nobody():
+def test_unreached_crash_point_kills_no_machine():
     lab = Lab()
     process = lab.device("ann").install("w", Writer)
     lab.run(seconds=1)
@@ -145,42 +145,42 @@ def test_a_crash_point_that_no_machine_comes_to_kills_nobody():
     assert process.machine is not None
 
 
-def test_what_is_not_delayed_comes_at_its_time_and_a_repeated_one_later(stage):
-    def arrived(**fault: float) -> list[int]:
+def test_only_delayed_and_repeated_messages_arrive_late(stage):
+    def receive(**fault: float) -> list[int]:
         stage = Stage()
         Faults(stage.world).messages(**fault)
         stage.do("ann", Send("server", 1))
         stage.world.run(60 * S)
         return [now_us for now_us, event in stage.puppets["server"].seen if isinstance(event, Received)]
 
-    (at_us,) = arrived()
-    assert arrived(delay_s=9.0) == [at_us]
-    assert arrived(delay_s=9.0, repeat_share=1.0) == [at_us, at_us + 9 * S]
-    (late_us,) = arrived(delay_s=9.0, delay_share=1.0)
+    (at_us,) = receive()
+    assert receive(delay_s=9.0) == [at_us]
+    assert receive(delay_s=9.0, repeat_share=1.0) == [at_us, at_us + 9 * S]
+    (late_us,) = receive(delay_s=9.0, delay_share=1.0)
     assert at_us < late_us < at_us + 9 * S
 
 
-def test_what_is_sent_to_nobody_or_to_who_has_another_address_changes_no_draw():
-    def lost(moves: bool) -> list[int]:
+def test_undeliverable_messages_do_not_change_the_draws():
+    def receive_with_loss(is_moving: bool) -> list[int]:
         stage = Stage()
         faults = Faults(stage.world)
         faults.messages(loss_share=0.5)
         for number in range(100):
-            if moves and number % 10 == 0:
+            if is_moving and number % 10 == 0:
                 stage.do("server", Send("nobody", number))
                 faults.change_address("ann")
             stage.do("server", Send(stage.world.hosts["ann"].address, number))
             stage.world.run((number + 1) * S)
         return [event.message for event in stage.puppets["ann"].of(Received)]
 
-    assert 20 < len(lost(False)) < 80
-    assert lost(True) == lost(False)
+    assert 20 < len(receive_with_loss(False)) < 80
+    assert receive_with_loss(True) == receive_with_loss(False)
 
 
-def test_a_restored_host_has_what_it_had_committed_at_its_backup():
+def test_restored_host_has_the_committed_state_of_its_backup():
     lab = Lab(seed=1)
     device = lab.device("ann")
-    stores = [device.install("test", _Counting, name=name).store for name in ("one", "two")]
+    stores = [device.install("test", _IdleMachine, name=name).store for name in ("one", "two")]
     stores[0].put("count", 1)
     stores[0].commit()
     stores[1].put("not committed", 1)
@@ -188,20 +188,20 @@ def test_a_restored_host_has_what_it_had_committed_at_its_backup():
     stores[0].put("count", 2)
     stores[0].put("later", True)
     stores[0].commit()
-    started = device.processes[0].session
+    session = device.processes[0].session
     lab.faults.restore("ann", backup)
     assert dict(stores[0].items()) == {"count": 1}
-    assert device.processes[0].session == started + 1
-    later = device.install("test", _Counting, name="three").store
-    later.put("count", 3)
-    later.commit()
+    assert device.processes[0].session == session + 1
+    third_store = device.install("test", _IdleMachine, name="three").store
+    third_store.put("count", 3)
+    third_store.commit()
     lab.faults.switch_off("ann")
     lab.faults.restore("ann", backup)
-    assert dict(later.items()) == {}
+    assert dict(third_store.items()) == {}
     assert device.processes[0].machine is None
 
 
-class _Counting:
+class _IdleMachine:
     def __init__(self, ports):
         pass
 

@@ -1,4 +1,4 @@
-"""Networks come and go as a process or a recording says, and what else holds them down adds up."""
+"""Outages of devices by process or recording, with overlapping cuts, and transfers over measured links."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from lab_systems import answering, links
+from lab_systems import install_answering, links
 
 from mudkit import Lab
 from mudkit.events import LinkDown, LinkUp, Received, SendFailed
@@ -20,8 +20,8 @@ from mudkit.trace.schema import epoch_us
 S = 1_000_000
 
 
-def down_us(lab: Lab, device: str, links: Any = None) -> list[list[int]]:
-    """When a device had no network, from the table of links."""
+def list_down_us(lab: Lab, device: str, links: Any = None) -> list[list[int]]:
+    """Return the intervals without network of a device, from the table of links."""
     rows = lab.trace.table("links") if links is None else links
     rows = rows.filter(pc.equal(rows["device"], device))
     times_us = [*(epoch_us(rows["ts"]) - lab.start_us).tolist(), lab.world.now_us]
@@ -29,34 +29,36 @@ def down_us(lab: Lab, device: str, links: Any = None) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("outage", [0.2, Outages(0.6, per_day=100, distribution="lognormal", cv=2.0)])
-def test_share_of_time_without_a_network(outage):
+def test_share_of_time_without_network_is_as_configured(outage):
     lab = Lab(5)
     names = [device.name for device in lab.fleet(100, outage=outage)]
     lab.run(hours=48)
     links = lab.trace.table("links")
-    shares = [sum(end - at for at, end in down_us(lab, name, links)) / lab.world.now_us for name in names]
+    shares = [
+        sum(end - at for at, end in list_down_us(lab, name, links)) / lab.world.now_us for name in names
+    ]
     assert np.mean(shares) == pytest.approx(getattr(outage, "share", 0.2), abs=0.03)
     assert len(set(shares)) == 100
     incidents = lab.frame("incidents").groupby("device")["incident"].apply(list)
-    for answer in incidents:
-        assert answer == [("link down", "link up")[n % 2] for n in range(len(answer))]
+    for sequence in incidents:
+        assert sequence == [("link down", "link up")[n % 2] for n in range(len(sequence))]
 
 
-def test_never_and_always():
+def test_outage_of_zero_and_one():
     lab = Lab()
     never, always = lab.device("never", outage=0), lab.device("always", outage=1)
-    _, lives = answering(always)
+    _, machines = install_answering(always)
     lab.run(hours=48)
     assert never.is_online
     assert not always.is_online
-    assert lives[0].of(LinkUp) == []
-    assert down_us(lab, "always") == [[0, 48 * 3600 * S]]
+    assert machines[0].of(LinkUp) == []
+    assert list_down_us(lab, "always") == [[0, 48 * 3600 * S]]
 
 
-def test_cuts_that_overlap():
+def test_overlapping_cuts_end_with_the_last():
     lab = Lab()
     ann = lab.device("ann")
-    _, lives = answering(ann)
+    _, machines = install_answering(ann)
     lab.faults.cut("ann", minutes=10)
     lab.run(minutes=5)
     lab.faults.cut("ann", minutes=20)
@@ -64,17 +66,17 @@ def test_cuts_that_overlap():
     lab.run(minutes=10)
     assert ann.down_reasons() == ["cut 2"]
     lab.run(minutes=30)
-    assert down_us(lab, "ann") == [[0, 25 * 60 * S]]
-    assert [type(event) for event in lives[0].seen] == [LinkUp, LinkDown, LinkUp]
+    assert list_down_us(lab, "ann") == [[0, 25 * 60 * S]]
+    assert [type(event) for event in machines[0].seen] == [LinkUp, LinkDown, LinkUp]
     lab.faults.cut("ann")
     lab.faults.switch_off("ann")
     lab.faults.mend("ann")
     assert not ann.is_online
     lab.faults.switch_on("ann")
     assert ann.is_online
-    assert len(lives[-1].of(LinkUp)) == 0
+    assert len(machines[-1].of(LinkUp)) == 0
     lab.run()
-    assert len(lives[-1].of(LinkUp)) == 1
+    assert len(machines[-1].of(LinkUp)) == 1
 
 
 cuts = st.lists(st.tuples(st.integers(0, 7200), st.integers(0, 3600)), max_size=4)
@@ -82,74 +84,74 @@ cuts = st.lists(st.tuples(st.integers(0, 7200), st.integers(0, 3600)), max_size=
 
 @examples(30)
 @given(cuts)
-def test_a_network_is_back_when_nothing_holds_it_down(cuts: Any) -> None:
-    """Cuts inside of outages, and outages inside of cuts."""
+def test_network_is_down_during_the_union_of_outages_and_cuts(cuts: Any) -> None:
+    """Check cuts inside outages, and outages inside cuts."""
     alone, lab = Lab(2), Lab(2)
-    for each in (alone, lab):
-        each.device("ann", outage=Outages(0.5, per_day=60))
+    for simulation in (alone, lab):
+        simulation.device("ann", outage=Outages(0.5, per_day=60))
     for at_s, length_s in cuts:
         lab.world.at(at_s * S, lambda length_s: lab.faults.cut("ann", minutes=length_s / 60), length_s)
-    for each in (alone, lab):
-        each.run(hours=4)
-    expected = [*down_us(alone, "ann"), *((at * S, (at + length) * S) for at, length in cuts)]
-    result = down_us(lab, "ann")
+    for simulation in (alone, lab):
+        simulation.run(hours=4)
+    expected = [*list_down_us(alone, "ann"), *((at * S, (at + length) * S) for at, length in cuts)]
+    result = list_down_us(lab, "ann")
     for t_us in np.arange(0, 4 * 3600 * S, 37 * S + 1).tolist():
         assert any(at <= t_us < end for at, end in result) == any(at <= t_us < end for at, end in expected)
 
 
-def played(*pieces: tuple[float, bool, float], size: int, at_s: float = 0.0, run_s: float = 20.0) -> Any:
-    """A server sends a device bytes over a link made by hand; what came of it, without the radio's opening."""
+def transmit(*pieces: tuple[float, bool, float], size: int, at_s: float = 0.0, run_s: float = 20.0) -> Any:
+    """Send bytes from a server to a device over a given link; return lab, transfers, receptions, failures."""
     lab = Lab(1)
-    _, lives = answering(lab.device("ann", links(*pieces)))
-    server, heard = answering(lab.server("server"))
+    _, machines = install_answering(lab.device("ann", links(*pieces)))
+    server, server_machines = install_answering(lab.server("server"))
     lab.run(seconds=at_s)
     server.call("send", to="ann", message=b"x" * size)
     lab.run(seconds=run_s)
     transfers = lab.frame("transfers").to_dict("records")
-    return lab, transfers, lives[0].of(Received), heard[0].of(SendFailed)
+    return lab, transfers, machines[0].of(Received), server_machines[0].of(SendFailed)
 
 
-def seconds(lab: Lab, moment: Any) -> float:
+def to_seconds(lab: Lab, moment: Any) -> float:
     return float((moment - lab.now).total_seconds()) + lab.world.now_us / S
 
 
-OPENS_S = 0.26
-TO_THE_END = (30, True, 1000.0)
+PROMOTION_S = 0.26
+FINAL_PIECE = (30, True, 1000.0)
 
 
-def test_it_arrives_when_its_bytes_fit():
-    lab, [transfer], received, _ = played(
-        (0, True, 1000.0), (1, True, 0.0), (2, True, 500.0), TO_THE_END, size=125_000
+def test_transfer_ends_when_its_bytes_are_carried():
+    lab, [transfer], received, _ = transmit(
+        (0, True, 1000.0), (1, True, 0.0), (2, True, 500.0), FINAL_PIECE, size=125_000
     )
     assert len(received) == 1
-    assert seconds(lab, transfer["started"]) == pytest.approx(OPENS_S)
-    # 92,500 bytes in the first second, nothing in the second, the rest at 62,500 a second.
-    assert seconds(lab, transfer["ended"]) == pytest.approx(2.52, abs=1e-5)
+    assert to_seconds(lab, transfer["started"]) == pytest.approx(PROMOTION_S)
+    # 92,500 bytes in the first second, none in the second, the rest at 62,500 per second.
+    assert to_seconds(lab, transfer["ended"]) == pytest.approx(2.52, abs=1e-5)
     assert lab.bill()["bytes"].tolist() == [125_000]
 
 
-def test_a_piece_without_a_network_cuts_it():
-    pieces = (0, True, 1000.0), (2, False, 1000.0), (4, True, 1000.0), TO_THE_END
-    lab, [transfer], received, failed = played(*pieces, size=1_000_000)
+def test_measured_outage_cuts_a_transfer():
+    pieces = (0, True, 1000.0), (2, False, 1000.0), (4, True, 1000.0), FINAL_PIECE
+    lab, [transfer], received, failed = transmit(*pieces, size=1_000_000)
     assert received == []
     assert len(failed) == 1
     assert transfer["cut"]
-    assert seconds(lab, transfer["ended"]) == 2.0
-    assert transfer["carried_bytes"] == pytest.approx((2 - OPENS_S) * 125_000, abs=2)
+    assert to_seconds(lab, transfer["ended"]) == 2.0
+    assert transfer["carried_bytes"] == pytest.approx((2 - PROMOTION_S) * 125_000, abs=2)
     assert lab.bill()["bytes"].tolist() == [transfer["carried_bytes"]]
-    assert down_us(lab, "ann") == [[2 * S, 4 * S]]
+    assert list_down_us(lab, "ann") == [[2 * S, 4 * S]]
     assert lab.frame("messages")["fate"].tolist() == ["cut"]
 
 
-def test_what_is_sent_without_a_network_fails_and_goes_later():
-    pieces = (0, True, 1000.0), (2, False, 1000.0), (4, True, 1000.0), TO_THE_END
-    _, transfers, received, failed = played(*pieces, size=10, at_s=3)
+def test_sending_fails_during_a_measured_outage_and_works_later():
+    pieces = (0, True, 1000.0), (2, False, 1000.0), (4, True, 1000.0), FINAL_PIECE
+    _, transfers, received, failed = transmit(*pieces, size=10, at_s=3)
     assert (transfers, received, len(failed)) == ([], [], 1)
-    _, _, received, failed = played(*pieces, size=10, at_s=4)
+    _, _, received, failed = transmit(*pieces, size=10, at_s=4)
     assert (len(received), failed) == (1, [])
 
 
-def test_the_table_of_links_is_what_was_measured():
+def test_links_table_matches_the_measured_link():
     lab = Lab()
     lab.device(
         "ann", links((0, True, 100.0), (5, False, 0.0), (9, True, 300.0), (12, True, 200.0), latency_ms=20.0)
@@ -164,19 +166,19 @@ def test_the_table_of_links_is_what_was_measured():
     ]
 
 
-def test_another_network_was_not_measured():
+def test_link_trace_does_not_apply_to_another_network():
     lab = Lab()
     ann = lab.device(
         "ann", links((0, True, 100.0), (5, False, 0.0), (9, True, 300.0), (12, False, 0.0), latency_ms=700.0)
     )
-    _, lives = answering(ann)
+    _, machines = install_answering(ann)
     lab.run(seconds=6)
     assert not ann.is_online
     lab.faults.change_network("ann", "wifi")
     assert ann.is_online
-    lab.run(hours=1)  # the trace says nothing of this network, neither when it ends
+    lab.run(hours=1)  # the trace does not cover this network
     assert ann.is_online
     assert ann.link.down_kbps == 40_000.0
     assert ann.link.latency_ms == 8.0
     assert ann.link.up.latency_us == 8_000.0
-    assert len(lives[0].of(LinkDown)) == 1
+    assert len(machines[0].of(LinkDown)) == 1

@@ -1,4 +1,4 @@
-"""The kernel: effects in order, messages and addresses, and failures of machines and callbacks."""
+"""Kernel: order of effects, messages, addresses, and failures of machines and callbacks."""
 
 from __future__ import annotations
 
@@ -42,29 +42,29 @@ def stage() -> Stage:
     return Stage()
 
 
-def test_each_machine_hears_first_of_its_network(stage):
+def test_link_up_is_the_first_event_of_each_machine(stage):
     assert [event for _, event in stage.puppets["ann"].seen] == [LinkUp("ann", "lte")]
     assert [event for _, event in stage.puppets["server"].seen] == [LinkUp("server", "server")]
 
 
-def test_a_message_takes_the_time_of_its_bytes_and_its_way(stage):
+def test_message_time_is_transfer_time_plus_latency(stage):
     stage.do("ann", Send("server", b"x" * 141_000))
     stage.world.run(60 * S)
     [(t_us, event)] = stage.puppets["server"].seen[1:]
     assert event == Received("ann", b"x" * 141_000, "ann")
     carried_us = 141_000 * 8_000 / 5_640
-    assert carried_us + 260_000 < t_us < carried_us + 260_000 + 200_000  # the radio was closed
+    assert carried_us + 260_000 < t_us < carried_us + 260_000 + 200_000  # plus the promotion
     assert stage.account("ann", "up")[3:5] == (1, 141_000)
 
 
-def test_from_device_to_device_both_pay(stage):
+def test_both_devices_are_charged_for_a_message(stage):
     stage.do("ann", Send("bob", {"a": 1}))
     stage.world.run(60 * S)
     assert stage.puppets["bob"].of(Received) == [Received("ann", {"a": 1}, "ann")]
     assert stage.account("ann", "up").bytes == stage.account("bob", "down").bytes == len('{"a":1}')
 
 
-def test_without_a_link_or_a_receiver_sending_fails(stage):
+def test_sending_fails_without_link_or_receiver(stage):
     stage.do("ann", Send("nobody", 1))
     stage.world.run(S)
     stage.world.hosts["ann"].link_down()
@@ -73,11 +73,11 @@ def test_without_a_link_or_a_receiver_sending_fails(stage):
     stage.world.run(2 * S)
     assert stage.puppets["ann"].of(SendFailed) == [SendFailed("nobody", 1), SendFailed("server", 2)]
     assert stage.puppets["server"].of(SendFailed) == [SendFailed("ann", 3)]
-    assert [row.direction for row in stage.world.bill()] == ["up"]  # nothing went down
+    assert [row.direction for row in stage.world.bill()] == ["up"]  # nothing was sent down
     assert len(stage.puppets["ann"].of(LinkDown)) == 1
 
 
-def test_a_cut_fails_what_is_under_way_and_charges_what_was_gone(stage):
+def test_cut_fails_transfers_in_flight_and_charges_carried_bytes(stage):
     stage.do("ann", Send("server", b"x" * 1_410_000), Send("server", b"y" * 1000))
     stage.world.run(260_000 + S)
     stage.world.hosts["ann"].link_down()
@@ -87,7 +87,7 @@ def test_a_cut_fails_what_is_under_way_and_charges_what_was_gone(stage):
     assert stage.account("ann", "up").bytes == pytest.approx(S * 5_640 / 8_000, abs=2)
 
 
-def test_timers_fire_once_are_replaced_and_cancelled(stage):
+def test_timers_fire_once_and_can_be_replaced_or_cancelled(stage):
     stage.do(
         "ann",
         SetTimer("a", 2 * S),
@@ -103,7 +103,7 @@ def test_timers_fire_once_are_replaced_and_cancelled(stage):
 
 
 @pytest.mark.soak
-def test_a_million_timers_end(stage):
+def test_a_million_timers_fire_in_order(stage):
     stage.do("server", *(SetTimer(str(n), n % 1000) for n in range(1_000_000)))
     stage.world.run(S)
     times = [t for t, event in stage.puppets["server"].seen if isinstance(event, TimerFired)]
@@ -111,7 +111,7 @@ def test_a_million_timers_end(stage):
     assert times == sorted(times)
 
 
-def test_a_killed_machine_loses_its_timers_and_its_calls(stage):
+def test_killed_machine_loses_its_timers_and_calls(stage):
     stage.do("ann", SetTimer("a", S))
     stage.world.run(S // 2)
     before = stage.puppets["ann"]
@@ -127,9 +127,9 @@ def test_a_killed_machine_loses_its_timers_and_its_calls(stage):
     assert stage.puppets["server"].of(SendFailed) == [SendFailed("ann", 2)]
 
 
-def test_random_bytes_go_on_after_a_restart_and_differ_between_devices(stage):
-    beside = stage.world.hosts["ann"].install("puppets", stage.maker("beside"), name="beside")
-    assert beside.address == "ann/beside"
+def test_entropy_differs_between_starts_devices_and_seeds(stage):
+    neighbour = stage.world.hosts["ann"].install("puppets", stage.maker("beside"), name="beside")
+    assert neighbour.address == "ann/beside"
     first = stage.puppets["ann"].ports.entropy(20)
     assert stage.puppets["beside"].ports.entropy(20) != first
     stage.processes["ann"].kill()
@@ -140,14 +140,14 @@ def test_random_bytes_go_on_after_a_restart_and_differ_between_devices(stage):
     assert Stage().puppets["ann"].ports.entropy(20) == first != Stage(2).puppets["ann"].ports.entropy(20)
 
 
-def test_context(stage):
+def test_context_changes_accumulate(stage):
     stage.world.hosts["ann"].change_context(age=30)
     stage.world.hosts["ann"].change_context(loc=(1, 2))
     stage.world.run(S)
     assert stage.puppets["ann"].of(ContextChanged)[-1] == ContextChanged({"age": 30, "loc": (1, 2)})
 
 
-def test_an_error_in_a_machine_says_where(stage):
+def test_error_in_a_machine_names_its_place(stage):
     with pytest.raises(KeyError, match="effects") as error:
         stage.processes["ann"].call("do")
     assert "in puppets on ann at 0.000000 s" in error.value.__notes__[0]
@@ -156,11 +156,11 @@ def test_an_error_in_a_machine_says_where(stage):
 @pytest.mark.parametrize(
     ("at_us", "charged_mj"),
     [
-        (100_000, 0.1 * 1210.7),  # while the radio opens
-        (1_260_000, 0.26 * 1210.7 + 1288.04 + 5640 / 8 * 0.43839 * 8),  # a second into the transfer
+        (100_000, 0.1 * 1210.7),  # during the promotion
+        (1_260_000, 0.26 * 1210.7 + 1288.04 + 5640 / 8 * 0.43839 * 8),  # one second into the transfer
     ],
 )
-def test_a_cut_radio_is_charged_for_what_it_has_done(stage, at_us, charged_mj):
+def test_cut_radio_is_charged_for_elapsed_time_and_bytes(stage, at_us, charged_mj):
     stage.do("ann", Send("server", b"x" * 1_410_000))
     stage.world.run(at_us)
     stage.world.hosts["ann"].link_down()
@@ -168,7 +168,7 @@ def test_a_cut_radio_is_charged_for_what_it_has_done(stage, at_us, charged_mj):
     assert stage.account("ann", "up").radio_mj == pytest.approx(charged_mj, rel=1e-4)
 
 
-def test_a_radio_that_is_cut_and_back_at_once_is_opened_again(stage):
+def test_radio_opens_again_after_an_instant_cut(stage):
     stage.do("ann", Send("server", 1))
     stage.world.run(S)
     stage.world.hosts["ann"].link_down()
@@ -179,7 +179,7 @@ def test_a_radio_that_is_cut_and_back_at_once_is_opened_again(stage):
 
 
 class Brittle:
-    """Counts in its store whatever it handles, and then fails at what says so."""
+    """Machine that counts its events in its store, and fails on request."""
 
     def __init__(self, ports: Ports) -> None:
         if ports.store.get("refuses"):
@@ -210,17 +210,17 @@ class Brittle:
         return ()
 
 
-def place(lab: Any) -> tuple[Any, Any]:
+def install_brittle(lab: Any) -> tuple[Any, Any]:
     return tuple(lab.device(name).install("brittle", Brittle) for name in ("ann", "bob"))
 
 
-def counted(process: Any) -> int:
-    """Say how many calls, messages and timers were kept; the link is one."""
+def read_count(process: Any) -> int:
+    """Return the number of committed events, of which the link is one."""
     return process.store.get("count") or 0
 
 
 @pytest.mark.parametrize(
-    ("provoke", "who", "where"),
+    ("provoke", "name", "place"),
     [
         (
             lambda ann, bob: ann.call("send", to="bob", message="fail"),
@@ -235,13 +235,13 @@ def counted(process: Any) -> int:
         ),
     ],
 )
-def test_a_machine_that_fails_ends_that_event_alone(
-    provoke: Callable[..., Any], who: str, where: str
+def test_failure_of_a_machine_affects_only_that_event(
+    provoke: Callable[..., Any], name: str, place: str
 ) -> None:
     lab = Lab(seed=1)
-    ann, bob = place(lab)
+    ann, bob = install_brittle(lab)
     lab.run(seconds=1)
-    began = {process.host.name: counted(process) for process in (ann, bob)}
+    counts_before = {process.host.name: read_count(process) for process in (ann, bob)}
     provoke(ann, bob)
     with pytest.warns(
         FailureWarning, match="(?s)the lab has gone on: ZeroDivisionError.*See lab.problems"
@@ -250,53 +250,51 @@ def test_a_machine_that_fails_ends_that_event_alone(
     assert len(warned) == 1
     assert lab.world.now_us == 10 * S
     [problem] = lab.problems.to_dict("records")
-    assert (problem["device"], problem["system"]) == (who, "brittle")
-    assert where in problem["detail"]
-    failed = ann if who == "ann" else bob
-    assert failed.store.get("half") is None  # the store is as it was before
-    assert not failed.store.is_dirty
-    kept = {"ann": 2} if "Timer" in where else {"ann": 1} if "Received" in where else {}
-    assert counted(ann) - began["ann"] == kept.get("ann", 0)
-    assert counted(bob) - began["bob"] == 0
-    assert [each.call("count").result() for each in (ann, bob)] == [counted(ann), counted(bob)]
-    lab.run(seconds=9)  # told once
+    assert (problem["device"], problem["system"]) == (name, "brittle")
+    assert place in problem["detail"]
+    failing = ann if name == "ann" else bob
+    assert failing.store.get("half") is None  # the store is rolled back
+    assert not failing.store.is_dirty
+    expected = {"ann": 2} if "Timer" in place else {"ann": 1} if "Received" in place else {}
+    assert read_count(ann) - counts_before["ann"] == expected.get("ann", 0)
+    assert read_count(bob) - counts_before["bob"] == 0
+    assert [process.call("count").result() for process in (ann, bob)] == [read_count(ann), read_count(bob)]
+    lab.run(seconds=9)  # without another warning
 
 
-def test_a_call_that_fails_is_answered_with_it_and_others_are_answered_as_well() -> None:
+def test_failed_call_raises_its_error_and_others_are_answered() -> None:
     lab = Lab(seed=1)
-    ann, bob = place(lab)
+    ann, bob = install_brittle(lab)
     lab.run(seconds=1)
     with pytest.warns(FailureWarning, match=r"handling Call\(op_id=1") as warned:
-        failed = ann.call("fail")  # while time stands still: it is told at once
+        operation = ann.call("fail")  # while time is stopped: reported immediately
     assert len(warned) == 1
     for _ in range(2):
         with pytest.raises(ZeroDivisionError, match="at call 1"):
-            failed.result()
-    assert failed.status == "failed"
+            operation.result()
+    assert operation.status == "failed"
     assert ann.call("count").result() == bob.call("count").result() == 2
     assert lab.history()["status"].tolist() == ["failed", "ok", "ok"]
     assert len(lab.problems) == 1
 
 
-def test_a_listener_that_fails_keeps_nothing_from_the_others() -> None:
+def test_failing_listener_does_not_affect_others() -> None:
     lab = Lab(seed=1)
-    ann, _ = place(lab)
-    answer: list[Any] = []
+    ann, _ = install_brittle(lab)
+    payloads: list[Any] = []
     ann.listen("app", lambda payload: {}[payload])
-    ann.listen("app", answer.append)
-    asked = ann.call("tell")
+    ann.listen("app", payloads.append)
+    operation = ann.call("tell")
     with pytest.warns(FailureWarning, match=r"KeyError: 'news'[\s\S]*in a callback of 'app', told 'news'"):
         lab.run(seconds=1)
-    assert (asked.status, answer) == ("ok", ["news"])
+    assert (operation.status, payloads) == ("ok", ["news"])
     assert lab.problems[["device", "system"]].to_numpy().tolist() == [["ann", "brittle"]]
 
 
-@pytest.mark.parametrize("where", ["memory", "file"])
-def test_a_machine_that_cannot_be_made_again_is_told_and_the_others_of_its_host_are_there(
-    where, tmp_path
-) -> None:
+@pytest.mark.parametrize("storage", ["memory", "file"])
+def test_failed_restart_is_reported_and_other_machines_run(storage, tmp_path) -> None:
     lab = Lab(seed=1)
-    device = lab.device("ann", storage=tmp_path if where == "file" else None)
+    device = lab.device("ann", storage=tmp_path if storage == "file" else None)
     first, second = (device.install("brittle", Brittle, name=name) for name in ("first", "second"))
     first.call("refuse").result()
     lab.faults.kill("ann")
@@ -307,12 +305,12 @@ def test_a_machine_that_cannot_be_made_again_is_told_and_the_others_of_its_host_
     assert lab.world.now_us == 9 * S
     assert (first.machine, first.store.get("half"), first.store.is_dirty) == (None, None, False)
     assert second.call("count").status == "ok"
-    assert first.call("count").done()  # nobody will answer it
+    assert first.call("count").done()  # it is lost
     incidents = lab.frame("incidents")
     assert incidents.loc[incidents["incident"] == "restarted", "detail"].tolist() == ["second"]
     assert lab.problems[["device", "system"]].to_numpy().tolist() == [["ann", "brittle"]]
     with pytest.warns(FailureWarning, match="cannot be made"):
-        lab.faults.restart("ann")  # also told when time stands still
+        lab.faults.restart("ann")  # also reported while time is stopped
     first.store.delete("refuses")
     first.store.commit()
     lab.faults.restart("ann")
@@ -322,9 +320,9 @@ def test_a_machine_that_cannot_be_made_again_is_told_and_the_others_of_its_host_
             process.store.close()
 
 
-def test_a_device_that_is_switched_on_has_its_link_though_a_machine_cannot_be_made() -> None:
+def test_switched_on_device_has_a_link_despite_a_failed_machine() -> None:
     lab = Lab(seed=1)
-    ann, bob = place(lab)
+    ann, bob = install_brittle(lab)
     ann.call("refuse").result()
     lab.faults.switch_off("ann")
     with pytest.warns(FailureWarning):
@@ -333,7 +331,7 @@ def test_a_device_that_is_switched_on_has_its_link_though_a_machine_cannot_be_ma
     assert bob.call("count").status == "ok"
 
 
-def test_in_a_bare_world_a_failure_comes_out() -> None:
+def test_failures_raise_in_a_world_without_lab() -> None:
     world = World(1)
     ann, bob = (world.add_device(name).install("brittle", Brittle) for name in ("ann", "bob"))
     world.run(S)
@@ -357,8 +355,8 @@ def test_in_a_bare_world_a_failure_comes_out() -> None:
         ann.host.restart()
 
 
-class Yielding:
-    """Gives its effects one after the other, as a generator does; what a user writes first."""
+class GeneratorMachine:
+    """Machine that yields its effects from a generator."""
 
     def __init__(self, ports: Ports) -> None:
         self._store = ports.store
@@ -371,35 +369,35 @@ class Yielding:
                 raise ZeroDivisionError("halfway")
 
 
-def test_effects_that_are_made_on_the_way_are_all_there_or_none() -> None:
+def test_effects_of_a_generator_are_applied_all_or_none() -> None:
     lab = Lab(seed=1)
-    ann = lab.device("ann").install("yielding", Yielding)
+    ann = lab.device("ann").install("yielding", GeneratorMachine)
     assert ann.call("count").result() == 1
     with pytest.warns(FailureWarning, match="halfway"):
-        failed = ann.call("fail")
+        operation = ann.call("fail")
     with pytest.raises(ZeroDivisionError):
-        failed.result()
+        operation.result()
     assert (ann.store.get("count"), ann.store.is_dirty) == (1, False)
     assert ann.call("count").result() == 2
 
 
-def test_effects_that_are_no_sequence_change_nothing() -> None:
-    class Forgetful(Brittle):
+def test_invalid_effects_change_nothing() -> None:
+    class ForgetfulMachine(Brittle):
         def handle(self, now_us: int, event: Event) -> Any:
-            super().handle(now_us, event)  # and no return
+            super().handle(now_us, event)  # without a return
 
     lab = Lab(seed=1)
-    ann = lab.device("ann").install("forgetful", Forgetful)
+    ann = lab.device("ann").install("forgetful", ForgetfulMachine)
     with pytest.warns(FailureWarning, match="and 1 more"):
-        asked = ann.call("count")
+        operation = ann.call("count")
     with pytest.raises(SimulationProblem, match="a sequence of Send"):
-        asked.result()
+        operation.result()
     assert ann.store.get("count") is None
-    assert len(lab.problems) == 2  # its link came up, too
+    assert len(lab.problems) == 2  # also at its link up
 
 
-def test_of_very_many_failures_some_are_kept_and_all_are_counted() -> None:
-    class Hopeless:
+def test_failures_are_all_counted_and_some_kept_in_the_warning() -> None:
+    class FailingMachine:
         def __init__(self, ports: Ports) -> None:
             self._left = 5_000
 
@@ -409,18 +407,18 @@ def test_of_very_many_failures_some_are_kept_and_all_are_counted() -> None:
             return [SetTimer(f"{number}", number) for number in range(self._left)]
 
     lab = Lab(seed=1)
-    lab.server("hopeless").install("hopeless", lambda ports: Hopeless(ports))
+    lab.server("hopeless").install("hopeless", lambda ports: FailingMachine(ports))
     with pytest.warns(FailureWarning, match="and 4,999 more") as warned:
         lab.run(seconds=1)
-    [warning] = [each.message for each in warned]
+    [warning] = [entry.message for entry in warned]
     assert (warning.count, len(warning.errors)) == (5_000, 100)
     assert len(lab.problems) == 5_000
 
 
-def test_what_a_relay_stored_sealed_arrives_sealed():
+def test_stored_ciphertext_is_sent_as_ciphertext():
     lab = Lab(1, record_exposure=True)
 
-    class Keeper:
+    class ForwardingMachine:
         def __init__(self, ports: Any) -> None:
             self.store = ports.store
 
@@ -430,19 +428,19 @@ def test_what_a_relay_stored_sealed_arrives_sealed():
                 return (Send("bob", self.store.get("kept")),)
             return ()
 
-    lab.server("relay").install("keep", Keeper)
+    lab.server("relay").install("keep", ForwardingMachine)
     lab.device("bob").install("keep", Puppet)
     ann = lab.device("ann").install("keep", Puppet)
     ann.call("do", effects=[Send("relay", {"body": Ciphertext(b"..lunch.."), "to": "bob"})])
     lab.run(minutes=1)
-    held = lab.exposure().set_index(["party", "how"])
-    forms = held[held["field"].str.endswith("body")]["form"]
+    table = lab.exposure().set_index(["party", "how"])
+    forms = table[table["field"].str.endswith("body")]["form"]
     assert set(forms.index) == {("relay", "received"), ("relay", "stored"), ("bob", "received")}
     assert set(forms) == {"ciphertext"}
     assert {party for party, _, _ in lab.trace.exposure.find("lunch")} == {"relay", "bob"}
 
 
-def test_two_systems_in_one_lab():
+def test_two_systems_run_in_one_lab():
     lab = Lab(1)
     lab.fleet(2)
     testbed = Testbed(Task.addressed(Scenario(devices=2)), lab)
@@ -459,15 +457,15 @@ def test_two_systems_in_one_lab():
         Direct(testbed)
 
 
-def test_what_is_on_its_way_goes_to_who_has_the_address_when_it_gets_there():
+def test_message_goes_to_the_host_at_the_address_on_arrival():
     stage = Stage()
     ann, bob = stage.world.hosts["ann"], stage.world.hosts["bob"]
-    stage.do("ann", Send("bob@2", "early"))  # bob is there before the upload is over
+    stage.do("ann", Send("bob@2", "early"))  # bob has the address before the end of the upload
     stage.world.at(1000, lambda _: bob.readdress("bob@2"))
     stage.world.run(9 * S)
     assert [event.message for event in stage.puppets["bob"].of(Received)] == ["early"]
     assert stage.account("bob", "down").messages == 1
-    stage.do("server", Send("bob@2", "late"))  # bob goes, and ann comes, while it is on its way down
+    stage.do("server", Send("bob@2", "late"))  # ann takes the address during the download
 
     def swap(_: Any) -> None:
         bob.readdress("bob@3")
@@ -479,7 +477,7 @@ def test_what_is_on_its_way_goes_to_who_has_the_address_when_it_gets_there():
     assert {(row.device, row.direction) for row in stage.world.bill()} == {("ann", "up"), ("bob", "down")}
 
 
-def test_an_address_is_taken_by_nobody_else():
+def test_address_in_use_is_refused():
     stage = Stage()
     stage.world.hosts["bob"].install("more", Puppet, name="x")
     before = dict(stage.world.at_address)
@@ -496,7 +494,7 @@ def test_an_address_is_taken_by_nobody_else():
         stage.world.add_device("spot")
 
 
-def test_a_name_with_an_at_sign_moves_like_any_other():
+def test_name_with_an_at_sign_can_change_address():
     lab = Lab()
     lab.device("jane@home")
     assert lab.faults.change_network("jane@home", "wifi") == "jane@home@2"
@@ -504,7 +502,7 @@ def test_a_name_with_an_at_sign_moves_like_any_other():
     assert lab.devices["jane@home"].is_online
 
 
-def test_a_long_message_on_a_slow_link_is_sent_once():
+def test_long_message_on_a_slow_link_is_sent_once():
     lab = Lab(1)
     relay = Relay(lab)
     ann, _ = (Client(lab.device(name, link="edge"), relay) for name in ("ann", "bob"))
@@ -514,7 +512,7 @@ def test_a_long_message_on_a_slow_link_is_sent_once():
 
 
 @pytest.mark.parametrize(
-    ("effects", "answer"),
+    ("effects", "problem_pattern"),
     [
         (["b"], "in puppets|puppets on ann"),
         ([Send("server", object())], "puppets on ann"),
@@ -522,20 +520,20 @@ def test_a_long_message_on_a_slow_link_is_sent_once():
         ([Complete(1, error="bad")], "is an exception"),
     ],
 )
-def test_effects_that_are_none_say_whose_they_are(effects, answer):
+def test_error_of_an_invalid_effect_names_its_machine(effects, problem_pattern):
     lab = Lab()
     process = lab.device("ann").install("puppets", Puppet)
-    with pytest.warns(FailureWarning, match=answer):
-        asked = process.call("do", effects=effects)
-    with pytest.raises(SimulationProblem, match=answer):
-        asked.result()
+    with pytest.warns(FailureWarning, match=problem_pattern):
+        operation = process.call("do", effects=effects)
+    with pytest.raises(SimulationProblem, match=problem_pattern):
+        operation.result()
     [problem] = lab.problems.to_dict("records")
     assert (problem["device"], problem["system"]) == ("ann", "puppets")
-    assert answer.split("|")[-1] in problem["detail"]
+    assert problem_pattern.split("|")[-1] in problem["detail"]
 
 
 @pytest.mark.parametrize("delay_us", [100.5, float("nan"), "1", True, -1])
-def test_a_timer_fires_on_a_microsecond_that_is_to_come(stage, delay_us):
-    says = r"(?s)in the past.*puppets on ann" if delay_us == -1 else "puppets on ann"
-    with pytest.raises(ParameterError, match=says):
+def test_invalid_timer_delays_are_refused(stage, delay_us):
+    problem_pattern = r"(?s)in the past.*puppets on ann" if delay_us == -1 else "puppets on ann"
+    with pytest.raises(ParameterError, match=problem_pattern):
         stage.do("ann", SetTimer("x", delay_us))

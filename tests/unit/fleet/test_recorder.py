@@ -1,4 +1,4 @@
-"""The recorder: tables as in their schemas, on disk as in memory, and what became of each item."""
+"""Recorder: tables and their schemas, spilling to disk, and the ledger of deliveries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lab_systems import answering
+from lab_systems import install_answering
 
 from mudkit import Lab
 from mudkit.errors import FailureWarning, OutputExists, SimulationProblem
@@ -22,8 +22,8 @@ from mudkit.trace.folder import read_manifest, read_table
 from mudkit.trace.schema import FATES, SCHEMAS, STATUSES, TIMES, read_ids
 
 
-def busy(seed: int = 3, **options: Any) -> Lab:
-    """Something in each table, also what is under way, open and mangled."""
+def create_busy_lab(seed: int = 3, **options: Any) -> Lab:
+    """Return a lab with rows in each table, also messages in flight, mangled ones, and open operations."""
     lab = Lab(seed, **options)
     lab.faults.messages(loss_share=0.1, repeat_share=0.2, delay_share=0.3, delay_s=40)
     relay = Relay(lab)
@@ -50,11 +50,11 @@ def busy(seed: int = 3, **options: Any) -> Lab:
 
 @pytest.fixture(scope="module")
 def lab() -> Lab:
-    return busy()
+    return create_busy_lab()
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_tables_are_as_in_the_schema(lab, name):
+def test_tables_match_their_schemas(lab, name):
     table = lab.trace.table(name)
     assert table.schema.equals(SCHEMAS[name])
     assert len(table) > 3
@@ -64,7 +64,7 @@ def test_tables_are_as_in_the_schema(lab, name):
     assert lab.frame(name).columns.tolist() == SCHEMAS[name].names
 
 
-def test_what_is_in_them(lab):
+def test_tables_contain_consistent_values(lab):
     assert set(lab.frame("messages")["fate"]) >= {"arrived", "cut", "lost", "repeated", "under way"}
     assert set(lab.frame("messages")["fate"]) <= set(FATES)
     assert set(lab.frame("deliveries")["status"]) <= set(STATUSES)
@@ -76,29 +76,30 @@ def test_what_is_in_them(lab):
     links = lab.frame("links")
     assert not links.duplicated(["device", "ts"]).any()
     assert links.groupby("device")["up"].last().to_dict() == {
-        name: each.is_online for name, each in lab.devices.items()
+        name: device.is_online for name, device in lab.devices.items()
     }
 
 
-def test_reads_have_ids_that_stay(lab):
+def test_read_ids_are_stable_and_unique(lab):
     reads = lab.trace.table("reads")
     assert reads["read_id"].to_numpy().tolist() == read_ids(reads).tolist()
     assert len(set(reads["read_id"].to_pylist())) == len(reads) == 40
-    assert busy().trace.table("reads").equals(reads)
-    assert busy(4).trace.table("reads")["read_id"].to_pylist() != reads["read_id"].to_pylist()
+    assert create_busy_lab().trace.table("reads").equals(reads)
+    assert create_busy_lab(4).trace.table("reads")["read_id"].to_pylist() != reads["read_id"].to_pylist()
 
 
 @pytest.mark.parametrize("rows", [3, 7])
-def test_on_disk_as_in_memory(lab, rows, monkeypatch, tmp_path):
+def test_tables_on_disk_equal_those_in_memory(lab, rows, monkeypatch, tmp_path):
     monkeypatch.setattr(recorder, "_ROWS_IN_MEMORY", rows)
-    spilled = busy()
+    spilled = create_busy_lab()
     assert spilled.trace._files["messages"]
     assert spilled.trace._files["positions"]
     assert spilled.trace._files["links"]
     for name in TABLES:
         assert spilled.trace.table(name).equals(lab.trace.table(name)), name
     one, two = (
-        each.trace.to_parquet(tmp_path / name) for each, name in ((spilled, "spilled"), (lab, "whole"))
+        busy_lab.trace.to_parquet(tmp_path / name)
+        for busy_lab, name in ((spilled, "spilled"), (lab, "whole"))
     )
     for name in TABLES:
         by = [(field, "ascending") for field in SCHEMAS[name].names]
@@ -106,7 +107,7 @@ def test_on_disk_as_in_memory(lab, rows, monkeypatch, tmp_path):
     assert read_manifest(one) == read_manifest(two)
 
 
-def test_to_parquet(lab, tmp_path):
+def test_to_parquet_overwrites_only_on_request(lab, tmp_path):
     path = lab.trace.to_parquet(str(tmp_path / "a" / "run"))
     assert path == tmp_path / "a" / "run"
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
@@ -120,26 +121,26 @@ def test_to_parquet(lab, tmp_path):
         assert len(table) == len(lab.trace.table(name))
         if name in TIMES:
             assert np.all(np.diff(table[TIMES[name]].to_numpy()).astype(np.int64) >= 0)
-    assert [each.name for each in (tmp_path / "a").iterdir()] == ["run"]
+    assert [file.name for file in (tmp_path / "a").iterdir()] == ["run"]
 
 
-def test_a_lab_without_anything_writes_a_trace(tmp_path):
+def test_empty_lab_writes_a_trace(tmp_path):
     path = Lab().trace.to_parquet(tmp_path / "run")
     assert set(read_manifest(path)["rows"].values()) == {0}
     for name in SCHEMAS:
         assert read_table(path, name).equals(SCHEMAS[name].empty_table())
 
 
-def test_a_lab_without_messages():
-    quiet = busy(record_messages=False)
-    assert len(quiet.trace.table("messages")) == len(quiet.trace.table("transfers")) == 0
-    assert quiet.bill().equals(busy().bill())
-    held = busy(record_messages=False, record_exposure=True)
-    assert len(held.trace.table("messages")) == 0
-    assert not held.exposure().empty
+def test_messages_are_not_recorded_on_request():
+    lab = create_busy_lab(record_messages=False)
+    assert len(lab.trace.table("messages")) == len(lab.trace.table("transfers")) == 0
+    assert lab.bill().equals(create_busy_lab().bill())
+    exposed = create_busy_lab(record_messages=False, record_exposure=True)
+    assert len(exposed.trace.table("messages")) == 0
+    assert not exposed.exposure().empty
 
 
-def test_files_go_with_the_lab(monkeypatch):
+def test_spilled_files_are_deleted_with_the_lab(monkeypatch):
     monkeypatch.setattr(recorder, "_ROWS_IN_MEMORY", 7)
     lab = Lab()
     relay = Relay(lab)
@@ -157,28 +158,28 @@ def test_files_go_with_the_lab(monkeypatch):
     assert len(table.to_pylist()) > 7
 
 
-def test_a_machine_records_only_what_is_its_own():
-    class Meddling:
+def test_machine_cannot_record_other_tables():
+    class MeddlingMachine:
         def handle(self, now_us: int, event: Any) -> Any:
             return (Record("bill", {}),)
 
     lab = Lab()
-    lab.device("ann").install("meddling", lambda ports: Meddling())
+    lab.device("ann").install("meddling", lambda ports: MeddlingMachine())
     with pytest.warns(FailureWarning, match="deliveries, operations, reads or incidents"):
         lab.run()
     assert lab.problems["device"].tolist() == ["ann"]
 
 
-def test_a_device_that_knows_no_place_asks_for_nothing():
+def test_device_without_place_records_no_read():
     lab = Lab()
     lab.trace.read(lab.device("ann"), 20.0, 60.0)
     lab.trace.read(lab.device("bob", at=(1, 2)), 20.0, 60.0)
     assert lab.frame("reads")[["device", "lat", "lon"]].to_numpy().tolist() == [["bob", 1.0, 2.0]]
 
 
-def test_an_operation_that_is_answered_after_its_time_is_open_until_then():
+def test_operation_is_open_until_it_is_answered():
     lab = Lab()
-    process, _ = answering(lab.device("ann"))
+    process, _ = install_answering(lab.device("ann"))
     process.call("later", s=60, key=5, type="read", table="t")
     assert lab.history()["status"].tolist() == ["open"]
     lab.run(minutes=2)
@@ -193,12 +194,12 @@ def test_an_operation_that_is_answered_after_its_time_is_open_until_then():
     assert (row["responded"] - row["invoked"]).total_seconds() == 60
 
 
-NAMED = {"item": "i", "receiver": "r"}
+IDS = {"item": "i", "receiver": "r"}
 
 
-def row_of(now_us: int, **times: int | None) -> tuple[Any, ...]:
+def create_row(now_us: int, **times: int | None) -> tuple[Any, ...]:
     deliveries = Deliveries()
-    deliveries.record("s", {**NAMED, "created_us": 100, **times})
+    deliveries.record("s", {**IDS, "created_us": 100, **times})
     [row] = deliveries.rows(now_us)
     return row
 
@@ -220,20 +221,20 @@ def row_of(now_us: int, **times: int | None) -> tuple[Any, ...]:
         ({"delivered_us": None, "read_us": None}, "lost"),
     ],
 )
-def test_statuses(times, status):
-    row = row_of(1000, **times)
+def test_delivery_status_follows_from_its_times(times, status):
+    row = create_row(1000, **times)
     assert status in STATUSES
     assert row[-1] == status
     assert row[:4] == ("s", "i", "r", 100)
     assert row[4:7] == tuple(times.get(name) for name in ("delivered_us", "read_us", "expired_us"))
 
 
-def test_times_since_its_creation():
-    assert row_of(1000, delivered_us=250_100, read_us=1_000_100)[7:9] == (0.25, 1.0)
-    assert row_of(1000)[7:9] == (None, None)
+def test_latencies_are_since_creation():
+    assert create_row(1000, delivered_us=250_100, read_us=1_000_100)[7:9] == (0.25, 1.0)
+    assert create_row(1000)[7:9] == (None, None)
 
 
-notes = st.lists(
+updates = st.lists(
     st.tuples(
         st.sampled_from(["created_us", "delivered_us", "read_us", "refused_us"]),
         st.integers(0, 500),
@@ -243,9 +244,9 @@ notes = st.lists(
 )
 
 
-@given(notes, st.integers(0, 500), st.randoms(use_true_random=False))
-def test_the_order_of_notes_does_not_matter(notes: Any, expired_us: int, random: Any) -> None:
-    rows = [{"item": item, "receiver": "r", name: at} for name, at, item in notes]
+@given(updates, st.integers(0, 500), st.randoms(use_true_random=False))
+def test_order_of_delivery_records_does_not_matter(updates: Any, expired_us: int, random: Any) -> None:
+    rows = [{"item": item, "receiver": "r", name: at} for name, at, item in updates]
     rows += [{"item": item, "receiver": "r", "created_us": 500} for item in "ab"]
     rows.append({"item": "a", "receiver": "r", "expired_us": expired_us})
     result = []
@@ -258,9 +259,9 @@ def test_the_order_of_notes_does_not_matter(notes: Any, expired_us: int, random:
     assert result[0] == result[1] == result[2]
     earliest = {
         (name, item): min(
-            at for field, at, of in [*notes, ("created_us", 500, item)] if (field, of) == (name, item)
+            at for field, at, owner in [*updates, ("created_us", 500, item)] if (field, owner) == (name, item)
         )
-        for name, _, item in notes
+        for name, _, item in updates
     }
     for _, item, _, created, delivered, read, *_ in result[0]:
         assert created == earliest.get(("created_us", item), 500)
@@ -268,18 +269,18 @@ def test_the_order_of_notes_does_not_matter(notes: Any, expired_us: int, random:
         assert read == earliest.get(("read_us", item))
 
 
-def test_the_last_word_on_its_end_counts():
+def test_last_recorded_expiry_applies():
     deliveries = Deliveries()
-    for more in ({"created_us": 1}, {"expired_us": 50}, {"expired_us": 40}):
-        deliveries.record("s", {**NAMED, **more})
+    for times in ({"created_us": 1}, {"expired_us": 50}, {"expired_us": 40}):
+        deliveries.record("s", {**IDS, **times})
     assert next(deliveries.rows(45))[-1] == "expired"
 
 
-def test_rows_are_sorted_and_apart():
+def test_delivery_rows_are_sorted_and_separate():
     deliveries = Deliveries()
     rows = [("s", "i", "q", 5), ("s", "i", "r", 5), ("t", "i", "r", 5), ("s", "h", "r", 9)]
-    for place in (2, 1, 3, 0):
-        system, item, receiver, at = rows[place]
+    for index in (2, 1, 3, 0):
+        system, item, receiver, at = rows[index]
         deliveries.record(system, {"item": item, "receiver": receiver, "created_us": at})
     assert [row[:4] for row in deliveries.rows(10)] == rows
 
@@ -287,11 +288,11 @@ def test_rows_are_sorted_and_apart():
 @pytest.mark.parametrize(
     "row",
     [
-        {"item": "i"}, {"receiver": "r"}, {}, {**NAMED, "seen_us": 5}, {**NAMED, "read_us": "now"}, {**NAMED, "read_us": 1.5},
-        {**NAMED, "read_us": True},
+        {"item": "i"}, {"receiver": "r"}, {}, {**IDS, "seen_us": 5}, {**IDS, "read_us": "now"}, {**IDS, "read_us": 1.5},
+        {**IDS, "read_us": True},
     ],
 )  # fmt: skip
-def test_notes_that_cannot_be_read(row):
+def test_invalid_delivery_records_are_refused(row):
     deliveries = Deliveries()
     with pytest.raises(SimulationProblem, match="cannot be read") as error:
         deliveries.record("mail", row)
@@ -300,10 +301,10 @@ def test_notes_that_cannot_be_read(row):
     assert list(deliveries.rows(0)) == []
 
 
-def test_an_item_that_nobody_has_created_has_no_row_and_hides_no_other():
+def test_item_without_creation_has_no_row():
     deliveries = Deliveries()
-    assert not deliveries.record("mail", {**NAMED, "read_us": 5})
-    assert deliveries.record("mail", {**NAMED, "receiver": "other", "created_us": 4})
-    assert [row[:3] for row in deliveries.rows(9)] == [("mail", NAMED["item"], "other")]
-    assert deliveries.record("mail", {**NAMED, "created_us": 4})
+    assert not deliveries.record("mail", {**IDS, "read_us": 5})
+    assert deliveries.record("mail", {**IDS, "receiver": "other", "created_us": 4})
+    assert [row[:3] for row in deliveries.rows(9)] == [("mail", IDS["item"], "other")]
+    assert deliveries.record("mail", {**IDS, "created_us": 4})
     assert len(list(deliveries.rows(9))) == 2

@@ -1,4 +1,4 @@
-"""What no lab can do is refused in words, and changes nothing."""
+"""Refusal of invalid calls of a lab."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from math import inf, nan
 
 import pytest
 from fleet_machines import Puppet
-from lab_systems import answering
+from lab_systems import install_answering
 
 from mudkit import Lab
 from mudkit.errors import ParameterError
@@ -17,7 +17,7 @@ HERE, THERE = (30.0, -97.0), (31.0, -98.0)
 @pytest.fixture
 def lab():
     lab = Lab(seed=1)
-    answering(lab.device("ann", at=HERE))
+    install_answering(lab.device("ann", at=HERE))
     lab.device("walker", mobility="waypoint")
     lab.device("powered", battery_j=10.0)
     lab.device("plain")
@@ -25,39 +25,39 @@ def lab():
     return lab
 
 
-def move(*where):
-    return lambda lab: lab.devices["ann"].move(*where)
+def move(*place):
+    return lambda lab: lab.devices["ann"].move(*place)
 
 
 def change(name, **context):
     return lambda lab: lab.devices[name].change_context(age=3, **context)
 
 
-def device(**given):
-    return lambda lab: lab.device("eve", **given)
+def add(**options):
+    return lambda lab: lab.device("eve", **options)
 
 
-def fault(what, *arguments, **named):
-    return lambda lab: getattr(lab.faults, what)(*arguments, **named)
+def inject(method, *arguments, **options):
+    return lambda lab: getattr(lab.faults, method)(*arguments, **options)
 
 
-REFUSED = [
+INVALID_CALLS = [
     (move(91.0, 0.0), "no place"), (move(0.0, "east"), "lon of Device.move"), (move(nan, 0.0), "lat of Device.move"),
     (lambda lab: lab.devices["walker"].move(*THERE), "at="),
     (change("walker", loc=THERE), "its mobility"), (change("ann", loc=1), "device.move"),
     (change("powered", battery_share=1), "battery_j"), (change("plain", bandwidth_kbps=1), "LinkReplay"),
-    *((device(**given), "sets this field itself") for given in (
+    *((add(**options), "sets this field itself") for options in (
         {"at": HERE, "loc": THERE}, {"mobility": "waypoint", "loc": THERE}, {"battery_j": 9.0, "battery_share": 0.1},
     )),
-    *((device(battery_j=battery_j, base_mw=base_mw), "not usable") for battery_j, base_mw in (
+    *((add(battery_j=battery_j, base_mw=base_mw), "not usable") for battery_j, base_mw in (
         (0, 1), (-1, 1), (nan, 1), ("9", 1), (9, -1), (9, None),
     )),
-    (fault("cut", "eve"), "no such device"), (fault("cut", "server"), "no link"),
-    *((fault("cut", "ann", minutes=minutes), "not usable") for minutes in (-1, nan, "x")),
-    (fault("messages", loss_share=1.2), "from 0 to 1"), (fault("messages", loss_share="x"), "a number"),
-    (fault("messages", delay_share=1, delay_s=-3), "not usable"), (fault("kill", "eve"), "no such device"),
-    (fault("cut", "serve"), r"(?s)where: +device\s+found: +'serve'.*did you mean 'server'"),
-    (fault("kill", "xyz"), r"(?s)where: +host.*add it first: lab\.device"),
+    (inject("cut", "eve"), "no such device"), (inject("cut", "server"), "no link"),
+    *((inject("cut", "ann", minutes=minutes), "not usable") for minutes in (-1, nan, "x")),
+    (inject("messages", loss_share=1.2), "from 0 to 1"), (inject("messages", loss_share="x"), "a number"),
+    (inject("messages", delay_share=1, delay_s=-3), "not usable"), (inject("kill", "eve"), "no such device"),
+    (inject("cut", "serve"), r"(?s)where: +device\s+found: +'serve'.*did you mean 'server'"),
+    (inject("kill", "xyz"), r"(?s)where: +host.*add it first: lab\.device"),
     (lambda lab: lab.world.add_device("eve", "5g"), "no such kind of link"),
     (lambda lab: lab.world.add_device("ann"), "of this name"),
     (lambda lab: lab.world.at(-1, print), "in the past"),
@@ -70,10 +70,10 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "says"), REFUSED)
-def test_what_no_lab_can_do_is_refused_in_words(lab, call, says):
+@pytest.mark.parametrize(("call", "problem"), INVALID_CALLS)
+def test_invalid_calls_are_refused_without_effect(lab, call, problem):
     before = {name: (device.loc, dict(device.context)) for name, device in lab.devices.items()}
-    with pytest.raises(ParameterError, match=says):
+    with pytest.raises(ParameterError, match=problem):
         call(lab)
     assert {name: (device.loc, dict(device.context)) for name, device in lab.devices.items()} == before
     assert lab.world.now_us == 0

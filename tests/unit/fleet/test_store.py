@@ -1,4 +1,4 @@
-"""Stores: what is put is there at once for who asks, and lasts with the commit or not at all."""
+"""Stores: writes are visible immediately, and durable from the commit on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mudkit.fleet.store import MemoryStore, SqliteStore
 KEYS = ["a", "ab", "b", "ü", "a\n"]
 
 
-def in_the_file(path: Any) -> list[str]:
+def list_stored_keys(path: Any) -> list[str]:
     with closing(sqlite3.connect(path)) as connection:
         return [key for (key,) in connection.execute("SELECT key FROM store ORDER BY key")]
 
@@ -36,28 +36,28 @@ def in_the_file(path: Any) -> list[str]:
         max_size=30,
     )
 )
-def test_a_store_in_a_file_is_as_one_in_memory(steps):
+def test_sqlite_store_behaves_like_memory_store(steps):
     memory = MemoryStore()
     with closing(SqliteStore(":memory:")) as file:
-        for what, *given_ in steps:
+        for method, *arguments in steps:
             for store in (memory, file):
-                getattr(store, what)(*given_)
+                getattr(store, method)(*arguments)
             assert [file.get(key) for key in KEYS] == [memory.get(key) for key in KEYS]
             assert file.items() == memory.items()
             assert file.items("a") == memory.items("a")
             assert file.is_dirty == memory.is_dirty
 
 
-def test_nothing_is_in_the_file_before_the_commit(tmp_path):
+def test_file_contains_only_committed_keys(tmp_path):
     with closing(SqliteStore(tmp_path / "a.db")) as store:
-        for more in (["a"], ["b", "c"]):
-            for key in more:
+        for keys in (["a"], ["b", "c"]):
+            for key in keys:
                 store.put(key, 1)
-            assert not {*more} & {*in_the_file(tmp_path / "a.db")}
+            assert not {*keys} & {*list_stored_keys(tmp_path / "a.db")}
             store.commit()
-            assert {*more} <= {*in_the_file(tmp_path / "a.db")}
+            assert {*keys} <= {*list_stored_keys(tmp_path / "a.db")}
         store.put("d", 1)
-    assert in_the_file(tmp_path / "a.db") == ["a", "b", "c"]
+    assert list_stored_keys(tmp_path / "a.db") == ["a", "b", "c"]
 
 
 class Note(msgspec.Struct):
@@ -65,22 +65,22 @@ class Note(msgspec.Struct):
     priority: int
 
 
-@pytest.mark.parametrize("written", [{"text": "noon?"}, {"text": "noon?", "priority": "high"}, 7, b"\xc1"])
+@pytest.mark.parametrize("value", [{"text": "noon?"}, {"text": "noon?", "priority": "high"}, 7, b"\xc1"])
 @pytest.mark.parametrize("kind", ["memory", "file"])
-def test_what_another_version_wrote_is_refused_with_what_to_do(tmp_path, written, kind):
+def test_values_of_another_version_are_refused_with_a_remedy(tmp_path, value, kind):
     store: Any = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "a.db")
-    store.put("note 1", written)
+    store.put("note 1", value)
     store.commit()
     for read in (lambda: store.get("note 1", Note), lambda: store.items("note", Note)):
-        with pytest.raises(StoreError, match="this version of mudkit did not write") as refused:
+        with pytest.raises(StoreError, match="this version of mudkit did not write") as caught:
             read()
-        assert "'note 1'" in str(refused.value)
-        assert "begin with an empty storage folder" in str(refused.value)
+        assert "'note 1'" in str(caught.value)
+        assert "begin with an empty storage folder" in str(caught.value)
     if kind == "file":
         store.close()
 
 
-def test_a_value_that_is_cut_off_is_refused_with_what_to_do(tmp_path):
+def test_truncated_value_is_refused(tmp_path):
     with closing(SqliteStore(tmp_path / "a.db")) as store:
         store.put("note 1", {"text": "noon?"})
         store.commit()
@@ -92,7 +92,7 @@ def test_a_value_that_is_cut_off_is_refused_with_what_to_do(tmp_path):
 
 
 @pytest.mark.parametrize("keys", [["a"], ["a", "b"]])
-def test_a_commit_that_fails_leaves_nothing(tmp_path, keys):
+def test_failed_commit_stores_nothing(tmp_path, keys):
     with closing(SqliteStore(tmp_path / "a.db")) as store:
         store.put("before", 1)
         store.commit()
@@ -106,25 +106,25 @@ def test_a_commit_that_fails_leaves_nothing(tmp_path, keys):
         with pytest.raises(sqlite3.DatabaseError, match="disk is full"):
             store.commit()
         store.rollback()
-        assert [key for key, _ in store.items()] == in_the_file(tmp_path / "a.db") == ["before"]
+        assert [key for key, _ in store.items()] == list_stored_keys(tmp_path / "a.db") == ["before"]
         store.put("after", 1)
         store.commit()
-    assert in_the_file(tmp_path / "a.db") == ["after", "before"]
+    assert list_stored_keys(tmp_path / "a.db") == ["after", "before"]
 
 
 @pytest.mark.parametrize(("level", "number"), [("FULL", 2), ("NORMAL", 1)])
-def test_how_sure_it_is(tmp_path, level, number):
+def test_synchronous_level_and_journal_mode_are_set(tmp_path, level, number):
     with closing(SqliteStore(tmp_path / "a.db", level)) as store:
         assert store._connection.execute("PRAGMA synchronous").fetchone() == (number,)
         assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_a_store_that_nobody_closes_is_closed_when_it_goes(tmp_path):
+def test_unreferenced_store_is_closed(tmp_path):
     store = SqliteStore(tmp_path / "a.db")
     store.put("a", 1)
     store.commit()
     connection = store._connection
-    thread = threading.Thread(target=lambda gone: gone.clear(), args=([store],))  # by any thread
+    thread = threading.Thread(target=lambda stores: stores.clear(), args=([store],))  # in another thread
     del store
     thread.start()
     thread.join()
@@ -133,50 +133,50 @@ def test_a_store_that_nobody_closes_is_closed_when_it_goes(tmp_path):
         connection.execute("SELECT 1")
 
 
-def test_entropy_is_another_one_for_a_store_that_a_process_has_left(tmp_path):
-    def drawn():
+def test_entropy_differs_at_each_start_with_the_same_store(tmp_path):
+    def draw_entropy():
         lab = Lab(seed=7)
-        machines = []
+        draws = []
 
-        class Draws:
+        class Drawer:
             def __init__(self, ports):
                 self.ports = ports
 
             def handle(self, now_us, event):
-                machines.append(self.ports.entropy(4))
-                self.ports.store.put(f"drawn {len(self.ports.store.keys())}", machines[-1])
+                draws.append(self.ports.entropy(4))
+                self.ports.store.put(f"drawn {len(self.ports.store.keys())}", draws[-1])
                 return ()
 
-        lab.device("ann", storage=tmp_path).install("draws", Draws)
+        lab.device("ann", storage=tmp_path).install("draws", Drawer)
         lab.run(seconds=1)
-        return machines[0]
+        return draws[0]
 
-    assert len({drawn() for _ in range(3)}) == 3
+    assert len({draw_entropy() for _ in range(3)}) == 3
 
 
 @pytest.mark.parametrize("kind", ["memory", "file"])
-def test_stores_give_back_what_was_put_or_refuse_it(tmp_path, kind):
+def test_stores_return_equal_values_or_refuse_them(tmp_path, kind):
     store = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "store.db")
-    good = {
+    valid = {
         "a": [1, 2.5, None, True, "x"],
         "raw": b"\0x",
         "sealed": Ciphertext(b"\1y"),
         "in": [{"c": Ciphertext(b"z")}],
     }
-    store.put("good", good)
+    store.put("good", valid)
     store.commit()
     result = store.get("good")
-    assert result == good
+    assert result == valid
     assert type(result["sealed"]) is Ciphertext
     assert type(result["raw"]) is bytes
     assert type(result["in"][0]["c"]) is Ciphertext
-    for bad in ({1, 2}, (1, 2), float("nan"), [{"x": (1,)}], object(), 1 << 80):
+    for invalid in ({1, 2}, (1, 2), float("nan"), [{"x": (1,)}], object(), 1 << 80):
         with pytest.raises(ParameterError, match="key 'bad'"):
-            store.put("bad", bad)
+            store.put("bad", invalid)
     assert store.get("bad") is None
 
 
-def test_keys_that_came_and_went_between_two_looks_are_right():
+def test_keys_include_uncommitted_changes():
     store = MemoryStore()
     store.put("b", 1)
     store.commit()

@@ -1,4 +1,4 @@
-"""Writes that wait for others: what is sent when, which reads miss some, and what a tree finds."""
+"""Write batching: sending times, missed reads, bounds, and learnt delays."""
 
 import itertools
 
@@ -8,7 +8,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from learning_traces import MINUTE_US, START_US, asked, first_labels, holds, written
+from learning_traces import MINUTE_US, START_US, build_positions, build_reads, contains, label_by_definition
 
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning import Batch, BatchBound, BatchTree, RadioModel, batching, delay_costs, evaluate_writes
@@ -18,32 +18,34 @@ from mudkit.learning.evaluate_batches import _contents, bound_us, trained_on
 from mudkit.learning.writes import NEVER_US, ReadRequests, Writes, batches, missed
 
 
-def world(writes, reads, **options):
-    positions, queries = written(writes), asked(reads, **options)
-    return Writes.of(first_labels(positions, queries), positions), ReadRequests.of(queries)
+def make_world(writes, reads, **options):
+    positions, queries = build_positions(writes), build_reads(reads, **options)
+    return Writes.of(label_by_definition(positions, queries), positions), ReadRequests.of(queries)
 
 
-def minutes(t_us):
-    return [None if each == NEVER_US else (each - START_US) / MINUTE_US for each in t_us.tolist()]
+def to_minutes(t_us):
+    return [None if time_us == NEVER_US else (time_us - START_US) / MINUTE_US for time_us in t_us.tolist()]
 
 
-def at(values):
-    return np.array([NEVER_US if each is None else START_US + round(each * MINUTE_US) for each in values])
+def to_us(values):
+    return np.array(
+        [NEVER_US if minute is None else START_US + round(minute * MINUTE_US) for minute in values]
+    )
 
 
-def test_a_message_takes_along_all_that_is_pending():
-    writes, _ = world([("a", 0, 0), ("a", 5, 0), ("a", 12, 0), ("b", 6, 0)], [("q", 500, 0)])
+def test_message_includes_all_pending_writes():
+    writes, _ = make_world([("a", 0, 0), ("a", 5, 0), ("a", 12, 0), ("b", 6, 0)], [("q", 500, 0)])
     sent = batches(writes, Batch(10).due_us(writes))
-    assert (sent.messages, sent.points, minutes(sent.sent_us)) == (3, 4, [10, 10, 22, 16])
+    assert (sent.messages, sent.points, to_minutes(sent.sent_us)) == (3, 4, [10, 10, 22, 16])
 
 
-def test_what_is_due_first_goes_first_and_what_never_is_stays():
-    writes, _ = world([("a", 0, 0), ("a", 1, 0), ("a", 2, 0), ("a", 3, 0)], [("q", 500, 0)])
-    sent = batches(writes, at([30, 4, None, 3]))
-    assert (sent.messages, sent.points, minutes(sent.sent_us)) == (1, 3, [3, 3, None, 3])
-    assert batches(writes, at([None] * 4)).messages == 0
+def test_writes_are_sent_by_due_time_or_never():
+    writes, _ = make_world([("a", 0, 0), ("a", 1, 0), ("a", 2, 0), ("a", 3, 0)], [("q", 500, 0)])
+    sent = batches(writes, to_us([30, 4, None, 3]))
+    assert (sent.messages, sent.points, to_minutes(sent.sent_us)) == (1, 3, [3, 3, None, 3])
+    assert batches(writes, to_us([None] * 4)).messages == 0
     at_once = batches(writes, Batch(0).due_us(writes))
-    assert (at_once.messages, minutes(at_once.sent_us)) == (4, [0, 1, 2, 3])
+    assert (at_once.messages, to_minutes(at_once.sent_us)) == (4, [0, 1, 2, 3])
 
 
 WRITES = st.lists(
@@ -62,8 +64,8 @@ READS = st.lists(
 
 @given(WRITES, READS, st.data())
 @examples(60)
-def test_missed_reads_are_those_of_the_definition(rows, queries, data):
-    writes, reads = world(rows, queries, window_min=20)
+def test_missed_reads_match_the_definition(rows, queries, data):
+    writes, reads = make_world(rows, queries, window_min=20)
     delays = data.draw(
         st.lists(st.sampled_from([0, 3, 10, 30, None]), min_size=len(rows), max_size=len(rows))
     )
@@ -74,31 +76,31 @@ def test_missed_reads_are_those_of_the_definition(rows, queries, data):
         ]
     )
     sent = batches(writes, due)
-    positions = written(sorted(rows)).to_pylist()
-    arrived = [each if each != NEVER_US else None for each in sent.sent_us.tolist()]
+    positions = build_positions(sorted(rows)).to_pylist()
+    arrived = [time_us if time_us != NEVER_US else None for time_us in sent.sent_us.tolist()]
     expected = []
     for read in reads.table.to_pylist():
         at_us = round(read["ts"].timestamp() * 1e6)
-        late = [
-            holds(read, write) and (when is None or when > at_us)
-            for write, when in zip(positions, arrived, strict=True)
+        is_late = [
+            contains(read, write) and (arrival_us is None or arrival_us > at_us)
+            for write, arrival_us in zip(positions, arrived, strict=True)
         ]
-        expected.append(any(late))
+        expected.append(any(is_late))
     assert missed(writes, sent.sent_us, reads).tolist() == expected
 
 
 @given(WRITES, READS)
 @examples(60)
-def test_the_bound_is_the_fewest_messages_with_which_no_read_misses_any(rows, queries):
-    """Against every choice of moments to send, of which only those of reads can matter."""
-    writes, reads = world(rows, queries, window_min=20)
+def test_bound_sends_the_fewest_messages_without_missed_reads(rows, queries):
+    """Compare with all choices of sending times; only the times of reads matter."""
+    writes, reads = make_world(rows, queries, window_min=20)
     sent = batches(writes, bound_us(None, writes, reads))
     assert not missed(writes, sent.sent_us, reads).any()
     assert sent.points == np.count_nonzero(writes.first_us != NEVER_US)
     fewest = 0
     for device in np.unique(writes.device):
-        mine = (writes.device == device) & (writes.first_us != NEVER_US)
-        t_us, until_us = writes.t_us[mine], writes.first_us[mine]
+        is_own = (writes.device == device) & (writes.first_us != NEVER_US)
+        t_us, until_us = writes.t_us[is_own], writes.first_us[is_own]
         moments = np.unique(until_us)
         fewest += next(
             count
@@ -111,8 +113,8 @@ def test_the_bound_is_the_fewest_messages_with_which_no_read_misses_any(rows, qu
 
 @given(WRITES, READS)
 @examples(40)
-def test_a_bound_that_may_miss_as_a_policy_does_misses_no_other_read(rows, queries):
-    writes, reads = world(rows, queries, window_min=20)
+def test_bound_of_a_policy_misses_only_reads_the_policy_misses(rows, queries):
+    writes, reads = make_world(rows, queries, window_min=20)
     by_policy = missed(writes, batches(writes, Batch(10).due_us(writes)).sent_us, reads)
     sent = batches(writes, bound_us(Batch(10), writes, reads))
     assert not (missed(writes, sent.sent_us, reads) & ~by_policy).any()
@@ -120,35 +122,42 @@ def test_a_bound_that_may_miss_as_a_policy_does_misses_no_other_read(rows, queri
 
 
 def test_delays_round_down():
-    writes, _ = world(
+    writes, _ = make_world(
         [("a", 0, 0), ("a", 25, 0), ("a", 30, 0), ("a", 34, 0), ("a", 34.5, 30)],
         [("q", 34, 0), ("q", 35, 0)],
     )
-    assert [CLASSES[each] for each in writes.classes()] == [30, 0, 0, 0, float("inf")]
-    exact, _ = world([("a", 0, 0), ("a", 0.1, 0)], [("q", 119.99, 0), ("q", 10, 0)])
-    assert [CLASSES[each] for each in exact.classes()] == [10, 0]
+    assert [CLASSES[number] for number in writes.classes()] == [30, 0, 0, 0, float("inf")]
+    exact, _ = make_world([("a", 0, 0), ("a", 0.1, 0)], [("q", 119.99, 0), ("q", 10, 0)])
+    assert [CLASSES[number] for number in exact.classes()] == [10, 0]
     due = delayed(writes, np.array([3, 0, 12, 13, 0]))
-    assert minutes(due) == [30, 25, 150, None, 34.5]
+    assert to_minutes(due) == [30, 25, 150, None, 34.5]
 
 
-def test_messages_take_their_bytes_and_wake_the_radio():
-    writes, _ = world([("a", 0, 0), ("a", 5, 0), ("a", 12, 0), ("b", 6, 0), ("b", 90, 0)], [("q", 500, 0)])
+def test_messages_are_charged_bytes_and_radio_energy():
+    writes, _ = make_world(
+        [("a", 0, 0), ("a", 5, 0), ("a", 12, 0), ("b", 6, 0), ("b", 90, 0)], [("q", 500, 0)]
+    )
     device, at_us, count = _contents(writes, batches(writes, Batch(10).due_us(writes)).sent_us)
-    assert (device.tolist(), minutes(at_us), count.tolist()) == (
+    assert (device.tolist(), to_minutes(at_us), count.tolist()) == (
         [0, 0, 1, 1],
         [10, 22, 16, 100],
         [2, 1, 1, 1],
     )
     model = RadioModel()
-    taken = model.messages(device, at_us, count)
-    one = model.batch_bytes + model.write_bytes + model.acknowledged_bytes
-    assert taken.bytes.tolist() == [one + model.write_bytes + model.acknowledged_bytes, one, one, one]
-    none = _contents(writes, np.full(5, NEVER_US))
-    assert [len(each) for each in none] == [0, 0, 0]
+    charge = model.messages(device, at_us, count)
+    single_bytes = model.batch_bytes + model.write_bytes + model.acknowledged_bytes
+    assert charge.bytes.tolist() == [
+        single_bytes + model.write_bytes + model.acknowledged_bytes,
+        single_bytes,
+        single_bytes,
+        single_bytes,
+    ]
+    no_contents = _contents(writes, np.full(5, NEVER_US))
+    assert [len(column) for column in no_contents] == [0, 0, 0]
 
 
-def test_parts_of_a_read():
-    writes, _ = world(
+def test_reads_are_divided_among_their_writes():
+    writes, _ = make_world(
         [("a", 0, 0), ("a", 1, 0), ("a", 2, 0), ("a", 20, 0), ("a", 30, 90)], [("q", 5, 0), ("q", 25, 0)]
     )
     part = writes.reads_each()
@@ -158,19 +167,19 @@ def test_parts_of_a_read():
     assert part[:4].mean() == pytest.approx(1)
 
 
-def habits(devices=40, days=8):
-    """In the north nobody reads; in the south somebody reads an hour after each drive."""
+def make_habits(devices=40, days=8):
+    """Return writes and reads: no read in the north; in the south one an hour after each drive."""
     writes, reads = [], []
     for device, day in itertools.product(range(devices), range(days)):
         north = 60 * (device // 2 % 2)
-        begin = 1440 * day + 480 + 10 * device
-        writes += [(f"car-{device:02d}", begin + step / 2, north + step / 40) for step in range(40)]
+        start = 1440 * day + 480 + 10 * device
+        writes += [(f"car-{device:02d}", start + step / 2, north + step / 40) for step in range(40)]
         if not north:
-            reads.append((f"car-{device:02d}", begin + 80, 0.5))
-    return written(writes), asked(reads, window_min=120)
+            reads.append((f"car-{device:02d}", start + 80, 0.5))
+    return build_positions(writes), build_reads(reads, window_min=120)
 
 
-POSITIONS, QUERIES = habits()
+POSITIONS, QUERIES = make_habits()
 
 
 @pytest.fixture(scope="module")
@@ -196,23 +205,23 @@ def labels():
 
 
 @pytest.mark.parametrize("folds", ["device", "time"])
-def test_a_tree_learns_where_nobody_reads(labels, folds):
+def test_tree_learns_places_without_reads(labels, folds):
     policies = [Batch(10), Batch(30), BatchTree(match=Batch(30)), BatchTree(delay_costs(0.05)), BatchBound()]
     table = evaluate_writes(labels, POSITIONS, QUERIES, policies, folds=folds, repeats=2)
-    ten, thirty, matched, own, bound = table.to_dict("records")
+    ten, thirty, matched, tree, bound = table.to_dict("records")
     assert ten["point_share"] == thirty["point_share"] == 1
     assert bound["missed_share"] == 0
     assert bound["point_share"] == pytest.approx(0.5)
-    # What nobody reads stays; four devices are few, and one of two turns may find nothing in them.
-    assert own["point_share"] == pytest.approx(0.5) or (folds == "device" and own["point_share"] < 0.8)
-    assert own["message_share"] >= bound["message_share"]
-    assert own["missed_share"] < thirty["missed_share"]
+    # Writes that are never read stay unsent; one of two turns may learn nothing from only four devices.
+    assert tree["point_share"] == pytest.approx(0.5) or (folds == "device" and tree["point_share"] < 0.8)
+    assert tree["message_share"] >= bound["message_share"]
+    assert tree["missed_share"] < thirty["missed_share"]
     assert matched["missed_share"] <= thirty["missed_share"] + 0.05
     # Fewer messages wake the radio less often, and fewer points are fewer bytes.
     assert ten["radio_mj"] > thirty["radio_mj"] > 0
-    assert own["bytes"] < thirty["bytes"] < ten["bytes"]
+    assert tree["bytes"] < thirty["bytes"] < ten["bytes"]
     assert thirty["radio_mj_change"] == 0
-    assert own["bytes_change"] == pytest.approx(own["bytes"] - thirty["bytes"])
+    assert tree["bytes_change"] == pytest.approx(tree["bytes"] - thirty["bytes"])
     if folds == "device":
         assert table["message_share_low"].le(table["message_share"]).all()
         assert table["writes"].iloc[0] == 0.9 * len(POSITIONS)
@@ -221,27 +230,29 @@ def test_a_tree_learns_where_nobody_reads(labels, folds):
         assert table["writes"].iloc[0] == 6 / 8 * len(POSITIONS)
 
 
-def test_shuffled_labels_teach_one_delay_for_all(labels):
+def test_shuffled_labels_teach_one_delay_for_all_writes(labels):
     writes = Writes.of(labels, POSITIONS)
     wait_us = np.where(writes.first_us == NEVER_US, NEVER_US, writes.first_us - writes.t_us)
-    mixed_us = np.random.default_rng(0).permutation(wait_us)
-    mixed = Writes(
+    shuffled_us = np.random.default_rng(0).permutation(wait_us)
+    shuffled = Writes(
         writes.device,
         writes.t_us,
         writes.lat,
         writes.lon,
-        np.where(mixed_us == NEVER_US, NEVER_US, writes.t_us + np.where(mixed_us == NEVER_US, 0, mixed_us)),
+        np.where(
+            shuffled_us == NEVER_US, NEVER_US, writes.t_us + np.where(shuffled_us == NEVER_US, 0, shuffled_us)
+        ),
     )
     true, control = (
-        BatchTree(delay_costs(0.5), shared=False).learn(each, ReadRequests.of(QUERIES))
-        for each in (writes, mixed)
+        BatchTree(delay_costs(0.5), shared=False).learn(examples, ReadRequests.of(QUERIES))
+        for examples in (writes, shuffled)
     )
     assert np.count_nonzero(true.tree.is_leaf) >= 2
     delays = control.due_us(writes) - writes.t_us
     assert np.mean(delays == np.median(delays)) > 0.97
 
 
-def test_no_device_is_on_both_sides(labels):
+def test_training_and_test_devices_are_disjoint(labels):
     writes = Writes.of(labels, POSITIONS)
     for turn in range(3):
         rows = trained_on(writes, turn)
@@ -249,8 +260,8 @@ def test_no_device_is_on_both_sides(labels):
         assert len(set(writes.device[rows])) == 4
 
 
-def test_what_a_tree_is_matched_to_holds_where_it_learns_also_when_no_price_will_do(labels, monkeypatch):
-    """Then all goes at once. On others it may miss more, and its name says so."""
+def test_matched_tree_sends_immediately_when_no_price_suffices(labels, monkeypatch):
+    """Send all writes at once if no price fits; the name says that the match holds in training only."""
     monkeypatch.setattr(batching, "PRICES", (0.001,))
     writes = Writes.of(labels, POSITIONS)
     due_us = BatchTree(match=Batch(0)).learn(writes, ReadRequests.of(QUERIES)).due_us(writes)
@@ -258,26 +269,26 @@ def test_what_a_tree_is_matched_to_holds_where_it_learns_also_when_no_price_will
     assert str(BatchTree(match=Batch(30))) == "tree, misses no more than 30 min in training"
 
 
-def some(labels, keep):
+def filter_rows(labels, keep):
     rows = pa.array(np.array([keep(row) for row in POSITIONS.to_pylist()]))
     return labels.filter(rows), POSITIONS.filter(rows)
 
 
-def test_bad_input(labels):
+def test_invalid_input_is_refused(labels):
     with pytest.raises(TraceContentError, match="no reads"):
         evaluate_writes(labels, POSITIONS, QUERIES.slice(0, 0), [Batch(10)])
     with pytest.raises(TraceContentError, match="too few devices"):
-        evaluate_writes(*some(labels, lambda row: row["device"] == "car-01"), QUERIES, [BatchTree()])
+        evaluate_writes(*filter_rows(labels, lambda row: row["device"] == "car-01"), QUERIES, [BatchTree()])
     with pytest.raises(TraceContentError, match="too few days"):
-        three_days = some(labels, lambda row: row["ts"].day <= 8)
+        three_days = filter_rows(labels, lambda row: row["ts"].day <= 8)
         evaluate_writes(*three_days, QUERIES, [BatchTree()], folds="time")
     with pytest.raises(TraceContentError, match="Only one thing"):
-        evaluate_writes(*some(labels, lambda row: row["lat"] > 0.3), QUERIES, [BatchTree()])
+        evaluate_writes(*filter_rows(labels, lambda row: row["lat"] > 0.3), QUERIES, [BatchTree()])
     with pytest.raises(TraceContentError, match="other positions"):
         evaluate_writes(labels.slice(1), POSITIONS, QUERIES, [Batch(10)])
     with pytest.raises(TraceContentError, match="two places at once"):
-        twice = [pa.concat_tables([each, each.slice(0, 1)]) for each in (labels, POSITIONS)]
-        evaluate_writes(*twice, QUERIES, [Batch(10)])
+        duplicated = [pa.concat_tables([table, table.slice(0, 1)]) for table in (labels, POSITIONS)]
+        evaluate_writes(*duplicated, QUERIES, [Batch(10)])
     for options in ({"folds": "moon"}, {"repeats": 0}):
         with pytest.raises(ParameterError):
             evaluate_writes(labels, POSITIONS, QUERIES, [Batch(10)], **options)

@@ -1,4 +1,4 @@
-"""The document that devices evaluate decides as scikit-learn does, for every input."""
+"""Exported trees: the document decides as scikit-learn does for all inputs."""
 
 import json
 import math
@@ -20,7 +20,7 @@ from mudkit.systems.mud.policies.artefact import FEATURES, Artefact, Density
 INPUTS = 1_000_000
 
 
-def learnt_reads(rows=4000, seed=1, features="extended", density=None):
+def learn_reads(rows=4000, seed=1, features="extended", density=None):
     rng = np.random.default_rng(seed)
     known = rng.normal(0, 1, (rows, len(FEATURE_SETS[features]))).astype(np.float32)
     truth = (known[:, 6] + known[:, 7] * known[:, 0] + rng.normal(0, 0.3, rows) > 0).astype(np.int64)
@@ -28,7 +28,7 @@ def learnt_reads(rows=4000, seed=1, features="extended", density=None):
     return LearntReads(learn(known, truth, np.arange(rows) % 20, costs), features, costs, density)
 
 
-def learnt_writes(rows=4000, seed=2):
+def learn_writes(rows=4000, seed=2):
     rng = np.random.default_rng(seed)
     known = rng.uniform(0, 1, (rows, len(WRITE_FEATURES))).astype(np.float32)
     truth = np.minimum((known[:, 2] * 14 + rng.normal(0, 0.5, rows)).clip(0).astype(np.int64), 13)
@@ -36,33 +36,33 @@ def learnt_writes(rows=4000, seed=2):
     return LearntWrites(learn(known, truth, np.arange(rows) % 20, costs), costs)
 
 
-def inputs(learnt, count, seed=3):
-    """Random values, many of them exactly thresholds or a hair beside them, some unknown."""
+def draw_inputs(learnt, count, seed=3):
+    """Draw random values, many of them at or next to thresholds, some unknown."""
     rng = np.random.default_rng(seed)
     grown = learnt.tree.grown
     inner = np.flatnonzero(grown.left >= 0)
     values = rng.normal(0, 1.5, (count, grown.model.n_features_in_))
-    beside = rng.choice(inner, count)
-    thresholds = grown.threshold[beside]
-    hair = rng.choice([-1e-9, -1e-15, 0.0, 1e-15, 1e-9], count)
-    some = rng.random(count) < 0.5
-    values[some, grown.feature[beside[some]]] = (thresholds * (1 + hair))[some]
+    node = rng.choice(inner, count)
+    thresholds = grown.threshold[node]
+    offset = rng.choice([-1e-9, -1e-15, 0.0, 1e-15, 1e-9], count)
+    is_near = rng.random(count) < 0.5
+    values[is_near, grown.feature[node[is_near]]] = (thresholds * (1 + offset))[is_near]
     values[rng.random(values.shape) < 0.02] = np.nan
     return values
 
 
 @pytest.mark.soak(keep=1)
-@pytest.mark.parametrize(("make", "count"), [(learnt_reads, INPUTS), (learnt_writes, INPUTS // 10)])
-def test_it_decides_as_scikit_learn_on_a_million_inputs(make, count):
+@pytest.mark.parametrize(("make", "count"), [(learn_reads, INPUTS), (learn_writes, INPUTS // 10)])
+def test_export_decides_as_scikit_learn_on_a_million_inputs(make, count):
     learnt = make()
     shipped = export_tree(learnt, manifest={"seed": 1})
-    values = inputs(learnt, count)
+    values = draw_inputs(learnt, count)
     by_sklearn = learnt.tree.grown.model.apply(values.astype(np.float32))
     actions = shipped.document["actions"]
     number = {action: i for i, action in enumerate(actions)}
-    decided = np.array([number[shipped.decide(row)] for row in values.tolist()])
-    assert np.array_equal(decided, learnt.tree.action[by_sklearn])
-    assert len(np.unique(decided)) >= 2
+    decisions = np.array([number[shipped.decide(row)] for row in values.tolist()])
+    assert np.array_equal(decisions, learnt.tree.action[by_sklearn])
+    assert len(np.unique(decisions)) >= 2
     assert 2 <= shipped.document["manifest"]["leaves"] < learnt.tree.grown.model.tree_.n_leaves
 
 
@@ -74,8 +74,8 @@ FLOAT32 = st.one_of(
 
 
 @given(FLOAT32, st.integers(-2, 2), st.booleans())
-def test_values_are_taken_as_float32(threshold, steps, from_middle):
-    """Beside a threshold, and beside the middle of the two float32 around it, where rounding turns."""
+def test_values_are_rounded_to_float32(threshold, steps, from_middle):
+    """Decide next to a threshold, and next to the middle of its two float32 neighbours, where rounding turns."""
     value = threshold
     if from_middle:
         with np.errstate(over="ignore"):
@@ -88,13 +88,13 @@ def test_values_are_taken_as_float32(threshold, steps, from_middle):
     with np.errstate(over="ignore"):
         goes_left = float(np.float32(value)) <= threshold
     nodes = [[0, threshold, 1, 2, 2], [0], [1]]
-    decided = Artefact.create("read", 1, ["age"], nodes, ["local", "remote"]).decide([value])
-    assert decided == ("local" if goes_left else "remote")
+    decision = Artefact.create("read", 1, ["age"], nodes, ["local", "remote"]).decide([value])
+    assert decision == ("local" if goes_left else "remote")
 
 
-def test_the_table_of_densities_goes_with_the_tree():
+def test_export_includes_the_density_table():
     table = Density(0.05, {(605, -1955): tuple(hour / 8 for hour in range(24)), (-1, 0): (0.5,) * 24})
-    shipped = export_tree(learnt_reads(features="dense", density=table))
+    shipped = export_tree(learn_reads(features="dense", density=table))
     received = Artefact.from_document(json.loads(json.dumps(shipped.document)))
     assert received.features[-1] == "density"
     assert received.density == shipped.density == table
@@ -102,17 +102,17 @@ def test_the_table_of_densities_goes_with_the_tree():
         9 / 8,
         0,
     ]
-    assert export_tree(learnt_reads()).density is None
+    assert export_tree(learn_reads()).density is None
     with pytest.raises(ParameterError, match="no table"):
-        export_tree(learnt_reads(features="dense"))
+        export_tree(learn_reads(features="dense"))
 
 
-def test_what_it_says_of_itself():
-    learnt = learnt_writes()
+def test_export_document_has_kind_version_actions_and_manifest():
+    learnt = learn_writes()
     shipped = export_tree(learnt, 3, manifest={"trace": "a town"})
     assert Artefact.from_document(dict(shipped.document)).document == shipped.document
     assert (shipped.kind, shipped.version, shipped.features) == ("write", 3, WRITE_FEATURES)
-    assert shipped.document["actions"] == [60.0 * each for each in CLASSES[:-1]] + ["never"]
+    assert shipped.document["actions"] == [60.0 * delay for delay in CLASSES[:-1]] + ["never"]
     assert np.array_equal(shipped.document["costs"], learnt.costs)
     assert (
         shipped.document["manifest"] | {"trace": "a town", "examples": 4000} == shipped.document["manifest"]

@@ -1,34 +1,38 @@
-"""What a device has that keeps all it was told, against the definition."""
+"""Cache completeness of devices that keep all received answers, compared with the definition."""
 
 import numpy as np
 import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from learning_traces import MINUTE_US, START_US, asked, holds, written
+from learning_traces import MINUTE_US, START_US, build_positions, build_reads, contains
 
 from mudkit.learning import cache_completeness, min_sent_share
 
-# Car b writes each 10 minutes at one place; phone a asks around it.
-WRITES = written([("b", each, 0) for each in range(0, 60, 10)])
+# Car b writes every 10 minutes at one place; phone a reads around it.
+WRITES = build_positions([("b", minute, 0) for minute in range(0, 60, 10)])
 
 
-def completeness(reads, sent=None, comes=None, writes=WRITES):
-    table = asked([("a", *each) for each in reads], window_min=120.0)
-    arrival_us = None if comes is None else np.array([START_US + each * MINUTE_US for each in comes])
+def measure(reads, sent=None, arrival_min=None, writes=WRITES):
+    table = build_reads([("a", *read) for read in reads], window_min=120.0)
+    arrival_us = (
+        None if arrival_min is None else np.array([START_US + minute * MINUTE_US for minute in arrival_min])
+    )
     sent = None if sent is None else np.array(sent)
     return cache_completeness(writes, table, sent, arrival_us=arrival_us).tolist()
 
 
-def test_what_a_device_wrote_itself_it_has():
-    writes = written([("a", 1, 0), ("b", 2, 0)])
-    assert completeness([(10, 0)], writes=writes) == [0.5]
-    assert completeness([(10, 0)], writes=writes, comes=[11, 2]) == [0]  # pending: no committed read shows it
+def test_own_writes_count_as_held_once_committed():
+    writes = build_positions([("a", 1, 0), ("b", 2, 0)])
+    assert measure([(10, 0)], writes=writes) == [0.5]
+    assert measure([(10, 0)], writes=writes, arrival_min=[11, 2]) == [
+        0
+    ]  # pending writes are not in committed reads
 
 
-def test_what_has_not_come_is_in_no_answer():
-    assert completeness([(25, 0), (35, 0)], [True, False], comes=[0, 10, 30, 90, 90, 90]) == [2 / 3, 2 / 4]
-    assert completeness([(25, 0), (35, 0)], [True, True], comes=[0, 10, 30, 90, 90, 90]) == [2 / 3, 3 / 4]
+def test_answers_lack_writes_that_have_not_arrived():
+    assert measure([(25, 0), (35, 0)], [True, False], arrival_min=[0, 10, 30, 90, 90, 90]) == [2 / 3, 2 / 4]
+    assert measure([(25, 0), (35, 0)], [True, True], arrival_min=[0, 10, 30, 90, 90, 90]) == [2 / 3, 3 / 4]
 
 
 rows = st.lists(
@@ -47,31 +51,31 @@ queries = st.lists(
 
 @given(rows, queries, st.data())
 @examples(60)
-def test_it_is_as_defined(writes, reads, data):
-    positions, table = written(writes), asked(reads, window_min=20)
+def test_completeness_matches_the_definition(writes, reads, data):
+    positions, table = build_positions(writes), build_reads(reads, window_min=20)
     table = table.sort_by([("device", "ascending"), ("ts", "ascending"), ("read_id", "ascending")])
     sent = data.draw(st.lists(st.booleans(), min_size=len(reads), max_size=len(reads)))
-    asked_, there = table.to_pylist(), positions.to_pylist()
+    read_rows, write_rows = table.to_pylist(), positions.to_pylist()
     expected = []
-    for number, read in enumerate(asked_):
-        due = [each for each in there if holds(read, each)]
+    for number, read in enumerate(read_rows):
+        expected_writes = [write for write in write_rows if contains(read, write)]
         answers = [
             earlier
-            for earlier, is_sent in zip(asked_[: number + 1], sent, strict=False)
+            for earlier, is_sent in zip(read_rows[: number + 1], sent, strict=False)
             if is_sent and earlier["device"] == read["device"]
         ]
-        has = [
-            each
-            for each in due
-            if each["device"] == read["device"] or any(holds(answer, each) for answer in answers)
+        held_writes = [
+            write
+            for write in expected_writes
+            if write["device"] == read["device"] or any(contains(answer, write) for answer in answers)
         ]
-        expected.append(len(has) / len(due) if due else 1.0)
+        expected.append(len(held_writes) / len(expected_writes) if expected_writes else 1.0)
     assert cache_completeness(positions, table, np.array(sent)).tolist() == pytest.approx(expected)
 
 
-def test_what_any_cache_must_send():
-    held = np.array([0.0, 0.95, 0.5, 1.0])
-    assert min_sent_share(held, 0.9, 0) == 2 / 4
-    assert min_sent_share(held, 0.9, 1) == 1 / 4
-    assert min_sent_share(held, 0.9, 5) == 0
-    assert min_sent_share(held, 1.0, 0) == 3 / 4
+def test_min_sent_share_counts_incomplete_reads():
+    shares = np.array([0.0, 0.95, 0.5, 1.0])
+    assert min_sent_share(shares, 0.9, 0) == 2 / 4
+    assert min_sent_share(shares, 0.9, 1) == 1 / 4
+    assert min_sent_share(shares, 0.9, 5) == 0
+    assert min_sent_share(shares, 1.0, 0) == 3 / 4

@@ -1,9 +1,9 @@
-"""Read policies that are learnt: what they find, and that nothing leaks from what they are tested on."""
+"""Learnt read policies: what they learn, and separation of training and test data."""
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from learning_traces import labelled_reads, shuffled, written
+from learning_traces import build_labelled_reads, build_positions, shuffle_labels
 
 from mudkit.errors import TraceContentError
 from mudkit.learning import Always, Bound, FixedRule, Tree, evaluate_reads
@@ -11,12 +11,14 @@ from mudkit.learning.features import FEATURE_SETS, read_features
 from mudkit.learning.pairs import Pairs
 from mudkit.units import solar_time
 
-LABELS, READS = labelled_reads()
-WRITTEN = written([("car", 60 * hour, 3336 + hour % 7) for hour in range(96)] + [("phone-01", 5, 3336)])
-"""Of a car that never reads, hourly, in a cell of the western town's latitude, but far to the east."""
+LABELS, READS = build_labelled_reads()
+WRITTEN = build_positions(
+    [("car", 60 * hour, 3336 + hour % 7) for hour in range(96)] + [("phone-01", 5, 3336)]
+)
+"""Hourly writes of a car that never reads, at the western town's latitude, but far to the east."""
 
 
-def by_policy(policies, labels=LABELS, reads=READS, **options):
+def evaluate_by_policy(policies, labels=LABELS, reads=READS, **options):
     return {
         row["policy"]: row for row in evaluate_reads(labels, reads, policies, **options).to_dict("records")
     }
@@ -24,8 +26,8 @@ def by_policy(policies, labels=LABELS, reads=READS, **options):
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("folds", ["device", "time"])
-def test_a_tree_finds_the_rule_behind_the_labels(folds):
-    rows = by_policy([FixedRule(), Always(), Tree(), Tree(match=FixedRule()), Bound()], folds=folds)
+def test_tree_learns_the_rule_behind_the_labels(folds):
+    rows = evaluate_by_policy([FixedRule(), Always(), Tree(), Tree(match=FixedRule()), Bound()], folds=folds)
     rule, always, tree, matched, bound = rows.values()
     assert tree["cost"] < 0.5 * min(rule["cost"], always["cost"])
     assert tree["sent_share"] < rule["sent_share"] - 0.1
@@ -34,16 +36,16 @@ def test_a_tree_finds_the_rule_behind_the_labels(folds):
     assert tree["reads"] == (len(READS) if folds == "device" else len(READS) / 4)  # the last of four days
 
 
-def test_a_dearer_stale_answer_is_given_less_often():
-    cheap, dear = by_policy([Tree([[0, 1], [0.02, 0]]), Tree("freshness")]).values()
-    assert dear["stale_share"] < cheap["stale_share"]
-    assert dear["sent_share"] > cheap["sent_share"]
+def test_higher_stale_cost_lowers_the_stale_share():
+    cheap, costly = evaluate_by_policy([Tree([[0, 1], [0.02, 0]]), Tree("freshness")]).values()
+    assert costly["stale_share"] < cheap["stale_share"]
+    assert costly["sent_share"] > cheap["sent_share"]
 
 
 def test_shuffled_labels_teach_the_trivial_policy():
-    """With more stale pairs than good ones, whoever learns nothing asks always."""
-    mixed = shuffled(LABELS)
-    pairs = Pairs.of(mixed, READS)
+    """Shuffle labels of which most are stale: an uninformed policy always asks."""
+    shuffled_labels = shuffle_labels(LABELS)
+    pairs = Pairs.of(shuffled_labels, READS)
     stale = pairs.missing >= 1
     price = 3.0 * np.mean(~stale) / np.mean(stale)
     for features in ("paper", "extended"):
@@ -53,30 +55,30 @@ def test_shuffled_labels_teach_the_trivial_policy():
             Pairs.of(LABELS, READS), Pairs.of(LABELS, READS).missing >= 1
         )
         leaves = np.count_nonzero(honest.tree.is_leaf)
-        assert leaves >= 2  # the control is worth something: with the true labels the tree is no trivial one
+        assert leaves >= 2  # control: with the true labels the tree is not trivial
         assert 0.1 < honest.local(pairs).mean() < 0.9
 
 
-class Spy:
-    """Learns nothing, but remembers what it was shown."""
+class SpyPolicy:
+    """Policy that learns nothing and records its inputs."""
 
     def __init__(self):
-        self.seen, self.asked = [], []
+        self.trained, self.evaluated = [], []
 
     def learn(self, pairs, stale, by="device"):
-        self.seen.append((set(pairs.device.tolist()), pairs.t_us.max(), by))
+        self.trained.append((set(pairs.device.tolist()), pairs.t_us.max(), by))
         return self
 
     def local(self, pairs):
-        self.asked.append((set(pairs.device.tolist()), pairs.t_us.min()))
+        self.evaluated.append((set(pairs.device.tolist()), pairs.t_us.min()))
         return np.zeros(len(pairs.read), np.bool_)
 
 
-def test_no_device_is_on_both_sides():
-    spy = Spy()
+def test_training_and_test_devices_are_disjoint():
+    spy = SpyPolicy()
     evaluate_reads(LABELS, READS, [spy])
-    assert len(spy.seen) == 10
-    for (learnt, _, by), (tested, _) in zip(spy.seen, spy.asked, strict=True):
+    assert len(spy.trained) == 10
+    for (learnt, _, by), (tested, _) in zip(spy.trained, spy.evaluated, strict=True):
         assert by == "device"
         assert learnt
         assert tested
@@ -84,17 +86,17 @@ def test_no_device_is_on_both_sides():
         assert learnt | tested == set(range(12))
 
 
-def test_no_later_day_is_learnt_from():
-    spy = Spy()
+def test_training_days_precede_test_days():
+    spy = SpyPolicy()
     evaluate_reads(LABELS, READS, [spy], folds="time")
-    ((_, last_us, by),), ((_, first_us),) = spy.seen, spy.asked
+    ((_, last_us, by),), ((_, first_us),) = spy.trained, spy.evaluated
     assert by == "day"
     assert last_us < first_us
     assert last_us // 86_400_000_000 < first_us // 86_400_000_000
 
 
-def test_features_do_not_know_the_answer_that_is_not_asked_for():
-    """Whatever the answers of a read and of later ones hold, its features stay."""
+def test_features_ignore_answers_of_the_same_and_later_reads():
+    """Change the answers of a read and of later ones: its features stay equal."""
     pairs = Pairs.of(LABELS, READS, WRITTEN)
     for names in FEATURE_SETS:
         before = read_features(pairs, names)
@@ -102,7 +104,7 @@ def test_features_do_not_know_the_answer_that_is_not_asked_for():
             points = pairs.points.copy()
             later = pairs.t_us >= pairs.t_us[read]
             points[later] += 1_000
-            # Of what is written that day, a part comes after the read.
+            # Some writes of that day follow the read.
             assert pairs.written is not None
             known = pairs.written.take(pairs.written.day < pairs.t_us[read] // 86_400_000_000)
             changed = {"points": points, "missing": pairs.missing + 7, "written": known}
@@ -119,29 +121,29 @@ def test_solar_time():
     assert days.tolist() == [0, 0, 1]
 
 
-def of_devices(names):
+def filter_devices(names):
     keep = np.isin(READS["device"].to_pylist(), names)
     reads = READS.filter(pa.array(keep))
-    kept = np.isin(LABELS["read_id"].to_numpy(), reads["read_id"].to_numpy())
-    return LABELS.filter(pa.array(kept)), reads
+    is_kept = np.isin(LABELS["read_id"].to_numpy(), reads["read_id"].to_numpy())
+    return LABELS.filter(pa.array(is_kept)), reads
 
 
-def test_one_device_one_class_no_reads():
+def test_too_little_data_is_refused():
     with pytest.raises(TraceContentError, match=r"nothing to learn from|one device"):
-        evaluate_reads(*of_devices(["phone-01"]), [Tree()])
+        evaluate_reads(*filter_devices(["phone-01"]), [Tree()])
     missing = LABELS.column_names.index("missing")
     for value in (0, 1):
-        alike = LABELS.set_column(missing, "missing", pa.array([value] * len(LABELS)))
+        uniform = LABELS.set_column(missing, "missing", pa.array([value] * len(LABELS)))
         with pytest.raises(TraceContentError, match="Only one thing"):
-            evaluate_reads(alike, READS, [Tree()])
+            evaluate_reads(uniform, READS, [Tree()])
     with pytest.raises(TraceContentError, match="no reads"):
         evaluate_reads(LABELS.slice(0, 0), READS.slice(0, 0), [Tree()])
-    labels, reads = labelled_reads(days=1)
+    labels, reads = build_labelled_reads(days=1)
     with pytest.raises(TraceContentError, match="no later day"):
         evaluate_reads(labels, reads, [Tree()], folds="time")
 
 
-def test_it_says_what_it_is():
+def test_tree_name_has_costs_and_features():
     assert [str(Tree()), str(Tree([[0, 1], [1, 0]])), str(Tree("freshness", "paper"))] == [
         "tree, latency",
         "tree, own costs",

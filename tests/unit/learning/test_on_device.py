@@ -1,8 +1,8 @@
-"""What a device says of itself is what the tree was learnt from."""
+"""Features on the device: equal to those that the tree was trained with."""
 
 import numpy as np
 import pytest
-from learning_traces import labelled_reads
+from learning_traces import build_labelled_reads
 
 from mudkit.fleet.store import MemoryStore
 from mudkit.learning.density import CELL_DEG
@@ -12,22 +12,22 @@ from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedReads, Ship
 from mudkit.systems.mud.policies.artefact import Artefact, Density
 from mudkit.systems.mud.policies.policies import Cached, Query
 
-PAIRS = Pairs.of(*labelled_reads(devices=4, days=2))
+PAIRS = Pairs.of(*build_labelled_reads(devices=4, days=2))
 CLOCK_US = 1_000_000_000_000_000
 
 
-def shelf_of(kind, name, threshold, actions, **more):
-    """It says the first action up to the threshold, and the second over it, or when nothing is known."""
-    shelf = PolicySlot(MemoryStore(), kind)
-    shelf.accept(
+def make_slot(kind, name, threshold, actions, **more):
+    """Return a slot that decides the first action up to the threshold, and else, or if unknown, the second."""
+    slot = PolicySlot(MemoryStore(), kind)
+    slot.accept(
         Artefact.create(kind, 1, [name], [[0, threshold, 1, 2, 2], [0], [1]], actions, **more).document
     )
-    assert not shelf.refused
-    return shelf
+    assert not slot.refused
+    return slot
 
 
-def moment(row):
-    """What a device knows at the moment of a row: its place and its clocks."""
+def make_context(row):
+    """Return the context of a device at a row: its place and its clocks."""
     return {
         "loc": (float(PAIRS.lat[row]), float(PAIRS.lon[row])),
         "clock_us": CLOCK_US,
@@ -38,20 +38,27 @@ def moment(row):
 QUERY = Query("t", None, "committed", {}, None)
 
 
-def beside(value):
+def compute_neighbours(value):
     room = max(1e-5 * abs(value), 1e-6)
     return value - room, value + room
 
 
 @pytest.mark.parametrize(("column", "name"), [*enumerate(FEATURE_SETS["extended"])])
-def test_of_a_read(column, name):
+def test_read_features_on_device_match_training(column, name):
     known = read_features(PAIRS, "extended")
     for pair in np.random.default_rng(0).choice(len(PAIRS.read), 20, replace=False).tolist():
         q, p = int(PAIRS.read[pair]), int(PAIRS.cached[pair])
-        cached = Cached(QUERY, float(PAIRS.age_s[pair]), {"loc": moment(p)["loc"]}, int(PAIRS.points[p]))
-        for threshold, wanted in zip(beside(float(known[pair, column])), ("remote", "local"), strict=True):
-            shelf = shelf_of("read", name, threshold, ["local", "remote"])
-            assert ShippedReads(shelf, None).decide(QUERY, moment(q), [cached]) == wanted, (name, threshold)
+        cached = Cached(
+            QUERY, float(PAIRS.age_s[pair]), {"loc": make_context(p)["loc"]}, int(PAIRS.points[p])
+        )
+        for threshold, expected in zip(
+            compute_neighbours(float(known[pair, column])), ("remote", "local"), strict=True
+        ):
+            slot = make_slot("read", name, threshold, ["local", "remote"])
+            assert ShippedReads(slot, None).decide(QUERY, make_context(q), [cached]) == expected, (
+                name,
+                threshold,
+            )
 
 
 TABLE = Density(
@@ -64,28 +71,32 @@ TABLE = Density(
 )
 
 
-def test_a_read_knows_the_density_that_was_learnt():
+def test_density_on_device_matches_training():
     known = read_features(PAIRS, "dense", TABLE)[:, -1]
     assert len(np.unique(known)) > 10
     for pair in np.random.default_rng(1).choice(len(PAIRS.read), 40, replace=False).tolist():
-        context = moment(int(PAIRS.read[pair]))
-        for threshold, wanted in zip(beside(float(known[pair])), ("remote", "local"), strict=True):
-            shelf = shelf_of("read", "density", threshold, ["local", "remote"], density=TABLE)
-            assert ShippedReads(shelf, None).decide(QUERY, context, [Cached(QUERY, 5.0, {})]) == wanted
+        context = make_context(int(PAIRS.read[pair]))
+        for threshold, expected in zip(
+            compute_neighbours(float(known[pair])), ("remote", "local"), strict=True
+        ):
+            slot = make_slot("read", "density", threshold, ["local", "remote"], density=TABLE)
+            assert ShippedReads(slot, None).decide(QUERY, context, [Cached(QUERY, 5.0, {})]) == expected
     nowhere = {"clock_us": CLOCK_US, "now_us": 0}
-    assert ShippedReads(shelf, None).decide(QUERY, nowhere, [Cached(QUERY, 5.0, {})]) == "remote"
+    assert ShippedReads(slot, None).decide(QUERY, nowhere, [Cached(QUERY, 5.0, {})]) == "remote"
 
 
 @pytest.mark.parametrize(("column", "name"), [*enumerate(WRITE_FEATURES)])
-def test_of_a_write(column, name):
+def test_write_features_on_device_match_training(column, name):
     known = write_features(PAIRS.t_us, PAIRS.lat, PAIRS.lon)
     for row in range(0, len(known), 9):
-        for threshold, wanted in zip(beside(float(known[row, column])), ("never", 600), strict=True):
-            shelf = shelf_of("write", name, threshold, [600, "never"])
-            assert ShippedWrites(shelf, None).delay({}, moment(row)) == wanted, (name, threshold)
+        for threshold, expected in zip(
+            compute_neighbours(float(known[row, column])), ("never", 600), strict=True
+        ):
+            slot = make_slot("write", name, threshold, [600, "never"])
+            assert ShippedWrites(slot, None).delay({}, make_context(row)) == expected, (name, threshold)
 
 
 @pytest.mark.parametrize("name", ["hour", "weekday", "cached_hour", "held", "lat", "distance"])
-def test_what_a_device_does_not_know_is_unknown(name):
-    shelf = shelf_of("read", name, 1e9, ["local", "remote"])
-    assert ShippedReads(shelf, None).decide(QUERY, {"now_us": 5}, [Cached(QUERY, 5.0, {})]) == "remote"
+def test_missing_context_gives_unknown_features(name):
+    slot = make_slot("read", name, 1e9, ["local", "remote"])
+    assert ShippedReads(slot, None).decide(QUERY, {"now_us": 5}, [Cached(QUERY, 5.0, {})]) == "remote"

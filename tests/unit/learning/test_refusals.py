@@ -1,8 +1,8 @@
-"""What learning refuses, with the words of the error."""
+"""Parameters and data that learning refuses, with the error messages."""
 
 import numpy as np
 import pytest
-from learning_traces import labelled_reads
+from learning_traces import build_labelled_reads
 
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning import (
@@ -18,15 +18,15 @@ from mudkit.learning import (
 from mudkit.learning.costs import read_costs, write_costs
 from mudkit.learning.trees import groups_by, learn
 
-LABELS, READS = labelled_reads(devices=4, days=2)
+LABELS, READS = build_labelled_reads(devices=4, days=2)
 NAN = float("nan")
 
 
-def evaluated(policy=None, **options):
+def evaluate(policy=None, **options):
     return evaluate_reads(LABELS, READS, [policy or Always()], **options)
 
 
-def learnt(truth, groups):
+def learn_tree(truth, groups):
     known = np.arange(len(truth), dtype=np.float32)[:, None]
     return learn(known, truth, groups, CostMatrix(1.0, 1.0).table())
 
@@ -48,14 +48,14 @@ PARAMETERS = [
         for make in (CostMatrix, delay_costs)
         for costs in ((-1, 1), (1, -1), (NAN, 1), ("a", 1))
     ),
-    (lambda: evaluated(stale="old"), "stale"),
-    (lambda: evaluated(stale="completeness"), "completeness"),
-    (lambda: evaluated(completeness=0.9), "completeness"),
-    (lambda: evaluated(stale="completeness", completeness=1.5), "completeness"),
-    (lambda: evaluated(folds="moon"), "folds"),
-    (lambda: evaluated(cost="free"), "cost"),
+    (lambda: evaluate(stale="old"), "stale"),
+    (lambda: evaluate(stale="completeness"), "completeness"),
+    (lambda: evaluate(completeness=0.9), "completeness"),
+    (lambda: evaluate(stale="completeness", completeness=1.5), "completeness"),
+    (lambda: evaluate(folds="moon"), "folds"),
+    (lambda: evaluate(cost="free"), "cost"),
     *(
-        (lambda tree=tree: evaluated(tree), "cost|features")
+        (lambda tree=tree: evaluate(tree), "cost|features")
         for tree in (Tree("cheap"), Tree(features="all"), Tree([[1]]), Tree([[0, -1], [1, 0]]))
     ),
     *(
@@ -71,20 +71,20 @@ PARAMETERS = [
 ]  # fmt: skip
 CONTENTS = [
     (lambda: evaluate_reads(LABELS.slice(1), READS, [Always()]), "no label"),
-    (lambda: learnt(np.zeros(0, np.int64), np.zeros(0, np.int64)), "nothing to learn from"),
-    (lambda: learnt(np.ones(40, np.int64), np.arange(40)), "Only one thing"),
-    (lambda: learnt(np.arange(40) % 2, np.zeros(40, np.int64)), "one device"),
+    (lambda: learn_tree(np.zeros(0, np.int64), np.zeros(0, np.int64)), "nothing to learn from"),
+    (lambda: learn_tree(np.ones(40, np.int64), np.arange(40)), "Only one thing"),
+    (lambda: learn_tree(np.arange(40) % 2, np.zeros(40, np.int64)), "one device"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("error", "call", "words"),
+    ("error", "call", "message"),
     [
         (error, *case)
         for error, cases in ((ParameterError, PARAMETERS), (TraceContentError, CONTENTS))
         for case in cases
     ],
 )
-def test_refused_in_words(error, call, words):
-    with pytest.raises(error, match=words):
+def test_wrong_parameters_and_data_are_refused(error, call, message):
+    with pytest.raises(error, match=message):
         call()

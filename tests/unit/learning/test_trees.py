@@ -1,4 +1,4 @@
-"""Trees decide at the least expected cost, are cut back by cost, and find nothing where there is nothing."""
+"""Decision trees: decisions at the least expected cost, pruning by cost, and trivial trees for noise."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,8 @@ from mudkit.learning.trees import fold_numbers, groups_by, grow, learn
 ROWS = 3000
 
 
-def examples(seed=0, share=0.3):
-    """True with 70 % where x is over 0, with 10 % elsewhere; the second feature says nothing."""
+def draw_examples(seed=0, share=0.3):
+    """Draw labels: true with 70 % where x > 0, with 10 % elsewhere; the second feature is noise."""
     rng = np.random.default_rng(seed)
     known = rng.normal(0, 1, (ROWS, 2)).astype(np.float32)
     truth = (rng.random(ROWS) < np.where(known[:, 0] > 0, 0.7, 0.1)).astype(np.int64)
@@ -24,29 +24,29 @@ POINTS = np.array([[1.0, 0.0], [-1.0, 0.0]], np.float32)
     ("stale", "right", "left"),
     [(1.0, 1, 0), (20.0, 1, 1), (0.1, 0, 0), (5.0, 1, 0)],
 )
-def test_a_leaf_decides_what_costs_least(stale, right, left):
-    """The decision is 1 (ask) when the probability of stale is over 1 / (1 + price)."""
-    tree = learn(*examples(), CostMatrix(stale, 1.0).table())
+def test_leaf_takes_the_cheapest_decision(stale, right, left):
+    """Decide 1 (ask) when the probability of stale exceeds 1 / (1 + price)."""
+    tree = learn(*draw_examples(), CostMatrix(stale, 1.0).table())
     assert tree.decide(POINTS).tolist() == [right, left]
 
 
-def test_the_whole_matrix_counts():
-    known, truth, groups = examples()
-    costs = np.array([[0.0, 0.1, 5.0], [5.0, 0.1, 0.0]])  # the one in between is nearly as good as either
+def test_all_columns_of_the_cost_matrix_are_used():
+    known, truth, groups = draw_examples()
+    costs = np.array([[0.0, 0.1, 5.0], [5.0, 0.1, 0.0]])  # decision 1 is nearly as good as either other
     assert set(learn(known, truth, groups, costs).decide(known).tolist()) == {1}
 
 
-def test_it_is_cut_back_to_what_holds_on_others():
-    known, truth, groups = examples()
+def test_tree_is_pruned_to_splits_that_generalise():
+    known, truth, groups = draw_examples()
     trees = grow(known, truth, groups, 2)
     assert trees.whole.model.tree_.n_leaves > 100
-    tree, decided = trees.tree(CostMatrix(1.0, 1.0).table())
+    tree, decisions = trees.tree(CostMatrix(1.0, 1.0).table())
     assert 2 <= np.count_nonzero(tree.is_leaf) <= 12
-    assert np.mean(decided == truth) > 0.75  # by trees that have not seen the row
+    assert np.mean(decisions == truth) > 0.75  # by trees not trained on the row
 
 
 def test_shuffled_labels_leave_the_trivial_tree():
-    known, truth, groups = examples()
+    known, truth, groups = draw_examples()
     rng = np.random.default_rng(1)
     for stale, decision in ((1.0, 0), (10.0, 1)):
         tree = learn(known, rng.permutation(truth), groups, CostMatrix(stale, 1.0).table())
@@ -56,36 +56,36 @@ def test_shuffled_labels_leave_the_trivial_tree():
 
 
 def test_subtrees_are_nested_and_their_cost_grows():
-    known, truth, groups = examples()
+    known, truth, groups = draw_examples()
     costs = CostMatrix(3.0, 1.0).table()
     grown = grow(known, truth, groups, 2).whole
     cuts = grown.cuts(costs)
     prices = np.unique(cuts[np.isfinite(cuts)])
-    leaves, spent = [], []
+    leaves, costs_of_cuts = [], []
     for price in prices:
         tree = grown.cut(costs, cuts, price)
         leaves.append(np.count_nonzero(tree.is_leaf))
-        spent.append(costs[truth, tree.decide(known)].mean())
+        costs_of_cuts.append(costs[truth, tree.decide(known)].mean())
     assert leaves == sorted(leaves, reverse=True)
     assert leaves[-1] == 1
-    assert np.all(np.diff(spent) >= -1e-12)
-    # Weakest links: at its price a cut pays exactly, so no price has a subtree that costs less in all.
+    assert np.all(np.diff(costs_of_cuts) >= -1e-12)
+    # Weakest-link pruning: a cut breaks even at its price, so no other subtree has a lower total cost.
     for i, price in enumerate(prices[:-1]):
-        total = np.array(spent) + price * np.array(leaves)
+        total = np.array(costs_of_cuts) + price * np.array(leaves)
         assert total[i] <= total.min() + 1e-9
 
 
-def test_a_weight_counts_for_its_own_costs_only():
-    """Rows of a second block of costs count by weight: as if the rare mistakes of some were dearer."""
-    known, truth, groups = examples()
-    plain, own = np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[0.0, 0.0], [1.0, 0.0]])
+def test_weights_scale_only_the_second_block_of_costs():
+    """Weight the rows of a second block of costs, as if the rare mistakes of some rows cost more."""
+    known, truth, groups = draw_examples()
+    plain, second = np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[0.0, 0.0], [1.0, 0.0]])
     for price in (0.1, 20.0):
-        whole = grow(known, truth, groups, 2).tree(plain + price * own)[0]
-        split = grow(known, truth, groups, 2, weight=np.full(ROWS, price)).tree(np.vstack([plain, own]))[0]
+        whole = grow(known, truth, groups, 2).tree(plain + price * second)[0]
+        split = grow(known, truth, groups, 2, weight=np.full(ROWS, price)).tree(np.vstack([plain, second]))[0]
         assert np.array_equal(whole.decide(known), split.decide(known))
 
 
-def test_groups_are_never_on_both_sides():
+def test_groups_are_kept_within_one_fold():
     groups = np.array([5, 5, 7, 9, 9, 11, 5])
     folds = fold_numbers(groups)
     assert all(len(set(folds[groups == group])) == 1 for group in groups)

@@ -1,4 +1,4 @@
-"""The zip file that executors import mudkit from, and batches that are merged."""
+"""Zip file from which executors import mudkit, and merging of record batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import py4j
 import pyarrow as pa
 import pyspark
 import pytest
-from spark_cluster import bare_python
+from spark_cluster import create_bare_python
 
 from mudkit.pipeline.executors import merged_batches, package_folder, write_package
 
@@ -21,38 +21,38 @@ def test_python_imports_mudkit_from_the_zip_file(tmp_path):
     code = (
         f"import sys; sys.path.insert(0, {str(path)!r}); import mudkit.errors; print(mudkit.errors.__file__)"
     )
-    said = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == str(path / "mudkit" / "errors.py")
+    process = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == str(path / "mudkit" / "errors.py")
 
 
 @pytest.mark.process
-def test_executors_need_no_more_packages_than_are_listed(tmp_path):
-    """What a task unpickles imports the pipeline: all that the bare Python of the cluster's tests has must do."""
-    program, beside = bare_python(tmp_path / "bare"), tmp_path / "beside"
-    beside.mkdir()
-    for package in (pyspark, py4j):  # come with the executor
+def test_executors_need_only_the_listed_packages(tmp_path):
+    """Import the pipeline, as unpickling a task does, with the bare Python of the cluster tests."""
+    program, packages = create_bare_python(tmp_path / "bare"), tmp_path / "beside"
+    packages.mkdir()
+    for package in (pyspark, py4j):  # supplied by the executor
         folder = Path(package.__file__).parent
-        (beside / folder.name).symlink_to(folder)
-    (beside / "mudkit").symlink_to(package_folder())
+        (packages / folder.name).symlink_to(folder)
+    (packages / "mudkit").symlink_to(package_folder())
     names = ("_ingest", "counts", "coverage", "jobs", "labels", "streaming", "tables")
     code = "import " + ", ".join(f"mudkit.pipeline.{name}" for name in names)
-    said = subprocess.run(
-        [program, "-c", code], env={"PYTHONPATH": str(beside)}, capture_output=True, text=True, check=False
+    process = subprocess.run(
+        [program, "-c", code], env={"PYTHONPATH": str(packages)}, capture_output=True, text=True, check=False
     )
-    assert said.returncode == 0, said.stderr
+    assert process.returncode == 0, process.stderr
 
 
-def test_the_same_files_give_the_same_bytes(tmp_path):
+def test_package_bytes_are_reproducible(tmp_path):
     (tmp_path / "again").mkdir()
     assert write_package(tmp_path).read_bytes() == write_package(tmp_path / "again").read_bytes()
 
 
-def test_the_folder_is_the_packages_own():
+def test_package_folder_contains_mudkit():
     assert (package_folder() / "errors.py").is_file()
 
 
 @pytest.mark.parametrize(
-    ("sizes", "least", "lengths"),
+    ("sizes", "min_rows", "lengths"),
     [
         ([], 3, []),
         ([1, 1], 3, [2]),
@@ -62,12 +62,12 @@ def test_the_folder_is_the_packages_own():
         ([3, 3], 1, [3, 3]),
     ],
 )
-def test_tables_have_so_many_rows_at_least(sizes, least, lengths):
+def test_batches_are_merged_up_to_the_minimum_length(sizes, min_rows, lengths):
     numbers = iter(range(100))
     batches = [
         pa.record_batch({"n": [next(numbers) for _ in range(size)]}, pa.schema([("n", pa.int64())]))
         for size in sizes
     ]
-    result = list(merged_batches(iter(batches), least))
-    assert [len(each) for each in result] == lengths
-    assert [n for each in result for n in each["n"].to_pylist()] == list(range(sum(sizes)))
+    result = list(merged_batches(iter(batches), min_rows))
+    assert [len(batch) for batch in result] == lengths
+    assert [n for batch in result for n in batch["n"].to_pylist()] == list(range(sum(sizes)))

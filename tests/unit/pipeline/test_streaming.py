@@ -1,4 +1,4 @@
-"""An engine in the state of a query: batches, disorder and timers change nothing about what goes."""
+"""Engine in the state of a streaming query: batches, disorder and timers do not change what is sent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
-from radiator_streams import FUNCTIONS, RETENTION_S, S, by_one_engine, random_steps, story
+from radiator_streams import FUNCTIONS, RETENTION_S, S, build_events, random_steps, release_by_one_engine
 
 from mudkit.errors import InputMissing
 from mudkit.pipeline import streaming
@@ -16,31 +16,31 @@ from mudkit.systems.radiator import Shares
 
 
 class State:
-    """A value or a list, as Spark's handle gives them."""
+    """Value or list state, with the interface of Spark's handle."""
 
     def __init__(self):
-        self.held = None
+        self.stored = None
 
     def exists(self):
-        return self.held is not None
+        return self.stored is not None
 
     def get(self):
-        return iter(self.held or ()) if isinstance(self.held, list | None) else self.held
+        return iter(self.stored or ()) if isinstance(self.stored, list | None) else self.stored
 
     def update(self, value):
         assert [type(part) for part in value] == [bytes]
-        self.held = value
+        self.stored = value
 
     def put(self, rows):
         assert rows
-        self.held = [tuple(row) for row in rows]
+        self.stored = [tuple(row) for row in rows]
 
     def clear(self):
-        self.held = None
+        self.stored = None
 
 
 class Handle:
-    """The state of one share, with its timers."""
+    """State of one share, with its timers."""
 
     def __init__(self):
         self.states = {}
@@ -62,9 +62,9 @@ class Handle:
         self.timers.add(t_ms)
 
 
-def run(function, batches):
-    """Take batches of (events, watermark in ms), each with a keeper of its own, as after a restart."""
-    handle, gone = Handle(), Counter()
+def process_batches(function, batches):
+    """Process batches of (events, watermark in ms), each with a new keeper, as after a restart."""
+    handle, sent = Handle(), Counter()
     for events, watermark_ms in batches:
         keeper = Keeper(Shares(function, max_retention_s=RETENTION_S), 1)
         keeper.init(handle)
@@ -77,40 +77,42 @@ def run(function, batches):
         assert all(t_ms > watermark_ms for t_ms in handle.timers)
         assert all(row.watermark_us == watermark_ms * 1000 >= row.t_us for row in rows)
         for row in rows:
-            gone.update((row.t_us, client, tuple(row.numbers)) for client in row.recipients)
-    return gone, handle
+            sent.update((row.t_us, client, tuple(row.numbers)) for client in row.recipients)
+    return sent, handle
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.name)
 @pytest.mark.parametrize("seed", range(4))
-def test_batches_and_disorder_change_nothing(function, seed):
+def test_batches_and_disorder_do_not_change_the_output(function, seed):
     chance = random.Random(seed)
-    # A watermark of zero is none yet, so the story begins later.
-    events = [event._replace(t_us=event.t_us + 1000 * S) for event in story(random_steps(chance, 80))]
+    # A watermark of zero means none, so the events start later.
+    events = [event._replace(t_us=event.t_us + 1000 * S) for event in build_events(random_steps(chance, 80))]
     until_us = events[-1].t_us + round(2 * RETENTION_S * S)
-    expected, _ = by_one_engine(function, events, until_us)
-    came = sorted(events, key=lambda event: event.t_us + chance.random() * 40 * S)
+    expected, _ = release_by_one_engine(function, events, until_us)
+    arrivals = sorted(events, key=lambda event: event.t_us + chance.random() * 40 * S)
     batches, latest_us = [], 0
-    while came:
+    while arrivals:
         count = chance.choice([1, 2, 5, 30])
-        batch, came = came[:count], came[count:]
-        batches.append((batch, max(latest_us - 40 * S, 0) // 1000))  # Spark's is that of the batches before
+        batch, arrivals = arrivals[:count], arrivals[count:]
+        batches.append(
+            (batch, max(latest_us - 40 * S, 0) // 1000)
+        )  # Spark uses the watermark of earlier batches
         latest_us = max([latest_us, *(event.t_us for event in batch)])
         if chance.random() < 0.3:
             batches.append(([], max(latest_us - 40 * S, 0) // 1000))
-    gone, handle = run(function, [*batches, ([], until_us // 1000)])
-    assert gone == expected
-    assert handle.states["waiting"].held is None
+    sent, handle = process_batches(function, [*batches, ([], until_us // 1000)])
+    assert sent == expected
+    assert handle.states["waiting"].stored is None
 
 
-def test_a_timer_of_less_than_a_millisecond_waits_for_the_whole_one():
-    events = [event._replace(t_us=event.t_us + 500) for event in story([("context", 0, 0, 1)])]
-    gone, handle = run(FUNCTIONS[0], [(events, 0)])
-    assert (gone, handle.timers) == (Counter(), {1})
-    gone, handle = run(FUNCTIONS[0], [(events, 0), ([], 1)])
-    assert gone == Counter({(500, client, (4,)): 1 for client in ("bob", "cy", "dan")})
+def test_timer_is_rounded_up_to_the_next_millisecond():
+    events = [event._replace(t_us=event.t_us + 500) for event in build_events([("context", 0, 0, 1)])]
+    sent, handle = process_batches(FUNCTIONS[0], [(events, 0)])
+    assert (sent, handle.timers) == (Counter(), {1})
+    sent, handle = process_batches(FUNCTIONS[0], [(events, 0), ([], 1)])
+    assert sent == Counter({(500, client, (4,)): 1 for client in ("bob", "cy", "dan")})
 
 
-def test_a_folder_of_events_that_is_not_there(tmp_path):
+def test_missing_folder_of_events_is_refused(tmp_path):
     with pytest.raises(InputMissing, match="folder of events"):
         streaming.event_stream(None, tmp_path / "nofolder")

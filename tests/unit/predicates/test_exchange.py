@@ -1,4 +1,4 @@
-"""Predicates as JSON: they come back equal, and mean the same."""
+"""Predicates as JSON: round trips preserve equality and meaning."""
 
 from __future__ import annotations
 
@@ -23,27 +23,29 @@ json_structs = st.dictionaries(
 )
 
 
-def by_json(sent: Any) -> Any:
+def pass_json(sent: Any) -> Any:
     return json.loads(json.dumps(sent, allow_nan=False))
 
 
-def by_msgspec(sent: Any) -> Any:
+def pass_msgspec(sent: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(sent))
 
 
-def by_msgpack(sent: Any) -> Any:
+def pass_msgpack(sent: Any) -> Any:
     return msgspec.msgpack.decode(msgspec.msgpack.encode(sent))
 
 
-def travelled(predicate: Predicate) -> Predicate:
-    """Send it in all ways; what comes is equal."""
+def check_round_trip(predicate: Predicate) -> Predicate:
+    """Check that a predicate is equal after a round trip in each encoding; return a copy."""
     result = []
-    for way in (by_json, by_msgspec, by_msgpack):
-        came = from_json(way(to_json(predicate)))
-        assert came == predicate
-        assert came.text == predicate.text
-        assert [type(each) for each in came.constants] == [type(each) for each in predicate.constants]
-        result.append(came)
+    for transfer in (pass_json, pass_msgspec, pass_msgpack):
+        received = from_json(transfer(to_json(predicate)))
+        assert received == predicate
+        assert received.text == predicate.text
+        assert [type(constant) for constant in received.constants] == [
+            type(constant) for constant in predicate.constants
+        ]
+        result.append(received)
     return result[0]
 
 
@@ -56,27 +58,28 @@ def travelled(predicate: Predicate) -> Predicate:
 )  # fmt: skip
 def test_round_trip_of_constants(x, items, p, ps, sender, data):
     predicate = Predicate(TEXT, x=x, l=items, p=p, ps=ps).bind(sender=sender)
-    came = travelled(predicate)
-    for each in data:
-        here, there = (
-            one(each["record"], receiver=each["receiver"], auth=each["auth"]) for one in (predicate, came)
+    received = check_round_trip(predicate)
+    for row in data:
+        expected, value = (
+            evaluate(row["record"], receiver=row["receiver"], auth=row["auth"])
+            for evaluate in (predicate, received)
         )
-        assert here is there
+        assert expected is value
 
 
 def test_points_and_structs_are_distinguished():
     text = "sender.a IS NOT NULL AND receiver.x = sender.a"
     for place in ((1, 2), {"lat": 1, "lon": 2}):
-        came = travelled(Predicate(text).bind(sender={"a": place}))
-        assert came.constants == (Point(1, 2), Point(1, 2)) or came.constants == (Point(1, 2),)
-        assert came({}, receiver={"x": [1, 2]}) is True
-    came = travelled(Predicate(text).bind(sender={"a": {"point": [1, 2], "in": [3]}}))
-    assert came({}, receiver={"x": (1, 2)}) is None
+        received = check_round_trip(Predicate(text).bind(sender={"a": place}))
+        assert received.constants == (Point(1, 2), Point(1, 2)) or received.constants == (Point(1, 2),)
+        assert received({}, receiver={"x": [1, 2]}) is True
+    received = check_round_trip(Predicate(text).bind(sender={"a": {"point": [1, 2], "in": [3]}}))
+    assert received({}, receiver={"x": (1, 2)}) is None
 
 
 def test_tuples_in_structs_become_lists():
     bound = Predicate("sender.home IS NOT NULL").bind(sender={"home": {"loc": (1, 2)}})
-    assert by_json(to_json(bound)) == to_json(bound)
+    assert pass_json(to_json(bound)) == to_json(bound)
 
 
 def test_none_stays_none():
@@ -84,8 +87,10 @@ def test_none_stays_none():
     assert from_json(None) is None
 
 
-def test_a_predicate_whose_sender_lacks_a_value_travels():
-    assert travelled(Predicate("a = sender.x AND b = sender.y").bind(sender={"x": 1}))({"a": 1}) is None
+def test_round_trip_without_a_value_of_the_sender():
+    assert (
+        check_round_trip(Predicate("a = sender.x AND b = sender.y").bind(sender={"x": 1}))({"a": 1}) is None
+    )
 
 
 def test_equal_lists_have_equal_encodings():

@@ -48,7 +48,7 @@ def test_partial_results_combine_in_any_order(
     records: list[tuple[dict[str, Any], int]], order: list[int]
 ) -> None:
     a = Aggregates(ALL)
-    parts = [a.of(record for record, where in records if where == part) for part in order]
+    parts = [a.of(record for record, group in records if group == part) for part in order]
     sent = [tuple(json.loads(json.dumps(part))) for part in parts]
     whole = a.result(a.of(record for record, _ in records))
     assert a.result(a.combine(sent)) == whole
@@ -63,7 +63,7 @@ def test_arguments_read_other_scopes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message", "state", "wanted"),
+    ("text", "message", "state", "expected"),
     [
         ("message.pulse + state.x", {"pulse": 2}, {"x": 3}, 5.0),
         ("message.pulse / 0", {"pulse": 2}, {}, None),
@@ -78,8 +78,8 @@ def test_arguments_read_other_scopes() -> None:
         ("lookup('t', message.pulse, 'a')", {"pulse": 2}, {}, 7.0),
     ],
 )
-def test_expression_values(text, message, state, wanted):
-    assert Expression(text, language=SUBLIM)(message, state, tables={"t": {2: {"a": 7}}}) == wanted
+def test_expression_values(text, message, state, expected):
+    assert Expression(text, language=SUBLIM)(message, state, tables={"t": {2: {"a": 7}}}) == expected
 
 
 def test_missing_scopes_are_empty():
@@ -87,7 +87,7 @@ def test_missing_scopes_are_empty():
     assert Expression("coalesce(state.x, message.pulse, 3)", language=SUBLIM)({"pulse": 4}) == 4.0
 
 
-def test_names_of_an_expression():
+def test_names_are_listed_by_scope():
     assert Expression("message.pulse + state.x.y", language=SUBLIM).names() == {
         "message": {"pulse"},
         "state": {"x.y"},

@@ -85,7 +85,7 @@ def test_registered_function_in_all_evaluators() -> None:
 
 
 @pytest.mark.usefixtures("registered")
-def test_functions_that_raise_or_return_another_kind() -> None:
+def test_functions_that_raise_or_return_a_wrong_kind() -> None:
     @function("broken", returns="number")
     def broken(x: float) -> float:
         if x > 1:
@@ -100,19 +100,19 @@ def test_functions_that_raise_or_return_another_kind() -> None:
 
 @pytest.mark.usefixtures("registered")
 def test_new_predicates_use_the_latest_registration() -> None:
-    function("score", returns="number")(_one)
+    function("score", returns="number")(_return_one)
     before = Predicate("score(x) = 1")
-    function("score", returns="number")(_two)
+    function("score", returns="number")(_return_two)
     after = Predicate("score(x) = 1")
     assert before({"x": 0}) is True
     assert after({"x": 0}) is False
 
 
-def _one(x: float) -> float:
+def _return_one(x: float) -> float:
     return 1
 
 
-def _two(x: float) -> float:
+def _return_two(x: float) -> float:
     return 2
 
 

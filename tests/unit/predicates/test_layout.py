@@ -1,4 +1,4 @@
-"""Where names are, and records as JSON."""
+"""Layouts: columns of names, and records as JSON."""
 
 import datetime as dt
 import decimal
@@ -28,7 +28,7 @@ def find(*path, scope="record"):
     return LAYOUT.find(Name(scope, path))
 
 
-def test_names_are_found():
+def test_names_are_resolved_to_columns():
     assert find("price") == Typed(Column("price", "number"), "")
     assert find("loc", "lat") == Typed(Column(("lat", "lon"), "point"), "lat")
     assert find("home", "city") == Typed(Column("home.city", "string"), "")
@@ -58,8 +58,8 @@ def test_json_has_the_values_of_the_record():
 
 
 def test_json_nesting_is_bounded():
-    deep = {}
+    nested = {}
     for _ in range(5000):
-        deep = {"a": deep}
-    assert json.loads(to_json(deep))
+        nested = {"a": nested}
+    assert json.loads(to_json(nested))
     assert to_json({1: 2, "a\0": 3}) == "{}"

@@ -14,7 +14,7 @@ from mudkit.predicates import Language, Point, Predicate, SubscriptionIndex
 SPORTS = "topic = 'sports' AND price BETWEEN :lo AND :hi"
 
 
-def test_examples() -> None:
+def test_constants_and_bound_scopes_are_evaluated() -> None:
     p = Predicate(SPORTS, lo=5, hi=10)
     assert p({"topic": "sports", "price": 7}) is True
     w = Predicate("receiver.age >= 21 AND distance_km(receiver.loc, sender.loc) <= 1.6")
@@ -54,14 +54,14 @@ def test_equality_pickling_and_repr() -> None:
     assert one != 5
     assert repr(one) == f"Predicate({SPORTS!r}, constants=['sports', 5.0, 10.0])"
     bound = Predicate("a > sender.x AND b = :p", p=(1, 2)).bind(sender={"x": 3})
-    again = pickle.loads(pickle.dumps(bound))
-    assert again == bound
-    assert again({"a": 4, "b": [1, 2]}) is True
+    copy = pickle.loads(pickle.dumps(bound))
+    assert copy == bound
+    assert copy({"a": 4, "b": [1, 2]}) is True
     assert pickle.loads(pickle.dumps(Predicate("a > sender.x"))).unbound == ["sender.x"]
 
 
 @pytest.mark.process
-def test_a_pickled_predicate_works_in_another_process(tmp_path: object) -> None:
+def test_pickled_predicate_works_in_another_process(tmp_path: object) -> None:
     data = pickle.dumps(Predicate("a IN :l AND p = :p", l=[1, "x", None], p={"lat": 1, "lon": 2}))
     code = f"import pickle; p = pickle.loads({data!r}); print(p({{'a': 'x', 'p': (1, 2)}}))"
     assert (
@@ -109,7 +109,7 @@ def test_schema_checks_names_and_kinds() -> None:
     assert pickle.loads(pickle.dumps(p)) == p or pickle.loads(pickle.dumps(p)).signature == p.signature
 
 
-def test_other_scopes() -> None:
+def test_scopes_of_another_language() -> None:
     sublim = Language(("message", "state"), bound=())
     p = Predicate.parse("pulse < 50 OR state.battery > :low", {"low": 25}, language=sublim)
     assert p({"pulse": 70}, state={"battery": 80}) is True
@@ -128,30 +128,30 @@ def test_numpy_accepts_lists_masks_and_series() -> None:
         }
     )
 
-    def run(text: str, **more: object) -> list[bool | None]:
+    def evaluate(text: str, **more: object) -> list[bool | None]:
         result = Predicate(text).numpy({**{name: frame[name] for name in frame}, **more})
         return [
             None if mask else bool(x) for x, mask in zip(result.data, np.ma.getmaskarray(result), strict=True)
         ]
 
-    assert run("n >= 2") == [False, True, None]
-    assert run("s = 'a'") == [True, False, None]
-    assert run("t > 1704067200") == [False, None, True]
-    assert run("b") == [True, False, None]
-    assert run("x = 1", x=np.ma.MaskedArray([1, 1, 2], mask=[False, True, False])) == [True, None, False]
-    assert run("p = point(1, 2)", p=np.array([[1, 2], [3, 4], [np.nan, 1]])) == [True, False, None]
-    assert run("p.lat + n > 2", **{"p.lat": np.array([1, 2, 3], dtype=np.int8)}) == [False, True, None]
-    assert run("p.lat = 1 AND c = 'k'", p=(1, 2), c="k") == [True, True, True]
-    assert run("u = 'ü'", u=np.array(["ü", "u", ""])) == [True, False, False]
-    assert run("big = big", big=np.array([2**53, 2**53 + 1, -(2**60)])) == [True, None, None]
-    assert run("p.name = 'x'", p=[{"lat": 1, "lon": 2, "name": "x"}, {"name": "y"}, None]) == [
+    assert evaluate("n >= 2") == [False, True, None]
+    assert evaluate("s = 'a'") == [True, False, None]
+    assert evaluate("t > 1704067200") == [False, None, True]
+    assert evaluate("b") == [True, False, None]
+    assert evaluate("x = 1", x=np.ma.MaskedArray([1, 1, 2], mask=[False, True, False])) == [True, None, False]
+    assert evaluate("p = point(1, 2)", p=np.array([[1, 2], [3, 4], [np.nan, 1]])) == [True, False, None]
+    assert evaluate("p.lat + n > 2", **{"p.lat": np.array([1, 2, 3], dtype=np.int8)}) == [False, True, None]
+    assert evaluate("p.lat = 1 AND c = 'k'", p=(1, 2), c="k") == [True, True, True]
+    assert evaluate("u = 'ü'", u=np.array(["ü", "u", ""])) == [True, False, False]
+    assert evaluate("big = big", big=np.array([2**53, 2**53 + 1, -(2**60)])) == [True, None, None]
+    assert evaluate("p.name = 'x'", p=[{"lat": 1, "lon": 2, "name": "x"}, {"name": "y"}, None]) == [
         True,
         False,
         None,
     ]
-    assert run("TRUE") == [True, True, True]
+    assert evaluate("TRUE") == [True, True, True]
     with pytest.raises(PredicateError, match="length"):
-        run("n = 1", x=[1, 2])
+        evaluate("n = 1", x=[1, 2])
 
 
 @pytest.mark.parametrize(
@@ -175,41 +175,41 @@ def test_writer_with_a_negated_list_of_two_kinds_matches_readers() -> None:
     assert index.match({"topic": "x"}, writer=writer) == expected
 
 
-def test_caret_in_long_texts() -> None:
+def test_caret_marks_the_error_in_long_texts() -> None:
     text = (
         " AND ".join(f"name_{number} = 1" for number in range(60))
         + " AND nonsense(1) AND "
         + " AND ".join(["a = 1"] * 60)
     )
-    with pytest.raises(PredicateError) as answer:
+    with pytest.raises(PredicateError) as caught:
         Predicate(text)
-    line, carets = str(answer.value).splitlines()[1:3]
+    line, carets = str(caught.value).splitlines()[1:3]
     assert line[carets.index("^") : carets.rindex("^") + 1] == "nonsense"
     assert len(line) < 100
 
 
-def test_point_is_a_kind_of_parameter() -> None:
+def test_points_are_accepted_as_parameters() -> None:
     for place in ((1, 2), [1, 2], {"lat": 1, "lon": 2}, Point(1, 2), np.array([1.0, 2.0])):
         assert Predicate("p = :p", p=place)({"p": (1, 2)}) is True
 
 
 def test_explain_suggests_scopes() -> None:
-    answer = (
+    hints = (
         Predicate("reciever.age >= 21 AND loc.lat > 3 AND Receiver.name = 'a'").explain().splitlines()[-2:]
     )
-    assert answer == [
+    assert hints == [
         "reciever is no scope: this looks at record.reciever.age; did you mean receiver.age?",
         "Receiver is no scope: this looks at record.Receiver.name; did you mean receiver.name?",
     ]
     assert "did you mean" not in Predicate("receiver.age >= 21 AND user.name = 'a'").explain()
     sublim = Predicate.parse("sate.count > 3", language=Language(("message", "state")))
     assert sublim.explain().endswith("did you mean state.count?")
-    known = Language(schema={"record": {"reciever": {"age": "number"}}})
-    assert "did you mean" not in Predicate.parse("reciever.age > 3", language=known).explain()
+    language = Language(schema={"record": {"reciever": {"age": "number"}}})
+    assert "did you mean" not in Predicate.parse("reciever.age > 3", language=language).explain()
 
 
 def test_index_explain_suggests_scopes() -> None:
     index = SubscriptionIndex()
     index.add("sub-1", Predicate("reciever.age >= 21 AND topic = 'news'"))
-    answer = index.explain({"topic": "arts"})["never_seen"].tolist()
-    assert answer == ["record.reciever.age (did you mean receiver.age?)"]
+    never_seen = index.explain({"topic": "arts"})["never_seen"].tolist()
+    assert never_seen == ["record.reciever.age (did you mean receiver.age?)"]

@@ -1,4 +1,4 @@
-"""What the predicate language refuses, with the words of the error."""
+"""Errors of the predicate language."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def sql(text, layout=LAYOUT, dialect="sqlite"):
     return Predicate(text).sql(dialect, layout)
 
 
-def register(name, **more):
-    return function(name, **{"returns": "number", "argument_kinds": ("number",), **more})(lambda x: x)
+def register(name, **options):
+    return function(name, **{"returns": "number", "argument_kinds": ("number",), **options})(lambda x: x)
 
 
-def received(text, constant):
+def decode(text, constant):
     return from_json({"text": text, "constants": [constant]})
 
 
@@ -79,9 +79,9 @@ REFUSED = [
     (lambda: Language(schema={"record": {"a": "nonsense"}}), ""),
     (lambda: Language(schema={"nowhere": {"a": "number"}}), ""),
     *(
-        (lambda text=text, dialect=dialect: sql(text, dialect=dialect), words)
+        (lambda text=text, dialect=dialect: sql(text, dialect=dialect), pattern)
         for dialect in ("sqlite", "spark")
-        for text, words in (
+        for text, pattern in (
             ("prise = 1", "There is no record.prise in the layout.*\n.*\n *\\^\\^\\^\\^\\^\n.*\n.*did you mean 'price'"),
             ("loc.height = 1", "no record.loc.height"),
             ("price.x = 1", "no record.price.x"),
@@ -103,22 +103,22 @@ REFUSED = [
     (lambda: remove("score"), "No such function"),
     (lambda: Predicate("score(1) = 1"), "no function called score"),
     *(
-        (lambda constant=constant: received("a = :x", constant), "Expected an encoded predicate")
+        (lambda constant=constant: decode("a = :x", constant), "Expected an encoded predicate")
         for constant in (
             NAN, float("inf"), 5, 1 << 70, [], b"x", "\0", {}, {"point": [100.0, 0.0]}, {"point": None}, {"in": 5},
             {"in": [NAN]}, {"struct": {"a": NAN}}, {"struct": {"a": 1 << 70}}, {"struct": [1]},
         )
     ),
     *(
-        (lambda constant=constant: received("n IN (1, 2)", constant), "")
+        (lambda constant=constant: decode("n IN (1, 2)", constant), "")
         for constant in (None, True, "a", {"point": [1.0, 2.0]}, {"struct": {"a": 1}})
     ),
     (lambda: to_json(Predicate("a = sender.x AND b = sender.y")), r"sender\.x, sender\.y is missing"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "words"), REFUSED)
-def test_refused_in_words(call, words):
+@pytest.mark.parametrize(("call", "pattern"), REFUSED)
+def test_invalid_predicates_are_refused(call, pattern):
     with pytest.raises(PredicateError) as caught:
         call()
-    assert re.search(words, str(caught.value))
+    assert re.search(pattern, str(caught.value))

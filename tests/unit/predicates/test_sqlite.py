@@ -1,4 +1,4 @@
-"""SQLite gives what Python gives. The cases here are also those of the Spark tests."""
+"""SQL for SQLite: agreement with Python. The Spark tests use the same cases."""
 
 import datetime as dt
 import itertools
@@ -111,28 +111,28 @@ def predicate(text, given=GIVEN):
 
 @pytest.fixture
 def connection():
-    made = sqlite3.connect(":memory:")
-    register_functions(made)
-    yield made
-    made.close()
+    database = sqlite3.connect(":memory:")
+    register_functions(database)
+    yield database
+    database.close()
 
 
-def as_value(result):
+def to_boolean(result):
     return None if result is None else bool(result)
 
 
 def check(connection, predicates, rows, layout, table):
-    """Evaluate all for all rows, and compare; rows are (record, receiver)."""
+    """Compare SQLite with Python for all predicates and rows of (record, receiver)."""
     expected = [[p(record, receiver=reader) for record, reader in rows] for p in predicates]
-    for p, wanted in zip(predicates, expected, strict=True):
+    for p, expected_values in zip(predicates, expected, strict=True):
         result = connection.execute(
             f"SELECT {p.sql('sqlite', layout)} FROM {table} ORDER BY rowid"
         ).fetchall()
-        for (record, reader), want, (got,) in zip(rows, wanted, result, strict=True):
-            assert as_value(got) is want, (p.text, record, reader)
+        for (record, reader), expected_value, (value,) in zip(rows, expected_values, result, strict=True):
+            assert to_boolean(value) is expected_value, (p.text, record, reader)
 
 
-def test_json(connection):
+def test_json_columns_agree_with_python(connection):
     connection.execute("CREATE TABLE t (data TEXT, reader TEXT)")
     rows = list(itertools.product(RECORDS, READERS))
     connection.executemany("INSERT INTO t VALUES (?, ?)", [tuple(map(to_json, row)) for row in rows])
@@ -155,7 +155,7 @@ TYPED_CASES = [
 ]  # fmt: skip
 
 
-def test_typed_columns(connection):
+def test_typed_columns_agree_with_python(connection):
     connection.execute(
         "CREATE TABLE t (n NUMERIC, `other m`, `it's ``s``` TEXT COLLATE NOCASE, t BOOLEAN, lat, lon, place, "
         "`home.city`, `home.lat`, x, free, thing)"
@@ -190,7 +190,7 @@ def test_typed_columns(connection):
     )
 
 
-def test_other_types_in_a_typed_column(connection):
+def test_other_types_in_a_typed_column_are_null(connection):
     connection.execute("CREATE TABLE t (n, s, t)")
     connection.execute("INSERT INTO t VALUES ('7', 7, 2), (x'00', x'00', 'x'), (9e999, NULL, 1.0)")
     layout = Layout(record={"n": "number", "s": "string", "t": "boolean"})
@@ -202,17 +202,17 @@ def test_other_types_in_a_typed_column(connection):
 def test_names_and_strings_are_quoted(connection):
     layout = Layout(record={"a": Column("x` = 1 OR `x", "string")})
     connection.execute("CREATE TABLE t (`x`` = 1 OR ``x` TEXT)")
-    for nasty in ("' OR 1=1 --", "\\'", "${x}", "$x", "a\nb;DROP TABLE t", "%s {0} {}", "\\u0041", "`"):
+    for text in ("' OR 1=1 --", "\\'", "${x}", "$x", "a\nb;DROP TABLE t", "%s {0} {}", "\\u0041", "`"):
         connection.execute("DELETE FROM t")
-        connection.execute("INSERT INTO t VALUES (?)", (nasty,))
-        p = Predicate("a = :x", x=nasty)
+        connection.execute("INSERT INTO t VALUES (?)", (text,))
+        p = Predicate("a = :x", x=text)
         assert connection.execute(f"SELECT {p.sql('sqlite', layout)} FROM t").fetchall() == [(1,)]
     missing = Predicate("a = 'nothing'").sql("sqlite", Layout(record={"a": Column("nothing", "string")}))
     with pytest.raises(sqlite3.OperationalError, match="no such column"):
         connection.execute(f"SELECT {missing} FROM t")
 
 
-def nested(template, levels, text):
+def nest(template, levels, text):
     for _ in range(levels):
         text = template.format(text)
     return text
@@ -221,43 +221,43 @@ def nested(template, levels, text):
 DEEP = [
     "a = " + " + ".join(["1"] * 95), "a < " + " / ".join(["a"] * 90), "a < " + " - ".join(["b"] * 90),
     "a < " + " * ".join(["a"] * 90),
-    "a = " + nested("(1 + {})", 18, "a"), nested("(NOT {})", 9, "t"), nested("(t = {})", 18, "t"),
-    nested("({} = t)", 18, "t"), nested("({} IS NULL)", 18, "t"), nested("({} IN (TRUE))", 15, "t"),
-    nested("({} BETWEEN FALSE AND TRUE)", 10, "t"), nested("({} BETWEEN FALSE AND TRUE)", 10, "(a = 1)"),
-    nested("({} IN (t, TRUE))", 15, "t"), nested("({} IN (FALSE, TRUE, NULL))", 15, "t"),
-    "a = " + nested("1 / (1 + {})", 18, "a"), "a = " + nested("abs({})", 18, "a"),
-    "s = " + nested("lower({})", 18, "s"), "length(" + nested("coalesce(s, {})", 18, "'x'") + ") = 1",
-    "a = " + nested("coalesce(a + 1, {}, s)", 18, "b"), nested("coalesce(t, {} = TRUE)", 18, "t"),
-    nested("coalesce({}, t) = TRUE", 9, "t"), "a = " + nested("hour({})", 18, "ts"),
-    "a < " + nested("distance_km(loc, point({}, 0))", 9, "a"), " AND ".join(["a = 1"] * 120),
+    "a = " + nest("(1 + {})", 18, "a"), nest("(NOT {})", 9, "t"), nest("(t = {})", 18, "t"),
+    nest("({} = t)", 18, "t"), nest("({} IS NULL)", 18, "t"), nest("({} IN (TRUE))", 15, "t"),
+    nest("({} BETWEEN FALSE AND TRUE)", 10, "t"), nest("({} BETWEEN FALSE AND TRUE)", 10, "(a = 1)"),
+    nest("({} IN (t, TRUE))", 15, "t"), nest("({} IN (FALSE, TRUE, NULL))", 15, "t"),
+    "a = " + nest("1 / (1 + {})", 18, "a"), "a = " + nest("abs({})", 18, "a"),
+    "s = " + nest("lower({})", 18, "s"), "length(" + nest("coalesce(s, {})", 18, "'x'") + ") = 1",
+    "a = " + nest("coalesce(a + 1, {}, s)", 18, "b"), nest("coalesce(t, {} = TRUE)", 18, "t"),
+    nest("coalesce({}, t) = TRUE", 9, "t"), "a = " + nest("hour({})", 18, "ts"),
+    "a < " + nest("distance_km(loc, point({}, 0))", 9, "a"), " AND ".join(["a = 1"] * 120),
     " OR ".join(["t"] * 200), "coalesce(" + ", ".join(["a", "b", "s + 1"] * 80) + ") = 1",
-    "a IN (" + ", ".join(str(i) for i in range(900)) + ")", nested("NOT {}", 18, "(t)"),
-    "a = " + nested("twice({})", 4, "a"), nested("matches(s, 'a') = ({})", 15, "t"),
+    "a IN (" + ", ".join(str(i) for i in range(900)) + ")", nest("NOT {}", 18, "(t)"),
+    "a = " + nest("twice({})", 4, "a"), nest("matches(s, 'a') = ({})", 15, "t"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", DEEP, ids=range(len(DEEP)))
-def test_deep_and_long_predicates(connection, text):
+def test_deep_and_long_predicates_agree_with_python(connection, text):
     connection.execute("CREATE TABLE t (data TEXT, a, b, s, t, ts, lat, lon)")
     connection.executemany("INSERT INTO t (data) VALUES (?)", [(to_json(record),) for record in RECORDS])
-    began = time.process_time()
+    start_s = time.process_time()
     check(connection, [predicate(text)], [(record, {}) for record in RECORDS], Layout(record="data"), "t")
-    assert time.process_time() - began < 30  # a guard against what grows exponentially
+    assert time.process_time() - start_s < 30  # a guard against exponential growth
 
 
-def test_too_long_sql_is_an_error(connection):
+def test_too_long_sql_is_refused(connection):
     big = [f"{'x' * 200}{i}" for i in range(9000)]
     for dialect in ("sqlite", "spark"):
         with pytest.raises(PredicateError, match="too long"):
             Predicate("a IN :big", big=big).sql(dialect, Layout(record="data"))
-    mixed = nested("(coalesce(a, {0} = t, s) = coalesce(s, {0}, b))", 7, "t")
-    began = time.process_time()
+    mixed = nest("(coalesce(a, {0} = t, s) = coalesce(s, {0}, b))", 7, "t")
+    start_s = time.process_time()
     with pytest.raises(PredicateError, match="too"):
         Predicate(mixed).sql("spark", Layout(record="data"))
-    assert time.process_time() - began < 30  # a guard against what grows exponentially
+    assert time.process_time() - start_s < 30  # a guard against exponential growth
 
 
-def test_numbers_are_read_back(connection):
+def test_numbers_round_trip_exactly(connection):
     rng = random.Random(7)
     numbers = [rng.choice((-1, 1)) * rng.random() * 10.0 ** rng.randint(-320, 308) for _ in range(2000)]
     layout = Layout(record={"x": "number"})
@@ -266,11 +266,11 @@ def test_numbers_are_read_back(connection):
     read = connection.execute("SELECT x, json_extract(data, '$.x') FROM t").fetchall()
     assert all(x == y for x, y in read)
     for x in (5e-324, 1.7976931348623157e308, 2.2250738585072014e-308, *numbers[:300]):
-        written = Predicate("x = :x", x=x).sql("sqlite", layout)
-        assert connection.execute(f"SELECT {written} FROM (SELECT ? AS x)", (x,)).fetchone() == (1,), x
+        sql = Predicate("x = :x", x=x).sql("sqlite", layout)
+        assert connection.execute(f"SELECT {sql} FROM (SELECT ? AS x)", (x,)).fetchone() == (1,), x
 
 
-def test_user_functions_of_points(connection):
+def test_user_functions_of_points_agree_with_python(connection):
     @function("place", returns="point")
     def place(x: float) -> tuple[float, float]:
         return (x, x)
@@ -280,7 +280,7 @@ def test_user_functions_of_points(connection):
         p = Predicate("distance_km(place(a), place(b)) > 1 OR place(a) = loc")
         connection.execute("CREATE TABLE t (data TEXT)")
         records = [{"a": 1, "b": 2}, {"a": 100, "b": 1}, {"a": 3, "b": 3, "loc": [3, 3]}, {"a": "x"}]
-        connection.executemany("INSERT INTO t VALUES (?)", [(to_json(each),) for each in records])
+        connection.executemany("INSERT INTO t VALUES (?)", [(to_json(record),) for record in records])
         check(connection, [p], [(record, {}) for record in records], Layout(record="data"), "t")
     finally:
         remove("place")

@@ -1,4 +1,4 @@
-"""Tokens of predicates: chained comparisons are errors, everything else means the same as in SQLite."""
+"""Tokens of predicates: chained comparisons are errors, all else agrees with SQLite."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_chained_comparisons_are_errors_with_a_remedy(text):
         Predicate(text)
     assert caught.value.summary == "Comparisons cannot be chained."
     assert caught.value.remedy == REFUSED[text]
-    meant = caught.value.remedy.removeprefix("write ").partition(", or")[0]
-    Predicate(meant)  # it can be written so
+    suggestion = caught.value.remedy.removeprefix("write ").partition(", or")[0]
+    Predicate(suggestion)  # the suggestion is valid
     with pytest.raises(PredicateError, match="cannot be chained"):
         Aggregates(f"count({text})")
 

@@ -39,14 +39,14 @@ NOON = dt.datetime(2024, 2, 29, 12, tzinfo=dt.UTC)
         (NOON.date(), NOON.timestamp() - 43_200), (np.datetime64("2024-02-29T12:00"), NOON.timestamp()), (np.datetime64("NaT"), None), (pd.NaT, None), (pd.Timestamp(NOON), NOON.timestamp()), (pd.NA, None), ([1], None), (1j, None), (b"1", None),
     ],
 )  # fmt: skip
-def test_numbers(data: Any, expected: float | None) -> None:
+def test_numbers_are_converted(data: Any, expected: float | None) -> None:
     assert number(data) == expected
     assert (
         value(data) is data if isinstance(data, bool) else type(value(data)) in (float, str, bool, type(None))
     )
 
 
-def test_a_time_keeps_its_microseconds() -> None:
+def test_times_keep_microseconds() -> None:
     assert number(NOON.replace(microsecond=123_457)) == NOON.timestamp() + 0.123457
 
 
@@ -63,12 +63,12 @@ def test_a_time_keeps_its_microseconds() -> None:
         (b"a", None),
     ],
 )
-def test_strings(data: Any, expected: str | None) -> None:
+def test_strings_are_converted(data: Any, expected: str | None) -> None:
     assert string(data) == expected
     assert value(data) == expected or not isinstance(data, str)
 
 
-def test_booleans() -> None:
+def test_booleans_are_converted() -> None:
     assert [boolean(x) for x in (True, False, np.bool_(True), 1, 0.0, "true", None)] == [
         True,
         False,
@@ -88,7 +88,7 @@ def test_booleans() -> None:
         ((0, 181), None), ((1,), None), ((1, 2, 3), None), ((1, "2"), None), ({"lat": 1}, None), ((True, 1), None), (np.array(5), None), ("ab", None), (None, None), ((float("nan"), 0), None),
     ],
 )  # fmt: skip
-def test_points(data: Any, expected: Point | None) -> None:
+def test_points_are_converted(data: Any, expected: Point | None) -> None:
     assert point(data) == expected
     if not isinstance(data, (dict, str)):
         assert value(data) == expected
@@ -105,14 +105,14 @@ def test_structs_are_values_and_have_attributes() -> None:
     assert attribute((1, 2), "x") is None
 
 
-def test_kinds() -> None:
+def test_kinds_of_values_and_their_names() -> None:
     values = [None, 1.0, "a", True, Point(1, 2), {}, Members.of([])]
     assert [kind_of(item) for item in values] == [NULL, NUMBER, STRING, BOOLEAN, POINT, STRUCT, LIST]
     assert kind_names(NUMBER | STRING) == "number or string"
     assert kind_names(NULL) == "NULL"
 
 
-def test_members() -> None:
+def test_members_hold_values_of_their_kinds() -> None:
     assert [Members.of([1.0, 2.0]).holds(x) for x in (1.0, 3.0, "1", None, True, {})] == [
         True,
         False,

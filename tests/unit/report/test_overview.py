@@ -1,4 +1,4 @@
-"""All reports, and the page that leads to them."""
+"""Command `report all` and the index page of reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mudkit.report.parameters import preset
 from mudkit.report.schemas import TEMPLATES
 
 
-def report(name, build, started, **manifest):
+def write_report(name, build, started, **manifest):
     folder = save_page(
         name,
         new_notebook(cells=[new_markdown_cell("# T")]),
@@ -30,24 +30,24 @@ def report(name, build, started, **manifest):
     return folder
 
 
-def listed(page):
-    """Return question, address, headline and the line below it, of each entry of the page."""
+def read_entries(page):
+    """Return question, address, headline and the line below it, of every entry of the page."""
     page = BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
     return [
-        (line.a.get_text(), line.a["href"], *(each.get_text() for each in line.find_all("p")))
+        (line.a.get_text(), line.a["href"], *(paragraph.get_text() for paragraph in line.find_all("p")))
         for line in page.select("li.say")
     ]
 
 
-def test_the_newest_of_each_report_is_listed(tmp_path):
+def test_newest_run_of_each_report_is_listed(tmp_path):
     cabs = {"inputs": {"trace": {"name": "cabs.csv"}}, "headline": "Join 20 messages."}
-    new = report("propagation", tmp_path, "2026-03-02T10:20:30+00:00", **cabs)
-    report("propagation", tmp_path, "2026-03-01T10:20:30+00:00")
-    other = report("reproduce", tmp_path, "2025-03-01T00:00:00+00:00")
-    (report("trace_profile", tmp_path, "2026-03-01T10:20:30+00:00") / "report.html").unlink()
-    for place, text in (("damaged", "{"), ("foreign", "[1]"), ("odd", '{"report": "x", "started": 3}')):
-        (tmp_path / place).mkdir()
-        (tmp_path / place / "manifest.json").write_text(text)
+    new = write_report("propagation", tmp_path, "2026-03-02T10:20:30+00:00", **cabs)
+    write_report("propagation", tmp_path, "2026-03-01T10:20:30+00:00")
+    other = write_report("reproduce", tmp_path, "2025-03-01T00:00:00+00:00")
+    (write_report("trace_profile", tmp_path, "2026-03-01T10:20:30+00:00") / "report.html").unlink()
+    for folder, text in (("damaged", "{"), ("foreign", "[1]"), ("odd", '{"report": "x", "started": 3}')):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "manifest.json").write_text(text)
     expected = [
         (
             "How much traffic is left when messages of a place are joined?",
@@ -63,42 +63,42 @@ def test_the_newest_of_each_report_is_listed(tmp_path):
         ),
     ]
     page = overview.write_index(tmp_path)
-    assert listed(page) == expected
+    assert read_entries(page) == expected
     assert "mudkit report scoreboard --preset sample" in page.read_text(encoding="utf-8")
     (tmp_path / "book").mkdir()
     (tmp_path / "book" / "index.html").touch()
-    assert [each[:2] for each in listed(overview.write_index(tmp_path))][2:] == [
+    assert [entry[:2] for entry in read_entries(overview.write_index(tmp_path))][2:] == [
         ("The chapters", "book/index.html")
     ]
 
 
-def test_names_of_the_page_are_escaped(tmp_path):
-    named = {"inputs": {"trace": {"name": "<b>.csv"}}, "headline": "Keep <i>it</i>."}
-    report("propagation", tmp_path, "2026-03-02T10:20:30+00:00", **named)
+def test_names_on_the_page_are_escaped(tmp_path):
+    manifest = {"inputs": {"trace": {"name": "<b>.csv"}}, "headline": "Keep <i>it</i>."}
+    write_report("propagation", tmp_path, "2026-03-02T10:20:30+00:00", **manifest)
     html = overview.write_index(tmp_path).read_text(encoding="utf-8")
     assert "<b>.csv" not in html
     assert "Keep &lt;i&gt;it&lt;/i&gt;." in html
 
 
-def test_every_report_has_its_question():
+def test_every_report_has_a_question():
     assert set(TEMPLATES) <= set(overview._QUESTIONS)
 
 
-def test_all_are_run_with_their_presets(tmp_path, monkeypatch):
-    ran = {}
+def test_report_all_runs_every_report_with_its_preset(tmp_path, monkeypatch):
+    runs = {}
 
     def run_report(name, values, *, build, force, progress):
-        ran[name] = (values, force)
+        runs[name] = (values, force)
 
     monkeypatch.setattr(overview, "run_report", run_report)
     arguments = ["report", "all", "--out", str(tmp_path), "--force"]
-    said = CliRunner().invoke(app, arguments, catch_exceptions=False).output
-    assert said.strip() == str(tmp_path / "index.html")
-    assert ran == {name: (preset(name, "sample"), True) for name in TEMPLATES}
-    assert listed(tmp_path / "index.html") == []
+    output = CliRunner().invoke(app, arguments, catch_exceptions=False).output
+    assert output.strip() == str(tmp_path / "index.html")
+    assert runs == {name: (preset(name, "sample"), True) for name in TEMPLATES}
+    assert read_entries(tmp_path / "index.html") == []
 
 
-def test_what_all_cannot_have_is_told_before_anything_runs(tmp_path, monkeypatch):
+def test_report_all_rejects_wrong_arguments_before_any_run(tmp_path, monkeypatch):
     monkeypatch.setattr(overview, "run_report", None)
     with pytest.raises(InputMissing, match="no preset 'nothing'"):
         overview.run_all(named="nothing", build=tmp_path)

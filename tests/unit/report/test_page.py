@@ -3,7 +3,7 @@
 from mudkit.report.page import HEADLINE, Answer, FirstScreen
 
 
-def test_a_first_screen_escapes_names_and_gives_its_headline():
+def test_first_screen_escapes_names_and_returns_its_headline():
     screen = FirstScreen(
         "<b>cabs</b>.csv", [("1", "<i>")], "Keep <it>.", "Since `x` holds.", "If <y>.", ["<z> leads"]
     )
@@ -15,7 +15,7 @@ def test_a_first_screen_escapes_names_and_gives_its_headline():
     assert "<u>" not in Answer("<u>", "<u>")._repr_html_()
 
 
-def test_a_number_and_its_unit_stand_in_one_line():
+def test_numbers_and_units_are_not_separated_by_line_breaks():
     html = Answer("0.5 % within 10 min", "1 km and 3 more, 2 points")._repr_html_()
     for text in (
         "0.5\N{NO-BREAK SPACE}%",

@@ -87,14 +87,14 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("report", "given", "words"), WRONG)
-def test_refused_in_words(report, given, words):
-    with pytest.raises(ParameterError, match=re.escape(words)):
-        check(report, given)
+@pytest.mark.parametrize(("report", "values", "message"), WRONG)
+def test_wrong_parameters_are_refused(report, values, message):
+    with pytest.raises(ParameterError, match=re.escape(message)):
+        check(report, values)
 
 
 @pytest.mark.parametrize(
-    ("assigned", "words"),
+    ("assigned", "message"),
     [
         (["box_km=3", "box_km=5"], "given twice(?s:.)*box_km=3, box_km=5"),
         (["columns.lat=a", "columns.lat=b"], "given twice(?s:.)*columns.lat=a, columns.lat=b"),
@@ -105,51 +105,53 @@ def test_refused_in_words(report, given, words):
         (["trace=x", "box_km=far"], "'far'"),
     ],
 )
-def test_assignments_are_refused_in_words(assigned, words):
-    with pytest.raises(ParameterError, match=words):
+def test_wrong_assignments_are_refused(assigned, message):
+    with pytest.raises(ParameterError, match=message):
         check("trace_profile", parse_assignments("trace_profile", assigned))
 
 
-def test_every_format_that_can_be_loaded_can_be_reported_on():
+def test_reports_accept_every_trace_format():
     assert set(get_args(TraceProfile.model_fields["format"].annotation)) == {"auto", *FORMATS}
 
 
-def test_assignments_take_the_type_of_the_parameter():
-    given = parse_assignments(
+def test_assignments_are_converted_to_the_parameter_type():
+    values = parse_assignments(
         "trace_profile",
         ["trace=2008", "box_km=5", "cells_zoom=12", "columns.device=cab", "columns.ts=t", "tz=UTC"],
     )
-    assert given == {
+    assert values == {
         "trace": "2008",
         "box_km": 5.0,
         "cells_zoom": 12,
         "columns": {"device": "cab", "ts": "t"},
         "tz": "UTC",
     }
-    assert check("trace_profile", given)["columns"] == {"device": "cab", "ts": "t"}
+    assert check("trace_profile", values)["columns"] == {"device": "cab", "ts": "t"}
 
 
 def test_numbers_are_decimal():
-    given = parse_assignments(
+    values = parse_assignments(
         "cache_policy", ["rule_minutes=010", "box_km=1e1", "cells_zoom=1:30", "rule_km=["]
     )
-    assert given == {"rule_minutes": 10.0, "box_km": 10.0, "rule_km": "[", "cells_zoom": "1:30"}
+    assert values == {"rule_minutes": 10.0, "box_km": 10.0, "rule_km": "[", "cells_zoom": "1:30"}
 
 
-@pytest.mark.parametrize(("name", "named"), [(name, named) for name in TEMPLATES for named in presets(name)])
-def test_presets_of_the_package_are_valid_from_anywhere(name, named, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "preset_name"), [(name, preset_name) for name in TEMPLATES for preset_name in presets(name)]
+)
+def test_package_presets_are_valid_in_any_working_directory(name, preset_name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    values = check(name, preset(name, named))
+    values = check(name, preset(name, preset_name))
     files = inputs(name, values)
     assert list(files) == [key for key in ("trace", "arrivals", "reads") if values.get(key)]
     assert all(file.is_file() for file in files.values())
 
 
-def test_a_sizing_takes_total_outage():
+def test_sizing_accepts_total_outage():
     assert check("prefetch_sizing", {"outage": 1.0})["outage"] == 1.0
 
 
-def test_presets_of_ones_own(tmp_path):
+def test_user_preset_files_are_read_and_checked(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("trace: x.csv\nbox_km: 5\n")
     assert check("trace_profile", preset("trace_profile", str(file)))["box_km"] == 5
@@ -170,7 +172,7 @@ def test_presets_of_ones_own(tmp_path):
         preset("propagation", "smaple")
 
 
-def test_inputs_must_be_there(tmp_path):
+def test_inputs_must_exist(tmp_path):
     with pytest.raises(ParameterError, match="empty"):
         inputs("trace_profile", check("trace_profile", {"trace": ""}))
     with pytest.raises(InputMissing):
@@ -181,7 +183,7 @@ def test_inputs_must_be_there(tmp_path):
     ]
 
 
-def test_lists_of_numbers_and_of_names_are_read():
+def test_lists_of_numbers_and_names_are_parsed():
     read = parse_assignments("propagation", ["trace=x.csv", "thresholds=1,5,20"])
     assert check("propagation", read)["thresholds"] == [1, 5, 20]
     assert parse_assignments("propagation", ["thresholds=1,many"]) == {"thresholds": "1,many"}
@@ -190,25 +192,25 @@ def test_lists_of_numbers_and_of_names_are_read():
     assert (values["tasks"], values["systems"]) == (["news with ranks", "photo sharing"], ["MUD"])
 
 
-def misspelt(name):
+def misspell(name):
     """Return names that a user may type for a parameter: a letter missing, two exchanged, another case."""
     kinds = {name.upper(), name.replace("_", "-"), f"{name}_"}
     if len(name) > 4:
-        start, (one, other), end = name[:2], name[2:4], name[4:]
-        kinds |= {start + other + end, start + other + one + end}
+        start, (third, fourth), end = name[:2], name[2:4], name[4:]
+        kinds |= {start + fourth + end, start + fourth + third + end}
     return kinds
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_an_unknown_parameter_of_any_report_gets_the_one_that_was_meant(template):
+def test_unknown_parameters_get_a_suggestion(template):
     fields = set(TEMPLATES[template].model_fields)
     assert set(SYNONYMS) == {name for schema in TEMPLATES.values() for name in schema.model_fields}
     for name in fields:
-        for tried in {*SYNONYMS[name], *misspelt(name)} - fields:
+        for misspelling in {*SYNONYMS[name], *misspell(name)} - fields:
             with pytest.raises(ParameterError) as caught:
-                check(template, {tried: "x"})
-            assert "did you mean" in caught.value.remedy, tried
-            assert repr(name) in caught.value.remedy, tried
+                check(template, {misspelling: "x"})
+            assert "did you mean" in caught.value.remedy, misspelling
+            assert repr(name) in caught.value.remedy, misspelling
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -220,7 +222,7 @@ def test_every_parameter_is_described(name):
 
 
 @pytest.mark.parametrize("mapping", ["columns", "reads_columns"])
-def test_wrong_columns_are_told_before_anything_runs(mapping, tmp_path):
+def test_wrong_columns_are_refused_before_the_report_runs(mapping, tmp_path):
     good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
     good.write_text("device,t,lat,lon\na,1211100000,2,3\n")
     bad.write_text("vehikel,t,lat,lon\na,1,2,3\n")
@@ -240,36 +242,34 @@ def write_rows(file, rows, columns="device,t,lat,lon"):
 
 @pytest.mark.parametrize("template", ["trace_profile", "cache_policy", "propagation"])
 @pytest.mark.parametrize("wrong", ["columns", "mapping", "reads", "unit", "empty", "folder"])
-def test_a_file_that_is_read_the_wrong_way_is_refused_before_a_kernel_starts(
-    template, wrong, tmp_path, monkeypatch
-):
+def test_wrongly_read_files_are_refused_before_a_kernel_starts(template, wrong, tmp_path, monkeypatch):
     if wrong == "reads" and template == "propagation":
         pytest.skip("it takes no reads")
     monkeypatch.setattr("mudkit.report.run._execute", lambda *_: pytest.fail("a kernel was started"))
     trace, reads, build = tmp_path / "trace.csv", tmp_path / "reads.csv", tmp_path / "build"
-    given = {"trace": str(trace)}
+    values = {"trace": str(trace)}
     write_rows(trace, ROWS)
     if wrong == "columns":
         write_rows(trace, ROWS, "device,t,lon,lat")
     elif wrong == "mapping":
-        given["columns"] = {"lat": "lon", "lon": "lat"}
+        values["columns"] = {"lat": "lon", "lon": "lat"}
     elif wrong == "reads":
         write_rows(reads, ROWS, "device,t,lon,lat")
-        given["reads"] = str(reads)
+        values["reads"] = str(reads)
     elif wrong == "unit":
-        given["time_unit"] = "ms"
+        values["time_unit"] = "ms"
     elif wrong == "empty":
         write_rows(trace, [])
     else:
         trace.unlink()
         trace.mkdir()
-    says = {"unit": "not in the unit 'ms'", "empty": "holds no rows", "folder": "no known format"}
-    with pytest.raises((TraceFormatError, TraceContentError), match=says.get(wrong, "look exchanged")):
-        run_report(template, given, build=build)
+    messages = {"unit": "not in the unit 'ms'", "empty": "holds no rows", "folder": "no known format"}
+    with pytest.raises((TraceFormatError, TraceContentError), match=messages.get(wrong, "look exchanged")):
+        run_report(template, values, build=build)
     assert not build.exists()
 
 
-def test_logs_that_never_meet_are_told_before_anything_runs(tmp_path):
+def test_logs_without_overlap_are_refused_before_the_report_runs(tmp_path):
     arrivals, reads = tmp_path / "arrivals.csv", tmp_path / "reads.csv"
     arrivals.write_text("time,rank\n" + "".join(f"{1_560_000_000 + 600 * i},3\n" for i in range(500)))
     reads.write_text("time\n" + "".join(f"{1_500_000_000 + 3600 * i}\n" for i in range(100)))

@@ -1,4 +1,4 @@
-"""What the report propagation says is computed from its tables."""
+"""Report propagation: answers and maps computed from its tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from report_traces import rule_is_best
+from report_traces import build_rule_is_best
 
 from mudkit.errors import TraceContentError
 from mudkit.report import propagating
@@ -30,44 +30,44 @@ from mudkit.report.propagating import (
 from mudkit.trace.schema import timestamps
 
 
-def totals_of(*rows):
+def make_totals(*rows):
     names = ["threshold", "cells", "messages_in", "aggregates_out", "bytes_in", "bytes_out"]
     table = pd.DataFrame(rows, columns=names)
     return table.assign(bytes_left_share=table["bytes_out"] / table["bytes_in"])
 
 
-def counted(positions, **sizes):
-    given = {"zoom": 14, "interval_s": 300, "message_bytes": 400, "aggregate_bytes": 600} | sizes
-    return count_cells(positions, thresholds=[1, 5, 50], **given)
+def count_messages(positions, **sizes):
+    options = {"zoom": 14, "interval_s": 300, "message_bytes": 400, "aggregate_bytes": 600} | sizes
+    return count_cells(positions, thresholds=[1, 5, 50], **options)
 
 
 def test_messages_of_a_cell_and_interval_are_joined():
-    """Seven messages within an interval and one in the next, in one cell; 1 more elsewhere."""
+    """Join seven messages of an interval and one of the next, in one cell; one more lies elsewhere."""
     t_us = [1_200_000_000_000_000 + 1_000_000 * t for t in (*range(7), 300, 1)]
-    places = [(37.75, -122.41)] * 8 + [(37.65, -122.2)]
-    lat, lon = zip(*places, strict=True)
-    table = totals(counted(pa.table({"ts": timestamps(np.array(t_us)), "lat": lat, "lon": lon})))
+    locations = [(37.75, -122.41)] * 8 + [(37.65, -122.2)]
+    lat, lon = zip(*locations, strict=True)
+    table = totals(count_messages(pa.table({"ts": timestamps(np.array(t_us)), "lat": lat, "lon": lon})))
     assert table["cells"].tolist() == [3, 3, 3]
     assert table["messages_in"].tolist() == [9, 9, 9]
     assert table["aggregates_out"].tolist() == [9, 4, 3], "5 + 2, 1, 1; then 7, 1, 1"
     assert table["bytes_out"].tolist() == [3600, 2 * 600 + 2 * 400, 600 + 2 * 400]
 
 
-def test_a_best_threshold_at_the_edge_is_doubled_until_it_no_longer_is():
-    """300 messages of one cell and interval: 20 leave 5 %, 40 leave 2.7 %, 80 leave 1.3 %, 160 hardly less."""
+def test_best_threshold_at_the_edge_is_doubled():
+    """Join 300 messages of a cell and interval: 20 leave 5 %, 40 2.7 %, 80 1.3 %, and 160 hardly less."""
     t_us = 1_200_000_000_000_000 + 900_000 * np.arange(300)
     positions = pa.table({"ts": timestamps(t_us), "lat": [37.75] * 300, "lon": [-122.41] * 300})
     sizes = {"zoom": 14, "interval_s": 300, "message_bytes": 400, "aggregate_bytes": 400}
-    counted, added = search_thresholds(positions, [1, 20], **sizes)
+    counts, added = search_thresholds(positions, [1, 20], **sizes)
     assert added == [40, 80, 160]
-    screen = first_screen(rule_is_best(), totals(counted), 300, added)
+    screen = first_screen(build_rule_is_best(), totals(counts), 300, added)
     assert screen.headline.startswith("Join 80 messages: 1.3 %")
     assert "larger ones were tried, too: 40, 80, 160." in screen.warnings[-1]
     assert search_thresholds(positions, [1, 20, 100, 300], **sizes)[1] == []
 
 
 @pytest.mark.parametrize(
-    ("rows", "says"),
+    ("rows", "message"),
     [
         (
             [
@@ -87,14 +87,14 @@ def test_a_best_threshold_at_the_edge_is_doubled_until_it_no_longer_is():
         ),
     ],
 )
-def test_the_smallest_threshold_that_saves_nearly_all_is_recommended(rows, says):
-    screen = first_screen(rule_is_best(), totals_of(*rows), 300)
-    assert says in repr(screen)
+def test_smallest_threshold_near_the_best_saving_is_recommended(rows, message):
+    screen = first_screen(build_rule_is_best(), make_totals(*rows), 300)
+    assert message in repr(screen)
     assert "e+" not in repr(screen)
 
 
 @pytest.mark.parametrize(
-    ("speeds", "quantity", "chosen"),
+    ("speeds", "quantity", "expected"),
     [
         ([1.0, None], "auto", "speed"),
         ([None, None], "auto", "devices"),
@@ -102,13 +102,13 @@ def test_the_smallest_threshold_that_saves_nearly_all_is_recommended(rows, says)
         ([None, None], "speed", None),
     ],
 )
-def test_only_what_the_trace_has_is_drawn(speeds, quantity, chosen):
+def test_quantity_is_chosen_from_the_trace_columns(speeds, quantity, expected):
     positions = pa.table({"speed_mps": pa.array(speeds, pa.float64())})
-    if chosen is None:
+    if expected is None:
         with pytest.raises(TraceContentError, match="no speeds"):
             chosen_quantity(positions, quantity)
     else:
-        assert chosen_quantity(positions, quantity) == chosen
+        assert chosen_quantity(positions, quantity) == expected
     assert {_application(name).quantity for name in ("speed", "devices")} == {
         "speed, km/h",
         "devices in a cell",
@@ -129,31 +129,34 @@ def shown():
     return pa.table(columns)
 
 
-def test_where_the_saving_is_made(shown):
+def test_places_answer_names_the_cells_with_savings(shown):
     answer = places_answer(shown, 20)
     assert busiest(shown) == 1
     assert answer.title == "1 cell of 2 makes four fifths of the saving"
     assert "1 cell saves nothing" in answer.text
-    both = shown.set_column(shown.column_names.index("bytes_out"), "bytes_out", pa.array([300] * 4))
-    assert "every cell saves something" in places_answer(both, 20).text
+    all_saving = shown.set_column(shown.column_names.index("bytes_out"), "bytes_out", pa.array([300] * 4))
+    assert "every cell saves something" in places_answer(all_saving, 20).text
     assert places_answer(shown, 50).title == "No cell saves anything"
 
 
-def test_maps_begin_with_the_recommended_threshold(shown):
+def test_maps_show_the_recommended_threshold_first(shown):
     rows = [(1, 10, 30, 30, 12_000, 12_000), (5, 10, 30, 12, 12_000, 4800), (20, 10, 30, 10, 12_000, 4000)]
-    assert shown_threshold(totals_of(*rows)) == 20
-    assert shown_threshold(totals_of(*[(each, 30, 30, 30, 12_000, 12_000) for each in (1, 5, 20)])) == 5
-    several = pa.concat_tables(
-        shown.set_column(1, "threshold", pa.array([each] * len(shown))) for each in (1, 5, 20)
+    assert shown_threshold(make_totals(*rows)) == 20
+    assert (
+        shown_threshold(make_totals(*[(threshold, 30, 30, 30, 12_000, 12_000) for threshold in (1, 5, 20)]))
+        == 5
     )
-    assert joined(several, 20)["threshold"].unique().to_pylist() == [20, 5]
+    tables = pa.concat_tables(
+        shown.set_column(1, "threshold", pa.array([threshold] * len(shown))) for threshold in (1, 5, 20)
+    )
+    assert joined(tables, 20)["threshold"].unique().to_pylist() == [20, 5]
 
 
 @pytest.mark.parametrize(
     ("hours", "labels"),
     [(40, ["1970-01-01 00:00 to 01:00", "1970-01-01 01:00 to 02:00"]), (4000, ["1970-01-01 to 1970-01-04"])],
 )
-def test_a_picture_says_from_when_to_when_it_is(hours, labels):
+def test_pictures_are_labelled_with_their_time_range(hours, labels):
     since_s = np.arange(0, 3600 * hours, 3600)
     sums = dict.fromkeys(("messages_in", "aggregates_out", "bytes_in", "bytes_out"), 1)
     table = pd.DataFrame({"x": 1, "y": 1, "since_s": since_s, "threshold": 20, **sums})
@@ -163,19 +166,19 @@ def test_a_picture_says_from_when_to_when_it_is(hours, labels):
 
 @pytest.fixture
 def crossing():
-    """Thirty who go to work across a town; a minute between two reports."""
-    who, minute = (part.ravel() for part in np.mgrid[:30, :20])
+    """Return reports of thirty people who commute across a town, one a minute."""
+    person, minute = (part.ravel() for part in np.mgrid[:30, :20])
     ts = pd.Timestamp("2024-05-01 06:00", tz="UTC") + pd.to_timedelta(minute, unit="min")
     columns = {
-        "device": [f"p{each:02d}" for each in who],
+        "device": [f"p{number:02d}" for number in person],
         "ts": ts,
-        "lat": 45 + who / 150,
+        "lat": 45 + person / 150,
         "lon": 7 + minute / 300,
     }
     return pa.Table.from_pandas(pd.DataFrame(columns), preserve_index=False)
 
 
-def test_what_is_known_in_the_middle_and_far_away(crossing):
+def test_answer_compares_ages_near_the_middle_and_far_away(crossing):
     run = played(crossing, "speed", 40.0)
     answer = known_answer(run, "speed")
     assert "30 devices report" in answer.text
@@ -183,21 +186,21 @@ def test_what_is_known_in_the_middle_and_far_away(crossing):
         answer.title
         == "What happens in the middle is known there after 1 min on average, far away after 21 min"
     )
-    drawn = known_map(run, crossing, "speed").get_root().render()
-    assert "speed, km/h" in drawn
-    assert "noise" not in drawn
-    assert drawn.count("mudkitMap.slides(") == 1
+    html = known_map(run, crossing, "speed").get_root().render()
+    assert "speed, km/h" in html
+    assert "noise" not in html
+    assert html.count("mudkitMap.slides(") == 1
 
 
-def test_where_nobody_is_in_the_middle_no_age_is_named(crossing):
-    """Devices on two sides of the world have nobody between them."""
+def test_answer_has_no_age_without_devices_in_the_middle(crossing):
+    """Place devices on two sides of the world, with none between them."""
     lat = np.where(np.arange(len(crossing)) // 20 % 2, 60.0, -60.0)
     apart = crossing.set_column(crossing.column_names.index("lat"), "lat", pa.array(lat))
     answer = known_answer(played(apart, "speed", 20.0), "speed")
     assert answer.title == "Nothing is reported in the middle"
 
 
-def test_a_map_of_very_many_cells_has_fewer_pictures(crossing, monkeypatch):
+def test_known_map_of_many_cells_has_fewer_pictures(crossing, monkeypatch):
     run = played(crossing, "speed", 40.0)
 
     def count():
@@ -209,16 +212,16 @@ def test_a_map_of_very_many_cells_has_fewer_pictures(crossing, monkeypatch):
     assert (before > 5, count()) == (True, 3)
 
 
-def test_too_few_people_to_be_told_of(crossing):
+def test_known_map_is_omitted_for_too_few_devices(crossing):
     run = played(crossing.slice(0, 40), "devices", 10.0)
     assert known_map(run, crossing, "devices") is None
     assert known_answer(run, "devices").title == "Nothing is reported"
 
 
-def test_pictures_of_many_cells_are_fewer(monkeypatch):
+def test_pictures_are_fewer_for_many_cells(monkeypatch):
     monkeypatch.setattr(propagating, "MAX_MAP_CELLS", 60)
     draw = np.random.default_rng(3)
-    counted = pd.DataFrame(
+    counts = pd.DataFrame(
         {
             "x": draw.integers(0, 20, 4000),
             "y": draw.integers(0, 5, 4000),
@@ -227,10 +230,10 @@ def test_pictures_of_many_cells_are_fewer(monkeypatch):
             **dict.fromkeys(("messages_in", "aggregates_out", "bytes_in", "bytes_out"), 1),
         }
     )
-    shown = propagating.pictures(counted, 14, 300, "UTC").to_pandas()
+    shown = propagating.pictures(counts, 14, 300, "UTC").to_pandas()
     assert shown["at"].nunique() == 1, "even then there are more cells than wanted"
     assert shown["messages_in"].sum() == 4000
     monkeypatch.setattr(propagating, "MAX_MAP_CELLS", 1000)
-    shown = propagating.pictures(counted, 14, 300, "UTC").to_pandas()
+    shown = propagating.pictures(counts, 14, 300, "UTC").to_pandas()
     assert 1 < shown["at"].nunique() < 48
     assert len(shown) <= 1000

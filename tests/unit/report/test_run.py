@@ -1,4 +1,4 @@
-"""What a person sees of a report that runs: how long it takes, its stages, and one line at the end."""
+"""Progress of a report run: expected duration, stages, and the final line."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ except ImportError:
 
 
 @pytest.mark.process
-def test_duration_and_first_stage_are_named_before_anything_heavy_is_loaded(tmp_path):
-    done = subprocess.run(
+def test_duration_and_first_stage_are_printed_before_heavy_imports(tmp_path):
+    process = subprocess.run(
         [sys.executable, "-c", BEFORE_IMPORTS, str(tmp_path)],
         env=os.environ | {"MUDKIT_PROGRESS": "1"},
         capture_output=True,
@@ -38,13 +38,13 @@ def test_duration_and_first_stage_are_named_before_anything_heavy_is_loaded(tmp_
         timeout=60,
         check=True,
     )
-    first, second = done.stderr.splitlines()
+    first, second = process.stderr.splitlines()
     assert first == "prefetch_sizing: takes about 20 s on two quiet cores"
     assert second.split() == ["0", "s", "starting"]
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_each_report_names_its_stages_from_the_first_cell_on(name):
+def test_every_report_names_its_stages_from_the_first_cell(name):
     notebook = nbformat.read(_TEMPLATES / f"{name}.ipynb", as_version=4)
     code = [
         cell
@@ -57,20 +57,20 @@ def test_each_report_names_its_stages_from_the_first_cell_on(name):
     assert len(set(stages)) == len(stages)
 
 
-def test_the_expected_duration_follows_the_parameters():
-    def expected_s(name, **changes):
+def test_expected_duration_depends_on_the_parameters():
+    def compute_expected_s(name, **changes):
         return _expected_s(name, check(name, preset(name, "sample") | changes), [])
 
-    assert expected_s("scoreboard") < 60
-    assert expected_s("scoreboard", devices=80) > 2 * expected_s("scoreboard", scenarios=0)
-    assert expected_s("scoreboard", tasks=["ward telemetry"]) > expected_s(
+    assert compute_expected_s("scoreboard") < 60
+    assert compute_expected_s("scoreboard", devices=80) > 2 * compute_expected_s("scoreboard", scenarios=0)
+    assert compute_expected_s("scoreboard", tasks=["ward telemetry"]) > compute_expected_s(
         "scoreboard", tasks=["photo sharing"]
     )
-    assert expected_s("prefetch_sizing", draws=100) > 2 * expected_s("prefetch_sizing")
+    assert compute_expected_s("prefetch_sizing", draws=100) > 2 * compute_expected_s("prefetch_sizing")
 
 
-def test_one_line_at_the_end_has_path_and_headline(tmp_path, monkeypatch):
+def test_final_line_has_path_and_headline(tmp_path, monkeypatch):
     (tmp_path / "manifest.json").write_text(json.dumps({"headline": "Keep the rule."}))
-    monkeypatch.setattr(reports, "run_report", lambda *given, **options: tmp_path)
-    said = CliRunner().invoke(app, ["report", "prefetch_sizing"], catch_exceptions=False).output
-    assert said == f"{tmp_path / 'report.html'}  Keep the rule.\n"
+    monkeypatch.setattr(reports, "run_report", lambda *arguments, **options: tmp_path)
+    output = CliRunner().invoke(app, ["report", "prefetch_sizing"], catch_exceptions=False).output
+    assert output == f"{tmp_path / 'report.html'}  Keep the rule.\n"

@@ -5,7 +5,7 @@ from mudkit import show
 from mudkit.report.tables import blank_unbounded, save_table
 
 
-def test_kept_tables_are_parquet_and_csv(tmp_path):
+def test_tables_are_saved_as_parquet_and_csv(tmp_path):
     table = pd.DataFrame({"a": [1, 2]})
     assert save_table(table, "mine", tmp_path) is table
     assert pq.read_table(tmp_path / "mine.parquet").to_pydict() == {"a": [1, 2]}
@@ -13,7 +13,7 @@ def test_kept_tables_are_parquet_and_csv(tmp_path):
     assert save_table(table, "mine", None) is table
 
 
-def test_a_bound_stands_with_what_it_bounds():
+def test_bound_is_blank_where_it_bounds_nothing():
     table = pd.DataFrame(
         {
             "policy": ["1 km / 10 min", "bound, as stale as the rule"],

@@ -1,4 +1,4 @@
-"""The rows of Contrail, at small sizes: they measure what they say."""
+"""Rows of Contrail at small sizes: required figures, verdicts and their bounds."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ SMALL = {
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("name", SMALL)
-def test_a_small_measurement_has_every_figure_and_the_verdict_of_a_large_one(name):
-    row = next(each for each in ROWS if each.name == name)
+def test_small_measurement_has_all_figures_and_is_reproduced(name):
+    row = next(row for row in ROWS if row.name == name)
     measured = SMALL[name]()
     verdict, reason = judge(row, measured)
-    assert {each.figure for each in row.required} <= set(measured.figures)
+    assert {required.figure for required in row.required} <= set(measured.figures)
     assert verdict == REPRODUCED, reason
 
 
-def test_c8_is_about_ten_thousand_manipulations():
+def test_c8_requires_ten_thousand_manipulations():
     row = ROWS[-1]
     measured = contrail.measure_privacy(manipulations=200, items=5)
-    (missed,) = [each for each in row.required if not each.holds(measured.figures[each.figure].median)]
+    (missed,) = [
+        required for required in row.required if not required.holds(measured.figures[required.figure].median)
+    ]
     assert (missed.figure, missed.bound, measured.figures[missed.figure].median) == (
         "manipulations",
         10_000,
@@ -42,27 +44,27 @@ def test_c8_is_about_ten_thousand_manipulations():
 
 
 @pytest.mark.soak
-def test_more_instances_serve_more_clients():
+def test_mean_latency_falls_with_more_instances():
     loads = ((10, 1), (60, 1), (60, 10))
     measured = contrail.measure_scale(loads=loads, service_ms=60.0, minutes=0.5)
     means = {name: figure.median for name, figure in measured.figures.items() if name.startswith("mean")}
     assert means["mean s, 60 clients, 10 instances"] < 0.7 * means["mean s, 60 clients, 1 instance"]
 
 
-def test_order_and_slope_of_the_scale_fail_when_it_is_shuffled():
+def test_out_of_order_detects_shuffled_loads():
     loads = [(100, 10), (10, 1), (100, 1), (980, 20), (980, 10), (980, 1)]
     paper = dict(zip(loads, (3.4, 3.9, 6.0, 6.5, 9.0, float("inf")), strict=True))
     assert contrail.out_of_order(paper) == (0, 0)
     by_load = {(clients, instances): clients / instances for clients, instances in loads}
-    assert contrail.out_of_order(by_load) == (3, 0)  # clients to an instance alone: the shape
+    assert contrail.out_of_order(by_load) == (3, 0)  # clients per instance alone has the shape
     shuffled = dict(zip(loads, (6.0, 3.4, 9.0, 3.9, float("inf"), 6.5), strict=True))
     assert contrail.out_of_order(shuffled)[1] > 0
     assert contrail.out_of_order(dict(zip(loads, reversed(paper.values()), strict=True)))[1] > 4
 
 
-def test_a_latency_without_polling_is_what_transfers_take():
-    assert sorted(item_latencies_s(1, 0.0, 3600.0, 10, 1.0))[-2] < 1.0  # the first wakes the radio up
+def test_latency_without_polling_is_transfer_time():
+    assert sorted(item_latencies_s(1, 0.0, 3600.0, 10, 1.0))[-2] < 1.0  # the first item wakes the radio
 
 
-def test_every_row_of_the_design_is_there():
+def test_rows_are_c1_to_c8():
     assert [row.name for row in ROWS] == [f"C{number}" for number in range(1, 9)]

@@ -1,4 +1,4 @@
-"""Processes of the measurements, their peak memory, and the load of other programs."""
+"""Processes of measurements: peak memory, errors, and load of other programs."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from mudkit.reproduce import harness, lab, lab_spark, lasthop_speed, mobius
 
 
 @pytest.mark.process
-def test_peaks_are_of_a_process_and_its_descendants():
+def test_peak_memory_covers_a_process_and_its_descendants():
     code = "import subprocess, sys; a = bytearray(80_000_000); print('ready', flush=True); sys.stdin.read()"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}], check=True)"
     process = subprocess.Popen([sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -26,14 +26,14 @@ def test_peaks_are_of_a_process_and_its_descendants():
     assert mb["driver"] + mb["workers"] == pytest.approx(sum(mb for _, mb in peaks._peaks.values()))
 
 
-def test_a_process_that_ends_early_says_so():
+def test_process_that_ends_early_raises_its_error():
     with pytest.raises(EnvironmentProblem, match="no room") as raised:
         harness.json_of("raise MemoryError('no room')", task=harness.Task("fills the memory"))
     assert "The process that fills the memory ended before it was done" in str(raised.value)
     assert harness.json_of("print('x'); print([1])", task=harness.Task("prints")) == [1]
 
 
-def test_a_function_runs_in_a_process_of_its_own(monkeypatch):
+def test_function_runs_in_a_separate_process(monkeypatch):
     monkeypatch.setenv("SPARK_REMOTE", "sc://elsewhere")
     task = harness.Task("returns the environment")
     variables = harness.answer_of(harness.environment, task=task, environ={"GIVEN": "1"})
@@ -42,8 +42,8 @@ def test_a_function_runs_in_a_process_of_its_own(monkeypatch):
 
 def test_load_of_other_programs_is_measured(monkeypatch):
     with harness.BusyCores() as idle:
-        began_s = time.process_time()
-        while time.process_time() - began_s < 0.05:
+        start_s = time.process_time()
+        while time.process_time() - start_s < 0.05:
             pass
     assert 0.0 <= idle.others <= os.cpu_count() + 0.5
     clock = iter([0.0, 30.0])
@@ -55,8 +55,8 @@ def test_load_of_other_programs_is_measured(monkeypatch):
     assert loaded.others == 1.5
 
 
-def without_peers(measure):
-    """Measure where no package of peers is installed."""
+def hide_peers(measure):
+    """Return a call of `measure` with no peer package installed."""
 
     def call(patch):
         patch.setattr(harness.importlib.util, "find_spec", lambda name: None)
@@ -66,10 +66,10 @@ def without_peers(measure):
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("call", "message"),
     [
-        (without_peers(lab_spark.measure_labels), "pip install duckdb"),
-        (without_peers(lasthop_speed.measure_speed), "pip install simpy"),
+        (hide_peers(lab_spark.measure_labels), "pip install duckdb"),
+        (hide_peers(lasthop_speed.measure_speed), "pip install simpy"),
         (lambda _: harness.require_peer("mudkit_peer", "X1", "this"), "pip install mudkit_peer"),
         (
             lambda _: mobius.measure_capacity(subscriptions=10, topics=[0], seeds=[1]),
@@ -81,7 +81,7 @@ def without_peers(measure):
         ),
     ],
 )
-def test_refused_in_words(monkeypatch, call, words):
+def test_failed_measurements_raise_helpful_errors(monkeypatch, call, message):
     harness.require_peer("pytest", "X1", "this")
-    with pytest.raises(EnvironmentProblem, match=words):
+    with pytest.raises(EnvironmentProblem, match=message):
         call(monkeypatch)

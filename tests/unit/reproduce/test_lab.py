@@ -1,7 +1,7 @@
 """Rows F1, F5 and F6 at small sizes, untimed."""
 
 import pytest
-from measured_rows import complete
+from measured_rows import check_complete
 
 from mudkit.consistency import check
 from mudkit.predicates import Predicate
@@ -9,49 +9,49 @@ from mudkit.reproduce import lab
 from mudkit.reproduce.lab import F1, F5, F6
 
 
-def test_f5_measures_all_that_is_required():
+def test_f5_measures_all_required_figures():
     measured = lab.measure_predicates(texts=3, calls=5, runs=2)
-    complete(F5, measured)
+    check_complete(F5, measured)
     assert all(figure.low > 0 for figure in measured.figures.values())
 
 
 @pytest.mark.soak
-def test_the_kernel_small():
+def test_f1_counts_positions_messages_and_memory():
     measured = lab.measure_kernel(devices=20, hours=1, repeats=1, fleet=30, fleet_hours=2, seeds=[3])
-    complete(F1, measured)
+    check_complete(F1, measured)
     assert measured.figures["positions"].median == 30 * 121
-    # A report each ten minutes and its acknowledgement; only the first device reports at the first moment and at the last.
+    # A report every ten minutes and its acknowledgement; only device 1 reports at both ends of the run.
     assert measured.figures["messages"].median == (30 * 12 + 1) * 2 - 1
     assert 0 < measured.figures["MB before"].median <= measured.figures["MB at the peak, large fleet"].median
 
 
-def test_f6_measures_all_that_is_required():
+def test_f6_measures_all_required_figures():
     measured = lab.measure_checker(
         operations=200, clients=5, few=3, sizes=(10, 20), within_s=5.0, seeds=[1, 2]
     )
-    complete(F6, measured)
+    check_complete(F6, measured)
     assert measured.figures["share of right verdicts"].median == 1
     for model in lab.VIEWS:
         assert measured.figures[f"operations the search decides, {model.name}"].low == 20
     assert "Porcupine" in measured.parameters["peer"]
 
 
-def test_f6_does_not_count_what_was_not_decided_in_time():
+def test_f6_ignores_searches_that_time_out():
     model = lab.ONE_VIEW[0]
     assert lab._largest(model, (10, 20), 3, 1e-9, 1, lambda text: None) == 0
 
 
 @pytest.mark.parametrize("is_latest", [True, False])
-def test_histories_for_f6_are_what_they_are_said_to_be(is_latest):
+def test_f6_histories_satisfy_their_consistency_models(is_latest):
     history = lab.store_history(60, clients=4, is_latest=is_latest, seed=4)
     assert lab.store_history(60, clients=4, is_latest=is_latest, seed=4) == history
     statuses = {model.name: check(history, model.name).status for model in lab.ONE_VIEW}
     assert statuses["sequential"] == statuses["sequential-wio"] == "OK"
     assert (statuses["linearizable"] == "OK") == is_latest
     assert check(lab.with_mistake(history), "sequential").status == "ILLEGAL"
-    assert all(each.content.version is None for each in lab.without_versions(history))
+    assert all(operation.content.version is None for operation in lab.without_versions(history))
 
 
-def test_new_texts_are_of_new_shapes():
+def test_renamed_texts_have_different_signatures():
     texts = lab._renamed(lab.PLAIN, 5)
     assert len({Predicate(text, low=1, high=2).signature for text in texts}) == 5

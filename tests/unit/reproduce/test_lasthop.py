@@ -1,4 +1,4 @@
-"""The rows of Last hop, at small size and untimed."""
+"""Rows of Last hop at small sizes, untimed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 import pytest
-from measured_rows import complete
+from measured_rows import check_complete
 
 from mudkit.reproduce import lasthop, lasthop_speed
 from mudkit.reproduce.lasthop import L1, L2, L3, L4, L5, L6
@@ -17,8 +17,8 @@ from mudkit.systems.lasthop import Scenario, simulate, sweep
 from mudkit.systems.lasthop.study.sweeping import HOUR_S
 
 
-def test_l1_is_about_the_worst_point():
-    measured = complete(
+def test_l1_reports_the_largest_error_of_all_points():
+    measured = check_complete(
         L1,
         lasthop.measure_formula(
             over={"max": [4, 32], "user_frequency": [1.0, 4.0]}, days=60, seeds=[1, 2, 3]
@@ -29,13 +29,13 @@ def test_l1_is_about_the_worst_point():
     assert 0 < measured.figures["largest error of the formula"].median < 0.1
 
 
-def test_l2_measures_the_papers_example():
-    measured = complete(L2, lasthop.measure_examples(days=365, seeds=[1, 2, 3]))
+def test_l2_reproduces_the_papers_example():
+    measured = check_complete(L2, lasthop.measure_examples(days=365, seeds=[1, 2, 3]))
     assert judge(L2, measured)[0] == "reproduced"
 
 
 def test_l3_finds_the_band():
-    measured = complete(
+    measured = check_complete(
         L3,
         lasthop.measure_limits(
             over={"prefetch_limit": [1, 4, 16, 64, 256], "outage": [0.0, 0.9]},
@@ -51,20 +51,28 @@ def test_l3_finds_the_band():
     assert measured.parameters["outages_per_day"] == [1, 12, 24]
 
 
-@pytest.mark.parametrize("often", ["12 a day", "24 a day"])
-def test_l3_wants_the_loss_small_from_16_on(often):
-    figures = {each.figure: Figure.of([0.9 * each.bound]) for each in L3.required if each.sense != "at least"}
-    figures |= {each.figure: Figure.of([each.bound]) for each in L3.required if each.sense == "at least"}
+@pytest.mark.parametrize("frequency", ["12 a day", "24 a day"])
+def test_l3_requires_small_loss_from_limit_16(frequency):
+    figures = {
+        required.figure: Figure.of([0.9 * required.bound])
+        for required in L3.required
+        if required.sense != "at least"
+    }
+    figures |= {
+        required.figure: Figure.of([required.bound])
+        for required in L3.required
+        if required.sense == "at least"
+    }
     assert judge(L3, Measured(figures, {}))[0] == "reproduced"
     late = figures | {
-        f"band begins at, {often}": Figure.of([32])
-    }  # below 1 % at 16 and at 64, and not between
+        f"band begins at, {frequency}": Figure.of([32])
+    }  # below 1 % at 16 and at 64, but not in between
     assert judge(L3, Measured(late, {}))[0] == "not reproducible"
 
 
 @pytest.mark.soak
-def test_l4_rises_to_just_below_total_outage():
-    measured = complete(
+def test_l4_loss_rises_until_just_below_total_outage():
+    measured = check_complete(
         L4,
         lasthop.measure_on_demand(
             over={"outage": [0.0, 0.5, 0.95, 0.99, 1.0], "user_frequency": [2.0, 8.0]}, days=200, seeds=[1, 2]
@@ -75,8 +83,8 @@ def test_l4_rises_to_just_below_total_outage():
 
 
 @pytest.mark.soak
-def test_l5_peaks_between():
-    measured = complete(
+def test_l5_loss_peaks_at_middle_expirations():
+    measured = check_complete(
         L5,
         lasthop.measure_times(
             over={"expiration": [16.0, 256.0, 4096.0, 16384.0, 262144.0], "user_frequency": [2.0, 8.0]},
@@ -89,8 +97,8 @@ def test_l5_peaks_between():
 
 
 @pytest.mark.soak
-def test_l6_has_a_gap_for_long_times_and_none_for_short():
-    measured = complete(
+def test_l6_has_a_threshold_gap_only_for_long_expirations():
+    measured = check_complete(
         L6,
         lasthop.measure_thresholds(
             over={
@@ -107,43 +115,43 @@ def test_l6_has_a_gap_for_long_times_and_none_for_short():
     assert measured.figures["waste with the threshold learnt, 5.7 days, 90% downtime"].median < 0.06
 
 
-def test_l6_may_have_the_shape_only():
-    good = {each.figure: Figure(each.bound, 0, 0) for each in L6.required}
-    assert judge(L6, Measured(good, {}))[0] == "reproduced"
-    level = good | {"waste at 8 h, 5.7 days, 90% downtime": Figure(0.3, 0, 0)}
+def test_l6_may_reproduce_the_shape_only():
+    figures = {required.figure: Figure(required.bound, 0, 0) for required in L6.required}
+    assert judge(L6, Measured(figures, {}))[0] == "reproduced"
+    level = figures | {"waste at 8 h, 5.7 days, 90% downtime": Figure(0.3, 0, 0)}
     assert judge(L6, Measured(level, {}))[0] == "shape"
-    shuffled = good | {"steps at which waste rises or loss falls, 95% downtime": Figure(4, 0, 0)}
+    shuffled = figures | {"steps at which waste rises or loss falls, 95% downtime": Figure(4, 0, 0)}
     assert judge(L6, Measured(shuffled, {}))[0] == "not reproducible"
 
 
-def test_l7_is_beside_the_same_model_in_simpy():
+def test_l7_compares_with_the_same_model_in_simpy():
     measured = lasthop_speed.measure_speed(
         days=20, runs=2, fleets=1, seeds=[1], processes=1, over={"prefetch_limit": [1, 4], "outage": [0.5]}
     )
-    complete(L7, measured)
+    check_complete(L7, measured)
     assert measured.figures["share of runs in which simpy's model forwards and reads the same"].median == 1
     assert measured.figures["share of years in which the kernel forwards and reads the same"].median == 1
     assert measured.figures["runs of Figure 3"].median == 2
 
 
 @pytest.mark.parametrize(("outage", "limit"), [(0.0, 4), (0.5, 16), (0.9, 1), (1.0, 5), (0.95, math.inf)])
-def test_two_models_of_one_paper_agree(outage, limit):
+def test_simulation_agrees_with_the_simpy_model(outage, limit):
     run = simulate(outage=outage, policy="buffer", prefetch_limit=int(min(limit, 1e6)), days=100, seed=3)
     forwarded, read = simulate_in_simpy(Scenario(outages=Outages(outage), days=100).draw(3), 8, limit)
     assert (list(run.forwarded_ids), list(run.read_ids)) == (forwarded, read)
 
 
 @pytest.mark.soak
-def test_many_runs_go_over_processes_and_give_the_same(monkeypatch):
+def test_runs_spread_over_processes_give_the_same_table(monkeypatch):
     over, fixed, seeds = {"max": [4, 8], "user_frequency": [2.0]}, {"days": 3}, [1, 2, 3]
-    here = lasthop.figure_sweep(1, over, fixed, seeds)
-    pd.testing.assert_frame_equal(here, sweep(over, fixed | {"policy": "on-line"}, seeds))
+    table = lasthop.figure_sweep(1, over, fixed, seeds)
+    pd.testing.assert_frame_equal(table, sweep(over, fixed | {"policy": "on-line"}, seeds))
     monkeypatch.setattr(lasthop, "_MIN_SPREAD_RUNS", 1)
-    pd.testing.assert_frame_equal(here, lasthop.figure_sweep(1, over, fixed, seeds))
-    assert here.attrs["parameters"]["policy"] == "on-line"
+    pd.testing.assert_frame_equal(table, lasthop.figure_sweep(1, over, fixed, seeds))
+    assert table.attrs["parameters"]["policy"] == "on-line"
 
 
-def test_what_is_taken_from_tables():
+def test_figures_are_computed_from_sweep_tables():
     table = pd.DataFrame(
         {"by": [1, 1, 2, 2], "at": [7, 7, 7, 7], "loss": [0.1, 0.2, 0.5, 0.0], "best": [10, 30, 10, 10]}
     )
@@ -152,9 +160,9 @@ def test_what_is_taken_from_tables():
     assert lasthop.pooled_losses(table, "by") == (
         [1],
         [pytest.approx(7 / 40)],
-    )  # of 20 messages nothing is said
+    )  # the row with a best of 20 messages has no pool
 
 
 @pytest.mark.parametrize(("series", "count"), [([1, 2, 2, 3], 0), ([3, 1, 2], 1), ([3, 2, 1], 2), ([1], 0)])
-def test_a_shuffled_series_falls_somewhere(series, count):
+def test_falls_counts_descending_steps(series, count):
     assert lasthop.falls(series) == count

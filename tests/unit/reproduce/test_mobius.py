@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 import pytest
-from measured_rows import complete
+from measured_rows import check_complete
 
 from mudkit.experiment.matching import MatchingLoad
 from mudkit.reproduce import mobius
@@ -30,49 +30,53 @@ def m1():
 
 
 @pytest.mark.soak
-def test_m1_measures_all_that_is_required(m1):
-    complete(M1, m1)
+def test_m1_measures_all_required_figures(m1):
+    check_complete(M1, m1)
     assert all(math.isfinite(figure.median) for figure in m1.figures.values())
     assert m1.figures["share of records on which both agree"].low == 1
     assert m1.parameters["subscriptions"] == 600
 
 
-def test_m1_tells_the_hard_shapes(m1):
+def test_m1_measures_the_hard_shapes(m1):
     for shape in ("ranges", "wide", "skewed", "near"):
         assert m1.figures[f"{shape}: µs a record"].median > 0
     assert m1.figures["near: µs for 10 moves and a record"].median > 0
 
 
-def test_a_difference_between_index_and_one_by_one_is_noticed(monkeypatch):
+def test_agreement_detects_a_difference_between_index_and_scan(monkeypatch):
     assert mobius._agreement(MatchingLoad(300, 2)) == 1
-    whole = mobius.match_each
-    monkeypatch.setattr(mobius, "match_each", lambda *pair: whole(*pair)[:2])
+    match_each = mobius.match_each
+    monkeypatch.setattr(mobius, "match_each", lambda *pair: match_each(*pair)[:2])
     assert 0 < mobius._agreement(MatchingLoad(300, 2)) < 1
 
 
 @pytest.mark.soak
-def test_m2_measures_all_that_is_required():
+def test_m2_measures_all_required_figures():
     measured = mobius.measure_capacity(subscriptions=2000, topics=[10], seeds=[1])
-    complete(M2, measured)
+    check_complete(M2, measured)
     assert measured.figures["subscriptions held"].median == 2000
     assert (
         10 < measured.figures["MB before the first"].median < measured.figures["MB at the peak"].median < 500
     )
 
 
-def test_the_fit_is_a_line():
-    many = [1, 10, 100, 1000]
-    base, per_s, power = mobius._fit(many, [3e-6, 21e-6, 201e-6, 2001e-6])
+def test_fit_finds_a_line_and_its_power():
+    counts = [1, 10, 100, 1000]
+    base, per_s, power = mobius._fit(counts, [3e-6, 21e-6, 201e-6, 2001e-6])
     assert (round(base, 9), round(per_s), round(power, 2)) == (1, 500_000, 1)
-    for slower, expected in ((lambda n: 1e-6 * n**2, 2), (lambda n: 1e-6 * n**0.5, 0.5), (lambda n: 1e-6, 0)):
-        assert mobius._fit(many, [slower(n) for n in many])[2] == pytest.approx(expected, abs=0.01)
-    assert mobius._fit(many, [3e-6, 21e-6, 2001e-6, 201e-6])[2] < 0  # shuffled
+    for seconds_for, expected in (
+        (lambda n: 1e-6 * n**2, 2),
+        (lambda n: 1e-6 * n**0.5, 0.5),
+        (lambda n: 1e-6, 0),
+    ):
+        assert mobius._fit(counts, [seconds_for(n) for n in counts])[2] == pytest.approx(expected, abs=0.01)
+    assert mobius._fit(counts, [3e-6, 21e-6, 2001e-6, 201e-6])[2] < 0  # shuffled
 
 
-def test_m6_counts_runs_and_what_broke_in_them(monkeypatch):
+def test_m6_counts_runs_and_broken_promises(monkeypatch):
     bugs = [bug for bug in BUGS if bug.name == "a conflict that keeps the pending write"]
     measured = mobius.measure_campaign(seeds=[0, 1, 17, 30], bugs=bugs)
-    complete(M6, measured)
+    check_complete(M6, measured)
     assert measured.figures["runs"].median == 4
     assert measured.figures["runs in which a promise was broken"].median == 0
     assert measured.figures["writes"].median > 10
@@ -83,16 +87,18 @@ def test_m6_counts_runs_and_what_broke_in_them(monkeypatch):
     assert measured.figures[f"operations of the smallest counterexample, {bugs[0].name}"].median == 2
     violated = measured.parameters[f"seeded, {bugs[0].name}"]
     assert violated == f"seed {bugs[0].seed}, violated: fork-sequential-retracted"
-    monkeypatch.setattr(BackEnd, "_results", lambda self, client: {})  # a write is applied again
+    monkeypatch.setattr(BackEnd, "_results", lambda self, client: {})  # applies duplicate writes
     measured = mobius.measure_campaign(seeds=range(10), bugs=())
     assert measured.figures["runs in which a promise was broken"].median > 0
 
 
 @pytest.mark.soak
-def test_m6_is_not_reproduced_when_a_seeded_bug_is_not_caught():
+def test_m6_is_not_reproduced_when_seeded_bugs_escape():
     bugs = [Bug("none", "nothing", ())] * 4
     measured = mobius.measure_campaign(seeds=range(2), bugs=bugs)
-    (required,) = (each for each in M6.required if each.figure == "seeded bugs that nothing caught")
+    (required,) = (
+        requirement for requirement in M6.required if requirement.figure == "seeded bugs that nothing caught"
+    )
     row = dataclasses.replace(M6, required=(required,))
     assert judge(row, measured)[0] == "not reproducible"
     assert measured.parameters["seeded, none"] == "nothing caught it"

@@ -1,4 +1,4 @@
-"""What rows M4 and M5 say in words is computed from what was found; the measurements are in tests/spark."""
+"""Findings of rows M4 and M5, computed from outcomes; the measurements run in tests/spark."""
 
 from __future__ import annotations
 
@@ -9,20 +9,27 @@ from mudkit.reproduce import mobius_caching
 from mudkit.reproduce.mobius_caching import CARS, DAYS, M4, M5
 
 
-def reads(bound_factor, tree_factor=1.0):
+def make_read_outcome(bound_factor, tree_factor=1.0):
     return mobius_caching._ReadOutcome(0.8, 0.1, 0.6, 0.5, bound_factor, tree_factor)
 
 
-@pytest.mark.parametrize(("factor", "words"), [(1.5, "no policy can reach 4"), (4.5, "might reach 4")])
-def test_the_bound_says_whether_the_factor_can_be_reached(factor, words):
-    by_name = {"few cars": [reads(1.1)], "many cars": [reads(factor - 0.1), reads(factor), reads(factor + 3)]}
-    said = mobius_caching._read_finding(by_name)
-    assert f"at most {factor:.2f} times fewer queries" in said
-    assert "(many cars)" in said
-    assert words in said
+@pytest.mark.parametrize(("factor", "message"), [(1.5, "no policy can reach 4"), (4.5, "might reach 4")])
+def test_read_finding_compares_the_bound_with_the_factor(factor, message):
+    by_name = {
+        "few cars": [make_read_outcome(1.1)],
+        "many cars": [
+            make_read_outcome(factor - 0.1),
+            make_read_outcome(factor),
+            make_read_outcome(factor + 3),
+        ],
+    }
+    finding = mobius_caching._read_finding(by_name)
+    assert f"at most {factor:.2f} times fewer queries" in finding
+    assert "(many cars)" in finding
+    assert message in finding
 
 
-def test_of_writes_bound_and_tree_are_told_apart():
+def test_write_finding_separates_bound_and_tree():
     shares = {
         name: mobius_caching._Shares(*values)
         for name, values in {
@@ -36,23 +43,23 @@ def test_of_writes_bound_and_tree_are_told_apart():
     }
     late = {**shares, "thirty": mobius_caching._Shares(0.4, 1.0, 0.99), "hours": None}
     by_name = {"a": [mobius_caching._WriteOutcome(**shares)], "b": [mobius_caching._WriteOutcome(**late)]}
-    said = mobius_caching._write_finding(by_name)
-    assert "of 1 regimes" in said  # where nearly every read misses a write nothing can be told
-    assert "bound 4 times fewer messages (the paper's: 3), the tree 2 times fewer messages" in said
-    assert "bound 10 times fewer points (the paper's: 7), the tree 2 times fewer points" in said
-    assert "less than half of the gap in messages in 1 of 1 regimes (median 33%)" in said
+    finding = mobius_caching._write_finding(by_name)
+    assert "of 1 regimes" in finding  # regimes in which nearly every read misses a write are excluded
+    assert "bound 4 times fewer messages (the paper's: 3), the tree 2 times fewer messages" in finding
+    assert "bound 10 times fewer points (the paper's: 7), the tree 2 times fewer points" in finding
+    assert "less than half of the gap in messages in 1 of 1 regimes (median 33%)" in finding
     assert "hindsight" not in mobius_caching._write_finding({"b": by_name["b"]})
     figures = mobius_caching._write_figures(by_name)
     assert figures["messages, hours in hindsight, a"].median == 0.3
     assert "messages, hours in hindsight, b" not in figures
 
 
-def test_both_are_measured_without_being_named():
+def test_m4_and_m5_are_not_rows_of_speed():
     assert not M4.is_speed
     assert not M5.is_speed
     assert set(DAYS) == set(CARS)
 
 
-def test_one_process_maps_here():
+def test_spread_over_one_process_maps_locally():
     with spread_out(1) as map_:
         assert [*map_(lambda x: x + 1, iter([1, 2]))] == [2, 3]

@@ -1,4 +1,4 @@
-"""The rows of Radiator, at small size and untimed."""
+"""Rows of Radiator at small sizes, untimed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from measured_rows import complete
+from measured_rows import check_complete
 
 from mudkit.reproduce import radiator, radiator_scale
 from mudkit.reproduce.radiator import R1, R2, R3, R4, R6
@@ -14,15 +14,15 @@ from mudkit.reproduce.radiator_scale import R5
 from mudkit.reproduce.row import Figure, Measured, judge
 
 
-def test_r1_sizes_are_the_papers_and_aggregation_saves():
+def test_r1_message_sizes_match_the_paper():
     measured = radiator.measure_compression(count=3000, seeds=[1])
-    figures = complete(R1, measured).figures
+    figures = check_complete(R1, measured).figures
     assert 300 <= figures["smallest message, bytes"].median <= figures["largest message, bytes"].median <= 500
     assert judge(R1, measured)[0] in ("shape", "reproduced")
     assert "gzip" in measured.parameters["encoding"]
 
 
-def test_r1_a_saturated_link_is_relieved():
+def test_r1_aggregation_relieves_a_saturated_link():
     measured = radiator.measure_compression(count=3000, seeds=[1])
     kinds = ("no gzip", "volume 1", "volume 20", "volume 50")
     lags = {kind: measured.figures[f"lag of {kind}, saturated link, s"].median for kind in kinds}
@@ -37,13 +37,13 @@ def test_r1_a_saturated_link_is_relieved():
         abs=0.02,
     )
     worse = {
-        name: Figure.of([1 / each.median]) if "saturated link" in name and "over" in name else each
-        for name, each in measured.figures.items()
+        name: Figure.of([1 / figure.median]) if "saturated link" in name and "over" in name else figure
+        for name, figure in measured.figures.items()
     }
     assert judge(R1, Measured(worse, measured.parameters))[0] == "not reproducible"
 
 
-def test_a_link_takes_one_after_the_other():
+def test_link_sends_aggregates_one_after_the_other():
     sent = radiator.SentAggregates(
         np.array([0.0, 1.0, 9.0]), np.array([4.0, 4.0, 2.0]), [np.array([0.0])] * 3
     )
@@ -51,25 +51,25 @@ def test_a_link_takes_one_after_the_other():
     assert [sent.sent_bytes(2.0, until_s) for until_s in (0, 1, 3, 9, 20)] == [0, 2, 6, 8, 10]
 
 
-def test_r2_longer_chains_leave_less():
+def test_r2_longer_chains_leave_less_traffic():
     measured = radiator.measure_chains(clients=6000, count=2, seeds=[1])
-    figures = complete(R2, measured).figures
-    left = [figures[f"share left at {share:.2%}"].median for share in radiator.SHARES]
-    assert left[0] == 1.0, "0.02 % of 6,000 is one client"
-    assert left[1:] == sorted(left[1:], reverse=True)
-    assert left[3] < 0.1
+    figures = check_complete(R2, measured).figures
+    shares_left = [figures[f"share left at {share:.2%}"].median for share in radiator.SHARES]
+    assert shares_left[0] == 1.0, "0.02 % of 6,000 is one client"
+    assert shares_left[1:] == sorted(shares_left[1:], reverse=True)
+    assert shares_left[3] < 0.1
 
 
-def test_r3_chains_and_aggregates_take_a_twentieth():
+def test_r3_chains_and_aggregates_send_a_twentieth():
     measured = radiator.measure_headline(clients=6000, length_s=60, seeds=[1], load=2.0)
-    figures = complete(R3, measured).figures
+    figures = check_complete(R3, measured).figures
     assert figures["times less outbound"].median > 20
     assert figures["mean delay over that of pushes to each"].median < 1, "60 hops against an overloaded link"
 
 
-def test_r4_retention_pays_where_the_link_is_full():
+def test_r4_retention_lowers_the_lag_of_a_full_link():
     measured = radiator.measure_lag(length_s=60, seeds=[1])
-    figures = complete(R4, measured).figures
+    figures = check_complete(R4, measured).figures
     assert figures["lag of volume 20 over volume 1 at load 2"].median < 1
     assert figures["lag of volume 20 over volume 1 at load 0.25"].median > 1
     lags = [figures[f"lag of volume 1 at load {load:g}, s"].median for load in radiator.LOADS]
@@ -77,13 +77,13 @@ def test_r4_retention_pays_where_the_link_is_full():
     assert lags[-1] == pytest.approx(60 / 2, rel=0.1), "the link turns to a message after twice its time"
 
 
-def test_r4_is_no_shape_when_shuffled():
+def test_r4_is_not_reproducible_when_ratios_are_inverted():
     measured = radiator.measure_lag(length_s=30, seeds=[1])
     figures = {
-        name: Figure.of([1 / each.median])
+        name: Figure.of([1 / figure.median])
         if name.startswith("lag of volume 20 over") or "50 over" in name
-        else each
-        for name, each in measured.figures.items()
+        else figure
+        for name, figure in measured.figures.items()
     }
     assert judge(R4, Measured(figures, measured.parameters))[0] == "not reproducible"
 
@@ -102,24 +102,24 @@ def test_r5_measures_the_engines():
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_r5_has_all_that_is_required():
+def test_r5_measures_all_required_figures():
     engines = {"clients": 60, "many": 500, "few": 60, "literal": 3, "unkeyed": 5, "beside": 20, "runs": 1}
     measured = radiator_scale.measure_scale(
         engines=engines, stream={"cars": 40, "hours": 0.1, "every_s": 120.0}
     )
-    figures = complete(R5, measured).figures
+    figures = check_complete(R5, measured).figures
     assert 0 < figures["longest lag behind the stream over its bound"].median <= 1
     assert "two files" in measured.parameters["stream"]
 
 
-def streamed(durations_s, every_s=60.0):
-    """What R5 says of a stream whose batches take so long; each file lets an aggregate go in its middle."""
+def compute_stream_figures(durations_s, every_s=60.0):
+    """Return R5's figures of a stream with these batch durations; files send an aggregate in their middle."""
     ends_us = [round((number + 1) * every_s * 1e6) for number in range(len(durations_s) - 1)]
-    done_s = np.array(radiator_scale._done_s(ends_us, durations_s, 1.0))
-    went_s = np.array(ends_us) / 1e6 - every_s / 2
+    completed_s = np.array(radiator_scale._done_s(ends_us, durations_s, 1.0))
+    sent_s = np.array(ends_us) / 1e6 - every_s / 2
     played = radiator_scale.Played(
-        done_s[1:] - went_s,
-        np.full(len(went_s), every_s / 2),
+        completed_s[1:] - sent_s,
+        np.full(len(sent_s), every_s / 2),
         list(durations_s),
         1,
         1,
@@ -129,25 +129,25 @@ def streamed(durations_s, every_s=60.0):
     return played.lags_s.max() / played.bound_s, played.growth, played.busy
 
 
-def test_r5_a_stream_that_does_not_keep_up_is_seen():
-    over, growth, busy = streamed([8.0] + [1.0] * 30)
+def test_r5_detects_a_stream_that_falls_behind():
+    over, growth, busy = compute_stream_figures([8.0] + [1.0] * 30)
     assert over < 1
     assert growth == pytest.approx(1.0, abs=0.1), "the last batch waits for no file"
     assert busy < 1
-    over, growth, busy = streamed([8.0] + [70.0] * 30)
+    over, growth, busy = compute_stream_figures([8.0] + [70.0] * 30)
     assert over > 1, "each batch begins later than the one before"
     assert growth > 1.25
     assert busy > 1
 
 
-def test_r6_the_chain_grows_the_payload_less_than_itself():
+def test_r6_payload_grows_less_than_the_chain():
     measured = radiator.measure_payload(count=3, seeds=[1])
-    figures = complete(R6, measured).figures
+    figures = check_complete(R6, measured).figures
     assert 1.5 < figures["payload of 100 recipients over that of 10"].median < 10
     assert judge(R6, measured)[0] in ("shape", "reproduced")
 
 
-def test_falls_counts_steps_down():
+def test_falls_counts_descending_steps():
     line = [5.0, 4.0, 3.0, 1.0]
     assert radiator.falls(line) == 3
     random.Random(3).shuffle(line)

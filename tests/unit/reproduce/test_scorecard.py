@@ -1,4 +1,4 @@
-"""The scorecard: the page of all rows."""
+"""Scorecard: the page of all reproduced rows."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from mudkit.reproduce.row import Figure, Measured, Required, Row
 from mudkit.reproduce.scorecard import BUSY_CORES, figures, notebook, text
 
 
-def row(name, value, *, is_speed=False):
-    """Give a row that requires a level of at least 5 and a slope below 0."""
+def make_row(name, value, *, is_speed=False):
+    """Return a row that requires a level of at least 5 and a slope below 0."""
     required = (Required("x <y>", "at least", 5), Required("slope", "below", 0, is_shape=True))
     figures = {
         "x <y>": Figure(value, value - 1, value + 1),
@@ -38,11 +38,11 @@ def row(name, value, *, is_speed=False):
     )
 
 
-ROWS = (row("P1", 6.0), row("P2", 4.0), row("S1", 6.0, is_speed=True))
+ROWS = (make_row("P1", 6.0), make_row("P2", 4.0), make_row("S1", 6.0, is_speed=True))
 
 
 @pytest.fixture
-def collected(tmp_path):
+def stored_results(tmp_path):
     return results(ROWS[:2], rows=ROWS, place=tmp_path / "results")
 
 
@@ -57,10 +57,10 @@ def build(tmp_path, monkeypatch, *arguments):
     return run(tmp_path, monkeypatch, *arguments, "--page", "--out", str(tmp_path / "build"))
 
 
-def test_the_page_is_the_scorecard(tmp_path, monkeypatch):
-    said = build(tmp_path, monkeypatch).stdout
+def test_page_is_the_scorecard(tmp_path, monkeypatch):
+    output = build(tmp_path, monkeypatch).stdout
     (folder,) = (tmp_path / "build").iterdir()
-    assert said.splitlines()[-1] == str(folder / "report.html")
+    assert output.splitlines()[-1] == str(folder / "report.html")
     assert re.fullmatch(r"reproduce-\d{8}T\d{6}Z", folder.name)
     html = (folder / "report.html").read_text(encoding="utf-8")
     assert not re.search(r'<(?:script|link|img)[^>]+(?:src|href)="(?:https?:)?//', html)
@@ -70,8 +70,8 @@ def test_the_page_is_the_scorecard(tmp_path, monkeypatch):
     assert verdicts == ["✓ reproduced", "≈ shape", "– not measured"]
 
 
-def test_a_section_has_all_that_its_verdict_depends_on(collected):
-    page = text(collected)
+def test_section_explains_its_verdict(stored_results):
+    page = text(stored_results)
     assert "- ≈ **shape**: 1 row; order and slope hold, a level does not." in page
     p1, p2, s1 = (page.split(f"\n## {name}\n")[1].split("\n## ")[0] for name in ("P1", "P2", "S1"))
     assert "**Source**: paper 1, \\<b\\>fig\\</b\\>" in p1
@@ -87,29 +87,29 @@ def test_a_section_has_all_that_its_verdict_depends_on(collected):
     assert "| slope | – | below 0, shape | – |" in s1
 
 
-def test_rows_of_speed_that_were_measured_under_load_are_named(collected):
-    kept = outcome.Kept(collected[0].measured, "2026-01-01T00:00:00", 0.5, BUSY_CORES + 0.1)
-    speed = outcome.Result(ROWS[2], kept)
+def test_rows_of_speed_measured_under_load_are_marked(stored_results):
+    stored = outcome.Kept(stored_results[0].measured, "2026-01-01T00:00:00", 0.5, BUSY_CORES + 0.1)
+    speed = outcome.Result(ROWS[2], stored)
     assert "measured under load: S1." in text([speed])
     assert "in 0.5 minutes" in text([speed])
     assert "under load: other programs kept 0.3 cores busy" in text([speed])
-    idle = outcome.Result(ROWS[2], dataclasses.replace(kept, busy_cores=0.0))
+    idle = outcome.Result(ROWS[2], dataclasses.replace(stored, busy_cores=0.0))
     assert "under load" not in text([idle])
-    plain = outcome.Result(ROWS[0], kept)  # its figures do not depend on the machine
+    plain = outcome.Result(ROWS[0], stored)  # its figures are independent of the machine
     assert "Rows of speed" not in text([plain])
 
 
-def test_the_command_writes_it_row_by_row(tmp_path, monkeypatch):
+def test_command_adds_rows_to_the_scorecard(tmp_path, monkeypatch):
     first = run(tmp_path, monkeypatch, "P1", "--scorecard")
     assert first.stdout.strip() == "docs/scorecard.md"
     page = (tmp_path / "docs" / "scorecard.md").read_text(encoding="utf-8")
     assert [page.count(f"{verdict} |") for verdict in ("reproduced", "not measured")] == [1, 2]
-    assert "P2 1 min, S1 1 min" in run(tmp_path, monkeypatch, "--scorecard").stderr  # what is missing
+    assert "P2 1 min, S1 1 min" in run(tmp_path, monkeypatch, "--scorecard").stderr  # the missing rows
     assert "not measured" not in (tmp_path / "docs" / "scorecard.md").read_text(encoding="utf-8")
     assert run(tmp_path, monkeypatch, "--scorecard").stderr == ""
 
 
-def test_the_manifest_tells_what_came_out(tmp_path, monkeypatch):
+def test_manifest_lists_versions_and_outputs(tmp_path, monkeypatch):
     build(tmp_path, monkeypatch, "P2")
     (folder,) = (tmp_path / "build").iterdir()
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
@@ -119,29 +119,29 @@ def test_the_manifest_tells_what_came_out(tmp_path, monkeypatch):
         "report.html", "report.ipynb", "data/figures.parquet", "data/figures.csv",
     }  # fmt: skip
     assert all(sha256(folder / name) == digest for name, digest in manifest["outputs"].items())
-    kept = pd.read_parquet(folder / "data" / "figures.parquet")
-    assert kept["figure"].tolist() == ["x <y>", "slope", "s"]
+    table = pd.read_parquet(folder / "data" / "figures.parquet")
+    assert table["figure"].tolist() == ["x <y>", "slope", "s"]
 
 
-def test_json_alone_stays_json(tmp_path, monkeypatch):
-    done = build(tmp_path, monkeypatch, "P1", "--json")
-    assert [each["row"] for each in json.loads(done.stdout)] == ["P1"]
-    assert done.stderr.strip().endswith("report.html")
+def test_json_output_contains_only_json(tmp_path, monkeypatch):
+    run_result = build(tmp_path, monkeypatch, "P1", "--json")
+    assert [result["row"] for result in json.loads(run_result.stdout)] == ["P1"]
+    assert run_result.stderr.strip().endswith("report.html")
 
 
-def test_figures_as_data(collected):
-    table = figures(collected).set_index(["row", "figure"])
+def test_figures_are_exported_as_a_table(stored_results):
+    table = figures(stored_results).set_index(["row", "figure"])
     assert table.index.tolist() == [(row, name) for row in ("P1", "P2") for name in ("x <y>", "slope", "s")]
     level = table.loc["P2", "x <y>"]
     assert (level["median"], level["low"], level["high"], level["required"]) == (4.0, 3.0, 5.0, "at least 5")
     assert (level["verdict"], level["holds"]) == ("shape", False)
     assert table.loc["P1", "x <y>"]["holds"]
     assert pd.isna(table.loc["P1", "s"]["holds"])
-    assert len(figures(collected[2:])) == 0
+    assert len(figures(stored_results[2:])) == 0
 
 
-def test_a_scorecard_without_any_result(collected):
-    (cell,) = notebook(collected[2:]).cells
+def test_scorecard_without_results_says_so(stored_results):
+    (cell,) = notebook(stored_results[2:]).cells
     assert "1 row; no result is kept" in cell.source
     assert "Measured" not in cell.source
 
@@ -149,17 +149,20 @@ def test_a_scorecard_without_any_result(collected):
 SCORECARD = Path(__file__).parents[3] / "docs" / "scorecard.md"
 
 
-def test_the_committed_scorecard_has_the_rows_of_the_code():
-    """Rows, sources and requirements: who changes these writes the page again."""
+def test_committed_scorecard_matches_the_rows():
+    """Compare names, sources and requirements; rewrite the page after changing them."""
     overview, *sections = SCORECARD.read_text(encoding="utf-8").split("\n## ")
-    listed = re.findall(r"^\| \[([^]]+)\]", overview, re.MULTILINE)
-    assert listed == [section.partition("\n")[0] for section in sections]
-    assert listed == [row.name for row in outcome.ROWS]
+    names = re.findall(r"^\| \[([^]]+)\]", overview, re.MULTILINE)
+    assert names == [section.partition("\n")[0] for section in sections]
+    assert names == [row.name for row in outcome.ROWS]
     for row, section in zip(outcome.ROWS, sections, strict=True):
         plain = re.sub(r"\\(.)", r"\1", section)
         assert f"\n**Source**: {row.source}\n" in plain
         assert f"\n**Paper**: {row.paper}\n" in plain
-        required = [f"{each.figure}: {each}{', shape' if each.is_shape else ''}" for each in row.required]
+        required = [
+            f"{requirement.figure}: {requirement}{', shape' if requirement.is_shape else ''}"
+            for requirement in row.required
+        ]
         table = re.findall(
             r"^\| (.+) \| [^|]+ \| (.+) \| [^|]+ \|$", plain.split("<details>")[0], re.MULTILINE
         )

@@ -5,7 +5,7 @@ from mudkit.sources.city import CommuterTown, residents, town_centres
 from mudkit.units import distance_km
 
 
-def test_places_lie_in_town_as_scattered_as_asked():
+def test_places_lie_in_town_with_the_given_spread():
     town = CommuterTown(edge_km=10.0, home_spread_km=4.0, work_spread_km=2.0, errand_spread_km=8.0)
     people = residents(town, 1, np.arange(5_000))
     for places in (people.home, people.work, people.errands):
@@ -23,13 +23,13 @@ def test_places_lie_in_town_as_scattered_as_asked():
     assert people.liveliness.max() < 1.5
 
 
-def test_commutes_are_about_as_long_as_the_survey_says():
+def test_commute_length_matches_the_survey():
     people = residents(CommuterTown(), 7, np.arange(5_000))
     ways = np.abs(people.home.east - people.work.east) + np.abs(people.home.north - people.work.north)
     assert 0.85 < ways.mean() * 0.1 / (12.2 * 1.609) < 1.15
 
 
-def test_towns_are_far_apart_and_more_of_them_move_none():
+def test_towns_are_far_apart_and_do_not_move_when_more_are_added():
     town = CommuterTown()
     lat, lon = town_centres(town, 100)
     fewer = town_centres(town, 7)
@@ -40,7 +40,7 @@ def test_towns_are_far_apart_and_more_of_them_move_none():
     assert apart.min() > 0.99 * town.town_spacing_km
 
 
-def test_cars_are_dealt_out_to_towns():
+def test_cars_are_assigned_to_towns_in_turn():
     town = CommuterTown()
     lat, lon = town_centres(town, 3)
     people = residents(town, 7, np.arange(8), towns=3)
@@ -48,7 +48,7 @@ def test_cars_are_dealt_out_to_towns():
     assert people.lon.tolist() == [lon[i % 3] for i in range(8)]
 
 
-def test_towns_across_the_date_line():
+def test_longitudes_of_towns_wrap_at_the_date_line():
     lat, lon = town_centres(CommuterTown(lon=179.9), 9)
     assert lon.min() >= -180
     assert lon.max() < 180

@@ -6,7 +6,7 @@ from mudkit.sources.mobility import MOBILITIES, Commute, ManhattanGrid, Mobility
 from mudkit.sources.streams import device_number
 
 
-def test_models_have_names():
+def test_mobility_of_accepts_names_and_models():
     assert mobility_of("waypoint") == RandomWaypoint()
     assert mobility_of("manhattan") == ManhattanGrid()
     assert mobility_of("commute") == Commute()
@@ -33,11 +33,11 @@ def test_courses_of_every_model(model):
     assert model.course(7, [], 0).at(0).lat.shape == (0,)
 
 
-def test_numbers_of_devices_are_those_of_streams():
+def test_device_numbers_match_those_of_streams():
     assert [int(n) % 2**64 for n in device_numbers(["a", "b"])] == [device_number("a"), device_number("b")]
 
 
-def test_longitudes_are_normal():
+def test_longitudes_are_normalized():
     assert normal_longitude([-180.0, 180.0, 181.0, -181.0, 0.1]).tolist() == [-180, -180, -179, 179, 0.1]
     lat, lon = flat_to_degrees(0.0, 179.99, [5.0], [0.0])
     assert lat[0] == 0

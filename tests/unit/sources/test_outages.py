@@ -17,7 +17,7 @@ LAWS = [
 
 
 def is_down(switching, t_us):
-    """Who is down at a moment, found by going through the periods."""
+    """Return which devices are down at a moment, from their periods."""
     ends_us, block = np.zeros((len(switching.starts_up), 1), dtype=np.int64), 0
     index = np.full(len(switching.starts_up), -1)
     while (index < 0).any():
@@ -29,7 +29,7 @@ def is_down(switching, t_us):
 
 
 @pytest.mark.parametrize("outages", LAWS, ids=repr)
-def test_a_run_is_stationary_from_its_start(outages):
+def test_run_is_stationary_from_its_start(outages):
     switching = outages.switching(7, FLEET)
     for hours in (0, 0.5, 6):
         assert is_down(switching, round(hours * 3600 * US)).mean() == pytest.approx(0.3, abs=0.025)
@@ -40,7 +40,7 @@ def test_a_run_is_stationary_from_its_start(outages):
 
 
 @pytest.mark.parametrize("outages", LAWS, ids=repr)
-def test_cycles_and_downtime_in_the_long_run(outages):
+def test_long_run_cycles_and_downtime(outages):
     switching = outages.switching(7, FLEET)
     lengths_us = np.concatenate([switching.periods_us(block) for block in range(1, 6)], axis=1)
     up = switching.starts_up[:, None] == (np.arange(lengths_us.shape[1]) % 2 == 0)
@@ -51,7 +51,7 @@ def test_cycles_and_downtime_in_the_long_run(outages):
         assert lengths_us[kind].std() / lengths_us[kind].mean() == pytest.approx(cv, rel=0.1, abs=1e-6)
 
 
-def test_periods_have_their_law():
+def test_periods_follow_their_distribution():
     lengths_s = Outages(0.3).switching(7, FLEET).periods_us(1)[:, 0] / US
     up = Outages(0.3).switching(7, FLEET).starts_up
     assert kstest(lengths_s[up] / 5040, "expon").pvalue > 0.001
@@ -62,7 +62,7 @@ def test_periods_have_their_law():
     assert kstest(outages.switching(7, FLEET).periods_us(1)[:, 3] / US, law.cdf).pvalue > 0.001
 
 
-def test_one_device_by_hand():
+def test_periods_of_one_device_match_its_stream():
     number = device_number("d9")
     switching = Outages(0.3).switching(5, FLEET[:10])
     assert switching.starts_up[9] == (Stream(5, "outage first").uniform(number, 0) >= 0.3)
@@ -80,7 +80,7 @@ def test_devices_are_independent_of_each_other(outages):
     assert (whole.starts_up[[11, 3]] == part.starts_up).all()
     for block in (2, 0, 1):
         assert (whole.periods_us(block)[[11, 3]] == part.periods_us(block)).all()
-    # Lengths say nothing about the next one, nor about another device.
+    # Lengths are uncorrelated with the next one and with those of other devices.
     fleet = outages.switching(7, FLEET)
     lengths = fleet.periods_us(1)[fleet.starts_up].astype(float)
     if outages.distribution != "fixed":
@@ -90,7 +90,7 @@ def test_devices_are_independent_of_each_other(outages):
 
 @pytest.mark.parametrize("law", DISTRIBUTIONS)
 @pytest.mark.parametrize("share", [0, 1.0])
-def test_never_and_always(share, law):
+def test_share_of_zero_or_one_never_switches(share, law):
     switching = Outages(share, distribution=law).switching(7, FLEET[:50])
     assert (switching.starts_up == (share == 0)).all()
     assert (switching.periods_us(0) == FOREVER_US).all()
@@ -98,13 +98,13 @@ def test_never_and_always(share, law):
 
 
 @pytest.mark.parametrize("law", DISTRIBUTIONS)
-def test_no_period_is_empty(law):
+def test_periods_last_at_least_a_microsecond(law):
     switching = Outages(1e-9, per_day=86_400, distribution=law, cv=10).switching(7, FLEET[:200])
     assert switching.periods_us(0).min() == 1
     assert switching.periods_us(0).dtype == np.int64
 
 
-def test_a_result_states_its_outages():
+def test_describe_states_the_outages():
     assert Outages(0.2).describe() == {
         "share": 0.2,
         "per_day": 12.0,
@@ -118,7 +118,7 @@ def test_a_result_states_its_outages():
     assert Outages(0).describe() == {"share": 0.0}
 
 
-def test_a_number_is_a_share():
+def test_outages_of_accepts_a_share():
     assert outages_of(0.2) == Outages(0.2)
     assert outages_of(1) == Outages(1.0)
     assert outages_of(LAWS[1]) is LAWS[1]

@@ -44,7 +44,7 @@ class Cake:
         ({"shares": (0.5, 1.5)}, "shares[1]", "a number from 0 to 1"),
     ],
 )
-def test_a_bad_value_is_named_with_its_range(given, where, expected):
+def test_invalid_value_error_names_field_and_range(given, where, expected):
     with pytest.raises(ParameterError) as caught:
         Tea(**given)
     assert caught.value.where == where
@@ -52,7 +52,7 @@ def test_a_bad_value_is_named_with_its_range(given, where, expected):
     assert caught.value.found is not None
 
 
-def test_ends_belong_to_the_range_and_kinds_are_brought_in_line():
+def test_bounds_are_inclusive_and_values_are_converted():
     tea = Tea(cups=np.int64(10), heat_c=100, shares=[0, np.float32(1.0)])
     assert tea == Tea(10, 100.0, (0.0, 1.0))
     assert json.dumps(asdict(tea)) == '{"cups": 10, "heat_c": 100.0, "shares": [0.0, 1.0], "name": "assam"}'
@@ -64,7 +64,7 @@ def test_whole_number():
         whole_number("n", 4, 1, 3)
 
 
-def test_limits_are_written_out():
+def test_limits_are_written_in_full():
     with pytest.raises(ParameterError, match=r"from 1 to 9,223,372,036,854,775,807$"):
         whole_number("n", 0, 1, (1 << 63) - 1)
     with pytest.raises(ParameterError, match=r"from 0\.000001 to 1,000,000,000$"):
@@ -79,11 +79,11 @@ def test_of_kind():
         assert (caught.value.where, caught.value.found) == ("tea", result)
 
 
-def test_rates_are_dealt_out():
+def test_rates_are_split_by_class():
     assert split_rates({"slices": 2, "cups": 3}, Tea, Cake) == [{"cups": 3}, {"slices": 2}]
 
 
-def test_an_unknown_rate_is_answered_with_the_nearest():
+def test_unknown_rate_error_suggests_the_nearest():
     with pytest.raises(ParameterError, match="did you mean 'heat_c'") as caught:
         split_rates({"heat": 90}, Tea, Cake)
     assert caught.value.where == "heat"
@@ -96,7 +96,7 @@ def test_an_unknown_rate_is_answered_with_the_nearest():
     ids=lambda value: getattr(value, "name", None),
 )
 def test_every_rate_has_a_range(kind, field):
-    def of(value):
+    def build(value):
         return kind(**{field.name: (value,) * 3 if isinstance(field.default, tuple) else value})
 
     for wrong in (None, "much"):
@@ -105,7 +105,7 @@ def test_every_rate_has_a_range(kind, field):
         assert caught.value.where == field.name
     low, high = field.metadata["low"], field.metadata["high"]
     if kind is CommuterTown:
-        assert of(low) != of(high), "the ends belong to the range"
+        assert build(low) != build(high), "the ends belong to the range"
     for outside in (low - 1, high + 1):
         with pytest.raises(ParameterError, match=field.name):
-            of(outside)
+            build(outside)

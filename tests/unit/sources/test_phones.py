@@ -18,8 +18,8 @@ def driven():
     return trips(TOWN, 7, residents(TOWN, 7, np.arange(CARS)), MONDAY)
 
 
-def trip_of(seen, driven, slack_s):
-    """Which trip each sighting belongs to, by car and time."""
+def find_trips(seen, driven, slack_s):
+    """Return the trip of each sighting, by car and time."""
     result = np.full(len(seen.car), -1)
     for i in range(len(driven.car)):
         first, last = driven.start_s[i] - slack_s, driven.start_s[i] + max(driven.duration_s[i], slack_s)
@@ -30,16 +30,16 @@ def trip_of(seen, driven, slack_s):
     return result
 
 
-def test_fixes_come_at_the_interval_from_departure_to_arrival(driven):
+def test_fixes_are_reported_at_the_interval_from_departure_to_arrival(driven):
     seen = fixes(driven, PHONE, 7)
-    trip = trip_of(seen, driven, 0)
+    trip = find_trips(seen, driven, 0)
     for i in range(len(driven.car)):
         t_s = seen.t_s[trip == i]
         assert np.array_equal(t_s, np.arange(driven.start_s[i], t_s[-1] + 1, 15))
         assert 0 <= driven.start_s[i] + driven.duration_s[i] - t_s[-1] < 15
 
 
-def test_fixes_are_off_by_the_error_of_the_receiver(driven):
+def test_fixes_deviate_by_the_receiver_error(driven):
     seen = fixes(driven, PHONE, 7)
     exact = fixes(driven, PhoneUse(gps_error_m=0.0), 7)
     off_m = 1000 * distance_km(seen.lat, seen.lon, exact.lat, exact.lon)
@@ -50,7 +50,7 @@ def test_fixes_are_off_by_the_error_of_the_receiver(driven):
     assert np.array_equal(seen.lat, seen.lat.round(6))
 
 
-def test_speeds_are_those_of_the_road(driven):
+def test_fix_speeds_match_the_road(driven):
     steady = fixes(driven, PhoneUse(speed_jitter=0.0), 7)
     assert steady.speed_mps.max() <= 35.1
     assert 0.01 < np.mean(steady.speed_mps == 0) < 0.15
@@ -59,7 +59,7 @@ def test_speeds_are_those_of_the_road(driven):
     ratio = seen.speed_mps[moving] / steady.speed_mps[moving]
     assert abs(ratio.mean() - 1) < 0.01
     assert ratio.max() < 1.32
-    # and the car is where that speed brings it
+    # The distance between fixes matches the speed.
     i = np.flatnonzero(
         (np.diff(steady.car) == 0) & (np.diff(steady.t_s) == 15) & (np.diff(steady.speed_mps) == 0)
     )
@@ -68,16 +68,16 @@ def test_speeds_are_those_of_the_road(driven):
     assert np.median(np.abs(moved_m - 15 * steady.speed_mps[i])) < 2.0
 
 
-def test_queries_stand_around_starts_and_in_the_course_of_trips(driven):
-    asked = queries(driven, PHONE, 7)
-    trip = trip_of(asked, driven, 150)
-    after_s = asked.t_s - driven.start_s[trip]
+def test_queries_occur_around_trip_starts_and_during_trips(driven):
+    seen = queries(driven, PHONE, 7)
+    trip = find_trips(seen, driven, 150)
+    after_s = seen.t_s - driven.start_s[trip]
     first = np.zeros(len(trip), dtype=bool)
     for i in np.unique(trip):
         mine = np.flatnonzero(trip == i)
-        mine = mine[np.argsort(asked.t_s[mine])]
+        mine = mine[np.argsort(seen.t_s[mine])]
         first[mine[0]] = True
-        assert np.all(np.diff(asked.t_s[mine]) >= 10)
+        assert np.all(np.diff(seen.t_s[mine]) >= 10)
     assert np.abs(after_s[first]).max() <= 150
     assert 0.4 < np.mean(after_s[first] < 0) < 0.6
     assert 0.6 < first.mean() < 0.9
@@ -85,33 +85,33 @@ def test_queries_stand_around_starts_and_in_the_course_of_trips(driven):
     assert abs(first.sum() / len(driven.car) - 0.65) < 0.05
 
 
-def test_queries_are_where_the_car_is(driven):
-    asked = queries(driven, PhoneUse(gps_error_m=0.0), 7)
-    trip = trip_of(asked, driven, 150)
-    east_km, north_km, _ = driven.at(trip, (asked.t_s - driven.start_s[trip]).astype(float))
+def test_query_positions_match_the_car(driven):
+    seen = queries(driven, PhoneUse(gps_error_m=0.0), 7)
+    trip = find_trips(seen, driven, 150)
+    east_km, north_km, _ = driven.at(trip, (seen.t_s - driven.start_s[trip]).astype(float))
     lat, lon = driven.degrees(trip, east_km, north_km)
-    assert distance_km(lat, lon, asked.lat, asked.lon).max() < 0.001
+    assert distance_km(lat, lon, seen.lat, seen.lon).max() < 0.001
 
 
-def test_users_differ():
+def test_users_differ_in_their_query_share():
     always = PhoneUse(query_share_low=1.0, query_share_high=1.0, look_again_share=0.0)
     days = [trips(TOWN, 7, residents(TOWN, 7, np.arange(CARS)), MONDAY + i) for i in range(10)]
-    driven = np.bincount(np.concatenate([day.car for day in days]), minlength=CARS)
-    asked = np.bincount(np.concatenate([queries(day, always, 7).car for day in days]), minlength=CARS)
-    assert np.array_equal(driven, asked)
-    asked = np.bincount(
+    trip_counts = np.bincount(np.concatenate([day.car for day in days]), minlength=CARS)
+    query_counts = np.bincount(np.concatenate([queries(day, always, 7).car for day in days]), minlength=CARS)
+    assert np.array_equal(trip_counts, query_counts)
+    query_counts = np.bincount(
         np.concatenate([queries(day, PhoneUse(look_again_share=0.0), 7).car for day in days]), minlength=CARS
     )
-    share = (asked / driven)[driven > 20]
+    share = (query_counts / trip_counts)[trip_counts > 20]
     assert share.std() > 0.15
 
 
-def test_nobody_asks(driven):
-    nobody = PhoneUse(query_share_low=0.0, query_share_high=0.0)
-    assert len(queries(driven, nobody, 7).car) == 0
+def test_zero_query_share_yields_no_queries(driven):
+    silent = PhoneUse(query_share_low=0.0, query_share_high=0.0)
+    assert len(queries(driven, silent, 7).car) == 0
 
 
-def test_what_is_at_the_limit_passes():
+def test_plausibility_check_accepts_the_limits():
     check_plausible(TOWN, PHONE)
     check_plausible(TOWN, PhoneUse(interval_s=2))
     check_plausible(TOWN, PhoneUse(interval_s=1, gps_error_m=4.0))

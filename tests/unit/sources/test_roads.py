@@ -7,25 +7,25 @@ from mudkit.sources.roads import ARTERIAL, EXPRESSWAY, STREET, slowdown, speeds_
 TOWN = CommuterTown()  # arterials every 16 blocks, expressways every 80
 
 
-def corners(*places):
+def make_corners(*places):
     east, north = np.array(places, dtype=np.int64).T
     return Corners(east, north)
 
 
-def way(start, end, town=TOWN):
-    one = ways(town, corners(start), corners(end))
-    stretches = zip(one.length_blocks()[0].tolist(), one.road[0].tolist(), strict=True)
-    ends = list(zip(one.east[0].tolist(), one.north[0].tolist(), strict=True))
+def find_way(start, end, town=TOWN):
+    result = ways(town, make_corners(start), make_corners(end))
+    stretches = zip(result.length_blocks()[0].tolist(), result.road[0].tolist(), strict=True)
+    ends = list(zip(result.east[0].tolist(), result.north[0].tolist(), strict=True))
     return ends, [(length, road) for length, road in stretches if length]
 
 
-def random_corners(n=2_000, seed=1):
+def draw_corners(n=2_000, seed=1):
     rng = np.random.default_rng(seed)
     return Corners(*rng.integers(-240, 241, (2, n))), Corners(*rng.integers(-240, 241, (2, n)))
 
 
-def test_ways_start_and_end_where_they_should_and_follow_the_grid():
-    start, end = random_corners()
+def test_ways_join_start_and_end_along_the_grid():
+    start, end = draw_corners()
     result = ways(TOWN, start, end)
     assert np.array_equal(result.east[:, 0], start.east)
     assert np.array_equal(result.north[:, 0], start.north)
@@ -34,8 +34,8 @@ def test_ways_start_and_end_where_they_should_and_follow_the_grid():
     assert not np.any((np.diff(result.east, axis=1) != 0) & (np.diff(result.north, axis=1) != 0))
 
 
-def test_roads_are_those_of_the_lines_that_are_driven_on():
-    result = ways(TOWN, *random_corners())
+def test_road_kinds_match_the_lines_of_the_grid():
+    result = ways(TOWN, *draw_corners())
     d_east, d_north = np.diff(result.east, axis=1), np.diff(result.north, axis=1)
     line = np.where(d_east != 0, result.north[:, :-1], result.east[:, :-1])
     driven = (d_east != 0) | (d_north != 0)
@@ -45,7 +45,7 @@ def test_roads_are_those_of_the_lines_that_are_driven_on():
 
 
 def test_detours_are_bounded():
-    start, end = random_corners()
+    start, end = draw_corners()
     d_east, d_north = np.abs(end.east - start.east), np.abs(end.north - start.north)
     detour = ways(TOWN, start, end).length_blocks().sum(axis=1) - d_east - d_north
     assert detour.min() >= 0
@@ -67,16 +67,16 @@ UP_AND_DOWN = [(11, STREET), (10, ARTERIAL), (128, EXPRESSWAY), (13, ARTERIAL), 
         ((3, 4), (3, 4), None, []),
     ],
 )
-def test_ways_go_up_and_down_the_kinds_of_roads(start, end, corners, stretches):
-    ends, found = way(start, end)
-    assert found == stretches
+def test_ways_change_to_faster_roads_and_back(start, end, corners, stretches):
+    ends, actual = find_way(start, end)
+    assert actual == stretches
     assert corners is None or ends == [start, *corners, end]
 
 
-def test_a_middling_way_takes_the_arterial_nearby():
-    # 40 blocks east; the expressway at 0 is 30 blocks off, the arterial at 32 two.
-    assert way((1, 30), (41, 30))[1][2] == (16, ARTERIAL)
-    assert EXPRESSWAY not in [road for _, road in way((1, 30), (41, 30))[1]]
+def test_medium_way_takes_the_nearby_arterial():
+    # 40 blocks east; the expressway at 0 is 30 blocks away, the arterial at 32 two.
+    assert find_way((1, 30), (41, 30))[1][2] == (16, ARTERIAL)
+    assert EXPRESSWAY not in [road for _, road in find_way((1, 30), (41, 30))[1]]
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_a_middling_way_takes_the_arterial_nearby():
     ],
 )
 def test_slowdown(hour, weekend, expected):
-    found = slowdown(TOWN, np.array([hour]), weekend)[0]
-    assert found == pytest.approx(expected, abs=0.08 if expected == 0.01 else 1e-5)
+    result = slowdown(TOWN, np.array([hour]), weekend)[0]
+    assert result == pytest.approx(expected, abs=0.08 if expected == 0.01 else 1e-5)
 
 
 def test_speeds():

@@ -13,12 +13,12 @@ KNOWN_ANSWERS = [
 ]
 
 
-def words(text):
+def parse_words(text):
     return [int(word, 16) for word in text.split()]
 
 
-def philox_by_hand(counter, key):
-    """The round function of the paper on Python's integers."""
+def compute_philox(counter, key):
+    """Run the rounds of the paper on Python's integers."""
     c, k = list(counter), list(key)
     for _ in range(10):
         p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
@@ -29,31 +29,33 @@ def philox_by_hand(counter, key):
 
 @pytest.mark.parametrize(("counter", "key", "result"), KNOWN_ANSWERS)
 def test_philox_known_answers(counter, key, result):
-    out = philox4x32(tuple(np.array([word], np.uint64) for word in words(counter)), tuple(words(key)))
-    assert [int(word[0]) for word in out] == words(result)
+    out = philox4x32(
+        tuple(np.array([word], np.uint64) for word in parse_words(counter)), tuple(parse_words(key))
+    )
+    assert [int(word[0]) for word in out] == parse_words(result)
 
 
-def test_philox_known_answers_as_one_array_under_one_key():
+def test_philox_of_an_array_under_one_key():
     rng = np.random.default_rng(1)
     counters = rng.integers(0, 2**32, (4, 100), dtype=np.uint64)
     before = counters.copy()
     out = np.array(philox4x32(tuple(counters), (5, 6)))
-    assert out.T.tolist() == [philox_by_hand(counter, (5, 6)) for counter in counters.T.tolist()]
+    assert out.T.tolist() == [compute_philox(counter, (5, 6)) for counter in counters.T.tolist()]
     assert np.array_equal(counters, before)
 
 
 @pytest.mark.parametrize(("device", "step"), [(0, 0), (3, 5), (2**40 + 1, 2**63 + 7), (-1, -2)])
-def test_a_draw_is_philox_of_device_and_step_under_a_hash_of_seed_and_name(device, step):
+def test_draw_is_philox_of_device_and_step_keyed_by_seed_and_name(device, step):
     digest = hashlib.blake2b(b"7\0home", digest_size=8, person=b"mudkit.stream").digest()
     key = [int.from_bytes(digest[i : i + 4], "little") for i in (0, 4)]
     d, s = device % 2**64, step % 2**64
-    w = philox_by_hand([d % 2**32, d >> 32, s % 2**32, s >> 32], key)
+    w = compute_philox([d % 2**32, d >> 32, s % 2**32, s >> 32], key)
     first, second = Stream(7, "home").words(device, step)
     assert (int(first), int(second)) == (w[0] | w[1] << 32, w[2] | w[3] << 32)
     assert float(Stream(7, "home").uniform(device, step)) == (int(first) >> 11) / 2**53
 
 
-def test_seed_name_device_and_step_all_matter():
+def test_draws_depend_on_seed_name_device_and_step():
     draws = [
         Stream(seed, name).uniform(device, step).item()
         for seed in (0, 1, -1, 10**30)
@@ -75,7 +77,7 @@ def test_shapes_broadcast():
     assert stream.exponential(1, 1, mean=[1.0, 2.0]).shape == (2,)
 
 
-def test_every_bit_of_a_uniform_draw_is_as_often_0_as_1():
+def test_bits_of_uniform_draws_are_balanced():
     k = Stream(1, "bits").uniform(np.arange(100_000), 0) * 2**53
     bits = ((k.astype(np.uint64)[:, None] >> np.arange(53, dtype=np.uint64)) & np.uint64(1)).mean(axis=0)
     assert np.abs(bits - 0.5).max() < 0.01
@@ -93,15 +95,15 @@ def test_uniform_stays_below_high_when_the_sum_rounds():
     assert np.all(u == 1.0)
 
 
-@pytest.mark.parametrize("of", ["device", "step"])
-def test_neighbours_are_not_correlated(of):
+@pytest.mark.parametrize("argument", ["device", "step"])
+def test_neighbours_are_not_correlated(argument):
     n = np.arange(100_000)
-    u = Stream(1, "neighbours").uniform(*((n, 0) if of == "device" else (0, n)))
+    u = Stream(1, "neighbours").uniform(*((n, 0) if argument == "device" else (0, n)))
     assert abs(np.corrcoef(u[:-1], u[1:])[0, 1]) < 0.02
     assert abs(u.mean() - 0.5) < 0.005
 
 
-def test_moments():
+def test_moments_of_distributions():
     stream, device = Stream(11, "moments"), np.arange(200_000)
     z = stream.normal(device, 0, 3.0, 2.0)
     assert abs(z.mean() - 3.0) < 0.03
@@ -119,7 +121,7 @@ def test_moments():
     assert np.abs(counts / len(device) - 1 / 6).max() < 0.005
 
 
-def test_normal_cut_off():
+def test_truncated_normal():
     z = Stream(11, "cut").normal(np.arange(200_000), 0, 10.0, 2.0, within=1.5)
     assert z.min() >= 7.0
     assert z.max() <= 13.0
@@ -138,7 +140,7 @@ def test_extreme_words_give_finite_numbers(monkeypatch):
     assert stream.integers(0, 0, -3, 4).tolist() == [-3, 3]
 
 
-def test_integers_reach_wide_ranges():
+def test_integers_cover_wide_ranges():
     drawn = Stream(0, "wide").integers(np.arange(1000), 0, -(2**31), 2**31)
     assert drawn.min() < -(2**30)
     assert drawn.max() > 2**30

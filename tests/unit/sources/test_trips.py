@@ -12,23 +12,23 @@ MONDAY = (dt.date(2010, 3, 1) - dt.date(1970, 1, 1)).days
 SATURDAY = MONDAY + 5
 
 
-def day_of(day, cars=300, town=TOWN, seed=7):
+def drive_day(day, cars=300, town=TOWN, seed=7):
     return trips(town, seed, residents(town, seed, np.arange(cars)), day)
 
 
-def hours(driven, day, town=TOWN):
+def compute_hours(driven, day, town=TOWN):
     return (driven.start_s - day_start_s(town, day)) / 3600 + 4
 
 
 @pytest.mark.parametrize(
-    ("town", "begins"), [(TOWN, "2010-03-01T10:00"), (CommuterTown(utc_offset_h=5.5), "2010-02-28T22:30")]
+    ("town", "start"), [(TOWN, "2010-03-01T10:00"), (CommuterTown(utc_offset_h=5.5), "2010-02-28T22:30")]
 )
-def test_a_day_begins_at_four_local_time(town, begins):
-    assert dt.datetime.fromtimestamp(day_start_s(town, MONDAY), dt.UTC).isoformat()[:16] == begins
+def test_day_starts_at_four_local_time(town, start):
+    assert dt.datetime.fromtimestamp(day_start_s(town, MONDAY), dt.UTC).isoformat()[:16] == start
     assert [is_weekend(MONDAY + i) for i in range(7)] == [False] * 5 + [True] * 2
 
 
-def test_trips_begin_and_end_at_home():
+def test_days_begin_and_end_at_home():
     people = residents(TOWN, 7, np.arange(300))
     for day in (MONDAY, SATURDAY):
         driven = trips(TOWN, 7, people, day)
@@ -40,23 +40,23 @@ def test_trips_begin_and_end_at_home():
             assert (driven.east_km[mine[-1], -1], driven.north_km[mine[-1], -1]) == home
 
 
-def test_knots_do_not_go_back_and_speeds_have_limits():
-    driven = day_of(MONDAY)
+def test_knot_times_are_monotonic_and_speeds_are_limited():
+    driven = drive_day(MONDAY)
     assert np.all(np.diff(driven.knot_s, axis=1) >= 0)
     assert np.all(driven.knot_s[:, 0] == 0)
     assert np.all(driven.duration_s > 0)
     moved_km = np.abs(np.diff(driven.east_km, axis=1)) + np.abs(np.diff(driven.north_km, axis=1))
-    lasts_s = np.diff(driven.knot_s, axis=1)
-    speed_mps = 1000 * moved_km[moved_km > 0] / lasts_s[moved_km > 0]
+    duration_s = np.diff(driven.knot_s, axis=1)
+    speed_mps = 1000 * moved_km[moved_km > 0] / duration_s[moved_km > 0]
     assert speed_mps.max() <= TOWN.expressway_mps * 1.3
     assert speed_mps.min() >= TOWN.street_mps * 0.85 * 0.7
-    waits_s = lasts_s[:, 1::2]
+    waits_s = duration_s[:, 1::2]
     assert np.all(moved_km[:, 1::2] == 0)
     assert waits_s.max() <= 2 * TOWN.turn_wait_s
     assert abs(waits_s[waits_s > 0].mean() - TOWN.turn_wait_s) < 1.0
 
 
-def test_at_follows_the_way():
+def test_at_interpolates_along_the_way():
     driven = Trips(
         car=np.array([5]),
         start_s=np.array([1000]),
@@ -78,39 +78,39 @@ def test_at_follows_the_way():
 
 
 def test_working_days_have_two_peaks_and_weekends_one():
-    working = np.concatenate([hours(day_of(day), day) for day in range(MONDAY, MONDAY + 5)])
-    free = np.concatenate([hours(day_of(day), day) for day in (SATURDAY, SATURDAY + 1)])
+    working = np.concatenate([compute_hours(drive_day(day), day) for day in range(MONDAY, MONDAY + 5)])
+    free = np.concatenate([compute_hours(drive_day(day), day) for day in (SATURDAY, SATURDAY + 1)])
 
-    def rate(of, first, last):
-        return np.mean((of >= first) & (of < last)) / (last - first)
+    def compute_rate(hours, first, last):
+        return np.mean((hours >= first) & (hours < last)) / (last - first)
 
-    assert rate(working, 6.5, 8.5) > 2 * rate(working, 10, 14)
-    assert rate(working, 16, 18.5) > 2 * rate(working, 10, 14)
-    assert rate(free, 10, 15) > 5 * rate(free, 6.5, 8.5)
-    assert rate(free, 10, 15) > 1.5 * rate(free, 17, 22)
+    assert compute_rate(working, 6.5, 8.5) > 2 * compute_rate(working, 10, 14)
+    assert compute_rate(working, 16, 18.5) > 2 * compute_rate(working, 10, 14)
+    assert compute_rate(free, 10, 15) > 5 * compute_rate(free, 6.5, 8.5)
+    assert compute_rate(free, 10, 15) > 1.5 * compute_rate(free, 17, 22)
 
 
-def test_drivers_are_about_as_busy_as_the_survey_says():
-    days = [day_of(day) for day in range(MONDAY, MONDAY + 7)]
+def test_trip_count_and_duration_match_the_survey():
+    days = [drive_day(day) for day in range(MONDAY, MONDAY + 7)]
     car_days = 7 * 300
     assert 2.6 < sum(len(day.car) for day in days) / car_days < 3.4
     minutes = sum(day.duration_s.sum() for day in days) / 60 / car_days
     assert 45 < minutes < 60
 
 
-def test_peaks_cost_a_third_to_a_half_more_time():
-    driven = day_of(MONDAY, cars=2000)
-    hour = hours(driven, MONDAY)
+def test_peak_trips_take_a_third_to_a_half_more_time():
+    driven = drive_day(MONDAY, cars=2000)
+    hour = compute_hours(driven, MONDAY)
     km = (np.abs(np.diff(driven.east_km, axis=1)) + np.abs(np.diff(driven.north_km, axis=1))).sum(axis=1)
     at_peak = np.abs(hour - 17.5) < 0.5
     at_night = hour > 21
-    minutes_per_km = [driven.duration_s[some].sum() / km[some].sum() for some in (at_peak, at_night)]
+    minutes_per_km = [driven.duration_s[mask].sum() / km[mask].sum() for mask in (at_peak, at_night)]
     assert 1.2 < minutes_per_km[0] / minutes_per_km[1] < 1.6
 
 
 def test_cars_without_work_or_outings_stay_at_home():
     still = CommuterTown(commuter_share=0.0, outing_shares=(0.0, 0.0, 0.0))
-    driven = day_of(MONDAY, town=still)
+    driven = drive_day(MONDAY, town=still)
     assert len(driven.car) == 0
     assert driven.knot_s.shape == (0, 10)
 
@@ -122,21 +122,21 @@ def test_commuters_go_to_work_and_back():
     people = residents(town, 7, np.arange(200))
     driven = trips(town, 7, people, MONDAY)
     assert np.array_equal(np.bincount(driven.car, minlength=200), np.full(200, 2))
-    there, back = driven.start_s[:200], driven.start_s[200:]
+    outward_s, return_s = driven.start_s[:200], driven.start_s[200:]
     assert np.array_equal(driven.car[:200], driven.car[200:])
     assert np.allclose(driven.east_km[:200, -1], people.work.east * town.block_km)
-    stay_h = (back - there - driven.duration_s[:200]) / 3600
+    stay_h = (return_s - outward_s - driven.duration_s[:200]) / 3600
     assert abs(stay_h.mean() - town.work_h) < 0.2
     assert stay_h.std() < 1.0
 
 
-def test_a_trip_may_cross_midnight():
+def test_trip_may_cross_midnight():
     late = CommuterTown(outing_hours=(10.5, 14.5, 22.0), outing_shares=(0.0, 0.0, 1.0), commuter_share=0.0)
-    driven = day_of(MONDAY, town=late)
-    arrive_h = hours(driven, MONDAY, late) + driven.duration_s / 3600
-    crossing = (hours(driven, MONDAY, late) < 24) & (arrive_h > 24)
+    driven = drive_day(MONDAY, town=late)
+    arrive_h = compute_hours(driven, MONDAY, late) + driven.duration_s / 3600
+    crossing = (compute_hours(driven, MONDAY, late) < 24) & (arrive_h > 24)
     assert crossing.any()
-    next_day = day_of(MONDAY + 1, town=late)
+    next_day = drive_day(MONDAY + 1, town=late)
     assert not set(zip(driven.car.tolist(), driven.start_s.tolist(), strict=True)) & set(
         zip(next_day.car.tolist(), next_day.start_s.tolist(), strict=True)
     )

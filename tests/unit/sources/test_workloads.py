@@ -46,7 +46,7 @@ lengths = st.integers(0, 3 * DAY_US)
     st.permutations(range(9)),
     st.integers(0, 9),
 )
-def test_moments_hold_in_longer_runs_and_other_fleets(load, seed, start_us, one_us, other_us, order, kept):
+def test_moments_do_not_depend_on_run_length_or_fleet(load, seed, start_us, one_us, other_us, order, size):
     short_us, long_us = sorted([one_us, other_us])
     long = load.moments(seed, "reads", FLEET[:9], start_us, long_us)
     assert long.device.dtype == long.t_us.dtype == np.int64
@@ -55,8 +55,8 @@ def test_moments_hold_in_longer_runs_and_other_fleets(load, seed, start_us, one_
     short = load.moments(seed, "reads", FLEET[:9], start_us, short_us)
     assert all((a == b[long.t_us < short_us]).all() for a, b in zip(short, long, strict=True))
     assert len(short.t_us) == (long.t_us < short_us).sum()
-    part = load.moments(seed, "reads", [FLEET[i] for i in order[:kept]], start_us, long_us)
-    for row, i in enumerate(order[:kept]):
+    part = load.moments(seed, "reads", [FLEET[i] for i in order[:size]], start_us, long_us)
+    for row, i in enumerate(order[:size]):
         assert part.t_us[part.device == row].tolist() == long.t_us[long.device == i].tolist()
 
 
@@ -65,7 +65,7 @@ def test_moments_hold_in_longer_runs_and_other_fleets(load, seed, start_us, one_
     [Poisson(24), WakingReads(8), Every(600), TripStarts(), Recorded(LOG_US)],
     ids=lambda load: type(load).__name__,
 )
-def test_every_workload_is_one(load):
+def test_workload_protocol(load):
     assert isinstance(load, Workload)
     moments = load.moments(7, "reads", FLEET[:50], START_US, DAY_US)
     assert isinstance(moments, Moments)
@@ -80,7 +80,7 @@ def test_every_workload_is_one(load):
         load.moments(7, "reads", ["a", "a"], START_US, DAY_US)
 
 
-def test_of_one_moment_the_devices_are_in_order_however_long_the_run():
+def test_simultaneous_moments_are_ordered_by_device_in_long_runs():
     far = Every(1e9).moments(7, "x", FLEET[:99], 0, 2**62)
     assert list(zip(*far[::-1], strict=True)) == sorted(zip(*far[::-1], strict=True))
     assert len(far.t_us) > 99 * 4000
@@ -96,7 +96,7 @@ def test_poisson_counts_and_gaps():
         assert len(Poisson(per_day).moments(0, "reads", FLEET, 0, 10**9).t_us) == 0
 
 
-def test_poisson_of_one_device_by_hand():
+def test_poisson_moments_match_the_gap_stream():
     gap = Stream(7, "x: gap")
     t_us, expected = 0, []
     for step in range(200):
@@ -108,14 +108,14 @@ def test_poisson_of_one_device_by_hand():
     assert len(expected) > 64
 
 
-def local_hours(moments, offset_h, start_us=START_US):
+def compute_local_hours(moments, offset_h, start_us=START_US):
     return ((start_us + moments.t_us) / HOUR_US + offset_h) % 24
 
 
-def test_reads_are_asked_by_the_waking():
+def test_reads_occur_in_waking_hours():
     midnight_us = START_US - 8 * HOUR_US + 6 * HOUR_US
     moments = WakingReads(20).moments(7, "x", FLEET, midnight_us, 3 * DAY_US)
-    hours = local_hours(moments, -6, midnight_us)
+    hours = compute_local_hours(moments, -6, midnight_us)
     assert hours.min() >= 7
     assert hours.max() < 24
     assert 0.01 < np.mean(hours > 23) < 1 / 16.5
@@ -126,7 +126,7 @@ def test_reads_are_asked_by_the_waking():
     assert count.std() == pytest.approx(5, rel=0.1)
 
 
-def test_an_evening_may_reach_into_the_next_day():
+def test_waking_hours_may_cross_midnight():
     load = WakingReads(30, wake_h=12, utc_offset_h=0)
     moments = load.moments(7, "x", FLEET[:100], START_US - 8 * HOUR_US, DAY_US)
     hours = moments.t_us / HOUR_US
@@ -141,7 +141,7 @@ def test_rounding_keeps_the_mean_number_of_reads(per_day):
     assert len(moments.t_us) / 20_000 == pytest.approx(per_day, rel=0.03)
 
 
-def test_every_has_one_interval_and_many_phases():
+def test_every_has_one_interval_and_random_phases():
     moments = Every(600).moments(7, "x", FLEET, START_US, DAY_US)
     assert (np.bincount(moments.device) == 144).all()
     first = np.array([moments.t_us[moments.device == i] for i in range(1000)])
@@ -150,7 +150,7 @@ def test_every_has_one_interval_and_many_phases():
     assert len(Every(10 * 86_400).moments(7, "x", FLEET, START_US, DAY_US).t_us) == pytest.approx(100, abs=30)
 
 
-def test_trip_starts_are_those_of_the_commute():
+def test_trip_starts_match_the_commute():
     names = FLEET[:60]
     moments = TripStarts().moments(7, "x", names, START_US, 2 * DAY_US)
     course = Commute(AUSTIN).course(7, names, START_US)
@@ -162,8 +162,8 @@ def test_trip_starts_are_those_of_the_commute():
     assert 2 < len(moments.t_us) / 60 / 2 < 4
 
 
-def day_log(*hours_by_day):
-    """A log from noon of one day to noon of another, with whole days in between."""
+def build_day_log(*hours_by_day):
+    """Build a log from noon of one day to noon of another, with whole days in between."""
     hours = [
         12.0,
         *(24 * (k + 1) + h for k, day in enumerate(hours_by_day) for h in day),
@@ -172,8 +172,8 @@ def day_log(*hours_by_day):
     return np.round(np.array(hours) * HOUR_US).astype(np.int64)
 
 
-def test_a_log_goes_round_and_keeps_the_time_of_day():
-    load = Recorded(day_log([1, 2.5], [], [9, 10, 23.5]))
+def test_recorded_log_repeats_and_keeps_the_time_of_day():
+    load = Recorded(build_day_log([1, 2.5], [], [9, 10, 23.5]))
     assert load.days == 3
     whole = load.moments(7, "x", FLEET[:60], 100 * DAY_US, 6 * DAY_US)
     days = [[1, 2.5], [], [9, 10, 23.5]]
@@ -186,8 +186,8 @@ def test_a_log_goes_round_and_keeps_the_time_of_day():
     assert seen == {0, 1, 2}
 
 
-def test_days_of_a_log_are_local():
-    log_us = day_log([1], [2], [3])
+def test_days_of_a_recorded_log_are_local():
+    log_us = build_day_log([1], [2], [3])
     moments = Recorded(log_us[::-1], utc_offset_h=-6).moments(7, "x", FLEET[:40], 100 * DAY_US, DAY_US)
     # In that zone the moments are at 19, 20 and 21 h of the days before, and the first day is not whole.
     assert set((moments.t_us / HOUR_US).tolist()) <= {2, 3, 1}
@@ -195,7 +195,7 @@ def test_days_of_a_log_are_local():
     assert Recorded(log_us, utc_offset_h=13).days == 3
 
 
-def test_no_read_repeats_one_of_another_day():
+def test_reads_do_not_repeat_the_times_of_another_day():
     load = WakingReads(20, awake_h=(16, 16))
     moments = load.moments(7, "x", FLEET[:20], START_US, 5 * DAY_US)
     of_day = moments.device * DAY_US + (START_US + moments.t_us) % DAY_US

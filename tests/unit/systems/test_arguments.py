@@ -1,4 +1,4 @@
-"""What is given in a wrong place is refused by name where it is given: each front, each mix-up."""
+"""Arguments of the wrong kind in each system's API: refused at the call, by name."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from mudkit.systems import contrail, lasthop, mud, radiator, sublim
 from mudkit.systems import store_and_forward as sf
 
 
-def _one(sender, receiver):
+def wait_one(sender, receiver):
     return radiator.Volume(1)
 
 
 @pytest.fixture
 def lab():
-    made = Lab(seed=7)
-    made.device("p")
-    return made
+    new_lab = Lab(seed=7)
+    new_lab.device("p")
+    return new_lab
 
 
-WRONG = {
+MISPLACED = {
     "sf, a lab for the relay": (lambda lab, p: sf.Client(p, lab), "relay", "Relay(lab)"),
     "sf, a name for the device": (lambda lab, p: sf.Client("p", sf.Relay(lab)), "device", "lab.device(name)"),
     "sf, a device for the lab": (lambda lab, p: sf.Relay(p), "lab", "Lab(seed=7)"),
     "radiator, a lab for the server": (lambda lab, p: radiator.Client(p, lab), "server", "Server(lab"),
-    "radiator, a name": (lambda lab, p: radiator.Client("p", radiator.Server(lab, _one)), "device", "lab.device"),
-    "radiator, a device for the lab": (lambda lab, p: radiator.Server(p, _one), "lab", "Lab(seed=7)"),
+    "radiator, a name": (lambda lab, p: radiator.Client("p", radiator.Server(lab, wait_one)), "device", "lab.device"),
+    "radiator, a device for the lab": (lambda lab, p: radiator.Server(p, wait_one), "lab", "Lab(seed=7)"),
     "radiator, attributes": (
-        lambda lab, p: radiator.Client(p, radiator.Server(lab, _one), attributes=3), "attributes", "p2p_enabled",
+        lambda lab, p: radiator.Client(p, radiator.Server(lab, wait_one), attributes=3), "attributes", "p2p_enabled",
     ),
     "last hop, a lab": (lambda lab, p: lasthop.Subscriber(p, lab), "publications", "Publications(lab)"),
     "last hop, a name": (
@@ -59,23 +59,23 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_in_a_wrong_place_is_refused_there(lab, wrong):
-    call, where, answer = WRONG[wrong]
-    with pytest.raises(ParameterError) as caught:
+@pytest.mark.parametrize("case", MISPLACED)
+def test_misplaced_argument_is_refused_by_name(lab, case):
+    call, where, message = MISPLACED[case]
+    with pytest.raises(ParameterError) as raised:
         call(lab, lab.devices["p"])
-    assert caught.value.where == where
-    assert answer in str(caught.value)
+    assert raised.value.where == where
+    assert message in str(raised.value)
 
 
-ODD = (
+ODD_VALUES = (
     3, "\ud800", object(), 3.5, None, "", "x" * 5000, b"x", [1], {}, {"a": 1}, True, float("nan"), float("inf"), -1,
     1 << 70, "\n", "a\nb", "\0", ("a",), [[]], lambda: 1,
 )  # fmt: skip
 
 
-def _asked_in_odd_ways():
-    """Give calls of all fronts, each of which takes one odd thing where something else belongs."""
+def build_calls():
+    """Yield labs, and calls of each system's API that take one odd value."""
     lab = Lab(seed=1)
     relay = sf.Relay(lab)
     ann = sf.Client(lab.device("ann"), relay)
@@ -103,21 +103,21 @@ def _asked_in_odd_ways():
         ],
     )
     cloud = contrail.Relay(lab)
-    two = [contrail.Module(lab.device(name), cloud, friends=["c1", "c2"]) for name in ("c1", "c2")]
-    port, other = (module.open_port("p") for module in two)
+    modules = [contrail.Module(lab.device(name), cloud, friends=["c1", "c2"]) for name in ("c1", "c2")]
+    port, other = (module.open_port("p") for module in modules)
     other.install_filter("TRUE", to=("c1", "p")).result()
     lab.run(minutes=2)
     item = contrail.Item({"a": 1}, b"")
     yield (
         lab,
         [
-            two[0].open_port,
-            two[0].befriend,
-            two[1].unfriend,
-            two[0].join,
-            two[0].leave,
-            lambda v: two[0].join(contrail.Group(v)),
-            lambda v: two[0].join(contrail.Group("g", rule=v)),
+            modules[0].open_port,
+            modules[0].befriend,
+            modules[1].unfriend,
+            modules[0].join,
+            modules[0].leave,
+            lambda v: modules[0].join(contrail.Group(v)),
+            lambda v: modules[0].join(contrail.Group("g", rule=v)),
             lambda v: port.install_filter(v, to=("c2", "p")),
             lambda v: port.install_filter("TRUE", to=v),
             lambda v: port.install_filter("TRUE", to=(v, "p")),
@@ -136,18 +136,18 @@ def _asked_in_odd_ways():
             lambda v: port.publish(item, delivery_name=v),
         ],
     )
-    server = radiator.Server(lab, _one)
-    answer = radiator.Client(lab.device("told"), server, receive=lambda _: None)
+    server = radiator.Server(lab, wait_one)
+    receiver = radiator.Client(lab.device("told"), server, receive=lambda _: None)
     lab.run(seconds=10)
     yield (
         lab,
         [
-            answer.propagate_context,
-            lambda v: answer.propagate_context(radiator.Context(v, {})),
-            lambda v: answer.propagate_context(radiator.Context({"a"}, v)),
-            answer.register,
-            lambda v: answer.propagate_context(radiator.Context({"a"}, {"b": v})),
-            lambda v: answer.register({"p2p_enabled": v}),
+            receiver.propagate_context,
+            lambda v: receiver.propagate_context(radiator.Context(v, {})),
+            lambda v: receiver.propagate_context(radiator.Context({"a"}, v)),
+            receiver.register,
+            lambda v: receiver.propagate_context(radiator.Context({"a"}, {"b": v})),
+            lambda v: receiver.register({"p2p_enabled": v}),
         ],
     )
     client = mud.Client(lab.device("tables"), mud.Cloud(lab), app="a", token=lab.token(user="u", app="a"))
@@ -171,22 +171,22 @@ def _asked_in_odd_ways():
     ]  # fmt: skip
 
 
-def test_whatever_a_front_is_given_is_refused_or_answered_and_stops_nothing():
-    for lab, calls in _asked_in_odd_ways():
-        asked = []
+def test_odd_arguments_are_refused_or_answered_and_stop_nothing():
+    for lab, calls in build_calls():
+        pending = []
         for number, call in enumerate(calls):
-            for odd in ODD:
+            for odd in ODD_VALUES:
                 try:
-                    made = call(odd)
+                    result = call(odd)
                 except MudkitError:
                     continue
-                if hasattr(made, "done"):
-                    asked.append((number, odd, made))
+                if hasattr(result, "done"):
+                    pending.append((number, odd, result))
         lab.run(minutes=30)
-        assert [(number, odd) for number, odd, made in asked if not made.done()] == []
-        for _, _, made in asked:
+        assert [(number, odd) for number, odd, result in pending if not result.done()] == []
+        for _, _, result in pending:
             with contextlib.suppress(MudkitError):
-                made.result()
+                result.result()
         assert lab.problems.empty
 
 
@@ -199,13 +199,13 @@ def test_store_and_forward_sends_texts_only(lab):
         ("", "x", None, "to"),
         ("bob", "x", 3, "item"),
     ):
-        with pytest.raises(ParameterError) as caught:
+        with pytest.raises(ParameterError) as raised:
             ann.send(to, text, item)
-        assert caught.value.where == where
+        assert raised.value.where == where
     assert ann.send("bob", "").result() == 1
 
 
-def test_store_and_forward_keeps_what_is_for_a_device_that_comes_later(lab):
+def test_store_and_forward_queues_messages_for_a_device_added_later(lab):
     relay = sf.Relay(lab)
     assert sf.Client(lab.devices["p"], relay).send("late", "x").result() == 1
     lab.run(hours=1)
@@ -214,22 +214,22 @@ def test_store_and_forward_keeps_what_is_for_a_device_that_comes_later(lab):
     assert late.read().result() == [{"from": "p", "text": "x"}]
 
 
-def test_a_client_of_tables_refuses_a_token_of_another_app(lab):
+def test_mud_client_refuses_a_token_of_another_app(lab):
     cloud, phone = mud.Cloud(lab), lab.devices["p"]
-    with pytest.raises(ParameterError, match=r"another app(.|\n)*'other'(.|\n)*app='news'") as caught:
+    with pytest.raises(ParameterError, match=r"another app(.|\n)*'other'(.|\n)*app='news'") as raised:
         mud.Client(phone, cloud, app="news", token=lab.token(user="jane", app="other"))
-    assert caught.value.where == "token"
+    assert raised.value.where == "token"
     forged = mud.Client(phone, cloud, app="news", token="junk")
-    with pytest.raises(AccessDenied, match="no token of this authority"):  # the cloud says what is wrong
+    with pytest.raises(AccessDenied, match="no token of this authority"):  # refused by the cloud
         forged.read("news").result()
 
 
-def test_what_is_no_record_is_refused_before_anything_is_queued(lab):
+def test_unusable_records_are_refused_before_they_are_queued(lab):
     client = mud.Client(lab.devices["p"], mud.Cloud(lab), app="news", token=lab.token(app="news"))
     for record in ([1, 2], None, "x", 3):
-        with pytest.raises(ParameterError, match="a mapping of columns to values, such as") as caught:
+        with pytest.raises(ParameterError, match="a mapping of columns to values, such as") as raised:
             client.write("news", "a", record)
-        assert caught.value.where == "record"
+        assert raised.value.where == "record"
     assert client.pending().result() == []
     for call in (client.read, client.drop, client.holdings, lambda table: client.write(table, "a", {})):
         for table in (3, "\ud800", None, ["news"]):

@@ -1,8 +1,8 @@
-"""Odd arguments of every public call: a MudkitError in words, or what the annotation of the parameter allows.
+"""Odd arguments of every public call: refused with a MudkitError in words, or allowed by the annotation.
 
-The calls are found by walking what ``__all__`` of each system names, and Lab, its devices and its faults: a new
-call is covered without being listed. Not called are machines, engines and algorithms, which their drivers call
-with what was checked before, and records of results.
+The calls are those of the names in each system's ``__all__``, of Lab, and of its devices and faults, so
+that new calls are covered, too. Exceptions are machines, engines and algorithms, whose drivers have checked
+the arguments, and records of results.
 """
 
 from __future__ import annotations
@@ -27,50 +27,50 @@ from mudkit.systems import lasthop, radiator
 
 SYSTEMS = ("contrail", "lasthop", "mud", "radiator", "store_and_forward", "sublim")
 INNER = (".servers.server", ".servers.relay", ".device.client", ".device.direct", ".messages.")
-"""Modules of machines and algorithms: what they are given was checked by the fronts."""
+"""Modules of machines and algorithms, whose arguments the API has checked."""
 
-HANDED_OUT = ("lasthop.Lifelines", "lasthop.Situation")
-"""Classes whose objects users are given, and never construct."""
+RESULT_CLASSES = ("lasthop.Lifelines", "lasthop.Situation")
+"""Classes whose objects users receive but never construct."""
 
 
 class Odd:
-    """Something that no call takes."""
+    """Class whose objects no call accepts."""
 
 
-def deep(depth: int) -> Any:
+def nest(depth: int) -> Any:
     value: Any = 1
     for _ in range(depth):
         value = [value]
     return value
 
 
-ODD: tuple[Any, ...] = (
+ODD_VALUES: tuple[Any, ...] = (
     None, float("nan"), float("inf"), -1, -1.5, 1 << 70, 10**5000, True, "", "\ud800", "a\nb", "x" * 100_000, b"", b"x",
-    [], [1], [[]], deep(1200), {}, {"a": 1}, {1: 2}, {"a": Odd()}, Odd(), Odd, lambda: 1, ("a",), {1, 2}, 5, 3.5,
+    [], [1], [[]], nest(1200), {}, {"a": 1}, {1: 2}, {"a": Odd()}, Odd(), Odd, lambda: 1, ("a",), {1, 2}, 5, 3.5,
 )  # fmt: skip
 
 
 STRATEGIES = (
     "._policy.", ".policies.", ".thresholds.", ".check.", ".subscription.", ".engines.", ".spool.", ".study.",
 )  # fmt: skip
-"""Modules of what machines ask for decisions: only their constructors and functions take what a user gives."""
+"""Modules of strategies that machines call: users call only their constructors and functions."""
 
 
-def methods(kind: type) -> Iterator[str]:
-    """Yield the public methods that a front defines itself, not those of collections."""
+def list_methods(kind: type) -> Iterator[str]:
+    """Yield the public methods that a class defines itself, not those of collections."""
     for name, member in inspect.getmembers(kind):
         function = getattr(member, "__func__", member)
-        own = getattr(function, "__module__", "") or ""
-        if not name.startswith("_") and inspect.isfunction(function) and own.startswith("mudkit."):
+        module = getattr(function, "__module__", "") or ""
+        if not name.startswith("_") and inspect.isfunction(function) and module.startswith("mudkit."):
             yield name
 
 
 def is_record(kind: type) -> bool:
     """Return whether a dataclass only holds fields, as results do."""
-    return dataclasses.is_dataclass(kind) and not hasattr(kind, "__post_init__") and not [*methods(kind)]
+    return dataclasses.is_dataclass(kind) and not hasattr(kind, "__post_init__") and not [*list_methods(kind)]
 
 
-def is_front(name: str, value: Any) -> bool:
+def is_api(name: str, value: Any) -> bool:
     if not (inspect.isclass(value) or inspect.isfunction(value)) or get_origin(value) is not None:
         return False
     if any(part in f"{value.__module__}." for part in INNER) or not value.__module__.startswith("mudkit."):
@@ -86,12 +86,12 @@ def is_front(name: str, value: Any) -> bool:
     )
 
 
-FRONTS = {
+API = {
     f"{system}.{name}": value
     for system in SYSTEMS
     for module in [importlib.import_module(f"mudkit.systems.{system}")]
     for name in module.__all__
-    if is_front(name, value := getattr(module, name)) and f"{system}.{name}" not in HANDED_OUT
+    if is_api(name, value := getattr(module, name)) and f"{system}.{name}" not in RESULT_CLASSES
 }
 
 SAMPLES: dict[str, Any] = {
@@ -105,62 +105,62 @@ SAMPLES: dict[str, Any] = {
     "make_spool": lambda forward, retract: lasthop.Spool(0.0, lasthop.Forwarding(), forward, retract),
      "plain": {"rules": [{"do": []}]}, "relay": None, "friends": (), "type": "local",
 }  # fmt: skip
-"""Values of parameters whose annotation does not say enough, by name."""
+"""Values by the name of the parameter, where its annotation is not enough."""
 
 
-def hints_of(call: Callable[..., Any]) -> dict[str, Any]:
+def read_hints(call: Callable[..., Any]) -> dict[str, Any]:
     function = call.__init__ if inspect.isclass(call) else call  # type: ignore[misc]
     return annotations_of(inspect.unwrap(getattr(function, "__func__", function)))
 
 
 CHOICES: dict[str, Any] = {"nodes": (("local",), [[0]]), "actions": (["local"],)}
-"""The same, where a name stands for several kinds: the first that fits is taken."""
+"""The same for names with several annotations: the first value that fits is used."""
 
 
 class World:
-    """A lab with an object of each front, made of samples of its annotations."""
+    """Lab with an object of each class of the API, created from samples of its annotations."""
 
     def __init__(self) -> None:
         self.lab = Lab(seed=1)
         self.devices = 0
-        self.made: dict[type, Any] = {}
+        self.objects: dict[type, Any] = {}
 
     def device(self) -> Any:
         self.devices += 1
         return self.lab.device(f"device-{self.devices}")
 
     def sample(self, name: str, hint: Any, parameter: inspect.Parameter) -> Any:
-        if hint in FRONTS.values() and isinstance(SAMPLES.get(name), hint):
+        if hint in API.values() and isinstance(SAMPLES.get(name), hint):
             return SAMPLES[name]
         options = get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
-        for each in (hint, *options):
-            if inspect.isclass(each):
-                if each.__name__ == "Network":
+        for option in (hint, *options):
+            if inspect.isclass(option):
+                if option.__name__ == "Network":
                     return self.lab
-                if each.__name__ == "Host":
+                if option.__name__ == "Host":
                     return self.device()
-                if each in FRONTS.values():
-                    return self.an(each)
-        if get_origin(hint) is Sequence and get_args(hint)[0] in FRONTS.values():
-            return [self.an(get_args(hint)[0])]
+                if option in API.values():
+                    return self.create(option)
+        if get_origin(hint) is Sequence and get_args(hint)[0] in API.values():
+            return [self.create(get_args(hint)[0])]
         if parameter.default is not inspect.Parameter.empty:
             return parameter.default
         if get_origin(hint) is Literal:
             return get_args(hint)[0]
-        for each in CHOICES.get(name, ()):
-            if fits(each, hint):
-                return each
+        for choice in CHOICES.get(name, ()):
+            if fits(choice, hint):
+                return choice
         if name in SAMPLES:
             return SAMPLES[name]
         if inspect.isclass(hint) and issubclass(hint, msgspec.Struct):
-            return self.an(hint)
+            return self.create(hint)
         for value in ("x", 1, 1.0, {"a": 1}, {}, [], (), b"x", lambda *given: None, None, ("x", "y")):
             if fits(value, hint):
                 return value
         raise AssertionError(f"no sample for {name}: {hint}; add one to SAMPLES")
 
     def arguments(self, call: Callable[..., Any]) -> dict[str, Any]:
-        hints = hints_of(call)
+        hints = read_hints(call)
         return {
             name: self.sample(name, hints.get(name, Any), parameter)
             for name, parameter in inspect.signature(call).parameters.items()
@@ -168,47 +168,49 @@ class World:
             and parameter.default is inspect.Parameter.empty
         }
 
-    def an(self, kind: type) -> Any:
-        if kind not in self.made:
+    def create(self, kind: type) -> Any:
+        if kind not in self.objects:
             call: Callable[..., Any] = kind
-            for front in FRONTS.values():  # some are given by another: a port by its module
-                for method in methods(front) if inspect.isclass(front) and front is not kind else ():
-                    if getattr(front, method).__annotations__.get("return") == kind.__name__:
-                        call = getattr(self.an(front), method)
-            self.made[kind] = with_arguments(call, self.arguments(call))
-        return self.made[kind]
+            for member in API.values():  # a method may create it, such as a port
+                for method in list_methods(member) if inspect.isclass(member) and member is not kind else ():
+                    if getattr(member, method).__annotations__.get("return") == kind.__name__:
+                        call = getattr(self.create(member), method)
+            self.objects[kind] = call_with(call, self.arguments(call))
+        return self.objects[kind]
 
 
-def with_arguments(call: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    positional, named = [], {}
+def call_with(call: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    positional, keywords = [], {}
     for name, parameter in inspect.signature(call).parameters.items():
-        if name in given:
+        if name in arguments:
             if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-                positional.append(given[name])
+                positional.append(arguments[name])
             elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                named |= given[name]
+                keywords |= arguments[name]
             elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-                positional += given[name]
+                positional += arguments[name]
             else:
-                named[name] = given[name]
-    return call(*positional, **named)
+                keywords[name] = arguments[name]
+    return call(*positional, **keywords)
 
 
-def calls() -> Iterator[tuple[str, Callable[[World], Callable[..., Any]]]]:
-    for name, front in FRONTS.items():
-        if "installed" not in hints_of(front):  # else another front makes it
-            yield name, lambda world, front=front: front
-        is_asked = inspect.isclass(front) and not any(part in f"{front.__module__}." for part in STRATEGIES)
-        for method in methods(front) if inspect.isclass(front) else ():
-            if not is_asked and not inspect.ismethod(getattr(front, method)):
-                continue  # of a strategy only the constructors
+def list_calls() -> Iterator[tuple[str, Callable[[World], Callable[..., Any]]]]:
+    for name, member in API.items():
+        if "installed" not in read_hints(member):  # else another call creates it
+            yield name, lambda world, member=member: member
+        has_methods = inspect.isclass(member) and not any(
+            part in f"{member.__module__}." for part in STRATEGIES
+        )
+        for method in list_methods(member) if inspect.isclass(member) else ():
+            if not has_methods and not inspect.ismethod(getattr(member, method)):
+                continue  # only constructors of a strategy
             yield (
                 f"{name}.{method}",
-                lambda world, front=front, method=method: getattr(world.an(front), method),
+                lambda world, member=member, method=method: getattr(world.create(member), method),
             )
     for name in ("lab", "faults", "device"):
         kind = {"lab": Lab, "faults": type(Lab().faults), "device": type(Lab().device("x"))}[name]
-        for method in methods(kind):
+        for method in list_methods(kind):
             yield (
                 f"{name}.{method}",
                 lambda world, name=name, method=method: getattr(
@@ -218,64 +220,64 @@ def calls() -> Iterator[tuple[str, Callable[[World], Callable[..., Any]]]]:
     yield "Lab", lambda world: Lab
 
 
-CALLS = dict(calls())
+CALLS = dict(list_calls())
 
 
-def outcome(call: Callable[[], Any], *, is_fit: bool, is_called: bool) -> tuple[Any, str]:
-    """Return what a call returns, and what is wrong with how it ends."""
+def run_call(call: Callable[[], Any], *, is_fit: bool, is_called: bool) -> tuple[Any, str]:
+    """Return the result of a call, and the problem with its outcome."""
     try:
-        made = call()
+        result = call()
     except MudkitError as error:
         return None, "" if str(error).strip() else "an error without words"
     except Exception as error:
-        # What a callable of the user's raises is the user's.
+        # Errors of a user's callable are the user's.
         return None, "" if is_called else f"{type(error).__name__}: {str(error)[:60]}"
-    return made, "" if is_fit or hasattr(made, "done") else "taken in silence"
+    return result, "" if is_fit or hasattr(result, "done") else "taken in silence"
 
 
-def shown(parameter: str, odd: Any) -> str:
+def format_argument(parameter: str, odd: Any) -> str:
     return f"{parameter}={brief(odd, 30)}"
 
 
 @pytest.mark.soak(keep=60)
 @pytest.mark.parametrize("name", CALLS)
-def test_an_odd_argument_is_refused_in_words_or_means_what_its_annotation_says(name: str) -> None:
+def test_odd_argument_is_refused_in_words_or_fits_its_annotation(name: str) -> None:
     warnings.simplefilter("ignore")
     world = World()
     call = CALLS[name](world)
-    hints = hints_of(call)
-    wrong, waiting = [], []
+    hints = read_hints(call)
+    problems, waiting = [], []
     for parameter, declared in inspect.signature(call).parameters.items():
-        for odd in ODD:
+        for odd in ODD_VALUES:
             value: Any = odd
             if declared.kind is inspect.Parameter.VAR_KEYWORD:
                 value = {"odd": odd}
             elif declared.kind is inspect.Parameter.VAR_POSITIONAL:
                 value = (odd,)
             is_fit = fits(odd, hints.get(parameter, Any))
-            given = {**world.arguments(call), parameter: value}
+            arguments = {**world.arguments(call), parameter: value}
             is_called = is_fit and callable(odd)
-            made, problem = outcome(
-                lambda given=given: with_arguments(call, given), is_fit=is_fit, is_called=is_called
+            result, problem = run_call(
+                lambda arguments=arguments: call_with(call, arguments), is_fit=is_fit, is_called=is_called
             )
-            if hasattr(made, "done"):
-                waiting.append((shown(parameter, odd), is_fit, made))
+            if hasattr(result, "done"):
+                waiting.append((format_argument(parameter, odd), is_fit, result))
             elif problem:
-                wrong.append(f"{shown(parameter, odd)}: {problem}")
+                problems.append(f"{format_argument(parameter, odd)}: {problem}")
     if waiting:
         world.lab.run(minutes=2)
-    for what, is_fit, made in waiting:
-        _, problem = outcome(made.result, is_fit=is_fit, is_called=False) if made.done() else (None, "")
+    for argument, is_fit, result in waiting:
+        _, problem = run_call(result.result, is_fit=is_fit, is_called=False) if result.done() else (None, "")
         if problem:
-            wrong.append(f"{what}: {problem}")
-    assert not wrong, "\n".join(wrong)
+            problems.append(f"{argument}: {problem}")
+    assert not problems, "\n".join(problems)
 
 
 NAMES = {"Iterable": Iterable, "Sequence": Sequence, "Mapping": Mapping, "Callable": Callable}
 
 
-class Front:
-    """A front such as the walk finds."""
+class Example:
+    """Class of an API."""
 
     @check_arguments
     def call(self, number: float, *names: str, flag: bool = False, **more: int) -> str:
@@ -283,7 +285,7 @@ class Front:
 
 
 @pytest.mark.parametrize(
-    ("given", "named", "where"),
+    ("positional", "keywords", "where"),
     [
         (("x",), {}, "number"),
         ((True,), {}, "number"),
@@ -293,21 +295,21 @@ class Front:
         ((1,), {"other": "x"}, "other"),
     ],
 )
-def test_what_does_not_fit_an_annotation_is_named(given: Any, named: Any, where: str) -> None:
-    with pytest.raises(ParameterError) as caught:
-        Front().call(*given, **named)
-    assert caught.value.where == where
-    assert caught.value.found
-    assert caught.value.expected
+def test_argument_that_does_not_fit_is_named(positional: Any, keywords: Any, where: str) -> None:
+    with pytest.raises(ParameterError) as raised:
+        Example().call(*positional, **keywords)
+    assert raised.value.where == where
+    assert raised.value.found
+    assert raised.value.expected
 
 
-def test_other_arguments_than_a_call_takes_are_refused() -> None:
+def test_missing_argument_is_refused() -> None:
     with pytest.raises(ParameterError, match="takes other arguments"):
-        Front().call()  # type: ignore[call-arg]
+        Example().call()  # type: ignore[call-arg]
 
 
-def test_what_fits_is_taken() -> None:
-    assert Front().call(1, "a", flag=True, other=2) == "1 ('a',) True {'other': 2}"
+def test_fitting_arguments_are_accepted() -> None:
+    assert Example().call(1, "a", flag=True, other=2) == "1 ('a',) True {'other': 2}"
 
 
 @pytest.mark.parametrize(
@@ -320,5 +322,5 @@ def test_what_fits_is_taken() -> None:
         ("\ud800", "str", False), ("ü", "str", True), (iter("ab"), "Iterable[str]", True),
     ],
 )  # fmt: skip
-def test_what_an_annotation_allows(value: Any, hint: str, expected: bool) -> None:
+def test_fits(value: Any, hint: str, expected: bool) -> None:
     assert fits(value, eval(hint, {**globals(), **NAMES})) is expected

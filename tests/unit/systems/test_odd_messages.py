@@ -1,4 +1,4 @@
-"""Odd and forged messages at every role of every system: each is dropped and counted, and nothing else comes of it."""
+"""Malformed and forged messages to every role of every system: each is recorded, and has no other effect."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import Counter
 
 import cloudpickle
 import pytest
-from busy_labs import BUSY, Busy, Radiator
-from odd_messages import bombard, cross, forge, garbled
+from busy_labs import BUSY, BusyLab, Radiator
+from odd_messages import bombard, cross, forge, garble_messages
 
 from mudkit.events import Received
 
@@ -21,24 +21,24 @@ def pickled(request: pytest.FixtureRequest) -> bytes:
 
 
 @pytest.fixture
-def busy(pickled: bytes) -> Busy:
-    """A copy of the busy lab of a system."""
+def busy(pickled: bytes) -> BusyLab:
+    """Return a copy of the busy lab of a system."""
     return cloudpickle.loads(pickled)
 
 
-def without_peers(busy: Busy) -> Busy:
-    """Return a lab in which no device may take anything from another one."""
+def disable_peers(busy: BusyLab) -> BusyLab:
+    """Return a lab in which no device accepts messages of another one."""
     if isinstance(busy, Radiator):
         busy = Radiator(p2p=False)
         busy.run()
     return busy
 
 
-def machines(received) -> Counter[str]:
+def count_machines(received) -> Counter[str]:
     return Counter(type(process.machine).__name__ for process in received)
 
 
-def stores(busy: Busy) -> list[tuple[str, str]]:
+def digest_stores(busy: BusyLab) -> list[tuple[str, str]]:
     """Return a digest of what each machine has stored."""
     return [
         (type(process.machine).__name__, hashlib.sha256(repr(process.store.items()).encode()).hexdigest())
@@ -46,27 +46,27 @@ def stores(busy: Busy) -> list[tuple[str, str]]:
     ]
 
 
-def test_a_busy_lab_holds_no_iterator(pickled):
-    """Python 3.14 copies none of them."""
+def test_busy_lab_holds_no_iterator(pickled):
+    """Avoid iterators, which Python 3.14 does not copy."""
     assert b"itertools" not in pickled
 
 
 def test_every_kind_of_message_is_sent(busy):
     kinds = {busy.unpack(event.message)["kind"] for events in busy.received.values() for event in events}
     assert kinds >= busy.KINDS
-    assert machines(busy.received) == busy.MACHINES
+    assert count_machines(busy.received) == busy.MACHINES
 
 
 @pytest.mark.parametrize("stranger", ["eve", "nobody"])
-def test_what_was_received_means_nothing_from_another_host(busy, stranger):
-    busy = without_peers(busy)
-    before = stores(busy)
+def test_received_messages_are_dropped_from_another_host(busy, stranger):
+    busy = disable_peers(busy)
+    before = digest_stores(busy)
     assert forge(busy.lab, busy.received, stranger).keys() == busy.MACHINES.keys()
-    assert stores(busy) == before
+    assert digest_stores(busy) == before
     busy.check()
 
 
-def test_what_a_server_sent_means_nothing_from_another_machine_of_its_host(busy):
+def test_messages_of_a_server_are_dropped_from_its_other_machines(busy):
     for process, events in busy.received.items():
         for event in events:
             if event.host in busy.lab.devices:
@@ -78,27 +78,27 @@ def test_what_a_server_sent_means_nothing_from_another_machine_of_its_host(busy)
             assert not process.store.is_dirty
 
 
-def test_odd_messages_of_a_stranger_change_nothing(scaled, busy):
-    busy = without_peers(busy)
-    before, dropped = stores(busy), busy.dropped()
+def test_malformed_messages_of_a_stranger_have_no_effect(scaled, busy):
+    busy = disable_peers(busy)
+    before, dropped = digest_stores(busy), busy.dropped()
     foreign = {
         process: [Received("mal/x", event.message, "mal") for event in events]
         for process, events in busy.received.items()
     }
     sent = bombard(busy.lab, foreign, scaled(10_000, 1_000), seed=2, codec=busy)
-    assert stores(busy) == before
-    # What ends a session that there is not may come late from anybody.
+    assert digest_stores(busy) == before
+    # The end of an unknown session is no incident: it may arrive late from any device.
     assert 0.99 * sent.total() < busy.dropped() - dropped <= sent.total()
     busy.check()
 
 
 @pytest.mark.soak(keep=4)
-@pytest.mark.parametrize("how", [bombard, cross])
+@pytest.mark.parametrize("send", [bombard, cross])
 @pytest.mark.parametrize("seed", range(2))
-def test_no_odd_message_of_anyone_raises(scaled, busy, how, seed):
-    """Those of a system's own servers, too; a system trusts these, so that what else comes of them is not judged."""
+def test_no_malformed_message_raises(scaled, busy, send, seed):
+    """Include messages of a system's own servers, which it trusts: other effects are not checked."""
     count = scaled(10_000, 1_000)
-    sent = how(busy.lab, busy.received, count, seed, codec=busy)
+    sent = send(busy.lab, busy.received, count, seed, codec=busy)
     assert sent == Counter({kind: number * count for kind, number in busy.MACHINES.items()})
     busy.lab.run(minutes=10)
     assert busy.lab.problems.empty
@@ -107,9 +107,9 @@ def test_no_odd_message_of_anyone_raises(scaled, busy, how, seed):
 @pytest.mark.soak(keep=3)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", ["lasthop", "store_and_forward", "sublim"])
-def test_a_machine_that_waits_for_an_answer_survives_odd_ones(name, seed):
+def test_machine_waiting_for_an_answer_survives_malformed_ones(name, seed):
     busy = BUSY[name]()
-    with garbled(busy.lab, seed, codec=busy) as sent:
+    with garble_messages(busy.lab, seed, codec=busy) as sent:
         busy.talk()
         busy.lab.run(minutes=5)
     assert sent.keys() == busy.MACHINES.keys()

@@ -1,4 +1,4 @@
-"""What a machine takes, and what is odd."""
+"""Decoding of accepted messages, and records of dropped ones."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ class End(msgspec.Struct, frozen=True, tag_field="kind", tag="end"):
     pass
 
 
-SAID = {"kind": "say", "number": 1, "text": "a"}
+SAY = {"kind": "say", "number": 1, "text": "a"}
 
 
 @pytest.mark.parametrize("accepts", [Accepts(Say), Accepts(Say, End)])
-def test_messages_of_known_kinds_and_types_are_taken(accepts):
-    assert accepts.decode(SAID) == Say(1, "a")
-    assert accepts.decode({**SAID, "more": None}) == Say(1, "a")
-    for wrong in (
-        {**SAID, "number": -1}, {**SAID, "number": True}, {**SAID, "number": 1 << 63}, {**SAID, "text": ""},
-        {**SAID, "text": "a" * 513}, {**SAID, "kind": "x"}, {**SAID, "kind": None}, {"kind": "say"}, {}, [], None, b"say", 1,
+def test_messages_of_known_kinds_and_types_are_decoded(accepts):
+    assert accepts.decode(SAY) == Say(1, "a")
+    assert accepts.decode({**SAY, "more": None}) == Say(1, "a")
+    for invalid in (
+        {**SAY, "number": -1}, {**SAY, "number": True}, {**SAY, "number": 1 << 63}, {**SAY, "text": ""},
+        {**SAY, "text": "a" * 513}, {**SAY, "kind": "x"}, {**SAY, "kind": None}, {"kind": "say"}, {}, [], None, b"say", 1,
     ):  # fmt: skip
-        assert accepts.decode(wrong) is None
+        assert accepts.decode(invalid) is None
 
 
 @pytest.mark.parametrize("accepts", [Accepts(Say), Accepts(Say, End)])
-def test_a_message_without_its_kind_is_odd_also_where_only_one_kind_may_come(accepts):
+def test_message_without_kind_is_refused_even_if_one_kind_is_accepted(accepts):
     assert accepts.decode({"number": 1, "text": "a"}) is None
 
 
-def test_from_nobody_nothing_is_taken():
-    assert Accepts().decode(SAID) is None
+def test_accepts_without_kinds_decodes_nothing():
+    assert Accepts().decode(SAY) is None
 
 
-def test_what_is_dropped_is_written_down():
+def test_dropped_message_is_recorded_as_an_incident():
     (record,) = dropped(Received("eve/x", {"kind": "say"}))
     assert (record.table, record.row) == ("incidents", {"incident": "dropped", "detail": "'say' from eve/x"})
     (record,) = dropped(Received("eve/x", b"\0" * 9))
@@ -56,19 +56,29 @@ class Sealed(msgspec.Struct, frozen=True, tag_field="kind", tag="sealed"):
     row: dict[str, Any]
 
 
-def test_a_struct_is_handed_over_as_it_is_and_one_of_another_system_is_odd():
+def test_accepted_structs_are_returned_unchanged_and_others_refused():
     accepts = Accepts(Say, End)
-    said = Say(1, "a")
-    assert accepts.decode(said) is said
+    message = Say(1, "a")
+    assert accepts.decode(message) is message
     assert accepts.decode(Sealed(Ciphertext(b"x"), {})) is None
-    assert Accepts().decode(said) is None
+    assert Accepts().decode(message) is None
 
 
 def test_foreign_mappings_and_bytes_are_decoded():
     accepts = Accepts(Say, End)
-    assert accepts.decode(SAID) == accepts.decode(msgspec.json.encode(SAID)) == Say(1, "a")
-    for wrong in (b"", b"{", b"[]", b'{"kind": "say"}', b"\xff", {"number": 1, "text": "a"}, None, 3, "say"):
-        assert accepts.decode(wrong) is None
+    assert accepts.decode(SAY) == accepts.decode(msgspec.json.encode(SAY)) == Say(1, "a")
+    for invalid in (
+        b"",
+        b"{",
+        b"[]",
+        b'{"kind": "say"}',
+        b"\xff",
+        {"number": 1, "text": "a"},
+        None,
+        3,
+        "say",
+    ):
+        assert accepts.decode(invalid) is None
 
 
 def test_ciphertexts_and_bytes_in_a_row_survive():
@@ -81,7 +91,7 @@ def test_ciphertexts_and_bytes_in_a_row_survive():
     assert decoded.data == sealed.data
 
 
-def test_what_is_too_large_is_dropped(monkeypatch):
+def test_too_large_message_is_refused(monkeypatch):
     monkeypatch.setattr(receiving, "MAX_BYTES", 60)
-    assert Accepts(Say).decode({**SAID, "text": "a" * 10}) is not None
-    assert Accepts(Say).decode({**SAID, "text": "a" * 60}) is None
+    assert Accepts(Say).decode({**SAY, "text": "a" * 10}) is not None
+    assert Accepts(Say).decode({**SAY, "text": "a" * 60}) is None

@@ -30,10 +30,10 @@ def positions() -> pa.Table:
         ("TRUE", [6, 7, 8]), ("FALSE", []), ("NULL", []), ("ts = 1704092400", [7]),
     ],
 )  # fmt: skip
-def test_rows_that_a_predicate_means(positions: pa.Table, where: str, hours: list[int]) -> None:
+def test_predicate_selects_rows(positions: pa.Table, where: str, hours: list[int]) -> None:
     assert [ts.hour for ts in select(positions, where)["ts"].to_pylist()] == hours
 
 
-def test_a_name_that_is_no_column(positions: pa.Table) -> None:
+def test_unknown_column_is_refused(positions: pa.Table) -> None:
     with pytest.raises(PredicateError, match="did you mean 'speed_mps'"):
         select(positions, "speed_kmh > 5")

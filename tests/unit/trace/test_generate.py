@@ -29,7 +29,7 @@ from mudkit.units import distance_km
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = {"cars": 12, "days": 3, "seed": 5}
-# In this town evenings are long: trips cross midnight, local and UTC.
+# Long evenings: trips cross midnight in local time and in UTC.
 LATE = {
     "outing_hours": (10.0, 18.0, 22.0),
     "outing_shares": (0.5, 0.9, 0.9),
@@ -43,39 +43,39 @@ def small():
     return generate(**SMALL)
 
 
-def by_device(table):
+def sort_by_device(table):
     return table.sort_by([("device", "ascending"), ("ts", "ascending")])
 
 
-def only(table, *devices):
+def select_devices(table, *devices):
     return table.filter(pc.is_in(table["device"], pa.array(devices)))
 
 
-def checksums(folder):
+def compute_checksums(folder):
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def test_tables_have_the_schemas_and_their_order(small):
+def test_tables_have_their_schema_and_order(small):
     assert isinstance(small, Loaded)
     assert small.positions.schema == POSITIONS
     assert small.reads.schema == READS
     assert len(small.rejected) == 0
-    assert small.positions.equals(by_device(small.positions))
+    assert small.positions.equals(sort_by_device(small.positions))
     assert small.reads.equals(small.reads.sort_by([("ts", "ascending"), ("device", "ascending")]))
     for table in (small.positions, small.reads):
         assert all(column.null_count == 0 for column in table.columns)
 
 
-def test_size_is_that_of_the_paper_and_reads_of_one_second_are_ordered_by_device():
+def test_size_matches_the_paper_and_simultaneous_reads_are_ordered():
     trace = generate(cars=60, days=30, seed=1)
-    assert len(trace.positions) == pytest.approx(370_000, rel=0.10)  # a tenth of the cars: more chance
+    assert len(trace.positions) == pytest.approx(370_000, rel=0.10)  # a tenth of the cars: more variance
     assert len(trace.reads) == pytest.approx(5_000, rel=0.15)
     assert trace.reads.equals(trace.reads.sort_by([("ts", "ascending"), ("device", "ascending")]))
     assert np.any(np.diff(epoch_us(trace.reads["ts"])) == 0)
 
 
-def test_reads_ask_for_boxes_of_20_km_over_two_hours(small):
+def test_reads_have_boxes_of_20_km_and_windows_of_two_hours(small):
     assert set(small.reads["box_km"].to_pylist()) == {20.0}
     assert set(small.reads["window_s"].to_pylist()) == {7200.0}
     (origin,) = set(small.reads["origin"].to_pylist())
@@ -85,13 +85,13 @@ def test_reads_ask_for_boxes_of_20_km_over_two_hours(small):
     assert len(pc.unique(small.reads["read_id"])) == len(small.reads)
 
 
-def test_some_reads_are_repeated_soon_and_near_by():
-    reads = by_device(generate(cars=60, days=7, seed=3).reads)
-    same = np.diff(pc.dictionary_encode(reads["device"]).combine_chunks().indices.to_numpy()) == 0
-    soon = np.diff(epoch_us(reads["ts"])) <= 600_000_000
+def test_some_reads_are_repeated_nearby_within_ten_minutes():
+    reads = sort_by_device(generate(cars=60, days=7, seed=3).reads)
+    is_same_device = np.diff(pc.dictionary_encode(reads["device"]).combine_chunks().indices.to_numpy()) == 0
+    is_recent = np.diff(epoch_us(reads["ts"])) <= 600_000_000
     lat, lon = reads["lat"].to_numpy(), reads["lon"].to_numpy()
-    near = distance_km(lat[:-1], lon[:-1], lat[1:], lon[1:]) <= 1.0
-    assert 0.05 < np.mean(same & soon & near) < 0.4
+    is_near = distance_km(lat[:-1], lon[:-1], lat[1:], lon[1:]) <= 1.0
+    assert 0.05 < np.mean(is_same_device & is_recent & is_near) < 0.4
 
 
 @pytest.mark.parametrize("rates", [{}, LATE, {"lon": 180.0}, {"interval_s": 2}])
@@ -104,17 +104,17 @@ def test_every_position_is_plausible(rates):
 
 
 @pytest.mark.parametrize("rates", [{}, LATE])
-def test_a_car_is_the_same_whatever_the_others_do(rates):
+def test_rows_of_a_car_do_not_depend_on_other_cars(rates):
     many = generate(cars=15, days=2, seed=5, towns=2, **rates)
     few = generate(cars=4, days=2, seed=5, towns=2, **rates)
     devices = [f"car-{i:05d}" for i in range(4)]
-    assert few.positions.equals(only(many.positions, *devices))
-    assert few.reads.equals(only(many.reads, *devices))
+    assert few.positions.equals(select_devices(many.positions, *devices))
+    assert few.reads.equals(select_devices(many.reads, *devices))
     assert len(few.reads) > 0
 
 
 @pytest.mark.parametrize("rates", [{}, LATE])
-def test_a_day_is_the_same_whatever_the_days(rates):
+def test_rows_of_a_day_do_not_depend_on_other_days(rates):
     three = generate(**SMALL, **rates)
     days = [
         generate(cars=12, days=1, seed=5, start=dt.date(2010, 3, 1) + dt.timedelta(days=i), **rates)
@@ -122,13 +122,13 @@ def test_a_day_is_the_same_whatever_the_days(rates):
     ]
     for name in ("positions", "reads"):
         pieces = pa.concat_tables([getattr(day, name) for day in days])
-        assert by_device(pieces).equals(by_device(getattr(three, name)))
+        assert sort_by_device(pieces).equals(sort_by_device(getattr(three, name)))
 
 
 def test_every_row_is_written_once_under_its_utc_date(tmp_path):
     whole = generate(**SMALL, **LATE)
     manifest = generate(**SMALL, **LATE, path=tmp_path / "trace")
-    positions = by_device(read_table(tmp_path / "trace", "positions"))
+    positions = sort_by_device(read_table(tmp_path / "trace", "positions"))
     assert positions.equals(whole.positions)
     assert read_table(tmp_path / "trace", "reads").equals(whole.reads)
     assert manifest["rows"] == {"positions": len(whole.positions), "reads": len(whole.reads), "rejected": 0}
@@ -136,7 +136,7 @@ def test_every_row_is_written_once_under_its_utc_date(tmp_path):
         (part,) = folder.iterdir()
         written = pq.read_table(part, partitioning=None)
         assert {str(ts.date()) for ts in written["ts"].to_pylist()} == {folder.name.removeprefix("date=")}
-    # some trip does cross the end of a UTC date, and of a local one
+    # Some trip crosses midnight in UTC, and some in local time.
     t_s = epoch_us(positions["ts"]) // 1_000_000
     same = np.diff(positions["device"].combine_chunks().dictionary_encode().indices.to_numpy()) == 0
     moving = same & (np.diff(t_s) == 15)
@@ -145,37 +145,39 @@ def test_every_row_is_written_once_under_its_utc_date(tmp_path):
         assert np.any(moving & (np.diff(dates) == 1))
 
 
-def test_a_row_at_midnight_is_written_once(tmp_path):
+def test_row_at_midnight_is_written_once(tmp_path):
     rates = {"cars": 40, "days": 2, "interval_s": 1, "gps_error_m": 4.0}
     whole = generate(**rates)
     assert np.any(epoch_us(whole.positions["ts"]) % 86_400_000_000 == 0)
     generate(**rates, path=tmp_path / "trace")
-    assert by_device(read_table(tmp_path / "trace", "positions")).equals(whole.positions)
+    assert sort_by_device(read_table(tmp_path / "trace", "positions")).equals(whole.positions)
 
 
 @pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("offset_h", [-12.0, -6.0, 0.0, 4.5, 14.0])
-def test_streaming_gives_the_same_rows_in_every_zone_and_in_blocks_of_cars(tmp_path, monkeypatch, offset_h):
+def test_streamed_rows_match_in_every_zone_and_in_blocks_of_cars(tmp_path, monkeypatch, offset_h):
     whole = generate(**SMALL, **LATE, towns=2, utc_offset_h=offset_h)
     monkeypatch.setattr(_generate, "_CARS_AT_ONCE", 5)
     generate(**SMALL, **LATE, towns=2, utc_offset_h=offset_h, path=tmp_path / "trace")
     for name in ("positions", "reads"):
-        assert by_device(read_table(tmp_path / "trace", name)).equals(by_device(getattr(whole, name)))
+        assert sort_by_device(read_table(tmp_path / "trace", name)).equals(
+            sort_by_device(getattr(whole, name))
+        )
         parts = [len(list(folder.iterdir())) for folder in (tmp_path / "trace" / name).iterdir()]
         assert max(parts) == 3
 
 
-def test_a_saved_trace_is_the_streamed_one_and_loads_as_such(tmp_path, small):
+def test_saved_and_streamed_traces_are_identical(tmp_path, small):
     small.save(tmp_path / "saved")
     generate(**SMALL, path=tmp_path / "streamed")
-    assert checksums(tmp_path / "saved") == checksums(tmp_path / "streamed")
+    assert compute_checksums(tmp_path / "saved") == compute_checksums(tmp_path / "streamed")
     loaded = load(tmp_path / "streamed")
     assert loaded.positions.equals(small.positions)
     assert loaded.reads.equals(small.reads)
 
 
 @pytest.mark.process
-def test_same_seed_same_bytes_in_another_process(tmp_path):
+def test_same_seed_yields_the_same_bytes_in_another_process(tmp_path):
     generate(**SMALL, path=tmp_path / "here")
     code = (
         f"from mudkit.trace._generate import generate; generate(**{SMALL}, path={str(tmp_path / 'there')!r})"
@@ -183,16 +185,16 @@ def test_same_seed_same_bytes_in_another_process(tmp_path):
     subprocess.run(
         [sys.executable, "-c", code], check=True, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "77"}
     )
-    assert checksums(tmp_path / "here") == checksums(tmp_path / "there")
+    assert compute_checksums(tmp_path / "here") == compute_checksums(tmp_path / "there")
     generate(**{**SMALL, "seed": 6}, path=tmp_path / "other")
-    assert checksums(tmp_path / "other") != checksums(tmp_path / "here")
+    assert compute_checksums(tmp_path / "other") != compute_checksums(tmp_path / "here")
 
 
-def test_the_model_has_not_changed_without_a_new_version(small):
-    """If this fails and the change is meant: raise GENERATOR_VERSION, write the sample again."""
+def test_model_is_unchanged_without_a_new_version(small):
+    """Compare with golden rows; for an intended change, raise GENERATOR_VERSION and rebuild the sample."""
     assert _generate.GENERATOR_VERSION == 1
-    first = only(small.positions, "car-00003").slice(0, 2).to_pylist()
-    reads = only(small.reads, "car-00003").slice(0, 1).to_pylist()
+    first = select_devices(small.positions, "car-00003").slice(0, 2).to_pylist()
+    reads = select_devices(small.reads, "car-00003").slice(0, 1).to_pylist()
     assert [
         (row["ts"].isoformat(), row["lat"], row["lon"], row["speed_mps"]) for row in first
     ] == GOLDEN_POSITIONS
@@ -208,7 +210,7 @@ GOLDEN_READS = [("2010-03-01T16:34:01+00:00", 35.321406, -97.476915, 94746012149
 GOLDEN_COUNTS = (6103, 73)
 
 
-def test_the_manifest_says_how_to_make_it_again(tmp_path):
+def test_manifest_options_reproduce_the_trace(tmp_path):
     manifest = generate(
         cars=3, days=2, seed=-4, towns=2, start="2011-07-02", interval_s=30, path=tmp_path / "trace"
     )
@@ -220,29 +222,29 @@ def test_the_manifest_says_how_to_make_it_again(tmp_path):
     assert options == {"cars": 3, "days": 2, "seed": -4, "towns": 2, "start": "2011-07-02"}
     assert phone == PhoneUse(interval_s=30)
     generate(**options, town=town, phone=phone, path=tmp_path / "again")
-    assert checksums(tmp_path / "again") == checksums(tmp_path / "trace")
+    assert compute_checksums(tmp_path / "again") == compute_checksums(tmp_path / "trace")
 
 
-def test_towns_do_not_see_each_other():
+def test_towns_are_far_apart():
     trace = generate(cars=6, days=1, seed=2, towns=3)
     town = np.array([int(name[-5:]) % 3 for name in trace.positions["device"].to_pylist()])
     lat, lon = trace.positions["lat"].to_numpy(), trace.positions["lon"].to_numpy()
-    middles = [(lat[town == i].mean(), lon[town == i].mean()) for i in range(3)]
+    centres = [(lat[town == i].mean(), lon[town == i].mean()) for i in range(3)]
     for i in range(3):
         for j in range(i):
-            assert distance_km(*middles[i], *middles[j]) > 100
+            assert distance_km(*centres[i], *centres[j]) > 100
 
 
-def test_what_is_there_is_not_overwritten_unless_asked(tmp_path):
+def test_existing_trace_is_overwritten_only_on_request(tmp_path):
     generate(cars=1, days=1, path=tmp_path / "trace")
-    before = checksums(tmp_path)
+    before = compute_checksums(tmp_path)
     with pytest.raises(OutputExists):
         generate(cars=2, days=1, path=tmp_path / "trace")
-    assert checksums(tmp_path) == before
+    assert compute_checksums(tmp_path) == before
     assert generate(cars=2, days=1, path=tmp_path / "trace", overwrite=True)["options"]["cars"] == 2
 
 
-def test_nothing_is_left_of_a_trace_that_was_stopped(tmp_path, monkeypatch):
+def test_interrupted_generation_leaves_no_files(tmp_path, monkeypatch):
     def fail(*_):
         raise KeyboardInterrupt
 
@@ -252,7 +254,7 @@ def test_nothing_is_left_of_a_trace_that_was_stopped(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_town_where_nobody_drives(tmp_path):
+def test_town_without_trips_or_queries_yields_empty_tables(tmp_path):
     still = {"commuter_share": 0.0, "outing_shares": (0.0, 0.0, 0.0)}
     trace = generate(cars=3, days=2, **still)
     assert (len(trace.positions), len(trace.reads)) == (0, 0)
@@ -264,7 +266,7 @@ def test_a_town_where_nobody_drives(tmp_path):
     assert len(generate(cars=3, days=2, query_share_low=0.0, query_share_high=0.0).reads) == 0
 
 
-def test_progress(capsys):
+def test_progress_is_shown(capsys):
     generate(cars=1, days=2, progress=True)
     assert "generate: 100%" in capsys.readouterr().err
 
@@ -291,7 +293,7 @@ def test_progress(capsys):
         ({"phone": PhoneUse(), "box_km": 3.0}, "phone"),
     ],
 )
-def test_bad_parameters_are_named_before_anything_is_written(tmp_path, given, where):
+def test_invalid_parameters_are_refused_before_writing(tmp_path, given, where):
     with pytest.raises(ParameterError) as caught:
         generate(**{"cars": 2, "days": 1, **given}, path=tmp_path / "trace")
     assert caught.value.where == where
@@ -300,7 +302,7 @@ def test_bad_parameters_are_named_before_anything_is_written(tmp_path, given, wh
     assert list(tmp_path.iterdir()) == []
 
 
-def test_dates_are_taken_in_other_shapes():
+def test_start_may_be_text_date_or_datetime():
     text, date, time = (
         generate(cars=1, days=1, start=start)
         for start in ("2010-03-05", dt.date(2010, 3, 5), dt.datetime(2010, 3, 5, 23, 59, tzinfo=dt.UTC))
@@ -317,15 +319,15 @@ def make_sample():
     return tool
 
 
-def test_the_sample_in_git_is_what_the_generator_makes(make_sample):
+def test_sample_in_git_matches_the_generator(make_sample):
     tables = make_sample.sample_tables(generate(**make_sample.SAMPLE))
-    for folder, of_folder in (("sample", tables), ("commute", make_sample.commute_tables())):
-        for name, table in of_folder.items():
+    for folder, folder_tables in (("sample", tables), ("commute", make_sample.commute_tables())):
+        for name, table in folder_tables.items():
             packed = (ROOT / "data" / folder / f"{name}.csv.gz").read_bytes()
             assert gzip.decompress(packed) == make_sample.csv_text(table)
 
 
-def test_the_sample_is_small_and_has_the_checksums_that_its_readme_states():
+def test_sample_is_small_and_matches_the_readme_checksums():
     for folder in ("sample", "commute"):
         files = sorted((ROOT / "data" / folder).glob("*.csv.gz"))
         assert sum(file.stat().st_size for file in files) < 1_000_000
@@ -334,7 +336,7 @@ def test_the_sample_is_small_and_has_the_checksums_that_its_readme_states():
         assert stated == [(f"{folder}/{f.name}", hashlib.sha256(f.read_bytes()).hexdigest()) for f in files]
 
 
-def test_the_sample_goes_through_the_loaders(make_sample):
+def test_sample_is_loaded_without_rejected_rows(make_sample):
     trace = generate(**make_sample.SAMPLE)
     positions = load(ROOT / "data/sample/positions.csv.gz", rule="none")
     reads = load(ROOT / "data/sample/reads.csv.gz", table="reads")
@@ -343,15 +345,15 @@ def test_the_sample_goes_through_the_loaders(make_sample):
     assert reads.reads.drop(["origin"]).equals(trace.reads.drop(["origin"]))
 
 
-def test_the_sample_can_be_made_anew(make_sample, tmp_path, monkeypatch):
+def test_sample_can_be_rebuilt(make_sample, tmp_path, monkeypatch):
     monkeypatch.setattr(make_sample, "COMMUTE", make_sample.COMMUTE | {"cars": 2, "days": 1})
     monkeypatch.setattr(make_sample, "SAMPLE", {"cars": 2, "days": 1, "seed": 7, "interval_s": 30})
     make_sample.main(tmp_path)
-    first = checksums(tmp_path)
+    first = compute_checksums(tmp_path)
     packed = [
         f"data/{folder}/{name}.csv.gz" for folder in ("commute", "sample") for name in ("positions", "reads")
     ]
     assert sorted(first) == ["data/README.md", *packed]
     make_sample.main(tmp_path)
-    assert checksums(tmp_path) == first
+    assert compute_checksums(tmp_path) == first
     assert "generate(cars=2, days=1, seed=7, interval_s=30)" in (tmp_path / "data/README.md").read_text()

@@ -17,12 +17,12 @@ T0 = 1_211_100_000
 CABS = [f"{cab},{T0 + 60 * i},37.7{i},-122.4,{i % 2}" for cab in ("abc", "xyz") for i in range(5)]
 
 
-def reasons(loaded):
+def get_reasons(loaded):
     return {row["row"]: row["reason"] for row in loaded.rejected.to_pylist()}
 
 
 @pytest.mark.parametrize("name", ["cabs.csv", "cabs.csv.gz"])
-def test_cabspotting(csv_file, name):
+def test_cabspotting_csv_is_loaded(csv_file, name):
     loaded = trace.load(csv_file("cab,t,lat,lon,occ", CABS, name))
     assert loaded.source["format"] == "cabspotting"
     assert len(loaded.positions) == 10
@@ -34,7 +34,7 @@ def test_cabspotting(csv_file, name):
     assert loaded.positions["speed_mps"].null_count == 10
 
 
-def test_original_cabspotting_files_are_the_same_trace(csv_file, tmp_path):
+def test_original_cabspotting_files_yield_the_same_trace(csv_file, tmp_path):
     folder = tmp_path / "cabspottingdata"
     folder.mkdir()
     for cab in ("abc", "xyz"):
@@ -50,7 +50,7 @@ def test_original_cabspotting_files_are_the_same_trace(csv_file, tmp_path):
     assert trace.load(folder / "new_abc.txt").positions["device"].unique().to_pylist() == ["abc"]
 
 
-def test_usual_column_names_are_found_and_others_mapped(csv_file):
+def test_usual_column_names_are_recognised_and_others_mapped(csv_file):
     rows = [f"7,{T0 + 60 * i},{10 + i / 1000},20,{i}" for i in range(3)]
     plain = trace.load(
         csv_file("vehicle_id;Timestamp;Latitude;LNG;speed_mps", [r.replace(",", ";") for r in rows])
@@ -61,7 +61,7 @@ def test_usual_column_names_are_found_and_others_mapped(csv_file):
     assert plain.positions["speed_mps"].to_pylist() == [0, 1, 2]
 
 
-def test_parquet_is_the_same_trace_as_csv(csv_file, tmp_path):
+def test_parquet_and_csv_yield_the_same_trace(csv_file, tmp_path):
     rows = [("a", T0 + 60 * i, 10 + i / 1000, 20.0) for i in range(4)]
     csv = trace.load(csv_file("device,t,lat,lon", [",".join(map(str, row)) for row in rows]))
     device, t, lat, lon = zip(*rows, strict=True)
@@ -82,7 +82,7 @@ def test_parquet_is_the_same_trace_as_csv(csv_file, tmp_path):
         (["2008-05-18T08:00:00Z", "2008-05-18T10:01:00.500+02:00"], "Asia/Tokyo"),
     ],
 )
-def test_times_as_text(csv_file, texts, tz):
+def test_text_times_are_converted_to_utc(csv_file, texts, tz):
     loaded = trace.load(csv_file("device,ts,lat,lon", [f"a,{t},10,20" for t in texts]), tz=tz)
     assert [t.isoformat() for t in loaded.positions["ts"].to_pylist()] == [
         "2008-05-18T08:00:00+00:00",
@@ -90,19 +90,19 @@ def test_times_as_text(csv_file, texts, tz):
     ]
 
 
-def test_a_local_time_that_does_not_exist_is_set_aside(csv_file):
+def test_nonexistent_local_time_is_rejected(csv_file):
     texts = ["2008-03-09T01:00:00", "2008-03-09T02:30:00", "2008-03-09T04:00:00"]  # clocks went forward
     loaded = trace.load(
         csv_file("device,ts,lat,lon", [f"a,{t},10,20" for t in texts]), tz="America/Los_Angeles"
     )
-    assert reasons(loaded) == {2: "local time that a clock change repeats or skips"}
+    assert get_reasons(loaded) == {2: "local time that a clock change repeats or skips"}
 
 
-def test_a_local_time_that_comes_twice_is_told_apart_from_one_that_cannot_be_read(csv_file):
+def test_ambiguous_local_time_is_distinguished_from_unparsable(csv_file):
     texts = ["2024-10-27T01:00:00", "2024-10-27T02:30:00", "2024-10-27T0x:30:00", "2024-10-27T04:00:00"]
     rows = [*(f"a,{t},10,20" for t in texts), "a,2024-10-27T04:01:00,10,20"]
     loaded = trace.load(csv_file("device,ts,lat,lon", rows), tz="Europe/Berlin")
-    assert reasons(loaded) == {2: "local time that a clock change repeats or skips", 3: "unparsable"}
+    assert get_reasons(loaded) == {2: "local time that a clock change repeats or skips", 3: "unparsable"}
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_local_time_that_comes_twice_is_told_apart_from_one_that_cannot_be_rea
         ["2024-05-18T08:00:00Z", "20240518T080100"],
     ],
 )
-def test_the_basic_form_of_iso_8601_has_zones_too(csv_file, texts):
+def test_basic_iso_8601_times_may_have_zones(csv_file, texts):
     loaded = trace.load(csv_file("device,ts,lat,lon", [f"a,{t},10,20" for t in texts]))
     assert [f"{t:%H:%M}" for t in loaded.positions["ts"].to_pylist()] == ["08:00", "08:01"]
 
@@ -125,19 +125,19 @@ def test_time_units(csv_file, unit, factor):
     assert [int(t.timestamp()) for t in loaded.positions["ts"].to_pylist()] == [T0, T0 + 1, T0 + 2]
 
 
-def test_every_row_that_is_set_aside_has_its_number_and_reason(csv_file):
+def test_rejected_rows_have_number_and_reason(csv_file):
     rows = [
         f"a,{T0},10,20",
         f"a,{T0 + 60},95,200",
         f"a,{T0 + 60},95,20",
         f"a,{T0 + 60},10.001,20",
-        f"a,{T0 + 60},10.001,20",  # the same again
-        f"a,{T0 + 120},,20",  # nothing where a number should be
+        f"a,{T0 + 60},10.001,20",  # a duplicate
+        f"a,{T0 + 120},,20",  # an empty number
         f"a,{T0 + 120},10.002",  # a field is missing
         f",{T0 + 120},10.002,20",  # no device
         f"a,{T0 + 120},10.002,20",
-        f"a,{T0 + 150},50,20",  # nobody is that fast
-        f"a,{T0 + 90},10.001,20",  # it comes late, and is in its place
+        f"a,{T0 + 150},50,20",  # an implausible speed
+        f"a,{T0 + 90},10.001,20",  # late, but sorted into its place
         "a,12,10.002,20",  # 1970
         f"a,{T0 + 240},10.003,20",
         f"a,{T0 + 300},nan,20",
@@ -145,7 +145,7 @@ def test_every_row_that_is_set_aside_has_its_number_and_reason(csv_file):
         f"a,{T0 + 500},10.005,20,9",  # a field too many
     ]
     loaded = trace.load(csv_file("device,t,lat,lon", rows))
-    assert reasons(loaded) == {
+    assert get_reasons(loaded) == {
         2: "coordinates out of range",
         3: "coordinates out of range, in range if exchanged",
         5: "duplicate",
@@ -162,31 +162,31 @@ def test_every_row_that_is_set_aside_has_its_number_and_reason(csv_file):
     assert loaded.summary().set_index("what").loc["rejected: unparsable", "value"] == "5"
 
 
-def test_access_log(csv_file):
+def test_access_log_is_loaded_as_reads(csv_file):
     rows = [f"a,{T0 + 60},1,2", f"a,{T0},1,2", f"a,{T0},1,2", f"b,{T0},1,2"]
     loaded = trace.load(csv_file("user,time,lat,lon", rows), table="reads", box_km=5, window_s=600)
     assert len(loaded.positions) == 0
     assert loaded.reads["device"].to_pylist() == ["a", "b", "a"]
     assert set(loaded.reads["origin"].to_pylist()) == {"recorded"}
     assert set(loaded.reads["box_km"].to_pylist()) == {5}
-    assert reasons(loaded) == {3: "duplicate"}
+    assert get_reasons(loaded) == {3: "duplicate"}
 
 
-def test_saved_and_loaded_again(csv_file, tmp_path):
+def test_saved_trace_is_loaded_unchanged(csv_file, tmp_path):
     loaded = trace.load(csv_file("cab,t,lat,lon,occ", [*CABS, "abc,1,1,1,1"]))
-    again = trace.load(loaded.save(tmp_path / "saved"))
-    assert again.positions.equals(loaded.positions)
-    assert again.reads.sort_by("read_id").equals(loaded.reads.sort_by("read_id"))
-    assert again.rejected.equals(loaded.rejected)
+    reloaded = trace.load(loaded.save(tmp_path / "saved"))
+    assert reloaded.positions.equals(loaded.positions)
+    assert reloaded.reads.sort_by("read_id").equals(loaded.reads.sort_by("read_id"))
+    assert reloaded.rejected.equals(loaded.rejected)
     assert [p.name for p in (tmp_path / "saved" / "positions").iterdir()] == ["date=2008-05-18"]
 
 
-def test_lon_180_is_the_same_line_as_minus_180(csv_file):
+def test_longitude_180_is_normalized_to_minus_180(csv_file):
     loaded = trace.load(csv_file("device,t,lat,lon", [f"a,{T0},0,180", f"a,{T0 + 60},0,-180"]))
     assert loaded.positions["lon"].to_pylist() == [-180, -180]
 
 
-def test_header_as_people_write_it(csv_file):
+def test_header_may_have_spaces_quotes_and_blank_lines(csv_file):
     rows = [f" a , {T0 + i} , 1 , 2" for i in range(3)]
     for header in (
         "device, t, lat, lon",
@@ -198,7 +198,7 @@ def test_header_as_people_write_it(csv_file):
         assert loaded.positions["device"].to_pylist() == ["a"] * 3
 
 
-def test_of_two_columns_with_one_name_none_is_chosen(csv_file, tmp_path):
+def test_duplicate_column_names_must_be_resolved(csv_file, tmp_path):
     file = csv_file("device,t,lat,lon,lat", [f"a,{T0 + i},1,2,9" for i in range(3)])
     with pytest.raises(TraceFormatError, match=r"2 columns named lat.(?s:.)*'lat \(4\)'} or 'lat'"):
         trace.load(file)
@@ -211,7 +211,7 @@ def test_of_two_columns_with_one_name_none_is_chosen(csv_file, tmp_path):
         trace.load(tmp_path / "twins.parquet")
 
 
-def test_a_folder_with_a_link_that_leads_nowhere(csv_file, tmp_path):
+def test_folder_with_a_dangling_link_is_refused(csv_file, tmp_path):
     folder = tmp_path / "days"
     folder.mkdir()
     csv_file("cab,t,lat,lon,occ", CABS).rename(folder / "a.csv")
@@ -221,18 +221,18 @@ def test_a_folder_with_a_link_that_leads_nowhere(csv_file, tmp_path):
             trace.load(folder, "gpx" if name == "c.gpx" else "csv")
 
 
-def test_rows_are_numbered_below_blank_lines(csv_file):
+def test_row_numbers_ignore_blank_lines_above_the_header(csv_file):
     rows = [f"a,{T0},1,2", "a,1", f"a,{T0 + 5},1,2", "x,y,1,2", f"a,{T0 + 9},1,2", f"a,{T0 + 10},1,2"]
-    assert reasons(trace.load(csv_file("\ndevice,t,lat,lon", rows))) == {2: "unparsable", 4: "unparsable"}
+    assert get_reasons(trace.load(csv_file("\ndevice,t,lat,lon", rows))) == {2: "unparsable", 4: "unparsable"}
 
 
-def test_times_change_their_form_within_a_file(csv_file):
+def test_time_formats_may_change_within_a_file(csv_file):
     texts = [f"{T0}", "2008-05-18T08:41:00Z", f"+{T0 + 120}", "2008-05-18 08:43:00+00", f"{T0 + 240}.5"]
     loaded = trace.load(csv_file("device,t,lat,lon", [f"a,{t},1,2" for t in texts]))
     assert [t.timestamp() - T0 for t in loaded.positions["ts"].to_pylist()] == [0, 60, 120, 180, 240.5]
 
 
-def test_an_access_log_may_leave_the_box_blank(csv_file):
+def test_access_log_may_leave_the_box_blank(csv_file):
     rows = [
         f"a,{T0},1,2,,",
         f"a,{T0 + 1},1,2,5,60",
@@ -243,19 +243,19 @@ def test_an_access_log_may_leave_the_box_blank(csv_file):
     loaded = trace.load(csv_file("device,t,lat,lon,box_km,window_s", rows), table="reads", window_s=600)
     assert loaded.reads["box_km"].to_pylist() == [20, 5, 20]
     assert loaded.reads["window_s"].to_pylist() == [600, 60, 600]
-    assert reasons(loaded) == {3: "unparsable", 4: "unparsable"}
+    assert get_reasons(loaded) == {3: "unparsable", 4: "unparsable"}
 
 
-def test_a_trace_folder_takes_no_options_that_it_cannot_follow(csv_file, tmp_path):
+def test_trace_folder_refuses_options_for_files(csv_file, tmp_path):
     saved = trace.load(csv_file("cab,t,lat,lon,occ", CABS)).save(tmp_path / "saved")
-    options_of_files = ({"format": "gpx"}, {"table": "reads"}, {"tz": "Asia/Tokyo"}, {"time_unit": "ms"})
-    of_reads = ({"rule": "none"}, {"box_km": 5}, {"window_s": 60}, {"columns": {"device": "x"}})
-    for options in (*options_of_files, *of_reads):
+    file_options = ({"format": "gpx"}, {"table": "reads"}, {"tz": "Asia/Tokyo"}, {"time_unit": "ms"})
+    read_options = ({"rule": "none"}, {"box_km": 5}, {"window_s": 60}, {"columns": {"device": "x"}})
+    for options in (*file_options, *read_options):
         with pytest.raises(ParameterError, match="already"):
             trace.load(saved, **options)
 
 
-def test_a_damaged_trace_folder(csv_file, tmp_path):
+def test_damaged_trace_folder_is_refused(csv_file, tmp_path):
     saved = trace.load(csv_file("cab,t,lat,lon,occ", CABS)).save(tmp_path / "saved")
     (part,) = (saved / "positions").rglob("*.parquet")
     whole = part.read_bytes()
@@ -275,7 +275,7 @@ def test_a_damaged_trace_folder(csv_file, tmp_path):
         trace.load(saved)
 
 
-def test_overwriting_deletes_nothing_that_mudkit_did_not_make(csv_file, tmp_path):
+def test_overwriting_keeps_files_that_mudkit_did_not_write(csv_file, tmp_path):
     file = csv_file("cab,t,lat,lon,occ", CABS)
     loaded = trace.load(file)
     for place in (tmp_path, file):
@@ -290,7 +290,7 @@ def test_overwriting_deletes_nothing_that_mudkit_did_not_make(csv_file, tmp_path
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
-def test_truncated_gzip(tmp_path, share):
+def test_truncated_gzip_is_refused(tmp_path, share):
     whole = gzip.compress("\n".join(["cab,t,lat,lon,occ", *CABS * 1000]).encode())
     file = tmp_path / "cabs.csv.gz"
     file.write_bytes(whole[: int(len(whole) * share)])

@@ -1,4 +1,4 @@
-"""Files and options that the loaders refuse, with the words of the error."""
+"""Errors of the loaders for invalid files and options."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,42 +21,42 @@ OUTSIDE = '<?xml version="1.0"?><!DOCTYPE gpx [<!ENTITY x SYSTEM "file:///etc/pa
 ROUTE = "".join(f'<rtept lat="47.{i}" lon="8.5"></rtept>' for i in range(9))
 
 
-def table(*rows, header="device,t,lat,lon"):
+def build_table(*rows, header="device,t,lat,lon"):
     return "\n".join([header, *rows, ""])
 
 
-def points(row, count=5, start=T0):
-    return table(*(row.format(start + i, i % 3) for i in range(count)))
+def build_points(row, count=5, start=T0):
+    return build_table(*(row.format(start + i, i % 3) for i in range(count)))
 
 
-def parquet(columns):
+def encode_parquet(columns):
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table(columns), sink)
     return sink.getvalue().to_pybytes()
 
 
-def loaded(**options):
+def defer_load(**options):
     return lambda file: trace.load(file, **options)
 
 
-def links(**options):
+def defer_links(**options):
     return lambda file: trace.load_links(file, **options)
 
 
-A = points("a,{},1,2", 90).splitlines()[1:]
-CABS = table(
+A = build_points("a,{},1,2", 90).splitlines()[1:]
+CABS = build_table(
     *(f"{cab},{T0 + 60 * i},37.7{i},-122.4,0" for cab in "ab" for i in range(5)), header="cab,t,lat,lon,occ"
 )
 COLUMNS = {"device": ["a"] * 3, "t": [T0, T0 + 1, T0 + 2], "lat": [1.0] * 3, "lon": [2.0] * 3}
 DRIVING = "network,test,time_local,mbps,mph,lat,lon,area_type"
 DRIVEN = "att,TCP,2023-04-04 09:49:{} CDT,{},3,44,-93,x"
-UP = table("a,1704067200,1", header="device,ts,up")
+UP = build_table("a,1704067200,1", header="device,ts,up")
 AWARE = "time,screen_status"
 
 FORMATS = [
-    ("Latin-1", trace.load, points("café,{},1,2").encode("latin-1"), "UTF-8"),
-    ("Latin-1 in a short line", trace.load, table("café", *A).encode("latin-1"), "UTF-8"),
-    ("a stray quotation mark", trace.load, table(*A[:50], '"a,7,1,2', *A[50:]), "quotation mark"),
+    ("Latin-1", trace.load, build_points("café,{},1,2").encode("latin-1"), "UTF-8"),
+    ("Latin-1 in a short line", trace.load, build_table("café", *A).encode("latin-1"), "UTF-8"),
+    ("a stray quotation mark", trace.load, build_table(*A[:50], '"a,7,1,2', *A[50:]), "quotation mark"),
     ("a header without a line end", trace.load, "device,t,lat,lon", "no rows"),
     ("an empty file", trace.load, "", "is empty"),
     ("blank lines", trace.load, "\n\n", "is empty"),
@@ -65,23 +65,23 @@ FORMATS = [
     ("UTF-16", trace.load, "device,t,lat,lon\n".encode("utf-16"), "not a file of a known format"),
     ("JSON", trace.load, '{"device": "a", "t": 3}\n', "lacks columns"),
     ("missing columns", trace.load, "device,t,speed\na,1,2\n", "lat, lon"),
-    ("missing columns of GTFS", loaded(format="gtfs-rt"), "trip_id,vehicle_id,timestamp\n1,2,3\n", "lat, lon"),
-    ("times in ms", trace.load, points("a,{}000,1,2"), "time_unit='ms'"),
-    ("exchanged coordinates", trace.load, points("a,{},-122,37"), "exchanged"),
-    ("no numbers", trace.load, table("a,x,y,z", "b,x,y,z"), "cannot be read"),
-    ("three devices of one name", trace.load, points("a,{},{},2", 1000), "which column is the device"),
+    ("missing columns of GTFS", defer_load(format="gtfs-rt"), "trip_id,vehicle_id,timestamp\n1,2,3\n", "lat, lon"),
+    ("times in ms", trace.load, build_points("a,{}000,1,2"), "time_unit='ms'"),
+    ("exchanged coordinates", trace.load, build_points("a,{},-122,37"), "exchanged"),
+    ("no numbers", trace.load, build_table("a,x,y,z", "b,x,y,z"), "cannot be read"),
+    ("three devices of one name", trace.load, build_points("a,{},{},2", 1000), "which column is the device"),
     ("truncated Parquet", trace.load, b"PAR1" + bytes(50), "cannot be read"),
-    ("a device of another type", trace.load, parquet(COLUMNS | {"device": [{"a": 1}] * 3}), "not what they should be"),
-    ("a latitude of another type", trace.load, parquet(COLUMNS | {"lat": [[1.0]] * 3}), "not what they should be"),
-    ("a time of another type", trace.load, parquet(COLUMNS | {"t": pa.array([1, 2, 3], pa.time32("s"))}), "not what they should be"),
-    ("a device that is no text", trace.load, parquet(COLUMNS | {"device": [b"\xff"] * 3}), "not what they should be"),
+    ("a device of another type", trace.load, encode_parquet(COLUMNS | {"device": [{"a": 1}] * 3}), "not what they should be"),
+    ("a latitude of another type", trace.load, encode_parquet(COLUMNS | {"lat": [[1.0]] * 3}), "not what they should be"),
+    ("a time of another type", trace.load, encode_parquet(COLUMNS | {"t": pa.array([1, 2, 3], pa.time32("s"))}), "not what they should be"),
+    ("a device that is no text", trace.load, encode_parquet(COLUMNS | {"device": [b"\xff"] * 3}), "not what they should be"),
     *(
-        (f"no {kind}", loaded(format=kind), table(*A), "not a file of a known format")
+        (f"no {kind}", defer_load(format=kind), build_table(*A), "not a file of a known format")
         for kind in ("geolife", "gowalla", "gpx")
     ),
     ("a folder of no format", trace.load, FOLDER, "folder of no known format"),
-    ("a mapped column that is missing", loaded(columns={"device": "no_such"}), CABS, "no_such"),
-    ("a misspelled column", loaded(columns={"device": "vehicl"}), "vehicle,t,lat,lon\na,1,2,3\n", r"vehicl \(perhaps vehicle\)"),
+    ("a mapped column that is missing", defer_load(columns={"device": "no_such"}), CABS, "no_such"),
+    ("a misspelled column", defer_load(columns={"device": "vehicl"}), "vehicle,t,lat,lon\na,1,2,3\n", r"vehicl \(perhaps vehicle\)"),
     ("no folder of a trace", trace.read_manifest, CABS, r"mudkit trace load .*\.csv --out FOLDER first"),
     ("GPX with entities", trace.load, LAUGHS, "declares entities"),
     ("GPX with an outside entity", trace.load, OUTSIDE, "entities"),
@@ -92,27 +92,32 @@ FORMATS = [
     ("GPX without times", trace.load, f"<gpx><rte>{ROUTE}</rte></gpx>", "have no time"),
     ("links: a folder", trace.load_links, FOLDER, "is a folder"),
     ("links: other columns", trace.load_links, "a,b\n1,2\n", "lacks columns"),
-    ("links: a column missing", links(format="driving-throughput"), "network,test,time_local\n1,2,3\n", "mbps"),
-    ("links: no Parquet", links(format="parquet"), "a,b\n1,2\n", "not a Parquet"),
-    ("links: bad rows", trace.load_links, table(DRIVEN.format(13, "x"), DRIVEN.format(14, -1), DRIVEN.format(15, 2), header=DRIVING), r"Most rows .* cannot be used"),
-    ("links: contradictions", trace.load_links, table(*(DRIVEN.format(13, i) for i in range(3)), header=DRIVING), "contradict"),
-    ("links: another zone", links(tz="Europe/Berlin"), table(DRIVEN.format(13, 5), header=DRIVING), "time zone"),
+    ("links: a column missing", defer_links(format="driving-throughput"), "network,test,time_local\n1,2,3\n", "mbps"),
+    ("links: no Parquet", defer_links(format="parquet"), "a,b\n1,2\n", "not a Parquet"),
+    ("links: bad rows", trace.load_links, build_table(DRIVEN.format(13, "x"), DRIVEN.format(14, -1), DRIVEN.format(15, 2), header=DRIVING), r"Most rows .* cannot be used"),
+    ("links: contradictions", trace.load_links, build_table(*(DRIVEN.format(13, i) for i in range(3)), header=DRIVING), "contradict"),
+    ("links: another zone", defer_links(tz="Europe/Berlin"), build_table(DRIVEN.format(13, 5), header=DRIVING), "time zone"),
     ("links: an empty file", trace.load_links, "", "is empty"),
-    ("links: truncated Parquet", links(format="parquet"), b"PAR1 and no more", "cannot be read"),
-    ("links: other types", trace.load_links, parquet({"device": ["a"], "ts": [[1]], "up": [True]}), "not what they should be"),
+    ("links: truncated Parquet", defer_links(format="parquet"), b"PAR1 and no more", "cannot be read"),
+    ("links: other types", trace.load_links, encode_parquet({"device": ["a"], "ts": [[1]], "up": [True]}), "not what they should be"),
     ("unlocks: a folder", trace.load_unlocks, FOLDER, "is a folder"),
     ("unlocks: another log", trace.load_unlocks, "time,battery_level,battery_status\n1,2,3\n", r"not a log of AWARE's screen[\s\S]*battery_level"),
     ("unlocks: milliseconds", trace.load_unlocks, f"{AWARE}\n{T0}000,3\n", "milliseconds"),
     ("unlocks: an empty file", trace.load_unlocks, "", "is empty"),
 ]  # fmt: skip
 CONTENTS = [
-    ("only a header", trace.load, table(), "no rows"),
-    ("one position", trace.load, points("a,{},1,2", 1), "more than one position"),
-    ("one position twice", trace.load, table(A[0], A[0]), "1 row of 1 device; 1 row set aside: duplicate"),
+    ("only a header", trace.load, build_table(), "no rows"),
+    ("one position", trace.load, build_points("a,{},1,2", 1), "more than one position"),
+    (
+        "one position twice",
+        trace.load,
+        build_table(A[0], A[0]),
+        "1 row of 1 device; 1 row set aside: duplicate",
+    ),
     ("GPX without points", trace.load, "<gpx></gpx>", "no rows"),
-    ("links: no rows", trace.load_links, table(header=DRIVING), "holds no rows"),
-    ("links: Parquet without rows", trace.load_links, parquet(LINKS.empty_table()), "holds no rows"),
-    ("unlocks: no rows", trace.load_unlocks, table(header=AWARE), "holds no rows"),
+    ("links: no rows", trace.load_links, build_table(header=DRIVING), "holds no rows"),
+    ("links: Parquet without rows", trace.load_links, encode_parquet(LINKS.empty_table()), "holds no rows"),
+    ("unlocks: no rows", trace.load_unlocks, build_table(header=AWARE), "holds no rows"),
     (
         "unlocks: none",
         trace.load_unlocks,
@@ -121,25 +126,25 @@ CONTENTS = [
     ),
 ]
 OPTIONS = [
-    ("format", loaded(format="gpx2"), CABS, "no such format"),
-    ("columns", loaded(columns={"latitude": "x"}), CABS, "columns that a trace does not have"),
-    ("table", loaded(table="rows"), CABS, "positions or reads"),
-    ("tz", loaded(tz="Mars/Olympus"), CABS, "a time zone"),
-    ("time_unit", loaded(time_unit="min"), CABS, "one of s, ms"),
-    ("box_km of 0", loaded(box_km=0), CABS, "side over 0"),
-    ("box_km that is no number", loaded(box_km=float("nan")), CABS, "side over 0"),
-    ("window_s below 0", loaded(window_s=-1), CABS, "seconds over 0"),
-    ("window_s of ages", loaded(window_s=1e13), CABS, "up to 3.2e9"),
-    ("rule", loaded(rule="often"), CABS, "no such rule"),
-    ("a misspelled rule", loaded(rule="poison"), CABS, "did you mean 'poisson'"),
-    ("a misspelled rule of trips", loaded(rule="trip_strat(still_s=3)"), CABS, "did you mean 'trip_start'"),
-    ("columns of GeoLife", loaded(columns={"device": "x"}), PLT, "columns of its own"),
-    ("columns of GPX", loaded(columns={"device": "x"}), GPX, "columns of its own"),
-    ("links: format", links(format="xml"), "a,b\n1,2\n", "no such format"),
-    ("links: tz", links(tz="Minneapolis"), table(DRIVEN.format(13, 5), header=DRIVING), "tz"),
-    ("links: outage of recorded states", links(outage_s=5), UP, "says itself"),
+    ("format", defer_load(format="gpx2"), CABS, "no such format"),
+    ("columns", defer_load(columns={"latitude": "x"}), CABS, "columns that a trace does not have"),
+    ("table", defer_load(table="rows"), CABS, "positions or reads"),
+    ("tz", defer_load(tz="Mars/Olympus"), CABS, "a time zone"),
+    ("time_unit", defer_load(time_unit="min"), CABS, "one of s, ms"),
+    ("box_km of 0", defer_load(box_km=0), CABS, "side over 0"),
+    ("box_km that is no number", defer_load(box_km=float("nan")), CABS, "side over 0"),
+    ("window_s below 0", defer_load(window_s=-1), CABS, "seconds over 0"),
+    ("window_s of ages", defer_load(window_s=1e13), CABS, "up to 3.2e9"),
+    ("rule", defer_load(rule="often"), CABS, "no such rule"),
+    ("a misspelled rule", defer_load(rule="poison"), CABS, "did you mean 'poisson'"),
+    ("a misspelled rule of trips", defer_load(rule="trip_strat(still_s=3)"), CABS, "did you mean 'trip_start'"),
+    ("columns of GeoLife", defer_load(columns={"device": "x"}), PLT, "columns of its own"),
+    ("columns of GPX", defer_load(columns={"device": "x"}), GPX, "columns of its own"),
+    ("links: format", defer_links(format="xml"), "a,b\n1,2\n", "no such format"),
+    ("links: tz", defer_links(tz="Minneapolis"), build_table(DRIVEN.format(13, 5), header=DRIVING), "tz"),
+    ("links: outage of recorded states", defer_links(outage_s=5), UP, "says itself"),
     *(
-        (f"links: {name} of {value!r}", links(**{name: value}), table(DRIVEN.format(13, 5), header=DRIVING), "number over 0")
+        (f"links: {name} of {value!r}", defer_links(**{name: value}), build_table(DRIVEN.format(13, 5), header=DRIVING), "number over 0")
         for name, value in (("outage_kbps", 0), ("outage_kbps", "100"), ("outage_s", -1), ("outage_s", float("nan")))
     ),
     *(
@@ -167,27 +172,27 @@ MISSING = [
     ("unlocks", trace.load_unlocks, None, "no phone log at"),
 ]
 REFUSED = {
-    f"{error.__name__}: {what}": (error, *case)
+    f"{error.__name__}: {name}": (error, *case)
     for error, cases in (
         (TraceFormatError, FORMATS),
         (TraceContentError, CONTENTS),
         (ParameterError, OPTIONS),
         (InputMissing, MISSING),
     )
-    for what, *case in cases
+    for name, *case in cases
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused_in_words(tmp_path, case):
-    error, call, content, words = REFUSED[case]
+def test_invalid_input_raises_error(tmp_path, case):
+    error, call, content, pattern = REFUSED[case]
     is_gpx, is_plt = "GPX" in case or "KML" in case, "GeoLife" in case
     file = tmp_path / ("ride.gpx" if is_gpx else "a.plt" if is_plt else "trace.csv")
     if content is FOLDER:
         file.mkdir()
     elif content is not None:
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(error, match=words) as caught:
+    with pytest.raises(error, match=pattern) as caught:
         call(file)
     assert caught.value.found
     assert caught.value.expected

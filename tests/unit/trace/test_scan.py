@@ -1,4 +1,4 @@
-"""A scan gives the rows that load gives, piece by piece, and leaves nothing behind."""
+"""Scans of a trace: pieces with the rows of a load, and removal of the work folder."""
 
 import gc
 
@@ -23,19 +23,19 @@ ROWS += ["mno,1", f"mno,{T0 - 5},37.7,-122.4,0"]
 
 @pytest.fixture
 def folders(monkeypatch, tmp_path):
-    """Where work folders go."""
+    """Redirect work folders to a temporary folder."""
     place = tmp_path / "tmp"
     place.mkdir()
     monkeypatch.setattr(files.tempfile, "gettempdir", lambda: str(place))
     return place
 
 
-def whole(pieces):
+def concatenate(pieces):
     return [pa.concat_tables(getattr(p, name) for p in pieces) for name in ("positions", "reads", "rejected")]
 
 
 def assert_same(pieces, loaded):
-    positions, reads, rejected = whole(pieces)
+    positions, reads, rejected = concatenate(pieces)
     key = [("source", "ascending"), ("row", "ascending")]
     assert positions.equals(loaded.positions)
     assert reads.sort_by("read_id").equals(loaded.reads.sort_by("read_id"))
@@ -44,32 +44,32 @@ def assert_same(pieces, loaded):
 
 
 @pytest.mark.parametrize("batch_rows", [1, 10, 20, 1000])
-def test_the_same_rows_as_load(csv_file, folders, batch_rows):
+def test_scan_yields_the_same_rows_as_load(csv_file, folders, batch_rows):
     file = csv_file("cab,t,lat,lon,occ", ROWS)
     with trace.scan(file, batch_rows=batch_rows) as pieces:
         assert pieces.devices == 3
-        one, again = list(pieces), list(pieces)
-    assert_same(one, trace.load(file))
-    assert_same(again, trace.load(file))
-    together = [sorted(set(piece.positions["device"].to_pylist())) for piece in one]
+        first, second = list(pieces), list(pieces)
+    assert_same(first, trace.load(file))
+    assert_same(second, trace.load(file))
+    device_groups = [sorted(set(piece.positions["device"].to_pylist())) for piece in first]
     expected = {1: [["abc"], ["mno"], ["xyz"]], 20: [["abc", "mno"], ["xyz"]], 1000: [["abc", "mno", "xyz"]]}
-    assert [names for names in together if names] == expected.get(batch_rows, expected[1])
+    assert [names for names in device_groups if names] == expected.get(batch_rows, expected[1])
 
 
-def test_unreadable_rows_come_in_pieces_too(csv_file):
+def test_unparsable_rows_are_split_into_pieces(csv_file):
     rows = [f"a,{T0 + i},1,2" for i in range(20)] + [f"a,x{i},1,2" for i in range(15)]
     with trace.scan(csv_file("device,t,lat,lon", rows), batch_rows=7) as pieces:
         assert [(len(p.positions), len(p.rejected)) for p in pieces] == [(20, 7), (0, 7), (0, 1)]
 
 
-def test_an_access_log(csv_file):
+def test_scan_of_an_access_log(csv_file):
     rows = [f"{u},{T0 + i % 5},1,2" for i in range(7) for u in "ba"]
     file = csv_file("user,time,lat,lon", rows)
     with trace.scan(file, table="reads", box_km=5, batch_rows=3) as pieces:
         assert_same(list(pieces), trace.load(file, table="reads", box_km=5))
 
 
-def test_a_trace_folder(csv_file, tmp_path):
+def test_scan_of_a_trace_folder(csv_file, tmp_path):
     rows = [
         f"{cab},{T0 + 60 * i + 86_400 * (i > 4)},37.7{i},-122.4,{i % 2}" for i in range(9) for cab in "cab"
     ]
@@ -82,7 +82,7 @@ def test_a_trace_folder(csv_file, tmp_path):
             trace.scan(saved, **options)
 
 
-def test_the_work_folder_goes_with_the_scan(csv_file, folders):
+def test_work_folder_is_removed_with_the_scan(csv_file, folders):
     file = csv_file("cab,t,lat,lon,occ", ROWS)
     with trace.scan(file) as pieces:
         assert len(list(folders.iterdir())) == 1
@@ -92,15 +92,15 @@ def test_the_work_folder_goes_with_the_scan(csv_file, folders):
     with pytest.raises(TraceContentError, match="closed"):
         list(pieces)
     pieces.close()
-    left = trace.scan(file)
+    unclosed = trace.scan(file)
     assert len(list(folders.iterdir())) == 1
-    del left, iterator
+    del unclosed, iterator
     gc.collect()
     assert list(folders.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("header", "rows", "kind", "says"),
+    ("header", "rows", "error", "pattern"),
     [
         ("cab,t,lon,lat,occ", ROWS, TraceFormatError, "exchanged"),
         ("cab,t,lat,lon,occ", [], TraceContentError, "no rows"),
@@ -108,13 +108,13 @@ def test_the_work_folder_goes_with_the_scan(csv_file, folders):
         ("cab,t,lat,lon,occ", ["a,b,c,d,e"], TraceFormatError, "cannot be read"),
     ],
 )
-def test_what_load_refuses_at_once(csv_file, folders, header, rows, kind, says):
-    with pytest.raises(kind, match=says):
+def test_scan_refuses_invalid_sources_immediately(csv_file, folders, header, rows, error, pattern):
+    with pytest.raises(error, match=pattern):
         trace.scan(csv_file(header, rows))
     assert list(folders.iterdir()) == []
 
 
-def test_what_only_all_pieces_show(csv_file):
+def test_errors_of_the_whole_trace_are_raised_after_all_pieces(csv_file):
     file = csv_file("device,t,lat,lon", [f"a{i},{T0},1,2" for i in range(5)])
     with trace.scan(file) as pieces, pytest.raises(TraceContentError, match="more than one position"):
         list(pieces)
@@ -123,17 +123,17 @@ def test_what_only_all_pieces_show(csv_file):
         list(pieces)
 
 
-def test_a_full_disk(csv_file, folders, monkeypatch):
-    def full(self, table):
+def test_full_disk_raises_error_and_leaves_no_files(csv_file, folders, monkeypatch):
+    def raise_disk_full(self, table):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Spill, "add", full)
+    monkeypatch.setattr(Spill, "add", raise_disk_full)
     with pytest.raises(OutputProblem, match="disk is full"):
         trace.scan(csv_file("cab,t,lat,lon,occ", ROWS))
     assert list(folders.iterdir()) == []
 
 
-def test_the_recorded_taxis(cabspotting, monkeypatch):
+def test_scan_of_recorded_taxis(cabspotting, monkeypatch):
     monkeypatch.setenv("MUDKIT_PROGRESS", "0")
     rows = 0
     with trace.scan(cabspotting, batch_rows=500_000) as pieces:

@@ -13,7 +13,7 @@ def positions():
     return pa.table([*columns, pa.nulls(20, pa.float64())], schema=POSITIONS)
 
 
-def test_the_slider_moves_the_devices(positions):
+def test_slider_moves_the_devices(positions):
     widget = FleetMap(positions, step_s=300)
     play, slider, _ = widget.children[0].children
     assert (play.min, play.max) == (slider.min, slider.max) == (0, 19)
@@ -23,7 +23,7 @@ def test_the_slider_moves_the_devices(positions):
         assert widget.figure.layout.title.text.startswith("1 devices, 2008-05-18")
 
 
-def test_links_come_and_go(positions):
+def test_devices_without_a_link_are_marked(positions):
     nothing = pa.nulls(2, pa.float64())
     t_us = 1_211_100_000_000_000 + np.array([7, 9]) * 300_000_000
     columns = [pa.array(["a", "a"]), timestamps(t_us), pa.array([False, True]), nothing, nothing, nothing]

@@ -1,4 +1,4 @@
-"""What the widgets have in common."""
+"""Panel, alerts and JSON input, which all widgets share."""
 
 import ipywidgets
 import pytest
@@ -11,12 +11,12 @@ DEEP = "[" * 100_000
 
 
 def test_every_widget_is_a_panel():
-    """So that their lists have their keys: tests/browser presses them."""
+    """Require the panel for its list keys, which tests/browser presses."""
     assert len(widgets.__all__) == 8
     assert all(issubclass(getattr(widgets, name), Panel) for name in widgets.__all__)
 
 
-def test_what_it_holds_stands_first():
+def test_panel_starts_with_the_given_children():
     label = ipywidgets.Label("a")
     panel = Panel([label])
     assert panel.children[0] is label
@@ -26,7 +26,7 @@ def test_what_it_holds_stands_first():
 
 
 @pytest.mark.parametrize("text", ["", "{", "{'a': 1}", "[1]", "1", "null", DEEP, '{"a":' * 100_000])
-def test_what_is_no_object_is_refused(text):
+def test_text_without_a_json_object_is_refused(text):
     with pytest.raises(ParameterError, match="record") as caught:
         read_object("record", text, '{"n": 1}')
     assert caught.value.where == "record"
@@ -34,15 +34,15 @@ def test_what_is_no_object_is_refused(text):
     assert len(str(caught.value)) < 400
 
 
-def test_an_object_is_read():
+def test_json_object_is_parsed():
     assert read_object("record", ' {"a": [1, null]} ', "{}") == {"a": [1, None]}
 
 
-def test_an_alert_shows_text_as_text():
+def test_alert_escapes_markup():
     try:
         read_object("record", "<b>", "{}")
     except ParameterError as error:
-        said = alert("No.", error)
-    assert "role='alert'" in said
-    assert "<b>No.</b>" in said
-    assert "&lt;b&gt;" in said
+        html = alert("No.", error)
+    assert "role='alert'" in html
+    assert "<b>No.</b>" in html
+    assert "&lt;b&gt;" in html

@@ -1,4 +1,4 @@
-"""The workbench follows its text and controls, says what policy and checker say, and keeps its picture when it cannot."""
+"""Policy workbench: text, controls, decisions, findings, and invalid input."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def bench():
     return PolicyWorkbench(PICU, MESSAGES, battery=50, bandwidth_kbps=40_000)
 
 
-def says(widget):
+def read_status(widget):
     return re.sub("<.*?>", "", widget.status.value)
 
 
-def cells(widget):
-    """The rule of each cell, by message and state."""
+def read_cells(widget):
+    """Return the rule of each cell, by message and state."""
     heat = widget.figure.data[0]
     return {
         (message, state): rule
@@ -42,7 +42,7 @@ def cells(widget):
     }
 
 
-def test_it_says_what_the_policy_says(bench):
+def test_status_matches_the_policy(bench):
     policy = Policy.from_yaml(PICU)
     for battery in ("charger", 0, 20, 25, 75, 80):
         bench.battery.value = battery
@@ -53,53 +53,53 @@ def test_it_says_what_the_policy_says(bench):
             verdict = policy.decide(MESSAGES[message], policy.variables, automatic, 10.0)
             assert (
                 f"rule {verdict.rule + 1} fires, {policy.rules[verdict.rule].name}: {verdict.outcome}"
-                in says(bench)
+                in read_status(bench)
             )
-            assert cells(bench)[message, str(battery)] == verdict.rule + 1
+            assert read_cells(bench)[message, str(battery)] == verdict.rule + 1
             for name, value in (verdict.out or {}).items():
                 shown = f"{len(value):,} bytes" if isinstance(value, bytes) else str(value)
                 sent = {row[0]: row[2] for row in table_rows(bench.sent.value)[1:]}
                 assert sent[name] == shown
 
 
-def test_every_control_counts(bench):
-    assert "rule 4 fires" in says(bench)
+def test_every_control_takes_effect(bench):
+    assert "rule 4 fires" in read_status(bench)
     bench.bandwidth.value = 180
-    assert "rule 3 fires" in says(bench)
+    assert "rule 3 fires" in read_status(bench)
     assert "180 kbit/s" in bench.figure.layout.title.text
     bench.bandwidth.value = "no limit"
-    assert "rule 4 fires" in says(bench)
+    assert "rule 4 fires" in read_status(bench)
     bench.display.value = 100
     assert "100 bytes" in [row[2] for row in table_rows(bench.sent.value)]
     bench.body.value = json.dumps({"patient": 1, "pulse": 72, "ecg": 60})
     assert ["60 bytes", "15 bytes"] in [row[1:] for row in table_rows(bench.sent.value)]
     bench.variables.value = '{"patients": [2]}'
-    assert "rule 1 fires" in says(bench)
+    assert "rule 1 fires" in read_status(bench)
     assert "state.battery" not in bench.rules.value.split("TRUE")[1].split("not evaluated")[0]
 
 
-def test_the_frame_is_where_one_looks(bench):
-    def frame():
+def test_frame_marks_the_selected_cell(bench):
+    def find_frame():
         (shape,) = bench.figure.layout.shapes
         heat = bench.figure.data[0]
         return heat.y[round(shape.y0 + 0.5)], heat.x[round(shape.x0 + 0.5)]
 
-    assert frame() == ("mine", "50")
+    assert find_frame() == ("mine", "50")
     bench.battery.value, bench.message.value = "charger", "alarm"
-    assert frame() == ("alarm", "charger")
+    assert find_frame() == ("alarm", "charger")
 
 
-def test_the_text_is_followed_at_once(bench):
+def test_text_changes_take_effect_immediately(bench):
     bench.text.value = PICU.replace("state.battery <= 75", "state.battery <= 40")
-    assert "rule 5 fires" in says(bench)
-    assert cells(bench)["mine", "40"] == 4
-    assert cells(bench)["mine", "45"] == 5
+    assert "rule 5 fires" in read_status(bench)
+    assert read_cells(bench)["mine", "40"] == 4
+    assert read_cells(bench)["mine", "45"] == 5
     bench.text.value = "rules:\n  - do: drop\n"
-    assert "rule 1 fires, rule 1: dropped" in says(bench)
-    assert set(cells(bench).values()) == {1}
+    assert "rule 1 fires, rule 1: dropped" in read_status(bench)
+    assert set(read_cells(bench).values()) == {1}
     bench.text.value = "rules:\n  - when: message.pulse < 0\n"
-    assert "no rule fires: dropped" in says(bench)
-    assert set(cells(bench).values()) == {0}
+    assert "no rule fires: dropped" in read_status(bench)
+    assert set(read_cells(bench).values()) == {0}
 
 
 FINDINGS = {
@@ -117,18 +117,18 @@ FINDINGS = {
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("kind", FINDINGS)
 def test_findings_have_lines(bench, kind):
-    text, line, words = FINDINGS[kind]
+    text, line, excerpt = FINDINGS[kind]
     bench.text.value = text
     result = findings(Policy.from_yaml(text))
-    assert kind in {each.kind for each in result}
+    assert kind in {finding.kind for finding in result}
     assert len(table_rows(bench.findings.value)) == 1 + len(result)
-    assert words in bench.findings.value
+    assert excerpt in bench.findings.value
     assert "would be rejected" in bench.findings.value
-    for each in result:
-        assert f"line {each.line}" in bench.findings.value
-        assert f"▸{each.line}<" in bench._lines.value
+    for finding in result:
+        assert f"line {finding.line}" in bench.findings.value
+        assert f"▸{finding.line}<" in bench._lines.value
     if line is not None:
-        assert line in {each.line for each in result}
+        assert line in {finding.line for finding in result}
         assert text.splitlines()[line - 1].strip().replace("<", "&lt;") in bench.findings.value
     bench.text.value = PICU
     assert "found nothing" in bench.findings.value
@@ -147,24 +147,24 @@ def test_findings_have_lines(bench, kind):
         ("a: <script>\n", 1),
     ],
 )
-def test_what_is_no_policy_is_told_with_its_line_and_the_picture_stays(bench, wrong, line):
-    kept = (bench.status.value, bench.rules.value, bench.sent.value, cells(bench))
+def test_invalid_policy_is_reported_with_its_line_and_keeps_the_figure(bench, wrong, line):
+    kept = (bench.status.value, bench.rules.value, bench.sent.value, read_cells(bench))
     bench.text.value = wrong
     assert "role='alert'" in bench.problem.value
     assert "<script>" not in bench.problem.value
-    assert (bench.status.value, bench.rules.value, bench.sent.value, cells(bench)) == kept
+    assert (bench.status.value, bench.rules.value, bench.sent.value, read_cells(bench)) == kept
     if line is not None:
         assert f"line {line}" in bench.problem.value
         assert f"▸{line}<" in bench._lines.value
     bench.battery.value = 90
-    assert "rule 5 fires" in says(bench), "the last policy goes on"
+    assert "rule 5 fires" in read_status(bench), "the last policy goes on"
     assert "role='alert'" in bench.problem.value
     bench.text.value = PICU
     assert bench.problem.value == ""
 
 
 @pytest.mark.parametrize("wrong", ["", "{", "[1]", '{"patient": 1, "ecg": -1}', '{"ecg": 10000000}', "7"])
-def test_a_message_that_cannot_be_read_is_told(bench, wrong):
+def test_invalid_message_and_variables_are_reported(bench, wrong):
     kept = bench.status.value
     bench.body.value = wrong
     assert "role='alert'" in bench.problem.value
@@ -175,33 +175,33 @@ def test_a_message_that_cannot_be_read_is_told(bench, wrong):
     assert "variables" in bench.problem.value
 
 
-def test_it_may_begin_with_something_that_is_no_policy():
+def test_workbench_may_start_with_an_invalid_policy():
     widget = PolicyWorkbench("rules: [", MESSAGES)
     assert "role='alert'" in widget.problem.value
     assert widget.status.value == ""
     widget.text.value = PICU
-    assert "rule 4 fires" in says(widget)
+    assert "rule 4 fires" in read_status(widget)
 
 
-def test_decide_and_keep_lets_time_and_variables_go_on(bench):
+def test_keeping_a_decision_advances_time_and_variables(bench):
     bench.battery.value = 20
-    assert "sent" in says(bench)
+    assert "sent" in read_status(bench)
     assert "sent" not in json.loads(bench.variables.value)
     bench.keep.click()
     assert list(json.loads(bench.variables.value)["sent"].values()) == [10.0]
-    assert "sent (published 10 s after the start; kept)" in says(bench)
+    assert "sent (published 10 s after the start; kept)" in read_status(bench)
     bench.keep.click()
-    assert "held back (published 20 s after the start; kept)" in says(bench), "the next one"
+    assert "held back (published 20 s after the start; kept)" in read_status(bench), "the next one"
     bench.message.value = "alarm"
-    assert "sent (published 30 s" in says(bench), "another patient"
+    assert "sent (published 30 s" in read_status(bench), "another patient"
     bench.message.value, bench.step.value = "mine", 300
-    assert "sent (published 320 s" in says(bench)
+    assert "sent (published 320 s" in read_status(bench)
     bench.begin.click()
     assert json.loads(bench.variables.value) == {"patients": [1, 2, 3, 4]}
-    assert "sent (published 300 s" in says(bench)
+    assert "sent (published 300 s" in read_status(bench)
 
 
-def test_variables_stay_while_the_text_keeps_them(bench):
+def test_variables_are_kept_until_the_text_changes_them(bench):
     bench.variables.value = '{"patients": [7]}'
     bench.text.value = PICU.replace("name: R1", "name: R 1")
     assert json.loads(bench.variables.value) == {"patients": [7]}
@@ -209,7 +209,7 @@ def test_variables_stay_while_the_text_keeps_them(bench):
     assert json.loads(bench.variables.value) == {"patients": [9]}
 
 
-def test_markup_is_text():
+def test_markup_is_escaped():
     policy = "policy: x\nrules:\n  - name: <b>bold</b>\n    when: message.text = '<i>'\n"
     widget = PolicyWorkbench(policy, {"<u>": {"text": "<i>"}})
     assert "rule 1 fires, &lt;b&gt;" in widget.status.value
@@ -218,7 +218,7 @@ def test_markup_is_text():
         assert "<b>bold" not in shown
 
 
-def test_other_values_stand_in_their_place():
+def test_custom_values_are_inserted_in_order():
     widget = PolicyWorkbench(PICU, MESSAGES, battery=33, bandwidth_kbps=300)
     assert [value for _, value in widget.battery.options][6:10] == [25, 30, 33, 35]
     assert widget.bandwidth.value == 300
@@ -226,10 +226,10 @@ def test_other_values_stand_in_their_place():
 
 
 def test_one_change_takes_few_decisions(bench, monkeypatch):
-    """An answer is to come within 150 ms: 0.1 ms a decision, so who asks for more measures it again."""
-    asked = []
+    """Bound the decisions of a change: 0.1 ms each, 150 ms for all; measure again before raising it."""
+    calls = []
     decide = Policy.decide
-    monkeypatch.setattr(Policy, "decide", lambda *given: asked.append(1) or decide(*given))
+    monkeypatch.setattr(Policy, "decide", lambda *arguments: calls.append(1) or decide(*arguments))
     bench.battery.value = 25
-    assert len(asked) <= len(MESSAGES) * len(bench.battery.options) + 1
+    assert len(calls) <= len(MESSAGES) * len(bench.battery.options) + 1
     assert len(decision_table(Policy.from_yaml(PICU), MESSAGES, {"now": {}})) == len(MESSAGES)

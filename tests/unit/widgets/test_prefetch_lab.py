@@ -1,4 +1,4 @@
-"""The lab follows its controls, plays what it says, knows what it has played, and keeps its picture when it cannot."""
+"""Prefetch lab: controls, runs, cached results, and invalid input."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ FEW = {"days": 40, "outage": 0.9, "seed": 3}
 
 @pytest.fixture
 def runs(monkeypatch):
-    """Runs that were played, by their parameters."""
+    """Record the parameters of the runs."""
     played = []
 
     @functools.wraps(simulate)
-    def counted(**parameters):
+    def record_run(**parameters):
         played.append(parameters)
         return simulate(**parameters)
 
-    monkeypatch.setattr(prefetch_lab, "simulate", counted)
+    monkeypatch.setattr(prefetch_lab, "simulate", record_run)
     return played
 
 
-def shown(widget):
-    """Waste and loss in %, forwarded, read and days, as they are told."""
-    found = re.search(
+def read_measures(widget):
+    """Return waste and loss in %, forwarded, read and days, as the status states them."""
+    match = re.search(
         r"Waste ([\d.]+) %, loss ([\d.]+) %</b>: ([\d,]+) forwarded, ([\d,]+) read, in ([\d,]+) day",
         widget.status.value,
     )
-    return [float(each.replace(",", "")) for each in found.groups()]
+    return [float(group.replace(",", "")) for group in match.groups()]
 
 
-def lines(widget):
-    return {each.name: (list(each.x), list(each.customdata)) for each in widget.figure.data}
+def read_curves(widget):
+    return {trace.name: (list(trace.x), list(trace.customdata)) for trace in widget.figure.data}
 
 
-def told(run, days):
+def compute_measures(run, days):
     return [round(100 * run.waste, 2), round(100 * run.loss, 2), run.forwarded, run.read, days]
 
 
@@ -50,22 +50,22 @@ def test_every_parameter_has_a_control():
     parameters = set(inspect.signature(simulate).parameters)
     widget = PrefetchLab(days=2)
     assert set(widget.controls) == parameters | {"law", "delay_s"}
-    children = [each for column in widget.children[0].children for each in column.children]
+    children = [control for column in widget.children[0].children for control in column.children]
     assert set(map(id, children)) == set(map(id, widget.controls.values()))
-    assert all(each.description for each in children)
+    assert all(control.description for control in children)
 
 
-def test_it_says_what_the_simulator_says():
+def test_status_and_curves_match_the_simulator():
     widget = PrefetchLab(policy="buffer", prefetch_limit=16, **FEW)
     widget.finish()
-    assert shown(widget) == told(simulate(policy="buffer", prefetch_limit=16, **FEW), 40)
-    found = lines(widget)
+    assert read_measures(widget) == compute_measures(simulate(policy="buffer", prefetch_limit=16, **FEW), 40)
+    curves = read_curves(widget)
     for limit in (1, 64, 16_384):
         run = simulate(policy="buffer", prefetch_limit=limit, **FEW)
-        place = found["waste"][0].index(limit)
-        assert found["waste"][1][place] == pytest.approx(100 * run.waste)
-        assert found["loss"][1][place] == pytest.approx(100 * run.loss)
-    assert found["waste now"][0] == [16]
+        place = curves["waste"][0].index(limit)
+        assert curves["waste"][1][place] == pytest.approx(100 * run.waste)
+        assert curves["loss"][1][place] == pytest.approx(100 * run.loss)
+    assert curves["waste now"][0] == [16]
     assert widget.figure.layout.title.text == "buffer with each limit, 40 days"
 
 
@@ -77,16 +77,16 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_each_control_changes_what_is_played(name):
+def test_each_control_changes_the_run(name):
     widget = PrefetchLab(**FEW)
     widget.controls[name].value = CHANGES[name]
     widget.finish()
     settings = {"policy": "buffer", "prefetch_limit": 16, **FEW, name: CHANGES[name]}
-    assert shown(widget) == told(simulate(**settings), settings["days"])
+    assert read_measures(widget) == compute_measures(simulate(**settings), settings["days"])
     assert widget.problem.value == ""
 
 
-def test_expirations_and_the_settings_of_a_policy():
+def test_expirations_and_policy_settings():
     widget = PrefetchLab(expiration=Expiration(86_400.0, "uniform"), **FEW)
     widget.controls["expiring_share"].value = 0.5
     widget.controls["expiration_threshold_s"].value = 28_800.0
@@ -98,35 +98,37 @@ def test_expirations_and_the_settings_of_a_policy():
         policy=Forwarding("buffer", 16, 28_800.0, 3600.0),
         **FEW,
     )
-    assert shown(widget) == told(run, 40)
+    assert read_measures(widget) == compute_measures(run, 40)
 
 
-def test_words_stand_for_none():
+def test_none_and_learnt_values_are_shown_as_words():
     widget = PrefetchLab(max=None, expiration=86_400.0, **FEW)
     assert widget.controls["max"].value == "all"
     widget.controls["expiration"].value = "never"
     widget.finish()
-    assert shown(widget) == told(simulate(max=None, policy="buffer", prefetch_limit=16, **FEW), 40)
+    assert read_measures(widget) == compute_measures(
+        simulate(max=None, policy="buffer", prefetch_limit=16, **FEW), 40
+    )
     widget.controls["policy"].value = "unified"
     assert {
-        widget.controls[each].value for each in ("prefetch_limit", "expiration_threshold_s", "delay_s")
+        widget.controls[name].value for name in ("prefetch_limit", "expiration_threshold_s", "delay_s")
     } == {"learnt"}
     widget.finish()
-    assert shown(widget) == told(simulate(max=None, policy="unified", **FEW), 40)
+    assert read_measures(widget) == compute_measures(simulate(max=None, policy="unified", **FEW), 40)
 
 
-def test_a_policy_without_a_limit_is_a_level_beside_the_curve_of_buffers():
+def test_policy_without_a_limit_is_a_level_beside_the_buffer_curve():
     widget = PrefetchLab(policy="on-line", **FEW)
     widget.finish()
     assert widget.controls["prefetch_limit"].disabled
-    found = lines(widget)
-    assert found["loss now"] == ([1, 16_384], [0.0, 0.0])
+    curves = read_curves(widget)
+    assert curves["loss now"] == ([1, 16_384], [0.0, 0.0])
     buffer = simulate(policy="buffer", prefetch_limit=16, **FEW)
-    assert found["loss"][1][found["loss"][0].index(16)] == pytest.approx(100 * buffer.loss)
+    assert curves["loss"][1][curves["loss"][0].index(16)] == pytest.approx(100 * buffer.loss)
     assert "dashed: on-line" in widget.figure.layout.title.text
 
 
-def test_what_has_no_effect_is_disabled():
+def test_controls_without_effect_are_disabled():
     widget = PrefetchLab(outage=0.0, days=3)
     idle = {name for name, control in widget.controls.items() if control.disabled}
     assert idle == {"law", "expiring_share", "expiration_threshold_s", "outages_per_day"}
@@ -135,19 +137,19 @@ def test_what_has_no_effect_is_disabled():
     assert not any(control.disabled for control in widget.controls.values())
 
 
-def test_at_once_it_plays_few_days_and_says_so(runs):
+def test_first_result_covers_few_days_and_states_them(runs):
     widget = PrefetchLab(days=365, event_frequency=256.0)
-    assert shown(widget)[-1] < 100
-    events = [(256 + 2 + 24) * each["days"] for each in runs]
+    assert read_measures(widget)[-1] < 100
+    events = [(256 + 2 + 24) * run["days"] for run in runs]
     assert sum(events) < 15_000, "about 100 ms; who changes that measures the answering time again"
     widget.controls["seed"].value = 1
-    assert all(each["days"] < 100 for each in runs)
+    assert all(run["days"] < 100 for run in runs)
     widget.finish()
-    assert shown(widget)[-1] == 365
+    assert read_measures(widget)[-1] == 365
     assert "365 days" in widget.figure.layout.title.text
 
 
-def test_what_was_played_is_known(runs):
+def test_results_of_earlier_runs_are_cached(runs):
     widget = PrefetchLab(**FEW)
     widget.finish()
     played = len(runs)
@@ -160,28 +162,28 @@ def test_what_was_played_is_known(runs):
     assert len(runs) == played
 
 
-def test_what_cannot_be_is_told_and_the_picture_stays():
+def test_invalid_days_are_reported_and_keep_the_figure():
     widget = PrefetchLab(**FEW)
-    kept = (widget.status.value, lines(widget))
+    kept = (widget.status.value, read_curves(widget))
     for wrong in (0, -3, 100_000):
         widget.controls["days"].value = wrong
         assert "role='alert'" in widget.problem.value
         assert "from 1 to 36,500" in widget.problem.value
         widget.finish()
-        assert (widget.status.value, lines(widget)) == kept
+        assert (widget.status.value, read_curves(widget)) == kept
     widget.controls["days"].value = 10
     assert widget.problem.value == ""
-    assert shown(widget)[-1] == 10
+    assert read_measures(widget)[-1] == 10
 
 
-def test_other_values_stand_in_their_place():
+def test_custom_values_are_inserted_in_order():
     widget = PrefetchLab(event_frequency=20.0, prefetch_limit=20, expiration=7000.0, days=3)
     assert [value for _, value in widget.controls["prefetch_limit"].options][5:9] == [8, 16, 20, 32]
     assert [label for label, _ in widget.controls["expiration"].options][2:5] == ["1 h", "1 h 56 min", "2 h"]
     assert widget.controls["event_frequency"].value == 20.0
 
 
-def test_in_a_kernel_all_days_follow_and_a_change_drops_what_is_not_done(runs, monkeypatch):
+def test_kernel_completes_all_days_and_changes_cancel_pending_runs(runs, monkeypatch):
     monkeypatch.setattr(prefetch_lab, "_PAUSE_S", 0.0)
 
     async def change_and_wait():
@@ -193,28 +195,28 @@ def test_in_a_kernel_all_days_follow_and_a_change_drops_what_is_not_done(runs, m
         return widget
 
     widget = asyncio.run(change_and_wait())
-    assert shown(widget)[-1] == 200
-    assert {each["seed"] for each in runs if each["days"] == 200} == {3}
+    assert read_measures(widget)[-1] == 200
+    assert {run["seed"] for run in runs if run["days"] == 200} == {3}
 
 
 @pytest.mark.parametrize("policy", ["buffer", "on-line"])
-def test_marks_and_curves_are_of_the_same_days_at_every_step(policy, runs, monkeypatch):
+def test_marks_and_curves_cover_the_same_days_at_every_step(policy, runs, monkeypatch):
     drawn = []
 
-    def curve(figure, points, now, *, title):
+    def record_curve(figure, points, now, *, title):
         drawn.append((points, now, title))
 
     widget = PrefetchLab(days=60, event_frequency=64.0, prefetch_limit=32)
     widget.finish()
-    monkeypatch.setattr("mudkit.figures.prefetching.update_limit_curve", curve)
+    monkeypatch.setattr("mudkit.figures.prefetching.update_limit_curve", record_curve)
     runs.clear()
     widget.controls["policy"].value = policy
     widget.controls["seed"].value = 1
-    assert shown(widget)[-1] < 60
-    assert {each["days"] for each in runs} == {shown(widget)[-1]}
+    assert read_measures(widget)[-1] < 60
+    assert {run["days"] for run in runs} == {read_measures(widget)[-1]}
     for _ in widget._rest:
-        assert drawn[-1][-1].endswith(f", {shown(widget)[-1]:g} days")
-    assert shown(widget)[-1] == 60
+        assert drawn[-1][-1].endswith(f", {read_measures(widget)[-1]:g} days")
+    assert read_measures(widget)[-1] == 60
     for points, (limit, waste, loss), title in drawn:
         assert title.count(" days") == 1
         if policy == "buffer":

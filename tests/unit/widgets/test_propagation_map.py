@@ -1,4 +1,4 @@
-"""The widget follows what is chosen, and keeps its picture when it cannot."""
+"""Propagation map: methods, amounts, time, cells, and failing functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRAFFIC = Traffic(cars=5, minutes=6.0)
 VOLUME = next(iter(METHODS))
 
 
-def moody(sender, receiver):
+def fail_when_moving(sender, receiver):
     if sender["speed_kmh"] > 0:
         raise RuntimeError("tired")
     return Volume(1)
@@ -23,48 +23,50 @@ def moody(sender, receiver):
 
 @pytest.fixture
 def widget():
-    return PropagationMap(TRAFFIC, 3, functions={"mine": lambda sender, receiver: Volume(3), "moody": moody})
+    return PropagationMap(
+        TRAFFIC, 3, functions={"mine": lambda sender, receiver: Volume(3), "moody": fail_when_moving}
+    )
 
 
-def cells(widget):
+def count_cells(widget):
     return [len(trace.x) for trace in widget.figure.data[1::2]]
 
 
-def late_s(widget):
-    return [int(each) for each in re.findall(r"mean delay (\d+) s", widget.status.value)]
+def read_delays_s(widget):
+    return [int(delay) for delay in re.findall(r"mean delay (\d+) s", widget.status.value)]
 
 
-def test_near_by_more_is_known_and_sooner(widget):
-    near, far = late_s(widget)
+def test_nearby_messages_arrive_earlier_and_from_more_cells(widget):
+    near, far = read_delays_s(widget)
     assert near < far
-    assert cells(widget)[0] > cells(widget)[1]
+    assert count_cells(widget)[0] > count_cells(widget)[1]
     assert f"<b>{Traffic.NEAR}</b> gets 30 messages" in widget.status.value
     assert widget.figure.layout.annotations[1].text.startswith(f"<b>{Traffic.FAR}</b>")
 
 
-def test_the_amount_changes_bytes_and_delay(widget):
+def test_amount_changes_bytes_and_delay(widget):
     widget.method.value = VOLUME
-    assert late_s(widget) == [0, 0]
+    assert read_delays_s(widget) == [0, 0]
     before = widget.status.value
     widget.amount.value = 10
     assert "in 3 aggregates" in widget.status.value
     assert widget.status.value != before
-    assert late_s(widget)[0] > 10
+    assert read_delays_s(widget)[0] > 10
     widget.amount.value = 1
     assert widget.status.value == before
 
 
-def test_every_way_can_be_chosen(widget):
-    answer = set()
-    for way in METHODS:
-        widget.method.value = way
+def test_every_method_can_be_selected(widget):
+    statuses = set()
+    for method in METHODS:
+        widget.method.value = method
         widget.amount.value = 4
         assert widget.problem.value == ""
-        answer.add(widget.status.value)
-    assert len(answer) == len(METHODS)
+        statuses.add(widget.status.value)
+    assert len(statuses) == len(METHODS)
 
 
-def test_ones_own_functions_have_no_amount(widget):
+def test_custom_functions_have_no_amount(widget):
     widget.method.value = "mine"
     assert widget.amount.disabled
     assert "in 10 aggregates" in widget.status.value
@@ -72,37 +74,37 @@ def test_ones_own_functions_have_no_amount(widget):
     assert not widget.amount.disabled
 
 
-def test_time_moves_the_maps(widget):
+def test_time_slider_updates_the_maps(widget):
     widget.time.value = 0
-    assert cells(widget) == [0, 0] or sum(cells(widget)) <= 1
+    assert count_cells(widget) == [0, 0] or sum(count_cells(widget)) <= 1
     widget.time.value = widget.time.max
-    assert min(cells(widget)) > 1
+    assert min(count_cells(widget)) > 1
     assert widget.children[4].children[2].value == "11 min"
 
 
-def test_cells_may_be_larger(widget):
+def test_larger_cells_reduce_their_number(widget):
     widget.time.value = widget.time.max
-    before = cells(widget)
+    before = count_cells(widget)
     widget.cells.value = 2.0
-    assert cells(widget) < before
+    assert count_cells(widget) < before
 
 
-def test_what_cannot_be_is_told_and_the_picture_stays(widget):
-    kept = (widget.status.value, cells(widget))
+def test_failing_function_is_reported_and_keeps_the_figure(widget):
+    kept = (widget.status.value, count_cells(widget))
     widget.method.value = "moody"
     assert "RuntimeError: tired" in widget.problem.value
     assert "role='alert'" in widget.problem.value
-    assert (widget.status.value, cells(widget)) == kept
+    assert (widget.status.value, count_cells(widget)) == kept
     widget.method.value = VOLUME
     assert widget.problem.value == ""
 
 
-def test_a_step_of_the_slider_is_one_message_of_what_changes(widget):
-    answer = []
+def test_slider_step_sends_one_message_with_the_changes(widget):
+    messages = []
     for name in ("_py2js_update", "_py2js_restyle", "_py2js_relayout"):
-        widget.figure.observe(lambda change: answer.append(change["new"]), names=name)
+        widget.figure.observe(lambda change: messages.append(change["new"]), names=name)
     widget.time.value = widget.time.max
-    (message,) = [each for each in answer if each]
+    (message,) = [item for item in messages if item]
     assert set(message["style_data"]) == {"x", "y", "text", "marker.color", "marker.opacity"}
     assert set(message["layout_data"]) == {"annotations[0].text", "annotations[1].text", "meta", "shapes"}
     assert message["style_traces"] == [1, 3]

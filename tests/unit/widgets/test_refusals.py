@@ -1,4 +1,4 @@
-"""What widgets refuse when they are made, with the words of the error."""
+"""Errors of widgets for invalid arguments."""
 
 import numpy as np
 import pyarrow as pa
@@ -31,16 +31,16 @@ WHERE = pa.table(
 )
 
 
-def board(**options) -> Board:
-    found: Scoreboard = scoreboard([PHOTOS.over(devices=2, hours=1.0)], seeds=[2], privacy=False)
-    return Board(found, **options)
+def make_board(**options) -> Board:
+    result: Scoreboard = scoreboard([PHOTOS.over(devices=2, hours=1.0)], seeds=[2], privacy=False)
+    return Board(result, **options)
 
 
-def spread(**options) -> PropagationMap:
+def make_map(**options) -> PropagationMap:
     return PropagationMap(Traffic(cars=5, minutes=6.0), **options)
 
 
-def moody(sender, receiver):
+def fail(sender, receiver):
     raise RuntimeError("tired")
 
 
@@ -58,20 +58,20 @@ REFUSED = [
         for name, value in (("outage", 2.0), ("days", 0), ("polcy", "buffer"), ("policy", "none"), ("max", "x"), ("expiration", -1.0))
     ),
     *(
-        (lambda wrong=wrong: spread(**wrong), ParameterError, "after a number of messages")
+        (lambda wrong=wrong: make_map(**wrong), ParameterError, "after a number of messages")
         for wrong in ({"method": "by mood"}, {"amount": 0}, {"amount": 121})
     ),
-    (lambda: spread(functions={"moody": moody}, method="moody"), PropagationProblem, "tired"),
+    (lambda: make_map(functions={"moody": fail}, method="moody"), PropagationProblem, "tired"),
     (lambda: RelayMonitor({"loc": [37.5, -122.0]}, "", "loc ="), PredicateError, "incomplete"),
     (lambda: RelayMonitor([1]), ParameterError, "metadata"),
-    *((lambda x=x: board(x=x), ParameterError, x) for x in ("speed", "useful_share")),
+    *((lambda x=x: make_board(x=x), ParameterError, x) for x in ("speed", "useful_share")),
     (lambda: TableBrowser(Lab(seed=7), {}, "news"), ParameterError, "no client"),
     (lambda: ViewsExplorer("ann: w1", "fork-sequental"), ParameterError, "fork-sequential"),
     (lambda: ViewsExplorer("ann: w1", seconds=0), ParameterError, "seconds"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "error", "words"), REFUSED)
-def test_refused_in_words(call, error, words):
-    with pytest.raises(error, match=words):
+@pytest.mark.parametrize(("call", "error", "pattern"), REFUSED)
+def test_invalid_arguments_raise_error(call, error, pattern):
+    with pytest.raises(error, match=pattern):
         call()

@@ -1,4 +1,4 @@
-"""The monitor shows what the library says of the item, the filter and the encryption that are set."""
+"""Relay monitor: views for an item, a filter and encryption, and invalid input."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ def monitor():
     return RelayMonitor({"loc": [37.5, -122.0]}, "help me", AWAY, item_id="place", link="lte", seed=3)
 
 
-def shown(**more):
-    given = {"predicate": AWAY, "item_id": "place", "link": "lte", "seed": 3} | more
-    item = given.pop("item", Item({"loc": [37.5, -122.0]}, b"help me"))
-    return figures.party_views(party_views(item, **given).rows)._repr_html_()
+def render_views(**overrides):
+    options = {"predicate": AWAY, "item_id": "place", "link": "lte", "seed": 3} | overrides
+    item = options.pop("item", Item({"loc": [37.5, -122.0]}, b"help me"))
+    return figures.party_views(party_views(item, **options).rows)._repr_html_()
 
 
-def test_it_shows_what_the_library_says(monitor):
-    assert monitor.seen.value == shown()
+def test_views_match_the_library(monitor):
+    assert monitor.seen.value == render_views()
     monitor.encrypted.value = False
-    assert monitor.seen.value == shown(encrypted=False)
+    assert monitor.seen.value == render_views(encrypted=False)
     assert "in clear" in monitor.status.value
     monitor.polling.value = 60.0
-    assert monitor.seen.value == shown(encrypted=False, polling_s=60.0)
+    assert monitor.seen.value == render_views(encrypted=False, polling_s=60.0)
     monitor.payload.value = "come"
     monitor.name.value = "other"
     item = Item({"loc": [37.5, -122.0]}, b"come")
-    assert monitor.seen.value == shown(encrypted=False, polling_s=60.0, item=item, item_id="other")
+    assert monitor.seen.value == render_views(encrypted=False, polling_s=60.0, item=item, item_id="other")
 
 
-def test_what_stays_on_the_device_is_told(monitor):
+def test_status_states_whether_the_item_was_uploaded(monitor):
     assert "The item was uploaded." in monitor.status.value
     monitor.metadata.value = '{"loc": [37.4, -122.1]}'
     assert "Alice's filter does not match. 0 bytes." in monitor.status.value
@@ -44,7 +44,7 @@ def test_what_stays_on_the_device_is_told(monitor):
     assert "no filter asks for it. 0 bytes." in monitor.status.value
 
 
-def test_a_text_is_looked_for_in_all_that_was_held(monitor):
+def test_text_search_covers_all_stored_data(monitor):
     assert monitor.matches.value == ""
     monitor.needle.value = "help me"
     assert "<b>do not contain</b>" in monitor.matches.value
@@ -68,7 +68,7 @@ def test_a_text_is_looked_for_in_all_that_was_held(monitor):
         ("name", "", "cannot be the name of an item"),
     ],
 )
-def test_what_cannot_be_is_told_and_the_last_picture_stays(monitor, field, text, answer):
+def test_invalid_input_is_reported_and_keeps_the_last_result(monitor, field, text, answer):
     kept, before = monitor.seen.value, getattr(monitor, field).value
     getattr(monitor, field).value = text
     assert answer in monitor.problem.value

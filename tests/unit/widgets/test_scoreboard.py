@@ -1,4 +1,4 @@
-"""The scoreboard says what its tables say, for all and for one device, and keeps its picture when it cannot."""
+"""Scoreboard: values for all devices and for one, choice of axes, and invalid choices."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from mudkit.experiment import (
     pareto_front,
     scoreboard,
 )
-from mudkit.experiment import Scoreboard as Found
+from mudkit.experiment import Scoreboard as ScoreboardResult
 from mudkit.widgets import Scoreboard
 
-SOME = {name: ADAPTERS[name] for name in ("to everyone", "SUBLIM", "Last hop")}
+SYSTEMS = {name: ADAPTERS[name] for name in ("to everyone", "SUBLIM", "Last hop")}
 
 
 @pytest.fixture(scope="module")
 def result():
     return scoreboard(
-        [PHOTOS.over(devices=6, hours=6.0), WARD.over(devices=2, hours=0.1)], SOME, seeds=[2, 3]
+        [PHOTOS.over(devices=6, hours=6.0), WARD.over(devices=2, hours=0.1)], SYSTEMS, seeds=[2, 3]
     )
 
 
@@ -36,8 +36,8 @@ def board(result):
     return Scoreboard(result)
 
 
-def drawn(board):
-    """The points of the figure by system, and who is on the front."""
+def read_points(board):
+    """Return the points of the figure by system, and the systems on the front."""
     points = {
         name: (x, y)
         for trace in board.figure.data[1:]
@@ -48,13 +48,13 @@ def drawn(board):
     return points, best
 
 
-def shown(board):
+def read_table(board):
     """Return the texts of the table by measure."""
     return {label: cells for label, *cells in table_rows(board.table.value)[1:]}
 
 
-def test_it_shows_the_means_of_the_seeds(board, result):
-    points, best = drawn(board)
+def test_board_shows_the_means_over_seeds(board, result):
+    points, best = read_points(board)
     table = result.table("photo sharing")
     for name, (x, y) in points.items():
         assert x == pytest.approx(table.loc[name, "j_per_useful"])
@@ -63,7 +63,7 @@ def test_it_shows_the_means_of_the_seeds(board, result):
     assert best == set(front_now.loc[front_now["is_best"], "system"])
     assert "mean of 2 seeds" in board.status.value
     assert all(name in board.status.value for name in best)
-    cells = shown(board)
+    cells = read_table(board)
     assert set(cells) == set(LABELS.values())
     for measure in MEASURES:
         values = table[measure]
@@ -74,9 +74,9 @@ def test_it_shows_the_means_of_the_seeds(board, result):
             assert cell.startswith("●") == (value == best_value and values.nunique() > 1)
 
 
-def test_the_axes_are_chosen(board, result):
+def test_axes_can_be_selected(board, result):
     board.x.value, board.y.value = "down_kb", "battery_h"
-    points, best = drawn(board)
+    points, best = read_points(board)
     table = result.table("photo sharing")
     assert points["SUBLIM"] == pytest.approx(
         (table.loc["SUBLIM", "down_kb"], table.loc["SUBLIM", "battery_h"])
@@ -86,25 +86,25 @@ def test_the_axes_are_chosen(board, result):
     assert "battery, h" in board.status.value
 
 
-def test_a_device_is_chosen(board, result):
+def test_device_can_be_selected(board, result):
     phone = result.devices["device"].iloc[3]
     board.device.value = phone
     rows = result.devices.query("task == 'photo sharing' and device == @phone").set_index("system")
-    points, _ = drawn(board)
+    points, _ = read_points(board)
     for name, (x, y) in points.items():
         assert (x, y) == pytest.approx((rows.loc[name, "j_per_useful"], rows.loc[name, "useful_share"]))
     assert board.figure.layout.title.text == f"photo sharing, {phone}"
     assert f"first seed, {rows['wanted_count'].iloc[0]} items wanted" in board.status.value
-    assert set(shown(board)) == {LABELS[name] for name in DEVICE_MEASURES}
+    assert set(read_table(board)) == {LABELS[name] for name in DEVICE_MEASURES}
 
 
-def test_a_task_has_its_own_devices(board, result):
+def test_tasks_have_their_own_devices(board, result):
     board.device.value = "phone-00004"
     board.task.value = "ward telemetry"
     assert board.device.value == "all devices", "there is no such phone"
     names = list(board.device.options)
     assert names[:4] == ["all devices", "phone-00000", "phone-00001", "feed-00000"]
-    points, _ = drawn(board)
+    points, _ = read_points(board)
     expected = result.table("ward telemetry").loc["SUBLIM", ["j_per_useful", "useful_share"]]
     assert points["SUBLIM"] == pytest.approx(tuple(expected))
     board.device.value = "phone-00001"
@@ -115,30 +115,32 @@ def test_a_task_has_its_own_devices(board, result):
     assert "without a value" in board.figure.layout.title.subtitle.text
 
 
-def test_what_cannot_be_is_told_and_the_picture_stays(board):
-    kept = drawn(board), board.status.value, board.table.value
+def test_invalid_choice_is_reported_and_keeps_the_figure(board):
+    kept = read_points(board), board.status.value, board.table.value
     board.x.value = "useful_share"
     assert "role='alert'" in board.problem.value
-    assert (drawn(board), board.status.value, board.table.value) == kept
+    assert (read_points(board), board.status.value, board.table.value) == kept
     board.x.value = "server_events"
     assert board.problem.value == ""
-    kept = drawn(board), board.status.value, board.table.value
+    kept = read_points(board), board.status.value, board.table.value
     board.device.value = "phone-00001"
     assert "server_events" in board.problem.value, "no device has it"
-    assert (drawn(board), board.status.value, board.table.value) == kept
+    assert (read_points(board), board.status.value, board.table.value) == kept
     board.x.value = "radio_j"
     assert board.problem.value == ""
     assert "phone-00001" in board.figure.layout.title.text
 
 
-def test_without_devices_only_all_of_them(result):
-    bare = scoreboard([PHOTOS.over(devices=4, hours=3.0)], SOME, seeds=[2], privacy=False)
-    board = Scoreboard(bare)
+def test_board_without_devices_offers_only_all_of_them(result):
+    result_without_devices = scoreboard(
+        [PHOTOS.over(devices=4, hours=3.0)], SYSTEMS, seeds=[2], privacy=False
+    )
+    board = Scoreboard(result_without_devices)
     assert list(board.device.options) == ["all devices"]
     assert "mean of 1 seed)" in board.status.value
 
 
-def test_markup_is_text():
+def test_markup_is_escaped():
     runs = pd.DataFrame(
         [
             {"task": "<i>", "system": name, "seed": 0, "wanted_count": 4, **dict.fromkeys(MEASURES, value)}
@@ -146,5 +148,5 @@ def test_markup_is_text():
         ]
     )
     empty = pd.DataFrame()
-    widget = Scoreboard(Found(runs, empty, "<b>", empty, empty, empty))
+    widget = Scoreboard(ScoreboardResult(runs, empty, "<b>", empty, empty, empty))
     assert table_rows(widget.table.value)[0] == ["measure", "<b>", "c"]

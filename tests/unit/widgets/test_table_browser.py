@@ -1,4 +1,4 @@
-"""The browser does what its buttons say, shows what the library says, and tells what cannot be."""
+"""Table browser: operations, holdings of clients, links, conflicts, and invalid input."""
 
 from __future__ import annotations
 
@@ -44,29 +44,29 @@ def read(browser, name, where="", kind="uncommitted"):
     browser.some_seconds.click()
 
 
-def column(browser, name):
-    """What the table on the page says of one client, row by row."""
+def read_column(browser, name):
+    """Return the column of a client in the table of holdings, row by row."""
     names = list(browser._clients)
     return [row[1 + names.index(name)] for row in table_rows(browser.holdings.value)[1:]]
 
 
-def test_a_write_is_pending_until_the_lab_runs_on(lab, browser):
+def test_write_is_pending_until_the_lab_runs(lab, browser):
     before = lab.now
     write(browser, "a1", '{"topic": "arts"}')
     assert lab.now == before
     assert "1 pending" in browser.status.value
-    assert "pending topic: arts" in column(browser, "ann")[0]
+    assert "pending topic: arts" in read_column(browser, "ann")[0]
     assert "no answer yet" in browser.operations.value
     browser.some_seconds.click()
     assert (lab.now - before).total_seconds() == 10
     assert "0 pending" in browser.status.value
-    assert "v1 topic: arts" in column(browser, "ann")[0]
+    assert "v1 topic: arts" in read_column(browser, "ann")[0]
     assert "✓ version 1" in browser.operations.value
     browser.some_minutes.click()
     assert (lab.now - before).total_seconds() == 610
 
 
-def test_who_sees_what_depends_on_the_reader(lab, browser, clients):
+def test_visible_records_depend_on_the_reader(lab, browser, clients):
     write(browser, "a1", '{"topic": "arts"}', "receiver.age >= 21")
     browser.some_seconds.click()
     read(browser, "bob")
@@ -74,18 +74,20 @@ def test_who_sees_what_depends_on_the_reader(lab, browser, clients):
     browser.reader.value = '{"age": 34}'
     read(browser, "bob")
     assert "✓ 1 record<div>" in browser.operations.value
-    assert "v1 topic: arts" in column(browser, "bob")[0]
+    assert "v1 topic: arts" in read_column(browser, "bob")[0]
     browser.reader.value = '{"age": 20}'
-    assert "hidden: receiver.age >= 21" in column(browser, "bob")[0]
-    assert "topic: arts" in column(browser, "ann")[0], "each column has its own reader"
-    held = {name: each.holdings("news", browser._readers[name]).result() for name, each in clients.items()}
+    assert "hidden: receiver.age >= 21" in read_column(browser, "bob")[0]
+    assert "topic: arts" in read_column(browser, "ann")[0], "each column has its own reader"
+    holdings = {
+        name: client.holdings("news", browser._readers[name]).result() for name, client in clients.items()
+    }
     assert (
         browser.holdings.value
-        == figures.holdings(held, browser._readers, title="The table news on each device.")._repr_html_()
+        == figures.holdings(holdings, browser._readers, title="The table news on each device.")._repr_html_()
     )
 
 
-def test_a_token_proves_what_reader_data_cannot(browser):
+def test_predicate_on_the_user_requires_a_token(browser):
     write(browser, "a1", '{"topic": "arts"}', "auth.user = 'bob'")
     browser.some_seconds.click()
     for name, result in (("guest", 0), ("bob", 1)):
@@ -95,7 +97,7 @@ def test_a_token_proves_what_reader_data_cannot(browser):
         assert f"{name}: uncommitted read of all</b>: ✓ {result} record" in browser.operations.value
 
 
-def test_each_client_keeps_its_reader(browser):
+def test_reader_data_is_kept_for_each_client(browser):
     assert browser.reader.value == '{"age": 34}'
     browser.client.value = "guest"
     assert browser.reader.value == "{}"
@@ -107,7 +109,7 @@ def test_each_client_keeps_its_reader(browser):
     assert browser.problem.value == ""
 
 
-def test_the_link_is_cut_and_given_back(lab, browser):
+def test_link_can_be_cut_and_restored(lab, browser):
     assert browser.link.description == "cut the link"
     browser.link.click()
     assert not lab.devices["ann-phone"].is_online
@@ -130,7 +132,7 @@ def test_the_link_is_cut_and_given_back(lab, browser):
     assert "no answer yet" not in browser.operations.value
 
 
-def test_a_conflict_shows_three_records(browser):
+def test_conflict_shows_three_records(browser):
     write(browser, "a1", '{"n": 1}')
     browser.some_seconds.click()
     read(browser, "bob", "key = 'a1'")
@@ -143,22 +145,22 @@ def test_a_conflict_shows_three_records(browser):
     assert "✗ Conflict" in browser.operations.value
     answer = "the store has {&quot;n&quot;: 2}; this was {&quot;n&quot;: 3}; based on {&quot;n&quot;: 1}."
     assert answer in browser.operations.value
-    assert "v2 n: 2" in column(browser, "bob")[0]
+    assert "v2 n: 2" in read_column(browser, "bob")[0]
 
 
-def test_a_record_is_deleted(browser):
+def test_record_is_deleted_and_a_new_one_written(browser):
     write(browser, "a1", '{"n": 1}')
     browser.delete.click()
-    assert "pending deleted" in column(browser, "ann")[0]
+    assert "pending deleted" in read_column(browser, "ann")[0]
     browser.some_seconds.click()
-    assert "v2 deleted" in column(browser, "ann")[0]
+    assert "v2 deleted" in read_column(browser, "ann")[0]
     write(browser, "", '{"n": 5}')
     browser.some_seconds.click()
     assert "blind write of a new key" in browser.operations.value
     assert "<b>v1</b> n: 5" in browser.holdings.value
 
 
-def test_what_is_fresh_is_answered_without_the_cloud(lab, browser):
+def test_fresh_read_is_answered_without_the_cloud(lab, browser):
     write(browser, "a1", '{"n": 1}')
     browser.some_minutes.click()
     before = lab.bill()["messages"].sum()
@@ -181,7 +183,7 @@ def test_what_is_fresh_is_answered_without_the_cloud(lab, browser):
         ("writer", 'receiver.name = "bob"', "write", "is a name in SQL"),
     ],
 )
-def test_what_cannot_be_is_told_and_nothing_changes(browser, field, text, button, answer):
+def test_invalid_input_is_reported_and_changes_nothing(browser, field, text, button, answer):
     write(browser, "a1", '{"n": 1}')
     browser.some_seconds.click()
     kept = browser.holdings.value, browser.operations.value
@@ -194,7 +196,7 @@ def test_what_cannot_be_is_told_and_nothing_changes(browser, field, text, button
     assert browser.problem.value == ""
 
 
-def test_what_the_client_refuses_is_in_its_answer(browser):
+def test_errors_of_the_client_are_shown_as_answers(browser):
     for key, record, answer in (("k" * 600, '{"n": 1}', "kkk"), ("a1", '{"n": NaN}', "nan")):
         write(browser, key, record)
         assert "✗ ParameterError" in browser.operations.value
@@ -202,14 +204,14 @@ def test_what_the_client_refuses_is_in_its_answer(browser):
         assert "pending" not in browser.holdings.value
 
 
-def test_markup_is_text(browser):
+def test_markup_is_escaped(browser):
     write(browser, "<b>k", '{"<i>": "<u>"}')
     for page in (browser.holdings.value, browser.operations.value, browser.status.value):
         for tag in ("<b>k", "<i>", "<u>"):
             assert tag not in page
 
 
-def test_a_device_that_is_off_holds_nothing_that_can_be_seen(lab, browser):
+def test_killed_device_shows_no_records_until_restarted(lab, browser):
     write(browser, "a1", '{"n": 1}')
     browser.some_seconds.click()
     lab.faults.kill("ann-phone")
@@ -219,4 +221,4 @@ def test_a_device_that_is_off_holds_nothing_that_can_be_seen(lab, browser):
     assert "✗ OperationLost" in browser.operations.value
     lab.faults.restart("ann-phone")
     browser.some_seconds.click()
-    assert "v1 n: 1" in column(browser, "ann")[0]
+    assert "v1 n: 1" in read_column(browser, "ann")[0]

@@ -1,4 +1,4 @@
-"""The explorer follows what is written, chosen and stepped, and keeps its picture when it cannot."""
+"""Views explorer: text, models, records, steps, and invalid input."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ FORKED = "ann: w1   w1>2…  r2\nbob: r1   w1>3…  r3"
 BACK = "ann: w1@1  w2@2\nbob:             r2@2 r1@1"
 
 
-def names(widget):
+def list_traces(widget):
     return [trace.name for trace in widget.figure.data]
 
 
-def rows(widget):
+def list_models(widget):
     return [row[0] for row in table_rows(widget.table.value)[1:]]
 
 
 def test_verdict_views_and_models_are_shown():
     widget = ViewsExplorer(FORKED)
     assert "✓ OK" in widget.verdict.value
-    assert "view of ann" in names(widget)
+    assert "view of ann" in list_traces(widget)
     assert "ann w1, bob r1, ann w1&gt;2…, ann r2" in widget.views.value
-    assert len(rows(widget)) == len(MODELS)
+    assert len(list_models(widget)) == len(MODELS)
     assert "<b>fork-sequential</b>" in widget.table.value
     assert "✗ ILLEGAL" in widget.table.value
     assert widget.problem.value == ""
     assert not widget.step.disabled
 
 
-def test_what_is_written_changes_everything_at_once():
+def test_text_change_updates_everything():
     widget = ViewsExplorer("ann: w1\nbob:    r1")
     before = widget.figure.layout.title.text
     widget.text.value = BACK
     assert "✗ ILLEGAL" in widget.verdict.value
     assert "bob r(x)1@1" in widget.verdict.value
     assert widget.figure.layout.title.text == "fork-sequential: ILLEGAL" != before
-    assert "in the contradiction ✗" in names(widget)
-    assert not any("view" in name for name in names(widget))
+    assert "in the contradiction ✗" in list_traces(widget)
+    assert not any("view" in name for name in list_traces(widget))
     assert widget.figure.layout.yaxis2.visible is False  # no empty axes where views were
     assert widget.views.value == ""
     assert widget.step.disabled
@@ -57,18 +57,18 @@ def test_what_is_written_changes_everything_at_once():
     ("wrong", "where"),
     [("ann: w1 x7", "line 1, column 9"), ("ann w1", "line 1"), ("ann: w1@0", "ann w(x)1@0")],
 )
-def test_what_cannot_be_read_is_told_and_the_picture_stays(wrong, where):
+def test_invalid_history_is_reported_and_keeps_the_figure(wrong, where):
     widget = ViewsExplorer(FORKED)
-    kept = (widget.verdict.value, widget.views.value, names(widget))
+    kept = (widget.verdict.value, widget.views.value, list_traces(widget))
     widget.text.value = wrong
     assert where in widget.problem.value
     assert "last valid one" in widget.problem.value
-    assert (widget.verdict.value, widget.views.value, names(widget)) == kept
+    assert (widget.verdict.value, widget.views.value, list_traces(widget)) == kept
     widget.text.value = BACK
     assert widget.problem.value == ""
 
 
-def test_it_may_begin_with_something_that_cannot_be_read():
+def test_explorer_may_start_with_an_invalid_history():
     widget = ViewsExplorer("ann: <b>")
     assert "&lt;b&gt;" in widget.problem.value
     widget.text.value = FORKED
@@ -76,43 +76,43 @@ def test_it_may_begin_with_something_that_cannot_be_read():
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("arguments", "excerpt"),
     [((), "proves nothing"), (("ann: w1\nbob:    c1", "linearizable"), "nothing was checked")],
 )
-def test_what_is_not_known_is_said(given, words):
-    widget = ViewsExplorer(*given)
+def test_unknown_verdict_is_explained(arguments, excerpt):
+    widget = ViewsExplorer(*arguments)
     assert "? UNKNOWN" in widget.verdict.value
-    assert words in widget.verdict.value
+    assert excerpt in widget.verdict.value
 
 
-def statuses(widget):
+def read_statuses(widget):
     return {name: result for name, result, _ in table_rows(widget.table.value)[1:]}
 
 
 @pytest.mark.soak
-def test_the_table_says_what_the_checker_says():
+def test_table_matches_the_checker():
     widget = ViewsExplorer(FORKED)
     for text in (FORKED, BACK, "ann: w1\nbob:    r1"):
         widget.text.value = text
         for model in ("fork-sequential", "linearizable"):
             widget.model.value = model
-            for name, result in statuses(widget).items():
+            for name, result in read_statuses(widget).items():
                 assert result.split()[1] == check(History.parse(text), name).status, (text, name)
     widget.text.value = "ann: w(k)1 w(l)2 r(k)1 r(l)0"
     for key, status in (("k", "OK"), ("l", "ILLEGAL"), ("k", "OK")):
         widget.record.value = key
-        assert statuses(widget)["sequential"].endswith(status)
+        assert read_statuses(widget)["sequential"].endswith(status)
 
 
-def test_it_says_what_the_checker_says_of_the_reads_that_count():
+def test_table_matches_the_checker_for_selected_reads():
     text = "ann: w1\nbob:    u0"
     widget = ViewsExplorer(text, "linearizable", reads=["uncommitted"])
-    for name, result in statuses(widget).items():
+    for name, result in read_statuses(widget).items():
         assert result.split()[1] == check(History.parse(text), name, reads=["uncommitted"]).status, name
     assert "✗ ILLEGAL" in widget.verdict.value
 
 
-def test_a_model_is_chosen():
+def test_model_can_be_selected():
     widget = ViewsExplorer(FORKED)
     widget.model.value = "linearizable"
     assert "✗ ILLEGAL" in widget.verdict.value
@@ -122,7 +122,7 @@ def test_a_model_is_chosen():
     assert widget.step.disabled, "a session guarantee has no views"
 
 
-def test_records_are_chosen_where_there_are_several():
+def test_record_can_be_selected_among_several():
     widget = ViewsExplorer("ann: w(k)1 w(l)2 r(k)1 r(l)0")
     assert widget.record.options == ("k", "l")
     assert widget.record.layout.display == ""
@@ -136,16 +136,16 @@ def test_records_are_chosen_where_there_are_several():
     assert widget.record.layout.display == "none"
 
 
-def test_views_are_stepped_through():
+def test_views_can_be_stepped_through():
     widget = ViewsExplorer(FORKED)
     assert widget.step.value == widget.step.max == 4
     assert not widget.figure.layout.shapes
-    stands = []
+    values = []
     for step in range(5):
         widget.step.value = step
         assert [shape.x0 for shape in widget.figure.layout.shapes] == ([] if step == 4 else [step - 0.5])
-        stands.append([row[2] for row in table_rows(widget.views.value)[1:]])
-    assert stands == [["nothing", "nothing"], ["1", "1"], ["1", "1"], ["2", "3"], ["2", "3"]]
+        values.append([row[2] for row in table_rows(widget.views.value)[1:]])
+    assert values == [["nothing", "nothing"], ["1", "1"], ["1", "1"], ["2", "3"], ["2", "3"]]
     assert "<b>ann w1, bob r1</b> ▸ ann w1&gt;2…, ann r2" in step_to(widget, 2)
     widget.text.value = FORKED + "  r3"
     assert (widget.step.value, widget.step.max) == (2, 5)
@@ -158,14 +158,14 @@ def step_to(widget, step):
     return widget.views.value
 
 
-def test_what_is_deleted_or_refused_does_not_stand():
+def test_deleted_and_refused_values_are_not_current():
     widget = ViewsExplorer("ann: w1 d r0")
     assert "nothing" in widget.views.value
     widget.text.value = "ann: w1 w2# r1"
     assert table_rows(widget.views.value)[1][2] == "1"
 
 
-def test_markup_in_a_history_is_text():
+def test_markup_in_a_history_is_escaped():
     widget = ViewsExplorer("<b>: w(<i>)1 w(<i>)2 r(<i>)2")
     for shown in (widget.views.value, widget.verdict.value):
         assert "<i>)" not in shown
@@ -173,23 +173,23 @@ def test_markup_in_a_history_is_text():
     assert "&lt;b&gt;" in widget.views.value
 
 
-def test_typing_never_hangs():
+def test_large_history_is_shown_in_bounded_time():
     rng = random.Random(0)
     lanes, values = {name: f"{name}:" for name in "abcdefghij"}, ["0"]
     for place in range(20):
         for name in lanes:
-            what = f"w{name}{place}" if rng.random() < 0.5 else f"r{rng.choice(values)}"
-            values += [what[1:]] if what[0] == "w" else []
-            lanes[name] = lanes[name].ljust(4 + 14 * place) + f"[{what}       ]"
-    began_s = time.monotonic()
+            token = f"w{name}{place}" if rng.random() < 0.5 else f"r{rng.choice(values)}"
+            values += [token[1:]] if token[0] == "w" else []
+            lanes[name] = lanes[name].ljust(4 + 14 * place) + f"[{token}       ]"
+    start_s = time.monotonic()
     ViewsExplorer("\n".join(lanes.values()), "sequential", seconds=0.2)
-    assert time.monotonic() - began_s < 10  # a guard: half a second on a quiet machine
+    assert time.monotonic() - start_s < 10  # a guard: half a second on a quiet machine
 
 
-def test_a_run_of_a_lab_is_shown():
+def test_run_of_a_lab_is_shown():
     run = History.from_table(Journal(operations=20).run(2, "uncommitted").history())
     widget = ViewsExplorer(run.to_text(), "fork-sequential-retracted")
     assert widget.problem.value == ""
     assert "✓ OK" in widget.verdict.value
-    for name, result in statuses(widget).items():
+    for name, result in read_statuses(widget).items():
         assert result.split()[1] == check(run, name).status, name

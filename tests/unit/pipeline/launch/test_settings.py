@@ -1,4 +1,4 @@
-"""What Spark is asked to be, from arguments and the environment."""
+"""Settings of Spark from arguments and the environment."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from mudkit.pipeline.launch.settings import Target, addresses, check_reachable, 
         ((None, None, None), {}, "local[*]", False, False),
     ],
 )
-def test_the_first_that_names_a_place_wins(arguments, environ, url, connect, explicit):
+def test_first_source_that_names_a_target_wins(arguments, environ, url, connect, explicit):
     target = resolve(*arguments, environ)
     assert (target.url, target.connect, target.explicit) == (url, connect, explicit)
 
@@ -49,7 +49,7 @@ def test_the_first_that_names_a_place_wins(arguments, environ, url, connect, exp
         ("sc://h:15002", False, False),
     ],
 )
-def test_kinds_of_places(url, local, starts):
+def test_targets_are_classified_by_url(url, local, starts):
     is_remote = url.startswith("sc:")
     target = resolve(None if is_remote else url, url if is_remote else None, None, {})
     assert (target.local, target.starts_jvm) == (local, starts)
@@ -67,7 +67,7 @@ def test_kinds_of_places(url, local, starts):
         ("yarn", False),
     ],
 )
-def test_what_is_on_this_machine_only(url, loopback):
+def test_loopback_targets_are_recognised(url, loopback):
     assert resolve(url, None, None, {}).loopback == loopback
 
 
@@ -77,7 +77,7 @@ AMOUNTS = ["2", "lots", "-1g", "1gg", "0g", "511m", "1,5g", "nan g", "100k"]
 
 
 @pytest.mark.parametrize(
-    ("call", "where", "words"),
+    ("call", "where", "message"),
     [
         (lambda: resolve("local", "sc://h", None, {}), None, "one place"),
         (lambda: resolve("local", "local", None, {}), None, "one place"),
@@ -94,20 +94,20 @@ AMOUNTS = ["2", "lots", "-1g", "1gg", "0g", "511m", "1,5g", "nan g", "100k"]
         *((lambda text=text: memory({"MUDKIT_SPARK_MEMORY": text}), "MUDKIT_SPARK_MEMORY", repr(text)) for text in AMOUNTS),
     ],
 )  # fmt: skip
-def test_refused_in_words(call, where, words):
+def test_invalid_settings_are_refused(call, where, message):
     with pytest.raises(ParameterError) as caught:
         call()
     assert where in (None, caught.value.where)
-    assert words in str(caught.value) or re.search(words, str(caught.value))
+    assert message in str(caught.value) or re.search(message, str(caught.value))
 
 
 @pytest.mark.parametrize("url", ["spark://h", "spark://127.0.0.1:99999", "spark://no-such-host.invalid:7077"])
-def test_addresses_that_lead_nowhere(url):
+def test_unreachable_addresses_are_refused(url):
     with pytest.raises(EnvironmentProblem, match=re.escape(url)):
         check_reachable(Target(url))
 
 
-def test_values_become_texts():
+def test_config_values_are_converted_to_strings():
     config = {"spark.a": True, "spark.b": 3, "spark.c": "x", "spark.master": "local"}
     assert resolve(None, None, config, {}).config == {"spark.a": "true", "spark.b": "3", "spark.c": "x"}
 
@@ -125,7 +125,7 @@ def test_values_become_texts():
         ("1t", "1048576m"),
     ],
 )
-def test_amounts_of_memory(text, heap):
+def test_memory_sizes_are_parsed(text, heap):
     assert memory({} if text is None else {"MUDKIT_SPARK_MEMORY": text}) == heap
 
 
@@ -142,50 +142,50 @@ def test_amounts_of_memory(text, heap):
         ("spark://u@h:x:1", []),
     ],
 )
-def test_addresses(url, expected):
+def test_addresses_are_parsed(url, expected):
     assert addresses(url) == expected
 
 
 @pytest.fixture
-def listening():
+def listening_port():
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
 
 @pytest.fixture
-def closed():
+def closed_port():
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
 
 
-def test_one_master_of_two_is_enough(listening, closed):
-    check_reachable(Target(f"spark://127.0.0.1:{closed},127.0.0.1:{listening}"))
+def test_one_reachable_master_of_two_suffices(listening_port, closed_port):
+    check_reachable(Target(f"spark://127.0.0.1:{closed_port},127.0.0.1:{listening_port}"))
 
 
-def test_nobody_there(closed):
-    url = f"spark://127.0.0.1:{closed}"
+def test_refused_connection_is_reported(closed_port):
+    url = f"spark://127.0.0.1:{closed_port}"
     with pytest.raises(EnvironmentProblem) as caught:
         check_reachable(Target(url, named="MUDKIT_SPARK_MASTER"))
     assert caught.value.where == "MUDKIT_SPARK_MASTER"
-    assert caught.value.found.startswith(f"{url}: 127.0.0.1:{closed}: ")
+    assert caught.value.found.startswith(f"{url}: 127.0.0.1:{closed_port}: ")
     assert "refused" in caught.value.found
     assert "on this machine" in caught.value.remedy
 
 
-def test_who_does_not_answer_is_not_waited_for_long(monkeypatch):
-    patience = []
+def test_silent_masters_share_the_timeout(monkeypatch):
+    timeouts_s = []
 
-    def silent(address, timeout_s):
-        patience.append(timeout_s)
+    def time_out(address, timeout_s):
+        timeouts_s.append(timeout_s)
         raise TimeoutError("timed out")
 
-    monkeypatch.setattr(settings.socket, "create_connection", silent)
+    monkeypatch.setattr(settings.socket, "create_connection", time_out)
     with pytest.raises(EnvironmentProblem, match=r"a:1: timed out; b:2: timed out"):
         check_reachable(Target("spark://a:1,b:2"))
-    assert patience[0] == pytest.approx(settings.MASTER_TIMEOUT_S / 2, abs=0.1)
+    assert timeouts_s[0] == pytest.approx(settings.MASTER_TIMEOUT_S / 2, abs=0.1)
 
 
 @pytest.mark.parametrize("url", ["local[2]", "yarn", "k8s://h", "local-cluster[1,1,1024]", "sc://h"])
-def test_other_places_are_not_asked(url, monkeypatch):
+def test_only_standalone_masters_are_contacted(url, monkeypatch):
     monkeypatch.setattr(settings.socket, "create_connection", lambda *_: pytest.fail("asked"))
     check_reachable(Target(url))

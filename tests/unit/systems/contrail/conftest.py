@@ -1,4 +1,4 @@
-"""Every test of Contrail looks for everything that was private in everything that any relay ever held."""
+"""Factory of labs for the tests of Contrail, with a search for secrets in all bytes that relays held."""
 
 from __future__ import annotations
 
@@ -9,40 +9,42 @@ from mudkit.errors import MudkitError
 from mudkit.systems.contrail import Item
 
 
-def told_in_clear(secrets):
-    """Send the same without encryption, and give what the same search finds of it."""
-    there = Place("ann bob", encrypted=False)
-    there.secrets = set(secrets)
-    ann, bob = there.port("ann"), there.port("bob")
+def search_in_clear(secrets):
+    """Send the secrets without encryption, and return those that the same search finds."""
+    place = Place("ann bob", encrypted=False)
+    place.secrets = set(secrets)
+    ann, bob = place.port("ann"), place.port("bob")
     bob.install_filter("TRUE", to=("ann", "app")).result()
-    for text in sorted(each for each in secrets if isinstance(each, str)):
+    for text in sorted(secret for secret in secrets if isinstance(secret, str)):
         try:
             bob.install_filter(text, to=("ann", "app"))
-        except MudkitError:  # not a filter: the value of a metadata
+        except MudkitError:  # not a filter, but a metadata value
             continue
-    there.run(35)
-    texts = {str(n): text for n, text in enumerate(sorted(each for each in secrets if isinstance(each, str)))}
+    place.run(35)
+    texts = {
+        str(n): text for n, text in enumerate(sorted(secret for secret in secrets if isinstance(secret, str)))
+    }
     ann.publish(Item(texts))
-    for payload in sorted(each for each in secrets if isinstance(each, bytes)):
+    for payload in sorted(secret for secret in secrets if isinstance(secret, bytes)):
         ann.publish(Item({}, payload))
-    there.run(10)
-    return there.seen_by_relays()
+    place.run(10)
+    return place.seen_by_relays()
 
 
 @pytest.fixture
-def place():
-    """Make places; when the test is over, no relay has seen anything (with encryption off: it has, all of it).
+def make_place():
+    """Yield a factory of places; after the test, check that no relay has seen a secret (unencrypted: all).
 
-    And what was private is told once more without encryption: the search finds every bit of it.
+    Then check the search itself: it must find all secrets when they are sent without encryption.
     """
-    made = []
+    places = []
 
-    def make(*args, **more):
-        made.append(Place(*args, **more))
-        return made[-1]
+    def make(*args, **options):
+        places.append(Place(*args, **options))
+        return places[-1]
 
     yield make
-    for each in made:
-        seen = each.seen_by_relays()
-        assert not seen if each.encrypted else seen == each.secrets
-        assert told_in_clear(each.secrets) == each.secrets
+    for place in places:
+        seen = place.seen_by_relays()
+        assert not seen if place.encrypted else seen == place.secrets
+        assert search_in_clear(place.secrets) == place.secrets

@@ -1,4 +1,4 @@
-"""Data centres: a device goes to the nearest, and its queue follows it."""
+"""Data centres: connections to the nearest, and moves of queues."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import random
 from zlib import crc32
 
 import pytest
-from contrail_place import EVERYTHING, marked, payloads
+from contrail_place import EVERYTHING, build_item, payloads
 
 US, EU, ASIA = (37.0, -122.0), (52.0, 5.0), (1.3, 103.8)
 CENTRES = {"us": US, "eu": EU, "asia": ASIA}
 
 
-def queues(there, device):
-    """Which data centres hold something of a device's queue, or know where it has gone."""
+def find_queues(place, device):
+    """Map data centres to the state of a device's queue: here, or the centre to which it has moved."""
     result = {}
     for centre in CENTRES:
-        store = there.store(f"relay1-storage-{centre}")
+        store = place.store(f"relay1-storage-{centre}")
         moved = store.get(f"moved {device}")
         if moved is not None:
             result[centre] = moved["moved"].split("/")[0].removeprefix("relay1-storage-")
@@ -25,78 +25,78 @@ def queues(there, device):
     return result
 
 
-def travel(there, name, place, seconds=200):
-    there.lab.devices[name].change_context(loc=place)
-    there.run(seconds)
+def travel(place, name, loc, seconds=200):
+    place.lab.devices[name].change_context(loc=loc)
+    place.run(seconds)
 
 
-def home_of(device):
+def find_home(device):
     return list(CENTRES)[crc32(device.encode()) % len(CENTRES)]
 
 
-def test_items_reach_devices_wherever_their_queues_are(place):
-    there = place("ann bob", centres=CENTRES)
-    ann, bob = there.port("ann"), there.port("bob", idle_timeout_ms=1000)
-    got = payloads(bob)
-    there.install(bob, EVERYTHING, to=("ann", "app"))
-    for number, where in enumerate((US, EU, ASIA, EU, US)):
-        there.publish(ann, marked(f"before {number}"), f"before {number}").result()
-        travel(there, "bob", where)
-        travel(there, "ann", random.Random(number).choice((US, EU, ASIA)))
-        there.publish(ann, marked(f"after {number}"), f"after {number}").result()
-        there.run(65)
-        assert got == [
-            f"payload of {when} {n}".encode() for n in range(number + 1) for when in ("before", "after")
+def test_items_are_delivered_wherever_queues_are(make_place):
+    place = make_place("ann bob", centres=CENTRES)
+    ann, bob = place.port("ann"), place.port("bob", idle_timeout_ms=1000)
+    received = payloads(bob)
+    place.install(bob, EVERYTHING, to=("ann", "app"))
+    for number, loc in enumerate((US, EU, ASIA, EU, US)):
+        place.publish(ann, build_item(f"before {number}"), f"before {number}").result()
+        travel(place, "bob", loc)
+        travel(place, "ann", random.Random(number).choice((US, EU, ASIA)))
+        place.publish(ann, build_item(f"after {number}"), f"after {number}").result()
+        place.run(65)
+        assert received == [
+            f"payload of {phase} {n}".encode() for n in range(number + 1) for phase in ("before", "after")
         ]
-    assert there.counts("bob") == {}
+    assert place.counts("bob") == {}
 
 
-def test_a_queue_moves_after_some_visits_running(place):
-    there = place("ann bob", centres=CENTRES, move_after=3)
-    there.port("bob")
-    home = home_of("bob")
+def test_queue_moves_after_consecutive_visits_elsewhere(make_place):
+    place = make_place("ann bob", centres=CENTRES, move_after=3)
+    place.port("bob")
+    home = find_home("bob")
     away = next(name for name in CENTRES if name != home)
-    travel(there, "bob", CENTRES[home], 100)
-    assert queues(there, "bob") == {}
-    there.lab.devices["bob"].change_context(loc=CENTRES[away])
-    there.run(62)
-    assert queues(there, "bob") == {}
-    there.run(65)
-    assert queues(there, "bob") == {home: away}
-    travel(there, "bob", CENTRES[home], 300)
-    assert queues(there, "bob") == {away: home}
+    travel(place, "bob", CENTRES[home], 100)
+    assert find_queues(place, "bob") == {}
+    place.lab.devices["bob"].change_context(loc=CENTRES[away])
+    place.run(62)
+    assert find_queues(place, "bob") == {}
+    place.run(65)
+    assert find_queues(place, "bob") == {home: away}
+    travel(place, "bob", CENTRES[home], 300)
+    assert find_queues(place, "bob") == {away: home}
 
 
-def test_a_queue_stays_where_it_is_without_a_policy(place):
-    there = place("ann bob", centres=CENTRES, move_after=None)
-    there.port("bob")
-    for where in CENTRES.values():
-        travel(there, "bob", where, 300)
-    assert queues(there, "bob") == {}
+def test_queue_does_not_move_without_a_policy(make_place):
+    place = make_place("ann bob", centres=CENTRES, move_after=None)
+    place.port("bob")
+    for loc in CENTRES.values():
+        travel(place, "bob", loc, 300)
+    assert find_queues(place, "bob") == {}
 
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(3))
-def test_nothing_is_lost_while_queues_move_and_storage_dies(place, seed):
+def test_no_item_is_lost_while_queues_move_and_servers_crash(make_place, seed):
     draw = random.Random(seed)
-    there = place("ann bob", centres=CENTRES, move_after=1, seed=seed)
-    ann, bob = there.port("ann"), there.port("bob", polling_interval_ms=3000)
-    got, sent = [], []
-    bob.on_item(lambda item: got.append(item.payload))
-    there.install(bob, EVERYTHING, to=("ann", "app"))
-    there.lab.faults.messages(loss_share=0.05, repeat_share=0.1, delay_share=0.3, delay_s=10.0)
+    place = make_place("ann bob", centres=CENTRES, move_after=1, seed=seed)
+    ann, bob = place.port("ann"), place.port("bob", polling_interval_ms=3000)
+    received, sent = [], []
+    bob.on_item(lambda item: received.append(item.payload))
+    place.install(bob, EVERYTHING, to=("ann", "app"))
+    place.lab.faults.messages(loss_share=0.05, repeat_share=0.1, delay_share=0.3, delay_s=10.0)
     for number in range(30):
-        there.lab.devices["bob"].change_context(loc=draw.choice(list(CENTRES.values())))
-        victim = draw.choice(there.cloud())
-        there.lab.faults.kill(victim, at=draw.choice(("before commit", "after commit")))
-        item = marked(f"{number}")
+        place.lab.devices["bob"].change_context(loc=draw.choice(list(CENTRES.values())))
+        victim = draw.choice(place.cloud())
+        place.lab.faults.kill(victim, at=draw.choice(("before commit", "after commit")))
+        item = build_item(f"{number}")
         sent.append(item.payload)
-        there.publish(ann, item, f"{number}")
-        there.run(draw.uniform(0.1, 10))
-        there.restart_cloud()
-    there.lab.faults.messages()
+        place.publish(ann, item, f"{number}")
+        place.run(draw.uniform(0.1, 10))
+        place.restart_cloud()
+    place.lab.faults.messages()
     for _ in range(5):
-        there.run(100)
-        there.restart_cloud()
-    assert sorted(got) == sorted(sent)
-    assert set(there.counts("bob")) <= {"duplicate", "obsolete", "duplicate keys"}
+        place.run(100)
+        place.restart_cloud()
+    assert sorted(received) == sorted(sent)
+    assert set(place.counts("bob")) <= {"duplicate", "obsolete", "duplicate keys"}

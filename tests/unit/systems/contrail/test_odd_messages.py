@@ -1,4 +1,4 @@
-"""Odd messages of a device in its own name, and of a relay, which no module trusts."""
+"""Odd messages of a device in its own name, and of an untrusted relay."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from busy_labs import Contrail
 from odd_messages import bombard
 
 
-def busy():
-    made = Contrail()
-    made.run()
-    return made
+def start_busy_lab():
+    busy = Contrail()
+    busy.run()
+    return busy
 
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(3))
-def test_odd_messages_of_a_device_in_its_own_name_disturb_no_other(scaled, seed):
-    there = busy()
-    of_bob = {
+def test_odd_messages_of_a_device_do_not_affect_others(scaled, seed):
+    busy = start_busy_lab()
+    events_of_bob = {
         process: result
-        for process, events in there.received.items()
+        for process, events in busy.received.items()
         if (result := [event for event in events if event.host == "bob"])
     }
-    assert {type(process.machine).__name__ for process in of_bob} == {"Gateway"}
-    bombard(there.lab, of_bob, scaled(10_000, 1_000), seed)
-    there.lab.run(minutes=10)
-    assert there.lab.problems.empty
-    there.check()
+    assert {type(process.machine).__name__ for process in events_of_bob} == {"Gateway"}
+    bombard(busy.lab, events_of_bob, scaled(10_000, 1_000), seed)
+    busy.lab.run(minutes=10)
+    assert busy.lab.problems.empty
+    busy.check()
 
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("seed", range(3))
-def test_odd_messages_of_a_relay_fail_no_module(scaled, seed):
-    """The paper trusts no relay (3.3)."""
-    there = busy()
+def test_odd_messages_of_a_relay_do_not_fail_modules(scaled, seed):
+    """Treat relays as untrusted, as the paper does (3.3)."""
+    busy = start_busy_lab()
     modules = {
         process: events
-        for process, events in there.received.items()
+        for process, events in busy.received.items()
         if type(process.machine).__name__ == "ModuleMachine"
     }
-    bombard(there.lab, modules, scaled(10_000, 1_000), seed)
-    there.lab.run(minutes=10)
-    assert there.lab.problems.empty
-    assert not there.place.seen_by_relays()
+    bombard(busy.lab, modules, scaled(10_000, 1_000), seed)
+    busy.lab.run(minutes=10)
+    assert busy.lab.problems.empty
+    assert not busy.place.seen_by_relays()

@@ -1,82 +1,84 @@
-"""Who is no friend any more gets nothing, wherever it waits; what was about her is answered, and ends."""
+"""Ended friendships: waiting items, pending filters, and renewed friendships."""
 
 from __future__ import annotations
 
 import pytest
-from contrail_place import EVERYTHING, arranged, marked, opened
+from contrail_place import EVERYTHING, build_item, install_filters, open_ports
 
 from mudkit.errors import AccessDenied
 from mudkit.systems.contrail import Group
 
 
-def got(there, port):
+def receive_texts(place, port):
     return [item.payload.decode().removeprefix("payload of ") for item in port.receive_all().result()]
 
 
-@pytest.mark.parametrize("waits", ["off-line", "in a batch", "at the relay", "at a relay that is cut off"])
+@pytest.mark.parametrize(
+    "item_state", ["off-line", "in a batch", "at the relay", "at a relay that is cut off"]
+)
 @pytest.mark.parametrize("relays", [1, 2])
-def test_what_waits_for_her_goes_nowhere_and_what_waits_for_others_comes(place, waits, relays):
-    there, ann, bob, cyd = arranged(place, "ann bob cyd", relays=relays)
-    if waits == "off-line":
-        there.lab.faults.cut("ann")
-    elif waits == "in a batch":
+def test_waiting_items_for_a_former_friend_are_dropped_and_others_arrive(make_place, item_state, relays):
+    place, ann, bob, cyd = install_filters(make_place, "ann bob cyd", relays=relays)
+    if item_state == "off-line":
+        place.lab.faults.cut("ann")
+    elif item_state == "in a batch":
         ann.batch_size = 50
     else:
-        there.lab.faults.cut("bob")
-    if waits == "at a relay that is cut off" and relays == 2:
-        for name in [each for each in there.lab.world.hosts if each.startswith("relay2-gateway")]:
-            there.lab.faults.kill(name)
-    call = there.publish(ann, marked("secret"), "x")
-    there.run(10)
-    there.modules["ann"].unfriend("bob").result()
-    there.run(10)
+        place.lab.faults.cut("bob")
+    if item_state == "at a relay that is cut off" and relays == 2:
+        for name in [host for host in place.lab.world.hosts if host.startswith("relay2-gateway")]:
+            place.lab.faults.kill(name)
+    call = place.publish(ann, build_item("secret"), "x")
+    place.run(10)
+    place.modules["ann"].unfriend("bob").result()
+    place.run(10)
     for name in ("ann", "bob"):
-        there.lab.faults.mend(name)
-    for name in [each for each in there.lab.world.hosts if each.startswith("relay2-gateway")]:
-        there.lab.faults.restart(name)
-    there.run(300)
-    assert (got(there, bob), got(there, cyd)) == ([], ["secret"])
-    assert call.done
-    assert not [key for key, _ in there.store("ann").items("out ")]
+        place.lab.faults.mend(name)
+    for name in [host for host in place.lab.world.hosts if host.startswith("relay2-gateway")]:
+        place.lab.faults.restart(name)
+    place.run(300)
+    assert (receive_texts(place, bob), receive_texts(place, cyd)) == ([], ["secret"])
+    assert call.done()
+    assert not [key for key, _ in place.store("ann").items("out ")]
 
 
-def test_her_filters_match_nothing_and_she_is_told_by_an_error_when_she_asks(place):
-    there, ann, bob = opened(place, "ann bob")
-    there.lab.faults.cut("bob")
+def test_pending_filter_at_a_former_friend_fails_and_matches_nothing(make_place):
+    place, ann, bob = open_ports(make_place, "ann bob")
+    place.lab.faults.cut("bob")
     call = bob.install_filter(EVERYTHING, to=("ann", "app"))
-    there.run(5)
-    there.modules["bob"].unfriend("ann").result()
-    there.run(1)
+    place.run(5)
+    place.modules["bob"].unfriend("ann").result()
+    place.run(1)
     with pytest.raises(AccessDenied, match="no friend any more"):
         call.result(0)
-    there.lab.faults.mend("bob")
-    there.run(65)
-    assert there.publish(ann, marked("x")).result().destinations == ()
+    place.lab.faults.mend("bob")
+    place.run(65)
+    assert place.publish(ann, build_item("x")).result().destinations == ()
 
 
-def test_what_she_sent_before_that_waits_here_is_dropped_too(place):
-    there, ann, bob = opened(place, "ann bob")
-    there.modules["ann"].join(Group("club")).result()
-    there.install(bob, EVERYTHING, to=(Group("club"), "app"))
-    there.lab.faults.cut("bob")
-    there.publish(ann, marked("late")).result()
-    there.run(5)
-    there.modules["bob"].unfriend("ann").result()
-    there.lab.faults.mend("bob")
-    there.run(130)
-    assert got(there, bob) == []
-    assert there.publish(ann, marked("later")).result().destinations == ()
+def test_waiting_items_from_a_former_friend_are_dropped(make_place):
+    place, ann, bob = open_ports(make_place, "ann bob")
+    place.modules["ann"].join(Group("club")).result()
+    place.install(bob, EVERYTHING, to=(Group("club"), "app"))
+    place.lab.faults.cut("bob")
+    place.publish(ann, build_item("late")).result()
+    place.run(5)
+    place.modules["bob"].unfriend("ann").result()
+    place.lab.faults.mend("bob")
+    place.run(130)
+    assert receive_texts(place, bob) == []
+    assert place.publish(ann, build_item("later")).result().destinations == ()
 
 
-def test_a_friend_again_gets_what_is_said_from_then_on(place):
-    there, ann, bob = arranged(place, "ann bob")
-    there.lab.faults.cut("ann")
-    there.publish(ann, marked("before"))
-    there.modules["ann"].unfriend("bob")
-    there.modules["ann"].befriend("bob")
-    there.lab.faults.mend("ann")
-    there.run(65)
-    there.install(bob, EVERYTHING, to=("ann", "app"))
-    there.publish(ann, marked("after"), "a").result()
-    there.run(65)
-    assert got(there, bob) == ["after"]
+def test_friend_again_receives_only_later_items(make_place):
+    place, ann, bob = install_filters(make_place, "ann bob")
+    place.lab.faults.cut("ann")
+    place.publish(ann, build_item("before"))
+    place.modules["ann"].unfriend("bob")
+    place.modules["ann"].befriend("bob")
+    place.lab.faults.mend("ann")
+    place.run(65)
+    place.install(bob, EVERYTHING, to=("ann", "app"))
+    place.publish(ann, build_item("after"), "a").result()
+    place.run(65)
+    assert receive_texts(place, bob) == ["after"]

@@ -1,4 +1,4 @@
-"""Settings that cannot be used are refused in words: where, what was found, and what was expected."""
+"""Errors for invalid settings: parameter, value found, and value expected."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ EVENTS = Scenario(days=2).draw(2)
 SHORT = {"days": 5, "outage": 0.5}
 
 
-def fill(answer):
-    return answer.waiting
+def forward_all(situation):
+    return situation.waiting
 
 
-def ruled(rule):
+def build_policy(rule):
     return {"policy": Forwarding("rule", rule=rule)}
 
 
-NAMED = [
+REFUSED_SETTINGS = [
     (Push, [
         {"stored_limit": 0}, {"stored_limit": 1.5}, {"when_full": "drop"}, {"collapse_keys": -1}, {"time_to_live_s": -1.0},
         {"time_to_live_s": 1e9}, {"high_rank": nan}, {"in_use_s": -1}, {"synchronised": -1},
@@ -71,29 +71,29 @@ NAMED = [
         {"ranks": [1.0]}, {"expires_us": [FOREVER_US]}, {"outages_us": [3, 4]}, {"reads_us": [0.5]}, {"arrivals_us": [[1, 2]]},
     ]),
 ]  # fmt: skip
-"""What takes settings, and settings that it refuses by their names."""
+"""Functions, and settings that each refuses by name."""
 
-SAID = [
-    *((partial(Forwarding, **settings), said) for settings, said in (
+REFUSED_CALLS = [
+    *((partial(Forwarding, **settings), error) for settings, error in (
         ({"kind": "online"}, "'online'"), ({"prefetch_limit": -1}, "-1"), ({"prefetch_limit": 2.5}, "2.5"),
         ({"prefetch_limit": "taught"}, "taught"), ({"expiration_threshold_s": -1.0}, "-1"),
         ({"expiration_threshold_s": True}, "True"), ({"delay_s": "soon"}, "soon"),
     )),
     *((partial(Forwarding, **settings), "of the kind 'rule' has a rule") for settings in (
-        {"kind": "rule"}, {"kind": "rule", "rule": 3}, {"kind": "buffer", "rule": fill},
+        {"kind": "rule"}, {"kind": "rule", "rule": 3}, {"kind": "buffer", "rule": forward_all},
     )),
     *((partial(Scenario, **settings), r"an (Expiration|Outages), such as") for settings in (
         {"expiration": "1 h"}, {"expiration": 60}, {"outages": 0.5},
     )),
     *((partial(Expiration, mean_s), "expiration|mean_s") for mean_s in (0.0, "1 h")),
-    (partial(Subscription, "news", **ruled(fill)), "cannot store a rule"),
+    (partial(Subscription, "news", **build_policy(forward_all)), "cannot store a rule"),
     (partial(Forwarding.of, Forwarding("buffer", 16), prefetch_limit=8), "settings of its own"),
     (partial(simulate, policy=Forwarding("buffer", 16), prefetch_limit=8, days=1), "settings of its own"),
-    *((partial(simulate, days=3, **ruled(rule)), said) for rule, said in (
-        (lambda answer: [*answer.waiting, *answer.waiting], "is not waiting"),
-        (lambda answer: [*answer.device, *answer.waiting[:1]], "is not waiting"),
-        (lambda answer: [each.identity for each in answer.waiting], "is not waiting"),
-        (lambda answer: None, "returns the items to forward"),
+    *((partial(simulate, days=3, **build_policy(rule)), error) for rule, error in (
+        (lambda situation: [*situation.waiting, *situation.waiting], "is not waiting"),
+        (lambda situation: [*situation.device, *situation.waiting[:1]], "is not waiting"),
+        (lambda situation: [item.identity for item in situation.waiting], "is not waiting"),
+        (lambda situation: None, "returns the items to forward"),
     )),
     *((partial(Following, Subscription("traffic {place}"), places), "place") for places in (
         {}, None, {"": (1, 2, 3)}, {"a": (1, 2)}, {"a": (91, 2, 3)}, {"a": (1, 2, -3)}, {"a": "there"},
@@ -102,14 +102,14 @@ SAID = [
     (partial(size_prefetch, [EVENTS], limits=[]), "0 limits"),
     (partial(size_prefetch, [EVENTS], limits=[-1]), "prefetch_limit"),
     (partial(compare, {"a": Scenario()}, {}), "0 policies"),
-    *((partial(sweep, *arguments), said) for arguments, said in (
+    *((partial(sweep, *arguments), error) for arguments, error in (
         (({"maximum": [1]},), "did you mean 'max"), (({"max": [1]}, {"maks": 1}), "maks"), (({"max": [1]}, {"max": 1}), "both"),
         (({"seed": [1]},), "seeds=range"), (({"max": 8},), "each value a sequence"),
         (({"policy": "buffer"},), "each value a sequence"), (({"max": []},), "0 of max"), (({"max": [1]}, None, []), "0 seeds"),
         (({"max": [1]}, None, 5), "a sequence, each a whole number"), (({"max": [1, -1]}, SHORT), "-1"),
         (({"outage": [0.5, 1.5]}, {"days": 5}), "1.5"),
     )),
-    *((partial(query, text), said) for text, said in (
+    *((partial(query, text), error) for text, error in (
         ("kind =", "incomplete"), ("receiver.age > 3 AND rank > 1", "receiver"), ("sender.name = kind", "sender"),
         ("lookup('t', kind, 'x') = 1", "lookup"),
     )),
@@ -117,16 +117,18 @@ SAID = [
     (partial(drawn_from, [1], [3], ranks=[nan]), "rank"),
     (partial(drawn_from, [5], [9], expires_us=[5]), "expires at"),
 ]  # fmt: skip
-"""Calls, and what their errors say."""
+"""Calls, and patterns of their errors."""
 
 CALLS = [
-    (partial(make, **given), f"where: +{next(iter(given))}") for make, settings in NAMED for given in settings
+    (partial(function, **settings), f"where: +{next(iter(settings))}")
+    for function, refused in REFUSED_SETTINGS
+    for settings in refused
 ]
 
 
-@pytest.mark.parametrize(("call", "says"), [*CALLS, *SAID])
-def test_settings_that_cannot_be_used_are_refused_in_words(call, says):
-    with pytest.raises(MudkitError, match=says) as caught:
+@pytest.mark.parametrize(("call", "error"), [*CALLS, *REFUSED_CALLS])
+def test_invalid_settings_raise_a_descriptive_error(call, error):
+    with pytest.raises(MudkitError, match=error) as caught:
         call()
     assert isinstance(caught.value, ValueError)
     assert caught.value.expected

@@ -14,54 +14,54 @@ from mudkit.systems.lasthop.subscription import Following
 H = 3_600_000_000
 
 
-def test_max_0_is_a_subscription_of_which_nothing_is_read():
+def test_max_0_reads_no_messages_and_max_none_reads_all():
     assert Subscription("news", max=0).max_messages == 0
     assert Subscription("news", max=None).max_messages == float("inf")
 
 
 @pytest.mark.parametrize(
-    ("quiet_h", "quiet", "loud"),
+    ("quiet_h", "quiet_hours", "other_hours"),
     [((22, 7), (22, 23.5, 0, 6.99), (7, 12, 21.99)), ((9, 17), (9, 12, 16.99), (17, 0, 8.99))],
 )
-def test_quiet_hours_may_go_over_midnight(quiet_h, quiet, loud):
-    wanted = Subscription("news", mode="on-line", quiet_h=quiet_h)
-    assert all(wanted.is_quiet(round(hour * H)) for hour in quiet)
-    assert not any(wanted.is_quiet(round(hour * H)) for hour in loud)
+def test_quiet_hours_may_include_midnight(quiet_h, quiet_hours, other_hours):
+    subscription = Subscription("news", mode="on-line", quiet_h=quiet_h)
+    assert all(subscription.is_quiet(round(hour * H)) for hour in quiet_hours)
+    assert not any(subscription.is_quiet(round(hour * H)) for hour in other_hours)
     assert not Subscription("news").is_quiet(0)
 
 
-def test_when_something_changes_next():
-    wanted = Subscription("news", mode="on-line", quiet_h=(22, 7), at_h=(8.5,))
-    assert wanted.next_change_us(0) == 7 * H
-    assert wanted.next_change_us(7 * H) == 1.5 * H
-    assert wanted.next_change_us(23 * H) == 8 * H
+def test_next_change_is_the_next_quiet_or_delivery_hour_or_midnight():
+    subscription = Subscription("news", mode="on-line", quiet_h=(22, 7), at_h=(8.5,))
+    assert subscription.next_change_us(0) == 7 * H
+    assert subscription.next_change_us(7 * H) == 1.5 * H
+    assert subscription.next_change_us(23 * H) == 8 * H
     assert Subscription("news", per_day=3).next_change_us(H) == 23 * H
     assert Subscription("news").next_change_us(0) is None
 
 
-def test_it_delivers_at_its_hours_and_at_no_others():
-    wanted = Subscription("news", mode="on-line", at_h=(8.5, 24))
-    assert wanted.delivers_at(round(8.5 * H))
-    assert wanted.delivers_at(0)
-    assert not wanted.delivers_at(8 * H)
+def test_delivery_happens_only_at_its_hours():
+    subscription = Subscription("news", mode="on-line", at_h=(8.5, 24))
+    assert subscription.delivers_at(round(8.5 * H))
+    assert subscription.delivers_at(0)
+    assert not subscription.delivers_at(8 * H)
 
 
-def test_it_comes_back_as_it_was_sent():
-    wanted = Subscription(
+def test_encoding_preserves_a_subscription():
+    subscription = Subscription(
         "news", max=None, threshold=2.0, mode="on-line", policy=Forwarding("buffer", 4, 60.0, "learnt"),
         quiet_h=(22, 7), interrupt=4.5, at_h=(8, 18), per_day=3,
     )  # fmt: skip
-    sent = SubscriptionFields.of(wanted)
-    assert sent.subscription() == wanted
-    assert json.decode(json.encode(sent), type=SubscriptionFields).subscription() == wanted
-    assert wanted.with_topic("sport") == structs.replace(sent, topic="sport").subscription()
+    encoded = SubscriptionFields.of(subscription)
+    assert encoded.subscription() == subscription
+    assert json.decode(json.encode(encoded), type=SubscriptionFields).subscription() == subscription
+    assert subscription.with_topic("sport") == structs.replace(encoded, topic="sport").subscription()
 
 
 PLACES = {"Tromsø": (69.65, 18.96, 20.0), "Bergen": (60.39, 5.32, 20.0)}
 TROMSØ, BERGEN, NOWHERE = (69.66, 18.9), (60.4, 5.3), (65.0, 10.0)
 
 
-def test_what_changes_with_the_place():
+def test_place_change_ends_one_subscription_and_starts_another():
     following = Following(Subscription("traffic {place}", max=3), PLACES)
     assert following.changes(None, TROMSØ) == (None, Subscription("traffic Tromsø", max=3))
     assert following.changes("traffic Tromsø", TROMSØ) == (None, None)
@@ -73,13 +73,13 @@ def test_what_changes_with_the_place():
     assert following.changes("traffic Tromsø", None) == (None, None)
 
 
-def test_a_topic_without_a_place_is_wanted_at_any_of_them():
+def test_topic_without_placeholder_is_followed_at_every_place():
     following = Following(Subscription("traffic"), PLACES)
     assert following.changes(None, TROMSØ)[1] == Subscription("traffic")
     assert following.changes("traffic", BERGEN) == (None, None)
 
 
-def test_a_phone_that_moves_gets_what_belongs_to_where_it_is():
+def test_moving_phone_receives_the_topic_of_its_place():
     lab = Lab(seed=1)
     server = Publications(lab)
     phone = lab.device("ann")

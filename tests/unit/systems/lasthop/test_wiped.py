@@ -1,4 +1,4 @@
-"""A device that comes back under its name with an empty store is a new one: nothing of it is taken for the old one's."""
+"""New incarnation of a device whose store was wiped, and messages of the old incarnation."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from mudkit.fleet.store import MemoryStore
 from mudkit.systems.lasthop import Forwarding, Publications, Subscriber
 
 
-class Place:
-    """A phone that has said and heard a lot, and then comes back with nothing in its store."""
+class Setup:
+    """A phone with some history, whose store can be wiped."""
 
     def __init__(self, restarts=2):
         self.lab = Lab(seed=3)
         self.server = Publications(self.lab)
         self.ann = Subscriber(self.lab.device("ann"), self.server)
         self.news = self.server.topic("news")
-        self.happened = []
+        self.events = []
         on_record = self.lab.world.on_record
 
-        def noted(process, effect):
+        def record(process, effect):
             if effect.table == "deliveries" and "created_us" not in effect.row:
-                self.happened.append((effect.row["item"], *effect.row.keys() & {"delivered_us", "read_us"}))
+                self.events.append((effect.row["item"], *effect.row.keys() & {"delivered_us", "read_us"}))
             on_record(process, effect)
 
-        self.lab.world.on_record = noted
+        self.lab.world.on_record = record
         for number in range(5):
             self.ann.subscribe(f"old {number}").result()
         self.ann.subscribe("news", policy="on-line", max=None).result()
@@ -48,115 +48,115 @@ class Place:
         self.lab.run(minutes=1)
         return [message["text"] for message in operation.result()]
 
-    def known(self):
-        """Give the topics that the server believes the phone to want."""
+    def server_topics(self):
+        """Return the topics to which the phone is subscribed on the server."""
         return set(self.server.installed.machine._peers["ann"].topics)
 
 
 @pytest.mark.parametrize("restarts", [0, 2])
-@pytest.mark.parametrize("is_away", [False, True])
-def test_it_begins_with_nothing_and_what_it_wants_from_then_on_it_gets(restarts, is_away):
-    place = Place(restarts)
-    if is_away:
-        place.lab.faults.cut("ann", minutes=3)
-    place.wipe()
-    subscribed = place.ann.subscribe("news", policy="on-line", max=None)
-    place.lab.run(minutes=5)
-    assert subscribed.status == "ok"
-    assert place.known() == {"news"}
-    assert place.ann.queue_sizes().result() == {"news": 0}
-    place.news.publish("four", rank=1.0).result()
-    place.lab.run(minutes=1)
-    assert place.server.queues("ann", "news").result() == {"waiting": 0, "on_device": 1}
-    assert place.read() == ["four"]
-    assert place.server.queues("ann", "news").result() == {"waiting": 0, "on_device": 0}
+@pytest.mark.parametrize("has_outage", [False, True])
+def test_wiped_phone_receives_only_its_new_subscription(restarts, has_outage):
+    setup = Setup(restarts)
+    if has_outage:
+        setup.lab.faults.cut("ann", minutes=3)
+    setup.wipe()
+    operation = setup.ann.subscribe("news", policy="on-line", max=None)
+    setup.lab.run(minutes=5)
+    assert operation.status == "ok"
+    assert setup.server_topics() == {"news"}
+    assert setup.ann.queue_sizes().result() == {"news": 0}
+    setup.news.publish("four", rank=1.0).result()
+    setup.lab.run(minutes=1)
+    assert setup.server.queues("ann", "news").result() == {"waiting": 0, "on_device": 1}
+    assert setup.read() == ["four"]
+    assert setup.server.queues("ann", "news").result() == {"waiting": 0, "on_device": 0}
 
 
-def test_it_is_not_sent_what_the_old_one_wanted():
-    place = Place()
-    place.wipe()
-    place.lab.run(minutes=1)
-    assert place.known() == set()
-    before = place.lab.bill()["bytes"].sum()
-    place.news.publish("for nobody", rank=1.0).result()
-    place.lab.run(minutes=1)
-    assert place.lab.bill()["bytes"].sum() == before
-    kept = [key for key, _ in place.server.installed.store.items() if "ann\n" in key]
-    assert kept == []
+def test_subscriptions_of_the_old_incarnation_end():
+    setup = Setup()
+    setup.wipe()
+    setup.lab.run(minutes=1)
+    assert setup.server_topics() == set()
+    before = setup.lab.bill()["bytes"].sum()
+    setup.news.publish("for nobody", rank=1.0).result()
+    setup.lab.run(minutes=1)
+    assert setup.lab.bill()["bytes"].sum() == before
+    keys = [key for key, _ in setup.server.installed.store.items() if "ann\n" in key]
+    assert keys == []
 
 
 @pytest.mark.parametrize("kind", ["subscribe", "limits", "unsubscribe", "read", "read offline", "shown"])
-def test_each_kind_of_request_counts_after_the_wipe_however_few_there_were(kind):
-    place = Place()
-    place.wipe()
-    wanted = {"policy": Forwarding("buffer", 2), "max": 2}
-    place.ann.subscribe("news", **wanted).result()
+def test_each_kind_of_request_is_handled_after_a_wipe(kind):
+    setup = Setup()
+    setup.wipe()
+    limits = {"policy": Forwarding("buffer", 2), "max": 2}
+    setup.ann.subscribe("news", **limits).result()
     match kind:
         case "subscribe":
-            place.ann.subscribe("sport").result()
-            assert place.known() == {"news", "sport"}
+            setup.ann.subscribe("sport").result()
+            assert setup.server_topics() == {"news", "sport"}
         case "limits":
-            place.ann.subscribe("news", **wanted, threshold=2.0).result()
-            place.news.publish("low", rank=1.0).result()
-            assert place.read() == []
+            setup.ann.subscribe("news", **limits, threshold=2.0).result()
+            setup.news.publish("low", rank=1.0).result()
+            assert setup.read() == []
         case "unsubscribe":
-            place.ann.unsubscribe("news").result()
-            assert place.known() == set()
+            setup.ann.unsubscribe("news").result()
+            assert setup.server_topics() == set()
         case "read" | "read offline":
             for rank in range(5):
-                place.news.publish(f"{rank}", rank=rank).result()
-            place.lab.run(minutes=1)
+                setup.news.publish(f"{rank}", rank=rank).result()
+            setup.lab.run(minutes=1)
             if kind == "read offline":
-                place.lab.faults.cut("ann", minutes=2)
-                assert place.read() == ["1", "0"]  # they came first
-                place.lab.run(minutes=2)
+                setup.lab.faults.cut("ann", minutes=2)
+                assert setup.read() == ["1", "0"]  # the first to be prefetched
+                setup.lab.run(minutes=2)
             else:
-                assert place.read() == ["4", "3"]
-            place.lab.run(minutes=1)
-            answer = {"waiting": 1, "on_device": 2}
-            assert place.server.queues("ann", "news").result() == answer
+                assert setup.read() == ["4", "3"]
+            setup.lab.run(minutes=1)
+            counts = {"waiting": 1, "on_device": 2}
+            assert setup.server.queues("ann", "news").result() == counts
         case "shown":
             shown = []
-            place.ann.on_message(lambda message: shown.append(message["text"]))
-            place.ann.subscribe("news", mode="on-line", per_day=1).result()
-            place.news.publish("first", rank=1.0).result()
-            place.news.publish("second", rank=1.0).result()
-            place.lab.run(minutes=1)
+            setup.ann.on_message(lambda message: shown.append(message["text"]))
+            setup.ann.subscribe("news", mode="on-line", per_day=1).result()
+            setup.news.publish("first", rank=1.0).result()
+            setup.news.publish("second", rank=1.0).result()
+            setup.lab.run(minutes=1)
             assert shown == ["first"]
-    place.lab.run(minutes=2)
-    assert place.ann.installed.machine._facts.is_empty
+    setup.lab.run(minutes=2)
+    assert setup.ann.installed.machine._facts.is_empty
 
 
-def test_what_it_is_told_and_reads_twice_in_one_life_of_a_store_there_is_none():
-    place = Place()
-    place.wipe()
-    place.ann.subscribe("news", policy="on-line", max=None).result()
+def test_delivery_and_read_are_recorded_once_per_item_after_wipes():
+    setup = Setup()
+    setup.wipe()
+    setup.ann.subscribe("news", policy="on-line", max=None).result()
     for text in ("four", "five"):
-        place.news.publish(text, rank=1.0).result()
-    place.read()
-    place.wipe()
-    place.lab.run(minutes=1)
-    place.ann.subscribe("news", policy="on-line", max=None).result()
-    place.news.publish("six", rank=1.0).result()
-    assert place.read() == ["six"]
-    assert len(set(place.happened)) == len(place.happened)
+        setup.news.publish(text, rank=1.0).result()
+    setup.read()
+    setup.wipe()
+    setup.lab.run(minutes=1)
+    setup.ann.subscribe("news", policy="on-line", max=None).result()
+    setup.news.publish("six", rank=1.0).result()
+    assert setup.read() == ["six"]
+    assert len(set(setup.events)) == len(setup.events)
 
 
 @pytest.mark.soak(keep=2)
 @pytest.mark.parametrize("seed", range(12))
-def test_late_copies_of_what_the_old_one_said_and_was_told_change_nothing(seed):
-    place = Place()
-    ann, lab = place.ann, place.lab
+def test_late_duplicates_of_the_old_incarnation_have_no_effect(seed):
+    setup = Setup()
+    ann, lab = setup.ann, setup.lab
     lab.world.seed = seed
     lab.faults._stream = type(lab.faults._stream)(seed, "mangled messages")
     lab.faults.messages(repeat_share=0.9, delay_share=0.7, delay_s=40.0)
     for number in range(6):
         ann.subscribe(f"late {number}")
         ann.unsubscribe(f"old {number % 5}") if number < 5 else None
-        place.news.publish(f"before {number}", rank=number)
+        setup.news.publish(f"before {number}", rank=number)
         ann.read("news")
         lab.run(seconds=1)
-    place.wipe()
+    setup.wipe()
     ann.subscribe("news", policy="on-line", max=None)
     lab.run(seconds=3)
     ann.subscribe("mine")
@@ -165,23 +165,23 @@ def test_late_copies_of_what_the_old_one_said_and_was_told_change_nothing(seed):
     lab.run(minutes=5)
     lab.faults.messages()
     lab.run(minutes=5)
-    assert place.known() == {"news", "mine", "and this"} == set(ann.queue_sizes().result())
+    assert setup.server_topics() == {"news", "mine", "and this"} == set(ann.queue_sizes().result())
     for number in range(3):
-        place.news.publish(f"after {number}", rank=1.0).result()
+        setup.news.publish(f"after {number}", rank=1.0).result()
     lab.run(minutes=1)
-    assert place.read()[-3:] == ["after 0", "after 1", "after 2"]
-    assert place.server.queues("ann", "news").result() == {"waiting": 0, "on_device": 0}
+    assert setup.read()[-3:] == ["after 0", "after 1", "after 2"]
+    assert setup.server.queues("ann", "news").result() == {"waiting": 0, "on_device": 0}
 
 
-def test_a_server_that_was_restarted_still_knows_who_was_there_before():
-    place = Place()
-    place.lab.faults.messages(repeat_share=1.0, delay_share=1.0, delay_s=100.0)
-    place.ann.subscribe("late")
-    place.lab.run(seconds=1)
-    place.lab.faults.messages()
-    place.wipe()
-    place.ann.subscribe("news").result()
-    place.lab.faults.kill("spool")
-    place.lab.faults.restart("spool")
-    place.lab.run(minutes=10)
-    assert place.known() == {"news"}
+def test_restarted_server_rejects_late_messages_of_the_old_incarnation():
+    setup = Setup()
+    setup.lab.faults.messages(repeat_share=1.0, delay_share=1.0, delay_s=100.0)
+    setup.ann.subscribe("late")
+    setup.lab.run(seconds=1)
+    setup.lab.faults.messages()
+    setup.wipe()
+    setup.ann.subscribe("news").result()
+    setup.lab.faults.kill("spool")
+    setup.lab.faults.restart("spool")
+    setup.lab.run(minutes=10)
+    assert setup.server_topics() == {"news"}

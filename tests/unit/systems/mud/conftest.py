@@ -1,4 +1,4 @@
-"""What the tests of MUD tables share."""
+"""Fixtures shared by the tests of MUD tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MUD tables as an application sees them."""
+"""Public interface of MUD tables: Client, BlockingClient, and PubSub."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def bob(place, jane):
     return place.client("bob")
 
 
-def test_what_is_written_is_read_elsewhere(jane, bob):
+def test_write_is_visible_to_another_client(jane, bob):
     assert jane.write("news", "a", {"topic": "arts"}).result() == 1
     result = bob.read("news", "topic = 'arts'", latest=True).result()
     assert result.records == {"a": {"topic": "arts"}}
@@ -50,48 +50,48 @@ def test_what_is_written_is_read_elsewhere(jane, bob):
     assert result.versions == {"a": 1}
 
 
-def test_when_a_write_returns_it_is_in_the_local_store(place, tmp_path):
+def test_write_is_in_local_store_when_call_returns(place, tmp_path):
     device = place.lab.device("ann", storage=tmp_path)
     ann = place.client("ann")
     for key in ("a", "b"):
-        ann.write("news", key, {"topic": "arts"})  # nobody lets time go on
+        ann.write("news", key, {"topic": "arts"})  # simulated time does not advance
         [file] = tmp_path.glob("*.db")
         with closing(sqlite3.connect(file)) as connection:
             result = connection.execute("SELECT value FROM store WHERE key GLOB 'write *' ORDER BY key")
-            kept = [msgspec.msgpack.decode(value) for (value,) in result]
-        assert kept[-1]["key"] == key
+            stored = [msgspec.msgpack.decode(value) for (value,) in result]
+        assert stored[-1]["key"] == key
     assert device.storage == tmp_path
     assert len(place.lab.history()["value_hash"].dropna()) == 2
 
 
-def test_records_lie_in_partitions_and_are_found_in_all(jane, bob):
+def test_read_returns_records_of_all_partitions(jane, bob):
     for key in ("a", "g", "h", "p", "z"):
         jane.write("news", key, {"n": 1}).result()
     assert list(bob.read("news", "n = 1", latest=True).result().records) == ["a", "g", "h", "p", "z"]
     assert list(bob.read("news", "key IN ('g', 'z')", latest=True).result().records) == ["g", "z"]
 
 
-def test_aggregates_are_put_together_over_partitions(jane, bob):
+def test_aggregates_combine_partitions(jane, bob):
     for key, n in (("a", 1), ("h", 2), ("z", 6)):
         jane.write("news", key, {"n": n}).result()
     result = bob.read("news", aggregate="count(*), avg(n)", latest=True).result()
     assert result.aggregates == {"count(*)": 3, "avg(n)": 3.0}
 
 
-def test_a_writer_says_who_sees_its_record(jane, bob):
+def test_writer_predicate_selects_readers(jane, bob):
     jane.write("news", "a", {"x": 1}, predicate="receiver.age >= 21").result()
     assert len(bob.read("news", data={"age": 20}, latest=True).result()) == 0
     assert len(bob.read("news", data={"age": 21}, latest=True).result()) == 1
     assert len(bob.read("news", latest=True).result()) == 0
 
 
-def test_what_a_token_proves_a_reader_cannot_make_up(jane, bob):
+def test_reader_data_cannot_override_token_claims(jane, bob):
     jane.write("news", "a", {"x": 1}, predicate="auth.user = 'jane'").result()
     assert len(bob.read("news", data={"user": "jane"}, latest=True).result()) == 0
     assert len(jane.read("news", latest=True).result()) == 1
 
 
-def test_a_writer_predicate_knows_where_the_writer_is(place, jane, bob):
+def test_writer_predicate_binds_location_of_sender(place, jane, bob):
     near = place.lab.device("near", at=(30.27, -97.74))
     writer = Client(near, place.cloud, app="news", token=place.lab.token(user="near", app="news"))
     writer.write("news", "a", {"x": 1}, predicate="within_km(receiver.loc, sender.loc, 1)").result()
@@ -99,26 +99,26 @@ def test_a_writer_predicate_knows_where_the_writer_is(place, jane, bob):
     assert len(bob.read("news", data={"loc": (31.0, -97.74)}, latest=True).result()) == 0
 
 
-def test_a_conditional_write_replaces_what_is_held(jane, bob):
+def test_conditional_write_replaces_version_read_before(jane, bob):
     jane.write("news", "a", {"x": 1}).result()
     bob.read("news", "key = 'a'", latest=True).result()
     assert bob.write("news", "a", {"x": 2}, "conditional").result() == 2
 
 
-def test_a_conflict_has_three_records(jane, bob):
+def test_conflict_has_store_local_and_base_records(jane, bob):
     jane.write("news", "a", {"x": 1}).result()
     bob.read("news", "key = 'a'", latest=True).result()
     jane.write("news", "a", {"x": 2}).result()
     with pytest.raises(Conflict) as caught:
         bob.write("news", "a", {"x": 3}, "conditional").result()
     conflict = caught.value
-    assert [each["data"]["x"] for each in (conflict.store, conflict.local, conflict.base)] == [2, 3, 1]
+    assert [record["data"]["x"] for record in (conflict.store, conflict.local, conflict.base)] == [2, 3, 1]
     result = bob.read("news", "key = 'a'", "uncommitted", utility=freshness(60)).result()
     assert result.records == {"a": {"x": 2}}
     assert result.source == {"a": "local"}
 
 
-def test_a_conflict_shows_nothing_that_its_writer_hides(jane, bob):
+def test_conflict_omits_record_hidden_from_writer(jane, bob):
     jane.write("news", "a", {"secret": 1}, predicate="receiver.group = 'friends'").result()
     with pytest.raises(Conflict) as caught:
         bob.write("news", "a", {"x": 3}, "conditional").result()
@@ -130,39 +130,39 @@ def test_a_conflict_shows_nothing_that_its_writer_hides(jane, bob):
     assert caught.value.store["data"] == {"secret": 1}
 
 
-def test_conditional_writes_stand_on_each_other_and_fall_together(place, jane, bob):
+def test_chained_conditional_writes_fail_together(place, jane, bob):
     jane.write("news", "a", {"x": 1}).result()
     place.lab.faults.cut("bob", minutes=5)
     chain = [bob.write("news", "a", {"y": n}, "conditional") for n in range(3)]
     blind = bob.write("news", "a", {"z": 1})
-    for each in chain:
+    for write in chain:
         with pytest.raises(Conflict):
-            each.result()
+            write.result()
     assert blind.result() == 2
 
 
-def test_a_local_version_stands_for_the_global_one_that_it_got(place, jane, bob):
+def test_chained_conditional_writes_use_committed_versions(place, jane, bob):
     place.lab.faults.cut("bob", minutes=5)
     chain = [bob.write("news", "new", {"y": n}, "conditional") for n in range(3)]
-    assert [each.result() for each in chain] == [1, 2, 3]
+    assert [write.result() for write in chain] == [1, 2, 3]
 
 
-def test_the_base_of_a_conflict_is_what_the_write_stands_on(place, jane, bob):
-    """Else a merge takes an entry that bob wrote and jane deleted for a new one of bob's."""
+def test_conflict_base_is_own_preceding_write(place, jane, bob):
+    """Return the base that tells a merge that bob's entry was deleted, and is not new."""
     place.lab.faults.cut("bob", minutes=5)
     chain = [bob.write("news", "a", {"entries": names}, "conditional") for names in (["b"], ["b", "c"])]
     assert chain[0].result() == 1
-    place.lab.faults.cut("bob", minutes=5)  # his second write is on its way
+    place.lab.faults.cut("bob", minutes=5)  # his second write is in flight
     jane.write("news", "a", {"entries": []}).result()
     with pytest.raises(Conflict) as caught:
         chain[1].result()
     conflict = caught.value
-    entries = [each["data"]["entries"] for each in (conflict.store, conflict.local, conflict.base)]
+    entries = [record["data"]["entries"] for record in (conflict.store, conflict.local, conflict.base)]
     assert entries == [[], ["b", "c"], ["b"]]
 
 
-def test_what_an_application_does_with_a_record_is_its_own_business(place, jane, bob):
-    answer = listen(bob)
+def test_mutating_records_changes_no_stored_state(place, jane, bob):
+    changes = listen(bob)
     record = {"tags": ["a"], "more": {"n": [1]}}
     jane.write("news", "a", record)
     record["tags"].append("after")
@@ -171,7 +171,7 @@ def test_what_an_application_does_with_a_record_is_its_own_business(place, jane,
         result["tags"].append("changed")
         result["more"]["n"].append(2)
         place.lab.run(seconds=10)
-    answer[0].record["tags"].append("changed")
+    changes[0].record["tags"].append("changed")
     jane.write("news", "a", {"tags": ["b"]}).result()
     with pytest.raises(Conflict) as caught:
         bob.write("news", "a", {"tags": ["c"]}, "conditional").result()
@@ -183,28 +183,28 @@ def test_what_an_application_does_with_a_record_is_its_own_business(place, jane,
     assert carl.read("news", latest=True).result().records == {"a": {"tags": ["b"]}}
 
 
-def test_versions_go_on_through_a_delete(jane, bob):
+def test_versions_continue_after_a_delete(jane, bob):
     jane.write("news", "a", {"x": 1}).result()
     assert jane.delete("news", "a").result() == 2
     assert len(bob.read("news", "key = 'a'", latest=True).result()) == 0
     assert bob.write("news", "a", {"x": 2}, "conditional").result() == 3
 
 
-def test_pending_writes_are_read_at_once_and_only_uncommitted(place, jane):
+def test_only_uncommitted_reads_see_pending_writes(place, jane):
     place.lab.faults.cut("jane", minutes=5)
     written = jane.write("news", "a", {"x": 1})
     result = jane.read("news", "key = 'a'", "uncommitted").result()
     assert result.records == {"a": {"x": 1}}
     assert result.versions == {"a": None}
     assert place.lab.world.now_us < 60_000_000
-    assert [each["key"] for each in jane.pending().result()] == ["a"]
+    assert [write["key"] for write in jane.pending().result()] == ["a"]
     with pytest.raises(OperationTimeout):
         jane.read("news", "key = 'a'", "committed").result(timeout_s=60)
     assert written.result() == 1
     assert jane.pending().result() == []
 
 
-def test_what_a_device_holds_is_listed_with_what_a_reader_would_be_shown(place, jane, bob):
+def test_holdings_lists_stored_records_and_their_visibility(place, jane, bob):
     jane.write("news", "a", {"x": 1}, predicate="receiver.age >= 21").result()
     jane.write("news", "b", {"x": 1}, predicate="auth.user = 'bob'").result()
     jane.delete("news", "gone").result()
@@ -217,22 +217,22 @@ def test_what_a_device_holds_is_listed_with_what_a_reader_would_be_shown(place, 
     began_us = place.lab.world.now_us
     shown = {age: bob.holdings("news", {"age": age}).result() for age in (34, 40)}
     assert place.lab.world.now_us == began_us
-    assert [(each["key"], each["version"], each["record"], each["type"]) for each in shown[34]] == [
+    assert [(row["key"], row["version"], row["record"], row["type"]) for row in shown[34]] == [
         ("a", 1, {"x": 1}, None),
         ("a", None, {"x": 2}, "conditional"),
         ("b", 1, {"x": 1}, None),
         ("c", None, None, "blind"),
     ]
-    assert [each["visible"] for each in shown[34]] == [True, False, True, True]
-    assert [each["visible"] for each in shown[40]] == [True, True, True, True]
-    assert [each["visible"] for each in bob.holdings("news").result()] == [False, False, True, True]
+    assert [row["visible"] for row in shown[34]] == [True, False, True, True]
+    assert [row["visible"] for row in shown[40]] == [True, True, True, True]
+    assert [row["visible"] for row in bob.holdings("news").result()] == [False, False, True, True]
     assert shown[34][0]["predicate"] == "receiver.age >= 21"
-    assert [each["age_s"] > 29 for each in shown[34]] == [True, False, True, False]
-    assert [each["key"] for each in jane.holdings("news").result()] == ["a", "b", "gone"]
-    assert [each["visible"] for each in jane.holdings("news").result()] == [False, False, True]
+    assert [row["age_s"] > 29 for row in shown[34]] == [True, False, True, False]
+    assert [row["key"] for row in jane.holdings("news").result()] == ["a", "b", "gone"]
+    assert [row["visible"] for row in jane.holdings("news").result()] == [False, False, True]
 
 
-def test_reads_in_write_order_wait_for_writes(place, jane):
+def test_committed_wio_read_waits_for_earlier_writes(place, jane):
     place.lab.faults.cut("jane", minutes=5)
     jane.write("news", "a", {"x": 1})
     result = jane.read("news", "key = 'a'", "committed_wio")
@@ -240,7 +240,7 @@ def test_reads_in_write_order_wait_for_writes(place, jane):
     assert result.result().versions == {"a": 1}
 
 
-def test_a_read_in_write_order_sends_what_is_held(place, jane):
+def test_committed_wio_read_releases_delayed_write(place, jane):
     class Never:
         def delay(self, write, context):
             return NEVER
@@ -249,56 +249,55 @@ def test_a_read_in_write_order_sends_what_is_held(place, jane):
     written = lazy.write("news", "a", {"x": 1})
     place.lab.run(hours=1)
     assert not written.done()
-    assert [each["due_us"] for each in lazy.pending().result()] == [NEVER]
+    assert [write["due_us"] for write in lazy.pending().result()] == [NEVER]
     assert lazy.read("news", "key = 'a'", "committed_wio").result().versions == {"a": 1}
     assert written.result() == 1
 
 
-def test_a_read_of_named_keys_tells_of_no_other_key(place, jane):
-    """What an earlier read has told is complete: so is the answer, and a record of another key that is gone
-    is no part of it."""
+def test_read_by_key_returns_no_other_key(place, jane):
+    """Read a complete local answer after the deletion of another key."""
     jane.write("news", "a", {"x": 1}).result()
     jane.read("news").result()
     jane.delete("news", "z").result()
     result = jane.read("news", "key IN ('a', 'b')", utility=freshness(600)).result()
     assert result.source == {"a": "local"}
-    answer = place.lab.frame("operations").query("op == 'read'").groupby("op_id")["key"].agg(list)
-    assert answer.iloc[-1] == ["a"]
+    keys = place.lab.frame("operations").query("op == 'read'").groupby("op_id")["key"].agg(list)
+    assert keys.iloc[-1] == ["a"]
 
 
-def test_who_could_not_see_a_record_does_not_see_that_it_is_gone(place, jane):
+def test_deletion_of_hidden_record_is_hidden(place, jane):
     jane.write("news", "a", {"x": 1}, predicate="receiver.age >= 21").result()
     jane.delete("news", "a").result()
     for age in (34, 20):
         jane.read("news", "key = 'a'", data={"age": age}, utility=freshness(600)).result()
-    answer = place.lab.frame("operations").query("op == 'read'")["key"].tolist()
-    assert [each if isinstance(each, str) else None for each in answer] == ["a", None]
+    keys = place.lab.frame("operations").query("op == 'read'")["key"].tolist()
+    assert [key if isinstance(key, str) else None for key in keys] == ["a", None]
 
 
-def test_part_of_an_answer_now_may_be_worth_more_than_all_of_it_later(place, jane):
+def test_utility_weighs_latency_against_completeness(place, jane):
     for key in "ab":
         jane.write("news", key, {"x": 1}).result()
     place.lab.faults.cut("jane", minutes=10)
-    asked = "key IN ('a', 'b', 'c')"
-    hurried = jane.read("news", asked, utility=latency() + completeness(30.0))
+    predicate = "key IN ('a', 'b', 'c')"
+    hurried = jane.read("news", predicate, utility=latency() + completeness(30.0))
     assert hurried.result().records == {"a": {"x": 1}, "b": {"x": 1}}
     assert hurried.responded_us == hurried.invoked_us
-    patient = jane.read("news", asked, utility=latency() + completeness(3000.0))
+    patient = jane.read("news", predicate, utility=latency() + completeness(3000.0))
     assert patient.result().records == {"a": {"x": 1}, "b": {"x": 1}}
     assert patient.responded_us - patient.invoked_us > 500e6
 
 
-def test_a_write_policy_sees_what_the_write_is_worth(place, jane):
+def test_write_policy_receives_utility(place, jane):
     seen = []
 
-    class Looks:
+    class Recorder:
         def delay(self, write, context):
             seen.append((write["key"], write["utility"]))
 
-    worth = freshness(60)
-    looker = place.client("looker", write_policy=Looks())
-    looker.write("news", "a", {"x": 1}, utility=worth).result()
-    assert seen == [("a", worth)]
+    utility = freshness(60)
+    client = place.client("looker", write_policy=Recorder())
+    client.write("news", "a", {"x": 1}, utility=utility).result()
+    assert seen == [("a", utility)]
 
 
 def test_writes_are_sent_after_the_delay_of_the_policy(place, jane):
@@ -312,7 +311,7 @@ def test_writes_are_sent_after_the_delay_of_the_policy(place, jane):
     assert 600_000_000 < place.lab.world.now_us - began_us < 610_000_000
 
 
-def test_what_is_fresh_is_answered_here(place, jane):
+def test_fresh_record_is_answered_locally(place, jane):
     jane.write("news", "a", {"x": 1}).result()
     place.lab.run(minutes=1)
     assert jane.read("news", "key = 'a'", utility=freshness(61)).result().source == {"a": "local"}
@@ -320,7 +319,7 @@ def test_what_is_fresh_is_answered_here(place, jane):
     assert jane.read("news", "key = 'a'").result().source == {"a": "remote"}
 
 
-def test_a_query_within_an_earlier_one_is_complete_here(place, jane, bob):
+def test_query_contained_in_answered_query_is_answered_locally(place, jane, bob):
     jane.write("news", "a", {"topic": "arts", "n": 1}).result()
     place.lab.run(minutes=1)
     bob.read("news", "topic = 'arts'").result()
@@ -331,7 +330,7 @@ def test_a_query_within_an_earlier_one_is_complete_here(place, jane, bob):
     assert other.source == {"a": "remote"}
 
 
-def test_what_was_let_go_makes_an_answer_incomplete(place, jane):
+def test_evicted_records_are_fetched_again(place, jane):
     for key in "abc":
         jane.write("news", key, {"x": 1}).result()
     place.lab.run(minutes=1)
@@ -340,7 +339,7 @@ def test_what_was_let_go_makes_an_answer_incomplete(place, jane):
         assert len(small.read("news", utility=freshness(600)).result()) == 3
 
 
-def test_a_record_that_left_one_query_is_still_in_a_larger_one(place, jane, bob):
+def test_record_that_left_a_query_remains_in_a_larger_one(place, jane, bob):
     jane.write("news", "a", {"n": 1}).result()
     place.lab.run(minutes=1)
     assert len(bob.read("news").result()) == 1
@@ -351,7 +350,7 @@ def test_a_record_that_left_one_query_is_still_in_a_larger_one(place, jane, bob)
 
 
 @pytest.mark.parametrize("policy", [Freshness(600.0), NearAndRecent()])
-def test_a_policy_decides_where_a_read_is_answered(place, jane, policy):
+def test_read_policy_decides_where_a_read_is_answered(place, jane, policy):
     jane.write("news", "a", {"x": 1}).result()
     place.lab.run(minutes=1)
     reader = place.client("reader", read_policy=policy)
@@ -366,80 +365,80 @@ def test_a_policy_decides_where_a_read_is_answered(place, jane, policy):
 # -- continuous reads
 
 
-def test_a_continuous_read_hears_what_comes_and_what_goes(place, jane, bob):
-    answer = listen(bob, "topic = 'arts'")
+def test_continuous_read_delivers_upserts_and_removes(place, jane, bob):
+    changes = listen(bob, "topic = 'arts'")
     jane.write("news", "a", {"topic": "arts"}).result()
     jane.write("news", "b", {"topic": "sports"}).result()
     jane.write("news", "a", {"topic": "sports"}).result()
     jane.write("news", "a", {"topic": "arts"}).result()
     jane.delete("news", "a").result()
     place.lab.run(minutes=1)
-    assert [(each.kind, each.key, each.version) for each in answer] == [
+    assert [(change.kind, change.key, change.version) for change in changes] == [
         ("upsert", "a", 1),
         ("remove", "a", 2),
         ("upsert", "a", 3),
         ("remove", "a", 4),
     ]
-    assert answer[0] == Change("upsert", "a", {"topic": "arts"}, 1)
-    assert answer[1].record is None
+    assert changes[0] == Change("upsert", "a", {"topic": "arts"}, 1)
+    assert changes[1].record is None
 
 
-def test_the_sync_timestamp_says_what_is_told_of_what_was_there(place, jane, bob):
+def test_sync_timestamp_selects_existing_records(place, jane, bob):
     jane.write("news", "a", {"x": 1}).result()
     place.lab.run(minutes=10)
     jane.write("news", "b", {"x": 1}).result()
-    heard = {}
+    changes_by_sync = {}
     for sync in (None, 0.0, 300.0):
-        heard[sync] = listen(bob, sync_timestamp=sync)
+        changes_by_sync[sync] = listen(bob, sync_timestamp=sync)
     place.lab.run(minutes=1)
-    told = {sync: sorted(each.key for each in answer) for sync, answer in heard.items()}
-    assert told == {None: [], 0.0: ["a", "b"], 300.0: ["b"]}
+    keys = {sync: sorted(change.key for change in changes) for sync, changes in changes_by_sync.items()}
+    assert keys == {None: [], 0.0: ["a", "b"], 300.0: ["b"]}
 
 
-def test_other_reader_data_count_for_what_is_written_later(place, jane, bob):
-    answer = []
+def test_updated_reader_data_apply_to_later_writes(place, jane, bob):
+    changes = []
     near = "within_km(receiver.loc, point(30.27, -97.74), 1)"
     here = (30.27, -97.74)
-    handle = bob.read("news", None, "continuous", data={"loc": (0, 0)}, callback=answer.append).result()
+    handle = bob.read("news", None, "continuous", data={"loc": (0, 0)}, callback=changes.append).result()
     jane.write("news", "a", {"x": 1}, predicate=near).result()
     bob.update_data(handle, {"loc": here}).result()
     place.lab.run(minutes=1)
-    assert answer == []
+    assert changes == []
     jane.write("news", "a", {"x": 2}, predicate=near).result()
     place.lab.run(minutes=1)
-    assert [each.version for each in answer] == [2]
+    assert [change.version for change in changes] == [2]
 
 
-def test_an_ended_continuous_read_hears_nothing(place, jane, bob):
-    answer = []
-    handle = bob.read("news", None, "continuous", callback=answer.append).result()
+def test_unregistered_continuous_read_receives_nothing(place, jane, bob):
+    changes = []
+    handle = bob.read("news", None, "continuous", callback=changes.append).result()
     bob.unregister(handle).result()
     jane.write("news", "a", {"x": 1}).result()
     place.lab.run(minutes=1)
-    assert answer == []
+    assert changes == []
     with pytest.raises(ParameterError, match="no such continuous read"):
         bob.unregister(handle).result()
 
 
-def test_who_was_away_hears_the_latest_when_it_is_back(place, jane, bob):
-    answer = listen(bob)
+def test_latest_version_is_delivered_after_an_outage(place, jane, bob):
+    changes = listen(bob)
     place.lab.faults.cut("bob", minutes=180)
     for n in range(3):
         jane.write("news", "a", {"n": n}).result()
     place.lab.run(hours=4)
-    assert answer[-1].version == 3
-    assert [each.version for each in answer] == sorted({each.version for each in answer})
+    assert changes[-1].version == 3
+    assert [change.version for change in changes] == sorted({change.version for change in changes})
 
 
-@pytest.mark.parametrize("way", ["mud-store", "mud-processor", "mud-notifications"])
-def test_what_is_lost_comes_again_though_traffic_goes_on(place, jane, bob, way):
-    """A message is lost on its way to bob, and others follow it without a pause."""
-    answer, lost = listen(bob), []
+@pytest.mark.parametrize("host", ["mud-store", "mud-processor", "mud-notifications"])
+def test_lost_message_is_retransmitted_under_steady_traffic(place, jane, bob, host):
+    """Lose one message to bob while others follow it without a pause."""
+    changes, lost = listen(bob), []
     place.lab.run(seconds=5)
 
     def lose(transfer):
-        is_it = as_wire(transfer.message)["kind"] in ("log", "stream") and transfer.source.startswith(way)
-        if is_it and not lost and as_wire(transfer.message).get("entries") != []:
+        is_data = as_wire(transfer.message)["kind"] in ("log", "stream") and transfer.source.startswith(host)
+        if is_data and not lost and as_wire(transfer.message).get("entries") != []:
             lost.append(transfer)
             return ()
         return (0,)
@@ -449,31 +448,31 @@ def test_what_is_lost_comes_again_though_traffic_goes_on(place, jane, bob, way):
         jane.write("news", "a", {"n": number})
         place.lab.run(seconds=0.15)
     assert lost
-    assert answer[-1].record["n"] > 190
+    assert changes[-1].record["n"] > 190
 
 
-def test_a_continuous_read_ends_with_its_token(place, jane):
-    answer = listen(place.client("short", token=place.lab.token(user="short", app="news", hours=1)))
+def test_continuous_read_ends_when_its_token_expires(place, jane):
+    changes = listen(place.client("short", token=place.lab.token(user="short", app="news", hours=1)))
     place.lab.run(hours=2)
     jane.write("news", "a", {"x": 1}).result()
     place.lab.run(minutes=1)
-    assert answer == [{"ended": "its token has expired"}]
+    assert changes == [{"ended": "its token has expired"}]
 
 
-def test_a_continuous_read_ends_when_the_table_is_closed_to_it(place, jane):
-    answer = listen(place.client("anyone", app="other"))
+def test_continuous_read_ends_when_its_table_is_dropped(place, jane):
+    changes = listen(place.client("anyone", app="other"))
     jane.alter("news", acl="user").result()
     place.lab.run(minutes=1)
-    assert answer == []  # anyone is a user
+    assert changes == []  # anyone is a user
     jane.drop("news").result()
     place.lab.run(minutes=1)
-    assert answer == [{"ended": "the table was dropped"}]
+    assert changes == [{"ended": "the table was dropped"}]
 
 
-# -- who may
+# -- access control
 
 
-def test_without_a_token_only_public_tables_are_open(place, jane):
+def test_only_public_tables_are_open_without_a_token(place, jane):
     nobody = place.client("nobody", token=None)
     with pytest.raises(AccessDenied, match="no token"):
         nobody.read("news").result()
@@ -483,7 +482,7 @@ def test_without_a_token_only_public_tables_are_open(place, jane):
     assert nobody.write("open", "a", {"x": 1}).result() == 1
 
 
-def test_levels_are_checked(place, jane):
+def test_access_levels_are_checked(place, jane):
     app = Client(place.lab.device("app"), place.cloud, app="news", token=place.lab.token(app="news"))
     jane.create("mine", acl="user").result()
     assert len(app.read("news").result()) == 0
@@ -509,45 +508,45 @@ def test_forged_foreign_and_borrowed_tokens_are_refused(place, jane):
     assert len(jane.read("news", latest=True).result()) == 0
 
 
-def test_what_was_overheard_is_of_no_use_to_others(place, jane):
-    """Eve sends again, from her own device, each message that Jane's client has sent."""
+def test_replayed_messages_of_another_device_are_dropped(place, jane):
+    """Replay, from Eve's device, each message that Jane's client has sent."""
     jane.write("news", "a", {"x": 1}).result()
     overheard = []
     place.lab.world.fault_hook = lambda transfer: overheard.append(transfer) or (0,)
     jane.read("news", None, "continuous", callback=print).result()
     jane.write("news", "b", {"x": 2}).result()
     jane.read("news", latest=True).result()
-    mine = [each for each in overheard if each.source == jane.installed.address]
-    assert {as_wire(each.message)["kind"] for each in mine} >= {"ask", "hello"}
-    heard = []
+    of_jane = [transfer for transfer in overheard if transfer.source == jane.installed.address]
+    assert {as_wire(transfer.message)["kind"] for transfer in of_jane} >= {"ask", "hello"}
+    received = []
 
     class Eve:
         def handle(self, now_us, event):
             match event:
                 case Call(op_id=op_id):
-                    return [*(Send(each.to, each.message) for each in mine), Complete(op_id)]
+                    return [*(Send(transfer.to, transfer.message) for transfer in of_jane), Complete(op_id)]
                 case Received(message=message):
-                    heard.append(message)
+                    received.append(message)
             return ()
 
     place.lab.device("eve").install("eve", lambda ports: Eve()).call("replay").result()
     jane.write("news", "c", {"x": 3}).result()
     place.lab.run(minutes=5)
-    assert heard == []
+    assert received == []
     incidents = place.lab.frame("incidents")
-    assert (incidents["incident"] == "dropped").sum() == len(mine)
+    assert (incidents["incident"] == "dropped").sum() == len(of_jane)
     assert jane.read("news", latest=True).result().versions == {"a": 1, "b": 1, "c": 1}
 
 
-def test_a_device_may_have_a_slash_in_its_name(place, jane):
+def test_device_name_may_contain_a_slash(place, jane):
     other = place.client("jane/b")
-    answer = listen(other)
+    changes = listen(other)
     other.write("news", "a", {"x": 1}).result()
     place.lab.run(minutes=1)
-    assert [each.key for each in answer] == ["a"]
+    assert [change.key for change in changes] == ["a"]
 
 
-def test_an_expired_token_reads_nothing_not_even_here(place, jane):
+def test_expired_token_reads_nothing_not_even_locally(place, jane):
     jane.write("news", "a", {"x": 1}).result()
     place.lab.run(hours=25)
     with pytest.raises(AccessDenied, match="expired"):
@@ -556,7 +555,7 @@ def test_an_expired_token_reads_nothing_not_even_here(place, jane):
         jane.write("news", "a", {"x": 2}).result()
 
 
-def test_only_its_app_alters_and_drops_a_table(place, jane):
+def test_only_creating_app_alters_and_drops_a_table(place, jane):
     other = place.client("other", app="other")
     for attempt in (lambda: other.drop("news"), lambda: other.alter("news", acl="public")):
         with pytest.raises(AccessDenied, match="created"):
@@ -567,10 +566,10 @@ def test_only_its_app_alters_and_drops_a_table(place, jane):
         jane.read("news").result()
 
 
-# -- tables and what does not fit
+# -- tables, and refused calls
 
 
-def test_columns_come_and_go(place, bob, jane):
+def test_alter_adds_and_removes_columns(place, bob, jane):
     jane.create("typed", schema={"topic": "text", "n": "number"}).result()
     jane.write("typed", "a", {"topic": "arts", "n": 1}).result()
     jane.alter("typed", add={"city": "text"}, remove=["n"]).result()
@@ -580,7 +579,7 @@ def test_columns_come_and_go(place, bob, jane):
     assert len(bob.read("typed", "n IS NULL", latest=True).result()) == 2
 
 
-REFUSED_AT_ONCE = [
+MALFORMED = [
     (lambda jane: jane.write("news", "a", {"x": 1}, predicate="receiver.age >="), PredicateError, "."),
     (lambda jane: jane.read("news", "topic = "), PredicateError, "."),
     (lambda jane: jane.write("news", 7, {"x": 1}), ParameterError, "a text or None"),
@@ -590,7 +589,7 @@ REFUSED_AT_ONCE = [
     (lambda jane: jane.read("news", type="comitted"), ParameterError, "did you mean 'committed'"),
     (lambda jane: PubSub(jane, "chat").publish("friends", topic="family"), ParameterError, "one topic"),
 ]
-REFUSED = [
+UNUSABLE = [
     (lambda jane, bob: jane.write("news", "", {"x": 1}), ParameterError, "primary key is not usable"),
     (lambda jane, bob: jane.write("news", "a\nb", {"x": 1}), ParameterError, "primary key is not usable"),
     (lambda jane, bob: jane.write("news", "x" * 600, {"x": 1}), ParameterError, "primary key is not usable"),
@@ -606,36 +605,36 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("call", "error", "words"), REFUSED_AT_ONCE)
-def test_refused_before_anything_is_queued(jane, call, error, words):
-    with pytest.raises(error, match=words):
+@pytest.mark.parametrize(("call", "error", "pattern"), MALFORMED)
+def test_malformed_arguments_are_refused_before_queueing(jane, call, error, pattern):
+    with pytest.raises(error, match=pattern):
         call(jane)
     assert jane.pending().result() == []
 
 
-@pytest.mark.parametrize(("call", "error", "words"), REFUSED)
-def test_refused_in_words(jane, bob, call, error, words):
+@pytest.mark.parametrize(("call", "error", "pattern"), UNUSABLE)
+def test_unusable_requests_raise_errors(jane, bob, call, error, pattern):
     jane.create("typed", schema={"n": "number"}).result()
-    with pytest.raises(error, match=words):
+    with pytest.raises(error, match=pattern):
         call(jane, bob).result()
     assert jane.pending().result() == []
 
 
-def test_a_write_to_a_table_that_was_dropped_meanwhile_fails_and_others_go_on(place, jane, bob):
+def test_pending_write_to_a_dropped_table_fails_alone(place, jane, bob):
     jane.create("other").result()
     bob.read("news").result()
     bob.read("other").result()
     place.lab.faults.cut("bob", minutes=5)
-    lost, kept = bob.write("news", "a", {"x": 1}), bob.write("other", "a", {"x": 1})
+    failing, other = bob.write("news", "a", {"x": 1}), bob.write("other", "a", {"x": 1})
     jane.drop("news").result()
     jane.create("news").result()
     with pytest.raises(TableProblem):
-        lost.result()
-    assert kept.result() == 1
+        failing.result()
+    assert other.result() == 1
     assert len(jane.read("news", latest=True).result()) == 0
 
 
-def test_a_result_is_a_table_in_notebooks_and_a_frame(jane):
+def test_result_converts_to_html_and_data_frame(jane):
     jane.write("news", "a", {"topic": "<arts>"}).result()
     result = jane.read("news", latest=True).result()
     assert result.to_pandas().loc["a", "topic"] == "<arts>"
@@ -649,23 +648,23 @@ def blocking():
     return lab, BlockingClient(client, timeout_s=60)
 
 
-def test_calls_return_what_operations_give(blocking):
+def test_blocking_calls_return_results_of_operations(blocking):
     lab, ann = blocking
     ann.create("t", schema={"n": "number"})
     assert ann.write("t", "a", {"n": 1}) == 1
     assert ann.read("t", "n = 1", latest=True).records == {"a": {"n": 1}}
     ann.alter("t", add={"m": "number"})
-    answer = []
-    handle = ann.read("t", None, "continuous", callback=answer.append)
+    changes = []
+    handle = ann.read("t", None, "continuous", callback=changes.append)
     ann.update_data(handle, {"age": 3})
     assert ann.delete("t", "a") == 2
     lab.run(minutes=1)
     ann.unregister(handle)
     ann.drop("t")
-    assert answer == []  # it was told of nothing, so nothing is taken back
+    assert changes == []  # no upsert was delivered, so no remove is
 
 
-def test_calls_raise_what_operations_raise_and_wait_no_longer_than_they_may(blocking):
+def test_blocking_calls_raise_errors_and_time_out(blocking):
     lab, ann = blocking
     ann.create("t")
     with pytest.raises(TableProblem, match="already"):
@@ -687,33 +686,33 @@ def chats():
     return lab, *(PubSub(client, "chat") for client in clients)
 
 
-def test_a_message_reaches_who_subscribed_to_its_topic(chats):
+def test_message_reaches_subscribers_of_its_topic(chats):
     lab, ann, bob = chats
-    heard = []
-    bob.subscribe("friends", heard.append).result()
+    received = []
+    bob.subscribe("friends", received.append).result()
     for topic, text in (("friends", "lunch?"), ("family", "dinner?"), ("friends", "lunch?")):
         ann.publish(topic, text=text).result()
     lab.run(minutes=1)
-    assert heard == [{"topic": "friends", "text": "lunch?"}] * 2
+    assert received == [{"topic": "friends", "text": "lunch?"}] * 2
 
 
-def test_a_publisher_says_whom_it_means(chats):
+def test_publisher_predicate_selects_subscribers(chats):
     lab, ann, bob = chats
-    heard = []
-    bob.subscribe("friends", heard.append, data={"age": 20}).result()
+    received = []
+    bob.subscribe("friends", received.append, data={"age": 20}).result()
     ann.publish("friends", predicate="receiver.age >= 21", text="beer?").result()
     ann.publish("friends", predicate="receiver.age < 21", text="juice?").result()
     lab.run(minutes=1)
-    assert [each["text"] for each in heard] == ["juice?"]
+    assert [message["text"] for message in received] == ["juice?"]
 
 
-def test_who_comes_later_may_ask_for_what_was_before_and_may_leave(chats):
+def test_late_subscriber_receives_earlier_messages_until_it_unsubscribes(chats):
     lab, ann, bob = chats
-    heard = []
+    received = []
     ann.publish("friends", text="early").result()
-    handle = bob.subscribe("friends", heard.append, sync_timestamp=0.0).result()
+    handle = bob.subscribe("friends", received.append, sync_timestamp=0.0).result()
     lab.run(minutes=1)
     bob.unsubscribe(handle).result()
     ann.publish("friends", text="late").result()
     lab.run(minutes=1)
-    assert [each["text"] for each in heard] == ["early"]
+    assert [message["text"] for message in received] == ["early"]

@@ -1,4 +1,4 @@
-"""Writes that were queued without a network: when they are answered, and what that costs."""
+"""Backlogs of writes queued during an outage: time until they are answered, and cost."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ LATE_S = 180
 """The three minutes of docs/how-a-message-travels.md."""
 
 
-def queued(count, link):
-    """Queue writes without a network; give the lab and the writes."""
+def queue_writes(count, link):
+    """Queue writes during an outage; return the lab and the writes."""
     place = Place()
     place.lab.device("ann", link=link)
     ann = place.client("ann")
@@ -24,36 +24,36 @@ def queued(count, link):
     return place.lab, [ann.write("news", f"k{number}", {"n": number}) for number in range(count)]
 
 
-def test_writes_that_are_lost_in_a_burst_are_answered_soon_after(scaled):
-    lab, writes = queued(scaled(2_000, 500), "lte")
+def test_writes_lost_in_a_burst_are_answered_within_three_minutes(scaled):
+    lab, writes = queue_writes(scaled(2_000, 500), "lte")
     lab.faults.messages(loss_share=1.0)
     lab.faults.mend("ann")
     lab.run(seconds=2)
     lab.faults.messages()
     lab.run(seconds=LATE_S)
-    assert all(each.done() for each in writes)
+    assert all(write.done() for write in writes)
 
 
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("link", ["lte", "umts_3g"])
-def test_a_backlog_is_answered_within_twice_the_time_that_the_link_needs(link):
-    lab, writes = queued(1_000, link)
+def test_backlog_is_answered_within_twice_the_transmission_time(link):
+    lab, writes = queue_writes(1_000, link)
     lab.faults.mend("ann")
     began_us = lab.world.now_us
     lab.run(minutes=5)
-    assert all(each.done() for each in writes)
+    assert all(write.done() for write in writes)
     bill = lab.bill()
-    mine = bill[bill["device"] == "ann"].groupby("direction")["bytes"].sum()
+    carried = bill[bill["device"] == "ann"].groupby("direction")["bytes"].sum()
     profile = profile_of(link)
     radio_s = 2.0  # waking up, and a round trip
-    needed_s = radio_s + mine["up"] * 8 / 1000 / profile.up_kbps
-    assert max(each.responded_us for each in writes) - began_us < 2 * needed_s * 1e6
+    needed_s = radio_s + carried["up"] * 8 / 1000 / profile.up_kbps
+    assert max(write.responded_us for write in writes) - began_us < 2 * needed_s * 1e6
 
 
 @pytest.mark.soak
-def test_what_a_backlog_costs_a_device_is_in_proportion_to_it():
-    def cost(count):
-        lab, writes = queued(count, "lte")
+def test_device_work_grows_linearly_with_the_backlog():
+    def count_calls(count):
+        lab, writes = queue_writes(count, "lte")
         lab.faults.mend("ann")
         calls = 0
 
@@ -66,7 +66,7 @@ def test_what_a_backlog_costs_a_device_is_in_proportion_to_it():
             lab.run(minutes=2)
         finally:
             sys.setprofile(None)
-        assert all(each.done() for each in writes)
+        assert all(write.done() for write in writes)
         return calls
 
-    assert cost(300) < 2.5 * cost(150)
+    assert count_calls(300) < 2.5 * count_calls(150)

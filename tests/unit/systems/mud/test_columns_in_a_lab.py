@@ -1,4 +1,4 @@
-"""A column that was taken out stays out: of reads, conflicts, notices and joins, and also when it is added again."""
+"""Removed columns in reads, conflicts, and joins, also when added again; unknown columns in predicates."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ def bob(place):
     return place.client("bob")
 
 
-def test_a_conflict_shows_no_column_that_was_removed(ann, bob):
+def test_conflict_omits_removed_columns(ann, bob):
     ann.alter("t", remove=["salary"]).result()
-    with pytest.raises(Conflict) as answer:
+    with pytest.raises(Conflict) as caught:
         bob.write("t", "k", {"x": 2}, "conditional").result()
-    assert answer.value.store["data"] == {"x": 1}
-    assert "99" not in str(vars(answer.value))
+    assert caught.value.store["data"] == {"x": 1}
+    assert "99" not in str(vars(caught.value))
 
 
-def seen(place, client, **more):
-    """Give what somebody is shown of a record in every way there is."""
-    answer = listen(client, table="t", sync_timestamp=0)
+def read_all_ways(place, client, **more):
+    """Return a record as each kind of read shows it."""
+    changes = listen(client, table="t", sync_timestamp=0)
     place.lab.run(minutes=1)
     return [
-        answer[0].record,
+        changes[0].record,
         client.read("t").result().records["k"],
         client.read("t", "key = 'k'", "uncommitted", utility=FRESH).result().records["k"],
         client.read("t", latest=True).result().records["k"],
     ]
 
 
-@pytest.mark.parametrize("who", ["ann", "bob", "who held it"])
+@pytest.mark.parametrize("reader", ["ann", "bob", "who held it"])
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_values_of_before_do_not_come_back_with_their_column(place, ann, bob, who, is_restarted):
-    if who == "who held it":
+def test_old_values_stay_removed_when_their_column_is_added_again(place, ann, bob, reader, is_restarted):
+    if reader == "who held it":
         bob.read("t").result()
     ann.alter("t", remove=["salary"]).result()
     ann.alter("t", add={"salary": "number"}).result()
@@ -56,8 +56,8 @@ def test_values_of_before_do_not_come_back_with_their_column(place, ann, bob, wh
             place.lab.faults.kill(name)
             place.lab.faults.restart(name)
         place.lab.run(minutes=2)
-    client = ann if who == "ann" else bob
-    assert seen(place, client) == [{"x": 1}] * 4
+    client = ann if reader == "ann" else bob
+    assert read_all_ways(place, client) == [{"x": 1}] * 4
     result = client.read("t", aggregate="count(salary), max(salary)").result()
     assert result.aggregates == {"count(salary)": 0, "max(salary)": None}
     assert client.read("t", "salary = 99", latest=True).result().records == {}
@@ -66,7 +66,7 @@ def test_values_of_before_do_not_come_back_with_their_column(place, ann, bob, wh
     assert client.read("t", latest=True).result().records == {"k": {"x": 1, "salary": 5}}
 
 
-def test_a_column_of_numbers_holds_no_text_of_before(ann, bob):
+def test_column_added_with_another_type_has_no_old_values(ann, bob):
     ann.create("s", schema={"c": "text"}).result()
     ann.write("s", "k", {"c": "hello"}).result()
     ann.alter("s", remove=["c"]).result()
@@ -78,20 +78,20 @@ def test_a_column_of_numbers_holds_no_text_of_before(ann, bob):
         ann.alter("s", add={"c": "text"}).result()
 
 
-def test_a_text_that_waits_is_refused_by_the_column_that_holds_numbers_meanwhile(place, ann, bob):
+def test_pending_write_of_the_old_column_type_is_refused(place, ann, bob):
     ann.create("s", schema={"c": "text"}).result()
     bob.read("s").result()
     place.lab.faults.cut("bob")
-    made = bob.write("s", "k", {"c": "hello"})
+    write = bob.write("s", "k", {"c": "hello"})
     ann.alter("s", remove=["c"]).result()
     ann.alter("s", add={"c": "number"}).result()
     place.lab.faults.mend("bob")
     with pytest.raises(ParameterError):
-        made.result()
+        write.result()
     assert ann.read("s", latest=True).result().records == {}
 
 
-# -- names that a table with a schema has not
+# -- unknown columns of a table with a schema
 
 SCHEMA = {"topic": "text", "price": "number", "loc": "point", "more": "any"}
 
@@ -105,9 +105,9 @@ def shop(ann):
 
 
 @pytest.mark.parametrize("kind", ["uncommitted", "committed", "committed_wio", "continuous"])
-@pytest.mark.parametrize("holds", [False, True])
-def test_a_read_that_names_an_unknown_column_is_refused(shop, bob, kind, holds):
-    if holds:
+@pytest.mark.parametrize("has_records", [False, True])
+def test_read_with_unknown_column_is_refused(shop, bob, kind, has_records):
+    if has_records:
         bob.read("shop").result()
     utility = None if kind == "continuous" else FRESH
     with pytest.raises(PredicateError) as caught:
@@ -118,7 +118,7 @@ def test_a_read_that_names_an_unknown_column_is_refused(shop, bob, kind, holds):
 
 
 @pytest.mark.parametrize(
-    ("asked", "answer"),
+    ("arguments", "column"),
     [
         ({"aggregate": "count(*), avg(pirce)"}, "record.pirce"),
         ({"aggregate": "sum(price)", "predicate": "topc = 'arts'"}, "record.topc"),
@@ -127,9 +127,9 @@ def test_a_read_that_names_an_unknown_column_is_refused(shop, bob, kind, holds):
         ({"predicate": "loc.lon > 3 OR loc.alt > 3"}, "record.loc.alt"),
     ],
 )
-def test_wherever_it_is_named(shop, bob, asked, answer):
-    with pytest.raises(PredicateError, match=answer):
-        bob.read("shop", **asked).result()
+def test_unknown_column_is_refused_in_any_expression(shop, bob, arguments, column):
+    with pytest.raises(PredicateError, match=column):
+        bob.read("shop", **arguments).result()
 
 
 @pytest.mark.parametrize(
@@ -139,37 +139,37 @@ def test_wherever_it_is_named(shop, bob, asked, answer):
         "lookup('makers', topic, 'city') IS NULL", "auth.user IS NOT NULL",
     ],
 )  # fmt: skip
-def test_what_there_may_be_is_read(shop, bob, text):
+def test_known_names_are_accepted(shop, bob, text):
     assert list(bob.read("shop", text).result().records) == ["a"]
 
 
-def test_a_column_that_was_removed_reads_null(shop, bob):
+def test_removed_column_reads_null(shop, bob):
     shop.alter("shop", remove=["price"]).result()
     assert list(bob.read("shop", "price IS NULL").result().records) == ["a"]
 
 
-def test_a_column_that_was_added_since_is_asked_for(shop, bob):
-    """By the table that bob knows there is none: the cloud knows better, and is asked."""
+def test_newly_added_column_is_read_from_the_cloud(shop, bob):
+    """Ask the cloud, although the stored properties of the table lack the column."""
     bob.read("shop").result()
     shop.alter("shop", add={"colour": "text"}).result()
     shop.write("shop", "a", {"topic": "arts", "colour": "red"}).result()
     assert list(bob.read("shop", "colour = 'red'", "uncommitted", utility=FRESH).result().records) == ["a"]
 
 
-def test_a_table_without_a_schema_may_have_any_column(ann, bob):
+def test_table_without_schema_has_any_column(ann, bob):
     assert list(bob.read("t", "whatever IS NULL").result().records) == ["k"]
 
 
 @pytest.mark.parametrize(
-    ("writer", "answer"),
+    ("predicate", "column"),
     [
         ("record.pirce < receiver.most", "record.pirce"),
         ("lookup('makers', key, 'ctiy') = 'Oslo'", "record.ctiy"),
     ],
 )
-def test_a_writer_predicate_that_names_an_unknown_column_is_refused(shop, writer, answer):
-    """It would show the record to nobody."""
-    with pytest.raises(PredicateError, match=answer):
-        shop.write("shop", "b", {"price": 1}, predicate=writer).result()
-    right = writer.replace("pirce", "price").replace("ctiy", "city")
-    shop.write("shop", "b", {"price": 1}, predicate=right).result()
+def test_writer_predicate_with_unknown_column_is_refused(shop, predicate, column):
+    """Refuse a predicate that would hide the record from all readers."""
+    with pytest.raises(PredicateError, match=column):
+        shop.write("shop", "b", {"price": 1}, predicate=predicate).result()
+    corrected = predicate.replace("pirce", "price").replace("ctiy", "city")
+    shop.write("shop", "b", {"price": 1}, predicate=corrected).result()

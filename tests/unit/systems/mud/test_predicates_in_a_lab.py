@@ -1,4 +1,4 @@
-"""Predicates that fail, or look into other tables: what becomes of those concerned, and of everybody else."""
+"""Failing predicates and lookups in other tables: effects on their readers, and on no others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mudkit.systems.mud import Conflict, Habits, freshness
 from mudkit.systems.mud.policies.policies import NEVER
 from mudkit.wire import as_wire
 
-WHY = "The function touchy failed: ValueError: too small"
+REASON = "The function touchy failed: ValueError: too small"
 
 
 @pytest.fixture(autouse=True)
@@ -38,59 +38,62 @@ def bob(place, ann):
     return place.client("bob")
 
 
-class Ear:
-    """Who listens to a continuous read, and what it is told."""
+class Listener:
+    """Continuous read that collects its changes."""
 
     def __init__(self, place, client, text, **more):
-        self.told = []
+        self.changes = []
         self.lab = place.lab
-        self.handle = client.read("news", text, "continuous", callback=self.told.append, **more).result()
+        self.handle = client.read("news", text, "continuous", callback=self.changes.append, **more).result()
 
-    def heard(self):
+    def receive(self):
         self.lab.run(minutes=1)
-        answer = [each["ended"] if isinstance(each, dict) else (each.key, each.version) for each in self.told]
-        self.told.clear()
-        return answer
+        received = [
+            change["ended"] if isinstance(change, dict) else (change.key, change.version)
+            for change in self.changes
+        ]
+        self.changes.clear()
+        return received
 
 
-# -- what fails
+# -- failing predicates
 
 
-def test_a_continuous_read_whose_predicate_fails_ends_and_nobody_else_notices(place, ann, bob):
-    fails, goes_on = Ear(place, bob, "touchy(n)"), Ear(place, bob, "n < 1")
-    another = Ear(place, place.client("cem"), "touchy(n + 9)")
+def test_failing_predicate_ends_only_its_continuous_read(place, ann, bob):
+    failing, working = Listener(place, bob, "touchy(n)"), Listener(place, bob, "n < 1")
+    another = Listener(place, place.client("cem"), "touchy(n + 9)")
     assert ann.write("news", "a", {"n": -1}).result() == 1
     assert ann.write("news", "z", {"n": -2}).result() == 1
-    assert (fails.heard(), goes_on.heard()) == ([WHY], [("a", 1), ("z", 1)])
-    assert another.heard() == [("a", 1), ("z", 1)]
+    assert (failing.receive(), working.receive()) == ([REASON], [("a", 1), ("z", 1)])
+    assert another.receive() == [("a", 1), ("z", 1)]
     assert ann.write("news", "a", {"n": 5}).result() == 2
-    assert (fails.heard(), another.heard()) == ([], [("a", 2)])
-    assert bob.unregister(goes_on.handle).result() is None
+    assert (failing.receive(), another.receive()) == ([], [("a", 2)])
+    assert bob.unregister(working.handle).result() is None
 
 
-def test_one_that_has_failed_is_over_on_all_processors(place, ann, bob):
-    fails = Ear(place, bob, "touchy(n)")
+def test_failed_continuous_read_ends_on_all_processors(place, ann, bob):
+    failing = Listener(place, bob, "touchy(n)")
     ann.write("news", "a", {"n": -1}).result()
-    assert fails.heard() == [WHY]
-    answer = []
+    assert failing.receive() == [REASON]
+    notifications = []
 
-    def listen(transfer):
+    def record(transfer):
         if (
             as_wire(transfer.message)["kind"] == "stream"
             and as_wire(transfer.message)["body"]["what"] == "tell"
         ):
-            answer.append(transfer)
+            notifications.append(transfer)
         return (0,)
 
-    place.lab.world.fault_hook = listen
+    place.lab.world.fault_hook = record
     for key in "abyz":
         ann.write("news", key, {"n": 5}).result()
-    assert (fails.heard(), answer) == ([], [])
+    assert (failing.receive(), notifications) == ([], [])
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
-def test_it_stays_ended_when_processors_begin_again(place, ann, bob, is_cut):
-    fails, goes_on = Ear(place, bob, "touchy(n)"), Ear(place, bob, "n < 1")
+def test_failed_continuous_read_stays_ended_after_processor_restarts(place, ann, bob, is_cut):
+    failing, working = Listener(place, bob, "touchy(n)"), Listener(place, bob, "n < 1")
     if is_cut:
         place.lab.faults.cut("bob", minutes=5)
     ann.write("news", "a", {"n": -1}).result()
@@ -98,67 +101,67 @@ def test_it_stays_ended_when_processors_begin_again(place, ann, bob, is_cut):
         place.lab.faults.restart(address.split("/")[0])
     place.lab.run(minutes=10)
     ann.write("news", "b", {"n": 0}).result()
-    assert fails.heard() == [WHY]
-    assert goes_on.heard() == [("a", 1), ("b", 1)]
+    assert failing.receive() == [REASON]
+    assert working.receive() == [("a", 1), ("b", 1)]
 
 
-def test_a_continuous_read_that_fails_on_what_is_there_does_not_begin(place, ann, bob):
+def test_continuous_read_failing_on_existing_records_is_refused(place, ann, bob):
     ann.write("news", "z", {"n": -1}).result()
     refused = bob.read("news", "touchy(n)", "continuous")
     place.lab.run(minutes=1)
-    with pytest.raises(PredicateError, match=WHY):
+    with pytest.raises(PredicateError, match=REASON):
         refused.result()
     ann.write("news", "z", {"n": 5}).result()
-    ear = Ear(place, bob, "touchy(n)")
+    listener = Listener(place, bob, "touchy(n)")
     ann.write("news", "a", {"n": 1}).result()
-    assert ear.heard() == [("a", 1)]
+    assert listener.receive() == [("a", 1)]
 
 
-def test_reader_data_may_make_it_fail_and_another_reader_not(place, ann, bob):
-    fails, goes_on = (Ear(place, bob, "touchy(receiver.n)", data={"n": 1}) for _ in range(2))
+def test_failing_reader_data_end_only_their_continuous_read(place, ann, bob):
+    failing, working = (Listener(place, bob, "touchy(receiver.n)", data={"n": 1}) for _ in range(2))
     ann.write("news", "a", {}).result()
-    assert fails.heard() == goes_on.heard() == [("a", 1)]
-    bob.update_data(fails.handle, {"n": -1}).result()
+    assert failing.receive() == working.receive() == [("a", 1)]
+    bob.update_data(failing.handle, {"n": -1}).result()
     ann.write("news", "a", {}).result()
-    assert (fails.heard(), goes_on.heard()) == ([WHY], [("a", 2)])
+    assert (failing.receive(), working.receive()) == ([REASON], [("a", 2)])
 
 
-def test_a_writer_predicate_that_fails_for_a_reader_hides_the_record_from_that_one(place, ann, bob):
-    low, high = (Ear(place, bob, "TRUE", data={"n": n}) for n in (-1, 1))
+def test_failing_writer_predicate_hides_the_record_from_that_reader(place, ann, bob):
+    low, high = (Listener(place, bob, "TRUE", data={"n": n}) for n in (-1, 1))
     assert ann.write("news", "a", {}, predicate="touchy(receiver.n)").result() == 1
-    assert (low.heard(), high.heard()) == ([], [("a", 1)])
+    assert (low.receive(), high.receive()) == ([], [("a", 1)])
     for n, seen in ((-1, 0), (1, 1)):
         assert len(bob.read("news", data={"n": n}, latest=True).result()) == seen
 
 
-def test_a_function_that_is_gone_hides_what_its_writers_show(place, ann, bob, touchy):
-    fails, goes_on = Ear(place, bob, "touchy(n)"), Ear(place, bob, "TRUE")
+def test_removed_function_in_a_writer_predicate_hides_the_record(place, ann, bob, touchy):
+    failing, working = Listener(place, bob, "touchy(n)"), Listener(place, bob, "TRUE")
     ann.write("news", "a", {"n": 1}, predicate="touchy(n)").result()
-    assert fails.heard() == goes_on.heard() == [("a", 1)]
+    assert failing.receive() == working.receive() == [("a", 1)]
     remove("touchy")
     try:
         ann.write("news", "b", {"n": 1}).result()
         assert list(bob.read("news", latest=True).result().records) == ["b"]
-        assert goes_on.heard() == [("b", 1)]
+        assert working.receive() == [("b", 1)]
     finally:
         function("touchy", returns="boolean")(touchy)
 
 
-# -- what fails on the device
+# -- predicates that fail on the device
 
 
-def test_what_fails_on_what_is_held_is_asked_of_the_cloud(place, ann, bob):
+def test_predicate_failing_on_a_stored_record_is_sent_to_the_cloud(place, ann, bob):
     ann.write("news", "a", {"n": -1}).result()
     bob.read("news").result()
-    with pytest.raises(PredicateError, match=WHY):
+    with pytest.raises(PredicateError, match=REASON):
         bob.read("news", "touchy(n)", utility=freshness(600)).result()
     ann.write("news", "a", {"n": 1}).result()
-    place.lab.run(seconds=2)  # a replica has it then
+    place.lab.run(seconds=2)  # it is replicated by then
     result = bob.read("news", "touchy(n)", utility=freshness(600)).result()
     assert result.source == {"a": "remote"}
 
 
-def test_what_fails_on_what_is_held_and_does_not_come_again_is_held_no_longer(place, ann, bob):
+def test_stored_record_that_fails_and_is_not_in_the_answer_is_evicted(place, ann, bob):
     ann.write("news", "a", {"n": -1}).result()
     bob.read("news").result()
     ann.delete("news", "a").result()
@@ -167,11 +170,11 @@ def test_what_fails_on_what_is_held_and_does_not_come_again_is_held_no_longer(pl
     assert bob.holdings("news").result() == []
 
 
-def test_a_read_in_order_that_fails_holds_up_nothing(place, ann, bob):
+def test_failing_committed_wio_read_blocks_nothing(place, ann, bob):
     ann.write("news", "a", {"n": -1}).result()
     bob.read("news", "n < 0").result()
     for utility in (None, freshness(600)):
-        with pytest.raises(PredicateError, match=WHY):
+        with pytest.raises(PredicateError, match=REASON):
             bob.read("news", "touchy(n)", "committed_wio", utility=utility).result()
     assert bob.write("news", "a", {"n": 2}).result() == 2
     place.lab.run(seconds=2)
@@ -183,19 +186,19 @@ class Never:
         return NEVER
 
 
-def test_a_read_that_fails_on_what_is_pending_fails_by_itself(place, ann):
+def test_read_failing_on_a_pending_write_fails_alone(place, ann):
     dora = place.client("dora", write_policy=Never())
-    fails, goes_on = (dora.read("news", text, "uncommitted") for text in ("touchy(n)", "n < 0"))
+    failing, working = (dora.read("news", text, "uncommitted") for text in ("touchy(n)", "n < 0"))
     dora.write("news", "a", {"n": -1})
     place.lab.run(minutes=1)
-    with pytest.raises(PredicateError, match=WHY):
-        fails.result()
-    assert goes_on.result().records == {"a": {"n": -1}}
-    with pytest.raises(PredicateError, match=WHY):
+    with pytest.raises(PredicateError, match=REASON):
+        failing.result()
+    assert working.result().records == {"a": {"n": -1}}
+    with pytest.raises(PredicateError, match=REASON):
         dora.read("news", "touchy(n)", "uncommitted").result()
 
 
-def test_what_fails_on_what_is_held_can_be_expected_again(place, ann):
+def test_prefetching_tolerates_a_failing_predicate(place, ann):
     dora = place.client("dora", prefetch_policy=Habits())
     ann.write("news", "a", {"n": 1}).result()
     for _ in range(3):
@@ -208,12 +211,12 @@ def test_what_fails_on_what_is_held_can_be_expected_again(place, ann):
     assert len(dora.read("news", "n < 0").result()) == 1
 
 
-# -- what looks into other tables
+# -- lookups in other tables
 
 
 @pytest.fixture
 def members(ann):
-    """People and their cities; only cem's is for nobody but himself."""
+    """Create a table of people and their cities, in which only cem may see his own record."""
     ann.create("members", split=["b"]).result()
     ann.write("members", "ann", {"city": "Austin"}).result()
     ann.write("members", "bob", {"city": "Berlin"}).result()
@@ -228,39 +231,39 @@ def stories(members):
     return members
 
 
-def keys(client, text=None, *, latest=True, **more):
+def read_keys(client, text=None, *, latest=True, **more):
     return list(client.read("news", text, latest=latest, **more).result().records)
 
 
 AUSTIN = "lookup('members', by, 'city') = 'Austin'"
 
 
-def test_a_read_joins_what_its_reader_is_shown(place, stories, bob):
-    assert keys(bob, AUSTIN) == ["a", "z"]
-    assert keys(place.client("cem"), AUSTIN) == ["a", "c", "z"]
-    assert keys(bob, "lookup('members', by, 'city') IS NULL") == ["c", "x"]
+def test_read_joins_only_visible_records(place, stories, bob):
+    assert read_keys(bob, AUSTIN) == ["a", "z"]
+    assert read_keys(place.client("cem"), AUSTIN) == ["a", "c", "z"]
+    assert read_keys(bob, "lookup('members', by, 'city') IS NULL") == ["c", "x"]
     mine = Predicate("lookup('members', :me, 'city') = 'Berlin' AND key > 'w'", me="bob")
-    assert keys(bob, mine) == ["x", "z"]
+    assert read_keys(bob, mine) == ["x", "z"]
     result = bob.read("news", AUSTIN, aggregate="count(*)").result()
     assert result.aggregates == {"count(*)": 2}
 
 
-def test_a_read_that_joins_is_never_answered_from_here(place, stories, bob):
+def test_joining_read_is_never_answered_locally(place, stories, bob):
     for _ in range(2):
-        assert keys(bob, AUSTIN, utility=freshness(600), latest=False) == ["a", "z"]
+        assert read_keys(bob, AUSTIN, utility=freshness(600), latest=False) == ["a", "z"]
     stories.delete("members", "ann").result()
-    assert keys(bob, AUSTIN, utility=freshness(600), latest=False) == []
-    assert keys(bob, AUSTIN + " AND key = 'a'", utility=freshness(600), latest=False) == []
+    assert read_keys(bob, AUSTIN, utility=freshness(600), latest=False) == []
+    assert read_keys(bob, AUSTIN + " AND key = 'a'", utility=freshness(600), latest=False) == []
 
 
-def test_what_a_reader_has_seen_of_a_table_is_what_it_is_joined_with(stories, bob):
+def test_join_uses_writes_committed_before_the_read(stories, bob):
     for city, result in (("Berlin", []), ("Austin", ["a", "z"])) * 3:
-        stories.write("members", "ann", {"city": city}).result()  # no replica has it yet
-        assert keys(bob, AUSTIN, latest=False) == result
+        stories.write("members", "ann", {"city": city}).result()  # not replicated yet
+        assert read_keys(bob, AUSTIN, latest=False) == result
 
 
 @pytest.mark.parametrize("kind", ["committed", "continuous"])
-def test_who_may_not_read_a_table_may_not_join_it(place, stories, bob, kind):
+def test_join_of_a_table_without_access_is_refused(place, stories, bob, kind):
     stories.create("secrets", apps=["bank"]).result()
     stories.create("people", acl="user").result()
     app = place.client("app", token=place.lab.token(app="news"))
@@ -271,24 +274,24 @@ def test_who_may_not_read_a_table_may_not_join_it(place, stories, bob, kind):
 
 
 @pytest.mark.parametrize("kind", ["committed", "continuous"])
-def test_a_table_that_is_not_there_is_named_at_once(place, ann, bob, kind):
+def test_join_of_an_unknown_table_is_refused(place, ann, bob, kind):
     with pytest.raises(TableProblem, match="did you mean 'news'"):
         bob.read("news", "lookup('newz', by, 'city') = 'Austin'", kind).result()
     with pytest.raises(TableProblem, match="did you mean 'news'"):
         ann.write("news", "a", {}, predicate="lookup('newz', auth.user, 'city') = 'Austin'").result()
-    assert keys(ann) == []
+    assert read_keys(ann) == []
 
 
-def test_a_table_is_named_by_a_text(bob):
+def test_table_of_a_lookup_must_be_a_string(bob):
     for text in ("lookup(by, 'a', 'city') = 'x'", "lookup(:table, by, 'city') = 'x'"):
-        wanted = Predicate(text, table=None) if ":" in text else text
-        for refused in (bob.read, lambda *given, **more: bob.write("news", "a", {}, predicate=given[1])):
+        predicate = Predicate(text, table=None) if ":" in text else text
+        for call in (bob.read, lambda *arguments, **more: bob.write("news", "a", {}, predicate=arguments[1])):
             with pytest.raises(PredicateError, match="must be a text"):
-                refused("news", wanted)
-    assert keys(bob, Predicate("lookup(:table, by, 'city') = 'x'", table="news")) == []
+                call("news", predicate)
+    assert read_keys(bob, Predicate("lookup(:table, by, 'city') = 'x'", table="news")) == []
 
 
-def test_neither_aggregates_nor_what_is_uncommitted_look_into_tables(stories, bob):
+def test_aggregates_and_uncommitted_reads_cannot_join(stories, bob):
     with pytest.raises(PredicateError, match="aggregate cannot look up other tables"):
         bob.read("news", aggregate="min(lookup('members', by, 'city'))").result()
     with pytest.raises(ParameterError, match="cannot look up records"):
@@ -296,16 +299,16 @@ def test_neither_aggregates_nor_what_is_uncommitted_look_into_tables(stories, bo
     assert list(bob.read("news", AUSTIN, "committed_wio").result().records) == ["a", "z"]
 
 
-def test_a_writer_shows_a_record_to_whom_a_table_names(place, members, bob):
+def test_writer_predicate_with_lookup_selects_readers(place, members, bob):
     members.write("news", "a", {"n": 1}, predicate="lookup('members', auth.user, 'city') = 'Berlin'").result()
     ann = place.client("another", user="ann")
-    assert (keys(bob), keys(ann)) == (["a"], [])
+    assert (read_keys(bob), read_keys(ann)) == (["a"], [])
     members.write("members", "ann", {"city": "Berlin"}).result()
     members.write("members", "bob", {"city": "Boston"}).result()
-    assert (keys(bob), keys(ann)) == ([], ["a"])
+    assert (read_keys(bob), read_keys(ann)) == ([], ["a"])
 
 
-def test_what_only_the_cloud_can_say_a_device_asks_for(place, members, bob):
+def test_writer_predicate_with_lookup_is_evaluated_by_the_cloud(place, members, bob):
     text = "lookup('members', auth.user, 'city') = 'Berlin'"
     dora = place.client("dora", user="bob")
     members.write("news", "a", {"n": 1}, predicate=text).result()
@@ -314,23 +317,23 @@ def test_what_only_the_cloud_can_say_a_device_asks_for(place, members, bob):
     fresh = {"utility": freshness(600), "latest": False}
     for _ in range(2):
         assert bob.read("news", "n = 1", **fresh).result().source == {"a": "remote", "b": "remote"}
-    assert {each["key"]: each["visible"] for each in bob.holdings("news").result()} == {"a": None, "b": True}
+    assert {row["key"]: row["visible"] for row in bob.holdings("news").result()} == {"a": None, "b": True}
     members.write("members", "bob", {"city": "Boston"}).result()
     place.lab.run(seconds=2)
-    assert keys(bob, "n = 1", utility=freshness(600), latest=False) == ["b"]
-    assert [each["key"] for each in bob.holdings("news").result()] == ["b"]
-    assert keys(dora, "n = 1", type="uncommitted") == ["b"]
+    assert read_keys(bob, "n = 1", utility=freshness(600), latest=False) == ["b"]
+    assert [row["key"] for row in bob.holdings("news").result()] == ["b"]
+    assert read_keys(dora, "n = 1", type="uncommitted") == ["b"]
 
 
-def test_a_pending_write_for_whom_a_table_names_is_shown_when_it_is_committed(place, members):
+def test_pending_write_with_lookup_is_hidden_until_committed(place, members):
     dora = place.client("dora", user="bob", write_policy=Never())
     dora.write("news", "a", {"n": 1}, predicate="lookup('members', auth.user, 'city') = 'Berlin'")
-    assert keys(dora, type="uncommitted", latest=False) == []
-    assert keys(dora, type="committed_wio", latest=False) == ["a"]  # sends it first
-    assert keys(dora, type="uncommitted", latest=False) == ["a"]
+    assert read_keys(dora, type="uncommitted", latest=False) == []
+    assert read_keys(dora, type="committed_wio", latest=False) == ["a"]  # sends it first
+    assert read_keys(dora, type="uncommitted", latest=False) == ["a"]
 
 
-def test_a_conflict_shows_what_its_writer_shows_to_whom_a_table_names(members, place):
+def test_conflict_respects_writer_predicate_with_lookup(members, place):
     text = "lookup('members', auth.user, 'city') = 'Berlin'"
     members.write("news", "a", {"n": 1}, predicate=text).result()
     for user, shown in (("bob", {"n": 1}), ("ann", None)):
@@ -339,80 +342,80 @@ def test_a_conflict_shows_what_its_writer_shows_to_whom_a_table_names(members, p
         assert (caught.value.store and caught.value.store["data"]) == shown
 
 
-def test_continuous_reads_join_what_is_there_when_a_record_is_written(place, members, bob):
-    joins, all_ = Ear(place, bob, AUSTIN), Ear(place, bob, "TRUE")
+def test_continuous_read_joins_state_at_the_time_of_the_write(place, members, bob):
+    joining, all_ = Listener(place, bob, AUSTIN), Listener(place, bob, "TRUE")
     for key, by in (("a", "ann"), ("b", "bob"), ("c", "cem"), ("z", "ann")):
         members.write("news", key, {"by": by}).result()
-    assert joins.heard() == [("a", 1), ("z", 1)]
+    assert joining.receive() == [("a", 1), ("z", 1)]
     members.write("members", "ann", {"city": "Berlin"}).result()
-    assert joins.heard() == []
+    assert joining.receive() == []
     members.write("news", "a", {"by": "ann"}).result()
-    assert joins.heard() == [("a", 2)]  # that it is gone
-    assert [each[0] for each in all_.heard()] == ["a", "b", "c", "z", "a"]
+    assert joining.receive() == [("a", 2)]  # the removal
+    assert [change[0] for change in all_.receive()] == ["a", "b", "c", "z", "a"]
 
 
-def test_continuous_reads_are_told_what_a_writer_shows_to_whom_a_table_names(place, members, bob):
-    ears = [Ear(place, client, text) for client in (bob, members) for text in ("n = 1", AUSTIN)]
+def test_continuous_read_respects_writer_predicate_with_lookup(place, members, bob):
+    listeners = [Listener(place, client, text) for client in (bob, members) for text in ("n = 1", AUSTIN)]
     text = "lookup('members', auth.user, 'city') = 'Berlin'"
     members.write("news", "a", {"n": 1, "by": "ann"}, predicate=text).result()
-    assert [each.heard() for each in ears] == [[("a", 1)], [("a", 1)], [], []]
+    assert [listener.receive() for listener in listeners] == [[("a", 1)], [("a", 1)], [], []]
 
 
-def test_a_continuous_read_ends_when_a_table_that_it_joins_is_closed_to_it(place, members, bob):
-    closed, dropped = Ear(place, bob, AUSTIN), Ear(place, bob, AUSTIN + " OR TRUE")
+def test_continuous_read_ends_when_a_joined_table_is_unavailable(place, members, bob):
+    first, second = Listener(place, bob, AUSTIN), Listener(place, bob, AUSTIN + " OR TRUE")
     members.drop("members").result()
     members.write("news", "a", {"by": "ann"}).result()
-    assert closed.heard() == dropped.heard() == ["There is no such table."]
+    assert first.receive() == second.receive() == ["There is no such table."]
     members.create("members", apps=["news"]).result()
-    again = Ear(place, bob, AUSTIN)
+    third = Listener(place, bob, AUSTIN)
     members.drop("members").result()
     members.create("members", apps=["bank"]).result()
     members.write("news", "z", {"by": "ann"}).result()
-    assert again.heard() == ["This table is not open to this app."]
+    assert third.receive() == ["This table is not open to this app."]
 
 
-def test_a_join_holds_when_processors_begin_again(place, members, bob):
-    ear = Ear(place, bob, AUSTIN)
+def test_join_survives_processor_restarts(place, members, bob):
+    listener = Listener(place, bob, AUSTIN)
     members.write("news", "a", {"by": "ann"}).result()
-    assert ear.heard() == [("a", 1)]
+    assert listener.receive() == [("a", 1)]
     for address in place.cloud.processors:
         place.lab.faults.restart(address.split("/")[0])
     place.lab.run(minutes=5)
     members.write("news", "z", {"by": "ann"}).result()
     members.write("news", "b", {"by": "bob"}).result()
-    assert ear.heard() == [("z", 1)]
+    assert listener.receive() == [("z", 1)]
 
 
-def test_a_table_that_has_just_been_created_can_be_joined(place, ann, bob):
-    """Though a processor has not heard of it."""
+def test_newly_created_table_can_be_joined(place, ann, bob):
+    """Lose the log entries that announce the table to the processors."""
     place.lab.world.fault_hook = lambda transfer: () if as_wire(transfer.message)["kind"] == "log" else (0,)
     ann.create("late").result()
-    waits = bob.read("news", "lookup('late', key, 'n') IS NULL", "continuous")
+    registration = bob.read("news", "lookup('late', key, 'n') IS NULL", "continuous")
     place.lab.run(seconds=2)
-    assert not waits.done()
+    assert not registration.done()
     place.lab.world.fault_hook = lambda transfer: (0,)
-    assert waits.result() == 1
+    assert registration.result() == 1
 
 
-def test_a_join_goes_one_table_deep(members, bob):
+def test_join_omits_records_whose_writer_predicate_has_a_lookup(members, bob):
     members.create("further").result()
     members.write("further", "k", {"city": "Austin"}).result()
     deep = "lookup('further', 'k', 'city') = 'Austin'"
     members.write("members", "ann", {"city": "Austin"}, predicate=deep).result()
     assert list(bob.read("members", "key = 'ann'", latest=True).result().records) == ["ann"]
     members.write("news", "a", {"by": "ann"}).result()
-    assert keys(bob, AUSTIN) == []
+    assert read_keys(bob, AUSTIN) == []
 
 
-def test_what_joins_is_not_fetched_before_it_is_asked_for(place, stories):
-    class Seen(Habits):
+def test_joining_reads_are_not_prefetched(place, stories):
+    class Recorder(Habits):
         def select(self, expected, context):
-            seen[:] = [each.query.predicate.text for each in expected]
+            predicates[:] = [entry.query.predicate.text for entry in expected]
             return ()
 
-    seen = []
-    dora = place.client("dora", prefetch_policy=Seen())
+    predicates = []
+    dora = place.client("dora", prefetch_policy=Recorder())
     for text in (AUSTIN, "key > 'a'") * 2:
         dora.read("news", text).result()
     place.lab.run(minutes=10)
-    assert seen == ["key > 'a'"]
+    assert predicates == ["key > 'a'"]

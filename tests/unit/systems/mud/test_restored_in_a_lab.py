@@ -1,4 +1,4 @@
-"""A store of MUD tables, or a notification server, that comes back from a backup: what its clients learn."""
+"""Store or notification server restored from a backup: state and notifications of its clients."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Place:
         self.lab = Lab(seed=1)
         self.cloud = Cloud(self.lab, processors=processors)
         self.ann, self.bob = (self.client(name) for name in ("ann", "bob"))
-        self.heard: list[tuple[str, str, dict | None]] = []
+        self.delivered: list[tuple[str, str, dict | None]] = []
         self.ann.create("t").result()
-        self.bob.read("t", type="continuous", callback=self.take).result()
+        self.bob.read("t", type="continuous", callback=self.receive).result()
         self.ann.write("t", "a", {"n": 1}).result()
         self.lab.run(minutes=1)
         self.backup = self.lab.faults.backup("mud-store")
@@ -28,18 +28,18 @@ class Place:
         token = self.lab.token(name, "app", hours=100)
         return Client(self.lab.device(name), self.cloud, app="app", token=token)
 
-    def take(self, change) -> None:
+    def receive(self, change) -> None:
         if not isinstance(change, dict):  # the read has ended
-            self.heard.append((change.kind, change.key, change.record and dict(change.record)))
+            self.delivered.append((change.kind, change.key, change.record and dict(change.record)))
 
-    def lose(self) -> None:
-        """Write what the backup does not have, and have everybody read it."""
+    def write_lost_entries(self) -> None:
+        """Write entries that the backup does not have, and read them at bob's device."""
         for number in (2, 3):
             self.ann.write("t", "a", {"n": number}).result()
         self.ann.write("t", "lost", {"n": 4}).result()
         self.bob.read("t", latest=True).result()
         self.lab.run(minutes=1)
-        self.heard.clear()
+        self.delivered.clear()
 
     def restore(self, host: str = "mud-store") -> None:
         self.lab.faults.restore(host, self.backup)
@@ -55,53 +55,53 @@ def place(request):
     return Place(request.param)
 
 
-def records(client, **how):
-    return client.read("t", **how).result().records
+def read_records(client, **options):
+    return client.read("t", **options).result().records
 
 
-def test_everybody_goes_back_with_a_store_and_is_told_once(place):
-    place.lose()
+def test_clients_return_to_the_restored_state_and_are_notified_once(place):
+    place.write_lost_entries()
     place.restore()
-    assert sorted(place.heard) == [("remove", "lost", None), ("upsert", "a", {"n": 1})]
+    assert sorted(place.delivered) == [("remove", "lost", None), ("upsert", "a", {"n": 1})]
     for client in (place.ann, place.bob, place.client("carl")):
-        assert records(client, latest=True) == records(client) == {"a": {"n": 1}}
-    assert len(place.incidents()) == 2  # Ann's, and Bob's
+        assert read_records(client, latest=True) == read_records(client) == {"a": {"n": 1}}
+    assert len(place.incidents()) == 2  # one of each client
 
 
-def test_nobody_takes_the_new_entries_for_the_lost_ones(place):
-    """Written at once after the restore, with the numbers that the lost ones had."""
-    place.lose()
+def test_new_log_entries_are_not_taken_for_lost_ones(place):
+    """Write at once after the restore, at the log positions of the lost entries."""
+    place.write_lost_entries()
     place.lab.faults.restore("mud-store", place.backup)
     for number in range(5):
         place.ann.write("t", f"new {number}", {"n": number}).result()
     place.ann.write("t", "a", {"n": 9}).result()
     place.lab.run(minutes=1)
-    whole = {"a": {"n": 9}, **{f"new {number}": {"n": number} for number in range(5)}}
+    expected = {"a": {"n": 9}, **{f"new {number}": {"n": number} for number in range(5)}}
     for client in (place.ann, place.bob):
-        assert records(client) == records(client, latest=True) == whole
-    shown = {"a": {"n": 3}, "lost": {"n": 4}}
-    for kind, key, record in place.heard:
-        shown.pop(key, None)
+        assert read_records(client) == read_records(client, latest=True) == expected
+    state = {"a": {"n": 3}, "lost": {"n": 4}}
+    for kind, key, record in place.delivered:
+        state.pop(key, None)
         if kind == "upsert":
-            shown[key] = record
-    assert shown == whole
+            state[key] = record
+    assert state == expected
 
 
-def test_what_stands_on_a_lost_version_conflicts(place):
-    """The restored history has another version of the same number."""
-    place.lose()
+def test_write_based_on_a_lost_version_conflicts(place):
+    """Commit another version with the same number after the restore."""
+    place.write_lost_entries()
     place.lab.faults.cut("ann")
-    late = place.ann.write("t", "a", {"n": 5}, "conditional")
+    write = place.ann.write("t", "a", {"n": 5}, "conditional")
     place.lab.faults.restore("mud-store", place.backup)
     for number in (7, 8):
         place.bob.write("t", "a", {"n": number}).result()
     place.lab.faults.mend("ann")
     with pytest.raises(Conflict):
-        late.result()
-    assert records(place.ann, latest=True) == {"a": {"n": 8}}
+        write.result()
+    assert read_records(place.ann, latest=True) == {"a": {"n": 8}}
 
 
-def test_a_table_that_is_lost_can_be_created_again(place):
+def test_lost_table_can_be_created_again(place):
     place.ann.create("u").result()
     place.ann.write("u", "k", {"n": 1}).result()
     assert place.bob.read("u").result().records == {"k": {"n": 1}}
@@ -114,35 +114,35 @@ def test_a_table_that_is_lost_can_be_created_again(place):
     assert place.bob.read("u", latest=True).result().records == {"k": {"n": 2}}
 
 
-def test_a_plain_restart_is_no_incident_and_tells_nothing_twice(place):
-    place.lose()
+def test_plain_restart_causes_neither_incidents_nor_duplicates(place):
+    place.write_lost_entries()
     place.lab.faults.kill("mud-store")
     place.lab.faults.restart("mud-store")
     place.ann.write("t", "b", {"n": 1}).result()
     place.lab.run(minutes=1)
-    assert records(place.bob, latest=True) == {"a": {"n": 3}, "lost": {"n": 4}, "b": {"n": 1}}
-    assert place.heard == [("upsert", "b", {"n": 1})]
+    assert read_records(place.bob, latest=True) == {"a": {"n": 3}, "lost": {"n": 4}, "b": {"n": 1}}
+    assert place.delivered == [("upsert", "b", {"n": 1})]
     assert place.incidents() == []
 
 
-def test_a_store_that_is_restored_while_a_reader_is_away(place):
-    place.lose()
+def test_reader_offline_during_a_restore_catches_up(place):
+    place.write_lost_entries()
     place.lab.faults.cut("bob")
     place.restore()
     place.ann.write("t", "a", {"n": 6}).result()
     place.lab.run(hours=2)
     place.lab.faults.mend("bob")
     place.lab.run(minutes=2)
-    assert sorted(place.heard) == [("remove", "lost", None), ("upsert", "a", {"n": 6})]
-    assert records(place.bob) == {"a": {"n": 6}}
+    assert sorted(place.delivered) == [("remove", "lost", None), ("upsert", "a", {"n": 6})]
+    assert read_records(place.bob) == {"a": {"n": 6}}
 
 
 @pytest.mark.parametrize("is_restored", [True, False])
-def test_a_notification_server_that_starts_is_silent_for_no_minute(place, is_restored):
-    backups = {each.split("/")[0]: None for each in place.cloud.notification_servers}
+def test_notification_server_delivers_a_minute_after_its_start(place, is_restored):
+    backups = {address.split("/")[0]: None for address in place.cloud.notification_servers}
     for host in backups:
         backups[host] = place.lab.faults.backup(host)
-    place.lose()
+    place.write_lost_entries()
     for host, backup in backups.items():
         if is_restored:
             place.lab.faults.restore(host, backup)
@@ -152,10 +152,10 @@ def test_a_notification_server_that_starts_is_silent_for_no_minute(place, is_res
     place.lab.run(minutes=1)
     place.ann.write("t", "b", {"n": 1}).result()
     place.lab.run(seconds=10)
-    assert place.heard == [("upsert", "b", {"n": 1})]
+    assert place.delivered == [("upsert", "b", {"n": 1})]
 
 
-def test_a_write_that_was_answered_before_its_device_was_restored_is_pending_no_more(place):
+def test_restored_device_does_not_keep_an_answered_write_pending(place):
     place.lab.faults.cut("ann")
     place.ann.write("t", "a", {"n": 2}, "conditional")
     backup = place.lab.faults.backup("ann")
@@ -166,65 +166,65 @@ def test_a_write_that_was_answered_before_its_device_was_restored_is_pending_no_
     place.lab.run(minutes=1)
     assert place.ann.pending().result() == []
     place.ann.write("t", "a", {"n": 5}).result()
-    assert records(place.bob, latest=True) == {"a": {"n": 5}, "b": {"n": 4}}
+    assert read_records(place.bob, latest=True) == {"a": {"n": 5}, "b": {"n": 4}}
 
 
-def test_a_wiped_store_is_not_asked_for_ever(place):
-    """Its clients and servers know a later start than it does, and a lineage of which it has nothing."""
-    place.restore()  # so that there is a start after the first one
+def test_requests_to_a_wiped_store_are_not_repeated_for_ever(place):
+    """Wipe the store, while clients and servers know a later start and a lineage that it does not have."""
+    place.restore()  # begins a second start
     place.ann.write("t", "b", {"n": 2}).result()
-    late = place.ann.write("t", "c", {"n": 3}, "conditional")
+    write = place.ann.write("t", "c", {"n": 3}, "conditional")
     host = place.lab.world.hosts["mud-store"]
     host.wipe()
     host.restart()
     place.ann.write("t", "a", {"n": 4})
-    before = messages(place.lab)
+    before = count_messages(place.lab)
     place.lab.run(minutes=10)
-    assert messages(place.lab) - before < 400
-    assert late.done()
+    assert count_messages(place.lab) - before < 400
+    assert write.done()
     for client in (place.ann, place.bob):
         with pytest.raises(TableProblem):
             client.read("t", latest=True).result()
     place.ann.create("t").result()
     place.ann.write("t", "a", {"n": 5}).result()
     place.lab.run(minutes=1)
-    carl, told = place.client("carl"), []
-    carl.read("t", type="continuous", callback=told.append).result()
+    carl, changes = place.client("carl"), []
+    carl.read("t", type="continuous", callback=changes.append).result()
     place.ann.write("t", "b", {"n": 6}).result()
     place.lab.run(minutes=1)
-    assert [change.key for change in told] == ["b"]
+    assert [change.key for change in changes] == ["b"]
     for client in (place.ann, place.bob, carl):
-        assert records(client, latest=True) == records(client) == {"a": {"n": 5}, "b": {"n": 6}}
+        assert read_records(client, latest=True) == read_records(client) == {"a": {"n": 5}, "b": {"n": 6}}
 
 
-def messages(lab):
+def count_messages(lab):
     return sum(row.messages for row in lab.world.bill())
 
 
-def both(lab, cloud):
+def create_clients(lab, cloud):
     tokens = {name: lab.token(name, "app", hours=9) for name in ("ann", "bob")}
     return [Client(lab.device(name), cloud, app="app", token=token) for name, token in tokens.items()]
 
 
 @pytest.mark.parametrize("is_wiped", [False, True])
-def test_a_notification_server_asks_a_client_that_its_backup_does_not_know(is_wiped):
+def test_restored_notification_server_reaches_clients_not_in_its_backup(is_wiped):
     lab = Lab(seed=3)
     cloud = Cloud(lab, replicas=0, gateways=1, processors=1, notification_servers=1)
     backup = lab.faults.backup("mud-notifications-1")
-    ann, bob = both(lab, cloud)
-    heard = []
+    ann, bob = create_clients(lab, cloud)
+    delivered = []
     ann.create("t").result()
-    bob.read("t", type="continuous", callback=lambda change: heard.append(change.key)).result()
+    bob.read("t", type="continuous", callback=lambda change: delivered.append(change.key)).result()
     lab.run(minutes=1)
     lab.faults.restore("mud-notifications-1", {} if is_wiped else backup)
     for key in "abc":
         ann.write("t", key, {}).result()
         lab.run(minutes=1)
-    assert heard == ["a", "b", "c"]
+    assert delivered == ["a", "b", "c"]
 
 
 class Moving:
-    """Bob reads continuously, his phone changes its address, and the notification server has backups."""
+    """Bob reads continuously, his phone changes its address, and the notification server has two backups."""
 
     server = "mud-notifications-1"
 
@@ -232,10 +232,10 @@ class Moving:
         self.lab = lab = Lab(seed=3)
         self.cloud = Cloud(lab, replicas=0, gateways=1, processors=processors, notification_servers=1)
         self.without_bob = lab.faults.backup(self.server)
-        self.ann, bob = both(lab, self.cloud)
-        self.heard: list[str] = []
+        self.ann, bob = create_clients(lab, self.cloud)
+        self.delivered: list[str] = []
         self.ann.create("t", split=["g"]).result()
-        bob.read("t", type="continuous", callback=lambda change: self.heard.append(change.key)).result()
+        bob.read("t", type="continuous", callback=lambda change: self.delivered.append(change.key)).result()
         lab.run(minutes=1)
         self.with_bob = lab.faults.backup(self.server)
 
@@ -247,25 +247,23 @@ class Moving:
 
 @pytest.mark.parametrize("processors", [1, 3])
 @pytest.mark.parametrize("loss_share", [0.0, 0.5])
-@pytest.mark.parametrize("knows_bob", [False, True])
-def test_a_restored_notification_server_reaches_a_client_at_its_new_address(
-    knows_bob, loss_share, processors
-):
+@pytest.mark.parametrize("has_bob", [False, True])
+def test_restored_notification_server_reaches_a_client_at_its_new_address(has_bob, loss_share, processors):
     place = Moving(processors)
     place.lab.faults.messages(loss_share=loss_share)
     for _ in range(3):
         place.lab.faults.change_address("bob")
         place.lab.run(minutes=2)
-    place.lab.faults.restore(place.server, place.with_bob if knows_bob else place.without_bob)
+    place.lab.faults.restore(place.server, place.with_bob if has_bob else place.without_bob)
     place.lab.run(minutes=1)
     place.write("a", "b", "c")
     place.lab.faults.messages()
     place.lab.run(minutes=3)
-    assert place.heard == ["a", "b", "c"]
+    assert place.delivered == ["a", "b", "c"]
 
 
-def test_a_client_that_no_server_knows_any_more_waits_for_its_heartbeat_at_most():
-    """Restored server and restarted processor: only the client has its address."""
+def test_client_unknown_to_all_servers_recovers_with_its_heartbeat():
+    """Restore the server and restart the processor, so that only the client has its address."""
     place = Moving()
     place.lab.faults.change_address("bob")
     place.lab.run(minutes=1)
@@ -274,11 +272,11 @@ def test_a_client_that_no_server_knows_any_more_waits_for_its_heartbeat_at_most(
     place.lab.faults.restart("mud-processor-1")
     place.lab.run(minutes=1)
     servers = [host for host in place.lab.world.hosts.values() if host.link is None]
-    stored = repr([dict(each.store.items()) for host in servers for each in host.processes])
+    stored = repr([dict(process.store.items()) for host in servers for process in host.processes])
     assert "bob@1" not in stored
     place.write("a")
-    assert place.heard == []
+    assert place.delivered == []
     place.lab.run(seconds=HEARTBEAT_US / 1e6)
-    assert place.heard == ["a"]
+    assert place.delivered == ["a"]
     place.write("b")
-    assert place.heard == ["a", "b"]
+    assert place.delivered == ["a", "b"]

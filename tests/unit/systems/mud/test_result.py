@@ -1,4 +1,4 @@
-"""What a read gives back, as records, as a table and as HTML."""
+"""Results of reads as records, data frames, and HTML; changes and conflicts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEWS = ReadResult(
 )
 
 
-def test_it_has_a_row_for_each_record():
+def test_frame_has_a_row_for_each_record():
     frame = NEWS.to_pandas()
     assert len(NEWS) == 2
     assert list(frame.index) == ["a", "b"]
@@ -31,19 +31,19 @@ def test_it_has_a_row_for_each_record():
     assert str(frame["n"].dtype) == "Int64"
 
 
-def test_whole_numbers_stay_whole_beside_nulls():
+def test_integers_stay_integers_beside_nulls():
     rows = {"a": {"id": (1 << 62) + 1, "x": 1.5}, "b": {"id": None, "x": None}}
     frame = ReadResult(records=rows).to_pandas()
     assert frame.loc["a", "id"] == (1 << 62) + 1
     assert [str(kind) for kind in frame.dtypes] == ["Int64", "float64"]
 
 
-def test_a_record_without_columns_is_a_record():
+def test_record_without_columns_has_a_row():
     assert list(ReadResult(records={"a": {}, "b": {"n": 1}}).to_pandas().index) == ["a", "b"]
     assert len(ReadResult(records={"a": {}}).to_pandas()) == 1
 
 
-def test_nothing_found_is_an_empty_table():
+def test_empty_result_is_an_empty_table():
     empty = ReadResult()
     assert len(empty) == 0
     assert len(empty.to_pandas()) == 0
@@ -52,7 +52,7 @@ def test_nothing_found_is_an_empty_table():
     assert repr(empty) == "<ReadResult: records 0>"
 
 
-def test_columns_hold_what_json_holds():
+def test_columns_hold_json_values():
     frame = ReadResult(records={"a": {"p": [1, 2], "s": {"x": 1}, "none": None}}).to_pandas()
     assert frame.loc["a", "p"] == [1, 2]
     assert frame.loc["a", "s"] == {"x": 1}
@@ -63,7 +63,7 @@ def test_aggregates_are_one_row():
     assert frame.to_dict("records") == [{"count(*)": 3, "avg(n)": None}]
 
 
-def test_the_display_shows_where_each_record_comes_from():
+def test_display_shows_the_source_of_each_record():
     assert NEWS._view().tables[0].text().splitlines() == [
         "key  topic  n  version  source  age, s",
         "b    arts   2  7        remote       0",
@@ -71,7 +71,7 @@ def test_the_display_shows_where_each_record_comes_from():
     ]
 
 
-def test_the_display_escapes_records():
+def test_display_escapes_records():
     evil = "<script>alert(1)</script>"
     shown = ReadResult(
         records={evil: {evil: evil}}, source={evil: "local"}, age_s={evil: 0.0}, versions={evil: 1}
@@ -80,20 +80,20 @@ def test_the_display_escapes_records():
     assert shown.count("&lt;script&gt;") == 4
 
 
-def test_the_display_of_aggregates():
+def test_display_of_aggregates():
     shown = ReadResult(aggregates={"min(a < b)": None, "count(*)": 0})
     assert "min(a &lt; b)" in shown._repr_html_()
     assert repr(shown) == "<ReadResult: count(*) 0>"
     assert repr(ReadResult(aggregates={f"max(n{n})": n for n in range(6)})) == "<ReadResult: aggregates 6>"
 
 
-def test_results_share_nothing():
+def test_results_share_no_records():
     one, other = ReadResult(), ReadResult()
     one.records["a"] = {}
     assert other.records == {}
 
 
-def test_a_change_stays_as_it_was():
+def test_change_is_immutable():
     change = Change("remove", "a", None, 3)
     assert change == Change("remove", "a", None, 3)
     assert change != Change("remove", "a", None, 4)
@@ -101,7 +101,7 @@ def test_a_change_stays_as_it_was():
         change.kind = "upsert"
 
 
-def test_a_conflict_shows_three_records():
+def test_conflict_has_three_records():
     store, local, base = {"ver": 2}, {"number": 7}, {"ver": 1}
     conflict = Conflict("Another one came first.", store=store, local=local, base=base, found="version 2")
     assert (conflict.store, conflict.local, conflict.base) == (store, local, base)
@@ -110,16 +110,16 @@ def test_a_conflict_shows_three_records():
     assert str(conflict) == "Another one came first.\n  found:    version 2"
 
 
-def test_a_conflict_that_hides_everything_says_so():
+def test_records_of_a_conflict_default_to_none():
     conflict = Conflict("Another one came first.")
     assert (conflict.store, conflict.local, conflict.base) == (None, None, None)
 
 
-def test_a_conflict_can_be_pickled():
+def test_conflict_can_be_pickled():
     conflict = Conflict(
         "No.", store={"ver": 2}, local={"n": 1}, base={"ver": 1}, where="table 'x'", remedy="merge"
     )
-    came = pickle.loads(pickle.dumps(conflict))
-    assert type(came) is Conflict
-    assert (came.store, came.local, came.base) == ({"ver": 2}, {"n": 1}, {"ver": 1})
-    assert str(came) == str(conflict)
+    unpickled = pickle.loads(pickle.dumps(conflict))
+    assert type(unpickled) is Conflict
+    assert (unpickled.store, unpickled.local, unpickled.base) == ({"ver": 2}, {"n": 1}, {"ver": 1})
+    assert str(unpickled) == str(conflict)

@@ -1,15 +1,15 @@
-"""Contexts, and how they are sent."""
+"""Contexts and their encoding."""
 
 from __future__ import annotations
 
 from mudkit.systems.radiator import Context, pack, unpack
 
 
-def test_a_missing_attribute_may_have_a_value_all_the_same():
+def test_get_returns_the_default_for_a_missing_attribute():
     assert Context({"ann"}).get("loc", 3) == 3
 
 
-def test_it_comes_back_from_the_network():
+def test_context_survives_a_round_trip_through_encoding():
     context = Context({"b", "a"}, {"loc": [1.5, 2.5], "text": "á"}, (1, 2))
     for compress in (False, True):
         assert Context.from_dict(unpack(pack(context.to_dict(), compress))) == context

@@ -1,4 +1,4 @@
-"""What is no usable function is refused when it is given; what fails later is told, and ends nothing."""
+"""User functions of Radiator: valid joins, and failures that are reported without further effects."""
 
 from __future__ import annotations
 
@@ -26,55 +26,55 @@ from mudkit.systems.radiator import (
 )
 
 
-def at_once(sender, receiver):
+def release_at_once(sender, receiver):
     return Volume(1)
 
 
-def raises(*_):
+def fail(*_):
     raise ZeroDivisionError("boom")
 
 
-class Untold(Exception):
+class UnprintableError(Exception):
     def __str__(self):
         raise RuntimeError("not even this")
 
 
-def untold(*_):
-    raise Untold
+def fail_unprintable(*_):
+    raise UnprintableError
 
 
-WRONG = [raises, untold, lambda *_: None, lambda *_: math.nan, lambda *_: "0.5", lambda *_: [1]]
+FAILING = [fail, fail_unprintable, lambda *_: None, lambda *_: math.nan, lambda *_: "0.5", lambda *_: [1]]
 
 
 class Fleet:
-    def __init__(self, g=at_once, **settings):
+    def __init__(self, g=release_at_once, **settings):
         self.lab = Lab(seed=1)
         self.server = Server(self.lab, g, **settings)
-        self.got = {name: [] for name in "abcd"}
+        self.received = {name: [] for name in "abcd"}
         self.clients = {
             name: Client(
-                self.lab.device(name), self.server, receive=got.append, attributes={"p2p_enabled": True}
+                self.lab.device(name), self.server, receive=contexts.append, attributes={"p2p_enabled": True}
             )
-            for name, got in self.got.items()
+            for name, contexts in self.received.items()
         }
         self.lab.run(minutes=1)
 
-    def say(self, number):
+    def propagate(self, number):
         self.clients["a"].propagate_context(Context({"a"}, {"n": number})).result()
         self.lab.run(minutes=1)
 
-    def counts(self):
-        return [len(got) for got in self.got.values()]
+    def count_received(self):
+        return [len(contexts) for contexts in self.received.values()]
 
 
-def join_of_two(join):
-    """Return what a device receives of the contexts of two others, and the problems of the server."""
+def run_join(join):
+    """Return the attributes received from two other devices, and the problems of the server."""
     fleet = Fleet(lambda sender, receiver: Volume(2), join=join)
     for place, name in enumerate("ab"):
         attributes = {"loc": (38.7, -9.1), "speed_kmh": 10.0, "x": 1.0 + place}
         fleet.clients[name].propagate_context(Context({name}, attributes)).result()
     fleet.lab.run(minutes=1)
-    return [context.attributes for context in fleet.got["c"]], fleet.server.problems["detail"].tolist()
+    return [context.attributes for context in fleet.received["c"]], fleet.server.problems["detail"].tolist()
 
 
 BOX = [38.7, -9.1, 38.7, -9.1]
@@ -99,28 +99,28 @@ LISTS = {"loc": [[38.7, -9.1]] * 2, "speed_kmh": [10.0, 10.0], "x": [1.0, 2.0]}
         (lambda contexts, more=1: contexts[1], {"loc": [38.7, -9.1], "speed_kmh": 10.0, "x": 2.0}),
     ],
 )
-def test_a_join_that_can_be_used(join, expected):
-    assert join_of_two(join) == ([expected], [])
+def test_valid_joins_are_accepted_and_applied(join, expected):
+    assert run_join(join) == ([expected], [])
 
 
-def test_a_builtin_without_a_signature_is_taken_as_a_join():
-    heard, (problem,) = join_of_two(max)
-    assert heard == []
+def test_builtin_without_a_signature_is_accepted_as_join():
+    received, (problem,) = run_join(max)
+    assert received == []
     assert problem.startswith("The join max has failed: TypeError")
 
 
-@pytest.mark.parametrize("chainability", [*WRONG, lambda *_: 10**400])
+@pytest.mark.parametrize("chainability", [*FAILING, lambda *_: 10**400])
 @pytest.mark.parametrize("link_kbps", [None, 1000.0])
-def test_a_chainability_that_fails_is_told_and_chains_nobody(chainability, link_kbps):
+def test_failing_chainability_is_reported_and_builds_no_chain(chainability, link_kbps):
     fleet = Fleet(chain=1.0, chainability=chainability, link_kbps=link_kbps)
-    fleet.say(1)
-    assert fleet.counts() == [0, 1, 1, 1]
+    fleet.propagate(1)
+    assert fleet.count_received() == [0, 1, 1, 1]
     problems = fleet.server.problems
     assert len(problems) == 3, "of b and c, of b and d, of c and d"
     assert set(problems["device"]) == {"radiator"}
     assert "chainability" in problems["detail"][0]
-    fleet.say(2)
-    assert fleet.counts() == [0, 2, 2, 2]
+    fleet.propagate(2)
+    assert fleet.count_received() == [0, 2, 2, 2]
     assert len(fleet.server.problems) == 3, "each once"
     messages = fleet.lab.frame("messages")
     assert not (
@@ -128,76 +128,76 @@ def test_a_chainability_that_fails_is_told_and_chains_nobody(chainability, link_
     ).any()
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("function", FAILING)
 @pytest.mark.parametrize("key", [None, "key", "sender_key"])
 @pytest.mark.parametrize("link_kbps", [None, 1000.0])
-def test_an_aggregability_function_that_fails_is_told_and_the_messages_wait(wrong, key, link_kbps):
-    g = wrong
+def test_failing_aggregability_is_reported_and_messages_wait(function, key, link_kbps):
+    g = function
     if key == "key":
-        g = aggregability(key=lambda receiver: 1)(wrong)
+        g = aggregability(key=lambda receiver: 1)(function)
     elif key == "sender_key":
-        g = aggregability(key=lambda receiver: 1, sender_key=lambda sender: 2)(wrong)
+        g = aggregability(key=lambda receiver: 1, sender_key=lambda sender: 2)(function)
     fleet = Fleet(g, link_kbps=link_kbps, max_retention_s=600)
-    fleet.say(1)
-    assert fleet.counts() == [0, 0, 0, 0]
+    fleet.propagate(1)
+    assert fleet.count_received() == [0, 0, 0, 0]
     assert len(fleet.server.problems)
     fleet.lab.run(minutes=15)
-    assert fleet.counts() == [0, 1, 1, 1]
+    assert fleet.count_received() == [0, 1, 1, 1]
 
 
-@pytest.mark.parametrize("which", ["key", "sender_key"])
-@pytest.mark.parametrize("wrong", [raises, untold, lambda _: [1]])
-def test_a_key_that_fails_is_told_and_the_messages_wait(which, wrong):
-    keys = {"key": lambda receiver: 1, "sender_key": lambda sender: 2, which: wrong}
-    fleet = Fleet(aggregability(**keys)(at_once), max_retention_s=600)
-    fleet.say(1)
+@pytest.mark.parametrize("failing_key", ["key", "sender_key"])
+@pytest.mark.parametrize("function", [fail, fail_unprintable, lambda _: [1]])
+def test_failing_key_is_reported_and_messages_wait(failing_key, function):
+    keys = {"key": lambda receiver: 1, "sender_key": lambda sender: 2, failing_key: function}
+    fleet = Fleet(aggregability(**keys)(release_at_once), max_retention_s=600)
+    fleet.propagate(1)
     fleet.lab.run(minutes=15)
-    assert fleet.counts() == [0, 1, 1, 1]
-    assert len(fleet.server.problems) or (which == "sender_key" and wrong(None) == [1])
+    assert fleet.count_received() == [0, 1, 1, 1]
+    assert len(fleet.server.problems) or (failing_key == "sender_key" and function(None) == [1])
 
 
 @pytest.mark.parametrize("key", [lambda _: None, lambda _: math.nan, lambda _: "x"])
-def test_a_key_may_be_anything_that_is_hashable(key):
-    fleet = Fleet(aggregability(key=key, sender_key=key)(at_once))
-    fleet.say(1)
-    fleet.say(2)
-    assert fleet.counts() == [0, 2, 2, 2]
+def test_any_hashable_value_is_a_valid_key(key):
+    fleet = Fleet(aggregability(key=key, sender_key=key)(release_at_once))
+    fleet.propagate(1)
+    fleet.propagate(2)
+    assert fleet.count_received() == [0, 2, 2, 2]
     assert fleet.server.problems.empty
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [*WRONG, lambda _: Context({"a"}, {"x": object()}), lambda _: Context({"a"}, {"x": "y" * (1 << 24)})],
+    "function",
+    [*FAILING, lambda _: Context({"a"}, {"x": object()}), lambda _: Context({"a"}, {"x": "y" * (1 << 24)})],
 )
 @pytest.mark.parametrize("link_kbps", [None, 1000.0])
-def test_a_join_that_fails_is_told_and_the_messages_wait(wrong, link_kbps):
-    fails = True
+def test_failing_join_is_reported_and_messages_wait(function, link_kbps):
+    is_failing = True
 
     def join(contexts):
-        return wrong(contexts) if fails else joins.concatenation(contexts)
+        return function(contexts) if is_failing else joins.concatenation(contexts)
 
     fleet = Fleet(join=join, link_kbps=link_kbps)
-    fleet.say(1)
-    assert fleet.counts() == [0, 0, 0, 0]
+    fleet.propagate(1)
+    assert fleet.count_received() == [0, 0, 0, 0]
     assert len(fleet.server.problems) == 1
-    fails = False
+    is_failing = False
     fleet.lab.run(minutes=5)
-    assert fleet.counts() == [0, 1, 1, 1]
+    assert fleet.count_received() == [0, 1, 1, 1]
 
 
-def test_a_callback_that_fails_is_told_and_the_others_get_theirs():
+def test_failing_callback_is_reported_and_others_are_called():
     fleet = Fleet()
-    fleet.clients["b"].installed.listen("contexts", raises)
+    fleet.clients["b"].installed.listen("contexts", fail)
     with pytest.warns(FailureWarning, match="boom"):
-        fleet.say(1)
-    assert fleet.counts() == [0, 1, 1, 1]
+        fleet.propagate(1)
+    assert fleet.count_received() == [0, 1, 1, 1]
     assert fleet.lab.problems["device"].tolist() == ["b"]
     assert fleet.server.problems.empty, "it is not the server's"
 
 
-@pytest.mark.parametrize("make", [ClientLists, engine_for_many])
-def test_the_engines_agree_on_a_key_that_is_not_hashable(make):
-    engine = make(aggregability(key=lambda receiver: [1])(at_once), 10)
+@pytest.mark.parametrize("create_engine", [ClientLists, engine_for_many])
+def test_engines_report_an_unhashable_key(create_engine):
+    engine = create_engine(aggregability(key=lambda receiver: [1])(release_at_once), 10)
     engine.register(0, "a", {})
     engine.register(0, "b", {})
     assert not engine.take(0, Message(1, "a", 0, Context({"a"})))
@@ -215,23 +215,23 @@ POSITIONS = pd.DataFrame(
 
 
 @pytest.mark.parametrize(
-    "wrong", [raises, untold, lambda *_: math.nan, lambda *_: "loc", lambda *_: {"x": object()}]
+    "function", [fail, fail_unprintable, lambda *_: math.nan, lambda *_: "loc", lambda *_: {"x": object()}]
 )
-def test_a_sense_that_fails_is_told_and_the_device_says_nothing(wrong):
+def test_failing_sense_is_reported_and_the_device_sends_nothing(function):
     traffic = APPLICATIONS["traffic"]
 
     def sense(name, loc, speed_kmh):
-        return wrong(name) if name == "a" else traffic.sense(name, loc, speed_kmh)
+        return function(name) if name == "a" else traffic.sense(name, loc, speed_kmh)
 
     played = play(replace(traffic, sense=sense, join=joins.concatenation), POSITIONS, watch=["a", "b"])
     assert {"b"} <= set(played.received["sender"])
     assert played.problems
 
 
-@pytest.mark.parametrize("said", [{}, {"loc": None}, {"loc": "x"}])
-def test_who_says_no_place_ends_nothing(said):
+@pytest.mark.parametrize("attributes", [{}, {"loc": None}, {"loc": "x"}])
+def test_contexts_without_a_place_are_received_and_reported(attributes):
     played = play(
-        replace(APPLICATIONS["traffic"], sense=lambda *_: said, join=joins.concatenation),
+        replace(APPLICATIONS["traffic"], sense=lambda *_: attributes, join=joins.concatenation),
         POSITIONS,
         watch=["a"],
     )
@@ -242,7 +242,7 @@ def test_who_says_no_place_ends_nothing(said):
 
 
 @pytest.mark.parametrize("cells", [3, [3], [[1, 2]]])
-def test_cells_of_another_form_end_nothing(cells):
+def test_malformed_cells_are_skipped_and_reported(cells):
     def join(contexts):
         return Context(attributes={"cells": cells, "km": 1.0})
 
@@ -252,7 +252,7 @@ def test_cells_of_another_form_end_nothing(cells):
     assert played.problems
 
 
-def test_a_declared_function_sees_the_key_and_nothing_else():
+def test_aggregability_function_receives_only_the_key():
     seen = []
 
     @aggregability(key=lambda receiver: receiver["x"])

@@ -1,4 +1,4 @@
-"""What is no usable function or setting is refused in words when it is given."""
+"""Early refusal of invalid functions and settings."""
 
 from __future__ import annotations
 
@@ -37,34 +37,36 @@ PAIRS = aggregability(key=lambda receiver: 1)(at_once)
 TOO_LARGE = "y" * (1 << 24)
 
 
-def server(given):
-    return Server(Lab(), **{"aggregability": at_once, **given})
+def create_server(settings):
+    return Server(Lab(), **{"aggregability": at_once, **settings})
 
 
-def receiving(receive):
+def create_client(receive):
     lab = Lab()
     return Client(lab.device("a"), Server(lab, at_once), receive=receive)
 
 
-NAMED = [
-    (lambda given: Context(**given), [
+INVALID_SETTINGS = [
+    (lambda settings: Context(**settings), [
         {"people": "ann"}, {"people": [1]}, {"people": 3}, {"attributes": [1]}, {"span_us": (5, 1)}, {"span_us": 3},
         {"span_us": (0.5, 1)},
     ]),
-    (lambda given: Tally(**given), [{"limit": 0}, {"limit": 1.5}, {"seed": "seven"}, {"start_us": "now"}]),
-    (server, [
+    (lambda settings: Tally(**settings), [
+        {"limit": 0}, {"limit": 1.5}, {"seed": "seven"}, {"start_us": "now"},
+    ]),
+    (create_server, [
         {"chain": 2.0}, {"max_retention_s": 0}, {"link_kbps": -1}, {"join": 3}, {"aggregability": None},
         {"aggregability": lambda sender: Volume(1)}, {"aggregability": Volume}, {"chainability": 3},
         {"chainability": lambda one: 1.0},
     ]),
-    (lambda given: aggregability(**{"key": lambda receiver: 1, **given})(at_once), [
+    (lambda settings: aggregability(**{"key": lambda receiver: 1, **settings})(at_once), [
         {"key": 3}, {"key": lambda: 3}, {"sender_key": lambda sender, receiver: 3},
     ]),
-    (lambda given: receiving(**given), [{"receive": 3}, {"receive": lambda: None}]),
-    (lambda given: Shares(PAIRS, **given), [{"max_retention_s": 0}]),
+    (lambda settings: create_client(**settings), [{"receive": 3}, {"receive": lambda: None}]),
+    (lambda settings: Shares(PAIRS, **settings), [{"max_retention_s": 0}]),
 ]  # fmt: skip
 
-SAID = [
+INVALID_CALLS = [
     (lambda: Shares(at_once), "an Aggregability"),
     (lambda: Shares(AT_ONCE), "has no key"),
     (lambda: Groups(AT_ONCE, 1), r"at_once has no key[\s\S]*engine_for_many"),
@@ -72,25 +74,27 @@ SAID = [
     (lambda: Context({"ann"}, {"speed": 1})["loc"], r"'loc'[\s\S]*ann[\s\S]*'speed'"),
     (lambda: joins.mean([Context({"ann"}, {"loc": (1, 2)})], of=("heart_rate",)), "heart_rate"),
     (lambda: joins.top_k([Context({"bob"}, {"loc": (1, 2)})], by="doing"), "doing"),
-    (lambda: receiving(None).propagate_context("loc"), "a Context"),
-    (lambda: receiving(None).propagate_context({"loc": 1}), "a Context"),
+    (lambda: create_client(None).propagate_context("loc"), "a Context"),
+    (lambda: create_client(None).propagate_context({"loc": 1}), "a Context"),
 ]
 
 
-@pytest.mark.parametrize(("call", "given"), [(call, one) for call, many in NAMED for one in many])
-def test_a_setting_that_cannot_be_used_is_refused_by_its_name(call, given):
-    with pytest.raises(ParameterError, match=next(iter(given))):
-        call(given)
+@pytest.mark.parametrize(
+    ("call", "settings"), [(call, settings) for call, cases in INVALID_SETTINGS for settings in cases]
+)
+def test_invalid_settings_are_refused_by_name(call, settings):
+    with pytest.raises(ParameterError, match=next(iter(settings))):
+        call(settings)
 
 
-@pytest.mark.parametrize(("call", "words"), SAID)
-def test_refused_in_words(call, words):
-    with pytest.raises((ParameterError, ContextProblem), match=words):
+@pytest.mark.parametrize(("call", "problem"), INVALID_CALLS)
+def test_invalid_calls_are_refused_with_a_reason(call, problem):
+    with pytest.raises((ParameterError, ContextProblem), match=problem):
         call()
 
 
 @pytest.mark.parametrize(
-    ("join", "says"),
+    ("join", "problem"),
     [
         (joins.people_count, "partial(joins.people_count, k=5)"), (joins.top_k, "partial(joins.top_k, by="),
         (partial(joins.people_count, loc="loc"), "k=5"), (partial(joins.people_count, k=0), "join, k"),
@@ -104,22 +108,22 @@ def test_refused_in_words(call, words):
         (lambda: Context(), "join"), (None, "join"),
     ],
 )  # fmt: skip
-def test_a_join_that_would_only_fail_when_used(join, says):
-    for refuses in (
-        lambda: server({"join": join}),
+def test_unusable_joins_are_refused_early(join, problem):
+    for call in (
+        lambda: create_server({"join": join}),
         lambda: Shares(PAIRS, join),
         lambda: replace(APPLICATIONS["traffic"], join=join),
         lambda: next(broadcast(ClientLists(AT_ONCE, 1), [], join)),
     ):
         with pytest.raises(ParameterError) as result:
-            refuses()
-        assert says in str(result.value)
+            call()
+        assert problem in str(result.value)
 
 
-@pytest.mark.parametrize("given", [{"x": 2**70}, {"x": [2**64]}, {"x": object()}, {"x": TOO_LARGE}])
-def test_what_cannot_be_sent_or_stored_is_refused_at_once(given):
-    client = receiving(None)
+@pytest.mark.parametrize("attributes", [{"x": 2**70}, {"x": [2**64]}, {"x": object()}, {"x": TOO_LARGE}])
+def test_values_that_cannot_be_stored_are_refused(attributes):
+    client = create_client(None)
     with pytest.raises(ParameterError):
-        client.register(given)
+        client.register(attributes)
     with pytest.raises(ParameterError):
-        client.propagate_context(Context({"a"}, given))
+        client.propagate_context(Context({"a"}, attributes))

@@ -1,12 +1,12 @@
-"""The outbound link of the server."""
+"""Outbound link of the server."""
 
 from __future__ import annotations
 
 from mudkit.systems.radiator.servers import ServerLink
 
 
-def test_the_link_takes_its_time_in_order():
-    link = ServerLink(8.0)  # a byte a millisecond
+def test_link_sends_in_order_at_its_capacity():
+    link = ServerLink(8.0)  # one byte per millisecond
     (timer,) = link.send(0, "a", b"x" * 100)
     assert timer.delay_us == 100_000
     assert link.send(50_000, "b", b"x" * 10) == ()

@@ -1,4 +1,4 @@
-"""Who comes back under its name with an empty store begins anew, and nobody waits for ever for what it has forgotten."""
+"""Devices and relays that restart with an empty store or an old backup."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def wipe(installed: Any) -> None:
     installed.start()
 
 
-def place(seed: int = 7) -> tuple[Lab, Relay, Client, Client]:
+def create_lab(seed: int = 7) -> tuple[Lab, Relay, Client, Client]:
     lab = Lab(seed=seed)
     relay = Relay(lab)
     ann, bob = (Client(lab.device(name), relay) for name in ("ann", "bob"))
@@ -28,28 +28,28 @@ def place(seed: int = 7) -> tuple[Lab, Relay, Client, Client]:
 
 
 def delay(lab: Lab, kind: str, *delays_us: int) -> None:
-    """Let messages of a kind come after each of the delays, which may be none, and all others at once."""
+    """Deliver messages of a kind once after each delay (none: lose them), and all others at once."""
     lab.world.fault_hook = lambda transfer: (
         delays_us if wire_fields(transfer.message)["kind"] == kind else (0,)
     )
 
 
-def began_anew(lab: Lab) -> list[str]:
+def list_began_anew(lab: Lab) -> list[str]:
     incidents = lab.frame("incidents")
     return incidents.loc[incidents["incident"] == "began anew", "detail"].tolist()
 
 
-def texts(client: Client) -> list[str]:
+def read_texts(client: Client) -> list[str]:
     return [message["text"] for message in client.read().result()]
 
 
-def test_a_sender_that_was_wiped_loses_nothing_and_late_copies_of_its_former_messages_are_known() -> None:
-    lab, _, ann, bob = place()
+def test_wiped_sender_loses_nothing_and_late_duplicates_are_recognised() -> None:
+    lab, _, ann, bob = create_lab()
     copies: list[Transfer] = []
 
     def fault_hook(transfer: Transfer) -> tuple[int, ...]:
         copies.append(transfer)
-        return (0, 90_000_000)  # whatever it is comes again, a minute and a half later
+        return (0, 90_000_000)  # each message has a duplicate after 90 s
 
     lab.world.fault_hook = fault_hook
     for text in ("one", "two"):
@@ -61,12 +61,12 @@ def test_a_sender_that_was_wiped_loses_nothing_and_late_copies_of_its_former_mes
     lab.run(minutes=5)
     kinds = {wire_fields(copy.message)["kind"] for copy in copies}
     assert kinds >= {"hello", "welcome", "send", "accepted", "deliver", "delivered"}
-    assert texts(bob) == ["one", "two", "three", "four", "five"]
+    assert read_texts(bob) == ["one", "two", "three", "four", "five"]
     assert not ann.installed.store.items("out ")
 
 
-def test_an_answer_to_a_former_life_does_not_take_a_message_out_of_the_outbox() -> None:
-    lab, _, ann, bob = place()
+def test_acknowledgement_of_a_former_incarnation_removes_no_message() -> None:
+    lab, _, ann, bob = create_lab()
     lab.run(seconds=5)
     delay(lab, "accepted", 0, 7_000_000)
     ann.send("bob", "one").result()
@@ -74,19 +74,19 @@ def test_an_answer_to_a_former_life_does_not_take_a_message_out_of_the_outbox() 
     lab.run(seconds=5)
     delay(lab, "send")
     ann.send("bob", "after the wipe")
-    lab.run(seconds=4)  # the late answer, to number 1 as well, is here
+    lab.run(seconds=4)  # the late acknowledgement, also of number 1, has arrived
     lab.world.fault_hook = None
     lab.run(minutes=1)
-    assert texts(bob) == ["one", "after the wipe"]
+    assert read_texts(bob) == ["one", "after the wipe"]
 
 
 @pytest.mark.parametrize("read_before", [0, 1, 3])
-def test_a_receiver_that_was_wiped_gets_what_waits_and_what_comes(read_before: int) -> None:
-    lab, _, ann, bob = place()
+def test_wiped_receiver_gets_queued_and_new_messages(read_before: int) -> None:
+    lab, _, ann, bob = create_lab()
     for number in range(read_before):
         ann.send("bob", f"before {number}").result()
     lab.run(seconds=30)
-    assert len(texts(bob)) == read_before
+    assert len(read_texts(bob)) == read_before
     lab.faults.cut("bob")
     ann.send("bob", "waits 1").result()
     ann.send("bob", "waits 2").result()
@@ -95,26 +95,26 @@ def test_a_receiver_that_was_wiped_gets_what_waits_and_what_comes(read_before: i
     lab.run(seconds=9)
     ann.send("bob", "comes").result()
     lab.run(minutes=1)
-    assert texts(bob) == ["waits 1", "waits 2", "comes"]
+    assert read_texts(bob) == ["waits 1", "waits 2", "comes"]
 
 
-def test_what_a_former_life_acknowledges_late_is_delivered_to_the_next() -> None:
-    lab, relay, ann, bob = place()
+def test_message_acknowledged_late_by_a_former_incarnation_is_redelivered() -> None:
+    lab, relay, ann, bob = create_lab()
     lab.run(seconds=5)
     delay(lab, "delivered", 9_000_000)
     ann.send("bob", "one").result()
-    lab.run(seconds=2)  # it is in the inbox, and the relay does not know it yet
+    lab.run(seconds=2)  # in the inbox, the acknowledgement is in flight
     lab.world.fault_hook = None
     wipe(bob.installed)
     lab.run(seconds=20)
     ann.send("bob", "two").result()
     lab.run(minutes=1)
-    assert texts(bob) == ["one", "two"]
+    assert read_texts(bob) == ["one", "two"]
     assert not relay.installed.store.items("for ")
 
 
-def test_a_late_hello_of_a_former_life_or_of_a_former_moment_changes_nothing() -> None:
-    lab, _, ann, bob = place()
+def test_late_hellos_of_a_former_incarnation_or_moment_are_ignored() -> None:
+    lab, _, ann, bob = create_lab()
     delay(lab, "hello", 0, 20_000_000)
     lab.devices["bob"].change_context(busy=True)
     lab.run(seconds=5)
@@ -123,14 +123,14 @@ def test_a_late_hello_of_a_former_life_or_of_a_former_moment_changes_nothing() -
     wipe(bob.installed)
     lab.faults.change_address("bob")
     lab.world.fault_hook = None
-    lab.run(seconds=30)  # all of them have come again: busy, and from where it was
+    lab.run(seconds=30)  # all duplicates have arrived: busy, and from the old address
     ann.send("bob", "lunch?").result()
     lab.run(seconds=5)
-    assert texts(bob) == ["lunch?"]
+    assert read_texts(bob) == ["lunch?"]
 
 
-def test_a_first_hello_that_comes_after_that_of_the_next_life_changes_nothing() -> None:
-    """The relay has heard of neither before: which of them lives, only the living can say."""
+def test_late_first_hello_of_a_former_incarnation_is_ignored() -> None:
+    """Identify the current incarnation although the relay knows neither."""
     lab = Lab(seed=7)
     relay = Relay(lab)
     ann = Client(lab.device("ann"), relay)
@@ -139,47 +139,47 @@ def test_a_first_hello_that_comes_after_that_of_the_next_life_changes_nothing() 
     lab.run(seconds=1)
     lab.world.fault_hook = None
     wipe(bob.installed)
-    lab.faults.change_address("bob")  # a question that goes to where he was does not reach him
+    lab.faults.change_address("bob")  # an Identify to the old address is lost
     lab.run(minutes=1)
     ann.send("bob", "lunch?").result()
     lab.run(seconds=5)
-    assert texts(bob) == ["lunch?"]
+    assert read_texts(bob) == ["lunch?"]
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
-def test_a_relay_that_was_wiped_goes_on_and_says_so(is_cut: bool) -> None:
-    lab, relay, ann, bob = place()
+def test_wiped_relay_resumes_and_records_it(is_cut: bool) -> None:
+    lab, relay, ann, bob = create_lab()
     for number in range(3):
         ann.send("bob", f"{number}").result()
         bob.send("ann", f"{number}").result()
     lab.run(seconds=9)
-    assert (texts(ann), texts(bob)) == (["0", "1", "2"], ["0", "1", "2"])
+    assert (read_texts(ann), read_texts(bob)) == (["0", "1", "2"], ["0", "1", "2"])
     wipe(relay.installed)
     if is_cut:
         lab.faults.cut("bob", minutes=1)
     sent = [ann.send("bob", "after"), bob.send("ann", "after"), ann.send("bob", "more")]
     lab.run(minutes=3)
-    assert [each.status for each in sent] == ["ok"] * 3
-    assert (texts(ann), texts(bob)) == (["after"], ["after", "more"])
-    told = sorted(each.split(" are")[0] for each in began_anew(lab))
-    assert told == [f"messages of {name} up to number 3" for name in ("ann", "bob")]
+    assert [call.status for call in sent] == ["ok"] * 3
+    assert (read_texts(ann), read_texts(bob)) == (["after"], ["after", "more"])
+    details = sorted(detail.split(" are")[0] for detail in list_began_anew(lab))
+    assert details == [f"messages of {name} up to number 3" for name in ("ann", "bob")]
     assert lab.problems.empty
 
 
-def test_a_relay_that_was_wiped_finds_a_device_again_that_only_listens_when_it_says_hello() -> None:
-    lab, relay, ann, bob = place()
+def test_wiped_relay_finds_a_listening_device_at_its_next_hello() -> None:
+    lab, relay, ann, bob = create_lab()
     lab.run(seconds=9)
     wipe(relay.installed)
     ann.send("bob", "where are you?").result()
     lab.run(hours=1)
-    assert texts(bob) == []  # nobody knows where he is
+    assert read_texts(bob) == []  # its address is unknown
     lab.faults.cut("bob", minutes=1)
     lab.run(minutes=2)
-    assert texts(bob) == ["where are you?"]
+    assert read_texts(bob) == ["where are you?"]
 
 
-def test_two_wipes_at_once() -> None:
-    lab, relay, ann, bob = place()
+def test_simultaneous_wipes_of_relay_and_devices() -> None:
+    lab, relay, ann, bob = create_lab()
     for number in range(3):
         ann.send("bob", f"{number}").result()
     lab.run(seconds=9)
@@ -187,11 +187,11 @@ def test_two_wipes_at_once() -> None:
         wipe(installed)
     ann.send("bob", "all is new").result()
     lab.run(minutes=1)
-    assert texts(bob) == ["all is new"]
+    assert read_texts(bob) == ["all is new"]
 
 
-def test_who_takes_anothers_address_is_not_told_its_messages() -> None:
-    lab, relay, ann, bob = place()
+def test_new_owner_of_an_address_gets_no_messages_of_the_former_one() -> None:
+    lab, relay, ann, bob = create_lab()
     cy = Client(lab.device("cy"), relay)
     lab.run(seconds=9)
     assert lab.faults.change_address("bob") == "bob@2"
@@ -199,17 +199,17 @@ def test_who_takes_anothers_address_is_not_told_its_messages() -> None:
     lab.faults.cut("bob")
     ann.send("bob", "secret").result()
     lab.run(seconds=9)
-    lab.faults.change_address("bob", "elsewhere")  # the relay does not hear of it
+    lab.faults.change_address("bob", "elsewhere")  # unknown to the relay
     lab.faults.change_address("cy", "bob@2")
     lab.run(hours=2)
-    assert texts(cy) == []
+    assert read_texts(cy) == []
     lab.faults.mend("bob")
     lab.run(minutes=1)
-    assert texts(bob) == ["secret"]
+    assert read_texts(bob) == ["secret"]
 
 
-def test_what_a_wiped_sender_names_by_itself_is_not_the_name_of_something_of_its_former_life() -> None:
-    lab, _, ann, _ = place()
+def test_wiped_sender_does_not_reuse_item_names() -> None:
+    lab, _, ann, _ = create_lab()
     ann.send("bob", "one").result()
     lab.run(seconds=5)
     wipe(ann.installed)
@@ -218,8 +218,8 @@ def test_what_a_wiped_sender_names_by_itself_is_not_the_name_of_something_of_its
     assert lab.deliveries()["item"].nunique() == 2
 
 
-def test_a_relay_that_was_restored_from_an_old_backup_goes_on_and_says_what_it_does_not_know() -> None:
-    lab, relay, ann, bob = place(seed=3)
+def test_restored_relay_resumes_and_records_unknown_messages() -> None:
+    lab, relay, ann, bob = create_lab(seed=3)
     ann.send("bob", "one").result()
     lab.run(minutes=1)
     backup = dict(relay.installed.store.items())
@@ -235,28 +235,28 @@ def test_a_relay_that_was_restored_from_an_old_backup_goes_on_and_says_what_it_d
     four = ann.send("bob", "four")
     lab.run(minutes=2)
     assert four.done()
-    assert texts(bob) == ["one", "two", "three", "four"]
-    assert began_anew(lab) == ["messages of ann up to number 3 are not known here"]
+    assert read_texts(bob) == ["one", "two", "three", "four"]
+    assert list_began_anew(lab) == ["messages of ann up to number 3 are not known here"]
 
 
-def test_a_full_outbox_refuses_more_and_the_rest_goes_on() -> None:
-    lab, _, ann, bob = place()
+def test_full_outbox_refuses_further_messages() -> None:
+    lab, _, ann, bob = create_lab()
     lab.run(minutes=1)
     lab.faults.cut("ann")
     ann.installed.machine._outbox._max_items = 2
-    kept = [ann.send("bob", text) for text in ("one", "two")]
+    accepted = [ann.send("bob", text) for text in ("one", "two")]
     with pytest.raises(OutboxFull, match="wait until the network is back"):
         ann.send("bob", "three").result()
     lab.faults.mend("ann")
     lab.run(minutes=1)
-    assert all(each.done() for each in kept)
+    assert all(call.done() for call in accepted)
     ann.send("bob", "four").result()
     lab.run(minutes=1)
-    assert texts(bob) == ["one", "two", "four"]
+    assert read_texts(bob) == ["one", "two", "four"]
     assert set(lab.deliveries()["status"]) == {"read"}
 
 
-def test_a_text_that_is_too_long_is_refused_at_once() -> None:
-    _, _, ann, _ = place()
+def test_too_long_text_is_refused_at_once() -> None:
+    _, _, ann, _ = create_lab()
     with pytest.raises(ParameterError, match="send it in parts"):
         ann.send("bob", "x" * 3_000_000)

@@ -1,4 +1,4 @@
-"""SUBLIM end to end, in a lab."""
+"""SUBLIM end to end in a lab."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from mudkit.systems.sublim.study import picu
 ECG = bytes(range(250)) * 4
 
 
-def ward(report_s=10.0, change_share=0.05, **more):
+def create_ward(report_s=10.0, change_share=0.05, **device_options):
     """Return a lab, a publish server with one access point, and a subscriber on a device."""
     lab = Lab(seed=7)
     net = PublishServer(lab)
     AccessPoint(lab, net)
-    device = lab.device("doctor-pda", **more)
+    device = lab.device("doctor-pda", **device_options)
     return lab, net, Subscriber(device, net, report_s=report_s, change_share=change_share)
 
 
-def test_a_policy_of_the_sample_rewrites_what_a_doctor_gets():
+def test_sample_policy_rewrites_the_messages_of_a_doctor():
     lab = Lab(seed=7)
     net = PublishServer(lab)
     AccessPoint(lab, net, at=(44.4, 26.1), range_m=150)
@@ -43,63 +43,63 @@ def test_a_policy_of_the_sample_rewrites_what_a_doctor_gets():
     net.publish({"patient": 7, "pulse": 48, "ecg": ECG})
     net.publish({"patient": 7, "pulse": 70, "ecg": ECG})
     lab.run(seconds=5)
-    (got,) = doctor.read().result()
-    assert (got["patient"], got["pulse"], len(got["ecg"]), got["ecg_ratio"]) == (7, 48, 320, 3.125)
+    (body,) = doctor.read().result()
+    assert (body["patient"], body["pulse"], len(body["ecg"]), body["ecg_ratio"]) == (7, 48, 320, 3.125)
     assert doctor.read().result() == []
-    answer = explain({"patient": 7, "pulse": 70}, doctor)
-    assert str(answer) == (
+    explanation = explain({"patient": 7, "pulse": 70}, doctor)
+    assert str(explanation) == (
         "dropped: R4, a patient of others who is well (message.patient = 7, message.pulse = 70)"
     )
-    assert list(answer.table()["holds"]) == ["TRUE"]
+    assert list(explanation.table()["holds"]) == ["TRUE"]
 
 
-def test_a_message_is_for_those_who_are_served_and_a_policy_holds_once_it_has_arrived():
-    lab, net, doctor = ward(link="wifi")
+def test_attachment_and_policy_apply_to_later_messages_only():
+    lab, net, doctor = create_ward(link="wifi")
     net.publish({"pulse": 70}, "before it is attached")
     lab.run(seconds=5)
-    setting = doctor.set_policy(picu(patients=[8]))
+    operation = doctor.set_policy(picu(patients=[8]))
     net.publish({"patient": 7, "pulse": 71}, "before the policy has come").result()
-    setting.result()
+    operation.result()
     net.publish({"patient": 7, "pulse": 72}, "dropped")
     net.publish({"patient": 7, "pulse": 48}, "low")
     lab.run(seconds=5)
-    assert [each["pulse"] for each in doctor.read().result()] == [71, 48]
+    assert [message["pulse"] for message in doctor.read().result()] == [71, 48]
     assert list(lab.deliveries()["item"]) == ["before the policy has come", "low"]
 
 
-def test_a_function_of_a_trusted_notebook_decides():
-    lab, net, doctor = ward()
+def test_policy_function_decides():
+    lab, net, doctor = create_ward()
 
     @policy
-    def low(message, state):
+    def send_low_pulse(message, state):
         state.set_property("seen", (state.get_property("seen") or 0) + 1)
         return message if message["pulse"] < 50 else None
 
-    doctor.set_policy(low).result()
+    doctor.set_policy(send_low_pulse).result()
     for pulse in (48, 70, 30):
         net.publish({"pulse": pulse})
     lab.run(seconds=5)
-    assert [each["pulse"] for each in doctor.read().result()] == [48, 30]
+    assert [message["pulse"] for message in doctor.read().result()] == [48, 30]
     assert doctor.state()["variables"] == {"seen": 3}
 
 
-def test_a_policy_is_replaced_while_messages_are_under_way():
-    lab, net, doctor = ward(link="edge")
+def test_policy_is_replaced_while_messages_are_queued():
+    lab, net, doctor = create_ward(link="edge")
     doctor.set_policy(picu([7])).result()
     lab.faults.cut("doctor-pda")
-    net.publish({"patient": 7, "pulse": 70}).result()  # decided by the first, and waits
+    net.publish({"patient": 7, "pulse": 70}).result()  # decided by the first policy, and queued
     lab.run(seconds=1)
-    replaced = doctor.set_policy(Policy("pulse only", [Rule(do=Keep(("pulse",)))]))
+    operation = doctor.set_policy(Policy("pulse only", [Rule(do=Keep(("pulse",)))]))
     lab.faults.mend("doctor-pda")
-    replaced.result()
+    operation.result()
     net.publish({"patient": 7, "pulse": 71}).result()
     lab.run(seconds=30)
     assert doctor.read().result() == [{"patient": 7, "pulse": 70}, {"pulse": 71}]
 
 
-def test_what_changes_while_a_device_attaches_is_reported():
-    """A device that goes over to another network attaches again, and learns only then what the link carries."""
-    lab, _, doctor = ward(link="wifi")
+def test_context_change_during_attachment_is_reported():
+    """Check the bandwidth: a device that changes its network attaches before it knows the new one."""
+    lab, _, doctor = create_ward(link="wifi")
     lab.run(minutes=1)
     assert doctor.state()["automatic"]["bandwidth_kbps"] == 40_000
     lab.devices["doctor-pda"].change_network("edge")
@@ -107,19 +107,19 @@ def test_what_changes_while_a_device_attaches_is_reported():
     assert doctor.state()["automatic"]["bandwidth_kbps"] == 180
 
 
-def test_it_runs_as_an_experiment_does():
-    came = run(Scenario(devices=4, hours=6.0, outage=0.1, link="umts_3g"), Sublim, 1)
-    assert came.system == "sublim"
-    assert came.measures()["delivered_share"] > 0.9
-    assert set(came.deliveries["status"]) <= {"read", "unread", "lost"}
-    assert set(came.bill["system"]) == {"sublim"}
-    again = run(Scenario(devices=4, hours=6.0, outage=0.1, link="umts_3g"), Sublim, 1)
-    assert again.measures() == came.measures()
+def test_sublim_runs_reproducibly_in_an_experiment():
+    result = run(Scenario(devices=4, hours=6.0, outage=0.1, link="umts_3g"), Sublim, 1)
+    assert result.system == "sublim"
+    assert result.measures()["delivered_share"] > 0.9
+    assert set(result.deliveries["status"]) <= {"read", "unread", "lost"}
+    assert set(result.bill["system"]) == {"sublim"}
+    repeated = run(Scenario(devices=4, hours=6.0, outage=0.1, link="umts_3g"), Sublim, 1)
+    assert repeated.measures() == result.measures()
 
 
-def test_automatic_variables_are_reported_when_they_change_and_not_too_often():
+def test_reports_of_automatic_variables_are_rate_limited():
     reports = {"report_s": 60.0, "change_share": 0.1}
-    lab, _, doctor = ward(**reports, link="wifi", at=(0.0, 0.0), battery_j=1_000.0, display_px=320)
+    lab, _, doctor = create_ward(**reports, link="wifi", at=(0.0, 0.0), battery_j=1_000.0, display_px=320)
     device = lab.devices["doctor-pda"]
     lab.run(seconds=10)
     assert doctor.state()["automatic"] == {"battery": 100.0, "bandwidth_kbps": 40_000.0, "display_px": 320}
@@ -135,11 +135,11 @@ def test_automatic_variables_are_reported_when_they_change_and_not_too_often():
     lab.run(seconds=60)
     assert doctor.state()["automatic"]["display_px"] == 100
     sent = lab.bill().set_index(["device", "direction"]).loc[("doctor-pda", "up"), "messages"]
-    assert sent == 3  # attach, and two reports: they are charged
+    assert sent == 3  # one attachment and two reports are billed
 
 
-def test_a_device_that_was_killed_goes_on_where_it_was():
-    lab, net, doctor = ward(link="wifi")
+def test_restarted_device_keeps_its_messages_and_policy():
+    lab, net, doctor = create_ward(link="wifi")
     doctor.set_policy(picu([7])).result()
     net.publish({"patient": 7, "pulse": 70})
     lab.run(seconds=5)
@@ -149,15 +149,15 @@ def test_a_device_that_was_killed_goes_on_where_it_was():
     lab.faults.restart("doctor-pda")
     lab.faults.change_address("doctor-pda")
     lab.run(seconds=30)
-    assert [each["pulse"] for each in doctor.read().result()] == [70, 71]
+    assert [message["pulse"] for message in doctor.read().result()] == [70, 71]
     assert doctor.state()["policy"] == 1
 
 
-LATE = Policy("late", [Rule(), Rule("message.pulse < 50", [Drop()])])
-REFUSED = [
-    (lambda net, doctor: doctor.set_policy(LATE), "unreachable"),
+POLICY_WITH_UNREACHABLE_RULE = Policy("late", [Rule(), Rule("message.pulse < 50", [Drop()])])
+INVALID_CALLS = [
+    (lambda net, doctor: doctor.set_policy(POLICY_WITH_UNREACHABLE_RULE), "unreachable"),
     (lambda net, doctor: doctor.set_policy("R1"), "a Policy, such as"),
-    (lambda net, doctor: explain({"a": 1}, doctor), "no policy"),  # who has none gets everything
+    (lambda net, doctor: explain({"a": 1}, doctor), "no policy"),  # without a policy, everything is sent
     (lambda net, doctor: net.publish({"a": 1}, item=""), "item"),
     *((lambda net, doctor, odd=odd: net.publish(odd), "message")
       for odd in (5, {1: 2}, {"a": {1, 2}}, {"a": float("nan")}, {"a": object()})),
@@ -167,16 +167,16 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "says"), REFUSED)
-def test_what_cannot_be_carried_out_is_refused_in_words(call, says):
-    _, net, doctor = ward()
-    with pytest.raises(MudkitError, match=says) as caught:
+@pytest.mark.parametrize(("call", "problem"), INVALID_CALLS)
+def test_invalid_calls_are_refused(call, problem):
+    _, net, doctor = create_ward()
+    with pytest.raises(MudkitError, match=problem) as caught:
         call(net, doctor)
     assert isinstance(caught.value, ParameterError | PolicyError | PredicateError)
 
 
-def test_while_its_access_point_is_dead_nobody_serves_it():
-    lab, _net, doctor = ward()
+def test_state_is_refused_while_the_access_point_is_dead():
+    lab, _net, doctor = create_ward()
     lab.run(seconds=5)
     (point,) = (name for name in lab.world.hosts if name not in ("doctor-pda", "publish-server"))
     lab.faults.kill(point)
@@ -186,8 +186,8 @@ def test_while_its_access_point_is_dead_nobody_serves_it():
     assert doctor.state()["epoch"] == 1
 
 
-def test_what_is_published_never_changes():
-    lab, net, doctor = ward()
+def test_published_message_is_copied():
+    lab, net, doctor = create_ward()
     lab.run(seconds=5)
     message = {"a": [1]}
     net.publish(message)
@@ -196,8 +196,8 @@ def test_what_is_published_never_changes():
     assert doctor.read().result() == [{"a": [1]}]
 
 
-def test_explaining_changes_nothing():
-    lab, _net, doctor = ward(report_s=0.0, battery_j=100.0, base_mw=10_000.0)
+def test_explain_leaves_the_state_unchanged():
+    lab, _net, doctor = create_ward(report_s=0.0, battery_j=100.0, base_mw=10_000.0)
     doctor.set_policy(picu([7])).result()
     lab.run(seconds=8.5)  # until the battery is low
     before = doctor.state()
@@ -207,8 +207,8 @@ def test_explaining_changes_nothing():
     assert before == after
 
 
-def test_a_function_whose_message_has_a_field_without_a_text_as_name_is_stopped_for_that_message():
-    lab, net, doctor = ward(link="wifi")
+def test_message_with_a_non_text_field_name_stops_the_function_once():
+    lab, net, doctor = create_ward(link="wifi")
     doctor.set_policy(policy(lambda message, state: {1: 2} if message.get("odd") else message)).result()
     lab.run(minutes=1)
     for message in ({"odd": True}, {"ok": 1}, {"ok": 2}):

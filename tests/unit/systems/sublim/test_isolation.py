@@ -1,4 +1,4 @@
-"""A policy reaches its own state and the message; what it does wrong, nobody else notices."""
+"""Isolation of policies: their faults and their state do not affect other subscribers."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from mudkit.systems.sublim._policy.actions import Keep, Remember, SetField
 from mudkit.systems.sublim.messages import InstallPolicy
 
 
-def ward(**policies):
+def create_ward(**policies):
     lab = Lab(seed=5)
     net = PublishServer(lab)
     AccessPoint(lab, net)
     subscribers = {}
-    for name, each in policies.items():
+    for name, policy_ in policies.items():
         subscribers[name] = Subscriber(lab.device(name, link="wifi"), net)
-        subscribers[name].set_policy(each).result()
+        subscribers[name].set_policy(policy_).result()
     return lab, net, subscribers
 
 
-def loops(message, state):
+def loop_forever(message, state):
     while True:
         pass
 
 
-def spoils(message, state):
+def change_message(message, state):
     message["nested"]["a"] = 1
 
 
-def grows(message, state):
+def grow_state(message, state):
     state.set_property("all", (state.get_property("all") or []) + ["x" * 20_000])
     return message
 
 
 BAD = {
-    "a function that loops": policy(loops),
-    "a function that changes what was published": policy(spoils),
-    "a function whose state grows": policy(grows),
+    "a function that loops": policy(loop_forever),
+    "a function that changes what was published": policy(change_message),
+    "a function whose state grows": policy(grow_state),
     "rules whose state grows": Policy("grows", [Rule(None, [Remember({"all": "message.text"})])]),
     "rules whose message grows": Policy(
         "grows", [Rule(None, [SetField({f"f{n}": "message.text" for n in range(9)})])]
@@ -47,25 +47,25 @@ BAD = {
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_the_others_notice_nothing(bad):
+def test_bad_policy_does_not_affect_other_subscribers(bad):
     good = Policy(
         "good",
         [Rule(None, [Remember({"count": "coalesce(state.count, 0) + 1"}), Keep(("number", "nested"))])],
     )
-    alone = ward(good=good)
-    beside = ward(bad=BAD[bad], good=good)
-    answer = []
-    beside[2]["bad"].on_problem(answer.append)
-    got = []
+    alone = create_ward(good=good)
+    beside = create_ward(bad=BAD[bad], good=good)
+    problems_heard = []
+    beside[2]["bad"].on_problem(problems_heard.append)
+    results = []
     for lab, net, subscribers in (alone, beside):
         for number in range(8):
             net.publish({"number": number, "nested": {"a": 0}, "text": "x" * 66_000}).result()
         lab.run(minutes=5)
-        got.append((subscribers["good"].read().result(), subscribers["good"].state()["variables"]))
-    assert got[0] == got[1]
-    assert [each["number"] for each in got[0][0]] == list(range(8))
-    assert got[0][1] == {"count": 8.0}
-    assert len(answer) == 1  # and not once for each message
+        results.append((subscribers["good"].read().result(), subscribers["good"].state()["variables"]))
+    assert results[0] == results[1]
+    assert [message["number"] for message in results[0][0]] == list(range(8))
+    assert results[0][1] == {"count": 8.0}
+    assert len(problems_heard) == 1  # not once per message
     problems = beside[0].problems
     assert len(problems) == beside[2]["bad"].state()["stopped"] >= 4
     assert all(detail.startswith("policy of bad: ") for detail in problems["detail"])
@@ -73,27 +73,27 @@ def test_the_others_notice_nothing(bad):
     assert alone[0].problems.empty
 
 
-def test_nobody_reads_the_state_of_another():
+def test_policies_read_only_their_own_state():
     mine = Policy("mine", [Rule(None, [SetField({"seen": "state.secret"})])], variables={"secret": 7})
     theirs = Policy("theirs", [Rule(None, [SetField({"seen": "state.secret"})])], variables={"secret": None})
-    lab, net, subscribers = ward(mine=mine, theirs=theirs)
+    lab, net, subscribers = create_ward(mine=mine, theirs=theirs)
     net.publish({})
     lab.run(seconds=10)
     assert subscribers["mine"].read().result() == [{"seen": 7.0}]
     assert subscribers["theirs"].read().result() == [{"seen": None}]
 
 
-def test_an_access_point_checks_what_comes_although_the_client_has():
-    lab, net, subscribers = ward(doctor=Policy("good", [Rule(None, [Keep(("number",))])]))
-    sent = {"rules": [{"do": []}, {"when": "message.a = 1", "do": "drop"}]}
-    for policy_, says in (
-        (sent, "unreachable"),
+def test_access_point_validates_policies_itself():
+    lab, net, subscribers = create_ward(doctor=Policy("good", [Rule(None, [Keep(("number",))])]))
+    unreachable_rule = {"rules": [{"do": []}, {"when": "message.a = 1", "do": "drop"}]}
+    for policy_, error in (
+        (unreachable_rule, "unreachable"),
         ({"policy": "x", "python": "exit()"}, "Unknown part"),
         ({"function": "os.system"}, "Unknown function"),
         ({"policy": "x" * 70_000}, "too long"),
     ):
-        with pytest.raises(PolicyError, match=says):
+        with pytest.raises(PolicyError, match=error):
             subscribers["doctor"].installed.call(InstallPolicy(policy_)).result()
     net.publish({"number": 1, "a": 1})
     lab.run(seconds=10)
-    assert subscribers["doctor"].read().result() == [{"number": 1}]  # what was set before goes on
+    assert subscribers["doctor"].read().result() == [{"number": 1}]  # the policy set before stays

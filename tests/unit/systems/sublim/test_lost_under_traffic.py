@@ -1,4 +1,4 @@
-"""What was lost is sent again by its own deadline, whatever else is said meanwhile."""
+"""Retransmission deadlines of lost messages under other traffic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mudkit.systems.sublim.servers.publish_server import PublishServerMachine
 from mudkit.systems.sublim.sites import Site
 
 
-def lost(lab: Lab, action: Any) -> Any:
+def lose_first_copy(lab: Lab, action: Any) -> Any:
     lab.faults.messages(loss_share=1.0)
     operation = action()
     lab.run(seconds=0.5)
@@ -25,7 +25,7 @@ def lost(lab: Lab, action: Any) -> Any:
     return operation
 
 
-def ward() -> tuple[Lab, PublishServer, Any, Subscriber]:
+def create_ward() -> tuple[Lab, PublishServer, Any, Subscriber]:
     lab = Lab(seed=7)
     net = PublishServer(lab)
     AccessPoint(lab, net, at=(44.4, 26.1), range_m=150)
@@ -36,51 +36,51 @@ def ward() -> tuple[Lab, PublishServer, Any, Subscriber]:
 
 
 @pytest.mark.parametrize("every_s", [2, 3, 4, 5, 9])
-def test_a_lost_policy_is_set_while_the_context_changes(every_s):
-    lab, _, device, subscriber = ward()
-    first = lost(lab, lambda: subscriber.set_policy(Policy("p", [Rule()])))
+def test_lost_policy_is_retransmitted_while_the_context_changes(every_s):
+    lab, _, device, subscriber = create_ward()
+    operation = lose_first_copy(lab, lambda: subscriber.set_policy(Policy("p", [Rule()])))
     for number in range(60 // every_s):
         device.change_context(display_px=960 if number % 2 == 0 else 480)
         lab.run(seconds=every_s)
-        if first.done():
+        if operation.done():
             break
-    assert first.done()
+    assert operation.done()
     assert lab.world.now_us <= 60e6 + 0.5e6 + 12e6
 
 
 @pytest.mark.parametrize("every_s", [2, 3, 4])
-def test_a_lost_message_comes_while_others_are_published(every_s):
-    lab, net, _, subscriber = ward()
-    lost(lab, lambda: net.publish({"n": -1}))
-    begin_us = lab.world.now_us
-    came: list[int] = []
-    subscriber.on_message(lambda body: came.append(lab.world.now_us) if body["n"] == -1 else None)
+def test_lost_message_is_retransmitted_while_others_are_published(every_s):
+    lab, net, _, subscriber = create_ward()
+    lose_first_copy(lab, lambda: net.publish({"n": -1}))
+    start_us = lab.world.now_us
+    received_us: list[int] = []
+    subscriber.on_message(lambda body: received_us.append(lab.world.now_us) if body["n"] == -1 else None)
     for number in range(60 // every_s):
         net.publish({"n": number})
         lab.run(seconds=every_s)
-    assert came
-    assert came[0] - begin_us <= 12e6
-    assert [each["n"] for each in subscriber.read().result()] == list(range(-1, 60 // every_s))
+    assert received_us
+    assert received_us[0] - start_us <= 12e6
+    assert [message["n"] for message in subscriber.read().result()] == list(range(-1, 60 // every_s))
 
 
-def test_an_agent_sends_the_oldest_again_when_it_is_due_not_when_the_newest_is():
+def test_agent_retransmits_at_the_deadline_of_the_oldest_delivery():
     Agent.install(store := MemoryStore(), "doctor", initial_state("doctor", 1, Follower()))
     agent = Agent(store, "doctor", None)
     due_us = None
     for number in range(1, 8):
         now_us = (number - 1) * 1_000_000
         message = Published(number, f"m{number}", 0, 0.0, {"n": number})
-        for each in agent.decide(now_us, message):
-            if isinstance(each, SetTimer):
-                due_us = now_us + each.delay_us
+        for effect in agent.decide(now_us, message):
+            if isinstance(effect, SetTimer):
+                due_us = now_us + effect.delay_us
     assert due_us is not None
     assert 5_000_000 <= due_us < 5_100_000
     agent.acknowledge(4_000_000, 2)
-    (timer,) = agent.retransmit_overdue(due_us)  # what is the oldest now has a deadline of its own
+    (timer,) = agent.retransmit_overdue(due_us)  # the deadline of the new oldest one
     assert 7_000_000 <= due_us + timer.delay_us < 7_300_000
 
 
-def test_an_access_point_that_has_missed_a_message_is_told_in_time_and_nobody_else_is():
+def test_publish_server_retransmits_only_to_the_overdue_access_point():
     sites = [Site("ap1", None, 1.0, True), Site("ap2", None, 1.0, True)]
     machine = PublishServerMachine(Ports(MemoryStore(), lambda n: bytes(n), "server"), 0, sites)
     for site in sites:
@@ -89,19 +89,19 @@ def test_an_access_point_that_has_missed_a_message_is_told_in_time_and_nobody_el
     for second in range(5):
         now_us = second * 1_000_000
         effects = machine.handle(now_us, Call(second, Publish({}, None)))
-        for each in effects:
-            if isinstance(each, SetTimer):
+        for effect in effects:
+            if isinstance(effect, SetTimer):
                 assert due_us is None
-                due_us = now_us + each.delay_us
+                due_us = now_us + effect.delay_us
         machine.handle(now_us, Received("ap1", {"kind": "have", "last": second + 1}))
     machine.handle(0, Received("ap2", {"kind": "have", "last": 1}))
     assert due_us == 5_000_000
     effects = machine.handle(5_000_000, TimerFired("again"))
-    assert [each for each in effects if isinstance(each, Send)] == []
+    assert [effect for effect in effects if isinstance(effect, Send)] == []
     (timer,) = effects
     effects = machine.handle(5_000_000 + timer.delay_us, TimerFired("again"))
     assert timer.delay_us == 1_000_000
-    assert [each.to for each in effects if isinstance(each, Send)] == ["ap2"]
+    assert [effect.to for effect in effects if isinstance(effect, Send)] == ["ap2"]
     machine.handle(0, Received("ap2", {"kind": "have", "last": 5}))
     assert machine.handle(20_000_000, TimerFired("again")) == []
     assert machine.handle(20_000_000, LinkUp("server", "server")) == []

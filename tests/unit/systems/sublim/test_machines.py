@@ -1,4 +1,4 @@
-"""The machines by themselves: the server's books, an agent's queue, handovers message by message."""
+"""Machines of SUBLIM: publish server, agent queue, handover, and access point."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ from mudkit.systems.sublim.servers.publish_server import REPLAY_BATCH, PublishSe
 from mudkit.systems.sublim.sites import Site
 from mudkit.wire import as_wire
 
-LIFE = "00000000"
+INCARNATION = "00000000"
 SITES = [Site("ap", None, 100.0, True), Site("other-ap", None, 100.0, True)]
 ATTACH = {
-    "kind": "attach", "subscriber": "doctor", "epoch": 1, "from": "ap", "fresh": True, "report": 1, "automatic": {}, "incarnation": LIFE,
+    "kind": "attach", "subscriber": "doctor", "epoch": 1, "from": "ap", "fresh": True, "report": 1, "automatic": {}, "incarnation": INCARNATION,
 }  # fmt: skip
 
 
-def ports(store: MemoryStore, address: str = "me") -> Ports:
+def create_ports(store: MemoryStore, address: str = "me") -> Ports:
     return Ports(store, lambda n: bytes(n), address)
 
 
-def sent(effects: Any, kind: str) -> list[Any]:
-    messages = [as_wire(each.message) for each in effects if isinstance(each, Send)]
-    return [each for each in messages if each["kind"] == kind]
+def select(effects: Any, kind: str) -> list[Any]:
+    messages = [as_wire(effect.message) for effect in effects if isinstance(effect, Send)]
+    return [message for message in messages if message["kind"] == kind]
 
 
 # -- the publish server
 
 
-def server(store: MemoryStore, kept: int = 5) -> PublishServerMachine:
-    return PublishServerMachine(ports(store), 1_000_000, [Site("ap", None, 100.0, True)], kept=kept)
+def create_server(store: MemoryStore, kept: int = 5) -> PublishServerMachine:
+    return PublishServerMachine(create_ports(store), 1_000_000, [Site("ap", None, 100.0, True)], kept=kept)
 
 
 def publish(machine: PublishServerMachine, count: int) -> Any:
@@ -65,11 +65,11 @@ def publish(machine: PublishServerMachine, count: int) -> Any:
     return effects
 
 
-def test_messages_are_numbered_and_flooded_to_those_who_joined():
-    machine = server(MemoryStore())
+def test_messages_are_numbered_and_flooded_to_joined_access_points():
+    machine = create_server(MemoryStore())
     machine.handle(0, Received("ap", {"kind": "join"}))
     effects = publish(machine, 1)
-    (answer,) = sent(effects, "messages")
+    (answer,) = select(effects, "messages")
     assert (answer["last"], answer["first"]) == (1, 1)
     assert answer["messages"] == [
         {"number": 1, "item": "message 1", "created_us": 0, "at_s": 1.0, "body": {"n": 0}}
@@ -77,322 +77,326 @@ def test_messages_are_numbered_and_flooded_to_those_who_joined():
     assert Complete(0, 1) in effects
 
 
-def test_a_replay_gives_some_at_a_time_and_says_what_is_no_longer_kept():
+def test_replay_is_batched_and_reports_the_first_stored_message():
     store = MemoryStore()
-    machine = server(store, kept=60)
+    machine = create_server(store, kept=60)
     publish(machine, 70)
-    (answer,) = sent(machine.handle(0, Received("ap", {"kind": "replay", "from": 1})), "messages")
+    (answer,) = select(machine.handle(0, Received("ap", {"kind": "replay", "from": 1})), "messages")
     assert (answer["first"], answer["last"]) == (11, 70)
-    assert [each["number"] for each in answer["messages"]] == list(range(11, 11 + REPLAY_BATCH))
-    (rest,) = sent(machine.handle(0, Received("ap", {"kind": "replay", "from": 61})), "messages")
-    assert [each["number"] for each in rest["messages"]] == list(range(61, 71))
+    assert [message["number"] for message in answer["messages"]] == list(range(11, 11 + REPLAY_BATCH))
+    (rest,) = select(machine.handle(0, Received("ap", {"kind": "replay", "from": 61})), "messages")
+    assert [message["number"] for message in rest["messages"]] == list(range(61, 71))
     assert len(store.items("message ")) == 60
 
 
-def test_it_goes_on_counting_after_a_restart_and_knows_its_access_points():
+def test_restarted_publish_server_keeps_numbers_and_access_points():
     store = MemoryStore()
-    machine = server(store)
+    machine = create_server(store)
     machine.handle(0, Received("ap", {"kind": "join"}))
     publish(machine, 3)
-    again = server(store)
-    (answer,) = sent(again.handle(0, LinkUp("me", "server")), "messages")
+    restarted = create_server(store)
+    (answer,) = select(restarted.handle(0, LinkUp("me", "server")), "messages")
     assert answer["last"] == 3
     assert list(answer["lineage"].values()) == [4]
     (start,) = answer["lineage"]
-    again.handle(0, Received("ap", {"kind": "have", "last": 3}))  # of the log before the restart
-    assert sent(again.handle(5_000_000, TimerFired("again")), "messages")
-    again.handle(0, Received("ap", {"kind": "have", "last": 3, "start": start}))
-    assert again.handle(0, TimerFired("again")) == []
-    assert sent(publish(again, 1), "messages")[0]["messages"][0]["number"] == 4
+    restarted.handle(0, Received("ap", {"kind": "have", "last": 3}))  # of the log before the restart
+    assert select(restarted.handle(5_000_000, TimerFired("again")), "messages")
+    restarted.handle(0, Received("ap", {"kind": "have", "last": 3, "start": start}))
+    assert restarted.handle(0, TimerFired("again")) == []
+    assert select(publish(restarted, 1), "messages")[0]["messages"][0]["number"] == 4
 
 
 # -- an agent's queue
 
 
-def agent(store: MemoryStore) -> Agent:
+def create_agent(store: MemoryStore) -> Agent:
     Agent.install(store, "doctor", initial_state("doctor", 1, Follower()))
     return Agent(store, "doctor", None)
 
 
-def message(number: int) -> Published:
+def create_message(number: int) -> Published:
     return Published(number, f"m{number}", 0, 0.0, {"n": number})
 
 
-def test_a_window_is_under_way_and_the_others_wait():
-    mine = agent(MemoryStore())
-    effects = [each for number in range(1, WINDOW + 5) for each in mine.decide(0, message(number))]
-    assert [each["number"] for each in sent(effects, "deliver")] == list(range(1, WINDOW + 1))
-    effects = mine.acknowledge(0, 3)
-    assert [(each["number"], each["first"]) for each in sent(effects, "deliver")] == [
+def test_deliveries_beyond_the_window_are_queued():
+    agent = create_agent(MemoryStore())
+    effects = [
+        effect for number in range(1, WINDOW + 5) for effect in agent.decide(0, create_message(number))
+    ]
+    assert [message["number"] for message in select(effects, "deliver")] == list(range(1, WINDOW + 1))
+    effects = agent.acknowledge(0, 3)
+    assert [(message["number"], message["first"]) for message in select(effects, "deliver")] == [
         (WINDOW + n, 4) for n in (1, 2, 3)
     ]
-    assert len(sent(mine.resend(0), "deliver")) == WINDOW
+    assert len(select(agent.resend(0), "deliver")) == WINDOW
 
 
 def test_nothing_is_sent_to_a_device_that_is_away():
-    mine = agent(MemoryStore())
-    mine.is_away = True
-    assert sent(mine.decide(0, message(1)), "deliver") == []
-    mine.is_away = False
-    assert len(sent(mine.resend(0), "deliver")) == 1
+    agent = create_agent(MemoryStore())
+    agent.is_away = True
+    assert select(agent.decide(0, create_message(1)), "deliver") == []
+    agent.is_away = False
+    assert len(select(agent.resend(0), "deliver")) == 1
 
 
-def test_of_what_waits_too_long_the_oldest_goes():
+def test_oldest_delivery_is_dropped_from_a_full_queue():
     store = MemoryStore()
-    mine = agent(store)
-    mine.is_away = True
+    agent = create_agent(store)
+    agent.is_away = True
     for number in range(1, MAX_QUEUED + 3):
-        mine.decide(0, message(number))
-    mine.is_away = False
-    assert [each["number"] for each in sent(mine.resend(0), "deliver")][:1] == [3]
+        agent.decide(0, create_message(number))
+    agent.is_away = False
+    assert [message["number"] for message in select(agent.resend(0), "deliver")][:1] == [3]
     assert len(store.items("out ")) == MAX_QUEUED
 
 
-def test_an_agent_is_as_it_was_after_a_restart():
+def test_restarted_agent_has_the_stored_state():
     store = MemoryStore()
-    mine = agent(store)
-    mine.decide(0, message(1))
-    mine.record_report(2, Automatic(battery=50))
-    mine.record_report(1, Automatic(battery=60))  # an older one that comes late
-    again = Agent(store, "doctor", None)
-    assert again.record == mine.record
-    assert again.record.automatic == Automatic(battery=50)
-    assert again.export(1) == mine.export(1)
+    agent = create_agent(store)
+    agent.decide(0, create_message(1))
+    agent.record_report(2, Automatic(battery=50))
+    agent.record_report(1, Automatic(battery=60))  # an older report arrives late
+    restarted = Agent(store, "doctor", None)
+    assert restarted.record == agent.record
+    assert restarted.record.automatic == Automatic(battery=50)
+    assert restarted.export(1) == agent.export(1)
 
 
 # -- handovers
 
 
 class Point:
-    """An access point's part, with its store."""
+    """Handover of an access point, with its store."""
 
     def __init__(self, address: str, store: MemoryStore | None = None) -> None:
         self.store = store or MemoryStore()
         self.agents: dict[str, Agent] = {}
-        self.over = Handover(ports(self.store, address), self.agents, self.begin, Follower(last_seq=0))
+        self.handover = Handover(
+            create_ports(self.store, address), self.agents, self.add_agent, Follower(last_seq=0)
+        )
 
-    def begin(self, name: str) -> Agent:
+    def add_agent(self, name: str) -> Agent:
         self.agents[name] = Agent(self.store, name, None)
         return self.agents[name]
 
     def attach(
-        self, epoch: int, origin: str, is_fresh: bool = False, client: str = "pda", **more: Any
+        self, epoch: int, origin: str, is_fresh: bool = False, client: str = "pda", **fields: Any
     ) -> Any:
-        message = {**ATTACH, "epoch": epoch, "from": origin, "fresh": is_fresh, "report": epoch, **more}
-        return self.over.handle(0, client, FROM_CLIENT.decode(message))
+        message = {**ATTACH, "epoch": epoch, "from": origin, "fresh": is_fresh, "report": epoch, **fields}
+        return self.handover.handle(0, client, FROM_CLIENT.decode(message))
 
-    def hear(self, source: str, message: Any) -> Any:
-        return self.over.handle(0, source, FROM_POINT.decode(message))
+    def receive(self, source: str, message: Any) -> Any:
+        return self.handover.handle(0, source, FROM_POINT.decode(message))
 
 
-def handed_over() -> tuple[Point, Point, Any]:
+def start_handover() -> tuple[Point, Point, Any]:
     one, two = Point("one"), Point("two")
     one.attach(1, "one", is_fresh=True)
-    (ask,) = sent(two.attach(2, "one"), "ask")
-    (state,) = sent(one.hear("two", ask), "parcel")
+    (ask,) = select(two.attach(2, "one"), "ask")
+    (state,) = select(one.receive("two", ask), "parcel")
     return one, two, state
 
 
-def test_the_state_goes_from_one_to_the_other():
-    one, two, state = handed_over()
+def test_state_is_transferred_and_acknowledged():
+    one, two, state = start_handover()
     assert one.agents == {}
-    effects = two.hear("one", state)
-    assert sent(effects, "parcel has come") == [
+    effects = two.receive("one", state)
+    assert select(effects, "parcel has come") == [
         {"kind": "parcel has come", "subscriber": "doctor", "epoch": 2}
     ]
-    assert [each["epoch"] for each in sent(effects, "attached")] == [2]
-    one.hear("two", sent(effects, "parcel has come")[0])
+    assert [message["epoch"] for message in select(effects, "attached")] == [2]
+    one.receive("two", select(effects, "parcel has come")[0])
     assert one.store.items("leave ") == []
 
 
-def test_a_parcel_that_comes_twice_is_taken_once():
-    _, two, state = handed_over()
-    two.hear("one", state)
+def test_duplicate_state_transfer_is_acknowledged_but_ignored():
+    _, two, state = start_handover()
+    two.receive("one", state)
     two.agents["doctor"].update(replace(two.agents["doctor"].record, variables={"a": 1}))
-    (ask,) = sent(Point("three").attach(3, "two"), "ask")
-    assert len(sent(two.hear("one", state), "parcel has come")) == 1
+    (ask,) = select(Point("three").attach(3, "two"), "ask")
+    assert len(select(two.receive("one", state), "parcel has come")) == 1
     assert two.agents["doctor"].record.variables == {"a": 1}
-    two.hear("three", ask)
-    assert len(sent(two.hear("one", state), "parcel has come")) == 1  # also when it has gone on
+    two.receive("three", ask)
+    assert len(select(two.receive("one", state), "parcel has come")) == 1  # also after the next transfer
     assert two.agents == {}
 
 
-def test_a_parcel_is_sent_again_until_it_has_come():
-    one, _, state = handed_over()
-    assert sent(one.over.retransmit_overdue(4_000_000), "parcel") == [state]
-    assert sent(one.over.retransmit_all(4_000_000), "parcel") == [state]
-    one.hear("two", {"kind": "parcel has come", "subscriber": "doctor", "epoch": 2})
-    assert one.over.retransmit_overdue(9_000_000) == []
+def test_state_transfer_is_retransmitted_until_acknowledged():
+    one, _, state = start_handover()
+    assert select(one.handover.retransmit_overdue(4_000_000), "parcel") == [state]
+    assert select(one.handover.retransmit_all(4_000_000), "parcel") == [state]
+    one.receive("two", {"kind": "parcel has come", "subscriber": "doctor", "epoch": 2})
+    assert one.handover.retransmit_overdue(9_000_000) == []
 
 
-def test_who_asks_one_that_it_has_left_is_told_where_to():
-    one, two, state = handed_over()
+def test_request_to_a_former_access_point_is_redirected():
+    one, two, state = start_handover()
     three = Point("three")
-    (ask,) = sent(three.attach(3, "one"), "ask")
-    (moved,) = sent(one.hear("three", ask), "moved")
+    (ask,) = select(three.attach(3, "one"), "ask")
+    (moved,) = select(one.receive("three", ask), "moved")
     assert moved["to"] == "two"
-    (ask,) = sent(three.hear("one", moved), "ask")
-    assert sent(two.hear("three", ask), "parcel") == []  # not yet there: three will ask again
-    two.hear("one", state)
-    (state,) = sent(two.hear("three", ask), "parcel")
-    three.hear("two", state)
+    (ask,) = select(three.receive("one", moved), "ask")
+    assert select(two.receive("three", ask), "parcel") == []  # not yet installed
+    two.receive("one", state)
+    (state,) = select(two.receive("three", ask), "parcel")
+    three.receive("two", state)
     assert list(three.agents) == ["doctor"]
     assert (one.agents, two.agents) == ({}, {})
 
 
-def test_who_asks_for_one_that_has_come_back_is_stale():
-    one, _, _ = handed_over()
+def test_request_with_an_older_epoch_is_stale():
+    one, _, _ = start_handover()
     three = Point("three")
     one.attach(4, "one")
-    (ask,) = sent(three.attach(2, "one"), "ask")
-    (stale,) = sent(one.hear("three", {**ask, "epoch": 1}), "stale")
+    (ask,) = select(three.attach(2, "one"), "ask")
+    (stale,) = select(one.receive("three", {**ask, "epoch": 1}), "stale")
     assert stale["epoch"] == 1
-    three.hear("one", {**stale, "epoch": 2})
+    three.receive("one", {**stale, "epoch": 2})
     assert three.store.items("want ") == []
 
 
-def test_a_point_that_has_lost_a_subscriber_says_so_to_another_one():
+def test_request_for_lost_state_is_answered_with_missing():
     two, three = Point("two"), Point("three")
-    two.over.start_us, two.over.start_seq = 7_000_000, 90
-    (ask,) = sent(three.attach(3, "two"), "ask")
-    (missing,) = sent(two.hear("three", ask), "missing")
+    two.handover.start_us, two.handover.start_seq = 7_000_000, 90
+    (ask,) = select(three.attach(3, "two"), "ask")
+    (missing,) = select(two.receive("three", ask), "missing")
     assert two.agents == {}
-    effects = three.hear("two", {**missing, "epoch": 2})
+    effects = three.receive("two", {**missing, "epoch": 2})
     assert effects == ()  # a late copy
-    (attached,) = sent(three.hear("two", missing), "attached")
+    (attached,) = select(three.receive("two", missing), "attached")
     assert attached["epoch"] == 3
     assert (three.agents["doctor"].record.since_us, three.store.items("want ")) == (7_000_000, [])
 
 
-def test_a_point_that_has_lost_a_subscriber_begins_anew():
+def test_access_point_without_the_state_starts_anew():
     two = Point("two")
     effects = two.attach(1, "two", seen=8)
-    assert len(sent(effects, "attached")) == 1
-    assert [each.row["incident"] for each in effects if isinstance(each, Record)] == ["rolled back"]
+    assert len(select(effects, "attached")) == 1
+    assert [effect.row["incident"] for effect in effects if isinstance(effect, Record)] == ["rolled back"]
     assert two.agents["doctor"].record.last_seq == 8
 
 
-def test_a_subscriber_that_was_served_elsewhere_since_a_backup_is_asked_for_there():
-    one, two, state = handed_over()
-    two.hear("one", state)
-    one.agents["doctor"] = old = Agent(two.store, "doctor", None)  # as one's backup had it
+def test_restored_access_point_requests_newer_state_from_another():
+    one, two, state = start_handover()
+    two.receive("one", state)
+    one.agents["doctor"] = old = Agent(two.store, "doctor", None)  # as in the backup of one
     old.update(replace(old.record, epoch=1))
     old.suspend(0)
     two.agents["doctor"].update(replace(two.agents["doctor"].record, epoch=2, last_seq=5))
-    (ask,) = sent(one.attach(3, "two"), "ask")
-    (state,) = sent(two.hear("one", ask), "parcel")
-    assert len(sent(one.hear("two", state), "attached")) == 1
+    (ask,) = select(one.attach(3, "two"), "ask")
+    (state,) = select(two.receive("one", ask), "parcel")
+    assert len(select(one.receive("two", state), "attached")) == 1
     assert (one.agents["doctor"].record.last_seq, list(two.agents)) == (5, [])
 
 
-def test_a_subscriber_that_only_seems_to_have_been_elsewhere_is_served():
+def test_restored_state_is_served_if_the_other_access_point_has_none():
     one, two = Point("one"), Point("two")
     one.attach(1, "one", is_fresh=True)
     one.agents["doctor"].suspend(0)
-    (ask,) = sent(one.attach(4, "two"), "ask")
-    (missing,) = sent(two.hear("one", ask), "missing")
-    assert len(sent(one.hear("two", missing), "attached")) == 1
+    (ask,) = select(one.attach(4, "two"), "ask")
+    (missing,) = select(two.receive("one", ask), "missing")
+    assert len(select(one.receive("two", missing), "attached")) == 1
     assert one.agents["doctor"].is_confirmed
 
 
-def test_who_has_left_for_a_later_epoch_is_forgotten():
+def test_left_deletes_the_agent_only_at_a_later_epoch():
     one = Point("one")
     one.attach(3, "one", is_fresh=True)
-    left = {"kind": "left", "subscriber": "doctor", "incarnation": LIFE, "epoch": 3}
-    one.over.handle(0, "pda", FROM_CLIENT.decode(left))
-    assert list(one.agents) == ["doctor"]  # a late copy: it has come back
-    one.over.handle(0, "pda", FROM_CLIENT.decode({**left, "epoch": 4}))
+    left = {"kind": "left", "subscriber": "doctor", "incarnation": INCARNATION, "epoch": 3}
+    one.handover.handle(0, "pda", FROM_CLIENT.decode(left))
+    assert list(one.agents) == ["doctor"]  # a late copy
+    one.handover.handle(0, "pda", FROM_CLIENT.decode({**left, "epoch": 4}))
     assert one.agents == {}
 
 
-def test_a_first_attachment_that_was_lost_is_no_second_state():
+def test_late_first_attachment_creates_no_second_state():
     one, two = Point("one"), Point("two")
-    (ask,) = sent(two.attach(2, "one", is_fresh=True), "ask")
-    (state,) = sent(one.hear("two", ask), "parcel")  # an empty one
-    two.hear("one", state)
-    late = one.attach(1, "one", is_fresh=True)  # a client that has moved on ignores the answer
+    (ask,) = select(two.attach(2, "one", is_fresh=True), "ask")
+    (state,) = select(one.receive("two", ask), "parcel")  # an initial state
+    two.receive("one", state)
+    late = one.attach(1, "one", is_fresh=True)  # the client ignores the answer: its epoch is later
     assert [type(effect.message).__name__ for effect in late] == ["Behind"]
     assert (list(one.agents), list(two.agents)) == ([], ["doctor"])
 
 
-def test_an_attachment_from_another_address_is_the_same_subscriber():
+def test_attachment_from_another_address_updates_the_address():
     one = Point("one")
     one.attach(1, "one", is_fresh=True)
     one.attach(1, "one", client="pda@2")
     assert one.agents["doctor"].record.address == "pda@2"
-    assert sent(one.attach(0, "one", client="pda@1"), "attached") == []
+    assert select(one.attach(0, "one", client="pda@1"), "attached") == []
     assert one.agents["doctor"].record.address == "pda@2"
 
 
 # -- the access point
 
 
-def access_point(store: MemoryStore) -> AccessPointMachine:
-    machine = AccessPointMachine(ports(store, "ap"), "server", {}, SITES)
+def create_access_point(store: MemoryStore) -> AccessPointMachine:
+    machine = AccessPointMachine(create_ports(store, "ap"), "server", {}, SITES)
     machine.handle(0, Received("server", {"kind": "messages", "last": 0, "first": 1, "messages": []}))
     return machine
 
 
-def flooded(*numbers: int, last: int = 0, first: int = 1) -> Received:
-    messages = [message(number) for number in numbers]
+def create_flood(*numbers: int, last: int = 0, first: int = 1) -> Received:
+    messages = [create_message(number) for number in numbers]
     flood = {"kind": "messages", "last": last or max(numbers), "first": first, "messages": messages}
     return Received("server", flood)
 
 
 @pytest.fixture
 def machine() -> AccessPointMachine:
-    """An access point that serves a doctor."""
-    machine = access_point(MemoryStore())
+    """Return an access point that serves a doctor."""
+    machine = create_access_point(MemoryStore())
     machine.handle(0, Received("doctor", ATTACH))
     return machine
 
 
-def test_what_was_missed_is_asked_for_once_and_decided_in_order(machine):
-    effects = machine.handle(0, flooded(3))
-    assert [each["from"] for each in sent(effects, "replay")] == [1]
-    assert sent(machine.handle(0, flooded(4)), "replay") == []
-    effects = machine.handle(0, flooded(1, 2, 3, 4))
-    assert [each["body"]["n"] for each in sent(effects, "deliver")] == [1, 2, 3, 4]
-    assert sent(machine.handle(0, flooded(2, 4)), "deliver") == []
+def test_missing_messages_are_requested_once_and_decided_in_order(machine):
+    effects = machine.handle(0, create_flood(3))
+    assert [message["from"] for message in select(effects, "replay")] == [1]
+    assert select(machine.handle(0, create_flood(4)), "replay") == []
+    effects = machine.handle(0, create_flood(1, 2, 3, 4))
+    assert [message["body"]["n"] for message in select(effects, "deliver")] == [1, 2, 3, 4]
+    assert select(machine.handle(0, create_flood(2, 4)), "deliver") == []
 
 
-def test_what_is_no_longer_to_be_had_is_skipped_and_counted(machine):
-    effects = machine.handle(0, flooded(7, 8, first=7))
-    assert [each["body"]["n"] for each in sent(effects, "deliver")] == [7, 8]
+def test_deleted_messages_are_skipped_and_counted(machine):
+    effects = machine.handle(0, create_flood(7, 8, first=7))
+    assert [message["body"]["n"] for message in select(effects, "deliver")] == [7, 8]
     (state,) = machine.handle(5, Call(1, ReadState("doctor")))
     assert (state.result["skipped"], state.result["now_us"]) == (6, 5)
 
 
-def test_a_lost_replay_is_asked_for_again(machine):
-    machine.handle(0, flooded(3))
-    assert len(sent(machine.handle(6_000_000, TimerFired("server")), "replay")) == 1
+def test_lost_replay_is_requested_again(machine):
+    machine.handle(0, create_flood(3))
+    assert len(select(machine.handle(6_000_000, TimerFired("server")), "replay")) == 1
 
 
-def test_until_it_knows_which_message_is_next_it_begins_with_nobody():
-    machine = AccessPointMachine(ports(MemoryStore(), "ap"), "server", {}, SITES)
+def test_attachments_are_ignored_until_the_log_position_is_known():
+    machine = AccessPointMachine(create_ports(MemoryStore(), "ap"), "server", {}, SITES)
     assert machine.handle(0, Received("doctor", ATTACH)) == []
-    assert sent(machine.handle(0, LinkUp("ap", "server")), "join")
-    assert sent(machine.handle(6_000_000, TimerFired("server")), "join")
+    assert select(machine.handle(0, LinkUp("ap", "server")), "join")
+    assert select(machine.handle(6_000_000, TimerFired("server")), "join")
 
 
-def test_what_could_not_be_delivered_waits_for_the_next_attachment(machine):
-    (deliver,) = sent(machine.handle(0, flooded(1)), "deliver")
+def test_undelivered_messages_are_sent_after_the_next_attachment(machine):
+    (deliver,) = select(machine.handle(0, create_flood(1)), "deliver")
     machine.handle(0, SendFailed("doctor", TO_CLIENT.decode(deliver)))
-    assert sent(machine.handle(0, flooded(2)), "deliver") == []
+    assert select(machine.handle(0, create_flood(2)), "deliver") == []
     effects = machine.handle(0, Received("doctor", ATTACH))
-    assert [each["body"]["n"] for each in sent(effects, "deliver")] == [1, 2]
+    assert [message["body"]["n"] for message in select(effects, "deliver")] == [1, 2]
 
 
 @pytest.mark.parametrize("kind", ["got", "report", "policy"])
-def test_who_is_not_served_here_is_asked_to_attach_if_it_counts_on_it(kind):
-    machine = access_point(MemoryStore())
-    answer = {
+def test_unknown_subscriber_is_asked_to_attach_after_report_or_policy(kind):
+    machine = create_access_point(MemoryStore())
+    message = {
         "kind": kind,
         "subscriber": "nobody",
         "number": 1,
         "automatic": {},
         "policy": {},
-        "incarnation": LIFE,
+        "incarnation": INCARNATION,
     }
-    asked = sent(machine.handle(0, Received("nobody", answer)), "identify")
-    assert len(asked) == (kind != "got")
+    requests = select(machine.handle(0, Received("nobody", message)), "identify")
+    assert len(requests) == (kind != "got")

@@ -1,4 +1,4 @@
-"""Odd messages at each machine by itself: what a field may hold, and what a message needs."""
+"""Refusal of invalid messages by the machines: types of fields, and required fields."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from mudkit.systems.sublim.sites import Site
 SITES = [Site("ap/sublim", None, 100.0, True), Site("plain/sublim", None, 100.0, False)]
 
 
-def ports(address: str = "ap/sublim") -> Ports:
+def create_ports(address: str = "ap/sublim") -> Ports:
     return Ports(MemoryStore(), lambda n: bytes(n), address)
 
 
 MACHINES = [
-    (lambda: PublishServerMachine(ports("server"), 0, SITES), "ap/sublim"),
-    (lambda: AccessPointMachine(ports(), "server", {}, SITES), "server"),
-    (lambda: AccessPointMachine(ports(), "server", {}, SITES), "ap/sublim"),
-    (lambda: AccessPointMachine(ports(), "server", {}, SITES), "ann/sublim"),
-    (lambda: PlainAccessPointMachine(ports(), "server"), "server"),
-    (lambda: PlainAccessPointMachine(ports(), "server"), "ann/sublim"),
-    (lambda: ClientMachine(ports("ann"), "ann", SITES, 1, 0.1), "ap/sublim"),
-    (lambda: PlainClientMachine(ports("ann"), "ann", SITES, "TRUE"), "plain/sublim"),
+    (lambda: PublishServerMachine(create_ports("server"), 0, SITES), "ap/sublim"),
+    (lambda: AccessPointMachine(create_ports(), "server", {}, SITES), "server"),
+    (lambda: AccessPointMachine(create_ports(), "server", {}, SITES), "ap/sublim"),
+    (lambda: AccessPointMachine(create_ports(), "server", {}, SITES), "ann/sublim"),
+    (lambda: PlainAccessPointMachine(create_ports(), "server"), "server"),
+    (lambda: PlainAccessPointMachine(create_ports(), "server"), "ann/sublim"),
+    (lambda: ClientMachine(create_ports("ann"), "ann", SITES, 1, 0.1), "ap/sublim"),
+    (lambda: PlainClientMachine(create_ports("ann"), "ann", SITES, "TRUE"), "plain/sublim"),
 ]
-ODD: list[Any] = [
+INVALID_MESSAGES: list[Any] = [
     {"kind": "join", "x": 1} | {"kind": 3}, {}, None, 7, "join", ["join"], {"kind": ["join"]}, {"kind": "messages"},
     {"kind": "attach"}, {"kind": "deliver", "number": 1}, {"kind": "replay", "from": "1"}, {"kind": "hello", "subscriber": 1},
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("message", INVALID_MESSAGES, ids=repr)
 @pytest.mark.parametrize("machine", range(len(MACHINES)))
-def test_a_machine_by_itself_drops_what_is_odd(machine, odd):
-    make, source = MACHINES[machine]
-    [effect] = make().handle(0, Received(source, odd))
+def test_machines_drop_invalid_messages(machine, message):
+    create_machine, source = MACHINES[machine]
+    [effect] = create_machine().handle(0, Received(source, message))
     assert effect.row["incident"] == "dropped"
 
 
@@ -62,15 +62,15 @@ MESSAGES = {"kind": "messages", "last": 0, "first": 1, "messages": []}
         {"automatic": {"more": 5}}, {"automatic": {"battery": True}},
     ],
 )  # fmt: skip
-def test_what_an_attachment_may_hold(change):
+def test_attachment_with_an_invalid_field_is_dropped(change):
     assert FROM_CLIENT.decode(ATTACH)
-    machine = AccessPointMachine(ports(), "server", {}, SITES)
+    machine = AccessPointMachine(create_ports(), "server", {}, SITES)
     machine.handle(0, Received("server", MESSAGES))
     [effect] = machine.handle(0, Received("ann/sublim", {**ATTACH, **change}, "ann"))
     assert effect.row["incident"] == "dropped"
 
 
-def test_a_delivery_has_a_body_or_a_problem():
+def test_delivery_has_a_body_or_a_problem():
     deliver = {"kind": "deliver", "subscriber": "ann", "first": 1, "number": 1, "item": "m"}
     assert TO_CLIENT.decode({**deliver, "body": {}})
     assert TO_CLIENT.decode({**deliver, "problem": "no"})
@@ -85,7 +85,7 @@ RECORD = {
 PARCEL = {"kind": "parcel", "subscriber": "ann", "epoch": 2, "record": RECORD, "policy": None, "out": []}
 
 
-def entry(seq: int) -> dict[str, Any]:
+def create_entry(seq: int) -> dict[str, Any]:
     """Return an entry of a subscriber's queue."""
     return {"number": seq, "item": f"m{seq}", "body": {}}
 
@@ -94,73 +94,83 @@ def entry(seq: int) -> dict[str, Any]:
     "change",
     [
         {"policy": {"rules": 5}},
-        {"out": [entry(1), entry(1)], "record": {**RECORD, "next": 3, "last": 1}},
-        {"out": [entry(2), entry(1)], "record": {**RECORD, "next": 3, "last": 2}},
-        {"out": [entry(1), entry(3)], "record": {**RECORD, "next": 4, "last": 3}},
-        {"out": [entry(1)], "record": {**RECORD, "next": 4, "last": 3}},
+        {"out": [create_entry(1), create_entry(1)], "record": {**RECORD, "next": 3, "last": 1}},
+        {"out": [create_entry(2), create_entry(1)], "record": {**RECORD, "next": 3, "last": 2}},
+        {"out": [create_entry(1), create_entry(3)], "record": {**RECORD, "next": 4, "last": 3}},
+        {"out": [create_entry(1)], "record": {**RECORD, "next": 4, "last": 3}},
     ],
     ids=["policy", "number twice", "wrong order", "gap", "end missing"],
 )
-def test_a_transferred_state_that_cannot_be_served_is_dropped(change):
+def test_invalid_transferred_state_is_dropped(change):
     assert FROM_POINT.decode({**PARCEL, **change})
-    machine = AccessPointMachine(ports("other"), "server", {}, SITES)
+    machine = AccessPointMachine(create_ports("other"), "server", {}, SITES)
     [effect] = machine.handle(0, Received("ap/sublim", {**PARCEL, **change}))
     assert effect.row["incident"] == "dropped"
 
 
 @pytest.mark.parametrize("incarnation", ["0123ABCD", "0123abc", "0123abcd\n", "ghijklmn"])
-def test_a_transferred_state_has_a_readable_incarnation(incarnation):
+def test_incarnation_of_transferred_state_is_validated(incarnation):
     assert FROM_POINT.decode({**PARCEL, "record": {**RECORD, "incarnation": ""}})
     assert not FROM_POINT.decode({**PARCEL, "record": {**RECORD, "incarnation": incarnation}})
 
 
-@pytest.mark.parametrize("lacking", ["address", "incarnation"])
-def test_the_publish_server_is_told_only_of_subscribers_that_it_can_find(lacking):
-    """The publish server refuses an acknowledgement with an empty address or incarnation."""
-    for record, is_told in ((RECORD, True), ({**RECORD, lacking: ""}, False)):
-        machine = AccessPointMachine(ports("other"), "server", {}, SITES)
+@pytest.mark.parametrize("missing", ["address", "incarnation"])
+def test_subscriber_without_address_or_incarnation_is_not_announced(missing):
+    """Check acknowledgements: the publish server refuses an empty address or incarnation."""
+    for record, is_announced in ((RECORD, True), ({**RECORD, missing: ""}, False)):
+        machine = AccessPointMachine(create_ports("other"), "server", {}, SITES)
         machine.handle(0, Received("server", MESSAGES))
         effects = list(machine.handle(0, Received("ap/sublim", {**PARCEL, "record": record})))
         effects += machine.handle(0, Received("server", MESSAGES))
-        told = [each.message for each in effects if isinstance(each, Send) and each.to == "server"]
-        assert any(isinstance(message, Have) and message.moved for message in told) == is_told
+        announcements = [
+            effect.message for effect in effects if isinstance(effect, Send) and effect.to == "server"
+        ]
+        assert any(isinstance(message, Have) and message.moved for message in announcements) == is_announced
 
 
-def test_each_address_is_told_once_before_the_next_message():
-    """Naming all subscribers at each attachment makes the work of an opening quadratic."""
-    machine = AccessPointMachine(ports("other"), "server", {}, SITES)
+def test_each_address_is_announced_once_before_the_next_message():
+    """Check that attaching many subscribers is not quadratic, as it is if each attachment names all."""
+    machine = AccessPointMachine(create_ports("other"), "server", {}, SITES)
     messages = {"kind": "messages", "last": 0, "first": 1, "messages": []}
     effects = list(machine.handle(0, Received("server", messages)))
     names = [f"phone {number}" for number in range(9)]
     for name in names:
         parcel = {**PARCEL, "subscriber": name, "record": {**RECORD, "address": f"{name}/sublim"}}
         effects += machine.handle(0, Received("ap/sublim", parcel))
-    told = [each.message for each in effects if isinstance(each, Send) and isinstance(each.message, Have)]
-    assert [list(have.moved) for have in told if have.moved] == [[name] for name in names]
-    effects = machine.handle(0, Received("server", messages))  # none of these is noted yet
-    [have] = [each.message for each in effects if isinstance(each, Send) and isinstance(each.message, Have)]
+    announcements = [
+        effect.message for effect in effects if isinstance(effect, Send) and isinstance(effect.message, Have)
+    ]
+    assert [list(have.moved) for have in announcements if have.moved] == [[name] for name in names]
+    effects = machine.handle(0, Received("server", messages))  # none has been noted yet
+    [have] = [
+        effect.message for effect in effects if isinstance(effect, Send) and isinstance(effect.message, Have)
+    ]
     assert list(have.moved) == names
 
 
-def test_a_subscriber_that_has_left_causes_no_question_to_others():
-    """Each answer would cause two questions if two subscribers had one address."""
-    machine = AccessPointMachine(ports("other"), "server", {}, SITES)
-    where = {"address": "ann/sublim", "incarnation": "0123abcd"}
-    messages = {**MESSAGES, "served": {"ann": where, "bob": where}}
-    asked = [each for each in machine.handle(0, Received("server", messages)) if isinstance(each, Send)]
-    assert sum(isinstance(each.message, Identify) for each in asked) == 2
+def test_left_subscriber_causes_no_request_to_others():
+    """Check two subscribers with one address: each answer must not cause two requests."""
+    machine = AccessPointMachine(create_ports("other"), "server", {}, SITES)
+    whereabouts = {"address": "ann/sublim", "incarnation": "0123abcd"}
+    messages = {**MESSAGES, "served": {"ann": whereabouts, "bob": whereabouts}}
+    requests = [
+        request for request in machine.handle(0, Received("server", messages)) if isinstance(request, Send)
+    ]
+    assert sum(isinstance(request.message, Identify) for request in requests) == 2
     left = {"kind": "left", "subscriber": "ann", "incarnation": "0123abcd", "epoch": 3}
     for _ in range(2):
         effects = machine.handle(0, Received("ann/sublim", left, "ann"))
-        assert not [each for each in effects if isinstance(each, Send) and isinstance(each.message, Identify)]
+        assert not [
+            effect for effect in effects if isinstance(effect, Send) and isinstance(effect.message, Identify)
+        ]
 
 
-def test_a_plain_predicate_that_fails_ends_its_own_wish_only():
-    machine = PlainAccessPointMachine(ports(), "server")
+def test_failing_plain_predicate_ends_only_its_own_subscription():
+    machine = PlainAccessPointMachine(create_ports(), "server")
     for name, text in (("eve", "lookup('t', message.n, 'x')"), ("ann", "message.n > 0")):
         machine.handle(0, Received(f"{name}/x", {"kind": "hello", "subscriber": name, "filter": text}))
     published = [{"number": 1, "item": "m", "created_us": 0, "at_s": 0.0, "body": {"n": 1}}]
     effects = machine.handle(0, Received("server", {**MESSAGES, "last": 1, "messages": published}))
-    assert [each.to for each in effects if isinstance(each, Send)] == ["ann/x", "server"]
-    rows = [each.row for each in effects if isinstance(each, Record)]
+    assert [effect.to for effect in effects if isinstance(effect, Send)] == ["ann/x", "server"]
+    rows = [effect.row for effect in effects if isinstance(effect, Record)]
     assert [row["incident"] for row in rows if "incident" in row] == ["failed"]

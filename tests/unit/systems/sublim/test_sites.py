@@ -1,4 +1,4 @@
-"""Which access point a device goes to."""
+"""Choice of an access point by a device."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ WEST, EAST = Site("west", (0.0, 0.0), 60.0, True), Site("east", (0.0, 0.1 * KM),
 
 
 @pytest.mark.parametrize(
-    ("at_m", "now", "wanted"),
+    ("at_m", "current", "expected"),
     [
         (10, None, "west"),
         (90, None, "east"),
-        (49, "east", "east"),  # hardly nearer: stay
+        (49, "east", "east"),  # nearer by less than the margin: stay
         (45, "east", "west"),
-        (-70, None, "west"),  # out of every range: the nearest
-        (-70, "east", "east"),  # or the one that it has
+        (-70, None, "west"),  # out of range of all: the nearest
+        (-70, "east", "east"),  # or the current one
         (10, "gone", "west"),
     ],
 )
-def test_the_nearest_in_range_with_some_patience(at_m, now, wanted):
-    assert best([WEST, EAST], (0.0, at_m / 1000 * KM), now) == wanted
+def test_nearest_site_in_range_is_chosen_with_hysteresis(at_m, current, expected):
+    assert best([WEST, EAST], (0.0, at_m / 1000 * KM), current) == expected
 
 
-def test_without_places_the_first_will_do():
+def test_first_site_is_chosen_without_positions():
     assert best([WEST, EAST], None, None) == "west"
     assert best([Site("all", None, 0.0, True)], (5.0, 5.0), None) == "all"
     assert best([], (0.0, 0.0), None) is None
 
 
-def test_a_subscriber_waits_for_the_first_access_point():
+def test_subscriber_waits_for_the_first_access_point():
     lab = Lab(seed=1)
     net = PublishServer(lab)
     doctor = Subscriber(lab.device("doctor"), net)

@@ -1,4 +1,4 @@
-"""A device that comes back under its name with an empty store, or an older one."""
+"""Devices with a wiped or restored store under the same name."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ def wipe(installed: Any) -> None:
     installed.start()
 
 
-def ward(points: int = 1, **more: Any) -> tuple[Lab, PublishServer, Any, Subscriber]:
+def create_ward(points: int = 1, **device_options: Any) -> tuple[Lab, PublishServer, Any, Subscriber]:
     lab = Lab(seed=7)
     net = PublishServer(lab)
     for number in range(points):
         AccessPoint(lab, net, at=(number * 0.001, 0.0), range_m=80.0)
-    device = lab.device("doctor", link="wifi", at=(0.0, 0.0), **more)
+    device = lab.device("doctor", link="wifi", at=(0.0, 0.0), **device_options)
     doctor = Subscriber(device, net, report_s=2)
     lab.run(seconds=30)
     return lab, net, device, doctor
 
 
-def go(lab: Lab, device: Any, place: int) -> None:
+def move(lab: Lab, device: Any, place: int) -> None:
     device.measured("loc", (place * 0.001, 0.0))
     lab.run(seconds=30)
 
 
-def numbers(doctor: Subscriber) -> list[int]:
-    return [each["n"] for each in doctor.read().result()]
+def read_numbers(doctor: Subscriber) -> list[int]:
+    return [message["n"] for message in doctor.read().result()]
 
 
-def publish(lab: Lab, net: PublishServer, *given: int) -> None:
-    for number in given:
+def publish(lab: Lab, net: PublishServer, *numbers: int) -> None:
+    for number in numbers:
         net.publish({"n": number, "m": number}).result()
     lab.run(seconds=60)
 
@@ -54,11 +54,11 @@ SHORT = Policy("short", [Rule(None, Keep(("n",)))])
 
 @pytest.mark.parametrize("walk", [[], [1], [1, 0], [1, 2, 0, 1, 2], [2, 1]])
 @pytest.mark.parametrize("after", [[], [0], [1], [2, 0], [0, 1, 2, 1]])
-def test_a_wiped_device_is_served_again_and_loses_nothing_from_then_on(walk, after):
-    lab, net, device, doctor = ward(3)
+def test_wiped_device_is_served_without_further_loss(walk, after):
+    lab, net, device, doctor = create_ward(3)
     doctor.set_policy(ODD).result()
     for place in walk:
-        go(lab, device, place)
+        move(lab, device, place)
         publish(lab, net, 1, 2)
     publish(lab, net, 3)
     doctor.read().result()
@@ -67,9 +67,9 @@ def test_a_wiped_device_is_served_again_and_loses_nothing_from_then_on(walk, aft
     doctor.set_policy(SHORT).result(120)
     publish(lab, net, 4)
     for number, place in enumerate(after):
-        go(lab, device, place)
+        move(lab, device, place)
         publish(lab, net, 10 + number)
-    assert numbers(doctor) == [4, *range(10, 10 + len(after))]
+    assert read_numbers(doctor) == [4, *range(10, 10 + len(after))]
     device.change_context(display_px=777)
     lab.run(seconds=60)
     state = doctor.state()
@@ -77,8 +77,8 @@ def test_a_wiped_device_is_served_again_and_loses_nothing_from_then_on(walk, aft
     assert lab.problems.empty
 
 
-def test_its_state_goes_on_where_it_comes_back_to_who_has_it():
-    lab, net, device, doctor = ward()
+def test_wiped_device_continues_with_the_state_of_its_access_point():
+    lab, net, device, doctor = create_ward()
     doctor.set_policy(ODD).result()
     for _ in range(3):
         device.change_context(display_px=480)
@@ -86,48 +86,48 @@ def test_its_state_goes_on_where_it_comes_back_to_who_has_it():
         device.change_context(display_px=960)
         lab.run(seconds=5)
     publish(lab, net, 1, 2, 3)
-    assert numbers(doctor) == [1, 3]
+    assert read_numbers(doctor) == [1, 3]
     wipe(doctor.installed)
     publish(lab, net, 5, 6, 7)
-    assert numbers(doctor) == [5, 7]
+    assert read_numbers(doctor) == [5, 7]
     assert lab.problems.empty
 
 
-def test_it_is_wiped_again_and_again():
-    lab, net, device, doctor = ward(2)
+def test_device_is_wiped_repeatedly():
+    lab, net, device, doctor = create_ward(2)
     for number in range(5):
         doctor.set_policy(SHORT if number % 2 else ODD).result(120)
-        go(lab, device, number % 2)
+        move(lab, device, number % 2)
         publish(lab, net, 1, 3)
-        assert numbers(doctor) == [1, 3]
+        assert read_numbers(doctor) == [1, 3]
         wipe(doctor.installed)
         lab.run(seconds=30)
 
 
-def test_a_late_copy_of_an_older_incarnation_changes_nothing():
+def test_late_messages_of_an_older_incarnation_change_nothing():
     sites = [Site("ap", None, 100.0, True)]
     machine = AccessPointMachine(Ports(MemoryStore(), lambda n: bytes(n), "ap"), "server", {}, sites)
     machine.handle(0, Received("server", {"kind": "messages", "last": 0, "first": 1, "messages": []}))
 
-    def attach(incarnation: str, epoch: int, **more: Any) -> Any:
+    def attach(incarnation: str, epoch: int, **fields: Any) -> Any:
         message = {
             "kind": "attach", "subscriber": "doctor", "epoch": epoch, "from": "ap", "fresh": True, "report": epoch,
-            "automatic": {"battery": float(epoch)}, "incarnation": incarnation, **more,
+            "automatic": {"battery": float(epoch)}, "incarnation": incarnation, **fields,
         }  # fmt: skip
         return [
-            as_wire(each.message)
-            for each in machine.handle(0, Received("doctor/sublim", message))
-            if isinstance(each, Send) and each.to != "server"
+            as_wire(effect.message)
+            for effect in machine.handle(0, Received("doctor/sublim", message))
+            if isinstance(effect, Send) and effect.to != "server"
         ]
 
     def state() -> Any:
         return as_wire(machine._agents["doctor"].record)
 
-    assert [each["kind"] for each in attach("aaaaaaaa", 3)] == ["attached"]
+    assert [message["kind"] for message in attach("aaaaaaaa", 3)] == ["attached"]
     (answer,) = attach("bbbbbbbb", 1)
     assert answer == {"kind": "behind", "incarnation": "bbbbbbbb", "epoch": 3}
     assert state()["incarnation"] == "aaaaaaaa"
-    assert [each["kind"] for each in attach("bbbbbbbb", 4)] == ["attached"]
+    assert [message["kind"] for message in attach("bbbbbbbb", 4)] == ["attached"]
     after = state()
     for message in (
         {"kind": "report", "number": 99, "automatic": {}},
@@ -135,17 +135,17 @@ def test_a_late_copy_of_an_older_incarnation_changes_nothing():
     ):
         late = {**message, "subscriber": "doctor", "incarnation": "aaaaaaaa"}
         assert machine.handle(0, Received("doctor/sublim", late)) == ()
-    assert [each["kind"] for each in attach("aaaaaaaa", 3)] == ["behind"]  # who it was does not hear it
+    assert [message["kind"] for message in attach("aaaaaaaa", 3)] == ["behind"]  # now the former one
     assert state() == after
 
 
-def lost(lab):
+def count_rollbacks(lab):
     incidents = lab.frame("incidents")
     return int((incidents["incident"] == "rolled back").sum())
 
 
-def test_a_policy_under_a_number_that_was_used_before_is_set():
-    lab, net, _, doctor = ward()
+def test_policy_with_a_reused_number_is_set():
+    lab, net, _, doctor = create_ward()
     backup = lab.faults.backup("doctor")
     doctor.set_policy(ODD).result()
     lab.faults.restore("doctor", backup)
@@ -153,12 +153,12 @@ def test_a_policy_under_a_number_that_was_used_before_is_set():
     doctor.set_policy(SHORT).result()
     publish(lab, net, 1, 2)
     assert doctor.state()["policy"] == 2
-    assert [sorted(each) for each in doctor.read().result()] == [["n"], ["n"]]
-    assert lost(lab)
+    assert [sorted(message) for message in doctor.read().result()] == [["n"], ["n"]]
+    assert count_rollbacks(lab)
 
 
-def test_a_policy_below_those_that_it_has_forgotten_is_set():
-    lab, net, _, doctor = ward()
+def test_policy_with_a_lower_number_is_set_after_restore():
+    lab, net, _, doctor = create_ward()
     backup = lab.faults.backup("doctor")
     for policy in (SHORT, ODD, SHORT, ODD):
         doctor.set_policy(policy).result()
@@ -166,11 +166,11 @@ def test_a_policy_below_those_that_it_has_forgotten_is_set():
     lab.run(seconds=30)
     doctor.set_policy(SHORT).result()
     publish(lab, net, 1, 2)
-    assert numbers(doctor) == [1, 2]
+    assert read_numbers(doctor) == [1, 2]
 
 
-def test_what_it_reports_is_taken():
-    lab, _, device, doctor = ward()
+def test_reports_of_a_restored_device_are_accepted():
+    lab, _, device, doctor = create_ward()
     backup = lab.faults.backup("doctor")
     for pixels in (320, 480, 640):
         device.change_context(display_px=pixels)
@@ -181,15 +181,15 @@ def test_what_it_reports_is_taken():
     assert doctor.state()["automatic"]["display_px"] == 960
 
 
-def test_it_is_served_where_it_is_and_where_it_was():
+def test_restored_device_is_served_at_its_old_and_new_place():
     for walk in ([1], [1, 2], [1, 0], [1, 2, 0, 1], [2, 1, 0]):
-        lab, net, device, doctor = ward(3)
+        lab, net, device, doctor = create_ward(3)
         backup = lab.faults.backup("doctor")
         for place in walk:
-            go(lab, device, place)
+            move(lab, device, place)
         for back in (walk[-1], 0):
             device.measured("loc", (back * 0.001, 0.0))
             lab.faults.restore("doctor", backup)
             lab.run(minutes=5)
             publish(lab, net, 7)
-            assert 7 in numbers(doctor), (walk, back)
+            assert 7 in read_numbers(doctor), (walk, back)

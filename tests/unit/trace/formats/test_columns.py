@@ -1,4 +1,4 @@
-"""Vehicle positions of GTFS-realtime as a table, by whatever names its exporter gave them."""
+"""Tables of GTFS-realtime vehicle positions, with the column names of several exporters."""
 
 import pytest
 
@@ -16,15 +16,15 @@ BUSES = [
 
 
 @pytest.mark.parametrize("name", ["vehicle_positions.csv", "vehicle_positions.csv.gz"])
-def test_austin(csv_file, name):
+def test_austin_export_is_loaded(csv_file, name):
     loaded = trace.load(csv_file(AUSTIN, BUSES, name))
     assert loaded.source["format"] == "gtfs-rt"
     assert loaded.positions["device"].to_pylist() == ["7"] * 3 + ["8"] * 3
     assert [t.timestamp() for t in loaded.positions["ts"].to_pylist()[:3]] == [T0, T0 + 60, T0 + 120]
-    assert loaded.positions["speed_mps"].null_count == 6  # nobody knows in which unit
+    assert loaded.positions["speed_mps"].null_count == 6  # of unknown unit
 
 
-def test_speeds_of_a_feed_that_keeps_to_metres_a_second(csv_file):
+def test_mapped_speeds_are_loaded(csv_file):
     loaded = trace.load(csv_file(AUSTIN, BUSES), "gtfs-rt", columns={"speed_mps": "speed"})
     assert loaded.source["format"] == "gtfs-rt"
     assert loaded.positions["speed_mps"].to_pylist()[:3] == [0.5, 10.5, 20.5]
@@ -41,7 +41,7 @@ def test_speeds_of_a_feed_that_keeps_to_metres_a_second(csv_file):
         "trip.route_id,vehicle/id,timestamp,position/latitude,position/longitude",
     ],
 )
-def test_names_of_exports(csv_file, header):
+def test_column_names_of_exports_are_recognised(csv_file, header):
     rows = [f"e,{bus},{T0 + 60 * i},30.26{i},-97.73" for bus in (7, 8) for i in range(3)]
     loaded = trace.load(csv_file(header, rows))
     assert loaded.source["format"] == "gtfs-rt"
@@ -57,17 +57,17 @@ def test_names_of_exports(csv_file, header):
         ["user", "time", "lat", "lon", "route_id"],
     ],
 )
-def test_other_tables(names):
+def test_other_tables_are_not_recognised(names):
     assert gtfs_rt(names) is None
 
 
-def test_a_folder_of_days(csv_file, tmp_path):
-    """CapMetrics publishes a file a day; a bus goes on from one to the next."""
+def test_folder_of_daily_files(csv_file, tmp_path):
+    """Load daily files, as CapMetrics publishes them; a bus continues from one to the next."""
     days = tmp_path / "days"
     days.mkdir()
     for day in range(2):
         rows = [f"d,7,{T0 + 86_400 * day + 60 * i},30.26{i},-97.73,1,550,1" for i in range(3)]
-        csv_file(AUSTIN, rows, f"days/2015-03-0{8 - day}.csv")  # the names go the other way
+        csv_file(AUSTIN, rows, f"days/2015-03-0{8 - day}.csv")  # names in reverse order
     loaded = trace.load(days)
     assert loaded.source["format"] == "gtfs-rt"
     assert len(loaded.positions) == 6
@@ -76,7 +76,7 @@ def test_a_folder_of_days(csv_file, tmp_path):
         trace.load(days)
 
 
-def test_the_recorded_buses(capmetrics):
+def test_recorded_buses_are_loaded(capmetrics):
     loaded = trace.load(capmetrics)
     assert loaded.source["format"] == "gtfs-rt"
     assert len(loaded.positions) == 581_814

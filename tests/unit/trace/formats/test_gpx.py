@@ -8,12 +8,12 @@ from mudkit.trace.formats import gpx
 GPX = '<?xml version="1.0" encoding="{}"?>\n<gpx version="1.1" creator="t" xmlns="http://www.topografix.com/GPX/1/1">{}</gpx>'
 
 
-def point(minute, kind="trkpt", inside="", time=True):
+def build_point(minute, kind="trkpt", inside="", time=True):
     when = f"<time>2020-05-01T10:{minute:02d}:00Z</time>" if time else ""
     return f'<{kind} lat="47.{100 + minute}" lon="8.5"><ele>400</ele>{when}{inside}</{kind}>'
 
 
-def track(points, name=""):
+def build_track(points, name=""):
     return f"<trk>{f'<name>{name}</name>' if name else ''}<trkseg>{''.join(points)}</trkseg></trk>"
 
 
@@ -28,31 +28,35 @@ def write(tmp_path):
     return write
 
 
-def devices(loaded):
+def list_devices(loaded):
     return sorted(set(loaded.positions["device"].to_pylist()))
 
 
 @pytest.mark.parametrize("name", ["ride.gpx", "ride.GPX", "ride.gpx.gz"])
-def test_a_track(write, name):
-    loaded = trace.load(write(track([point(i) for i in range(3)], "Tour"), name))
+def test_device_of_a_single_track_is_named_after_the_file(write, name):
+    loaded = trace.load(write(build_track([build_point(i) for i in range(3)], "Tour"), name))
     assert loaded.source["format"] == "gpx"
-    assert devices(loaded) == ["ride"]  # one track: the file's stem, whatever the track is called
+    assert list_devices(loaded) == ["ride"]  # one track: the file's stem, whatever the track is called
     assert loaded.positions["ts"][0].as_py().isoformat() == "2020-05-01T10:00:00+00:00"
     assert loaded.positions["lat"].to_pylist() == [47.1, 47.101, 47.102]
 
 
 def test_several_tracks_are_several_devices(write):
     body = (
-        track([point(0), point(1)], "Ann") + track([point(0), point(1)]) + track([point(5), point(6)], "Ann")
+        build_track([build_point(0), build_point(1)], "Ann")
+        + build_track([build_point(0), build_point(1)])
+        + build_track([build_point(5), build_point(6)], "Ann")
     )
     loaded = trace.load(write(body))
-    assert devices(loaded) == ["ride/Ann", "ride/track 2"]
+    assert list_devices(loaded) == ["ride/Ann", "ride/track 2"]
     assert len(loaded.positions) == 6
 
 
-def test_points_of_routes_and_single_ones(write):
-    body = point(0, "wpt") + f"<rte>{point(1, 'rtept')}{point(2, 'rtept', time=False)}</rte>"
-    loaded = trace.load(write(body + track([point(3), point(4)])))
+def test_route_points_and_waypoints_are_loaded(write):
+    body = (
+        build_point(0, "wpt") + f"<rte>{build_point(1, 'rtept')}{build_point(2, 'rtept', time=False)}</rte>"
+    )
+    loaded = trace.load(write(body + build_track([build_point(3), build_point(4)])))
     assert loaded.positions["lat"].to_pylist() == [47.1, 47.101, 47.103, 47.104]
     (rejected,) = loaded.rejected.to_pylist()
     assert (rejected["row"], rejected["reason"], rejected["source"]) == (3, "no time", "ride.gpx")
@@ -68,19 +72,19 @@ def test_points_of_routes_and_single_ones(write):
         "<g:speed>3.5</g:speed></g:TrackPointExtension></extensions>",
     ],
 )
-def test_speeds(write, inside):
-    loaded = trace.load(write(track([point(0, inside=inside), point(1)])))
+def test_speeds_in_elements_and_extensions_are_loaded(write, inside):
+    loaded = trace.load(write(build_track([build_point(0, inside=inside), build_point(1)])))
     assert loaded.positions["speed_mps"].to_pylist() == [3.5, None]
 
 
-def test_times_of_other_things_are_not_those_of_points(write):
+def test_times_of_other_elements_are_ignored(write):
     body = "<metadata><time>2020-01-01T00:00:00Z</time><name>x</name></metadata>"
     inside = "<extensions><visit><time>2019-01-01T00:00:00Z</time></visit></extensions>"
-    loaded = trace.load(write(body + track([point(0, inside=inside), point(1)])))
+    loaded = trace.load(write(body + build_track([build_point(0, inside=inside), build_point(1)])))
     assert {t.year for t in loaded.positions["ts"].to_pylist()} == {2020}
 
 
-def test_what_is_wrong_with_a_point(write):
+def test_bad_points_are_rejected_with_a_reason(write):
     bad = (
         '<trkpt lat="north" lon="8"><time>2020-05-01T10:30:00Z</time></trkpt>'
         '<trkpt lon="8"><time>2020-05-01T10:30:00Z</time></trkpt>'
@@ -88,7 +92,7 @@ def test_what_is_wrong_with_a_point(write):
         '<trkpt lat="47" lon="8"><time/></trkpt>'
         '<trkpt lat="95" lon="188"><time>2020-05-01T10:30:00Z</time></trkpt>'
     )
-    loaded = trace.load(write(track([*(point(i) for i in range(9)), bad])))
+    loaded = trace.load(write(build_track([*(build_point(i) for i in range(9)), bad])))
     assert [(row["row"], row["reason"]) for row in loaded.rejected.to_pylist()] == [
         (10, "unparsable"),
         (11, "unparsable"),
@@ -99,13 +103,18 @@ def test_what_is_wrong_with_a_point(write):
 
 
 @pytest.mark.parametrize("encoding", ["UTF-16", "ISO-8859-1"])
-def test_encodings_that_xml_declares(write, encoding):
-    body = track([point(0), point(1)], "Zürich") + track([point(0), point(1)], "Genève")
-    assert devices(trace.load(write(body, encoding=encoding))) == ["ride/Genève", "ride/Zürich"]
+def test_declared_xml_encodings_are_used(write, encoding):
+    body = build_track([build_point(0), build_point(1)], "Zürich") + build_track(
+        [build_point(0), build_point(1)], "Genève"
+    )
+    assert list_devices(trace.load(write(body, encoding=encoding))) == ["ride/Genève", "ride/Zürich"]
 
 
-def test_batches_join_without_a_seam(write, monkeypatch):
-    file = write(track([point(i) for i in range(30)], "a") + track([point(i) for i in range(30)], "b"))
+def test_batches_do_not_change_the_rows(write, monkeypatch):
+    file = write(
+        build_track([build_point(i) for i in range(30)], "a")
+        + build_track([build_point(i) for i in range(30)], "b")
+    )
     whole = trace.load(file).positions
     monkeypatch.setattr(gpx, "_BATCH_ROWS", 7)
     monkeypatch.setattr(gpx, "_CHUNK_BYTES", 100)
@@ -115,9 +124,9 @@ def test_batches_join_without_a_seam(write, monkeypatch):
     assert trace.load(file).positions.equals(whole)
 
 
-def test_a_folder_of_rides(write, tmp_path):
+def test_folder_of_gpx_files(write, tmp_path):
     for name in ("a.gpx", "b.gpx"):
-        write(track([point(0), point(1)], "the same name"), name)
+        write(build_track([build_point(0), build_point(1)], "the same name"), name)
     (tmp_path / "2021").mkdir()
-    write(track([point(0), point(1)]), "2021/c.gpx.gz")
-    assert devices(trace.load(tmp_path)) == ["a", "b", "c"]
+    write(build_track([build_point(0), build_point(1)]), "2021/c.gpx.gz")
+    assert list_devices(trace.load(tmp_path)) == ["a", "b", "c"]

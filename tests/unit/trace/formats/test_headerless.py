@@ -8,40 +8,40 @@ from mudkit import trace
 from mudkit.trace.options import Options
 
 HEADER = "Geolife trajectory\nWGS 84\nAltitude is in Feet\nReserved 3\n0,2,255,My Track,0,0,2,8421376\n0\n"
-FIRST = [
+EARLIER = [
     "39.984702,116.318417,0,492,39744.1201851852,2008-10-23,02:53:04",
     "39.984683,116.31845,0,-777,39744.1202546296,2008-10-23,02:53:10",
 ]
 LATER = ["39.984686,116.318417,0,492,39744.1203125,2008-10-24,02:53:15"]
 
 
-def plt(rows, end="\r\n"):
+def encode_plt(rows, end="\r\n"):
     return (HEADER.replace("\n", end) + end.join(rows) + end).encode()
 
 
 @pytest.fixture
 def geolife(tmp_path):
-    """Two users, one with two trajectories; what is no trajectory is left alone."""
+    """Write the folder of two users, one with two trajectories, and files to ignore."""
     for user, name, rows in (
-        ("000", "20081023025304.plt", FIRST),
+        ("000", "20081023025304.plt", EARLIER),
         ("000", "20081024025315.plt", LATER),
-        ("001", "20081023025304.plt", [*FIRST, "39.98,116.3,0,492,39744,2008-10-23", *LATER]),
+        ("001", "20081023025304.plt", [*EARLIER, "39.98,116.3,0,492,39744,2008-10-23", *LATER]),
     ):
         place = tmp_path / "Geolife" / "Data" / user / "Trajectory"
         place.mkdir(parents=True, exist_ok=True)
-        (place / name).write_bytes(plt(rows))
+        (place / name).write_bytes(encode_plt(rows))
     (tmp_path / "Geolife" / "Data" / "001" / "labels.txt").write_text("Start Time\tEnd Time\tMode\n")
     (tmp_path / "Geolife" / "Data" / "001" / "Trajectory" / "._20081023025304.plt").write_bytes(b"\0\5\x16\7")
     (tmp_path / "Geolife" / "User Guide-1.3.pdf").write_bytes(b"%PDF-1.4")
     return tmp_path / "Geolife"
 
 
-def test_geolife(geolife):
+def test_geolife_is_loaded(geolife):
     loaded = trace.load(geolife)
     assert loaded.source["format"] == "geolife"
     rows = loaded.positions.to_pylist()
     assert [row["device"] for row in rows] == ["000"] * 3 + ["001"] * 3
-    assert rows[0]["ts"].isoformat() == "2008-10-23T02:53:04+00:00"  # the texts, GMT; not the rounded days
+    assert rows[0]["ts"].isoformat() == "2008-10-23T02:53:04+00:00"  # from the GMT text, not the rounded days
     assert (rows[1]["lat"], rows[1]["lon"], rows[1]["speed_mps"]) == (39.984683, 116.31845, None)
     assert loaded.rejected.to_pylist() == [
         {
@@ -53,18 +53,18 @@ def test_geolife(geolife):
     ]
 
 
-def test_the_time_is_gmt_whatever_zone_is_asked_for(geolife):
+def test_geolife_times_are_gmt_regardless_of_tz(geolife):
     assert trace.load(geolife, tz="Asia/Shanghai").positions.equals(trace.load(geolife).positions)
 
 
 @pytest.mark.parametrize("part", ["", "Data", "Data/000", "Data/000/Trajectory"])
-def test_any_folder_above_trajectories(geolife, part):
+def test_geolife_is_loaded_from_any_folder_above_trajectories(geolife, part):
     positions = trace.load(geolife / part).positions
     assert positions["device"].to_pylist()[:3] == ["000"] * 3
     assert len(positions) == (6 if part in ("", "Data") else 3)
 
 
-def test_one_trajectory_also_packed(geolife, tmp_path, monkeypatch):
+def test_single_trajectory_may_be_compressed(geolife, tmp_path, monkeypatch):
     file = geolife / "Data/000/Trajectory/20081023025304.plt"
     one = trace.load(file).positions
     assert one["device"].to_pylist() == ["000"] * 2
@@ -72,20 +72,20 @@ def test_one_trajectory_also_packed(geolife, tmp_path, monkeypatch):
     packed.parent.mkdir()
     packed.write_bytes(gzip.compress(file.read_bytes()))
     other = trace.load(packed).positions
-    assert other["device"].to_pylist() == ["home"] * 2  # the folder that it is in
+    assert other["device"].to_pylist() == ["home"] * 2  # its folder
     assert other.drop_columns("device").equals(one.drop_columns("device"))
     monkeypatch.chdir(packed.parent)
     assert trace.load(packed.name).positions.equals(other)
 
 
-def test_a_trajectory_without_rows_goes_with_the_others(geolife):
+def test_trajectory_without_rows_is_accepted_among_others(geolife):
     (geolife / "Data/000/Trajectory/20081025000000.plt").write_text(HEADER)
     assert len(trace.load(geolife).positions) == 6
 
 
-def test_a_row_like_geolife_is_enough_without_its_first_line(tmp_path):
+def test_geolife_row_is_recognised_without_the_first_line(tmp_path):
     file = tmp_path / "track.plt"
-    file.write_bytes(plt(FIRST).replace(b"Geolife trajectory", b"OziExplorer Track Point File"))
+    file.write_bytes(encode_plt(EARLIER).replace(b"Geolife trajectory", b"OziExplorer Track Point File"))
     assert len(trace.load(file).positions) == 2
 
 
@@ -99,7 +99,7 @@ CHECK_INS = [
 
 
 @pytest.mark.parametrize("name", ["loc-gowalla_totalCheckins.txt", "checkins.tsv.gz"])
-def test_gowalla_is_reads(tmp_path, name):
+def test_gowalla_is_loaded_as_reads(tmp_path, name):
     text = ("\n".join([*CHECK_INS, "7\t2010-10-17T19:26:05Z\t30.2634"]) + "\n").encode()
     (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
     loaded = trace.load(tmp_path / name, box_km=2, window_s=3600)
@@ -117,14 +117,14 @@ def test_gowalla_is_reads(tmp_path, name):
     assert loaded.source["options"]["table"] == "reads"
 
 
-def test_gowalla_keeps_the_location_of_what_is_rejected(tmp_path):
+def test_gowalla_keeps_the_location_of_rejected_rows(tmp_path):
     file = tmp_path / "g.txt"
     file.write_text("\n".join([*CHECK_INS, "7\t2010-10-17T19:26:05Z\t95\t-97\t16516"]) + "\n")
     (raw,) = (row["raw"] for row in trace.load(file).rejected.to_pylist() if "range" in row["reason"])
     assert raw == "7,2010-10-17T19:26:05Z,95,-97,16516"
 
 
-def test_check_ins_are_reads_whatever_table_says(tmp_path):
+def test_check_ins_are_reads_regardless_of_table(tmp_path):
     file = tmp_path / "g.txt"
     file.write_text("\n".join(CHECK_INS) + "\n")
     for table in ("positions", "reads"):

@@ -10,7 +10,7 @@ PLT = "Geolife trajectory\n" + "x\n" * 5 + "39.98,116.3,0,492,39744.1,2008-10-23
 GPX = '<gpx><wpt lat="1" lon="2"><time>2020-01-01T00:00:00Z</time></wpt></gpx>'
 
 
-def test_a_folder_of_several_kinds_lists_them(tmp_path):
+def test_error_for_a_folder_of_several_kinds_lists_them(tmp_path):
     (tmp_path / "000").mkdir()
     (tmp_path / "000" / "a.plt").write_text(PLT)
     (tmp_path / "b.gpx").write_text(GPX)
@@ -25,14 +25,14 @@ def test_a_folder_of_several_kinds_lists_them(tmp_path):
 @pytest.mark.parametrize(
     "kind", ["geolife", "gpx", "csv", "gtfs-rt", "parquet", "gowalla", "cabspotting-txt"]
 )
-def test_a_folder_without_files_of_the_format(tmp_path, kind):
+def test_folder_without_files_of_the_format_is_refused(tmp_path, kind):
     (tmp_path / "notes.md").touch()
     with pytest.raises(TraceFormatError, match=r"holds no files of the format") as caught:
         trace.load(tmp_path, kind)
     assert "notes.md" in caught.value.found
 
 
-def test_files_keep_their_order_in_a_source(tmp_path):
+def test_files_of_a_source_are_sorted(tmp_path):
     for name in ("b.gpx", "a.GPX", "c.gpx.gz"):
         (tmp_path / name).write_text(GPX)
     source = recognise(tmp_path)
@@ -43,7 +43,7 @@ def test_files_keep_their_order_in_a_source(tmp_path):
 
 @pytest.mark.parametrize("head", ["<!DOCTYPE html>\n<html>", "  <HTML><head>", "\ufeff<html>"])
 @pytest.mark.parametrize("name", ["t.csv", "t.plt", "t.gpx", "t.txt", "t.parquet"])
-def test_a_web_page_is_called_one(tmp_path, name, head):
+def test_web_page_is_named_in_the_error(tmp_path, name, head):
     (tmp_path / name).write_text(head + "<body>Sign in</body></html>", encoding="utf-8")
     with pytest.raises(TraceFormatError, match="is a web page"):
         trace.load(tmp_path / name)

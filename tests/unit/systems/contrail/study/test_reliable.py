@@ -1,9 +1,9 @@
-"""Acknowledgements and retransmissions by filters: what a cloud loses comes all the same."""
+"""Acknowledgements and retransmissions by filters, for items that a cloud loses."""
 
 from __future__ import annotations
 
 import pytest
-from contrail_place import marked
+from contrail_place import build_item
 
 from mudkit.errors import ParameterError
 from mudkit.systems.contrail import Item
@@ -12,28 +12,28 @@ from mudkit.systems.contrail.study.reliable import Inbound, Outbound
 
 
 @pytest.fixture
-def ends(place):
-    there = place("ann bob cyd")
-    got = {"bob": [], "cyd": []}
-    photos = there.port("ann", "photos")
-    for name, items in got.items():
-        port = there.port(name, "album")
-        Inbound(there.modules[name], port, "tag = 'family'", ("ann", "photos"), items.append)
-    out = Outbound(there.modules["ann"], photos, [("bob", "album"), ("cyd", "album")])
-    there.run(70)
-    return there, out, got
+def endpoints(make_place):
+    place = make_place("ann bob cyd")
+    received = {"bob": [], "cyd": []}
+    photos = place.port("ann", "photos")
+    for name, items in received.items():
+        port = place.port(name, "album")
+        Inbound(place.modules[name], port, "tag = 'family'", ("ann", "photos"), items.append)
+    outbound = Outbound(place.modules["ann"], photos, [("bob", "album"), ("cyd", "album")])
+    place.run(70)
+    return place, outbound, received
 
 
-def photograph(there, text):
+def build_photo(place, text):
     item = Item({"tag": "family"}, f"payload of {text}".encode() * 1000)
-    there.secrets |= {item.payload, "tag = 'family'"}
+    place.secrets |= {item.payload, "tag = 'family'"}
     return item
 
 
-def lose(there, device, kind=Data):
-    """Let the relay lose what waits for a device."""
-    there.lab.run(seconds=1)
-    process = there.lab.world.hosts["relay1-storage"].processes[0]
+def lose(place, device, kind=Data):
+    """Drop the messages of a kind that wait for a device at the relay."""
+    place.lab.run(seconds=1)
+    process = place.lab.world.hosts["relay1-storage"].processes[0]
     queue = process.machine._device(device).queue
     for number, message in queue.read(0, 1 << 30)[0]:
         if type(message) is kind:
@@ -41,73 +41,73 @@ def lose(there, device, kind=Data):
     process.store.commit()
 
 
-def test_what_arrives_is_acknowledged(ends):
-    there, out, got = ends
+def test_arrived_items_are_acknowledged(endpoints):
+    place, outbound, received = endpoints
     for name in ("one", "two"):
-        out.publish(photograph(there, name), name).result()
-    assert out.unacknowledged == {"one": ["bob", "cyd"], "two": ["bob", "cyd"]}
-    there.run(130)
-    assert [len(items) for items in got.values()] == [2, 2]
-    assert out.unacknowledged == {}
-    assert out.retransmit() == []
+        outbound.publish(build_photo(place, name), name).result()
+    assert outbound.unacknowledged == {"one": ["bob", "cyd"], "two": ["bob", "cyd"]}
+    place.run(130)
+    assert [len(items) for items in received.values()] == [2, 2]
+    assert outbound.unacknowledged == {}
+    assert outbound.retransmit() == []
 
 
-def test_what_is_lost_comes_with_a_retransmission_which_is_a_name(ends):
-    there, out, got = ends
-    out.publish(photograph(there, "lost"), "lost").result()
-    lose(there, "bob")
-    there.run(130)
-    assert out.unacknowledged == {"lost": ["bob"]}
-    before = there.bytes_up("ann")
-    (again,) = out.retransmit()
-    assert again.result().destinations == (("bob", "album"),)
-    assert not again.result().uploaded
-    assert there.bytes_up("ann") - before < 1000
-    there.run(130)
-    assert out.unacknowledged == {}
-    assert [len(items) for items in got.values()] == [1, 1]
+def test_lost_item_is_delivered_by_a_retransmission_of_its_name(endpoints):
+    place, outbound, received = endpoints
+    outbound.publish(build_photo(place, "lost"), "lost").result()
+    lose(place, "bob")
+    place.run(130)
+    assert outbound.unacknowledged == {"lost": ["bob"]}
+    before = place.bytes_up("ann")
+    (operation,) = outbound.retransmit()
+    assert operation.result().destinations == (("bob", "album"),)
+    assert not operation.result().uploaded
+    assert place.bytes_up("ann") - before < 1000
+    place.run(130)
+    assert outbound.unacknowledged == {}
+    assert [len(items) for items in received.values()] == [1, 1]
 
 
-def test_a_lost_acknowledgement_is_made_up_for_by_the_next(ends):
-    there, out, _ = ends
-    out.publish(photograph(there, "one"), "one").result()
-    there.lab.faults.cut("ann")
-    there.run(100)
-    lose(there, "ann")
-    there.lab.faults.mend("ann")
-    there.run(130)
-    assert out.unacknowledged == {"one": ["bob", "cyd"]}
-    out.publish(photograph(there, "two"), "two").result()
-    there.run(130)
-    assert out.unacknowledged == {}
+def test_lost_acknowledgement_is_covered_by_the_next(endpoints):
+    place, outbound, _ = endpoints
+    outbound.publish(build_photo(place, "one"), "one").result()
+    place.lab.faults.cut("ann")
+    place.run(100)
+    lose(place, "ann")
+    place.lab.faults.mend("ann")
+    place.run(130)
+    assert outbound.unacknowledged == {"one": ["bob", "cyd"]}
+    outbound.publish(build_photo(place, "two"), "two").result()
+    place.run(130)
+    assert outbound.unacknowledged == {}
 
 
-def test_retransmissions_to_who_is_away_are_one_item_in_the_end(ends):
-    there, out, got = ends
-    there.lab.faults.cut("bob")
-    out.publish(photograph(there, "one"), "one").result()
+def test_retransmissions_during_an_outage_deliver_one_item(endpoints):
+    place, outbound, received = endpoints
+    place.lab.faults.cut("bob")
+    outbound.publish(build_photo(place, "one"), "one").result()
     for _ in range(5):
-        out.retransmit("one")
-        there.run(10)
-    there.lab.faults.mend("bob")
-    there.run(130)
-    assert [len(items) for items in got.values()] == [1, 1]
-    assert "duplicate" not in there.counts("bob")
+        outbound.retransmit("one")
+        place.run(10)
+    place.lab.faults.mend("bob")
+    place.run(130)
+    assert [len(items) for items in received.values()] == [1, 1]
+    assert "duplicate" not in place.counts("bob")
 
 
-def test_a_newer_item_of_a_name_is_acknowledged_by_itself(ends):
-    there, out, _ = ends
-    out.publish(photograph(there, "first"), "one").result()
-    there.run(40)
-    out.publish(photograph(there, "second"), "one").result()
-    assert out.unacknowledged == {"one": ["bob", "cyd"]}
-    there.run(130)
-    assert out.unacknowledged == {}
+def test_newer_item_of_a_name_needs_its_own_acknowledgement(endpoints):
+    place, outbound, _ = endpoints
+    outbound.publish(build_photo(place, "first"), "one").result()
+    place.run(40)
+    outbound.publish(build_photo(place, "second"), "one").result()
+    assert outbound.unacknowledged == {"one": ["bob", "cyd"]}
+    place.run(130)
+    assert outbound.unacknowledged == {}
     with pytest.raises(ParameterError, match="no unacknowledged item"):
-        out.retransmit("one")
+        outbound.retransmit("one")
 
 
-def test_what_nobody_wants_needs_no_acknowledgement(ends):
-    _, out, _ = ends
-    assert out.publish(marked("office"), "office").result().destinations == ()
-    assert out.unacknowledged == {}
+def test_item_without_receivers_needs_no_acknowledgement(endpoints):
+    _, outbound, _ = endpoints
+    assert outbound.publish(build_item("office"), "office").result().destinations == ()
+    assert outbound.unacknowledged == {}

@@ -1,4 +1,4 @@
-"""The queue of a device: restored as it was stored, and bounded."""
+"""Queue of a device: restoring and bounds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mudkit.fleet.store import MemoryStore
 from mudkit.systems.lasthop.device.queue import DeviceQueue
 
 
-def test_a_queue_is_the_same_after_it_was_loaded():
+def test_queue_is_restored_from_its_store():
     store = MemoryStore()
     queue = DeviceQueue(store, 100)
     for number, rank in enumerate((0.5, 0.9, 0.5, 0.1)):
@@ -14,17 +14,17 @@ def test_a_queue_is_the_same_after_it_was_loaded():
     queue.rerank("news", "m3", 0.7)
     queue.rerank("news", "never was", 0.7)
     assert queue.remove("news", "never was") is None
-    again = DeviceQueue(store, 2)
-    assert len(again) == len(queue) == 4
-    assert ("news", "m1") in again
-    assert again.make_room() == [("news", "m2"), ("news", "m0")]
-    assert [identity for identity, _ in again.take("news", 5)] == ["m1", "m3"]
+    restored = DeviceQueue(store, 2)
+    assert len(restored) == len(queue) == 4
+    assert ("news", "m1") in restored
+    assert restored.make_room() == [("news", "m2"), ("news", "m0")]
+    assert [identity for identity, _ in restored.take("news", 5)] == ["m1", "m3"]
     assert store.items() == []
     queue.expire(5)
     assert queue.ranks("news") == {"m1": 0.9, "m2": 0.5, "m3": 0.7}
 
 
-def test_what_is_dead_does_not_pile_up_in_a_queue():
+def test_removed_entries_of_a_queue_are_bounded():
     queue = DeviceQueue(MemoryStore(), 10)
     for number in range(5000):
         queue.put("news", f"m{number}", number % 97, number, number + 1000, {})

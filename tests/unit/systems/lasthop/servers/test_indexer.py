@@ -1,4 +1,4 @@
-"""Queries that are topics for as long as somebody wants them."""
+"""Queries as topics: matching, lifetime, and failing functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mudkit.systems.lasthop.messages import Subscribed, SubscriptionFields
 from mudkit.systems.lasthop.servers.indexer import Indexer, is_query
 
 
-def test_a_message_belongs_to_the_queries_that_it_matches():
+def test_indexer_returns_the_matching_queries():
     indexer = Indexer()
     weather, storms = query("kind = 'weather'"), query("kind = 'weather' AND rank >= 4")
     for topic in (weather, storms, storms):
@@ -30,18 +30,18 @@ def test_a_message_belongs_to_the_queries_that_it_matches():
     assert indexer.topics({"kind": "weather", "rank": 1.0}) == ([], [])
 
 
-def test_only_topics_of_queries_are_queries():
+def test_is_query_distinguishes_queries_from_topics():
     assert is_query(query("rank > 1"))
     assert not is_query("news")
 
 
-def test_it_lives_while_somebody_wants_it_and_outlives_the_machine():
+def test_query_survives_a_restart_and_ends_with_its_last_subscriber():
     lab = Lab(seed=1)
     server = Publications(lab)
     ann, bob = (Subscriber(lab.device(name), server) for name in ("ann", "bob"))
     storms = query("kind = 'weather' AND rank >= 4")
-    for each in (ann, bob):
-        each.subscribe(storms, policy="on-line").result()
+    for subscriber in (ann, bob):
+        subscriber.subscribe(storms, policy="on-line").result()
     alerts, blog = server.topic("alerts"), server.topic("somebody's blog")
     alerts.publish("storm", 5.0, kind="weather")
     server.installed.kill()
@@ -61,7 +61,7 @@ def test_it_lives_while_somebody_wants_it_and_outlives_the_machine():
     assert not server.installed.store.items("message ")
 
 
-def test_a_rank_that_changes_changes_for_the_query_too():
+def test_rank_change_applies_to_queries():
     lab = Lab(seed=1)
     server = Publications(lab)
     ann = Subscriber(lab.device("ann"), server)
@@ -75,7 +75,7 @@ def test_a_rank_that_changes_changes_for_the_query_too():
 
 @pytest.fixture
 def year_of():
-    """A function of somebody's that fails for some messages."""
+    """Register a function that fails for some messages."""
 
     @function("year_of", returns="number")
     def year_of(text: str) -> float:
@@ -86,8 +86,8 @@ def year_of():
         remove("year_of")
 
 
-class Place:
-    """One who wants what that function says, and others."""
+class Setup:
+    """A subscriber to a query with that function, and two others."""
 
     def __init__(self):
         self.lab = Lab(seed=1)
@@ -95,55 +95,53 @@ class Place:
         self.ann, self.bob, self.cat = (
             Subscriber(self.lab.device(name), self.server) for name in ("ann", "bob", "cat")
         )
-        self.late, self.films = query("year_of(year) > 2000"), query("kind = 'film'")
-        self.ann.subscribe(self.late, policy="on-line").result()
+        self.recent, self.films = query("year_of(year) > 2000"), query("kind = 'film'")
+        self.ann.subscribe(self.recent, policy="on-line").result()
         self.bob.subscribe("films", policy="on-line").result()
         self.cat.subscribe(self.films, policy="on-line").result()
 
     def publish(self, *years):
-        """Give how many are where, and what has failed."""
+        """Publish, and return the queue sizes and the problems."""
         for year in years:
             self.server.topic("films").publish(f"of {year}", year=year, kind="film").result()
         self.lab.run(minutes=1)
-        held = [each.queue_sizes().result() for each in (self.ann, self.bob, self.cat)]
-        return [count for each in held for count in each.values()], self.lab.problems["detail"].tolist()
+        sizes = [subscriber.queue_sizes().result() for subscriber in (self.ann, self.bob, self.cat)]
+        return [count for queue in sizes for count in queue.values()], self.lab.problems["detail"].tolist()
 
 
-def test_a_query_that_fails_for_a_message_is_an_incident_and_the_publisher_and_the_others_do_not_notice(
-    year_of,
-):
-    place = Place()
-    held, problems = place.publish("2001", "none", "1999", "2002")
-    assert held == [2, 4, 4]
+def test_failing_query_is_an_incident_and_does_not_affect_others(year_of):
+    setup = Setup()
+    sizes, problems = setup.publish("2001", "none", "1999", "2002")
+    assert sizes == [2, 4, 4]
     assert len(problems) == 1
     assert problems[0].startswith("query: year_of(year) > 2000: The function year_of failed: ValueError")
-    assert place.lab.problems[["device", "system"]].to_numpy().tolist() == [["spool", "last hop"]]
+    assert setup.lab.problems[["device", "system"]].to_numpy().tolist() == [["spool", "last hop"]]
 
 
-def test_a_query_whose_function_is_gone_ends_nobody_elses_service_when_the_server_begins_again(year_of):
-    place = Place()
+def test_query_with_a_removed_function_does_not_affect_others(year_of):
+    setup = Setup()
     remove("year_of")
-    place.lab.faults.kill("spool")
-    place.lab.faults.restart("spool")
-    place.lab.run(minutes=1)
-    held, problems = place.publish("2001", "1999")
-    assert held == [0, 2, 2]
+    setup.lab.faults.kill("spool")
+    setup.lab.faults.restart("spool")
+    setup.lab.run(minutes=1)
+    sizes, problems = setup.publish("2001", "1999")
+    assert sizes == [0, 2, 2]
     assert len(problems) == 1
     assert "There is no function called year_of" in problems[0]
-    place.ann.unsubscribe(place.late).result()
-    assert place.server.installed.store.items("sub ann") == []
-    assert place.publish("2003")[0] == [3, 3]
+    setup.ann.unsubscribe(setup.recent).result()
+    assert setup.server.installed.store.items("sub ann") == []
+    assert setup.publish("2003")[0] == [3, 3]
 
 
-def test_no_device_can_want_a_query_that_no_message_can_be_asked():
-    """One that looks into a table fails for each message, and it would for each publisher."""
+def test_subscription_to_a_query_with_a_lookup_is_dropped():
+    """Bypass the check on the device: a lookup would fail for each message of each publisher."""
     lab = Lab(seed=1)
     server = Publications(lab)
     bob = Subscriber(lab.device("bob"), server)
     bob.subscribe("films", policy="on-line").result()
     topic = "query: lookup('t', kind, 'x') = 1"
-    wanted = structs.replace(SubscriptionFields.of(bob.installed.machine._topics["films"][1]), topic=topic)
-    bob.installed.machine._facts.add(Subscribed(topic, wanted))
+    fields = structs.replace(SubscriptionFields.of(bob.installed.machine._topics["films"][1]), topic=topic)
+    bob.installed.machine._facts.add(Subscribed(topic, fields))
     bob.subscribe("more")
     lab.run(minutes=1)
     assert (lab.frame("incidents")["incident"] == "dropped").sum() > 0

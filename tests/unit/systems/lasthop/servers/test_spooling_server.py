@@ -1,4 +1,4 @@
-"""The spooling server's machine: sessions, what it forwards, what it forgets, and what outlives it."""
+"""Server machine of last hop: sessions, forwarding, bounds, and recovery."""
 
 from __future__ import annotations
 
@@ -20,283 +20,292 @@ from mudkit.events import (
 )
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.lasthop import Forwarding, Subscription, messages
-from mudkit.systems.lasthop.messages import FromServer as Revived
+from mudkit.systems.lasthop.messages import FromServer as Decoder
 from mudkit.systems.lasthop.messages import Identify, SubscriptionFields, Welcome
 from mudkit.systems.lasthop.servers.spooling_server import SpoolServer
 from mudkit.wire import as_wire
 
 S = 1_000_000
-LIFE = "a0b1c2d3"
+INCARNATION = "a0b1c2d3"
 LIMIT_2 = Forwarding("buffer", 2)
 
 
 class Server:
-    """A machine by itself, what it sent to whom, and a phone's side of the talk."""
+    """A server machine without a lab, its effects, and the messages of a phone."""
 
     def __init__(self, store=None, capacity=100):
         self.store = store or MemoryStore()
         self.machine = SpoolServer(Ports(self.store, bytes, "spool/p"), 0, capacity)
-        self.now_us, self.sent, self.answers, self.rows, self.facts = 0, [], [], [], 0
+        self.now_us, self.sent, self.results, self.rows, self.facts = 0, [], [], [], 0
 
-    def gets(self, event, at_s=None):
+    def handle(self, event, at_s=None):
         self.now_us = self.now_us if at_s is None else round(at_s * S)
-        self.new, self.timers = [], []
+        self.last_sent, self.timers = [], []
         for effect in self.machine.handle(self.now_us, event):
             match effect:
                 case Send(to=to, message=message):
-                    self.new.append((to, as_wire(message)))
+                    self.last_sent.append((to, as_wire(message)))
                 case Complete(result=result, error=error):
-                    self.answers.append(error or result)
+                    self.results.append(error or result)
                 case Record(row=row):
                     self.rows.append(row)
                 case SetTimer(name=name):
                     self.timers.append(name)
-        self.sent += self.new
+        self.sent += self.last_sent
         self.store.commit()
 
-    def hears(self, kind, source="ann/p", session=(1, 1), **more):
-        self.gets(Received(source, {"kind": kind, "device": "ann", "session": [LIFE, *session], **more}))
+    def receive(self, kind, source="ann/p", session=(1, 1), **fields):
+        self.handle(
+            Received(source, {"kind": kind, "device": "ann", "session": [INCARNATION, *session], **fields})
+        )
 
-    def hello(self, session=(1, 1), source="ann/p", after=None, holds=None, facts=(), room=None):
-        self.hears("hello", source, session, after=after, holds=holds or {}, facts=list(facts), room=room)
+    def receive_hello(self, session=(1, 1), source="ann/p", after=None, holds=None, facts=(), room=None):
+        self.receive("hello", source, session, after=after, holds=holds or {}, facts=list(facts), room=room)
 
-    def told(self, *facts, session=(1, 1)):
+    def receive_facts(self, *facts, session=(1, 1)):
         numbered = []
         for fact in facts:
             self.facts += 1
             numbered.append([self.facts, fact])
-        self.hears("told", session=session, facts=numbered)
+        self.receive("told", session=session, facts=numbered)
         return numbered
 
     def subscribe(self, **settings):
-        wanted = Subscription("news", **{"policy": LIMIT_2, **settings})
-        fact = {"what": "subscribe", "topic": "news", "subscription": as_wire(SubscriptionFields.of(wanted))}
-        return self.told(fact)
+        subscription = Subscription("news", **{"policy": LIMIT_2, **settings})
+        fact = {
+            "what": "subscribe",
+            "topic": "news",
+            "subscription": as_wire(SubscriptionFields.of(subscription)),
+        }
+        return self.receive_facts(fact)
 
     def publish(self, identity, rank=1.0, expires_us=None):
-        self.gets(Call(1, messages.Publish("news", rank, expires_us, {"text": identity}, identity)))
+        self.handle(Call(1, messages.Publish("news", rank, expires_us, {"text": identity}, identity)))
 
-    def said(self, what="message"):
-        """Give what this event has brought into the stream."""
-        bodies = [message["body"] for _, message in self.new if message["kind"] == "stream"]
-        return [body.get("id", body.get("ids")) for body in bodies if body["what"] == what]
+    def item_ids(self, kind="message"):
+        """Return the ids of the stream items that the last event sent."""
+        bodies = [message["body"] for _, message in self.last_sent if message["kind"] == "stream"]
+        return [body.get("id", body.get("ids")) for body in bodies if body["what"] == kind]
 
-    def kinds(self):
-        return [message["kind"] for _, message in self.new]
+    def sent_kinds(self):
+        return [message["kind"] for _, message in self.last_sent]
 
     def queues(self):
-        self.gets(Call(1, messages.Queues("ann", "news")))
-        return self.answers[-1]["waiting"], self.answers[-1]["on_device"]
+        self.handle(Call(1, messages.Queues("ann", "news")))
+        return self.results[-1]["waiting"], self.results[-1]["on_device"]
 
 
 @pytest.fixture
 def server():
-    made = Server()
-    made.hello()
-    made.subscribe()
-    return made
+    server = Server()
+    server.receive_hello()
+    server.subscribe()
+    return server
 
 
-def test_what_is_forwarded_is_sent_again_until_it_is_confirmed(server):
+def test_forwarded_messages_are_retransmitted_until_acknowledged(server):
     server.publish("a")
-    assert server.said() == ["a"]
-    server.gets(TimerFired("again ann"), 60)
-    assert server.said() == ["a"]
-    server.hears("confirmed", stream=f"{LIFE} 1.1", number=1)
-    server.gets(TimerFired("again ann"), 120)
-    assert server.new == []
+    assert server.item_ids() == ["a"]
+    server.handle(TimerFired("again ann"), 60)
+    assert server.item_ids() == ["a"]
+    server.receive("confirmed", stream=f"{INCARNATION} 1.1", number=1)
+    server.handle(TimerFired("again ann"), 120)
+    assert server.last_sent == []
 
 
-def test_what_the_device_misses_is_sent_again_at_once_and_nothing_else(server):
+def test_only_missing_items_are_retransmitted_at_once(server):
     for identity in "ab":
         server.publish(identity)
-    server.hears("confirmed", stream=f"{LIFE} 1.1", number=0, missing=[1])
-    assert (server.said(), server.new[0][0]) == (["a"], "ann/p")
-    server.hears("confirmed", stream=f"{LIFE} 0.9", number=0, missing=[1])
-    assert server.new == []
-    server.hears("confirmed", stream=f"{LIFE} 1.1", number=1, missing=[1])
-    assert server.new == []
+    server.receive("confirmed", stream=f"{INCARNATION} 1.1", number=0, missing=[1])
+    assert (server.item_ids(), server.last_sent[0][0]) == (["a"], "ann/p")
+    server.receive("confirmed", stream=f"{INCARNATION} 0.9", number=0, missing=[1])
+    assert server.last_sent == []
+    server.receive("confirmed", stream=f"{INCARNATION} 1.1", number=1, missing=[1])
+    assert server.last_sent == []
     to, message = server.sent[-1]
-    server.gets(SendFailed(to, Revived().decode(message)))
-    server.hears("confirmed", stream=f"{LIFE} 1.1", number=1, missing=[2])
-    assert server.new == []  # it is away, and says itself what it has
+    server.handle(SendFailed(to, Decoder().decode(message)))
+    server.receive("confirmed", stream=f"{INCARNATION} 1.1", number=1, missing=[2])
+    assert server.last_sent == []  # unreachable: its next hello reports its state
 
 
-def test_a_slow_link_is_not_sent_the_same_while_it_may_be_on_its_way(server):
+def test_item_in_flight_on_a_slow_link_is_not_retransmitted(server):
     server.publish("x" * 30_000)
-    server.gets(TimerFired("again ann"), 5)
-    assert server.said() == []
-    server.gets(TimerFired("again ann"), 60)
-    assert len(server.said()) == 1
+    server.handle(TimerFired("again ann"), 5)
+    assert server.item_ids() == []
+    server.handle(TimerFired("again ann"), 60)
+    assert len(server.item_ids()) == 1
 
 
-def test_nothing_is_sent_to_who_cannot_be_reached(server):
+def test_messages_for_an_unreachable_device_wait_for_its_hello(server):
     server.publish("a")
-    to, message = server.new[-1]
-    server.gets(SendFailed("somewhere else", Revived().decode(message)))
+    to, message = server.last_sent[-1]
+    server.handle(SendFailed("somewhere else", Decoder().decode(message)))
     assert server.queues() == (0, 1)
-    server.gets(SendFailed(to, Revived().decode(message)))
+    server.handle(SendFailed(to, Decoder().decode(message)))
     assert server.queues() == (1, 0)
     server.publish("b")
-    assert server.new == []
-    server.hello((1, 2), "ann/q", after=[f"{LIFE} 1.1", 0])
-    assert server.said() == ["a", "b"]
-    assert server.new[-1][0] == "ann/q"
+    assert server.last_sent == []
+    server.receive_hello((1, 2), "ann/q", after=[f"{INCARNATION} 1.1", 0])
+    assert server.item_ids() == ["a", "b"]
+    assert server.last_sent[-1][0] == "ann/q"
 
 
-def test_a_short_hello_tells_what_has_come_from_what_was_lost(server):
+def test_hello_with_a_session_position_retransmits_only_lost_items(server):
     server.publish("a")
     server.publish("b", 2.0)
-    server.hello((1, 2), after=[f"{LIFE} 1.1", 1])
-    assert server.said() == ["b"]
+    server.receive_hello((1, 2), after=[f"{INCARNATION} 1.1", 1])
+    assert server.item_ids() == ["b"]
     assert server.queues() == (0, 2)
 
 
-def test_a_short_hello_that_nobody_understands_is_not_enough(server):
+def test_restarted_server_requests_the_state_of_an_unknown_session(server):
     server.publish("a")
-    again = Server(server.store)
-    again.hello((1, 2), after=[f"{LIFE} 1.1", 1])
-    assert again.kinds()[-1] == "who"
-    again.hello((1, 3), holds={"news": {"a": 1.0}})
-    assert again.said() == []
-    assert again.queues() == (0, 1)
+    restarted = Server(server.store)
+    restarted.receive_hello((1, 2), after=[f"{INCARNATION} 1.1", 1])
+    assert restarted.sent_kinds()[-1] == "who"
+    restarted.receive_hello((1, 3), holds={"news": {"a": 1.0}})
+    assert restarted.item_ids() == []
+    assert restarted.queues() == (0, 1)
 
 
-def test_what_a_device_missed_of_ranks_it_is_told(server):
+def test_missed_rank_changes_and_retractions_follow_the_hello(server):
     server.publish("a")
     server.publish("b", 5.0)
-    server.gets(SendFailed("ann/p", Welcome("ann", (LIFE, 1, 1), 0)))
-    server.gets(Call(1, messages.Rerank("news", "a", 4.0)))
-    server.gets(Call(1, messages.Rerank("news", "b", -9.0)))
-    server.hello((1, 2), after=[f"{LIFE} 1.1", 2])
-    assert (server.said("rank"), server.said("retract")) == (["a"], ["b"])
-    server.hello((2, 1), holds={"news": {"a": 1.0, "b": 5.0}})
-    assert server.kinds() == ["who"]  # a restarted device, or a late copy
-    server.hello((2, 2), holds={"news": {"a": 1.0, "b": 5.0}})
-    assert (server.said("rank"), server.said("retract")) == (["a"], ["b"])
+    server.handle(SendFailed("ann/p", Welcome("ann", (INCARNATION, 1, 1), 0)))
+    server.handle(Call(1, messages.Rerank("news", "a", 4.0)))
+    server.handle(Call(1, messages.Rerank("news", "b", -9.0)))
+    server.receive_hello((1, 2), after=[f"{INCARNATION} 1.1", 2])
+    assert (server.item_ids("rank"), server.item_ids("retract")) == (["a"], ["b"])
+    server.receive_hello((2, 1), holds={"news": {"a": 1.0, "b": 5.0}})
+    assert server.sent_kinds() == ["who"]  # a restarted device, or a late duplicate
+    server.receive_hello((2, 2), holds={"news": {"a": 1.0, "b": 5.0}})
+    assert (server.item_ids("rank"), server.item_ids("retract")) == (["a"], ["b"])
 
 
-def test_who_missed_too_much_has_to_say_what_it_has(server):
+def test_session_with_too_many_missed_items_is_asked_for_its_state(server):
     server.publish("a")
-    server.gets(SendFailed("ann/p", Welcome("ann", (LIFE, 1, 1), 0)))
+    server.handle(SendFailed("ann/p", Welcome("ann", (INCARNATION, 1, 1), 0)))
     for number in range(1100):
-        server.gets(Call(1, messages.Rerank("news", "a", float(number))))
-    server.hello((1, 2), after=[f"{LIFE} 1.1", 1])
-    assert server.kinds() == ["who"]
+        server.handle(Call(1, messages.Rerank("news", "a", float(number))))
+    server.receive_hello((1, 2), after=[f"{INCARNATION} 1.1", 1])
+    assert server.sent_kinds() == ["who"]
 
 
-def test_late_and_repeated_hellos_begin_nothing(server):
+def test_late_and_duplicate_hellos_start_no_session(server):
     server.publish("a")
-    server.hello((1, 2), after=[f"{LIFE} 1.1", 0])
-    assert server.said() == ["a"]
+    server.receive_hello((1, 2), after=[f"{INCARNATION} 1.1", 0])
+    assert server.item_ids() == ["a"]
     for session in ((1, 2), (1, 1), (0, 9)):
-        server.hello(session)
-        assert server.said() == []
+        server.receive_hello(session)
+        assert server.item_ids() == []
     assert server.queues() == (0, 1)
-    server.hears("confirmed", stream=f"{LIFE} 1.1", number=1)
-    server.gets(TimerFired("again ann"), 60)
-    assert server.said() == ["a"]
+    server.receive("confirmed", stream=f"{INCARNATION} 1.1", number=1)
+    server.handle(TimerFired("again ann"), 60)
+    assert server.item_ids() == ["a"]
 
 
-def test_what_is_told_counts_once(server):
+def test_facts_are_handled_once(server):
     for identity in ("a", "b", "c"):
         server.publish(identity)
-    facts = server.told({"what": "read", "topic": "news", "at_us": 0, "ids": ["a"], "number": 1})
-    assert server.said() == ["c"]
-    assert ("ann/p", {"kind": "heard", "device": "ann", "session": [LIFE, 1, 1], "number": 2}) in server.new
-    server.hears("told", facts=facts)
-    assert server.said() == []
+    facts = server.receive_facts({"what": "read", "topic": "news", "at_us": 0, "ids": ["a"], "number": 1})
+    assert server.item_ids() == ["c"]
+    assert (
+        "ann/p",
+        {"kind": "heard", "device": "ann", "session": [INCARNATION, 1, 1], "number": 2},
+    ) in server.last_sent
+    server.receive("told", facts=facts)
+    assert server.item_ids() == []
     spool = server.machine._peers["ann"].topics["news"].spool
     assert spool.habits.read_at_a_time == 1.0
     assert len(spool.habits._reads) == 1
 
 
-def test_a_read_is_offered_what_is_better_once(server):
+def test_read_request_forwards_better_messages_once(server):
     for number in range(4):
         server.publish(f"m{number}", float(number))
-    server.hears("read", topic="news", number=1, most=3)
-    assert server.said() == ["m3", "m2"]
-    assert len(server.said("offered")) == 1
-    server.hears("read", topic="news", number=1, most=4)
-    assert server.new == []
-    server.hears("read", topic="sport", number=2, most=4)
-    server.hears("read", topic="news", number=3, most=None, session=(1, 7))
-    assert server.kinds() == ["who"]
+    server.receive("read", topic="news", number=1, most=3)
+    assert server.item_ids() == ["m3", "m2"]
+    assert len(server.item_ids("offered")) == 1
+    server.receive("read", topic="news", number=1, most=4)
+    assert server.last_sent == []
+    server.receive("read", topic="sport", number=2, most=4)
+    server.receive("read", topic="news", number=3, most=None, session=(1, 7))
+    assert server.sent_kinds() == ["who"]
 
 
-def test_another_life_of_the_device_asks_anew(server):
+def test_restarted_device_may_reuse_read_numbers(server):
     read = {"what": "read", "topic": "news", "at_us": 0, "ids": [], "number": 9}
-    server.hello((2, 1), facts=[[2, read]])
-    server.hello((2, 2), facts=[[2, read]])
+    server.receive_hello((2, 1), facts=[[2, read]])
+    server.receive_hello((2, 2), facts=[[2, read]])
     server.publish("a")
-    server.hears("read", session=(2, 2), topic="news", number=1, most=3)
-    assert len(server.said("offered")) == 1
+    server.receive("read", session=(2, 2), topic="news", number=1, most=3)
+    assert len(server.item_ids("offered")) == 1
 
 
-def test_subscriptions_and_what_waits_outlive_the_machine(server):
+def test_subscriptions_and_waiting_messages_are_restored(server):
     server.publish("low", 0.5)
     server.publish("high", 5.0)
     server.publish("soon", 7.0, expires_us=40 * S)
-    server.told({"what": "read", "topic": "news", "at_us": 0, "ids": ["low"], "number": 1})
-    again = Server(server.store)
-    again.gets(TimerFired("again ann"), 20)
+    server.receive_facts({"what": "read", "topic": "news", "at_us": 0, "ids": ["low"], "number": 1})
+    restarted = Server(server.store)
+    restarted.handle(TimerFired("again ann"), 20)
     for at_s in (25, 30):
-        assert (again.new[0][0], again.new[0][1]["kind"]) == ("ann/p", "who")
-        assert "again ann" in again.timers
-        again.gets(TimerFired("again ann"), at_s)
-    again.publish("new", 1.0)
-    again.gets(Call(1, messages.Rerank("news", "low", 9.0)))  # it was read
-    assert again.new == []
-    again.hello((1, 2), holds={"news": {"high": 5.0}})
-    assert again.said() == ["soon"]
-    again.gets(TimerFired("due ann\nnews"), 40)
-    assert again.said() == ["new"]
+        assert (restarted.last_sent[0][0], restarted.last_sent[0][1]["kind"]) == ("ann/p", "who")
+        assert "again ann" in restarted.timers
+        restarted.handle(TimerFired("again ann"), at_s)
+    restarted.publish("new", 1.0)
+    restarted.handle(Call(1, messages.Rerank("news", "low", 9.0)))  # already read
+    assert restarted.last_sent == []
+    restarted.receive_hello((1, 2), holds={"news": {"high": 5.0}})
+    assert restarted.item_ids() == ["soon"]
+    restarted.handle(TimerFired("due ann\nnews"), 40)
+    assert restarted.item_ids() == ["new"]
     assert {key for key, _ in server.store.items("message ")} == {
         "message ann\nnews\nhigh",
         "message ann\nnews\nnew",
     }
 
 
-def test_what_was_learnt_outlives_the_machine():
+def test_learnt_habits_are_restored():
     server = Server()
-    server.hello()
+    server.receive_hello()
     server.subscribe(policy="unified")
     for identity in ("a", "b"):
         server.publish(identity)
-    server.told({"what": "read", "topic": "news", "at_us": 0, "ids": ["a", "b"], "number": 1})
-    again = Server(server.store)
-    again.hello((1, 2))
-    assert again.machine._peers["ann"].topics["news"].spool.prefetch_limit == 4
+    server.receive_facts({"what": "read", "topic": "news", "at_us": 0, "ids": ["a", "b"], "number": 1})
+    restarted = Server(server.store)
+    restarted.receive_hello((1, 2))
+    assert restarted.machine._peers["ann"].topics["news"].spool.prefetch_limit == 4
 
 
-def test_who_unsubscribes_leaves_nothing_behind(server):
+def test_unsubscribe_deletes_the_state_of_the_topic(server):
     server.publish("a")
     server.publish("too low", -1.0)
-    server.told({"what": "unsubscribe", "topic": "news"})
+    server.receive_facts({"what": "unsubscribe", "topic": "news"})
     server.publish("b")
-    assert server.new == []
+    assert server.last_sent == []
     assert not [key for key, _ in server.store.items() if "news" in key and not key.startswith("count")]
     assert server.machine._subscribers == {}
 
 
-def test_another_subscription_to_a_topic_is_another_one(server):
+def test_repeated_subscription_gets_a_new_run(server):
     server.publish("a")
-    first = server.new[-1][1]["body"]["run"]
-    server.told({"what": "unsubscribe", "topic": "news"})
+    first_run = server.last_sent[-1][1]["body"]["run"]
+    server.receive_facts({"what": "unsubscribe", "topic": "news"})
     server.subscribe()
     server.publish("b")
-    assert server.new[-1][1]["body"]["run"] > first
+    assert server.last_sent[-1][1]["body"]["run"] > first_run
 
 
-def test_a_rank_that_rises_above_the_threshold_comes_in_and_the_lowest_goes_when_there_is_no_room():
+def test_rank_above_the_threshold_is_queued_and_capacity_drops_the_lowest():
     server = Server(capacity=2)
-    server.hello()
+    server.receive_hello()
     server.subscribe(threshold=1.0, policy="on-demand")
     server.publish("low", 0.5)
     assert server.rows == []
-    server.gets(Call(1, messages.Rerank("news", "low", 0.7)))
+    server.handle(Call(1, messages.Rerank("news", "low", 0.7)))
     assert server.queues() == (0, 0)
-    server.gets(Call(1, messages.Rerank("news", "low", 1.5)))
+    server.handle(Call(1, messages.Rerank("news", "low", 1.5)))
     assert server.queues() == (1, 0)
     assert server.rows == [{"item": "low", "receiver": "ann", "created_us": 0}]
     server.publish("b", 1.0)
@@ -305,100 +314,100 @@ def test_a_rank_that_rises_above_the_threshold_comes_in_and_the_lowest_goes_when
     assert [key.split("\n")[-1] for key, _ in server.store.items("message ")] == ["c", "low"]
 
 
-def test_what_stays_too_low_is_kept_in_bounds(server):
+def test_messages_below_the_threshold_are_bounded(server):
     for number in range(1200):
         server.publish(f"m{number}", -1.0)
     assert len(server.store.items("low ")) == 1000
 
 
-def test_strangers_are_asked_who_they_are():
+def test_facts_of_an_unknown_device_trigger_identify():
     server = Server()
-    server.hears("told", facts=[])
-    assert server.kinds() == ["who"]
-    server.hears("confirmed", stream=f"{LIFE} 1.1", number=1)
-    server.gets(SendFailed("ann/p", Identify("bob", (LIFE, 1, 1))))
-    assert server.new == []
+    server.receive("told", facts=[])
+    assert server.sent_kinds() == ["who"]
+    server.receive("confirmed", stream=f"{INCARNATION} 1.1", number=1)
+    server.handle(SendFailed("ann/p", Identify("bob", (INCARNATION, 1, 1))))
+    assert server.last_sent == []
 
 
-def test_what_it_cannot_do_is_refused(server):
-    server.gets(Call(1, "eat", {}))
-    assert isinstance(server.answers[-1], ParameterError)
-    server.gets(Call(1, messages.Queues("bob", "news")))
-    assert isinstance(server.answers[-1], ParameterError)
+def test_unknown_operations_and_devices_are_refused(server):
+    server.handle(Call(1, "eat", {}))
+    assert isinstance(server.results[-1], ParameterError)
+    server.handle(Call(1, messages.Queues("bob", "news")))
+    assert isinstance(server.results[-1], ParameterError)
 
 
-def test_what_comes_later_does_not_put_off_what_was_lost(server):
+def test_later_messages_do_not_delay_retransmission(server):
     server.subscribe(policy="on-line")
     server.publish("lost")
     for at_s in range(1, 10):
         server.now_us = at_s * S
         server.publish(f"{at_s}" + "x" * 60_000)
-    server.gets(TimerFired("again ann"), 10)
-    assert server.said() == ["lost"]
-    server.gets(TimerFired("again ann"), 54)
-    assert server.said() == []  # that may still be on its way, behind all that came later
-    server.gets(TimerFired("again ann"), 55)
-    assert [each[:1] for each in server.said()] == ["1"]
-    server.gets(TimerFired("again ann"), 500)
-    assert server.said()[0] == "lost"
+    server.handle(TimerFired("again ann"), 10)
+    assert server.item_ids() == ["lost"]
+    server.handle(TimerFired("again ann"), 54)
+    assert server.item_ids() == []  # may still be in flight, behind all later messages
+    server.handle(TimerFired("again ann"), 55)
+    assert [identity[:1] for identity in server.item_ids()] == ["1"]
+    server.handle(TimerFired("again ann"), 500)
+    assert server.item_ids()[0] == "lost"
 
 
-def test_a_message_is_sent_again_when_it_may_have_come_and_been_confirmed_and_not_before(server):
+def test_message_is_retransmitted_after_its_timeout_and_not_before(server):
     server.publish("a")
-    ((_, message),) = server.new
-    may_take_us = DEFAULT_TIMEOUT_US + DEFAULT_US_PER_BYTE * size_bytes(message)
-    for at_us, said in ((5 * S, []), (may_take_us - 1, []), (may_take_us, ["a"]), (2 * may_take_us - 1, [])):
-        server.gets(TimerFired("again ann"), at_us / S)
-        assert server.said() == said
+    ((_, message),) = server.last_sent
+    timeout_us = DEFAULT_TIMEOUT_US + DEFAULT_US_PER_BYTE * size_bytes(message)
+    for at_us, ids in ((5 * S, []), (timeout_us - 1, []), (timeout_us, ["a"]), (2 * timeout_us - 1, [])):
+        server.handle(TimerFired("again ann"), at_us / S)
+        assert server.item_ids() == ids
         assert "again ann" in server.timers
 
 
-def test_a_session_whose_welcome_was_lost_is_welcome_again(server):
+def test_duplicate_hello_is_answered_by_another_welcome(server):
     server.publish("a")
-    server.hello()
-    assert server.kinds() == ["welcome"]
-    server.hello((1, 2), after=[f"{LIFE} 1.1", 0])
+    server.receive_hello()
+    assert server.sent_kinds() == ["welcome"]
+    server.receive_hello((1, 2), after=[f"{INCARNATION} 1.1", 0])
     for _ in range(2):
-        server.hello((1, 2), after=[f"{LIFE} 1.1", 0])
-        assert server.kinds() == ["welcome"]
+        server.receive_hello((1, 2), after=[f"{INCARNATION} 1.1", 0])
+        assert server.sent_kinds() == ["welcome"]
 
 
-def test_a_read_that_comes_late_is_not_taken_for_one_that_was_asked_for_before(server):
+def test_reordered_read_requests_are_handled_once(server):
     for number in range(4):
         server.publish(f"m{number}", float(number))
-    server.hears("read", topic="news", number=2, most=1)
-    assert len(server.said("offered")) == 1
-    server.hears("read", topic="news", number=1, most=1)
-    assert len(server.said("offered")) == 1
+    server.receive("read", topic="news", number=2, most=1)
+    assert len(server.item_ids("offered")) == 1
+    server.receive("read", topic="news", number=1, most=1)
+    assert len(server.item_ids("offered")) == 1
     for number in (1, 2):
-        server.hears("read", topic="news", number=number, most=1)
-        assert server.new == []
+        server.receive("read", topic="news", number=number, most=1)
+        assert server.last_sent == []
     for number in range(3, 300):
-        server.hears("read", topic="news", number=number, most=1)
-        assert len(server.said("offered")) == 1
+        server.receive("read", topic="news", number=number, most=1)
+        assert len(server.item_ids("offered")) == 1
     for number in (1, 2, 235, 250, 299):
-        server.hears("read", topic="news", number=number, most=1)
-        assert server.new == []
+        server.receive("read", topic="news", number=number, most=1)
+        assert server.last_sent == []
     assert len(server.machine._peers["ann"].read_numbers) <= 64
 
 
-def test_another_incarnation_is_believed_when_it_answers_and_a_late_hello_of_an_unknown_one_does_not():
-    def hello(life, count):
-        said = {"kind": "hello", "device": "ann", "after": None, "holds": {}, "facts": [], "room": None}
-        server.gets(Received("ann/p", {**said, "session": [life, 1, count]}))
+def test_new_incarnation_is_accepted_only_after_it_answers():
+    def receive_hello(incarnation, count):
+        fields = {"kind": "hello", "device": "ann", "after": None, "holds": {}, "facts": [], "room": None}
+        server.handle(Received("ann/p", {**fields, "session": [incarnation, 1, count]}))
 
     server = Server()
-    server.hello()
+    server.receive_hello()
     server.subscribe()
-    hello("ffffffff", 1)
-    assert server.kinds() == ["who"]
+    receive_hello("ffffffff", 1)
+    assert server.sent_kinds() == ["who"]
     server.publish("for ann")
-    assert server.said() == ["for ann"]
-    hello("ffffffff", 1)  # repeated on its way
-    assert server.kinds() == ["who"]
-    hello("ffffffff", 2)
-    assert server.kinds() == ["welcome"]
+    assert server.item_ids() == ["for ann"]
+    receive_hello("ffffffff", 1)  # a duplicate
+    assert server.sent_kinds() == ["who"]
+    receive_hello("ffffffff", 2)
+    assert server.sent_kinds() == ["welcome"]
     server.publish("for nobody")
-    assert server.new == []
-    hello(LIFE, 9)
-    assert server.new == []  # that one is over
+    assert server.last_sent == []
+    receive_hello(INCARNATION, 9)
+    assert server.last_sent == []  # the old incarnation has ended

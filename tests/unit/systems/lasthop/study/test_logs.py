@@ -1,4 +1,4 @@
-"""Logs of one's own: read as they are, and refused with the line where they cannot be."""
+"""Recorded logs: reading, and errors with line numbers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ S = 1_000_000
 
 @pytest.fixture
 def logs(tmp_path):
-    """Write logs; those that are not given are small and good."""
+    """Return a function that writes logs, with valid defaults."""
 
-    def write(**given):
+    def write(**replacements):
         texts = {
             "arrivals": f"time,rank,expires\n{T0},0.5,\n{T0 + 10},0.9,{T0 + 60}\n",
             "reads": f"time\n{T0 + 20}\n{T0 + 70}\n",
             "outages": f"begin,end\n{T0 + 15},{T0 + 30}\n",
-        } | given
+        } | replacements
         return [
             tmp_path / f"{name}.csv"
             for name, text in texts.items()
@@ -37,7 +37,7 @@ def logs(tmp_path):
     return write
 
 
-def test_logs_are_what_a_run_plays(logs):
+def test_run_plays_the_logs(logs):
     drawn = read_logs(*logs())
     assert drawn.arrivals_us.tolist() == [0, 10 * S]
     assert drawn.expires_us.tolist() == [FOREVER_US, 60 * S]
@@ -52,7 +52,7 @@ def test_logs_are_what_a_run_plays(logs):
     assert best.read_ids == (1, 0)
 
 
-def test_what_is_not_known_is_alike_and_for_ever(logs):
+def test_missing_columns_mean_equal_ranks_and_no_expiration(logs):
     arrivals, reads, _ = logs(arrivals=f"who;time\nann;{T0}\nbob;{T0 + 5}\n")
     drawn = read_logs(arrivals, reads)
     assert drawn.ranks.tolist() == [0.0, 0.0]
@@ -60,7 +60,7 @@ def test_what_is_not_known_is_alike_and_for_ever(logs):
     assert (drawn.switches_us.size, drawn.starts_up) == (0, True)
 
 
-def test_times_may_be_texts_in_a_zone_and_files_packed(logs, tmp_path):
+def test_times_may_be_local_iso_texts_and_files_compressed(logs, tmp_path):
     arrivals, reads, _ = logs(arrivals="time\n2023-11-14T23:13:20\n", reads="time\n2023-11-14T22:13:30Z\n")
     packed = tmp_path / "arrivals.csv.gz"
     packed.write_bytes(gzip.compress(arrivals.read_bytes()))
@@ -69,7 +69,7 @@ def test_times_may_be_texts_in_a_zone_and_files_packed(logs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("log", "text", "says"),
+    ("log", "text", "error"),
     [
         ("arrivals", f"time\n{T0}\n\n{T0 - 1}\n", "arrivals.csv, line 4"),
         ("arrivals", f"time,rank\n{T0},0.5\n,0.5\n{T0},1\n", "'' as time"),
@@ -87,26 +87,26 @@ def test_times_may_be_texts_in_a_zone_and_files_packed(logs, tmp_path):
         ("outages", f"begin,end\n{T0 + 5},\n", "'' as end"),
     ],
 )
-def test_what_cannot_be_is_told_with_its_line(logs, log, text, says):
+def test_invalid_rows_are_refused_with_their_line(logs, log, text, error):
     with pytest.raises(TraceContentError) as caught:
         read_logs(*logs(**{log: text}))
-    assert says in str(caught.value)
+    assert error in str(caught.value)
     assert "expected" in str(caught.value)
 
 
-def test_times_are_told_as_they_are(logs):
+def test_errors_state_times_in_utc_or_seconds(logs):
     with pytest.raises(TraceContentError, match=r"22:13:20 UTC after 2023-11-14 22:13:20\.500000 UTC"):
         read_logs(*logs(reads=f"time\n{T0}.5\n{T0}\n"))
     with pytest.raises(TraceContentError, match=r"1 s after 2\.5 s"):
         drawn_from([2_500_000, 1_000_000], [3])
 
 
-def test_how_many_more_is_told(logs):
+def test_error_counts_further_invalid_rows(logs):
     with pytest.raises(TraceContentError, match="2 more like it"):
         read_logs(*logs(reads=f"time\n{T0}\na\nb\nc\n"))
 
 
-def test_files_that_are_no_logs(logs, tmp_path):
+def test_missing_and_malformed_files_are_refused(logs, tmp_path):
     arrivals, reads, _ = logs(arrivals=f"t,rank\n{T0},1\n")
     with pytest.raises(TraceFormatError, match="time") as caught:
         read_logs(arrivals, reads)
@@ -123,51 +123,52 @@ def test_files_that_are_no_logs(logs, tmp_path):
 # -- arrays
 
 
-def test_a_run_may_begin_in_an_outage():
+def test_run_may_start_in_an_outage():
     reads = np.array([100, 200]) * S
     drawn = drawn_from(reads, reads, outages_us=np.array([[10, 20], [90, 110], [150, 160]]) * S)
     assert (drawn.switches_us.tolist(), drawn.starts_up) == ([10 * S, 50 * S, 60 * S], False)
 
 
-def test_an_outage_that_begins_with_the_run_is_no_change():
+def test_outage_at_the_start_of_a_run_is_no_link_change():
     drawn = drawn_from([0], [9], outages_us=[[0, 5]])
     assert (drawn.switches_us.tolist(), drawn.starts_up) == ([5], False)
     drawn = drawn_from([5], [9], outages_us=[[0, 5]])
     assert (drawn.switches_us.tolist(), drawn.starts_up) == ([], True)
 
 
-def test_what_was_drawn_comes_back():
+def test_drawn_events_are_rebuilt_from_their_arrays():
     drawn = Scenario(days=30).draw(1)
-    again = drawn_from(drawn.arrivals_us, drawn.reads_us, ranks=drawn.ranks, expires_us=drawn.expires_us)
+    rebuilt = drawn_from(drawn.arrivals_us, drawn.reads_us, ranks=drawn.ranks, expires_us=drawn.expires_us)
     outcomes = [
-        play(each, lambda *out: Spool(0.0, Forwarding("buffer", 4), *out), 8) for each in (drawn, again)
+        play(events, lambda *callbacks: Spool(0.0, Forwarding("buffer", 4), *callbacks), 8)
+        for events in (drawn, rebuilt)
     ]
     assert outcomes[0] == outcomes[1]
 
 
 @pytest.mark.parametrize(
-    ("given", "which"),
+    ("texts", "log_names"),
     [
         ({"reads": "time\n1500000000\n1500003600\n"}, "arrivals and reads"),
-        ({"reads": f"time\n{T0 - 1}\n"}, "arrivals and reads"),  # nothing has come by the last read
+        ({"reads": f"time\n{T0 - 1}\n"}, "arrivals and reads"),  # no arrival before the last read
         ({"reads": f"time\n{T0 + 10 + 86_401}\n"}, "arrivals and reads"),
         ({"outages": "begin,end\n1500000000,1500003600\n"}, "outages and the other two"),
         ({"outages": f"begin,end\n{T0 + 200_000},{T0 + 200_001}\n"}, "outages and the other two"),
     ],
 )
-def test_logs_that_never_meet_are_refused_and_named(logs, given, which):
-    with pytest.raises(TraceContentError, match=f"The time ranges of {which} do not overlap") as caught:
-        read_logs(*logs(**given))
+def test_logs_without_overlap_are_refused_by_name(logs, texts, log_names):
+    with pytest.raises(TraceContentError, match=f"The time ranges of {log_names} do not overlap") as caught:
+        read_logs(*logs(**texts))
     assert "UTC" in caught.value.found
 
 
 @pytest.mark.parametrize(
-    "given",
+    "texts",
     [
         {"reads": f"time\n{T0 + 10 + 86_400}\n"},
         {"outages": "begin,end\n"},
         {"outages": f"begin,end\n{T0 - 5},{T0 - 1}\n"},
     ],
 )
-def test_logs_that_lie_beside_each_other_are_read(logs, given):
-    assert len(read_logs(*logs(**given)).arrivals_us) == 2
+def test_adjacent_logs_are_accepted(logs, texts):
+    assert len(read_logs(*logs(**texts)).arrivals_us) == 2

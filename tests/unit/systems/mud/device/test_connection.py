@@ -1,4 +1,4 @@
-"""A client's requests to its gateways."""
+"""Requests of a client to its gateways: deadlines, window of writes, and parts of answers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OTHER = {**TABLE, "name": "u"}
 ERROR = {"kind": "AccessDenied", "summary": "no"}
 
 
-def write(number, size=1):
+def make_write(number, size=1):
     return WriteRequest(
         name="t", table=None, key="a", type="blind", data={"x": "x" * size}, predicate=None, reader={},
         replaces=0, number=number, known=1, incarnation="first",
@@ -57,11 +57,11 @@ def connection():
 
 
 def sent(effects):
-    return [(each.to, each.message) for each in effects if isinstance(each, Send)]
+    return [(effect.to, effect.message) for effect in effects if isinstance(effect, Send)]
 
 
 def ask(connection, request=READ, work=WORK, now_us=0):
-    """Ask for something; return the receiver and the message, if it was sent."""
+    """Add a request; return the receiver and the message, None if it was not sent."""
     messages = sent(connection.ask(now_us, work, request))
     return messages[0] if messages else None
 
@@ -78,99 +78,99 @@ def answer(kind, identity, **fields):
     return decoded
 
 
-def again(connection, asks, now_us=0):
+def resend(connection, asks, now_us=0):
     ready = filter(connection.may_send, asks)
-    return sent([effect for each in ready for effect in connection.send(now_us, each)])
+    return sent([effect for pending in ready for effect in connection.send(now_us, pending)])
 
 
-def test_another_gateway_is_tried_when_the_first_cannot_be_reached(connection):
-    assert connection.failed(0, "one") == ()  # nothing is asked
+def test_next_gateway_is_used_when_one_is_unreachable(connection):
+    assert connection.failed(0, "one") == ()  # no request is in flight
     to, _ = ask(connection)
     assert to == "one"
-    assert connection.failed(0, "two") == ()  # that is not who was asked
+    assert connection.failed(0, "two") == ()  # not the gateway in use
     (timer,) = connection.failed(0, "one")
     assert timer == SetTimer(RETRY, SECOND_US)
-    assert [to for to, _ in again(connection, connection.overdue(SECOND_US))] == ["two"]
-    assert connection.failed(0, "one") == ()  # late news
-    assert [to for to, _ in again(connection, connection.up()[1])] == ["two"]
+    assert [to for to, _ in resend(connection, connection.overdue(SECOND_US))] == ["two"]
+    assert connection.failed(0, "one") == ()  # late failure of the earlier gateway
+    assert [to for to, _ in resend(connection, connection.up()[1])] == ["two"]
 
 
-def test_without_a_link_it_waits(connection):
+def test_requests_wait_for_a_link(connection):
     connection.down()
     assert ask(connection) is None
     assert connection.failed(0, "one") == ()
     _, asks = connection.up()
-    ((_, message),) = again(connection, asks)
+    ((_, message),) = resend(connection, asks)
     assert message.what == READ
 
 
-def test_parts_are_collected_until_the_answer_is_whole(connection):
+def test_parts_are_collected_until_the_answer_is_complete(connection):
     _, message = ask(connection)
     assert connection.take(answer("part", message.id, rows=[])) is None
     assert connection.take(answer("part", "another", place=1, rows=[])) is None
-    whole = connection.take(answer("complete", message.id))
-    assert (whole.work, list(whole.parts)) == (WORK, [0])
-    assert [type(each) for each in connection.answered(0, whole)] == [CancelTimer]
+    completed = connection.take(answer("complete", message.id))
+    assert (completed.work, list(completed.parts)) == (WORK, [0])
+    assert [type(effect) for effect in connection.answered(0, completed)] == [CancelTimer]
     assert connection.take(answer("complete", message.id)) is None
 
 
-def test_parts_that_came_before_it_is_asked_again_do_not_count(connection):
+def test_parts_before_a_retransmission_are_discarded(connection):
     _, message = ask(connection)
     connection.take(answer("part", message.id, rows=[]))
     connection.take(answer("registered", message.id))
-    again(connection, connection.up()[1])
-    whole = connection.take(answer("complete", message.id))
-    assert (whole.parts, whole.registered) == ({}, {})
+    resend(connection, connection.up()[1])
+    completed = connection.take(answer("complete", message.id))
+    assert (completed.parts, completed.registered) == ({}, {})
 
 
 @pytest.mark.parametrize("kind", ["part", "registered"])
-def test_an_error_instead_of_a_part_ends_it(connection, kind):
+def test_error_instead_of_a_part_completes_the_request(connection, kind):
     _, message = ask(connection)
     assert connection.take(answer(kind, message.id, error=ERROR)) is not None
 
 
-def test_each_request_has_a_deadline_of_its_own(connection):
+def test_each_request_has_its_own_deadline(connection):
     _, first = ask(connection)
     for now_us in range(SECOND_US, 10 * SECOND_US, SECOND_US):
         ask(connection, now_us=now_us)
-    late = connection.overdue(11 * SECOND_US)
-    assert [each.identity for each in late] == [first.id]
-    effects = connection.answered(11 * SECOND_US, late[0])
-    assert CancelTimer(RETRY) not in effects  # the others wait
+    overdue = connection.overdue(11 * SECOND_US)
+    assert [pending.identity for pending in overdue] == [first.id]
+    effects = connection.answered(11 * SECOND_US, overdue[0])
+    assert CancelTimer(RETRY) not in effects  # other requests are in flight
     assert len(connection.overdue(20 * SECOND_US + SECOND_US)) == 9
 
 
-def test_writes_are_sent_as_far_as_the_window_has_room(connection):
+def test_writes_are_sent_within_the_window(connection):
     size = MAX_IN_FLIGHT_BYTES // 4
-    messages = [ask(connection, write(number, size), Writing(number)) for number in range(1, 9)]
-    sent_at_once = [each for each in messages if each is not None]
+    messages = [ask(connection, make_write(number, size), Writing(number)) for number in range(1, 9)]
+    sent_at_once = [message for message in messages if message is not None]
     assert len(sent_at_once) == 4
     assert ask(connection) is not None  # a read does not wait for them
     assert connection.queued() is None
-    whole = connection.take(answer("outcome", sent_at_once[0][1].id, key="a"))
-    connection.answered(0, whole)
+    completed = connection.take(answer("outcome", sent_at_once[0][1].id, key="a"))
+    connection.answered(0, completed)
     queued = connection.queued()
     assert queued.work == Writing(5)
-    assert len(again(connection, [queued])) == 1
+    assert len(resend(connection, [queued])) == 1
     assert connection.queued() is None
-    # Over another link all are sent again, in order, as far as there is room.
+    # Over another link all are sent again, in order, within the window.
     _, asks = connection.up()
-    numbers = [message.what.number for _, message in again(connection, asks) if message.what is not READ]
+    numbers = [message.what.number for _, message in resend(connection, asks) if message.what is not READ]
     assert numbers == [2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(
     ("in_flight", "is_sent"), [(MAX_IN_FLIGHT_BYTES - 1, True), (MAX_IN_FLIGHT_BYTES, False)]
 )
-def test_a_window_that_is_just_full_has_no_room(connection, in_flight, is_sent):
+def test_exactly_full_window_has_no_room(connection, in_flight, is_sent):
     connection.timer.sent(0, "hello", MAX_IN_FLIGHT_BYTES)
-    assert ask(connection, write(1), Writing(1)) is None
+    assert ask(connection, make_write(1), Writing(1)) is None
     connection.timer.sent(0, "hello", in_flight)
     assert (connection.queued() is not None) is is_sent
-    assert (ask(connection, write(2), Writing(2)) is not None) is is_sent
+    assert (ask(connection, make_write(2), Writing(2)) is not None) is is_sent
 
 
-def test_a_token_has_expired_from_its_last_second_on():
+def test_token_has_expired_from_its_expiry_time_on():
     lab = Lab(seed=1)
     connection = Connection("jane/news", lab.token("jane", "news", hours=1), ["one"], 0)
     end_us = round(connection.claimed.expires_s * 1e6)
@@ -183,24 +183,24 @@ def test_a_token_has_expired_from_its_last_second_on():
     assert not connection.has_expired(end_us)
 
 
-def test_one_message_takes_along_what_there_is_room_for(connection):
+def test_batch_contains_the_writes_that_fit_the_window(connection):
     size = MAX_IN_FLIGHT_BYTES // 4
-    asked = [(Writing(number), write(number, size)) for number in range(1, 9)]
-    ((_, message),) = sent(connection.ask_together(0, asked))
+    writes = [(Writing(number), make_write(number, size)) for number in range(1, 9)]
+    ((_, message),) = sent(connection.ask_together(0, writes))
     assert isinstance(message, AskBatch)
-    assert [each.what.number for each in message.asks] == [1, 2, 3, 4]
+    assert [request.what.number for request in message.asks] == [1, 2, 3, 4]
     alone = Connection("jane/news", "token", ["one"], 0)
-    assert sent(alone.ask_together(0, asked[:1])) == []  # there is no link
+    assert sent(alone.ask_together(0, writes[:1])) == []  # there is no link
     alone = Connection("jane/news", "token", ["one"], 0)
     alone.up()
-    ((_, message),) = sent(alone.ask_together(0, asked[:1]))
+    ((_, message),) = sent(alone.ask_together(0, writes[:1]))
     assert message.what.number == 1
 
 
 REQUESTS = {
     "read": READ,
     "sum": SUM,
-    "write": write(1),
+    "write": make_write(1),
     "create": CreateRequest("t", {}),
     "drop": DropRequest("t", {}),
     "register": RegisterRequest(
@@ -218,27 +218,27 @@ FITTING = {
     "register": [("registered", {}), ("complete", {"table": TABLE})],
     "unregister": [("registered", {}), ("complete", {"table": TABLE})],
 }
-NEVER = [("outcome", {"key": "b"}), ("complete", {"table": OTHER}), ("administered", {"table": OTHER})]
+UNFITTING = [("outcome", {"key": "b"}), ("complete", {"table": OTHER}), ("administered", {"table": OTHER})]
 
 
 @pytest.mark.parametrize("op", FITTING)
-def test_what_is_no_answer_to_what_was_asked_does_not_fit(connection, op):
+def test_only_answers_to_the_request_fit(connection, op):
     _, message = ask(connection, REQUESTS[op])
-    every = [*NEVER, *(each for answers in FITTING.values() for each in answers)]
+    every = [*UNFITTING, *(fitting for answers in FITTING.values() for fitting in answers)]
     for kind, fields in every:
         is_administered = kind == "administered" and op in ("create", "drop")
         is_own = (kind, fields) in FITTING[op] or is_administered
         fits = connection.fits(answer(kind, message.id, **fields))
-        assert fits == (is_own and (kind, fields) not in NEVER), (kind, fields)
-        assert connection.fits(answer(kind, "another", **fields))  # nobody waits for it
+        assert fits == (is_own and (kind, fields) not in UNFITTING), (kind, fields)
+        assert connection.fits(answer(kind, "another", **fields))  # late answers always fit
     assert connection.fits(answer("refused", message.id, error=ERROR))
 
 
-def test_requests_under_way_are_sent_again_under_other_identities_but_for_those_about_tables(connection):
-    connection.ask(0, Writing(1), write(1))
+def test_resent_requests_get_new_identities_except_table_requests(connection):
+    connection.ask(0, Writing(1), make_write(1))
     connection.ask(0, WORK, WORK.request)
     connection.down()
-    connection.ask(0, Writing(2), write(2))  # not under way
+    connection.ask(0, Writing(2), make_write(2))  # not in flight
     connection.up()
     before = [ask.identity for ask in connection.up()[1]]
     for ask in connection.up()[1][:2]:
@@ -247,7 +247,7 @@ def test_requests_under_way_are_sent_again_under_other_identities_but_for_those_
     assert [type(ask.work) for ask in asks] == [Writing, Administering]
     assert asks[0].identity not in before
     assert asks[1].identity == before[1]
-    assert [connection.knows(each) for each in before] == [False, True, True]
+    assert [connection.knows(identity) for identity in before] == [False, True, True]
     assert connection.knows(asks[0].identity)
     assert not list(connection.timer)
     assert not sent(effects)

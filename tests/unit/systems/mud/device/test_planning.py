@@ -1,4 +1,4 @@
-"""What plans are estimated to cost."""
+"""Planner of reads: estimated costs of plans, and the choice between them."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ import pytest
 from mudkit.systems.mud.device.planning import Answerable, Planner
 from mudkit.systems.mud.policies.utility import bias, completeness, cost_matrix, energy, freshness, latency
 
-HELD = Answerable(60.0, 1.0, 0.0)
+CACHED = Answerable(60.0, 1.0, 0.0)
 
 
 @pytest.fixture
 def planner():
-    made = Planner()
-    made.link_up("lte")
-    return made
+    planner = Planner()
+    planner.link_up("lte")
+    return planner
 
 
-def test_what_is_held_costs_nothing(planner):
-    local, remote = planner.plans(0, "t", freshness(600), HELD)
+def test_local_plan_costs_nothing(planner):
+    local, remote = planner.plans(0, "t", freshness(600), CACHED)
     assert (local.source, local.latency_s, local.size_kb, local.radio_mj) == ("local", 0.0, 0.0, 0.0)
     assert remote.source == "remote"
     assert min(remote.latency_s, remote.size_kb, remote.radio_mj) > 0.0
 
 
-def test_where_nothing_is_held_there_is_one_plan(planner):
-    assert [each.source for each in planner.plans(0, "t", freshness(600), None)] == ["remote"]
+def test_remote_is_the_only_plan_without_a_cached_answer(planner):
+    assert [plan.source for plan in planner.plans(0, "t", freshness(600), None)] == ["remote"]
 
 
-def test_asking_is_not_needless_where_nothing_is_held(planner):
+def test_remote_plan_without_cached_answer_is_never_unnecessary(planner):
     matrix = cost_matrix(stale_s=100.0, unnecessary_s=8.0)
     (remote,) = planner.plans(0, "t", matrix, None)
     assert matrix.cost(remote) == 0.0
 
 
-def test_without_a_link_one_waits_for_as_long_again(planner):
+def test_outage_is_expected_to_last_as_long_again(planner):
     planner.link_down(1_000_000)
-    soon, later = (planner.remote(at_us, "t") for at_us in (2_000_000, 601_000_000))
-    assert soon.source == later.source == "wait"
-    assert 60 < soon.latency_s < 61
-    assert 600 < later.latency_s < 601
+    early, late = (planner.remote(at_us, "t") for at_us in (2_000_000, 601_000_000))
+    assert early.source == late.source == "wait"
+    assert 60 < early.latency_s < 61
+    assert 600 < late.latency_s < 601
 
 
-def test_slow_networks_take_longer(planner):
+def test_slower_networks_have_higher_latency(planner):
     waits = []
     for network in ("wifi", "lte", "umts_3g", "edge"):
         planner.link_up(network)
@@ -54,17 +54,17 @@ def test_slow_networks_take_longer(planner):
     assert planner.remote(0, "t").latency_s == waits[1]
 
 
-def test_a_radio_that_is_awake_costs_less(planner):
+def test_awake_radio_costs_less_energy(planner):
     planner.used(10_000_000)
     awake, asleep = (planner.remote(at_us, "t").radio_mj for at_us in (21_000_000, 22_000_000))
     assert asleep - awake == pytest.approx(12_600)
-    just_asleep = planner.remote(10_000_000 + 11_600_000, "t").radio_mj  # a tail of 11.6 s is over then
+    just_asleep = planner.remote(10_000_000 + 11_600_000, "t").radio_mj  # the tail of 11.6 s has ended
     assert just_asleep == asleep
     planner.link_up("lte")
     assert planner.remote(10_000_001, "t").radio_mj == asleep
 
 
-def test_answers_are_expected_to_be_like_those_before(planner):
+def test_answer_size_is_estimated_from_earlier_answers(planner):
     sizes = [planner.remote(0, "t").size_kb]
     for answer_kb in (100.0, 100.0, 10.0):
         planner.answered("t", answer_kb)
@@ -73,7 +73,7 @@ def test_answers_are_expected_to_be_like_those_before(planner):
     assert planner.remote(0, "u").size_kb == 1.5
 
 
-def test_what_changes_often_has_probably_changed(planner):
+def test_changed_share_follows_observed_changes(planner):
     assert planner.changed_share("t", 0.0) == planner.changed_share("t", -1.0) == 0.0
     assert planner.changed_share("t", 600.0) == pytest.approx(1 - math.exp(-1))
     for _ in range(100):
@@ -87,8 +87,8 @@ def test_what_changes_often_has_probably_changed(planner):
     (None, "remote"), (freshness(61), "local"), (freshness(60), "remote"), (energy(1.0), "local"),
     (latency(), "local"), (cost_matrix(1.0, 1.0), "local"), (cost_matrix(100.0, 1.0), "remote"),
 ])  # fmt: skip
-def test_the_plan_that_is_worth_most_is_chosen(planner, utility, expected):
-    assert planner.choose(0, "t", utility, HELD) == expected
+def test_plan_with_highest_utility_is_chosen(planner, utility, expected):
+    assert planner.choose(0, "t", utility, CACHED) == expected
 
 
 def test_pending_writes_are_always_fresh(planner):
@@ -96,7 +96,7 @@ def test_pending_writes_are_always_fresh(planner):
     assert planner.choose(0, "t", None, pending) == "local"
 
 
-def test_what_is_incomplete_is_no_answer_unless_the_utility_says_what_it_is_worth(planner):
+def test_incomplete_answer_needs_a_utility_of_completeness(planner):
     half = Answerable(1.0, 0.5, 1.0)
     assert planner.choose(0, "t", freshness(600), half) == "remote"
     assert planner.choose(0, "t", latency(10) + completeness(1.0), half) == "local"
@@ -106,9 +106,9 @@ def test_what_is_incomplete_is_no_answer_unless_the_utility_says_what_it_is_wort
     assert planner.choose(0, "t", latency() + completeness(1.0, min_share=0.6), half) == "remote"
 
 
-def test_a_poor_answer_now_may_be_worth_more_than_a_good_one_later(planner):
+def test_utility_weighs_local_answer_against_waiting(planner):
     planner.link_down(0)
-    assert planner.choose(0, "t", freshness(10), HELD) == "wait"
+    assert planner.choose(0, "t", freshness(10), CACHED) == "wait"
     half = Answerable(1.0, 0.5, 0.0)
     assert planner.choose(0, "t", latency() + completeness(100.0), half) == "local"
     assert planner.choose(0, "t", latency() + completeness(1000.0), half) == "wait"

@@ -1,4 +1,4 @@
-"""Policies that the cloud ships to clients."""
+"""Policies shipped to clients: slots, decisions by shipped policies, and delivery."""
 
 from __future__ import annotations
 
@@ -18,70 +18,70 @@ from mudkit.systems.mud.policies.policies import Cached, Query
 LOCAL_FOR_AN_HOUR = [[0, 3600.0, 1, 2, 2], [0], [1]]
 
 
-def reads(version, nodes=LOCAL_FOR_AN_HOUR):
+def make_reads(version, nodes=LOCAL_FOR_AN_HOUR):
     return Artefact.create("read", version, ["age"], nodes, ["local", "remote"])
 
 
-def writes(version, delay):
+def make_writes(version, delay):
     return Artefact.create("write", version, ["lat"], [[0]], [delay])
 
 
-def damaged(artefact):
+def corrupt(artefact):
     document = copy.deepcopy(dict(artefact.document))
     document["nodes"][0][1] = 36_000.0
     return document
 
 
-class TestShelf:
+class TestPolicySlot:
     def test_a_newer_version_takes_effect(self):
         slot = PolicySlot(MemoryStore(), "read")
         for version in (1, 3):
-            slot.accept(reads(version).document)
+            slot.accept(make_reads(version).document)
             assert slot.version == version
         assert slot.refused == []
 
     @pytest.mark.parametrize(
-        ("document", "why"),
+        ("document", "reason"),
         [
-            (damaged(reads(3)), "sha256"),
-            (reads(1, [[1]]).document, "more than 2"),
-            (reads(2, [[1]]).document, "more than 2"),
-            (writes(3, 60).document, "kind"),
+            (corrupt(make_reads(3)), "sha256"),
+            (make_reads(1, [[1]]).document, "more than 2"),
+            (make_reads(2, [[1]]).document, "more than 2"),
+            (make_writes(3, 60).document, "kind"),
             ({"format": 3}, "format"),
             ("nonsense", "document"),
             (Artefact.create("read", 3, [], [[0]], ["local"], manifest={"n": 1 << 64}).document, "stored"),
         ],
     )
-    def test_what_is_wrong_changes_nothing(self, document, why):
+    def test_invalid_documents_are_refused(self, document, reason):
         store = MemoryStore()
         slot = PolicySlot(store, "read")
-        slot.accept(reads(2).document)
+        slot.accept(make_reads(2).document)
         slot.accept(document)
         assert slot.version == 2
-        assert why in slot.refused[0]
+        assert reason in slot.refused[0]
         assert PolicySlot(store, "read").version == 2
 
-    def test_the_same_again_is_no_mistake(self):
+    def test_repeated_document_is_not_refused(self):
         slot = PolicySlot(MemoryStore(), "read")
         for _ in range(2):
-            slot.accept(reads(1).document)
+            slot.accept(make_reads(1).document)
         assert (slot.version, slot.refused) == (1, [])
 
-    def test_when_what_is_kept_is_damaged_the_one_before_counts(self):
+    def test_damaged_stored_policy_is_replaced_by_the_previous_one(self):
         store = MemoryStore()
         slot = PolicySlot(store, "read")
-        slot.accept(reads(1).document)
-        slot.accept(reads(2).document)
-        store.put("policy read in use", damaged(reads(2)))
-        again = PolicySlot(store, "read")
-        assert again.version == 1
-        assert "sha256" in again.refused[0]
-        store.put("policy read before", damaged(reads(1)))
+        slot.accept(make_reads(1).document)
+        slot.accept(make_reads(2).document)
+        store.put("policy read in use", corrupt(make_reads(2)))
+        reopened = PolicySlot(store, "read")
+        assert reopened.version == 1
+        assert "sha256" in reopened.refused[0]
+        store.put("policy read before", corrupt(make_reads(1)))
         assert PolicySlot(store, "read").in_use is None
 
 
 @pytest.mark.parametrize(
-    ("here", "there", "decided"),
+    ("location", "earlier_location", "expected"),
     [
         ((30.0, -97.0), (30.005, -97.0), "local"),
         ((30.0, -97.0), (30.5, -97.0), "remote"),
@@ -90,14 +90,14 @@ class TestShelf:
         (None, None, "remote"),
     ],
 )
-def test_a_read_is_as_far_from_one_before_as_the_two_places(here, there, decided):
+def test_distance_feature_compares_locations_of_two_reads(location, earlier_location, expected):
     near = Artefact.create("read", 1, ["distance"], [[0, 1.0, 1, 2, 2], [0], [1]], ["local", "remote"])
     slot = PolicySlot(MemoryStore(), "read")
     slot.accept(near.document)
-    now, before = ({} if loc is None else {"loc": loc} for loc in (here, there))
-    asked, answered = (Query("news", None, "committed", reader, None) for reader in (now, before))
-    for query, where in ((answered, decided), (replace(answered, table="t"), "remote")):
-        assert ShippedReads(slot, None).decide(asked, {}, [Cached(query, 5.0, {})]) == where
+    now, before = ({} if loc is None else {"loc": loc} for loc in (location, earlier_location))
+    current, answered = (Query("news", None, "committed", reader, None) for reader in (now, before))
+    for query, source in ((answered, expected), (replace(answered, table="t"), "remote")):
+        assert ShippedReads(slot, None).decide(current, {}, [Cached(query, 5.0, {})]) == source
 
 
 MONDAY_NOON_US = 1_795_435_200_000_000
@@ -114,8 +114,8 @@ RATES = tuple(float(hour) for hour in range(24))
     ("density", 0.0, {"loc": (31.5, 0.1)}, True), ("density", 99.0, {}, None),
     ("density", 99.0, {"loc": (30.5, 0.1), "clock_us": None}, None),
 ])  # fmt: skip
-def test_a_write_is_delayed_by_the_place_and_the_time_of_the_device(feature, threshold, context, is_at_most):
-    """Where neither is known, the tree goes right, as its node says."""
+def test_write_delay_depends_on_location_and_time(feature, threshold, context, is_at_most):
+    """Follow the branch for missing values if a feature is unknown."""
     table = Density(1.0, {(30, 0): RATES}) if feature == "density" else None
     nodes = [[0, threshold, 1, 2, 2], [0], [1]]
     slot = PolicySlot(MemoryStore(), "write")
@@ -124,134 +124,134 @@ def test_a_write_is_delayed_by_the_place_and_the_time_of_the_device(feature, thr
     assert ShippedWrites(slot, None).delay({}, context) == (60 if is_at_most else "never")
 
 
-def news(place, name="ann", **client):
+def create_news(place, name="ann", **client):
     reader = place.client(name, **client)
     reader.create("news").result()
     reader.write("news", "a", {"x": 1}).result()
     return reader
 
 
-def source(place, client):
-    """Say where a read of half an hour later is answered."""
+def read_later(place, client):
+    """Return the source of a read half an hour after the first one."""
     client.read("news").result()
     place.lab.run(minutes=30)
     return client.read("news").result().source["a"]
 
 
 def test_a_shipped_policy_decides_where_reads_are_answered(place):
-    ann = news(place, read_policy=ShippedPolicy(fallback=AlwaysRemote()))
-    assert source(place, ann) == "remote"
-    place.cloud.ship(reads(1), app="news").result()
-    assert source(place, ann) == "local"
-    place.cloud.ship(reads(2, [[1]]), app="news").result()
+    ann = create_news(place, read_policy=ShippedPolicy(fallback=AlwaysRemote()))
+    assert read_later(place, ann) == "remote"
+    place.cloud.ship(make_reads(1), app="news").result()
+    assert read_later(place, ann) == "local"
+    place.cloud.ship(make_reads(2, [[1]]), app="news").result()
     place.lab.run(seconds=10)
-    assert source(place, ann) == "remote"
+    assert read_later(place, ann) == "remote"
     assert ann.policies().result()["read"]["version"] == 2
 
 
-def test_until_one_has_come_the_utility_decides(place):
-    ann = news(place, read_policy=ShippedPolicy())
+def test_utility_decides_before_a_policy_arrives(place):
+    ann = create_news(place, read_policy=ShippedPolicy())
     assert ann.read("news", "key = 'a'", utility=freshness(60)).result().source == {"a": "local"}
 
 
-def test_writes_are_delayed_as_shipped(place):
-    ann = news(place, write_policy=ShippedPolicy())
-    place.cloud.ship(writes(1, 600), app="news").result()
+def test_shipped_policy_delays_writes(place):
+    ann = create_news(place, write_policy=ShippedPolicy())
+    place.cloud.ship(make_writes(1, 600), app="news").result()
     place.lab.run(seconds=10)
     written = ann.write("news", "b", {"x": 2})
     written.result()
     assert 600e6 <= written.responded_us - written.invoked_us < 610e6
 
 
-def test_who_is_not_there_gets_it_when_he_is(place):
-    ann = news(place, read_policy=ShippedPolicy())
+def test_policy_is_delivered_after_an_outage(place):
+    ann = create_news(place, read_policy=ShippedPolicy())
     place.lab.faults.cut("ann", minutes=300)
-    place.cloud.ship(reads(1), app="news").result()
+    place.cloud.ship(make_reads(1), app="news").result()
     place.lab.run(hours=4.9)
     assert ann.policies().result()["read"]["version"] == 0
     place.lab.run(hours=0.2)
     assert ann.policies().result()["read"]["version"] == 1
 
 
-def test_a_new_client_gets_what_was_shipped_before(place):
-    place.cloud.ship(reads(1), app="news").result()
+def test_new_client_receives_policy_shipped_before(place):
+    place.cloud.ship(make_reads(1), app="news").result()
     place.lab.run(hours=1)
-    ann = news(place, read_policy=ShippedPolicy())
+    ann = create_news(place, read_policy=ShippedPolicy())
     place.lab.run(seconds=10)
     assert ann.policies().result()["read"]["version"] == 1
 
 
-def test_only_clients_of_the_app_that_follow_policies_are_told(place):
-    news(place, read_policy=ShippedPolicy())
+def test_policy_is_sent_only_to_following_clients_of_its_app(place):
+    create_news(place, read_policy=ShippedPolicy())
     other = place.client("bob", app="games", read_policy=ShippedPolicy())
     place.client("cem")
     place.lab.run(minutes=1)
     before = place.lab.bill()
-    place.cloud.ship(reads(1), app="news").result()
+    place.cloud.ship(make_reads(1), app="news").result()
     place.lab.run(minutes=1)
     after = place.lab.bill()
-    answer = after.merge(before, on=["system", "device", "direction"], suffixes=("", "_before"), how="left")
-    changed = answer[answer["bytes"] > answer["bytes_before"].fillna(0)]
+    bills = after.merge(before, on=["system", "device", "direction"], suffixes=("", "_before"), how="left")
+    changed = bills[bills["bytes"] > bills["bytes_before"].fillna(0)]
     assert set(changed["device"]) & {"ann", "bob", "cem"} == {"ann"}
     assert other.policies().result()["read"]["version"] == 0
 
 
-@pytest.mark.parametrize("who", ["mud-policies", "mud-notifications-1", "mud-notifications-2", "ann"])
-def test_it_arrives_though_somebody_is_killed(place, who):
-    ann = news(place, read_policy=ShippedPolicy(), write_policy=ShippedPolicy())
+@pytest.mark.parametrize("host", ["mud-policies", "mud-notifications-1", "mud-notifications-2", "ann"])
+def test_policies_arrive_although_a_host_is_killed(place, host):
+    ann = create_news(place, read_policy=ShippedPolicy(), write_policy=ShippedPolicy())
     place.lab.run(minutes=1)
-    place.cloud.ship(reads(1), app="news").result()
-    place.lab.faults.kill(who)
+    place.cloud.ship(make_reads(1), app="news").result()
+    place.lab.faults.kill(host)
     place.lab.run(minutes=1)
-    place.lab.faults.restart(who)
+    place.lab.faults.restart(host)
     place.lab.run(minutes=30)
-    place.cloud.ship(writes(1, 60), app="news").result()
+    place.cloud.ship(make_writes(1, 60), app="news").result()
     place.lab.run(minutes=30)
     result = ann.policies().result()
     assert (result["read"]["version"], result["write"]["version"]) == (1, 1)
     assert result["read"]["refused"] == result["write"]["refused"] == []
 
 
-def test_lost_late_and_repeated_messages_do_not_matter(place):
-    ann = news(place, read_policy=ShippedPolicy())
+def test_policies_tolerate_lost_late_and_repeated_messages(place):
+    ann = create_news(place, read_policy=ShippedPolicy())
     place.lab.faults.messages(loss_share=0.3, repeat_share=0.3, delay_share=0.3, delay_s=20.0)
     for version in range(1, 6):
-        place.cloud.ship(reads(version), app="news").result()
+        place.cloud.ship(make_reads(version), app="news").result()
         place.lab.run(minutes=2)
     place.lab.faults.messages()
     place.lab.run(hours=1)
-    digest = reads(5).document["sha256"]
+    digest = make_reads(5).document["sha256"]
     assert ann.policies().result()["read"] == {"version": 5, "sha256": digest, "refused": []}
 
 
-def test_a_document_that_was_damaged_on_its_way_is_not_used(place):
-    ann = news(place, read_policy=ShippedPolicy())
-    place.cloud.ship(reads(1), app="news").result()
+def test_document_damaged_in_transit_is_refused(place):
+    ann = create_news(place, read_policy=ShippedPolicy())
+    place.cloud.ship(make_reads(1), app="news").result()
     place.lab.run(seconds=10)
 
     def damage(item):
         is_policy = isinstance(item.body, Policy)
-        return replace(item, body=replace(item.body, document=damaged(reads(2)))) if is_policy else item
+        return replace(item, body=replace(item.body, document=corrupt(make_reads(2)))) if is_policy else item
 
     (process,) = place.lab.world.hosts["ann"].processes
     stream = process.machine._watching.stream
-    process.machine._watching.stream = lambda now_us, source, item: stream(now_us, source, damage(item))
-    place.cloud.ship(reads(2), app="news").result()
+    process.machine._watching.stream = lambda now_us, sender, item: stream(now_us, sender, damage(item))
+    place.cloud.ship(make_reads(2), app="news").result()
     place.lab.run(seconds=10)
     result = ann.policies().result()["read"]
     assert result["version"] == 1
     assert "sha256" in result["refused"][0]
-    assert source(place, ann) == "local"
+    assert read_later(place, ann) == "local"
 
 
-@pytest.mark.parametrize("document", [damaged(reads(1)), {}, None])
-def test_what_cannot_be_used_is_not_shipped(place, document):
+@pytest.mark.parametrize("document", [corrupt(make_reads(1)), {}, None])
+def test_unusable_document_is_not_shipped(place, document):
     with pytest.raises(ParameterError, match="not usable"):
         place.cloud.ship(document, app="news").result()
 
 
 def test_a_version_is_shipped_once(place):
-    place.cloud.ship(reads(2), app="news").result()
+    place.cloud.ship(make_reads(2), app="news").result()
     with pytest.raises(ParameterError, match="shipped already"):
-        place.cloud.ship(reads(2), app="news").result()
-    place.cloud.ship(reads(2), app="games").result()
+        place.cloud.ship(make_reads(2), app="news").result()
+    place.cloud.ship(make_reads(2), app="games").result()

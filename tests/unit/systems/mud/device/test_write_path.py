@@ -1,4 +1,4 @@
-"""Writes of a client: what stands on what, and what becomes of it."""
+"""Write path of a client: chains of conditional and blind writes after a conflict."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ def bob(lab, jane):
     return Client(lab.device("bob"), lab.cloud, app="news", token=lab.token("bob", "news"))
 
 
-def failed(made):
-    with pytest.raises(Conflict) as answer:
-        made.result()
-    return answer.value
+def expect_conflict(write):
+    with pytest.raises(Conflict) as caught:
+        write.result()
+    return caught.value
 
 
-def test_an_unknown_type_of_write_is_refused_with_the_nearest_one(jane):
+def test_unknown_write_type_is_refused_with_a_suggestion(jane):
     with pytest.raises(ParameterError, match="did you mean 'conditional'") as caught:
         jane.write("news", "a", {}, type="conditionl").result()
     assert (caught.value.where, caught.value.found) == ("type", "'conditionl'")
 
 
-def test_what_stands_on_a_write_that_failed_is_not_tried(lab, jane, bob):
+def test_conditional_write_based_on_a_failed_write_is_not_sent(lab, jane, bob):
     bob.write("news", "a", {"n": 0}).result()
     lab.faults.cut("jane")
     first = jane.write("news", "a", {"n": 1}, "conditional")
     second = jane.write("news", "a", {"n": 2}, "conditional")
     other = jane.write("news", "b", {"n": 3}, "conditional")
     lab.faults.mend("jane")
-    assert failed(first).store["ver"] == 1
-    error = failed(second)
+    assert expect_conflict(first).store["ver"] == 1
+    error = expect_conflict(second)
     assert "based on" in error.summary
     assert error.local["data"] == {"n": 2}
     assert second.responded_us == first.responded_us
     assert other.result() == 1
 
 
-def test_a_blind_write_does_not_fall_with_the_one_before(lab, jane, bob):
+def test_blind_write_succeeds_after_a_failed_write(lab, jane, bob):
     bob.write("news", "a", {"n": 0}).result()
     lab.faults.cut("jane")
     first = jane.write("news", "a", {"n": 1}, "conditional")
     second = jane.write("news", "a", {"n": 2}, "blind")
     third = jane.write("news", "a", {"n": 3}, "conditional")
     lab.faults.mend("jane")
-    failed(first)
+    expect_conflict(first)
     assert (second.result(), third.result()) == (2, 3)

@@ -1,4 +1,4 @@
-"""Policies as documents: read whole or not at all, and what they decide."""
+"""Policy artefacts: validation of documents, decisions, densities, and display."""
 
 from __future__ import annotations
 
@@ -25,64 +25,66 @@ from mudkit.systems.mud.policies.artefact import (
 NODES = [[0, 600.0, 1, 2, 2], [1, 1.0, 3, 4, 4], [1], [0], [1]]
 
 
-def made(**changes):
-    given_ = {
+def create_artefact(**changes):
+    arguments = {
         "kind": "read",
         "version": 1,
         "features": ["age", "distance"],
         "nodes": NODES,
         "actions": ["local", "remote"],
     }
-    return Artefact.create(**(given_ | changes))
+    return Artefact.create(**(arguments | changes))
 
 
 @pytest.mark.parametrize(("values", "action"), [
     ((599.0, 0.5), "local"), ((600.0, 1.0), "local"), ((600.1, 0.5), "remote"), ((10.0, 1.1), "remote"),
     ((10.0, None), "remote"), ((None, 0.5), "remote"), ((1e300, 0.5), "remote"), ((-1e300, 0.5), "local"),
 ])  # fmt: skip
-def test_a_tree_decides(values, action):
-    assert made().decide(values) == action
+def test_tree_decides(values, action):
+    assert create_artefact().decide(values) == action
 
 
-def test_a_tree_may_be_a_leaf():
-    assert made(nodes=[[0]]).decide((1.0, 1.0)) == "local"
-    delay = made(kind="write", features=["lat"], nodes=[[0, 30.0, 1, 2, 2], [0], [1]], actions=[600, "never"])
+def test_tree_may_be_a_leaf():
+    assert create_artefact(nodes=[[0]]).decide((1.0, 1.0)) == "local"
+    delay = create_artefact(
+        kind="write", features=["lat"], nodes=[[0, 30.0, 1, 2, 2], [0], [1]], actions=[600, "never"]
+    )
     assert [delay.decide((lat,)) for lat in (29.0, 31.0, None)] == [600, "never", "never"]
 
 
-def test_what_is_unknown_may_go_either_way():
-    for unknown, there in ((1, "local"), (2, "remote")):
-        tree = made(nodes=[[0, 600.0, 1, 2, unknown], [0], [1]])
-        decided = [tree.decide((age, 0.0)) for age in (599.0, 601.0, None)]
-        assert decided == ["local", "remote", there]
+def test_unknown_values_follow_the_given_child():
+    for unknown, action in ((1, "local"), (2, "remote")):
+        tree = create_artefact(nodes=[[0, 600.0, 1, 2, unknown], [0], [1]])
+        decisions = [tree.decide((age, 0.0)) for age in (599.0, 601.0, None)]
+        assert decisions == ["local", "remote", action]
 
 
-def test_a_tree_has_a_largest_size(monkeypatch):
+def test_number_of_nodes_is_limited(monkeypatch):
     monkeypatch.setattr("mudkit.systems.mud.policies.artefact._MAX_NODES", len(NODES))
-    made()
+    create_artefact()
     with pytest.raises(ParameterError, match="a list of 1 to 5 nodes"):
-        made(nodes=[*NODES, [0]])
+        create_artefact(nodes=[*NODES, [0]])
 
 
 @pytest.mark.parametrize(
     ("kind", "expected"), [("read", "local, remote"), ("write", "seconds from 0 to 1,000,000,000, or never")]
 )
-def test_who_gives_a_wrong_action_is_told_the_right_ones(kind, expected):
-    with pytest.raises(ParameterError) as caught:
-        made(kind=kind, actions=["later", "local"])
-    assert caught.value.expected == expected
+def test_error_for_unknown_action_lists_the_valid_ones(kind, expected):
+    with pytest.raises(ParameterError) as raised:
+        create_artefact(kind=kind, actions=["later", "local"])
+    assert raised.value.expected == expected
 
 
-def test_it_survives_json():
-    document = json.loads(json.dumps(made(costs=[[0, 1], [5, 0]], manifest={"seed": 7}).document))
-    assert Artefact.from_document(document) == made(costs=[[0, 1], [5, 0]], manifest={"seed": 7})
+def test_artefacts_survive_json():
+    document = json.loads(json.dumps(create_artefact(costs=[[0, 1], [5, 0]], manifest={"seed": 7}).document))
+    assert Artefact.from_document(document) == create_artefact(costs=[[0, 1], [5, 0]], manifest={"seed": 7})
 
 
 @pytest.mark.parametrize(
     "name", ["format", "kind", "version", "features", "nodes", "actions", "density", "costs", "manifest"]
 )
-def test_whatever_is_changed_is_noticed(name):
-    document = copy.deepcopy(dict(made().document))
+def test_changed_or_missing_entries_are_refused(name):
+    document = copy.deepcopy(dict(create_artefact().document))
     document[name] = 7 if name in ("format", "version") else [document[name]]
     with pytest.raises(ParameterError, match="policy is not usable"):
         Artefact.from_document(document)
@@ -99,43 +101,43 @@ def test_whatever_is_changed_is_noticed(name):
     ({"nodes": [[0, 1.0, 0, 1, 1], [0]]}, "nodes"), ({"nodes": [[2, 1.0, 1, 2, 2], [0], [1]]}, "nodes"),
     ({"nodes": [[0, 1.0, 1, 2, 0], [0], [1]]}, "nodes"), ({"nodes": [["0"]]}, "nodes"),
 ])  # fmt: skip
-def test_what_could_not_be_used_is_refused_though_its_digest_is_right(changes, where):
-    with pytest.raises(ParameterError) as caught:
-        made(**changes)
-    assert caught.value.where.startswith(where)
+def test_unusable_artefacts_with_a_valid_digest_are_refused(changes, where):
+    with pytest.raises(ParameterError) as raised:
+        create_artefact(**changes)
+    assert raised.value.where.startswith(where)
 
 
 @pytest.mark.parametrize(
     "document", [None, [], "policy", {}, {"format": FORMAT}, {"format": FORMAT, "sha256": 0, 1j: {}}]
 )
-def test_what_is_no_document_is_refused(document):
+def test_values_other_than_documents_are_refused(document):
     with pytest.raises(ParameterError, match="policy is not usable"):
         Artefact.from_document(document)
 
 
-def test_one_byte_that_is_edited_is_noticed_wherever_it_is():
-    whole = made(costs=[[0, 1], [5, 0]], manifest={"seed": 7}).document
-    text = json.dumps(whole)
-    noticed = 0
-    for place, byte in enumerate(text):
-        edited = text[:place] + ("7" if byte != "7" else "8") + text[place + 1 :]
+def test_single_edited_characters_and_truncation_are_refused():
+    original = create_artefact(costs=[[0, 1], [5, 0]], manifest={"seed": 7}).document
+    text = json.dumps(original)
+    refused = 0
+    for index, character in enumerate(text):
+        edited = text[:index] + ("7" if character != "7" else "8") + text[index + 1 :]
         try:
             document = json.loads(edited)
         except ValueError:
             continue
-        if document == whole:
+        if document == original:
             continue
         with pytest.raises(ParameterError, match="policy is not usable"):
             Artefact.from_document(document)
-        noticed += 1
-    assert noticed > 100
-    for length in range(0, len(text), 7):  # cut off, it is no JSON, and as a text no document
+        refused += 1
+    assert refused > 100
+    for length in range(0, len(text), 7):  # a truncated text
         with pytest.raises(ParameterError, match="policy is not usable"):
             Artefact.from_document(text[:length])
 
 
-def test_the_digest_is_of_the_content_not_of_its_order():
-    document = made().document
+def test_digest_ignores_the_order_of_entries():
+    document = create_artefact().document
     assert sha256(document) == sha256(dict(reversed(document.items()))) == document["sha256"]
 
 
@@ -151,21 +153,23 @@ RATES = [0.0] * 24
     {"cell_deg": 360.1, "cells": []}, {"cell_deg": 10**400, "cells": []},
     {"cell_deg": 0.05, "cells": [[1, 2, [10**400, *RATES[1:]]]]},
 ])  # fmt: skip
-def test_a_table_of_densities_is_checked(table):
+def test_malformed_density_tables_are_refused(table):
     document = dict(
-        made(features=["density", "distance"], density=Density(0.05, {(1, 2): (0.5,) * 24})).document
+        create_artefact(
+            features=["density", "distance"], density=Density(0.05, {(1, 2): (0.5,) * 24})
+        ).document
     )
     document["density"] = table
-    with pytest.raises(ParameterError, match="policy is not usable") as caught:
+    with pytest.raises(ParameterError, match="policy is not usable") as raised:
         Density.from_document(table)
-    assert caught.value.where.startswith("density")
+    assert raised.value.where.startswith("density")
     if "1e999" not in str(table) and "inf" not in str(table):
         document["sha256"] = sha256(document)
         with pytest.raises(ParameterError, match="policy is not usable"):
             Artefact.from_document(document)
 
 
-def test_a_table_of_densities_has_a_largest_size(monkeypatch):
+def test_number_of_density_cells_is_limited(monkeypatch):
     monkeypatch.setattr("mudkit.systems.mud.policies.artefact._MAX_CELLS", 1)
     assert len(Density.from_document({"cell_deg": 1, "cells": [[1, 2, RATES]]}).cells) == 1
     with pytest.raises(ParameterError, match="at most 1"):
@@ -173,46 +177,46 @@ def test_a_table_of_densities_has_a_largest_size(monkeypatch):
 
 
 @pytest.mark.parametrize("cell_deg", [1e-9, 360])
-def test_a_table_of_densities_has_the_rate_of_each_hour_of_its_cells(cell_deg):
+def test_density_is_the_rate_of_the_cell_and_hour(cell_deg):
     rates = [0.0, *range(1, 23), sys.float_info.max]
     table = Density.from_document({"cell_deg": cell_deg, "cells": [[0, -1, rates]]})
-    inside = 0.5 * cell_deg
-    assert [table.at(inside, -inside, hour) for hour in (0.5, 7.9, 23.9, 24.0)] == [0.0, 7.0, rates[-1], 0.0]
-    assert table.at(inside, inside, 7.0) == 0.0
+    half = 0.5 * cell_deg
+    assert [table.at(half, -half, hour) for hour in (0.5, 7.9, 23.9, 24.0)] == [0.0, 7.0, rates[-1], 0.0]
+    assert table.at(half, half, 7.0) == 0.0
     assert Density.from_document(table.document()) == table
 
 
-def test_a_table_of_densities_goes_with_its_feature_only():
+def test_density_table_and_feature_require_each_other():
     with pytest.raises(ParameterError, match="density"):
-        made(density=Density(0.05, {}))
+        create_artefact(density=Density(0.05, {}))
     with pytest.raises(ParameterError, match="density"):
-        made(features=["age", "density"])
+        create_artefact(features=["age", "density"])
 
 
-@pytest.mark.parametrize("odd", [
+@pytest.mark.parametrize("changes", [
     {"nodes": [[0, 10**400, 1, 2, 2], [0], [1]]}, {"nodes": [[0, -(10**400), 1, 2, 2], [0], [1]]},
     {"kind": "write", "actions": [10**400, 1]},
 ], ids=["large", "negative", "action"])  # fmt: skip
-def test_an_integer_that_no_float_can_hold_is_refused(odd):
-    document = {**made().document, **odd}
-    with pytest.raises(ParameterError, match="not usable") as caught:
+def test_integers_beyond_the_range_of_floats_are_refused(changes):
+    document = {**create_artefact().document, **changes}
+    with pytest.raises(ParameterError, match="not usable") as raised:
         Artefact.from_document({**document, "sha256": sha256(document)})
-    assert caught.value.where in ("nodes[0]", "actions")
+    assert raised.value.where in ("nodes[0]", "actions")
 
 
 @pytest.mark.parametrize("threshold", [sys.float_info.max, -sys.float_info.max])
-def test_a_threshold_may_be_any_float(threshold):
-    assert made(nodes=[[0, threshold, 1, 2, 2], [0], [1]]).nodes[0][1] == threshold
+def test_threshold_may_be_any_finite_float(threshold):
+    assert create_artefact(nodes=[[0, threshold, 1, 2, 2], [0], [1]]).nodes[0][1] == threshold
 
 
-def test_a_delay_has_a_largest_size():
-    assert made(kind="write", nodes=[[0]], actions=[1e9]).decide(()) == 1e9
+def test_delay_is_limited():
+    assert create_artefact(kind="write", nodes=[[0]], actions=[1e9]).decide(()) == 1e9
     with pytest.raises(ParameterError, match="seconds from 0 to 1,000,000,000"):
-        made(kind="write", nodes=[[0]], actions=[1.1e9])
+        create_artefact(kind="write", nodes=[[0]], actions=[1.1e9])
 
 
 @pytest.mark.parametrize("feature", FEATURES)
-def test_every_feature_of_a_device_has_words(feature):
+def test_question_describes_every_feature_in_words(feature):
     assert feature not in question(feature, 6.5).split()
 
 
@@ -229,12 +233,12 @@ def test_every_feature_of_a_device_has_words(feature):
         ("cached_lat", 37.75, "the answer's place south of 37.750°"),
     ],
 )
-def test_questions_have_units_that_a_person_uses(feature, threshold, text):
+def test_questions_use_everyday_units(feature, threshold, text):
     assert question(feature, threshold) == text
 
 
 @pytest.mark.parametrize("questions", [3, 4])
-def test_of_a_deep_tree_three_levels_are_drawn(monkeypatch, questions):
+def test_display_draws_three_levels_of_a_deep_tree(monkeypatch, questions):
     nodes = [
         node
         for number in range(questions)
@@ -242,29 +246,29 @@ def test_of_a_deep_tree_three_levels_are_drawn(monkeypatch, questions):
     ]
     drawn = []
     monkeypatch.setattr("mudkit.systems.mud.policies.artefact.tree", lambda root, _: drawn.append(root) or "")
-    shown = made(nodes=[*nodes, [0]])._repr_html_()
+    html = create_artefact(nodes=[*nodes, [0]])._repr_html_()
     branch = drawn[0].yes.yes.yes
     assert (branch.text, branch.note) == (("…", "at most 37 s old?") if questions == 4 else ("local", ""))
-    assert ("Levels below the third are left out." in shown) is (questions == 4)
+    assert ("Levels below the third are left out." in html) is (questions == 4)
 
 
-@pytest.mark.parametrize(("most", "leaves"), [(5, "leaves 3"), (4, "")])
-def test_leaves_are_counted_unless_there_are_too_many(monkeypatch, most, leaves):
-    monkeypatch.setattr("mudkit.systems.mud.policies.artefact._MAX_COUNTED", most)
-    assert ("leaves" in repr(made())) is bool(leaves)
-    assert leaves in repr(made())
+@pytest.mark.parametrize(("max_counted", "leaves"), [(5, "leaves 3"), (4, "")])
+def test_leaves_are_counted_up_to_a_maximum_number_of_nodes(monkeypatch, max_counted, leaves):
+    monkeypatch.setattr("mudkit.systems.mud.policies.artefact._MAX_COUNTED", max_counted)
+    assert ("leaves" in repr(create_artefact())) is bool(leaves)
+    assert leaves in repr(create_artefact())
 
 
 THRESHOLDS = [600.0, 1.0, float(np.float32(0.1)), 0.1]
-NEAR = st.sampled_from(THRESHOLDS).flatmap(
+near_thresholds = st.sampled_from(THRESHOLDS).flatmap(
     lambda t: st.sampled_from(
         [t, _upper_bound(t), np.nextafter(t, -np.inf), np.nextafter(t, np.inf), float(np.float32(t))]
     )
 )
 
 
-@given(st.sampled_from(THRESHOLDS), st.one_of(NEAR, st.floats(-1e6, 1e6)))
+@given(st.sampled_from(THRESHOLDS), st.one_of(near_thresholds, st.floats(-1e6, 1e6)))
 def test_values_are_compared_as_float32(threshold, value):
-    """As scikit-learn does: the value is rounded, the threshold is not."""
-    tree = made(nodes=[[0, threshold, 1, 2, 2], [0], [1]])
+    """Round the value but not the threshold, as scikit-learn does."""
+    tree = create_artefact(nodes=[[0, threshold, 1, 2, 2], [0], [1]])
     assert (tree.decide((float(value), 0.0)) == "local") == bool(np.float32(value) <= np.float64(threshold))

@@ -1,4 +1,4 @@
-"""The cloud of a lab: which servers stand, and what cannot be."""
+"""Cloud of a lab: its servers, arguments, and replica lag."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mudkit.errors import ParameterError
 from mudkit.systems.mud import Cloud
 
 
-def test_as_many_servers_stand_as_are_asked_for():
+def test_cloud_has_the_requested_number_of_servers():
     lab = Lab(seed=7)
     cloud = Cloud(lab, replicas=0, gateways=1, processors=3, notification_servers=2)
     kinds = [name.rstrip("-0123456789") for name in lab.world.hosts]
@@ -29,15 +29,15 @@ def test_as_many_servers_stand_as_are_asked_for():
     [("replicas", -1), ("gateways", 0), ("processors", 1.5), ("notification_servers", True), ("replica_lag_s", -0.5),
      ("max_waiting", 0), ("max_wait_s", "an hour")],
 )  # fmt: skip
-def test_what_no_cloud_can_have_is_named(name, value):
+def test_error_names_an_unusable_argument(name, value):
     lab = Lab(seed=7)
-    with pytest.raises(ParameterError) as caught:
+    with pytest.raises(ParameterError) as raised:
         Cloud(lab, **{name: value})
-    assert caught.value.where == name
+    assert raised.value.where == name
     assert not lab.world.hosts
 
 
-def test_a_replica_lags_behind_and_never_behind_what_was_seen():
+def test_replica_lags_but_never_behind_versions_already_read():
     place = Place(replicas=1, replica_lag_s=100.0)
     jane, bob = place.client("jane"), place.client("bob")
     jane.create("news").result()

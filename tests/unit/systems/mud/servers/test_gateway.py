@@ -1,10 +1,10 @@
-"""A gateway by itself: who may ask, and whom it asks."""
+"""Gateway machine: access, routing, and completion of requests."""
 
 from __future__ import annotations
 
 import pytest
-from mud_machines import ask as asked_by
-from mud_machines import is_dropped, ports, told
+from mud_machines import build_request as build_ask
+from mud_machines import handle_event, is_dropped, ports
 
 from mudkit.events import Received
 from mudkit.predicates import Predicate
@@ -37,8 +37,8 @@ def token(authority):
 
 
 def ask(machine, token, identity="1", now_us=0, **what):
-    return told(
-        machine, source="jane", now_us=now_us, **asked_by(identity, token=token, **{"op": "read", **what})
+    return handle_event(
+        machine, source="jane", now_us=now_us, **build_ask(identity, token=token, **{"op": "read", **what})
     )
 
 
@@ -46,13 +46,13 @@ def id_of(identity):
     return f"jane/news {identity}"
 
 
-def read(**more):
-    return {"table": 3, **more}
+def read_fields(**fields):
+    return {"table": 3, **fields}
 
 
-def described(machine, identity="1", table=TABLE, joined=(), **changed):
-    table = None if table is None else {**table, **changed}
-    return told(
+def describe(machine, identity="1", table=TABLE, joined=(), **properties):
+    table = None if table is None else {**table, **properties}
+    return handle_event(
         machine,
         "described",
         "master",
@@ -63,34 +63,36 @@ def described(machine, identity="1", table=TABLE, joined=(), **changed):
     )
 
 
-def test_a_read_goes_to_each_partition_and_is_complete_after_the_last(machine, token):
-    assert ask(machine, token, **read(seen={"0": 5, "1": 9}))[0] == (
+def test_read_goes_to_each_partition_and_completes_after_the_last(machine, token):
+    assert ask(machine, token, **read_fields(seen={"0": 5, "1": 9}))[0] == (
         "master",
         {"kind": "describe", "id": id_of("1"), "name": "t", "claims": CLAIMS},
     )
-    asked = described(machine)
-    assert [(to, message["partition"], message["least"]) for to, message in asked] == [
+    routed = describe(machine)
+    assert [(to, message["partition"], message["least"]) for to, message in routed] == [
         ("p1", 0, 7),
         ("p0", 1, 9),
     ]
-    assert [m["kind"] for _, m in told(machine, "part", "r", id=id_of("1"), partition=1)] == ["part"]
-    assert told(machine, "part", "r", id=id_of("1"), partition=1) == []  # again
-    (_, part), (to, last) = told(machine, "part", "r", id=id_of("1"), partition=0)
+    assert [
+        message["kind"] for _, message in handle_event(machine, "part", "r", id=id_of("1"), partition=1)
+    ] == ["part"]
+    assert handle_event(machine, "part", "r", id=id_of("1"), partition=1) == []  # a duplicate
+    (_, part), (to, last) = handle_event(machine, "part", "r", id=id_of("1"), partition=0)
     assert part["place"] == 0
     assert (to, last["kind"], last["places"], last["claims"]["user"]) == ("jane", "complete", [0, 1], "jane")
-    assert told(machine, "part", "r", id=id_of("1"), partition=0) == []
+    assert handle_event(machine, "part", "r", id=id_of("1"), partition=0) == []
 
 
-def test_what_was_seen_of_another_table_of_that_name_does_not_count(machine, token):
-    ask(machine, token, **read(seen={"0": 50}, table=2))
-    assert [message["least"] for _, message in described(machine)] == [7, 7]
+def test_positions_seen_of_another_table_of_the_name_are_ignored(machine, token):
+    ask(machine, token, **read_fields(seen={"0": 50}, table=2))
+    assert [message["least"] for _, message in describe(machine)] == [7, 7]
 
 
-def test_only_the_partitions_of_named_keys_are_asked(machine, token):
-    ask(machine, token, **read(keys=["h", "z"]))
-    assert [message["partition"] for _, message in described(machine)] == [1]
-    ask(machine, token, "2", **read(keys=[]))
-    assert [message["kind"] for _, message in described(machine, "2")] == ["complete"]
+def test_read_of_named_keys_goes_only_to_their_partitions(machine, token):
+    ask(machine, token, **read_fields(keys=["h", "z"]))
+    assert [message["partition"] for _, message in describe(machine)] == [1]
+    ask(machine, token, "2", **read_fields(keys=[]))
+    assert [message["kind"] for _, message in describe(machine, "2")] == ["complete"]
 
 
 JOINS = to_json(
@@ -98,112 +100,114 @@ JOINS = to_json(
 )
 
 
-def joined(**changed):
-    """The tables that a read looks into, as they are described: the last one as is given."""
-    return [{**TABLE, "name": "people", "lsn": 8}, {**TABLE, "name": "cities", "lsn": 9, **changed}]
+def joined_tables(**properties):
+    """Return descriptions of the joined tables, the last one with other properties."""
+    return [{**TABLE, "name": "people", "lsn": 8}, {**TABLE, "name": "cities", "lsn": 9, **properties}]
 
 
-def test_a_read_that_looks_into_other_tables_asks_for_them_too_and_the_master_for_its_records(machine, token):
-    assert ask(machine, token, **read(predicate=JOINS)) == [
+def test_joining_read_requests_its_tables_and_the_latest_records(machine, token):
+    assert ask(machine, token, **read_fields(predicate=JOINS)) == [
         ("master", {
             "kind": "describe", "id": id_of("1"), "name": "t", "claims": CLAIMS, "joined": ["people", "cities"],
         }),
     ]  # fmt: skip
-    assert [message["latest"] for _, message in described(machine, joined=joined())] == [True, True]
-    ask(machine, token, "2", **read(predicate=to_json(Predicate("a = 'lookup'"))))
-    assert [message["latest"] for _, message in described(machine, "2")] == [False, False]
+    assert [message["latest"] for _, message in describe(machine, joined=joined_tables())] == [True, True]
+    ask(machine, token, "2", **read_fields(predicate=to_json(Predicate("a = 'lookup'"))))
+    assert [message["latest"] for _, message in describe(machine, "2")] == [False, False]
 
 
-def test_a_continuous_read_waits_until_a_processor_knows_what_it_looks_into(machine, token):
+def test_continuous_read_requires_the_log_position_of_its_tables(machine, token):
     ask(machine, token, op="register", predicate=JOINS)
-    assert {message["least"] for _, message in described(machine, joined=joined())} == {9}
+    assert {message["least"] for _, message in describe(machine, joined=joined_tables())} == {9}
     ask(machine, token, "2", op="register", predicate=JOINS)
-    assert {message["least"] for _, message in described(machine, "2", joined=joined(), lsn=12)} == {12}
+    assert {message["least"] for _, message in describe(machine, "2", joined=joined_tables(), lsn=12)} == {12}
 
 
 @pytest.mark.parametrize("op", ["read", "register"])
-def test_who_may_not_come_into_a_table_may_not_look_into_it(machine, token, op):
+def test_join_requires_access_to_the_joined_tables(machine, token, op):
     ask(machine, token, op=op, predicate=JOINS)
-    ((to, message),) = described(machine, joined=joined(apps=["bank"]))
+    ((to, message),) = describe(machine, joined=joined_tables(apps=["bank"]))
     assert (to, message["kind"], message["error"]["kind"]) == ("jane", "refused", "AccessDenied")
 
 
-def test_a_read_that_does_not_name_what_it_looks_into_is_refused(machine, token):
+def test_read_with_a_lookup_in_an_unnamed_table_is_refused(machine, token):
     hidden = to_json(Predicate("lookup(by, 'a', 'n') = 1"))
-    ((to, message),) = ask(machine, token, **read(predicate=hidden))
+    ((to, message),) = ask(machine, token, **read_fields(predicate=hidden))
     assert (to, message["kind"], message["error"]["kind"]) == ("jane", "refused", "PredicateError")
-    assert described(machine) == []
+    assert describe(machine) == []
 
 
-def test_a_table_is_described_once(machine, token):
-    ask(machine, token, **read())
-    assert described(machine)
-    assert described(machine) == []
-    assert described(machine, "another") == []
+def test_duplicate_and_unknown_descriptions_are_ignored(machine, token):
+    ask(machine, token, **read_fields())
+    assert describe(machine)
+    assert describe(machine) == []
+    assert describe(machine, "another") == []
 
 
-def test_without_a_table_there_is_nothing_to_read(machine, token):
-    ask(machine, token, **read())
-    ((to, message),) = described(machine, table=None)
+def test_read_of_an_unknown_table_is_refused(machine, token):
+    ask(machine, token, **read_fields())
+    ((to, message),) = describe(machine, table=None)
     assert (to, message["kind"], message["error"]["kind"]) == ("jane", "refused", "TableProblem")
-    assert described(machine) == []  # it is over
+    assert describe(machine) == []  # the request is closed
 
 
-def test_who_may_not_come_in_is_told_so(machine, authority):
-    ask(machine, authority.issue("news", None, expires_s=100.0), **read())
-    ((_, message),) = described(machine, acl="user")
+def test_client_without_access_is_refused(machine, authority):
+    ask(machine, authority.issue("news", None, expires_s=100.0), **read_fields())
+    ((_, message),) = describe(machine, acl="user")
     assert message["error"]["kind"] == "AccessDenied"
-    ask(machine, None, "2", **read())
-    assert [message["kind"] for _, message in described(machine, "2", acl="public")] == ["read", "read"]
+    ask(machine, None, "2", **read_fields())
+    assert [message["kind"] for _, message in describe(machine, "2", acl="public")] == ["read", "read"]
 
 
 @pytest.mark.parametrize("op", ["read", "write", "create", "register"])
-def test_a_forged_token_is_refused_at_once(machine, op):
+def test_forged_token_is_refused_at_once(machine, op):
     forged = Authority(bytes(31) + b"x").issue("news", "jane", expires_s=100.0)
     ((to, message),) = ask(machine, forged, op=op)
     assert (to, message["kind"], message["error"]["kind"]) == ("jane", "refused", "AccessDenied")
 
 
-def test_whether_a_write_was_applied_before_its_token_expired_is_for_the_back_end(machine, token):
-    ((_, message),) = ask(machine, token, now_us=100_000_000, **read())
+def test_write_with_an_expired_token_is_passed_to_the_back_end(machine, token):
+    ((_, message),) = ask(machine, token, now_us=100_000_000, **read_fields())
     assert message["error"]["kind"] == "TokenExpired"
     ((to, _),) = ask(machine, token, op="write", key="h", now_us=100_000_000)
     assert to == "master"
-    ((to, message),) = described(machine)
+    ((to, message),) = describe(machine)
     assert (to, message["kind"], message["refused"]["kind"]) == ("p0", "write", "TokenExpired")
     ask(machine, token, "2", op="write", key="h", now_us=99_999_999)
-    ((_, message),) = described(machine, "2")
+    ((_, message),) = describe(machine, "2")
     assert message["refused"] is None
 
 
-def test_a_write_goes_on_though_its_table_is_gone_or_closed(machine, token):
+def test_write_to_an_unknown_or_closed_table_is_passed_on(machine, token):
     ask(machine, token, op="write", key="h")
-    ((to, message),) = described(machine, table=None)
+    ((to, message),) = describe(machine, table=None)
     assert (to, message["kind"]) == ("p0", "write")
     ask(machine, None, "2", op="write", key="h")
-    ((to, message),) = described(machine, "2")
+    ((to, message),) = describe(machine, "2")
     assert (to, message["claims"]) == ("p0", None)
 
 
-def test_a_continuous_read_of_a_table_that_was_dropped_is_not_of_another_of_its_name(machine, token):
-    for identity, known, asked in (("1", None, TABLE["number"]), ("2", 1, 1)):
+def test_continuous_read_keeps_the_number_of_a_dropped_table(machine, token):
+    for identity, known, expected in (("1", None, TABLE["number"]), ("2", 1, 1)):
         ask(machine, token, identity, op="register", table=known)
-        assert {message["table"] for _, message in described(machine, identity)} == {asked}
+        assert {message["table"] for _, message in describe(machine, identity)} == {expected}
 
 
-def test_a_continuous_read_goes_to_each_processor_of_the_table(machine, token):
+def test_continuous_read_goes_to_each_processor_of_the_table(machine, token):
     ask(machine, token, op="register")
-    asked = described(machine, split=["g", "p"])
-    assert {to: message["partitions"] for to, message in asked} == {"p1": [0, 2], "p0": [1]}
-    assert {message["claims"]["expires_s"] for _, message in asked} == {100.0}
-    assert [m["kind"] for _, m in told(machine, "registered", "p0", id=id_of("1"))] == ["registered"]
+    routed = describe(machine, split=["g", "p"])
+    assert {to: message["partitions"] for to, message in routed} == {"p1": [0, 2], "p0": [1]}
+    assert {message["claims"]["expires_s"] for _, message in routed} == {100.0}
+    assert [message["kind"] for _, message in handle_event(machine, "registered", "p0", id=id_of("1"))] == [
+        "registered"
+    ]
     assert is_dropped(machine, "registered", "elsewhere", id=id_of("1"))
-    assert [m["kind"] for _, m in told(machine, "registered", "p1", id=id_of("1"))] == [
+    assert [message["kind"] for _, message in handle_event(machine, "registered", "p1", id=id_of("1"))] == [
         "registered",
         "complete",
     ]
     ask(machine, None, "2", op="register")
-    assert {message["claims"] for _, message in described(machine, "2", acl="public")} == {None}
+    assert {message["claims"] for _, message in describe(machine, "2", acl="public")} == {None}
 
 
 OUTCOME = {"kind": "outcome", "key": "a", "ver": 1, "lsn": 1, "partition": 0, "table": 3}
@@ -216,58 +220,58 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("op", ANSWERS)
-def test_what_is_no_answer_to_what_was_asked_is_odd(machine, token, op):
+def test_answers_that_do_not_fit_the_request_are_dropped(machine, token, op):
     ask(machine, token, op=op)
     for other, (source, answer) in ANSWERS.items():
         if other != op:
             assert is_dropped(machine, source=source, id=id_of("1"), **answer)
     error = {"kind": "TableProblem", "summary": "no"}
-    for table, why in ((TABLE, error), (None, None), ({**TABLE, "name": "u"}, None)):
-        assert is_dropped(machine, "described", "master", id=id_of("1"), table=table, error=why)
+    for table, table_error in ((TABLE, error), (None, None), ({**TABLE, "name": "u"}, None)):
+        assert is_dropped(machine, "described", "master", id=id_of("1"), table=table, error=table_error)
     if op == "create":
         assert is_dropped(machine, "described", "master", id=id_of("1"), table=TABLE)
     else:
-        described(machine)
+        describe(machine)
     source, answer = ANSWERS[op]
-    assert told(machine, source=source, id=id_of("1"), **answer) != []
+    assert handle_event(machine, source=source, id=id_of("1"), **answer) != []
 
 
 @pytest.mark.parametrize(("client", "source"), [
     ("bob/news", "jane"), ("jane", "jane"), ("jane/b/news", "jane"), ("/news", "jane"), ("jane/news\n", "jane"),
 ])  # fmt: skip
-def test_who_asks_in_anothers_name_is_not_heard(machine, client, source):
-    assert is_dropped(machine, source=source, **asked_by("1", client, op="read"))
-    assert is_dropped(machine, source=source, **{**asked_by("1", op="read"), "id": f"{client} 1"})
+def test_request_in_the_name_of_another_client_is_dropped(machine, client, source):
+    assert is_dropped(machine, source=source, **build_ask("1", client, op="read"))
+    assert is_dropped(machine, source=source, **{**build_ask("1", op="read"), "id": f"{client} 1"})
 
 
-def test_an_ask_is_of_the_client_that_its_name_begins_with_and_no_longer_one(machine):
-    """An app may have a blank in its name, and so may a device."""
-    theirs = asked_by("1", "jane/a b/news", op="read")
-    assert isinstance(machine.handle(0, Received("x/mud-news", theirs, "jane/a b"))[0].message, Describe)
-    mine = {**theirs, "client": "jane/a"}
-    assert machine.handle(0, Received("jane/mud-a", mine, "jane"))[0].row["incident"] == "dropped"
+def test_request_id_must_begin_with_exactly_its_client(machine):
+    """Distinguish clients although names of apps and devices may contain blanks."""
+    genuine = build_ask("1", "jane/a b/news", op="read")
+    assert isinstance(machine.handle(0, Received("x/mud-news", genuine, "jane/a b"))[0].message, Describe)
+    forged = {**genuine, "client": "jane/a"}
+    assert machine.handle(0, Received("jane/mud-a", forged, "jane"))[0].row["incident"] == "dropped"
 
 
-def test_a_device_may_have_a_slash_in_its_name(machine):
-    message = asked_by("1", "jane/b/news", op="read")
+def test_device_may_have_a_slash_in_its_name(machine):
+    message = build_ask("1", "jane/b/news", op="read")
     effects = machine.handle(0, Received("jane/b/mud-news", message, "jane/b"))
-    assert [type(each.message) for each in effects] == [Describe]
+    assert [type(effect.message) for effect in effects] == [Describe]
     assert machine.handle(0, Received("jane/mud-news", message, "jane"))[0].row["incident"] == "dropped"
 
 
 @pytest.mark.parametrize("op", ["create", "alter", "drop"])
-def test_requests_of_tables_go_to_the_back_end(machine, token, op):
+def test_table_requests_go_to_the_back_end(machine, token, op):
     ((to, message),) = ask(machine, token, op=op)
     assert (to, message["kind"], message["claims"]["app"]) == ("master", "admin", "news")
-    ((to, message),) = told(machine, "administered", "master", id=id_of("1"), table=None, dropped=3)
+    ((to, message),) = handle_event(machine, "administered", "master", id=id_of("1"), table=None, dropped=3)
     assert (to, message["claims"]["user"]) == ("jane", "jane")
-    assert told(machine, "administered", "master", id=id_of("1"), table=None, dropped=3) == []
+    assert handle_event(machine, "administered", "master", id=id_of("1"), table=None, dropped=3) == []
 
 
-def test_of_too_many_the_one_asked_longest_ago_is_forgotten(machine, token, monkeypatch):
+def test_oldest_open_request_is_evicted(machine, token, monkeypatch):
     monkeypatch.setattr(gateway, "_MAX_OPEN", 2)
-    for identity in ("1", "2", "1", "3"):  # the first is asked again
-        ask(machine, token, identity, **read())
-    assert described(machine, "2") == []
-    assert described(machine, "1")
-    assert described(machine, "3")
+    for identity in ("1", "2", "1", "3"):  # the first is repeated
+        ask(machine, token, identity, **read_fields())
+    assert describe(machine, "2") == []
+    assert describe(machine, "1")
+    assert describe(machine, "3")

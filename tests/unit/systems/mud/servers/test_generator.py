@@ -1,4 +1,4 @@
-"""The policy generator ships to every server until that has it."""
+"""Policy generator: shipping, retransmission, and versions."""
 
 from __future__ import annotations
 
@@ -26,40 +26,40 @@ def store():
 
 @pytest.fixture
 def generator(store):
-    return begun(store)
+    return start_generator(store)
 
 
-def begun(store):
+def start_generator(store):
     generator = Generator(Ports(store, bytes, "mud-policies/mud"), [SERVER])
     generator.handle(0, LinkUp("mud-policies", "server"))
     return generator
 
 
 def ship(generator, version, now_us=0, to=None):
-    done, *more = generator.handle(now_us, Call(version, Ship("news", policy(version), to)))
-    return done, [message for _, message in sent(more) if message["kind"] == "stream"]
+    done, *effects = generator.handle(now_us, Call(version, Ship("news", policy(version), to)))
+    return done, [message for _, message in sent(effects) if message["kind"] == "stream"]
 
 
-def again(generator, now_us=LATER_US):
+def fire_retransmit_timer(generator, now_us=LATER_US):
     return [message for _, message in sent(generator.handle(now_us, TimerFired(f"again {SERVER}")))]
 
 
-def test_what_nobody_confirmed_is_told_again_and_what_somebody_has_is_not(generator):
+def test_policies_are_retransmitted_until_acknowledged(generator):
     done, (message,) = ship(generator, 1)
     assert done.error is None
-    assert again(generator, 4_999_999) == []
-    assert again(generator) == [message]
-    said = {"kind": "confirmed", "stream": message["stream"], "number": message["number"]}
-    generator.handle(LATER_US, Received(SERVER, said))
-    assert again(generator, 10 * LATER_US) == []
+    assert fire_retransmit_timer(generator, 4_999_999) == []
+    assert fire_retransmit_timer(generator) == [message]
+    acknowledgement = {"kind": "confirmed", "stream": message["stream"], "number": message["number"]}
+    generator.handle(LATER_US, Received(SERVER, acknowledgement))
+    assert fire_retransmit_timer(generator, 10 * LATER_US) == []
 
 
-def test_a_word_of_a_server_nobody_knows_or_of_another_stream_confirms_nothing(generator):
+def test_acknowledgement_of_another_server_or_stream_is_ignored(generator):
     _, (message,) = ship(generator, 1)
-    said = {"kind": "confirmed", "stream": message["stream"], "number": message["number"]}
-    generator.handle(LATER_US, Received("elsewhere/mud", said))
-    generator.handle(LATER_US, Received(SERVER, {**said, "stream": "of another life"}))
-    assert again(generator) == [message]
+    acknowledgement = {"kind": "confirmed", "stream": message["stream"], "number": message["number"]}
+    generator.handle(LATER_US, Received("elsewhere/mud", acknowledgement))
+    generator.handle(LATER_US, Received(SERVER, {**acknowledgement, "stream": "of another life"}))
+    assert fire_retransmit_timer(generator) == [message]
 
 
 def test_only_a_higher_version_is_shipped(generator):
@@ -71,7 +71,7 @@ def test_only_a_higher_version_is_shipped(generator):
     assert len(ship(generator, 4)[1]) == 1
 
 
-def test_a_version_may_be_shipped_to_more_clients_until_all_have_it(generator, store):
+def test_version_can_be_shipped_to_more_clients_until_shipped_to_all(generator, store):
     assert ship(generator, 1, to=["ann"])[0].error is None
     _, (message,) = ship(generator, 1, to=["bob", "ann"])
     assert message["body"]["to"] == ["ann", "bob"]
@@ -82,13 +82,13 @@ def test_a_version_may_be_shipped_to_more_clients_until_all_have_it(generator, s
     assert "shipped already" in str(ship(generator, 2, to=["ann"])[0].error)
 
 
-def test_a_server_that_begins_and_a_life_that_begins_tell_all_that_was_shipped(generator, store):
+def test_all_policies_are_sent_after_a_restart_of_server_or_generator(generator, store):
     ship(generator, 1)
-    first, message = (each for _, each in sent(generator.handle(1, Received(SERVER, {"kind": "follow"}))))
+    first, message = (item for _, item in sent(generator.handle(1, Received(SERVER, {"kind": "follow"}))))
     assert first == {"kind": "followed"}
     assert message["body"]["document"]["version"] == 1
-    other = Generator(Ports(store, bytes, "mud-policies/mud"), [SERVER])
-    _, answer = (each for _, each in sent(other.handle(2, LinkUp("mud-policies", "server"))))
+    restarted = Generator(Ports(store, bytes, "mud-policies/mud"), [SERVER])
+    _, answer = (item for _, item in sent(restarted.handle(2, LinkUp("mud-policies", "server"))))
     assert answer["body"] == message["body"]
     assert answer["stream"] != message["stream"]
-    assert sent(other.handle(3, LinkUp("mud-policies", "server"))) == []
+    assert sent(restarted.handle(3, LinkUp("mud-policies", "server"))) == []

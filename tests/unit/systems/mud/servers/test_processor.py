@@ -1,4 +1,4 @@
-"""A processor by itself: continuous reads over what changes."""
+"""Processor machine: registrations, matching of changes, routing, and restarts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from mud_machines import is_dropped, ports, sent, told
+from mud_machines import handle_event, is_dropped, ports, sent
 
 from mudkit.events import LinkUp, TimerFired
 from mudkit.predicates import Predicate, function
@@ -24,7 +24,7 @@ TURN = bytes(8).hex()
 CLAIMS = {"app": "news", "user": "jane", "device": None, "expires_s": 100.0}
 
 
-def begun(ports_, number=0, processors=1, replicas=()):
+def create_processor(ports_, number=0, processors=1, replicas=()):
     return Processor(ports_, number, processors, "master", list(replicas), ["gateway"], ["server"])
 
 
@@ -32,166 +32,166 @@ def row(key, ver, lsn, data=None, predicate=None, ts_us=0):
     return {"key": key, "ver": ver, "data": data, "predicate": predicate, "ts_us": ts_us, "lsn": lsn}
 
 
-class Cell:
-    """A processor that has begun, and the log that it is told."""
+class Harness:
+    """Started processor with the log that it follows."""
 
     def __init__(self, rows=(), number=0, processors=1, replicas=("r1", "r2"), store=None):
         self.ports = store or ports("me")
-        self.processor = begun(self.ports, number, processors, replicas)
+        self.processor = create_processor(self.ports, number, processors, replicas)
         self.processor.handle(0, LinkUp("me", "server"))
         self.lsn = 5
-        state = {"lsn": 5, "tables": [{**TABLE, **REST}], "rows": [("t", each) for each in rows]}
-        told(self.processor, "state", "master", turn=TURN, **state)
+        state = {"lsn": 5, "tables": [{**TABLE, **REST}], "rows": [("t", row_) for row_ in rows]}
+        handle_event(self.processor, "state", "master", turn=TURN, **state)
         self.requests = 0
 
-    def change(self, key, ver, data=None, predicate=None, now_us=0):
+    def commit(self, key, ver, data=None, predicate=None, now_us=0):
         self.lsn += 1
         entry = {"lsn": self.lsn, "op": "row", "name": "t", "row": row(key, ver, self.lsn, data, predicate)}
-        return self.log(entry, now_us=now_us)
+        return self.receive_log(entry, now_us=now_us)
 
-    def log(self, *entries, now_us=0):
-        return bodies(told(self.processor, "log", "master", now_us, entries=list(entries)))
+    def receive_log(self, *entries, now_us=0):
+        return list_notices(handle_event(self.processor, "log", "master", now_us, entries=list(entries)))
 
-    def register(self, handle=1, text="TRUE", now_us=0, **more):
+    def register(self, handle=1, text="TRUE", now_us=0, **fields):
         self.requests += 1
         message = {
-            "id": f"i{handle}", "handle": wire(handle), "request": self.requests,
+            "id": f"i{handle}", "handle": encode_handle(handle), "request": self.requests,
             "predicate": to_json(Predicate(text)), "table": 1, "partitions": [0, 1], "least": 5,
         }  # fmt: skip
-        return told(self.processor, "register", "gateway", now_us, **{**message, **more})
+        return handle_event(self.processor, "register", "gateway", now_us, **{**message, **fields})
 
 
-def wire(handle):
+def encode_handle(handle):
     return f"first {handle}"
 
 
-def handle_of(body):
+def parse_handle(body):
     return int(body["handle"].removeprefix("first ")) if "handle" in body else None
 
 
-def bodies(said):
-    """Give what readers are told: handle, and key and version, or what else."""
-    found = []
-    for _, message in said:
+def list_notices(messages):
+    """Return what readers are sent: handle, and operation, key and version, or the kind of notice."""
+    notices = []
+    for _, message in messages:
         if message["kind"] == "stream":
             body = message["body"]
             change = body.get("change")
             if change is None:
-                what = [each for each in ("synced", "ended", "life") if body.get(each)]
-                found += [(handle_of(body), each) for each in what[:1]]
+                kinds = [kind for kind in ("synced", "ended", "life") if body.get(kind)]
+                notices += [(parse_handle(body), kind) for kind in kinds[:1]]
             else:
-                found.append((handle_of(body), change["op"], change["key"], change["ver"]))
-    return found
+                notices.append((parse_handle(body), change["op"], change["key"], change["ver"]))
+    return notices
 
 
 @pytest.fixture
-def cell():
-    return Cell()
+def harness():
+    return Harness()
 
 
-def test_what_matches_is_told_and_what_no_longer_does_is_taken_away(cell):
-    assert bodies(cell.register(text="n = 1")) == [(1, "synced")]
-    assert cell.change("a", 1, {"n": 1}) == [(1, "upsert", "a", 1)]
-    assert cell.change("h", 1, {"n": 2}) == []
-    assert cell.change("a", 2, {"n": 2}) == [(1, "remove", "a", 2)]
-    assert cell.change("a", 3, {"n": 3}) == []  # told already
-    assert cell.change("a", 4, {"n": 1}) == [(1, "upsert", "a", 4)]
-    assert cell.change("a", 5) == [(1, "remove", "a", 5)]
+def test_changes_are_sent_as_upserts_and_removes(harness):
+    assert list_notices(harness.register(text="n = 1")) == [(1, "synced")]
+    assert harness.commit("a", 1, {"n": 1}) == [(1, "upsert", "a", 1)]
+    assert harness.commit("h", 1, {"n": 2}) == []
+    assert harness.commit("a", 2, {"n": 2}) == [(1, "remove", "a", 2)]
+    assert harness.commit("a", 3, {"n": 3}) == []  # already removed
+    assert harness.commit("a", 4, {"n": 1}) == [(1, "upsert", "a", 4)]
+    assert harness.commit("a", 5) == [(1, "remove", "a", 5)]
 
 
-def test_each_reader_is_told_of_his_own(cell):
-    cell.register(1, "n = 1")
-    cell.register(2, "n >= 1")
-    assert cell.change("a", 1, {"n": 1}) == [(1, "upsert", "a", 1), (2, "upsert", "a", 1)]
-    assert cell.change("a", 2, {"n": 2}) == [(2, "upsert", "a", 2), (1, "remove", "a", 2)]
+def test_each_reader_is_sent_its_own_matches(harness):
+    harness.register(1, "n = 1")
+    harness.register(2, "n >= 1")
+    assert harness.commit("a", 1, {"n": 1}) == [(1, "upsert", "a", 1), (2, "upsert", "a", 1)]
+    assert harness.commit("a", 2, {"n": 2}) == [(2, "upsert", "a", 2), (1, "remove", "a", 2)]
 
 
-def test_only_the_processor_of_a_partition_tells_of_it():
+def test_only_the_processor_of_a_partition_sends_its_changes():
     for number in (0, 1):
-        cell = Cell(number=number, processors=2)
-        cell.register()
-        mine = [key for place, key in enumerate("ah") if processor_of(1, place, 2) == number]
-        assert [each[2] for each in cell.change("a", 1, {}) + cell.change("h", 1, {})] == mine
+        harness = Harness(number=number, processors=2)
+        harness.register()
+        own_keys = [key for partition, key in enumerate("ah") if processor_of(1, partition, 2) == number]
+        assert [notice[2] for notice in harness.commit("a", 1, {}) + harness.commit("h", 1, {})] == own_keys
 
 
-def test_a_late_copy_of_a_registration_changes_nothing(cell):
-    first = cell.register(text="n = 1")
-    assert bodies(cell.register(text="n = 1", request=1)) == []
-    assert bodies(cell.register(text="n = 2", request=0)) == []
-    assert cell.change("a", 1, {"n": 1}) == [(1, "upsert", "a", 1)]
-    assert bodies(cell.register(text="n = 2")) == [(1, "remove", "a", 1), (1, "synced")]
-    assert cell.change("h", 1, {"n": 2}) == [(1, "upsert", "h", 1)]
-    assert cell.change("b", 1, {"n": 1}) == []
+def test_late_duplicate_of_a_registration_is_ignored(harness):
+    first = harness.register(text="n = 1")
+    assert list_notices(harness.register(text="n = 1", request=1)) == []
+    assert list_notices(harness.register(text="n = 2", request=0)) == []
+    assert harness.commit("a", 1, {"n": 1}) == [(1, "upsert", "a", 1)]
+    assert list_notices(harness.register(text="n = 2")) == [(1, "remove", "a", 1), (1, "synced")]
+    assert harness.commit("h", 1, {"n": 2}) == [(1, "upsert", "h", 1)]
+    assert harness.commit("b", 1, {"n": 1}) == []
     assert first[-1][1]["kind"] == "registered"
 
 
-def test_a_registration_that_was_sent_before_a_change_arrived_keeps_the_record(cell):
-    cell.register(text="n = 1")
-    assert cell.change("a", 1, {"n": 1}) == [(1, "upsert", "a", 1)]
-    assert bodies(cell.register(text="n = 1")) == [(1, "synced")]
-    assert cell.change("a", 2, {"n": 2}) == [(1, "remove", "a", 2)]
+def test_repeated_registration_keeps_records_sent_before(harness):
+    harness.register(text="n = 1")
+    assert harness.commit("a", 1, {"n": 1}) == [(1, "upsert", "a", 1)]
+    assert list_notices(harness.register(text="n = 1")) == [(1, "synced")]
+    assert harness.commit("a", 2, {"n": 2}) == [(1, "remove", "a", 2)]
 
 
-def test_a_late_copy_is_answered_with_where_the_read_has_begun(cell):
-    assert cell.register()[-1][1]["lsn"] == 5
-    cell.change("a", 1, {})
-    assert cell.register(request=1)[-1][1]["lsn"] == 5
+def test_late_duplicate_is_answered_with_the_original_log_position(harness):
+    assert harness.register()[-1][1]["lsn"] == 5
+    harness.commit("a", 1, {})
+    assert harness.register(request=1)[-1][1]["lsn"] == 5
 
 
-def end(cell, handle=1):
-    return told(cell.processor, "unregister", "gateway", handle=wire(handle))
+def unregister(harness, handle=1):
+    return handle_event(harness.processor, "unregister", "gateway", handle=encode_handle(handle))
 
 
-def test_what_is_ended_stays_ended(cell):
-    cell.register()
-    assert end(cell)[0][1]["kind"] == "registered"
-    assert cell.change("a", 1, {}) == []
-    assert cell.register() == []
-    assert cell.change("a", 2, {}) == []
-    cell.register(2)
-    assert cell.change("a", 3, {}) == [(2, "upsert", "a", 3)]
+def test_unregistered_read_stays_ended(harness):
+    harness.register()
+    assert unregister(harness)[0][1]["kind"] == "registered"
+    assert harness.commit("a", 1, {}) == []
+    assert harness.register() == []
+    assert harness.commit("a", 2, {}) == []
+    harness.register(2)
+    assert harness.commit("a", 3, {}) == [(2, "upsert", "a", 3)]
 
 
-def test_a_registration_waits_until_the_log_is_there(cell):
-    assert cell.register(least=6) == []
-    cell.change("a", 1, {})
-    assert cell.register(least=6) != []
+def test_registration_waits_for_its_log_position(harness):
+    assert harness.register(least=6) == []
+    harness.commit("a", 1, {})
+    assert harness.register(least=6) != []
 
 
-@pytest.mark.parametrize("other", [{"name": "u"}, {"table": 9}])
-def test_a_registration_for_a_table_that_is_not_there_is_refused(cell, other):
-    ((_, answer),) = cell.register(**other)
+@pytest.mark.parametrize("fields", [{"name": "u"}, {"table": 9}])
+def test_registration_for_an_unknown_table_is_refused(harness, fields):
+    ((_, answer),) = harness.register(**fields)
     assert answer["error"]["kind"] == "TableProblem"
 
 
-def test_a_registration_that_comes_after_its_table_was_closed_is_refused(cell):
-    """The gateway had let it in before."""
-    cell.log({"lsn": 6, "op": "table", "table": {**TABLE, **REST, "acl": "user", "lsn": 6}})
-    ((_, answer),) = cell.register()
+def test_registration_for_a_table_closed_meanwhile_is_refused(harness):
+    """Refuse a registration that the gateway admitted before."""
+    harness.receive_log({"lsn": 6, "op": "table", "table": {**TABLE, **REST, "acl": "user", "lsn": 6}})
+    ((_, answer),) = harness.register()
     assert answer["error"]["kind"] == "AccessDenied"
-    assert cell.change("a", 1, {}) == []
-    assert cell.register(claims=CLAIMS, expires_s=100.0)[-1][1].get("error") is None
+    assert harness.commit("a", 1, {}) == []
+    assert harness.register(claims=CLAIMS, expires_s=100.0)[-1][1].get("error") is None
 
 
-def test_a_token_that_expires_on_the_way_is_refused():
-    cell = Cell([row("a", 1, 3, {})])
-    more = {"claims": CLAIMS, "expires_s": 100.0, "sync_us": 0}
-    assert len(bodies(cell.register(now_us=99_999_999, **more))) == 2
+def test_token_that_expires_in_transit_is_refused():
+    harness = Harness([row("a", 1, 3, {})])
+    fields = {"claims": CLAIMS, "expires_s": 100.0, "sync_us": 0}
+    assert len(list_notices(harness.register(now_us=99_999_999, **fields))) == 2
     for handle in (1, 2):
-        ((_, answer),) = cell.register(handle, now_us=100_000_000, **more)
+        ((_, answer),) = harness.register(handle, now_us=100_000_000, **fields)
         assert answer["error"]["kind"] == "TokenExpired"
 
 
-def test_a_reader_whose_token_expires_is_told_so_and_nothing_more(cell):
-    cell.register(claims=CLAIMS, expires_s=100.0)
-    assert cell.change("a", 1, {}, now_us=99_999_999) == [(1, "upsert", "a", 1)]
-    assert cell.change("a", 2, {}, now_us=100_000_000) == [(1, "ended")]
-    assert cell.change("a", 3, {}, now_us=100_000_001) == []
+def test_read_ends_when_its_token_expires(harness):
+    harness.register(claims=CLAIMS, expires_s=100.0)
+    assert harness.commit("a", 1, {}, now_us=99_999_999) == [(1, "upsert", "a", 1)]
+    assert harness.commit("a", 2, {}, now_us=100_000_000) == [(1, "ended")]
+    assert harness.commit("a", 3, {}, now_us=100_000_001) == []
 
 
 @pytest.fixture
-def old():
-    return Cell(
+def populated():
+    return Harness(
         [row("a", 1, 3, {"n": 1}, ts_us=10), row("h", 4, 4, {"n": 2}, ts_us=20), row("q", 2, 5, ts_us=30)]
     )
 
@@ -199,41 +199,43 @@ def old():
 @pytest.mark.parametrize(
     ("sync_us", "keys"), [(None, ""), (0, "ah"), (10, "ah"), (11, "h"), (20, "h"), (21, "")]
 )
-def test_what_was_there_is_told_as_far_as_it_is_asked_for(old, sync_us, keys):
-    said = bodies(old.register(sync_us=sync_us))
-    assert "".join(each[2] for each in said[:-1]) == keys
-    assert said[-1] == (1, "synced")
+def test_existing_records_are_sent_from_the_requested_time(populated, sync_us, keys):
+    notices = list_notices(populated.register(sync_us=sync_us))
+    assert "".join(notice[2] for notice in notices[:-1]) == keys
+    assert notices[-1] == (1, "synced")
 
 
 @pytest.mark.parametrize(("since", "keys"), [(2, "ah"), (3, "h"), (4, "")])
-def test_who_registers_again_is_told_what_came_since(old, since, keys):
-    said = bodies(old.register(since={"me": since}, held=["a", "h"]))
-    assert "".join(each[2] for each in said[:-1]) == keys
+def test_reregistered_read_is_sent_later_changes(populated, since, keys):
+    notices = list_notices(populated.register(since={"me": since}, held=["a", "h"]))
+    assert "".join(notice[2] for notice in notices[:-1]) == keys
 
 
-def test_who_registers_again_is_told_what_is_gone_since(old):
-    def again(handle, since, **more):
-        return bodies(old.register(handle, since=since, held=["a", "h", "q"], text="n = 1", **more))[:-1]
+def test_reregistered_read_is_sent_later_removals(populated):
+    def reregister(handle, since, **fields):
+        return list_notices(
+            populated.register(handle, since=since, held=["a", "h", "q"], text="n = 1", **fields)
+        )[:-1]
 
-    assert again(1, {"me": 3}) == [(1, "remove", "h", 4), (1, "remove", "q", 2)]
-    assert again(2, {"me": 4}) == [(2, "remove", "q", 2)]
-    assert again(3, {"me": 5}) == []
-    assert again(4, {}) == [(4, "remove", "h", 4), (4, "remove", "q", 2)]
-    assert again(5, {}, partitions=[0]) == []
-
-
-def test_what_a_reader_holds_is_taken_away_when_it_goes_later(old):
-    assert bodies(old.register(since={"me": 5}, held=["a", "h"])) == [(1, "synced")]
-    assert old.change("a", 2) == [(1, "remove", "a", 2)]
-    assert old.change("h", 5) == [(1, "remove", "h", 5)]
+    assert reregister(1, {"me": 3}) == [(1, "remove", "h", 4), (1, "remove", "q", 2)]
+    assert reregister(2, {"me": 4}) == [(2, "remove", "q", 2)]
+    assert reregister(3, {"me": 5}) == []
+    assert reregister(4, {}) == [(4, "remove", "h", 4), (4, "remove", "q", 2)]
+    assert reregister(5, {}, partitions=[0]) == []
 
 
-def test_what_is_held_and_was_never_there_is_taken_away_as_if_it_were_hidden():
+def test_delivered_record_is_removed_when_deleted_later(populated):
+    assert list_notices(populated.register(since={"me": 5}, held=["a", "h"])) == [(1, "synced")]
+    assert populated.commit("a", 2) == [(1, "remove", "a", 2)]
+    assert populated.commit("h", 5) == [(1, "remove", "h", 5)]
+
+
+def test_delivered_unknown_keys_are_removed_like_hidden_records():
     secret = to_json(Predicate("receiver.age >= 21"))
-    old = Cell([row("b", 4, 4, {"n": 1}, secret), row("c", 4, 4, None, secret)])
+    populated = Harness([row("b", 4, 4, {"n": 1}, secret), row("c", 4, 4, None, secret)])
     for since in ({"me": 5}, {}):
-        said = bodies(old.register(since=since, held=["b", "c", "never"]))
-        assert said == [*((1, "remove", key, None) for key in ("b", "c", "never")), (1, "synced")]
+        notices = list_notices(populated.register(since=since, held=["b", "c", "never"]))
+        assert notices == [*((1, "remove", key, None) for key in ("b", "c", "never")), (1, "synced")]
 
 
 @pytest.fixture
@@ -246,180 +248,189 @@ def inverse():
     remove("inverse")
 
 
-def test_one_whose_predicate_fails_is_ended_and_the_others_are_told(cell, inverse):
-    cell.register(1, "n >= 0")
-    cell.register(2, "inverse(n) > 0")
-    cell.register(3, "inverse(n - 1) < 0")
-    assert cell.change("a", 1, {"n": 0}) == [(2, "ended"), (1, "upsert", "a", 1), (3, "upsert", "a", 1)]
-    assert cell.change("a", 2, {"n": -1}) == [(3, "upsert", "a", 2), (1, "remove", "a", 2)]
-    assert bodies(cell.register(2, "inverse(n) < 0")) == [(2, "synced")]
-    assert cell.change("a", 3, {"n": 1}) == [(3, "ended"), (1, "upsert", "a", 3)]
+def test_read_whose_predicate_fails_ends_and_others_continue(harness, inverse):
+    harness.register(1, "n >= 0")
+    harness.register(2, "inverse(n) > 0")
+    harness.register(3, "inverse(n - 1) < 0")
+    assert harness.commit("a", 1, {"n": 0}) == [(2, "ended"), (1, "upsert", "a", 1), (3, "upsert", "a", 1)]
+    assert harness.commit("a", 2, {"n": -1}) == [(3, "upsert", "a", 2), (1, "remove", "a", 2)]
+    assert list_notices(harness.register(2, "inverse(n) < 0")) == [(2, "synced")]
+    assert harness.commit("a", 3, {"n": 1}) == [(3, "ended"), (1, "upsert", "a", 3)]
 
 
-def test_one_that_was_told_and_fails_is_not_told_that_it_is_gone(cell, inverse):
-    cell.register(1, "inverse(n) > 0")
-    assert cell.change("a", 1, {"n": 1}) == [(1, "upsert", "a", 1)]
-    assert cell.change("a", 2, {"n": 0}) == [(1, "ended")]
-    assert cell.change("a", 3) == []
+def test_read_that_fails_is_not_sent_a_remove(harness, inverse):
+    harness.register(1, "inverse(n) > 0")
+    assert harness.commit("a", 1, {"n": 1}) == [(1, "upsert", "a", 1)]
+    assert harness.commit("a", 2, {"n": 0}) == [(1, "ended")]
+    assert harness.commit("a", 3) == []
 
 
-def test_one_whose_predicate_fails_on_what_is_there_is_told_nothing_of_it(inverse):
-    cell = Cell([row("a", 1, 3, {"n": 1}), row("h", 1, 4, {"n": 0})])
-    ((to, answer),) = cell.register(text="inverse(n) > 0", sync_us=0)
+def test_registration_that_fails_on_an_existing_record_is_refused(inverse):
+    harness = Harness([row("a", 1, 3, {"n": 1}), row("h", 1, 4, {"n": 0})])
+    ((to, answer),) = harness.register(text="inverse(n) > 0", sync_us=0)
     assert (to, answer["kind"], answer["error"]["kind"]) == ("gateway", "registered", "PredicateError")
-    assert cell.change("a", 2, {"n": 2}) == []
-    assert sent(cell.processor.handle(10_000_000, TimerFired("again server")))[1:] == []
+    assert harness.commit("a", 2, {"n": 2}) == []
+    assert sent(harness.processor.handle(10_000_000, TimerFired("again server")))[1:] == []
 
 
-def test_a_registration_whose_function_is_gone_is_refused(cell, inverse):
+def test_registration_with_an_unknown_function_is_refused(harness, inverse):
     predicate = to_json(Predicate("inverse(n) > 0"))
     remove("inverse")
     try:
-        ((_, answer),) = cell.register(predicate=predicate)
+        ((_, answer),) = harness.register(predicate=predicate)
     finally:
         function("inverse", returns="number", argument_kinds=("number",))(lambda x: 1 / x)
     assert answer["error"]["kind"] == "PredicateError"
 
 
-def table_entry(cell, **changed):
-    cell.lsn += 1
-    table = {**TABLE, "apps": None, "schema": None, "removed": {}, "lsn": cell.lsn, **changed}
-    return {"lsn": cell.lsn, "op": "table", "table": table}
+def create_table_entry(harness, **properties):
+    harness.lsn += 1
+    table = {**TABLE, "apps": None, "schema": None, "removed": {}, "lsn": harness.lsn, **properties}
+    return {"lsn": harness.lsn, "op": "table", "table": table}
 
 
-def test_a_table_that_is_closed_or_dropped_ends_what_is_read_of_it(cell):
-    cell.register(1)
-    cell.register(2, claims=CLAIMS, expires_s=100.0)
-    assert cell.log(table_entry(cell, name="u", number=9, acl="user")) == []
-    assert cell.log(table_entry(cell, acl="user")) == [(1, "ended")]
-    assert cell.change("a", 1, {}) == [(2, "upsert", "a", 1)]
-    cell.lsn += 1
-    assert cell.log({"lsn": cell.lsn, "op": "drop", "name": "u"}) == []
-    cell.lsn += 1
-    assert cell.log({"lsn": cell.lsn, "op": "drop", "name": "t"}) == [(2, "ended")]
+def test_closed_or_dropped_table_ends_its_reads(harness):
+    harness.register(1)
+    harness.register(2, claims=CLAIMS, expires_s=100.0)
+    assert harness.receive_log(create_table_entry(harness, name="u", number=9, acl="user")) == []
+    assert harness.receive_log(create_table_entry(harness, acl="user")) == [(1, "ended")]
+    assert harness.commit("a", 1, {}) == [(2, "upsert", "a", 1)]
+    harness.lsn += 1
+    assert harness.receive_log({"lsn": harness.lsn, "op": "drop", "name": "u"}) == []
+    harness.lsn += 1
+    assert harness.receive_log({"lsn": harness.lsn, "op": "drop", "name": "t"}) == [(2, "ended")]
 
 
-def test_a_reader_sees_the_columns_that_there_are(cell):
-    cell.register(claims=CLAIMS, expires_s=100.0)
-    cell.log(table_entry(cell, removed={"n": None}))
-    cell.lsn += 1
-    entry = {"lsn": cell.lsn, "op": "row", "name": "t", "row": row("a", 1, cell.lsn, {"n": 1, "m": 2})}
-    ((_, message), _) = told(cell.processor, "log", "master", entries=[entry])
+def test_reader_is_not_sent_removed_columns(harness):
+    harness.register(claims=CLAIMS, expires_s=100.0)
+    harness.receive_log(create_table_entry(harness, removed={"n": None}))
+    harness.lsn += 1
+    entry = {"lsn": harness.lsn, "op": "row", "name": "t", "row": row("a", 1, harness.lsn, {"n": 1, "m": 2})}
+    ((_, message), _) = handle_event(harness.processor, "log", "master", entries=[entry])
     assert message["body"]["change"]["data"] == {"m": 2}
 
 
-def test_other_reader_data_count_from_then_on(cell):
+def test_updated_reader_data_apply_to_later_changes(harness):
     secret = to_json(Predicate("receiver.age >= 21"))
-    cell.register()
-    assert cell.change("a", 1, {}, secret) == []
-    for handle in (1, 7):  # the latter is none
-        told(cell.processor, "update_data", "gateway", handle=wire(handle), data_seq=2, reader={"age": 30})
-    assert cell.change("a", 2, {}, secret) == [(1, "upsert", "a", 2)]
+    harness.register()
+    assert harness.commit("a", 1, {}, secret) == []
+    for handle in (1, 7):  # the second does not exist
+        handle_event(
+            harness.processor,
+            "update_data",
+            "gateway",
+            handle=encode_handle(handle),
+            data_seq=2,
+            reader={"age": 30},
+        )
+    assert harness.commit("a", 2, {}, secret) == [(1, "upsert", "a", 2)]
 
 
-OF_ADULTS = to_json(Predicate("receiver.age >= 21"))
+ADULTS_ONLY = to_json(Predicate("receiver.age >= 21"))
 
 
-def update(cell, data_seq, age):
+def update(harness, data_seq, age):
     """Send an update of the reader's data; return the number that is acknowledged."""
-    message = {"handle": wire(1), "data_seq": data_seq, "reader": {"age": age}}
-    return told(cell.processor, "update_data", "gateway", **message)[0][1]["data_seq"]
+    message = {"handle": encode_handle(1), "data_seq": data_seq, "reader": {"age": age}}
+    return handle_event(harness.processor, "update_data", "gateway", **message)[0][1]["data_seq"]
 
 
 @pytest.mark.parametrize("late_seq", [1, 2])
 @pytest.mark.parametrize(("age", "expected"), [(30, [(1, "upsert", "a", 1)]), (10, [])])
-def test_a_late_copy_of_an_update_changes_nothing(cell, late_seq, age, expected):
-    cell.register(data_seq=1, reader={"age": 40 - age})
-    assert update(cell, 2, age) == 2
-    assert update(cell, late_seq, 40 - age) == 2
-    assert cell.change("a", 1, {}, OF_ADULTS) == expected
+def test_late_duplicate_of_a_data_update_is_ignored(harness, late_seq, age, expected):
+    harness.register(data_seq=1, reader={"age": 40 - age})
+    assert update(harness, 2, age) == 2
+    assert update(harness, late_seq, 40 - age) == 2
+    assert harness.commit("a", 1, {}, ADULTS_ONLY) == expected
 
 
 @pytest.mark.parametrize("late_seq", [1, 2])
 @pytest.mark.parametrize(("age", "expected"), [(30, [(1, "upsert", "a", 1)]), (10, [])])
-def test_of_updates_before_the_registration_the_first_with_the_highest_number_counts(
-    cell, late_seq, age, expected
-):
-    assert update(cell, 2, age) == 2
-    assert update(cell, late_seq, 40 - age) == late_seq
-    assert cell.register(data_seq=1, reader={"age": 40 - age})[-1][1]["data_seq"] == 2
-    assert cell.change("a", 1, {}, OF_ADULTS) == expected
+def test_newest_data_update_before_the_registration_applies(harness, late_seq, age, expected):
+    assert update(harness, 2, age) == 2
+    assert update(harness, late_seq, 40 - age) == late_seq
+    assert harness.register(data_seq=1, reader={"age": 40 - age})[-1][1]["data_seq"] == 2
+    assert harness.commit("a", 1, {}, ADULTS_ONLY) == expected
 
 
 @pytest.mark.parametrize(("age", "expected"), [(30, [(1, "upsert", "a", 1)]), (10, [])])
-def test_a_later_registration_that_an_update_has_overtaken_keeps_the_newer_data(cell, age, expected):
-    cell.register(data_seq=1, reader={"age": 40 - age})
-    assert update(cell, 2, age) == 2
-    assert cell.register(data_seq=1, reader={"age": 40 - age})[-1][1]["data_seq"] == 2
-    assert cell.register(data_seq=1, reader={"age": 40 - age})[-1][1]["data_seq"] == 2
-    assert cell.change("a", 1, {}, OF_ADULTS) == expected
-    assert update(cell, 3, 40 - age) == 3
+def test_registration_overtaken_by_a_data_update_keeps_newer_data(harness, age, expected):
+    harness.register(data_seq=1, reader={"age": 40 - age})
+    assert update(harness, 2, age) == 2
+    assert harness.register(data_seq=1, reader={"age": 40 - age})[-1][1]["data_seq"] == 2
+    assert harness.register(data_seq=1, reader={"age": 40 - age})[-1][1]["data_seq"] == 2
+    assert harness.commit("a", 1, {}, ADULTS_ONLY) == expected
+    assert update(harness, 3, 40 - age) == 3
 
 
-def test_a_server_that_gives_a_session_up_ends_its_reads_and_no_others(cell):
-    cell.register(1)
-    cell.register(2, session="another")
-    told(cell.processor, "gone", "server", session="s")
-    assert cell.change("a", 1, {}) == [(2, "upsert", "a", 1)]
+def test_session_given_up_by_the_server_ends_only_its_reads(harness):
+    harness.register(1)
+    harness.register(2, session="another")
+    handle_event(harness.processor, "gone", "server", session="s")
+    assert harness.commit("a", 1, {}) == [(2, "upsert", "a", 1)]
 
 
-def test_reads_go_to_the_replicas_in_turn_and_the_latest_to_the_master(cell):
-    def asked(latest):
-        return told(cell.processor, "read", "gateway", latest=latest)[0][0]
+def test_reads_go_to_replicas_in_turn_and_latest_reads_to_the_master(harness):
+    def route(latest):
+        return handle_event(harness.processor, "read", "gateway", latest=latest)[0][0]
 
-    assert [asked(False) for _ in range(4)] in (["r1", "r2"] * 2, ["r2", "r1"] * 2)
-    assert asked(True) == "master"
-    alone = Cell(replicas=())
-    assert told(alone.processor, "read", "gateway", latest=False)[0][0] == "master"
-
-
-def test_a_life_is_begun_once_and_counted(cell):
-    assert cell.processor.handle(0, LinkUp("me", "server")) == ()
-    again = Cell(store=cell.ports)
-    said = sent(again.processor.handle(1_000_000, TimerFired("again server")))
-    assert [message["body"]["life"] for _, message in said] == [2]
+    assert [route(False) for _ in range(4)] in (["r1", "r2"] * 2, ["r2", "r1"] * 2)
+    assert route(True) == "master"
+    without_replicas = Harness(replicas=())
+    assert handle_event(without_replicas.processor, "read", "gateway", latest=False)[0][0] == "master"
 
 
-def test_what_is_told_is_told_again_until_it_is_confirmed_in_this_life(cell):
-    cell.register()
-    cell.change("a", 1, {})
-
-    def again(at_us=1_000_000):
-        said = sent(cell.processor.handle(at_us, TimerFired("again server")))
-        return [message["number"] for _, message in said]
-
-    assert again(999_999) == []
-    assert again() == [1, 2, 3]  # its life, that it has synced, the change
-    told(cell.processor, "confirmed", "server", stream="me 0", number=3)
-    assert is_dropped(cell.processor, "confirmed", "nobody", stream="me 1", number=3)
-    assert again(1_000_001) == []
-    assert again(3_000_001) == [1, 2, 3]
-    told(cell.processor, "confirmed", "server", stream="me 1", number=2)
-    assert again(10_000_000) == [3]
+def test_life_begins_once_per_start_and_is_numbered(harness):
+    assert harness.processor.handle(0, LinkUp("me", "server")) == ()
+    restarted = Harness(store=harness.ports)
+    messages = sent(restarted.processor.handle(1_000_000, TimerFired("again server")))
+    assert [message["body"]["life"] for _, message in messages] == [2]
 
 
-def test_without_a_state_it_asks_for_it():
-    processor = begun(ports("me"))
-    assert told(processor, "log", "master", entries=[]) == [("master", {"kind": "follow", "turn": TURN})]
-    said = sent(processor.handle(1_000_000, TimerFired("begin")))
-    assert said == [("master", {"kind": "follow", "turn": TURN})]
+def test_items_are_retransmitted_until_acknowledged_in_this_life(harness):
+    harness.register()
+    harness.commit("a", 1, {})
+
+    def retransmit(at_us=1_000_000):
+        messages = sent(harness.processor.handle(at_us, TimerFired("again server")))
+        return [message["number"] for _, message in messages]
+
+    assert retransmit(999_999) == []
+    assert retransmit() == [1, 2, 3]  # life, synced, change
+    handle_event(harness.processor, "confirmed", "server", stream="me 0", number=3)
+    assert is_dropped(harness.processor, "confirmed", "nobody", stream="me 1", number=3)
+    assert retransmit(1_000_001) == []
+    assert retransmit(3_000_001) == [1, 2, 3]
+    handle_event(harness.processor, "confirmed", "server", stream="me 1", number=2)
+    assert retransmit(10_000_000) == [3]
 
 
-def test_a_client_that_has_moved_is_named_with_its_new_address(cell):
-    cell.register()
-    note = {"session": "s", "endpoint": "jane/news", "address": "away"}
-    assert told(cell.processor, "moved", "server", **note) == [("server", {"kind": "moved", **note})]
-    said = told(cell.processor, "gone", "server", session="s", endpoint="jane/news")
+def test_processor_without_state_requests_it():
+    processor = create_processor(ports("me"))
+    assert handle_event(processor, "log", "master", entries=[]) == [
+        ("master", {"kind": "follow", "turn": TURN})
+    ]
+    messages = sent(processor.handle(1_000_000, TimerFired("begin")))
+    assert messages == [("master", {"kind": "follow", "turn": TURN})]
+
+
+def test_whereabouts_name_the_new_address_of_a_moved_client(harness):
+    harness.register()
+    moved = {"session": "s", "endpoint": "jane/news", "address": "away"}
+    assert handle_event(harness.processor, "moved", "server", **moved) == [
+        ("server", {"kind": "moved", **moved})
+    ]
+    messages = handle_event(harness.processor, "gone", "server", session="s", endpoint="jane/news")
     whereabouts = {"what": "whereabouts", "endpoint": "jane/news", "address": "away"}
-    assert [each["body"] for _, each in said] == [whereabouts]
+    assert [message["body"] for _, message in messages] == [whereabouts]
 
 
-def test_nobody_moves_the_reads_of_another(cell):
-    cell.register()
-    note = {"session": "s", "endpoint": "mallory/news", "address": "away"}
-    told(cell.processor, "moved", "server", **note)
-    said = told(cell.processor, "gone", "server", session="s", endpoint="jane/news")
-    assert said[0][1]["body"]["address"] != "away"
+def test_client_cannot_move_the_reads_of_another(harness):
+    harness.register()
+    moved = {"session": "s", "endpoint": "mallory/news", "address": "away"}
+    handle_event(harness.processor, "moved", "server", **moved)
+    messages = handle_event(harness.processor, "gone", "server", session="s", endpoint="jane/news")
+    assert messages[0][1]["body"]["address"] != "away"
 
 
 MATCHED_TABLE = Table("t", "news", number=1)
@@ -439,127 +450,133 @@ def version(predicate=None, **data):
     return Row("a", 1, data, None if predicate is None else SentPredicate.of(Predicate(predicate)), 0, 1)
 
 
-def handle(number):
+def create_handle(number):
     return ("bob/news", number)
 
 
-def matching(*readers, copy=None):
-    made = Matching(copy or TableReplica())
+def create_matching(*readers, copy=None):
+    matching = Matching(copy or TableReplica())
     for number, (text, data) in enumerate(readers):
-        made.add(handle(number), Predicate(text), data, {"user": "bob"})
-    return made
+        matching.add(create_handle(number), Predicate(text), data, {"user": "bob"})
+    return matching
 
 
-def found(made, row, table=MATCHED_TABLE):
-    reached, failed = made.match(row, table)
+def match(matching, row, table=MATCHED_TABLE):
+    reached, failed = matching.match(row, table)
     return [number for _, number in reached], [number for _, number in failed]
 
 
-def test_one_that_fails_is_told_apart():
-    made = matching(("brittle(n)", {}), ("n = 0", {}), ("n = 1", {}))
-    assert found(made, version(n=1)) == ([0, 2], [])
-    assert found(made, version(n=0)) == ([1], [0])
-    assert "ZeroDivisionError" in made.match(version(n=0), MATCHED_TABLE)[1][handle(0)].summary
-    made.remove(handle(0))
-    assert found(made, version(n=0)) == ([1], [])
+def test_match_separates_reached_and_failing_reads():
+    matching = create_matching(("brittle(n)", {}), ("n = 0", {}), ("n = 1", {}))
+    assert match(matching, version(n=1)) == ([0, 2], [])
+    assert match(matching, version(n=0)) == ([1], [0])
+    assert "ZeroDivisionError" in matching.match(version(n=0), MATCHED_TABLE)[1][create_handle(0)].summary
+    matching.remove(create_handle(0))
+    assert match(matching, version(n=0)) == ([1], [])
 
 
-def test_a_writers_predicate_that_fails_hides_and_ends_nothing():
-    made = matching(("TRUE", {"n": 0}), ("TRUE", {"n": 1}), ("brittle(n)", {"n": 1}))
-    assert found(made, version("brittle(receiver.n)", n=1)) == ([1, 2], [])
-    assert found(made, version("brittle(receiver.n)", n=0)) == ([1], [2])
+def test_failing_writer_predicate_hides_the_record_and_ends_no_read():
+    matching = create_matching(("TRUE", {"n": 0}), ("TRUE", {"n": 1}), ("brittle(n)", {"n": 1}))
+    assert match(matching, version("brittle(receiver.n)", n=1)) == ([1, 2], [])
+    assert match(matching, version("brittle(receiver.n)", n=0)) == ([1], [2])
 
 
-def test_what_a_reader_says_last_counts_where_something_fails():
-    made = matching(("n = receiver.n", {"n": 1}), ("brittle(n)", {"n": 1}))
+def test_latest_reader_data_apply_when_a_predicate_fails():
+    matching = create_matching(("n = receiver.n", {"n": 1}), ("brittle(n)", {"n": 1}))
     for number in (0, 1):
-        made.update(handle(number), {"n": 0})
-    assert found(made, version("receiver.n = 0", n=0)) == ([0], [1])
+        matching.update(create_handle(number), {"n": 0})
+    assert match(matching, version("receiver.n = 0", n=0)) == ([0], [1])
 
 
-def test_columns_that_were_taken_out_are_not_seen_where_something_fails():
-    made = matching(("m IS NULL", {}), ("brittle(n)", {}))
+def test_removed_columns_are_hidden_when_a_predicate_fails():
+    matching = create_matching(("m IS NULL", {}), ("brittle(n)", {}))
     table = MATCHED_TABLE.altered({"remove": ["m"]}, 2)
-    assert found(made, version("m IS NULL", n=0, m=1), table) == ([0], [1])
+    assert match(matching, version("m IS NULL", n=0, m=1), table) == ([0], [1])
 
 
-READS = st.sampled_from(
+read_predicates = st.sampled_from(
     ["TRUE", "n = 0", "n >= receiver.n", "brittle(n)", "brittle(receiver.n)", "auth.user = 'bob'"]
 )
-WRITERS = st.none() | st.sampled_from(
+writer_predicates = st.none() | st.sampled_from(
     ["receiver.n = 0", "brittle(receiver.n)", "brittle(n)", "n = receiver.n"]
 )
 
 
-@given(st.lists(st.tuples(READS, st.integers(-1, 1)), max_size=5), WRITERS, st.integers(-1, 1))
-def test_it_is_as_if_each_was_asked_by_itself(readers, writer, n):
+@given(
+    st.lists(st.tuples(read_predicates, st.integers(-1, 1)), max_size=5),
+    writer_predicates,
+    st.integers(-1, 1),
+)
+def test_match_equals_evaluating_each_read_alone(readers, writer, n):
     row = version(writer, n=n)
     expected, failing = [], []
     for number, (text, data) in enumerate(readers):
-        auth, said = {"user": "bob"}, {"n": data}
-        if not is_visible(row, said, auth):
+        auth, reader = {"user": "bob"}, {"n": data}
+        if not is_visible(row, reader, auth):
             continue
         try:
-            is_wanted = Predicate(text)(record_of(row), receiver=said, auth=auth) is True
+            is_match = Predicate(text)(record_of(row), receiver=reader, auth=auth) is True
         except ValueError:
             failing.append(number)
             continue
-        if is_wanted:
+        if is_match:
             expected.append(number)
-    made = matching(*((text, {"n": data}) for text, data in readers))
-    assert found(made, row) == (expected, failing)
+    matching = create_matching(*((text, {"n": data}) for text, data in readers))
+    assert match(matching, row) == (expected, failing)
 
 
 PEOPLE = Table("people", "app", apps=["news"], number=2)
-BY = "lookup('people', by, 'n') = 1"
+LOOKUP = "lookup('people', by, 'n') = 1"
 
 
-def people(**numbers):
+def create_people_copy(**numbers):
     copy = TableReplica()
     rows = [("people", replace(version(n=n), key=key)) for key, n in numbers.items()]
     copy.load(1, [PEOPLE], rows)
     return copy
 
 
-def joining(*readers, app="news", **numbers):
-    made = Matching(people(**numbers))
+def join_people(*readers, app="news", **numbers):
+    matching = Matching(create_people_copy(**numbers))
     for number, (text, data) in enumerate(readers):
-        made.add(handle(number), Predicate(text), data, {"app": app, "user": "bob"})
-    return made
+        matching.add(create_handle(number), Predicate(text), data, {"app": app, "user": "bob"})
+    return matching
 
 
-def test_those_that_join_come_after_the_others():
-    made = joining((BY, {}), ("by = 'x'", {}), (BY + " AND n > receiver.n", {"n": 0}), x=1, y=2)
-    assert found(made, version(by="x", n=1)) == ([1, 0, 2], [])
-    assert found(made, version(by="y", n=1)) == ([], [])
+def test_joining_reads_follow_the_others_in_a_match():
+    matching = join_people(
+        (LOOKUP, {}), ("by = 'x'", {}), (LOOKUP + " AND n > receiver.n", {"n": 0}), x=1, y=2
+    )
+    assert match(matching, version(by="x", n=1)) == ([1, 0, 2], [])
+    assert match(matching, version(by="y", n=1)) == ([], [])
     for number, data in ((0, {"n": 9}), (1, {"n": 9}), (2, {"n": 1})):
-        made.update(handle(number), data)
-    assert found(made, version(by="x", n=1)) == ([1, 0], [])
+        matching.update(create_handle(number), data)
+    assert match(matching, version(by="x", n=1)) == ([1, 0], [])
     for number in range(3):
-        made.remove(handle(number))
-        assert found(made, version(by="x", n=2)) == ([[1, 2], [2], []][number], [])
+        matching.remove(create_handle(number))
+        assert match(matching, version(by="x", n=2)) == ([[1, 2], [2], []][number], [])
 
 
-def test_a_writer_shows_a_record_by_another_table():
-    made = joining(
-        ("TRUE", {"as": "x"}), ("TRUE", {"as": "y"}), (BY, {"as": "x"}), ("n = 0", {"as": "x"}), x=1, y=2
+def test_writer_predicate_may_look_up_another_table():
+    matching = join_people(
+        ("TRUE", {"as": "x"}), ("TRUE", {"as": "y"}), (LOOKUP, {"as": "x"}), ("n = 0", {"as": "x"}), x=1, y=2
     )
     row = version("lookup('people', receiver.as, 'n') = 1", by="x", n=1)
-    assert found(made, row) == ([0, 2], [])
+    assert match(matching, row) == ([0, 2], [])
 
 
 @pytest.mark.parametrize(("app", "reached"), [("news", [0]), ("bank", [])])
-def test_who_may_not_come_into_a_table_is_ended_that_joins_it(app, reached):
-    made = joining((BY, {}), ("NOT " + BY, {}), ("FALSE AND " + BY, {}), app=app, x=1)
-    assert found(made, version(by="x")) == (reached, [] if reached else [0, 1])
+def test_read_that_joins_a_closed_table_fails(app, reached):
+    matching = join_people((LOOKUP, {}), ("NOT " + LOOKUP, {}), ("FALSE AND " + LOOKUP, {}), app=app, x=1)
+    assert match(matching, version(by="x")) == (reached, [] if reached else [0, 1])
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from([BY, "n = 0", "brittle(n)"]), st.integers(0, 1)), max_size=4),
+    st.lists(st.tuples(st.sampled_from([LOOKUP, "n = 0", "brittle(n)"]), st.integers(0, 1)), max_size=4),
     st.integers(0, 1),
 )
-def test_who_has_ended_is_found_no_more(readers, n):
-    made = joining(*((text, {"n": data}) for text, data in readers), x=1)
+def test_removed_reads_are_not_matched(readers, n):
+    matching = join_people(*((text, {"n": data}) for text, data in readers), x=1)
     for number in range(len(readers)):
-        made.remove(handle(number))
-    assert found(made, version(by="x", n=n)) == ([], [])
+        matching.remove(create_handle(number))
+    assert match(matching, version(by="x", n=n)) == ([], [])

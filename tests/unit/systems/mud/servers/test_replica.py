@@ -1,4 +1,4 @@
-"""Following the log."""
+"""Log follower: state, order and consistency of entries, and restarts of the back end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def follower():
     return follower
 
 
-def test_it_asks_until_the_state_has_come_though_nothing_has_happened_yet():
+def test_state_is_requested_until_it_arrives():
     follower = LogFollower("master", "now")
     send, timer = follower.begin(0)
     for now_us in (200_000, 400_000):
@@ -48,60 +48,57 @@ def test_it_asks_until_the_state_has_come_though_nothing_has_happened_yet():
     assert follower.begin(500_000) == ()
 
 
-def test_a_state_that_comes_late_changes_nothing(follower):
+def test_late_state_is_ignored(follower):
     assert sent(follower.state(0, State("now", 3, [], []))) == [("master", {"kind": "has", "lsn": 0})]
     assert follower.copy.lsn == 0
-    assert [each.lsn for each in follower.fresh(Log([entry(1), entry(2)]))] == [1, 2]
+    assert [new.lsn for new in follower.fresh(Log([entry(1), entry(2)]))] == [1, 2]
 
 
-def test_a_state_that_an_earlier_life_asked_for_is_too_old():
+def test_state_requested_by_an_earlier_life_is_ignored():
     follower = LogFollower("master", "now")
     assert follower.state(0, State("before", 3, [], [])) == ()
     assert follower.begin(0) != ()
 
 
-def test_entries_are_taken_once_and_in_order(follower):
+def test_entries_are_accepted_once_and_in_order(follower):
     assert list(follower.fresh(Log([entry(2)]))) == []  # a gap
-    assert [each.lsn for each in follower.fresh(Log([entry(1), entry(2)]))] == [1, 2]
-    assert [each.lsn for each in follower.fresh(Log([entry(1), entry(2), entry(3)]))] == [3]
+    assert [new.lsn for new in follower.fresh(Log([entry(1), entry(2)]))] == [1, 2]
+    assert [new.lsn for new in follower.fresh(Log([entry(1), entry(2), entry(3)]))] == [3]
     assert follower.has().message.lsn == 3
 
 
-def test_without_a_state_there_is_nothing_to_follow():
+def test_entries_are_ignored_without_a_state():
     assert list(LogFollower("master", "now").fresh(Log([entry(0), entry(1)]))) == []
 
 
 @pytest.mark.parametrize(
-    ("entries", "is_whole"),
+    ("entries", "is_consistent"),
     [
         ([], True),
         ([entry(1)], True),
         ([row(1, "u")], False),
-        ([row(2, "u")], True),  # after a gap: it is not looked at
-        ([row(0, "u")], True),  # it came before
+        ([row(2, "u")], True),  # ignored after a gap
+        ([row(0, "u")], True),  # a duplicate
         ([table(1, "u", 9), row(2, "u")], True),
-        ([table(1, "u", 1)], False),  # there is a table of this number
-        ([table(1, acl) for acl in "t"], True),
-        ([table(1, split=["m"])], False),  # a table stays split as it was
-        ([table(1, number=9)], False),  # one of this name is there
+        ([table(1, "u", 1)], False),  # the number is taken
+        ([table(1, name) for name in "t"], True),
+        ([table(1, split=["m"])], False),  # the split of a table never changes
+        ([table(1, number=9)], False),  # the name is taken
         ([drop(1), entry(2)], False),
         ([drop(1), drop(2)], False),
         ([drop(1), table(2, number=2), entry(3)], True),
     ],
 )
-def test_entries_are_of_one_piece_or_not_followed(follower, entries, is_whole):
-    assert follower.fits(Log(entries)) == is_whole
-    if is_whole:
-        for each in follower.fresh(Log(entries)):
-            follower.copy.apply(each)
-    else:
-        assert list(follower.fresh(Log(entries[:0]))) == []
-        assert follower.lsn == 0
+def test_inconsistent_entries_are_not_followed(follower, entries, is_consistent):
+    assert follower.fits(Log(entries)) == is_consistent
+    if is_consistent:
+        for new in follower.fresh(Log(entries)):
+            follower.copy.apply(new)
     assert follower.fits(Log([entry(follower.lsn + 1)])) == ("t" in follower.copy.tables)
 
 
 @pytest.mark.parametrize(
-    ("names", "numbers", "rows", "is_whole"),
+    ("names", "numbers", "rows", "is_consistent"),
     [
         ("tu", (1, 2), "ttu", True),
         ("tu", (1, 2), "x", False),
@@ -110,13 +107,13 @@ def test_entries_are_of_one_piece_or_not_followed(follower, entries, is_whole):
         ("", (), "", True),
     ],
 )
-def test_a_state_is_of_one_piece_or_not_followed(names, numbers, rows, is_whole):
-    tables = [table(1, *each).table for each in zip(names, numbers, strict=True)]
+def test_inconsistent_state_does_not_fit(names, numbers, rows, is_consistent):
+    tables = [table(1, *properties).table for properties in zip(names, numbers, strict=True)]
     state = State("now", 1, tables, [(name, row(1, name).row) for name in rows])
-    assert LogFollower("master", "now").fits(state) == is_whole
+    assert LogFollower("master", "now").fits(state) == is_consistent
 
 
-def test_it_keeps_what_a_later_start_has_and_forgets_what_it_has_not(follower):
+def test_state_is_kept_only_if_the_next_start_has_all_of_it(follower):
     list(follower.fresh(Log([entry(1), entry(2), entry(3)])))
     assert follower.hear(Log([], {"b": 4}))
     assert (follower.lsn, follower.start, follower.shared("")) == (3, "b", 3)
@@ -125,7 +122,7 @@ def test_it_keeps_what_a_later_start_has_and_forgets_what_it_has_not(follower):
     assert follower.begin(0) != ()
 
 
-def test_it_takes_nothing_of_a_former_start(follower):
+def test_messages_of_a_former_start_are_not_accepted(follower):
     follower.hear(Log([], {"b": 1}))
     follower.hear(Log([], {"c": 1}))
     assert not follower.hear(Log([entry(1)]))

@@ -1,4 +1,4 @@
-"""Copies of all tables: what they take from the log, and what they give to whom."""
+"""In-memory copies of all tables: log entries, reads, visibility, and joins."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def apply_row(copy: TableReplica, lsn: int, name: str, new: Row) -> Row | None:
 def copy_of(*rows: Row, table: Table = NEWS) -> TableReplica:
     copy = TableReplica()
     copy.apply(TableEntry(1, table))
-    for lsn, each in enumerate(rows, 2):
-        apply_row(copy, lsn, table.name, each)
+    for lsn, row_ in enumerate(rows, 2):
+        apply_row(copy, lsn, table.name, row_)
     return copy
 
 
@@ -45,15 +45,15 @@ def select(
     partition: int = 0,
     **reader: Any,
 ) -> list[str]:
-    made = None if predicate is None else Predicate(predicate)
+    parsed = None if predicate is None else Predicate(predicate)
     table = copy.tables["news"]
-    return [each.key for each in copy.select(table, partition, made, keys, reader, {"app": "news"})]
+    return [row_.key for row_ in copy.select(table, partition, parsed, keys, reader, {"app": "news"})]
 
 
 # -- the log
 
 
-def test_an_entry_replaces_a_row_and_gives_the_old_one():
+def test_apply_replaces_a_row_and_returns_the_old_one():
     copy = copy_of(row("a", {"n": 1}))
     new = row("a", {"n": 2}, ver=2, lsn=3)
     assert apply_row(copy, 3, "news", new) == row("a", {"n": 1})
@@ -63,15 +63,15 @@ def test_an_entry_replaces_a_row_and_gives_the_old_one():
     assert apply_row(copy, 4, "news", row("b", {})) is None
 
 
-def test_rows_lie_in_their_partitions():
+def test_rows_are_grouped_by_partition():
     copy = copy_of(row("a", {}), row("g", {}), row("z", {}), row("b", {}))
-    result = [[each.key for each in copy.rows(NEWS, [place])] for place in range(3)]
+    result = [[row_.key for row_ in copy.rows(NEWS, [partition])] for partition in range(3)]
     assert result == [["a", "b"], ["g"], ["z"]]
-    assert [each.key for each in copy.rows(NEWS, [2, 0])] == ["z", "a", "b"]
-    assert [select(copy, partition=place) for place in range(3)] == [["a", "b"], ["g"], ["z"]]
+    assert [row_.key for row_ in copy.rows(NEWS, [2, 0])] == ["z", "a", "b"]
+    assert [select(copy, partition=partition) for partition in range(3)] == [["a", "b"], ["g"], ["z"]]
 
 
-def test_a_table_that_is_altered_keeps_its_rows():
+def test_altered_table_keeps_its_rows():
     copy = copy_of(row("a", {"n": 1}))
     assert copy.apply(TableEntry(3, NEWS.altered({"remove": ["n"]}, 3))) is None
     table = copy.tables["news"]
@@ -79,7 +79,7 @@ def test_a_table_that_is_altered_keeps_its_rows():
     assert copy.select(table, 0, None, None, {}, {})[0].data == {}
 
 
-def test_a_table_that_is_dropped_leaves_nothing_to_the_next_of_its_name():
+def test_new_table_has_no_rows_of_a_dropped_one_of_its_name():
     copy = copy_of(row("a", {}))
     assert copy.apply(DropEntry(3, "news")) is None
     assert copy.tables == {}
@@ -88,25 +88,25 @@ def test_a_table_that_is_dropped_leaves_nothing_to_the_next_of_its_name():
     assert copy.lsn == 4
 
 
-_entries = st.lists(st.one_of(
+log_entries = st.lists(st.one_of(
     st.tuples(st.just("row"), st.sampled_from(["a", "h", "z"]), st.none() | st.fixed_dictionaries({"n": st.integers(0, 9)})),
     st.tuples(st.sampled_from(["drop", "table", "alter"]), st.just(""), st.none()),
 ), max_size=25)  # fmt: skip
 
 
-@given(_entries)
-def test_a_copy_that_is_loaded_goes_on_like_the_one_that_was_dumped(entries):
+@given(log_entries)
+def test_loaded_copy_applies_entries_like_its_original(entries):
     copies = [TableReplica()]
     for lsn, (op, key, data) in enumerate(entries, 1):
-        known = copies[0].tables.get("news")
-        if known is None:
+        table = copies[0].tables.get("news")
+        if table is None:
             entry = TableEntry(lsn, Table("news", "app", split=["g"], number=lsn, lsn=lsn))
         elif op == "drop":
             entry = DropEntry(lsn, "news")
         elif op == "row":
             entry = RowEntry(lsn, "news", row(key, data, lsn=lsn))
         else:
-            entry = TableEntry(lsn, known.altered({"remove": ["n"]}, lsn))
+            entry = TableEntry(lsn, table.altered({"remove": ["n"]}, lsn))
         for copy in copies:
             copy.apply(entry)
         state = msgspec.json.decode(msgspec.json.encode(copies[0].state("now")), type=State)
@@ -118,16 +118,16 @@ def test_a_copy_that_is_loaded_goes_on_like_the_one_that_was_dumped(entries):
             assert (copy.lsn, copy.tables.keys()) == (lsn, copies[0].tables.keys())
 
 
-def test_loading_forgets_what_was_there():
+def test_load_replaces_the_previous_state():
     copy = copy_of(row("a", {}))
     copy.load(0, [], [])
     assert copy.state("now") == State("now", 0, [], [])
 
 
-# -- what a read is given
+# -- reads
 
 
-def test_a_read_gets_what_its_predicate_matches():
+def test_select_returns_the_matching_records():
     copy = copy_of(row("a", {"n": 1}), row("b", {"n": 2}), row("c", {}), row("d", None))
     assert select(copy, "n > 1") == ["b"]
     assert select(copy, "n > receiver.low", low=0) == ["a", "b"]
@@ -136,14 +136,14 @@ def test_a_read_gets_what_its_predicate_matches():
     assert select(copy) == ["a", "b", "c"]
 
 
-def test_of_named_keys_it_gets_that_they_are_gone():
+def test_select_returns_deleted_rows_of_named_keys():
     copy = copy_of(row("a", {"n": 1}), row("b", {"n": 2}), row("d", None))
     assert select(copy, "key IN ('a', 'd', 'x')", ["a", "d", "x"]) == ["a", "d"]
     assert select(copy, "key = 'a' AND n = 2", ["a"]) == []
     assert select(copy, "key = 'h'", ["h"]) == []
 
 
-def test_a_writer_shows_a_record_to_whom_it_wants():
+def test_writer_predicate_limits_the_readers_of_a_record():
     copy = copy_of(
         row("a", {}, "receiver.age >= 21"),
         row("b", {"n": 1}, "n = 1"),
@@ -159,7 +159,7 @@ def test_a_writer_shows_a_record_to_whom_it_wants():
     assert select(copy, age="34") == ["b"]
 
 
-def test_null_is_not_visible_and_none_is_public():
+def test_record_with_null_predicate_is_hidden_and_without_one_is_public():
     assert is_visible(row("a", {}), {}, {}) is True
     assert is_visible(row("a", {}, "receiver.age > 1"), {}, {}) is False
     assert is_visible(row("a", {}, "NULL"), {}, {}) is False
@@ -167,11 +167,11 @@ def test_null_is_not_visible_and_none_is_public():
     assert is_visible(row("a", {}, "auth.user = 'jane'"), {}, {"user": "jane"}) is True
 
 
-def test_what_cannot_be_evaluated_is_hidden():
+def test_record_is_hidden_if_its_predicate_fails():
     assert is_visible(row("a", {}, "lookup('t', 'k', 'c') = 1"), {}, {}) is False
 
 
-def test_a_removed_column_reads_null():
+def test_removed_column_reads_null():
     table = NEWS.altered({"remove": ["n"]}, 2)
     copy = copy_of(row("a", {"n": 1, "m": 2}), table=table)
     assert select(copy, "n IS NULL") == ["a"]
@@ -179,88 +179,87 @@ def test_a_removed_column_reads_null():
     assert copy.select(table, 0, None, None, {}, {})[0].data == {"m": 2}
 
 
-def test_a_removed_column_reads_null_for_the_writers_predicate_too():
-    """As it does for continuous reads."""
+def test_removed_column_reads_null_for_writer_predicates():
     table = NEWS.altered({"remove": ["n"]}, 2)
     copy = copy_of(row("a", {"n": 1}, "n = 1"), row("b", {"n": 1}, "n IS NULL"), table=table)
     assert select(copy) == ["b"]
 
 
-def test_what_is_given_is_not_what_is_held():
+def test_selected_rows_can_be_changed_without_effect_on_the_copy():
     copy = copy_of(row("a", {"n": 1}))
-    given_ = copy.select(NEWS, 0, None, None, {}, {})[0]
-    given_.data["n"] = 2
+    selected = copy.select(NEWS, 0, None, None, {}, {})[0]
+    selected.data["n"] = 2
     assert copy.get(NEWS, "a") == row("a", {"n": 1})
 
 
-def test_a_record_has_its_key():
+def test_record_of_includes_the_key():
     assert record_of(row("a", {"n": 1})) == {"n": 1, "key": "a"}
     assert record_of(row("a", None)) == {"key": "a"}
     assert record_of(row("a", {"n": 1}), NEWS.altered({"remove": ["n"]}, 2)) == {"key": "a"}
 
 
-def test_aggregates_are_of_what_is_there():
+def test_aggregates_skip_deleted_rows():
     text = "count(*), sum(n), min(key), avg(n)"
     copy = copy_of(row("a", {"n": 0.1}), row("b", {"n": 0.2}), row("c", None), row("d", {}))
     state = aggregate(copy.select(NEWS, 0, None, ["a", "b", "c", "d"], {}, {}), text)
-    for came in (json.loads(json.dumps(state)), msgspec.json.decode(msgspec.json.encode(state))):
-        parts = [tuple(came), tuple(aggregate([], text))]
-        made = Aggregates(text)
+    for decoded in (json.loads(json.dumps(state)), msgspec.json.decode(msgspec.json.encode(state))):
+        parts = [tuple(decoded), tuple(aggregate([], text))]
+        aggregates = Aggregates(text)
         expected = {"count(*)": 3, "sum(n)": 0.1 + 0.2, "min(key)": "a", "avg(n)": (0.1 + 0.2) / 2}
-        assert made.result(made.combine(parts)) == expected
+        assert aggregates.result(aggregates.combine(parts)) == expected
 
 
-# -- what is joined
+# -- joins
 
 PEOPLE = Table("people", "app", split=["g"], number=2, lsn=1)
-BY = "lookup('people', by, 'n') = 1"
+BY_LOOKUP = "lookup('people', by, 'n') = 1"
 
 
-def two(*people: Row, news: tuple[Row, ...] = (), table: Table = PEOPLE) -> TableReplica:
+def build_copy_with_people(*people: Row, news: tuple[Row, ...] = (), table: Table = PEOPLE) -> TableReplica:
     copy = copy_of(*news)
     copy.apply(TableEntry(20, table))
-    for lsn, each in enumerate(people, 21):
-        apply_row(copy, lsn, table.name, each)
+    for lsn, person in enumerate(people, 21):
+        apply_row(copy, lsn, table.name, person)
     return copy
 
 
-def joined(copy: TableReplica, key: Any, auth: dict[str, str] | None = None, **reader: Any) -> Any:
+def lookup(copy: TableReplica, key: Any, auth: dict[str, str] | None = None, **reader: Any) -> Any:
     return Joined(copy, reader, {"app": "news"} if auth is None else auth)["people"].get(key)
 
 
-def test_a_record_of_another_table_is_found_by_its_key():
-    copy = two(row("a", {"n": 1}), row("z", {"n": 2}), row("d", None))
-    assert joined(copy, "a") == {"n": 1, "key": "a"}
-    assert joined(copy, "z") == {"n": 2, "key": "z"}
+def test_lookup_finds_a_record_of_another_table_by_key():
+    copy = build_copy_with_people(row("a", {"n": 1}), row("z", {"n": 2}), row("d", None))
+    assert lookup(copy, "a") == {"n": 1, "key": "a"}
+    assert lookup(copy, "z") == {"n": 2, "key": "z"}
     for key in ("b", "d", "", 1, None, True, {"a": 1}):
-        assert joined(copy, key) is None
-    without = two(row("a", {"n": 1, "m": 2}), table=PEOPLE.altered({"remove": ["n"]}, 2))
-    assert joined(without, "a") == {"m": 2, "key": "a"}
+        assert lookup(copy, key) is None
+    without = build_copy_with_people(row("a", {"n": 1, "m": 2}), table=PEOPLE.altered({"remove": ["n"]}, 2))
+    assert lookup(without, "a") == {"m": 2, "key": "a"}
 
 
-def test_reads_and_writers_look_into_other_tables():
+def test_read_and_writer_predicates_look_up_other_tables():
     news = (
         row("a", {"by": "x"}),
         row("b", {"by": "y"}),
         row("c", {"by": "x"}, "lookup('people', 'y', 'n') = 2"),
     )
-    copy = two(row("x", {"n": 1}), row("y", {"n": 2}, "receiver.age > 20"), news=news)
-    assert select(copy, BY) == ["a"]
-    assert select(copy, BY, age=30) == ["a", "c"]
+    copy = build_copy_with_people(row("x", {"n": 1}), row("y", {"n": 2}, "receiver.age > 20"), news=news)
+    assert select(copy, BY_LOOKUP) == ["a"]
+    assert select(copy, BY_LOOKUP, age=30) == ["a", "c"]
     assert select(copy, "lookup('people', by, 'n') = 2", age=30) == ["b"]
     assert select(copy) == ["a", "b"]
 
 
-def test_what_is_not_there_or_not_open_fails_a_read_and_hides_a_writers_record():
+def test_lookup_in_unknown_or_closed_table_fails_reads_and_hides_records():
     for table, error in (
         (replace(PEOPLE, name="other"), TableProblem),
         (replace(PEOPLE, apps=["bank"]), AccessDenied),
     ):
-        copy = two(
+        copy = build_copy_with_people(
             news=(row("a", {"by": "x"}), row("b", {}, "lookup('people', 'x', 'n') IS NULL")), table=table
         )
         with pytest.raises(error):
-            select(copy, BY)
+            select(copy, BY_LOOKUP)
         assert select(copy) == ["a"]
     assert set(Joined(copy, {}, {})) == {"news", "people"}
     assert len(Joined(copy, {}, {})) == 2
@@ -273,13 +272,13 @@ def test_what_is_not_there_or_not_open_fails_a_read_and_hides_a_writers_record()
         ("user", {"app": "news", "user": "jane"}, True),
     ],
 )  # fmt: skip
-def test_a_table_is_open_to_a_join_as_it_is_to_a_read(acl, auth, is_open):
-    copy = two(row("a", {"n": 1}), table=replace(PEOPLE, acl=acl))
+def test_joins_need_the_access_that_reads_need(acl, auth, is_open):
+    copy = build_copy_with_people(row("a", {"n": 1}), table=replace(PEOPLE, acl=acl))
     if is_open:
-        assert joined(copy, "a", auth) == {"n": 1, "key": "a"}
+        assert lookup(copy, "a", auth) == {"n": 1, "key": "a"}
     else:
         with pytest.raises(AccessDenied, match="people"):
-            joined(copy, "a", auth)
+            lookup(copy, "a", auth)
 
 
 WRITERS = st.none() | st.sampled_from(
@@ -297,11 +296,13 @@ WRITERS = st.none() | st.sampled_from(
     n=st.integers(0, 1),
     user=st.sampled_from(["jane", "bob"]),
 )
-def test_a_join_shows_nothing_that_a_read_would_not(people, n, user):
-    copy = two(*(row(key, data, writer, ver=ver) for ver, (key, data, writer) in enumerate(people, 1)))
+def test_joins_show_only_what_reads_show(people, n, user):
+    copy = build_copy_with_people(
+        *(row(key, data, writer, ver=ver) for ver, (key, data, writer) in enumerate(people, 1))
+    )
     reader, auth = {"n": n}, {"app": "news", "user": user}
     table = copy.tables["people"]
-    read = [each for place in (0, 1) for each in copy.select(table, place, None, None, reader, auth)]
-    shown = {key for key in "ahz" if joined(copy, key, auth, **reader) is not None}
-    joins = {each.key for each in read if each.predicate and "lookup" in each.predicate.text}
-    assert shown == {each.key for each in read} - joins  # a join goes one table deep
+    rows = [row_ for partition in (0, 1) for row_ in copy.select(table, partition, None, None, reader, auth)]
+    shown = {key for key in "ahz" if lookup(copy, key, auth, **reader) is not None}
+    with_lookup = {row_.key for row_ in rows if row_.predicate and "lookup" in row_.predicate.text}
+    assert shown == {row_.key for row_ in rows} - with_lookup  # joins are one table deep

@@ -1,4 +1,4 @@
-"""Tables: what may be in them, where, and who comes in."""
+"""Tables: partitions, properties, access, columns, and alterations."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def table(**properties):
 # -- partitions
 
 
-def test_keys_fall_into_the_range_that_they_begin():
+def test_keys_belong_to_the_partition_of_their_range():
     split = table(split=["g", "p"])
     assert split.partitions == 3
-    result = [split.partition_of(key) for key in ("a", "fz", "g", "g0", "oz", "p", "é")]
-    assert result == [0, 0, 1, 1, 1, 2, 2]
+    partitions = [split.partition_of(key) for key in ("a", "fz", "g", "g0", "oz", "p", "é")]
+    assert partitions == [0, 0, 1, 1, 1, 2, 2]
 
 
-def test_a_table_that_is_not_split_has_one_partition():
+def test_table_without_split_has_one_partition():
     assert table().partitions == 1
     assert table().partition_of("anything") == 0
 
@@ -44,31 +44,31 @@ def test_a_table_that_is_not_split_has_one_partition():
     st.text(min_size=1),
 )
 def test_partitions_are_ranges_of_keys(split, one, other):
-    made = Table("t", "news", split=split)
-    low, high = (made.partition_of(key) for key in sorted([one, other]))
-    assert 0 <= low <= high < made.partitions
-    assert [made.partition_of(key) for key in split] == list(range(1, made.partitions))
+    split_table = Table("t", "news", split=split)
+    low, high = (split_table.partition_of(key) for key in sorted([one, other]))
+    assert 0 <= low <= high < split_table.partitions
+    assert [split_table.partition_of(key) for key in split] == list(range(1, split_table.partitions))
 
 
 # -- creating
 
 
-def test_a_new_table_has_what_was_asked_for():
-    made = table(acl="user", apps=("news", "maps"), split=["g"], schema={"topic": "text"})
-    assert (made.name, made.owner, made.acl, made.number, made.lsn) == ("t", "news", "user", 3, 3)
-    assert (list(made.apps), list(made.split), made.schema) == (["news", "maps"], ["g"], {"topic": "text"})
+def test_new_table_has_the_given_properties():
+    new = table(acl="user", apps=("news", "maps"), split=["g"], schema={"topic": "text"})
+    assert (new.name, new.owner, new.acl, new.number, new.lsn) == ("t", "news", "user", 3, 3)
+    assert (list(new.apps), list(new.split), new.schema) == (["news", "maps"], ["g"], {"topic": "text"})
     assert (table().acl, table().apps, table().schema) == ("app", None, None)
 
 
 @pytest.mark.parametrize("name", ["", None, 5, "a\nb", "\ud800", "t" * (MAX_NAME + 1)])
-def test_a_name_that_is_none_is_refused(name):
+def test_unusable_names_are_refused(name):
     with pytest.raises(ParameterError, match="name of the table is not usable"):
         Table.created(name, "news", {}, 1)
     with pytest.raises(TableProblem):
         check_name(name)
 
 
-def test_a_name_has_a_largest_length():
+def test_name_of_maximum_length_is_accepted():
     name = "t" * MAX_NAME
     assert Table.created(name, "news", {}, 1).name == check_name(name) == name
 
@@ -81,24 +81,24 @@ def test_a_name_has_a_largest_length():
     {"schema": {"key": "text"}}, {"schema": {"a": "string"}}, {"schema": {5: "text"}}, {"schema": {"a": None}},
     {"schema": ["a"]}, {"schema": {"a": ["text"]}},
 ])  # fmt: skip
-def test_a_property_that_cannot_be_is_refused(properties):
-    with pytest.raises(ParameterError) as answer:
+def test_unusable_properties_are_refused(properties):
+    with pytest.raises(ParameterError) as raised:
         table(**properties)
-    assert answer.value.found
-    assert answer.value.expected
+    assert raised.value.found
+    assert raised.value.expected
 
 
-def test_it_survives_encoding():
-    for each in (
+def test_tables_survive_json():
+    for original in (
         table(),
         table(acl="user", apps=["news"], split=["g", "p"], schema=SCHEMA).altered({"remove": ["n"]}, 8),
     ):
-        assert msgspec.json.decode(msgspec.json.encode(each), type=Table) == each
+        assert msgspec.json.decode(msgspec.json.encode(original), type=Table) == original
 
 
 # -- access
 
-_MAY_ENTER = {
+ADMITTED = {
     "public": [None, APP, USER, OTHER],
     "app": [APP, USER, OTHER],
     "user": [USER, OTHER],
@@ -107,27 +107,27 @@ _MAY_ENTER = {
 
 @pytest.mark.parametrize("acl", LEVELS)
 @pytest.mark.parametrize("claims", [None, APP, USER, OTHER])
-def test_a_level_admits_who_has_shown_enough(acl, claims):
-    made = table(acl=acl)
-    if claims in _MAY_ENTER[acl]:
-        made.check_access(claims)
+def test_access_level_admits_clients_with_sufficient_claims(acl, claims):
+    restricted = table(acl=acl)
+    if claims in ADMITTED[acl]:
+        restricted.check_access(claims)
     else:
         with pytest.raises(AccessDenied, match="not open to you"):
-            made.check_access(claims)
+            restricted.check_access(claims)
 
 
 @pytest.mark.parametrize("acl", ["app", "user"])
-def test_a_table_for_some_apps_is_closed_to_others(acl):
-    made = table(acl=acl, apps=["news", "maps"])
-    made.check_access(USER)
+def test_access_list_refuses_other_apps(acl):
+    restricted = table(acl=acl, apps=["news", "maps"])
+    restricted.check_access(USER)
     with pytest.raises(AccessDenied, match="one of news, maps"):
-        made.check_access(OTHER)
+        restricted.check_access(OTHER)
     with pytest.raises(AccessDenied):
-        made.check_access(None)
+        restricted.check_access(None)
 
 
 @pytest.mark.parametrize("claims", [None, OTHER, Claims("new", "jane", None, 9), Claims("", "news", None, 9)])
-def test_only_the_app_that_created_it_is_the_owner(claims):
+def test_only_the_creating_app_is_the_owner(claims):
     table().check_owner(APP)
     table().check_owner(USER)
     with pytest.raises(AccessDenied, match="Only the app that created"):
@@ -142,23 +142,23 @@ def test_only_the_app_that_created_it_is_the_owner(claims):
     {"loc": {"lat": 1, "lon": 2}}, {"topic": None, "n": None, "on": None, "loc": None, "more": None},
     {"more": True}, {"more": 5},
 ])  # fmt: skip
-def test_a_record_that_the_schema_allows(data):
+def test_records_that_fit_the_schema_are_accepted(data):
     table(schema=SCHEMA).check_columns(data)
     table().check_columns(data | {"anything": 1})
 
 
-@pytest.mark.parametrize(("data", "answer"), [
+@pytest.mark.parametrize(("data", "message"), [
     ({"topik": "a"}, "did you mean 'topic'"), ({"topic": 5}, "expected: text"), ({"n": "5"}, "expected: number"),
     ({"n": True}, "bool: True"), ({"on": 1}, "expected: boolean"), ({"loc": "here"}, "expected: point"),
     ({"topic": "a", "z": 1}, "no such column"),
 ])  # fmt: skip
-def test_a_record_that_the_schema_does_not_allow(data, answer):
-    with pytest.raises(ParameterError, match=answer) as error:
+def test_records_that_do_not_fit_the_schema_are_refused(data, message):
+    with pytest.raises(ParameterError, match=message) as error:
         table(schema=SCHEMA).check_columns(data)
     assert "table 't'" in error.value.where
 
 
-def test_an_empty_schema_allows_no_column():
+def test_empty_schema_allows_no_column():
     table(schema={}).check_columns({})
     with pytest.raises(ParameterError, match="no such column"):
         table(schema={}).check_columns({"a": 1})
@@ -168,61 +168,61 @@ def test_an_empty_schema_allows_no_column():
 
 
 def row(lsn=None, **data):
-    """A row as of an entry of the log; None: a pending write."""
+    """Build a row written at a position of the log; None: a pending write."""
     return SimpleNamespace(key="a", data=data, predicate=None, lsn=inf if lsn is None else lsn)
 
 
-def test_columns_come_and_go():
-    made = table(schema={"topic": "text", "n": "number"})
-    new = made.altered({"add": {"city": "text"}, "remove": ["n"]}, 9)
+def test_columns_are_added_and_removed():
+    old = table(schema={"topic": "text", "n": "number"})
+    new = old.altered({"add": {"city": "text"}, "remove": ["n"]}, 9)
     assert (new.schema, new.lsn, new.number) == ({"topic": "text", "city": "text"}, 9, 3)
     for lsn in (4, 10, None):
         assert new.seen(row(lsn, topic="arts", n=1, city="Austin")) == {"topic": "arts", "city": "Austin"}
     with pytest.raises(ParameterError, match="no such column"):
         new.check_columns({"n": 1})
-    again = new.altered({"add": {"n": "text"}}, 10)
-    again.check_columns({"n": "one"})
+    readded = new.altered({"add": {"n": "text"}}, 10)
+    readded.check_columns({"n": "one"})
     for lsn in (11, None):
-        assert again.seen(row(lsn, n="one")) == {"n": "one"}
-    assert (made.schema, list(made.removed), made.lsn) == ({"topic": "text", "n": "number"}, [], 3)
+        assert readded.seen(row(lsn, n="one")) == {"n": "one"}
+    assert (old.schema, list(old.removed), old.lsn) == ({"topic": "text", "n": "number"}, [], 3)
 
 
-def test_a_column_that_is_added_again_has_no_old_values():
-    made = table().altered({"remove": ["n"]}, 9).altered({"add": {"n": "number"}}, 12)
-    assert made.seen(row(11, n="old", m=1)) == {"m": 1}
-    assert made.seen(row(12, n=1)) == {"n": 1}
-    more = made.altered({"add": {"m": "text", "n": "number"}}, 20)  # which are there
-    assert more.seen(row(13, n=1, m=1)) == {"n": 1, "m": 1}
-    assert more.altered({"remove": ["n"]}, 21).seen(row(30, n=1)) == {}
+def test_column_added_again_has_no_old_values():
+    readded = table().altered({"remove": ["n"]}, 9).altered({"add": {"n": "number"}}, 12)
+    assert readded.seen(row(11, n="old", m=1)) == {"m": 1}
+    assert readded.seen(row(12, n=1)) == {"n": 1}
+    extended = readded.altered({"add": {"m": "text", "n": "number"}}, 20)  # both exist
+    assert extended.seen(row(13, n=1, m=1)) == {"n": 1, "m": 1}
+    assert extended.altered({"remove": ["n"]}, 21).seen(row(30, n=1)) == {}
 
 
-def test_what_was_removed_before_stays_removed():
+def test_removed_columns_stay_removed_after_the_next_alter():
     new = table().altered({"remove": ["a"]}, 9).altered({"remove": ["b", "a"]}, 10)
     assert new.seen(row(a=1, b=2, c=3)) == {"c": 3}
     assert list(new.removed) == ["a", "b"]
 
 
-def test_a_column_keeps_its_type():
-    made = table(schema={"n": "number"})
-    assert made.altered({"add": {"n": "number"}}, 9).schema == {"n": "number"}
+def test_type_of_a_column_changes_only_after_removal():
+    old = table(schema={"n": "number"})
+    assert old.altered({"add": {"n": "number"}}, 9).schema == {"n": "number"}
     with pytest.raises(ParameterError, match="with another type"):
-        made.altered({"add": {"n": "text"}}, 9)
-    assert made.altered({"remove": ["n"]}, 9).altered({"add": {"n": "text"}}, 10).schema == {"n": "text"}
+        old.altered({"add": {"n": "text"}}, 9)
+    assert old.altered({"remove": ["n"]}, 9).altered({"add": {"n": "text"}}, 10).schema == {"n": "text"}
 
 
-def test_a_level_is_changed_alone():
+def test_alter_changes_the_access_level_alone():
     new = table(schema=SCHEMA, apps=["news"], split=["g"]).altered({"acl": "user"}, 9)
     assert (new.acl, new.schema, list(new.apps), list(new.split)) == ("user", SCHEMA, ["news"], ["g"])
     assert new.altered({"add": None, "remove": (), "acl": None}, 10).acl == "user"
 
 
-def test_the_designs_example_of_alter():
+def test_alter_example_of_the_design():
     new = table(split=["g", "p"]).altered({"acl": "user", "add": {"city": "text"}, "remove": ["article"]}, 9)
     assert new.acl == "user"
     assert new.seen(row(city="Austin", article="new")) == {"city": "Austin"}
 
 
-def test_a_column_cannot_come_and_go_at_once():
+def test_column_cannot_be_added_and_removed_at_once():
     with pytest.raises(ParameterError):
         table(schema={"a": "text"}).altered({"add": {"a": "number"}, "remove": ["a"]}, 9)
 
@@ -231,7 +231,7 @@ def test_a_column_cannot_come_and_go_at_once():
     {"acl": "everyone"}, {"add": {"key": "text"}}, {"add": {"a": "string"}}, {"remove": ["nothing"]},
     {"remove": "n"}, {"remove": ["n", "n"]}, {"add": ["city"]},
 ])  # fmt: skip
-def test_a_change_that_cannot_be_is_refused(properties):
+def test_unusable_alterations_are_refused(properties):
     with pytest.raises(ParameterError):
         table(schema=SCHEMA).altered(properties, 9)
 
@@ -239,7 +239,7 @@ def test_a_change_that_cannot_be_is_refused(properties):
 # -- no such table
 
 
-def test_it_says_which_table_may_have_been_meant():
+def test_error_for_unknown_table_suggests_a_similar_name():
     open_to_all = {name: Table(name, "news", "public") for name in ("news", "spots")}
     error = no_such_table("newz", open_to_all)
     assert isinstance(error, TableProblem)

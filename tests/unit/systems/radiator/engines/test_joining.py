@@ -1,4 +1,4 @@
-"""What is let go of a batch that a join cannot take, and when."""
+"""Release of batches that a join cannot take."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ S = 1_000_000
 RETENTION_S = 600
 
 
-def numbers(contexts):
+def join_numbers(contexts):
     return Context(
-        frozenset(name for each in contexts for name in each.people),
-        {"mean": statistics.fmean(each["v"] for each in contexts), "n": len(contexts)},
+        frozenset(name for context in contexts for name in context.people),
+        {"mean": statistics.fmean(context["v"] for context in contexts), "n": len(contexts)},
     )
 
 
-def engine_of(kind, function, retention_us=RETENTION_S * S):
+def create_engine(kind, function, retention_us=RETENTION_S * S):
     by_city = Aggregability(lambda sender, receiver: function, key=lambda receiver: receiver.get("city"))
-    asked = Aggregability(lambda sender, receiver: function)
-    engine = kind(by_city if kind is Groups else asked, retention_us)
+    without_key = Aggregability(lambda sender, receiver: function)
+    engine = kind(by_city if kind is Groups else without_key, retention_us)
     for name in ("ann", "bob", "eve", "reader"):
         engine.register(0, name, {})
     return engine
 
 
-def sent(engine, join, messages, until_s=10 * RETENTION_S):
-    """Return when which numbers go to the reader."""
-    given = [
+def run(engine, join, messages, until_s=10 * RETENTION_S):
+    """Return time and message numbers of each aggregate for the reader."""
+    arrivals = [
         Message(number, sender, at_s * S, Context({sender}, {"v": v}))
         for number, (at_s, sender, v) in enumerate(messages, 1)
     ]
     return [
-        (each.sent_us // S, [message.number for message in each.batch])
-        for each in broadcast(engine, given, join, until_us=until_s * S)
-        if "reader" in each.recipients
+        (aggregate.sent_us // S, [message.number for message in aggregate.batch])
+        for aggregate in broadcast(engine, arrivals, join, until_us=until_s * S)
+        if "reader" in aggregate.recipients
     ]
 
 
@@ -63,74 +63,74 @@ ENGINES = pytest.mark.parametrize("kind", [ClientLists, ClientArrays, Groups])
 
 @ENGINES
 @pytest.mark.parametrize("function", [Volume(4), Time(30)])
-def test_a_context_that_cannot_be_joined_is_dropped_after_the_retention_and_frees_the_others(kind, function):
-    engine = engine_of(kind, function)
+def test_unjoinable_context_is_dropped_after_retention_others_are_sent(kind, function):
+    engine = create_engine(kind, function)
     messages = [(0, "ann", 1), (10, "eve", "x"), (20, "bob", 3), (30, "ann", 5)]
-    ((at_s, batch),) = sent(engine, numbers, messages)
+    ((at_s, batch),) = run(engine, join_numbers, messages)
     assert batch == [1, 3, 4]
     assert at_s == RETENTION_S
     assert engine.waiting("reader") == []
-    problems = [str(each) for each in engine.problems]
-    (dropped,) = [each for each in problems if "is dropped" in each and "'reader'" in each]
+    problems = [str(problem) for problem in engine.problems]
+    (dropped,) = [problem for problem in problems if "is dropped" in problem and "'reader'" in problem]
     assert "sender 'eve', receiver" in dropped
     assert engine.dropped > 0
 
 
 @ENGINES
-def test_contexts_that_cannot_be_joined_with_each_other_all_go(kind):
-    def largest(contexts):
-        return Context({"x"}, {"v": max(each["v"] for each in contexts)})
+def test_incompatible_contexts_are_sent_in_separate_parts(kind):
+    def join_largest(contexts):
+        return Context({"x"}, {"v": max(context["v"] for context in contexts)})
 
-    engine = engine_of(kind, Volume(4))
+    engine = create_engine(kind, Volume(4))
     messages = [(0, "eve", "x"), (10, "ann", 1), (20, "bob", 3), (30, "ann", 5)]
-    went = sent(engine, largest, messages)
-    assert [batch for _, batch in went] == [[1], [2, 3, 4]]
-    assert went[-1][0] <= RETENTION_S + 60
+    released = run(engine, join_largest, messages)
+    assert [batch for _, batch in released] == [[1], [2, 3, 4]]
+    assert released[-1][0] <= RETENTION_S + 60
 
 
 @ENGINES
-def test_no_part_has_fewer_people_than_the_threshold_wants(kind):
-    engine = engine_of(kind, People(3))
+def test_no_part_has_fewer_people_than_the_threshold(kind):
+    engine = create_engine(kind, People(3))
     messages = [(0, "ann", 1), (10, "eve", "x"), (20, "bob", 3)]
-    assert sent(engine, numbers, messages) == []
+    assert run(engine, join_numbers, messages) == []
     assert engine.waiting("reader") == []
 
 
 @ENGINES
-def test_what_no_join_takes_waits_for_what_comes(kind):
-    def three(contexts):
+def test_batch_that_cannot_be_joined_waits_for_later_messages(kind):
+    def join_three(contexts):
         if len(contexts) < 3:
             raise ZeroDivisionError("too few")
         return joins.concatenation(contexts)
 
-    engine = engine_of(kind, Volume(4))
+    engine = create_engine(kind, Volume(4))
     messages = [(0, "ann", 1), (10, "bob", 2), (2 * RETENTION_S, "ann", 3), (2 * RETENTION_S + 1, "bob", 4)]
-    assert [batch for _, batch in sent(engine, three, messages)] == [[1, 2, 3]]
+    assert [batch for _, batch in run(engine, join_three, messages)] == [[1, 2, 3]]
     assert engine.waiting("reader")[0].number == 4
 
 
 @given(values=st.lists(st.one_of(st.integers(0, 9), st.just("x")), min_size=1, max_size=30))
-def test_every_honest_context_goes_once_in_time_and_no_other(values):
-    engine = engine_of(ClientLists, Volume(5))
+def test_every_joinable_context_is_sent_once_within_the_retention(values):
+    engine = create_engine(ClientLists, Volume(5))
     messages = [(at, "eve" if v == "x" else "ann", v) for at, v in enumerate(values)]
-    went = sent(engine, numbers, messages)
-    honest = [number for number, v in enumerate(values, 1) if v != "x"]
-    assert sorted(number for _, batch in went for number in batch) == honest
-    assert all(at_s <= values_at + RETENTION_S for at_s, batch in went for values_at in (min(batch) - 1,))
+    released = run(engine, join_numbers, messages)
+    joinable = [number for number, v in enumerate(values, 1) if v != "x"]
+    assert sorted(number for _, batch in released for number in batch) == joinable
+    assert all(at_s <= values_at + RETENTION_S for at_s, batch in released for values_at in (min(batch) - 1,))
 
 
-def test_a_server_frees_what_was_batched_with_it_and_says_so():
+def test_server_drops_an_unjoinable_context_and_reports_it():
     lab = Lab(seed=1)
-    server = Server(lab, lambda sender, receiver: Volume(3), join=numbers, max_retention_s=RETENTION_S)
-    got = []
+    server = Server(lab, lambda sender, receiver: Volume(3), join=join_numbers, max_retention_s=RETENTION_S)
+    received = []
     ann, eve, bob = (Client(lab.device(name), server) for name in ("ann", "eve", "bob"))
-    Client(lab.device("reader"), server, receive=got.append)
+    Client(lab.device("reader"), server, receive=received.append)
     lab.run(seconds=10)
     for client, v in ((ann, 1), (eve, "x"), (bob, 3)):
         client.propagate_context(Context({client.client_id}, {"v": v})).result()
     lab.run(seconds=RETENTION_S - 60)
-    assert got == []
+    assert received == []
     lab.run(seconds=65)
-    assert [(context["mean"], context["n"]) for context in got] == [(2.0, 2)]
-    assert any("sender 'eve'" in each and "is dropped" in each for each in server.problems["detail"])
+    assert [(context["mean"], context["n"]) for context in received] == [(2.0, 2)]
+    assert any("sender 'eve'" in problem and "is dropped" in problem for problem in server.problems["detail"])
     assert set(server.waiting().result().values()) == {0}

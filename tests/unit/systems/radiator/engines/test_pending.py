@@ -1,4 +1,4 @@
-"""What waits, and when it goes: the core of Algorithm 3."""
+"""Pending messages and current contexts, the core of Algorithm 3."""
 
 from __future__ import annotations
 
@@ -22,90 +22,94 @@ S = 1_000_000
 RETENTION_US = 1000 * S
 
 
-def message(number, t_s=0.0, *people):
+def create_message(number, t_s=0.0, *people):
     return Message(number, f"c{number}", round(t_s * S), Context(people or (f"c{number}",)))
 
 
 def fill(key, *messages):
     pending = Pending(RETENTION_US)
-    return pending, [pending.add(each, key) for each in messages]
+    return pending, [pending.add(message, key) for message in messages]
 
 
-def numbers(batches):
-    return [None if batch is None else [each.number for each in batch] for batch in batches]
+def list_numbers(batches):
+    return [None if batch is None else [message.number for message in batch] for batch in batches]
 
 
-def test_volume():
-    pending, gone = fill(Key("volume", 3), *(message(n) for n in range(7)))
-    assert numbers(gone) == [None, None, [0, 1, 2], None, None, [3, 4, 5], None]
+def test_volume_queue_is_released_when_full():
+    pending, batches = fill(Key("volume", 3), *(create_message(n) for n in range(7)))
+    assert list_numbers(batches) == [None, None, [0, 1, 2], None, None, [3, 4, 5], None]
     assert len(pending) == 1
 
 
-def test_people_are_counted_once_whoever_sends():
-    _, gone = fill(
-        Key("people", 3), message(0, 0, "a", "b"), message(1, 0, "a"), message(2, 0, "b"), message(3, 0, "c")
+def test_people_are_counted_once_across_senders():
+    _, batches = fill(
+        Key("people", 3),
+        create_message(0, 0, "a", "b"),
+        create_message(1, 0, "a"),
+        create_message(2, 0, "b"),
+        create_message(3, 0, "c"),
     )
-    assert numbers(gone) == [None, None, None, [0, 1, 2, 3]]
+    assert list_numbers(batches) == [None, None, None, [0, 1, 2, 3]]
 
 
-def test_time_is_from_the_oldest_to_the_newest_and_goes_by_itself():
-    pending, gone = fill(Key("time", 300 * S), message(0, 0), message(1, 299))
-    assert numbers(gone) == [None, None]
+def test_time_queue_is_released_by_age_and_on_expiry():
+    pending, batches = fill(Key("time", 300 * S), create_message(0, 0), create_message(1, 299))
+    assert list_numbers(batches) == [None, None]
     assert pending.due_us == 300 * S
     assert pending.expire(300 * S - 1) == []
-    assert numbers(pending.expire(300 * S)) == [[0, 1]]
+    assert list_numbers(pending.expire(300 * S)) == [[0, 1]]
     assert pending.due_us == math.inf
-    _, gone = fill(Key("time", 300 * S), message(0, 0), message(1, 300))
-    assert numbers(gone) == [None, [0, 1]]
-    _, gone = fill(Key("time", 0), message(0, 0))
-    assert numbers(gone) == [[0]], "at once"
+    _, batches = fill(Key("time", 300 * S), create_message(0, 0), create_message(1, 300))
+    assert list_numbers(batches) == [None, [0, 1]]
+    _, batches = fill(Key("time", 0), create_message(0, 0))
+    assert list_numbers(batches) == [[0]], "at once"
 
 
-def test_equal_values_of_two_kinds_are_two_queues():
+def test_thresholds_of_different_kinds_have_separate_queues():
     pending = Pending(RETENTION_US)
-    gone = [
-        pending.add(message(n), Key(kind, 2))
+    batches = [
+        pending.add(create_message(n), Key(kind, 2))
         for n, kind in enumerate(["volume", "people", "volume", "people"])
     ]
-    assert numbers(gone) == [None, None, [0, 2], [1, 3]]
+    assert list_numbers(batches) == [None, None, [0, 2], [1, 3]]
 
 
-def test_a_walk_takes_the_thresholds_as_they_are_now():
-    pending, _ = fill(Key("volume", 10), *(message(n, n) for n in range(5)))
-    gone = pending.walk(5 * S, lambda each: Key("volume", 2), message(5, 5))
-    assert numbers(gone) == [[0, 1], [2, 3], [4, 5]]
+def test_walk_uses_the_current_thresholds():
+    pending, _ = fill(Key("volume", 10), *(create_message(n, n) for n in range(5)))
+    batches = pending.walk(5 * S, lambda message: Key("volume", 2), create_message(5, 5))
+    assert list_numbers(batches) == [[0, 1], [2, 3], [4, 5]]
 
 
-def test_the_retention_lets_go_or_drops():
-    pending, _ = fill(Key("volume", 10), message(0, 0), message(1, 500))
-    assert numbers(pending.expire(RETENTION_US)) == [[0, 1]]
+def test_retention_releases_or_drops_messages():
+    pending, _ = fill(Key("volume", 10), create_message(0, 0), create_message(1, 500))
+    assert list_numbers(pending.expire(RETENTION_US)) == [[0, 1]]
     assert pending.dropped == 0
-    pending, _ = fill(Key("people", 10), message(0, 0), message(1, 500))
+    pending, _ = fill(Key("people", 10), create_message(0, 0), create_message(1, 500))
     assert pending.expire(RETENTION_US) == []
-    assert (pending.dropped, [each.number for each in pending.messages()]) == (1, [1])
+    assert (pending.dropped, [message.number for message in pending.messages()]) == (1, [1])
     assert pending.due_us == 1500 * S
-    pending, _ = fill(Key("time", 5000 * S), message(0, 0))
-    assert numbers(pending.expire(RETENTION_US)) == [[0]]
+    pending, _ = fill(Key("time", 5000 * S), create_message(0, 0))
+    assert list_numbers(pending.expire(RETENTION_US)) == [[0]]
 
 
 @pytest.mark.parametrize("is_private", [False, True])
-def test_without_a_threshold_it_waits_and_what_was_ever_of_people_is_dropped(is_private):
-    pending, _ = fill(Key("people", 1) if is_private else Key("volume", 1), message(0, 0))
-    assert pending.add(message(1, 0), None) is None
-    assert numbers(pending.expire(RETENTION_US)) == ([] if is_private else [[1]])
+def test_message_without_threshold_waits_or_is_dropped_with_people(is_private):
+    pending, _ = fill(Key("people", 1) if is_private else Key("volume", 1), create_message(0, 0))
+    assert pending.add(create_message(1, 0), None) is None
+    assert list_numbers(pending.expire(RETENTION_US)) == ([] if is_private else [[1]])
     assert pending.dropped == is_private
 
 
-def test_what_is_put_back_is_walked_again_at_its_moment():
-    pending, gone = fill(Key("volume", 2), message(0), message(1))
-    pending.put_back(gone[1], 60 * S)
+def test_batch_put_back_is_walked_at_the_retry_time():
+    pending, batches = fill(Key("volume", 2), create_message(0), create_message(1))
+    pending.put_back(batches[1], 60 * S)
     assert pending.due_us == 60 * S
     other = pending.copy()
-    assert numbers(pending.walk(60 * S, lambda each: Key("volume", 2))) == [[0, 1]]
+    assert list_numbers(pending.walk(60 * S, lambda message: Key("volume", 2))) == [[0, 1]]
     assert len(other) == 2, "a copy is of its own"
 
 
-def test_the_current_context_is_the_last_message_over_the_registration():
+def test_current_context_merges_last_message_and_registration():
     contexts = Contexts(100)
     assert contexts.register("ann", {"p2p_enabled": True, "x": 1})
     assert contexts["ann"] == Context({"ann"}, {"p2p_enabled": True, "x": 1})
@@ -121,7 +125,7 @@ def test_the_current_context_is_the_last_message_over_the_registration():
     assert contexts.of_sender(sent)["x"] == 0, "long gone"
 
 
-def test_who_has_left_begins_with_what_it_registers_with():
+def test_context_of_a_new_registration_excludes_former_attributes():
     contexts = Contexts(100)
     contexts.register("ann", {"x": 1})
     contexts.propagated("ann", Context({"ann"}, {"x": 2}))
@@ -133,13 +137,13 @@ def test_who_has_left_begins_with_what_it_registers_with():
 
 
 @pytest.mark.parametrize("with_key", [False, True])
-@pytest.mark.parametrize("make", [ClientLists, engine_for_many])
-def test_in_all_engines(make, with_key):
+@pytest.mark.parametrize("create_engine", [ClientLists, engine_for_many])
+def test_engines_drop_pending_messages_on_unregistration(create_engine, with_key):
     def g(sender, receiver):
-        there = receiver if with_key else receiver["x"]
-        return Volume(1 if (sender["x"], there) == (0, 9) else 5)
+        receiver_x = receiver if with_key else receiver["x"]
+        return Volume(1 if (sender["x"], receiver_x) == (0, 9) else 5)
 
-    engine = make(Aggregability(g, (lambda receiver: receiver["x"]) if with_key else None), 1000)
+    engine = create_engine(Aggregability(g, (lambda receiver: receiver["x"]) if with_key else None), 1000)
     engine.register(0, "ann", {"x": 0})
     engine.register(0, "bob", {"x": 9})
     assert not engine.take(1, Message(1, "bob", 1, Context({"bob"}, {"x": 2})))

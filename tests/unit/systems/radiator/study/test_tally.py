@@ -1,4 +1,4 @@
-"""What a broadcast delivers is counted; rows by receiver are all there, or a fair sample of them."""
+"""Counts of the deliveries of a broadcast, and their complete or sampled rows."""
 
 from __future__ import annotations
 
@@ -26,51 +26,51 @@ from mudkit.trace.schema import DELIVERIES, STATUSES
 
 S = 1_000_000
 START_US = 1_700_000_000 * S
-SAID = [Message(t_s, "ann", t_s * S, Context({"ann"}, {}, (t_s * S, t_s * S))) for t_s in (1, 2, 5, 30)]
+MESSAGES = [Message(t_s, "ann", t_s * S, Context({"ann"}, {}, (t_s * S, t_s * S))) for t_s in (1, 2, 5, 30)]
 CLIENTS = {"bob": 2, "cy": 2, "dan": 1}
 
 
-def aggregate(gone_s, numbers, recipients, size_bytes=100):
+def release(sent_s, numbers, recipients, size_bytes=100):
     batch = tuple(Message(number, "ann", number * S, Context()) for number in numbers)
-    return Aggregate(gone_s * S, batch, Context(), size_bytes, recipients)
+    return Aggregate(sent_s * S, batch, Context(), size_bytes, recipients)
 
 
-def many(aggregates=200, receivers=1000):
-    names = [f"car-{number:04d}" for number in range(receivers)]
-    return [aggregate(number, [number], names) for number in range(aggregates)]
+def release_many(aggregate_count=200, receiver_count=1000):
+    names = [f"car-{number:04d}" for number in range(receiver_count)]
+    return [release(number, [number], names) for number in range(aggregate_count)]
 
 
-def tallied(gone, **settings):
+def count(aggregates, **settings):
     tally = Tally(**settings)
-    for each in gone:
-        tally.add(each)
+    for aggregate in aggregates:
+        tally.add(aggregate)
     return tally
 
 
-def pairs(tally):
+def list_deliveries(tally):
     table = tally.deliveries()
     return list(zip(table["item"].to_pylist(), table["receiver"].to_pylist(), strict=True))
 
 
 @pytest.mark.parametrize("engine", [ClientLists, ClientArrays, Groups])
-def test_a_row_for_each_batch_and_group(engine):
+def test_batches_have_one_row_per_batch_and_group(engine):
     key = (lambda receiver: receiver["least"]) if engine is Groups else None
     rule = (
         (lambda sender, least: Volume(least)) if key else (lambda sender, receiver: Volume(receiver["least"]))
     )
-    made = engine(Aggregability(rule, key), 20 * S)
-    made.register(0, "ann", {}, receives=False)
+    aggregator = engine(Aggregability(rule, key), 20 * S)
+    aggregator.register(0, "ann", {}, receives=False)
     for name, least in CLIENTS.items():
-        made.register(0, name, {"least": least})
-    gone = list(broadcast(made, SAID, until_us=60 * S))
-    tally = tallied(gone, start_us=START_US)
+        aggregator.register(0, name, {"least": least})
+    aggregates = list(broadcast(aggregator, MESSAGES, until_us=60 * S))
+    tally = count(aggregates, start_us=START_US)
     table = tally.batches()
     assert table.schema == BATCHES
     result = sorted(
         (
             row["delivered"].timestamp() - START_US / S,
             row["item"],
-            [each.timestamp() - START_US / S for each in row["created"]],
+            [created.timestamp() - START_US / S for created in row["created"]],
             row["latency_s"],
             row["receivers"],
         )
@@ -85,19 +85,19 @@ def test_a_row_for_each_batch_and_group(engine):
         (30.0, ["30"], [30.0], [0.0], 1),
         (50.0, ["30"], [30.0], [20.0], 2),
     ]
-    assert table["size_bytes"].to_pylist() == [each.size_bytes for each in gone]
+    assert table["size_bytes"].to_pylist() == [aggregate.size_bytes for aggregate in aggregates]
     assert set(table["system"].to_pylist()) == {"radiator"}
     assert tally.measures() == {
         "messages": 10.0,
-        "bytes": float(sum(each.size_bytes * len(each.recipients) for each in gone)),
+        "bytes": float(sum(aggregate.size_bytes * len(aggregate.recipients) for aggregate in aggregates)),
         "deliveries": 12.0,
         "latency_s": 0.5,
     }
 
 
-def test_rows_by_receiver_are_those_of_the_deliveries():
-    table = tallied(
-        [aggregate(9, [3, 7], ["bob", "cy"]), aggregate(9, [8], ["dan"])], start_us=START_US
+def test_deliveries_have_one_row_per_message_and_receiver():
+    table = count(
+        [release(9, [3, 7], ["bob", "cy"]), release(9, [8], ["dan"])], start_us=START_US
     ).deliveries()
     assert table.schema == DELIVERIES
     rows = table.to_pylist()
@@ -117,21 +117,21 @@ def test_rows_by_receiver_are_those_of_the_deliveries():
     assert "unread" in STATUSES
 
 
-def test_measures_are_of_the_counts_and_not_of_the_sample():
-    whole, few = tallied(many()), tallied(many(), limit=10)
-    assert few.measures() == whole.measures()
-    assert few.measures()["deliveries"] == 200_000
-    assert few.batches() == whole.batches()
-    assert len(few.deliveries()) == 10
+def test_measures_are_exact_with_a_limited_sample():
+    complete, limited = count(release_many()), count(release_many(), limit=10)
+    assert limited.measures() == complete.measures()
+    assert limited.measures()["deliveries"] == 200_000
+    assert limited.batches() == complete.batches()
+    assert len(limited.deliveries()) == 10
 
 
-def test_the_median_stands_between_the_two_in_the_middle():
-    gone = [aggregate(10, [9], ["a", "b"]), aggregate(10, [5], ["c"]), aggregate(10, [1], ["d"])]
-    assert tallied(gone).measures()["latency_s"] == (1 + 5) / 2
-    assert tallied(gone[:2]).measures()["latency_s"] == 1
+def test_median_averages_the_two_middle_values():
+    aggregates = [release(10, [9], ["a", "b"]), release(10, [5], ["c"]), release(10, [1], ["d"])]
+    assert count(aggregates).measures()["latency_s"] == (1 + 5) / 2
+    assert count(aggregates[:2]).measures()["latency_s"] == 1
 
 
-def test_nothing_has_gone():
+def test_empty_tally_has_empty_tables():
     tally = Tally()
     assert math.isnan(tally.measures().pop("latency_s"))
     assert sum(tally.measures()[name] for name in ("messages", "bytes", "deliveries")) == 0
@@ -140,15 +140,15 @@ def test_nothing_has_gone():
     assert len(tally.batches()) == len(tally.deliveries()) == 0
 
 
-def test_the_sample_is_the_seeds_and_looking_at_it_changes_nothing():
-    tally, gone = Tally(seed=7, limit=300), many()
-    for place, each in enumerate(gone):
-        tally.add(each)
+def test_sample_depends_only_on_the_seed():
+    tally, aggregates = Tally(seed=7, limit=300), release_many()
+    for place, aggregate in enumerate(aggregates):
+        tally.add(aggregate)
         if place == 40:
             tally.deliveries()
-    assert pairs(tally) == pairs(tallied(gone, seed=7, limit=300))
-    assert pairs(tally) != pairs(tallied(gone, seed=8, limit=300))
-    assert len(set(pairs(tally))) == 300
+    assert list_deliveries(tally) == list_deliveries(count(aggregates, seed=7, limit=300))
+    assert list_deliveries(tally) != list_deliveries(count(aggregates, seed=8, limit=300))
+    assert len(set(list_deliveries(tally))) == 300
 
 
 def _chi_square(counts):
@@ -157,11 +157,11 @@ def _chi_square(counts):
 
 
 @pytest.mark.soak
-def test_every_set_of_deliveries_is_as_likely_as_any_other():
-    """The 15 sets of two of six, of pieces that are of one, two and three."""
-    gone = [aggregate(1, [1], ["a"]), aggregate(2, [2], ["b", "c"]), aggregate(3, [3], ["d", "e", "f"])]
+def test_all_sets_of_deliveries_are_equally_likely():
+    """Sample two of six deliveries, in aggregates of one, two and three: 15 sets."""
+    aggregates = [release(1, [1], ["a"]), release(2, [2], ["b", "c"]), release(3, [3], ["d", "e", "f"])]
     sets = Counter(
-        "".join(sorted(receiver for _, receiver in pairs(tallied(gone, seed=seed, limit=2))))
+        "".join(sorted(receiver for _, receiver in list_deliveries(count(aggregates, seed=seed, limit=2))))
         for seed in range(3000)
     )
     assert len(sets) == 15
@@ -170,25 +170,29 @@ def test_every_set_of_deliveries_is_as_likely_as_any_other():
     )
 
 
-@pytest.mark.parametrize(("aggregates", "receivers", "limit"), [(200, 1000, 500), (20, 500, 2000)])
-def test_early_and_late_deliveries_and_all_receivers_are_as_likely(aggregates, receivers, limit):
-    """Of those that come late, nearly all are skipped in one case, and about every second one in the other."""
-    gone = many(aggregates, receivers)
-    result = [pair for seed in range(20) for pair in pairs(tallied(gone, seed=seed, limit=limit))]
-    when = np.bincount([int(item) * 20 // aggregates for item, _ in result], minlength=20)
-    who = np.bincount([int(receiver[4:]) * 20 // receivers for _, receiver in result], minlength=20)
-    assert when.sum() == 20 * limit
-    for counts in (when, who):
+@pytest.mark.parametrize(("aggregate_count", "receiver_count", "limit"), [(200, 1000, 500), (20, 500, 2000)])
+def test_sample_is_uniform_over_times_and_receivers(aggregate_count, receiver_count, limit):
+    """Check one case where nearly all late deliveries are skipped, and one where about half are."""
+    aggregates = release_many(aggregate_count, receiver_count)
+    result = [
+        pair for seed in range(20) for pair in list_deliveries(count(aggregates, seed=seed, limit=limit))
+    ]
+    time_counts = np.bincount([int(item) * 20 // aggregate_count for item, _ in result], minlength=20)
+    receiver_counts = np.bincount(
+        [int(receiver[4:]) * 20 // receiver_count for _, receiver in result], minlength=20
+    )
+    assert time_counts.sum() == 20 * limit
+    for counts in (time_counts, receiver_counts):
         assert _chi_square(counts) < 43.8, "at 19 degrees of freedom one in a thousand is above"
 
 
-def test_deliveries_that_are_skipped_cost_no_draw(monkeypatch):
-    draw, drawn = Stream.pair, []
+def test_skipped_deliveries_cost_no_draw(monkeypatch):
+    draw, draws = Stream.pair, []
 
-    def counted(stream, device, step):
-        drawn.append(np.size(step))
+    def count_draws(stream, device, step):
+        draws.append(np.size(step))
         return draw(stream, device, step)
 
-    monkeypatch.setattr(Stream, "pair", counted)
-    tallied(many(), limit=10)
-    assert 0 < sum(drawn) < 200_000 / 10
+    monkeypatch.setattr(Stream, "pair", count_draws)
+    count(release_many(), limit=10)
+    assert 0 < sum(draws) < 200_000 / 10

@@ -1,4 +1,4 @@
-"""Cases and situations: a predicate has the truth that it has on messages."""
+"""Cases and situations: they cover the truth values that predicates have on messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ATOMS = [
     "a < 3", "a >= 3", "a <> 5", "3 > a", "a = 'x'", "a IN (1, 3)", "a IN ('x', NULL)", "a IS NULL", "b < 'm'",
     "b <= 'x'", "f = TRUE", "f", "a BETWEEN 1 AND 5", "a + 1 < 3", "starts_with(b, 'x')", "NULL", "TRUE", "f > FALSE",
 ]  # fmt: skip
-texts = st.recursive(
+conditions = st.recursive(
     st.sampled_from(ATOMS),
     lambda inner: (
         st.builds("NOT ({})".format, inner)
@@ -24,47 +24,47 @@ texts = st.recursive(
     max_leaves=4,
 )
 values = st.sampled_from([None, 0, 1, 2, 3, 4, 5, 6, "", "m", "x", "xa", "z", True, False, {"s": 1}])
-THREE = {True: TRUE, False: FALSE, None: NULL}
+TRUTH_VALUES = {True: TRUE, False: FALSE, None: NULL}
 
 
-@given(texts, st.fixed_dictionaries({}, optional={"a": values, "b": values, "f": values}))
+@given(conditions, st.fixed_dictionaries({}, optional={"a": values, "b": values, "f": values}))
 @examples(300)
-def test_what_is_true_of_a_message_is_true_in_some_situation(text, message):
+def test_situations_include_the_truth_value_on_each_message(text, message):
     predicate = Predicate.parse(text, language=LANGUAGE)
     result = Situations([predicate])
-    assert THREE[predicate(message)] in result.truths(0)
+    assert TRUTH_VALUES[predicate(message)] in result.truths(0)
 
 
 @given(
-    st.lists(texts, min_size=2, max_size=3),
+    st.lists(conditions, min_size=2, max_size=3),
     st.fixed_dictionaries({}, optional={"a": values, "b": values, "f": values}),
 )
 @examples(300)
-def test_predicates_are_true_together_in_some_situation_when_they_are(some, message):
-    predicates = [Predicate.parse(text, language=LANGUAGE) for text in some]
+def test_situations_include_joint_truth_values_of_predicates(texts, message):
+    predicates = [Predicate.parse(text, language=LANGUAGE) for text in texts]
     result = Situations(predicates)
-    wanted = tuple(THREE[predicate(message)] for predicate in predicates)
+    expected = tuple(TRUTH_VALUES[predicate(message)] for predicate in predicates)
     if result.count is not None:
-        assert wanted in set(
-            zip(*(result.truths(number).tolist() for number in range(len(some))), strict=True)
+        assert expected in set(
+            zip(*(result.truths(number).tolist() for number in range(len(texts))), strict=True)
         )
 
 
 @given(st.lists(st.integers(1, 5), max_size=4))
 @examples(100)
-def test_positions_are_those_of_the_cases_in_order(sizes):
+def test_positions_match_the_cases_in_order(sizes):
     cases = Cases(dict(enumerate(sizes)), limit=10_000)
-    drawn = list(cases.drawn(Draw("never used")))
-    assert len(drawn) == cases.count
+    case_list = list(cases.drawn(Draw("never used")))
+    assert len(case_list) == cases.count
     assert [list(cases.positions(axis)) for axis in range(len(sizes))] == [
-        [case[axis] for case in drawn] for axis in range(len(sizes))
+        [case[axis] for case in case_list] for axis in range(len(sizes))
     ]
 
 
-def test_of_too_many_cases_as_many_as_the_limit_are_drawn():
+def test_cases_beyond_the_limit_are_sampled_reproducibly():
     cases = Cases({"a": 10, "b": 20}, limit=50)
-    drawn = list(cases.drawn(Draw("some")))
+    sample = list(cases.drawn(Draw("some")))
     assert not cases.is_whole
-    assert len(drawn) == 50
-    assert all(0 <= a < 10 and 0 <= b < 20 for a, b in drawn)
-    assert drawn == list(cases.drawn(Draw("some")))
+    assert len(sample) == 50
+    assert all(0 <= a < 10 and 0 <= b < 20 for a, b in sample)
+    assert sample == list(cases.drawn(Draw("some")))

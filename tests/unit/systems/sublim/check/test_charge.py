@@ -1,4 +1,4 @@
-"""What sends more on a lower battery is refused with a witness, and nothing else is."""
+"""Refusal, with a witness, of policies that send more on a lower battery."""
 
 from __future__ import annotations
 
@@ -28,99 +28,99 @@ FIELDS = {"pulse": "number", "ecg": "bytes", "note": "string", "t": "number"}
 LOW, REST = "state.battery < 25", None
 
 
-def policy(*rules: Rule, **variables: Any) -> Policy:
+def build(*rules: Rule, **variables: Any) -> Policy:
     return Policy("test", rules, message=FIELDS, variables=variables)
 
 
 REFUSED = {
-    "a larger picture": policy(Rule(LOW, Resize("ecg", 1000)), Rule(REST, Resize("ecg", 10))),
-    "a picture that grows": policy(Rule(REST, Resize("ecg", "1000 - state.battery"))),
-    "one more field": policy(Rule(LOW, [Keep(("pulse",)), SetField({"note": "message.note"})]), Rule(REST, Keep(("pulse",)))),
-    "a longer field": policy(Rule(LOW, SetField({"note": f"'{'x' * 80}'"})), Rule(REST, SetField({"note": "'x'"}))),
-    "more often by key": policy(Rule(LOW, Every(300, "message.pulse")), Rule(REST, Every(300))),
-    "arithmetic on the battery": policy(Rule("100 - state.battery > 75"), Rule(REST, Drop())),
-    "a product of the battery": policy(Rule("state.battery * state.battery < 625"), Rule(REST, Drop())),
-    "coalesce": policy(Rule("coalesce(state.battery, 100) < 25"), Rule(REST, Drop())),
-    "a variable that stays": policy(Rule("state.battery < state.limit"), Rule(REST, Drop()), limit=33.3),
-    "a variable that comes": policy(
+    "a larger picture": build(Rule(LOW, Resize("ecg", 1000)), Rule(REST, Resize("ecg", 10))),
+    "a picture that grows": build(Rule(REST, Resize("ecg", "1000 - state.battery"))),
+    "one more field": build(Rule(LOW, [Keep(("pulse",)), SetField({"note": "message.note"})]), Rule(REST, Keep(("pulse",)))),
+    "a longer field": build(Rule(LOW, SetField({"note": f"'{'x' * 80}'"})), Rule(REST, SetField({"note": "'x'"}))),
+    "more often by key": build(Rule(LOW, Every(300, "message.pulse")), Rule(REST, Every(300))),
+    "arithmetic on the battery": build(Rule("100 - state.battery > 75"), Rule(REST, Drop())),
+    "a product of the battery": build(Rule("state.battery * state.battery < 625"), Rule(REST, Drop())),
+    "coalesce": build(Rule("coalesce(state.battery, 100) < 25"), Rule(REST, Drop())),
+    "a variable that stays": build(Rule("state.battery < state.limit"), Rule(REST, Drop()), limit=33.3),
+    "a variable that comes": build(
         Rule("message.t > 5", [Remember({"mode": "'all'"})]), Rule("state.mode = 'all' AND state.battery < 25"), Rule(REST, Drop()),
     ),
-    "a field of the message": policy(Rule("state.battery < message.t"), Rule(REST, Drop())),
-    "by the link": policy(Rule("state.bandwidth_kbps < 500 AND state.battery < 25"), Rule(REST, Drop())),
-    "by the hour": policy(Rule("hour(clock.now_s) = 17 AND state.battery < 25"), Rule(REST, Drop())),
-    "who is listed": policy(Rule("lookup('l', message.t, 'listed') AND state.battery < 25"), Rule(REST, Drop()), l=[7]),
-    "a ratio by a field that may be small": policy(Rule(LOW, Compress("ecg", "message.pulse / 10")), Rule(REST, Compress("ecg", 2))),
-    "the rule that is no last one": policy(Rule("state.battery > 80", Drop()), Rule("state.battery > 50", Keep(("pulse",))), Rule()),
-    "a large picture": policy(Rule(LOW, Resize("ecg", 50_000)), Rule(REST, Resize("ecg", 49_999))),
+    "a field of the message": build(Rule("state.battery < message.t"), Rule(REST, Drop())),
+    "by the link": build(Rule("state.bandwidth_kbps < 500 AND state.battery < 25"), Rule(REST, Drop())),
+    "by the hour": build(Rule("hour(clock.now_s) = 17 AND state.battery < 25"), Rule(REST, Drop())),
+    "who is listed": build(Rule("lookup('l', message.t, 'listed') AND state.battery < 25"), Rule(REST, Drop()), l=[7]),
+    "a ratio by a field that may be small": build(Rule(LOW, Compress("ecg", "message.pulse / 10")), Rule(REST, Compress("ecg", 2))),
+    "the rule that is no last one": build(Rule("state.battery > 80", Drop()), Rule("state.battery > 50", Keep(("pulse",))), Rule()),
+    "a large picture": build(Rule(LOW, Resize("ecg", 50_000)), Rule(REST, Resize("ecg", 49_999))),
 }  # fmt: skip
-TAKEN = {
-    "less": policy(Rule(LOW, Keep(("pulse",))), Rule()),
-    "nothing of the battery": policy(Rule("message.t < 1e300", Drop()), Rule()),
-    "a charger": policy(Rule("state.battery IS NULL"), Rule(REST, Keep(("pulse",)))),
-    "a key that is the same for all": policy(
+ACCEPTED = {
+    "less": build(Rule(LOW, Keep(("pulse",))), Rule()),
+    "nothing of the battery": build(Rule("message.t < 1e300", Drop()), Rule()),
+    "a charger": build(Rule("state.battery IS NULL"), Rule(REST, Keep(("pulse",)))),
+    "a key that is the same for all": build(
         Rule(LOW, Every(300, "state.me")), Rule(REST, Every(300)), me="x"
     ),
-    "another field": policy(Rule(LOW, Keep(("pulse",))), Rule(REST, Keep(("t",)))),
-    "more fields, but seldom": policy(Rule(LOW, Every(300)), Rule(REST, Keep(("pulse",)))),
-    "a state to which nobody comes": policy(
+    "another field": build(Rule(LOW, Keep(("pulse",))), Rule(REST, Keep(("t",)))),
+    "more fields, but seldom": build(Rule(LOW, Every(300)), Rule(REST, Keep(("pulse",)))),
+    "a state to which nobody comes": build(
         Rule("state.mode = 9 AND state.battery < 25"),
         Rule("message.t > 5", [Remember({"mode": 1}), Drop()]),
         Rule(REST, Drop()),
         mode=0,
     ),
-    "a picture that shrinks": policy(Rule(REST, Resize("ecg", "10 + state.battery"))),
+    "a picture that shrinks": build(Rule(REST, Resize("ecg", "10 + state.battery"))),
 }
 WARNED = {
-    "a ratio by bandwidth": policy(
+    "a ratio by bandwidth": build(
         Rule(LOW, Compress("ecg", "4000 / state.bandwidth_kbps + 4")), Rule(REST, Compress("ecg", 2))
     ),
-    "a ratio by the message": policy(
+    "a ratio by the message": build(
         Rule(LOW, Compress("ecg", "4 + message.pulse / 10")), Rule(REST, Compress("ecg", 2))
     ),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_sends_more_is_refused_with_a_witness(name):
-    given = REFUSED[name]
+def test_policy_sending_more_on_less_is_refused_with_a_witness(name):
+    policy = REFUSED[name]
     with pytest.raises(
         PolicyError, match=r"it sends more on a battery of .* than of .*it sends .* on .* and .* on"
     ):
-        validate(given)
-    result = [each for each in more_on_less(given) if each.is_error]
-    for each in result:
-        assert each.lower < each.higher
+        validate(policy)
+    result = [finding for finding in more_on_less(policy) if finding.is_error]
+    for finding in result:
+        assert finding.lower < finding.higher
 
 
-@pytest.mark.parametrize("name", TAKEN)
-def test_what_does_not_is_taken_without_a_word(name):
-    assert findings(TAKEN[name]) == []
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_other_policies_are_accepted_without_findings(name):
+    assert findings(ACCEPTED[name]) == []
 
 
 @pytest.mark.parametrize("name", WARNED)
-def test_what_cannot_be_told_is_taken_with_a_warning(name):
-    assert [each.kind for each in findings(validate(WARNED[name]))] == [NOT_CHECKED]
+def test_undecidable_policy_is_accepted_with_a_warning(name):
+    assert [finding.kind for finding in findings(validate(WARNED[name]))] == [NOT_CHECKED]
 
 
-def test_a_method_of_a_user_is_not_called_for_a_look():
-    called = []
-    method("looked_at")(lambda message, state: called.append(1) or message)
-    given = policy(
+def test_registered_method_is_not_called_by_the_checker():
+    calls = []
+    method("looked_at")(lambda message, state: calls.append(1) or message)
+    policy = build(
         Rule(LOW, Call("looked_at")), Rule(REST, [Keep(("pulse",)), Remember({"a": 1}), Forget(("b",))])
     )
-    assert [each.kind for each in findings(validate(given))] == [NOT_CHECKED]
-    assert called == []
+    assert [finding.kind for finding in findings(validate(policy))] == [NOT_CHECKED]
+    assert calls == []
 
 
-def test_a_method_may_have_made_any_field():
+def test_registered_method_may_add_any_field():
     method("makes")(lambda message, state: {**message, "more": b"xx"})
-    given = policy(
+    policy = build(
         Rule(REST, [Keep(("pulse",)), Call("makes"), Compress("more", 2), Keep(("more", "more_ratio"))])
     )
-    assert findings(given) == []
+    assert findings(policy) == []
 
 
-def test_what_an_action_has_made_is_kept_and_may_be_compressed():
+def test_fields_added_by_actions_may_be_kept_and_compressed():
     rules = [
         Rule(
             REST,
@@ -135,12 +135,12 @@ def test_what_an_action_has_made_is_kept_and_may_be_compressed():
     assert findings(Policy("test", rules, message=FIELDS)) == []
 
 
-def test_what_is_refused_is_as_many_messages_as_sends_differ_not_as_contexts():
-    kinds = [each.kind for each in findings(REFUSED["a larger picture"])]
+def test_findings_are_not_repeated_per_context():
+    kinds = [finding.kind for finding in findings(REFUSED["a larger picture"])]
     assert kinds == [MORE_ON_LESS]
 
 
-# -- an oracle of its own: it knows nothing of the checker, and decides about messages on every charge
+# -- independent oracle: it decides messages at each battery level
 
 LEVELS = [*range(101), 24.9, 25.1, 49.9, 50.1]
 MESSAGES = [
@@ -174,7 +174,7 @@ conditions = st.recursive(
 )  # fmt: skip
 
 
-def lengths(out: Any) -> dict[str, int] | None:
+def measure_lengths(out: Any) -> dict[str, int] | None:
     if out is None:
         return None
     return {
@@ -190,17 +190,17 @@ def is_more(low: Any, high: Any) -> bool:
     return low != high and all(low.get(name, -1) >= length for name, length in high.items())
 
 
-def sends_more(given: Policy) -> bool:
+def sends_more(policy: Policy) -> bool:
     for message in MESSAGES:
         body = {name: value for name, value in message.items() if value is not None}
         for automatic in CONTEXTS:
             sent = []
             for battery in sorted(LEVELS):
-                at = lengths(
-                    given.decide(body, given.variables, {**automatic, "battery": float(battery)}, 0.0).out
+                lengths = measure_lengths(
+                    policy.decide(body, policy.variables, {**automatic, "battery": float(battery)}, 0.0).out
                 )
-                if not sent or sent[-1] != at:
-                    sent.append(at)
+                if not sent or sent[-1] != lengths:
+                    sent.append(lengths)
             if any(is_more(low, high) for place, low in enumerate(sent) for high in sent[place + 1 :]):
                 return True
     return False
@@ -209,41 +209,41 @@ def sends_more(given: Policy) -> bool:
 @pytest.mark.soak
 @given(st.lists(st.tuples(conditions, actions), min_size=1, max_size=3), actions)
 @examples(150)
-def test_the_checker_agrees_with_who_tries_all_charges(drawn, last):
-    rules = [Rule(text, do) for text, do in drawn]
+def test_checker_agrees_with_an_exhaustive_oracle(drawn_rules, last_actions):
+    rules = [Rule(text, do) for text, do in drawn_rules]
     try:
-        given = Policy(
+        policy = Policy(
             "drawn",
-            [*rules, Rule(None, last)],
+            [*rules, Rule(None, last_actions)],
             message={**FIELDS, "more": "string"},
             variables={"limit": 40.0},
         )
     except PolicyError:
         return
-    result = list(more_on_less(given))
-    refused = [each for each in result if each.is_error]
+    result = list(more_on_less(policy))
+    refused = [finding for finding in result if finding.is_error]
     event("refused" if refused else "warned" if result else "taken")
-    if sends_more(given):
+    if sends_more(policy):
         assert refused, "the oracle knows a message of which it sends more on less"
-    for each in refused:  # and what is refused has a witness that holds
-        context = each.context
+    for finding in refused:  # each refusal has a valid witness
+        context = finding.context
         low, high = (
-            lengths(
-                given.decide(
+            measure_lengths(
+                policy.decide(
                     context.message, context.variables, {**context.automatic, "battery": level}, context.now_s
                 ).out
             )
-            for level in (each.lower, each.higher)
+            for level in (finding.lower, finding.higher)
         )
         assert is_more(low, high)
 
 
 @pytest.mark.soak
-def test_a_large_policy_is_checked_in_bounded_work(monkeypatch):
-    """Whoever sends a policy must not keep an access point busy."""
-    decided = []
+def test_large_policy_is_checked_in_bounded_work(monkeypatch):
+    """Check that a policy cannot keep an access point busy."""
+    decisions = []
     fires = Policy.fires
-    monkeypatch.setattr(Policy, "fires", lambda *given: decided.append(1) or fires(*given))
+    monkeypatch.setattr(Policy, "fires", lambda *arguments: decisions.append(1) or fires(*arguments))
     rules = [
         Rule(
             f"state.battery + {n / 7} < {' + '.join(f'message.f{m}' for m in range(n % 9 + 1))} AND message.g{n} IN (1, 2, 3)",
@@ -255,11 +255,11 @@ def test_a_large_policy_is_checked_in_bounded_work(monkeypatch):
         for n in range(63)
     ]
     result = findings(Policy("large", [*rules, Rule()]))
-    assert NOT_CHECKED in {each.kind for each in result}
-    assert len(decided) <= 40 * 160
+    assert NOT_CHECKED in {finding.kind for finding in result}
+    assert len(decisions) <= 40 * 160
 
 
-def test_the_witness_names_fields_in_a_fixed_order():
+def test_witness_lists_fields_in_a_fixed_order():
     wide = " AND ".join(f"message.{name} > 1" for name in "fbdaec")
     text = findings(Policy("wide", [Rule(f"{LOW} AND {wide}"), Rule(REST, Drop())]))[0].text
     assert "of a message with a 2.0, b 2.0, c 2.0, d 2.0, e 2.0, f 2.0, another_field" in text

@@ -1,4 +1,4 @@
-"""The checker: what it finds, and what it leaves alone."""
+"""Checker of policies: findings, and policies without any."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from mudkit.systems.sublim.study import (
 PULSE = Keep(("pulse",))
 
 
-def found(*rules, **more):
-    return [(each.kind, each.rule) for each in findings(Policy("test", rules, **more))]
+def check(*rules, **options):
+    return [(finding.kind, finding.rule) for finding in findings(Policy("test", rules, **options))]
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def found(*rules, **more):
         disaster_policy(1, 2),
     ],
 )  # fmt: skip
-def test_the_policies_that_are_shipped_are_in_order(policy):
+def test_shipped_policies_have_no_findings(policy):
     assert findings(policy) == []
 
 
 @pytest.mark.parametrize(
-    ("rules", "wanted"),
+    ("rules", "expected"),
     [
         ([Rule(), Rule("message.a = 1")], [(UNREACHABLE, 1)]),
         ([Rule("message.a < 5"), Rule("message.a < 3", PULSE)], [(UNREACHABLE, 1)]),
@@ -61,8 +61,8 @@ def test_the_policies_that_are_shipped_are_in_order(policy):
         ([Rule("message.a IN (1, 2)"), Rule("message.a = 2", PULSE)], [(UNREACHABLE, 1)]),
         ([Rule("message.a IN ('x', 'y')"), Rule("message.a = 'z'", PULSE)], []),
         ([Rule("message.a IS NULL"), Rule("message.a IS NOT NULL"), Rule(None, PULSE)], [(UNREACHABLE, 2)]),
-        ([Rule("message.a < 5"), Rule("NOT (message.a < 5)"), Rule(None, PULSE)], []),  # NULL is left
-        ([Rule("message.a > message.b"), Rule("message.b < message.a", PULSE)], []),  # more than it can tell
+        ([Rule("message.a < 5"), Rule("NOT (message.a < 5)"), Rule(None, PULSE)], []),  # NULL remains
+        ([Rule("message.a > message.b"), Rule("message.b < message.a", PULSE)], []),  # beyond the checker
         ([Rule("lookup('l', message.a, 'listed')"), Rule("lookup('l', message.b, 'listed')", PULSE)], []),
         (
             [Rule("message.f = TRUE"), Rule("message.f <> TRUE"), Rule("message.f = FALSE", PULSE)],
@@ -79,19 +79,19 @@ def test_the_policies_that_are_shipped_are_in_order(policy):
         ([Rule(None, [Drop(), Remember({"a": 1})])], [(UNREACHABLE, 0)]),
     ],
 )  # fmt: skip
-def test_rules_that_nothing_is_left_for(rules, wanted):
-    assert found(*rules, variables={"l": []}) == wanted
+def test_unreachable_and_contradictory_rules_are_found(rules, expected):
+    assert check(*rules, variables={"l": []}) == expected
 
 
-def test_unknown_names_of_state_tables_and_fields():
-    assert found(Rule("state.batery < 5")) == [(UNKNOWN, 0)]
-    assert found(Rule("state.seen < 5"), variables={"seen": 1}) == []
-    assert found(Rule("state.seen < 5"), Rule(None, [Remember({"seen": 1})])) == []
-    assert found(Rule(None, [Every(5, variable="sent")]), Rule("state.sent IS NULL"))[-1] == (UNREACHABLE, 1)
-    assert found(Rule("lookup('mine', message.a, 'listed')")) == [(UNKNOWN, 0)]
-    assert found(Rule(None, [Compress("ecg", "state.ratio")])) == [(UNKNOWN, 0)]
-    assert found(Rule(None, [Compress("ekg", 2)]), message={"ecg": "bytes"}) == [(UNKNOWN, 0)]
-    assert found(Rule(None, [Keep(("ecg", "puls"))]), message={"ecg": "bytes"}) == [(UNKNOWN, 0)]
+def test_unknown_names_of_state_tables_and_fields_are_found():
+    assert check(Rule("state.batery < 5")) == [(UNKNOWN, 0)]
+    assert check(Rule("state.seen < 5"), variables={"seen": 1}) == []
+    assert check(Rule("state.seen < 5"), Rule(None, [Remember({"seen": 1})])) == []
+    assert check(Rule(None, [Every(5, variable="sent")]), Rule("state.sent IS NULL"))[-1] == (UNREACHABLE, 1)
+    assert check(Rule("lookup('mine', message.a, 'listed')")) == [(UNKNOWN, 0)]
+    assert check(Rule(None, [Compress("ecg", "state.ratio")])) == [(UNKNOWN, 0)]
+    assert check(Rule(None, [Compress("ekg", 2)]), message={"ecg": "bytes"}) == [(UNKNOWN, 0)]
+    assert check(Rule(None, [Keep(("ecg", "puls"))]), message={"ecg": "bytes"}) == [(UNKNOWN, 0)]
 
 
 @pytest.mark.parametrize(
@@ -110,32 +110,32 @@ def test_unknown_names_of_state_tables_and_fields():
         ([Keep(("a", "b"))], [Keep(("a",))], True),
     ],
 )
-def test_more_on_a_lower_battery(low, high, is_more):
-    kinds = found(Rule("state.battery < 25", low), Rule(None, high))
+def test_rule_sending_more_on_a_lower_battery_is_found(low, high, is_more):
+    kinds = check(Rule("state.battery < 25", low), Rule(None, high))
     assert kinds == ([(MORE_ON_LESS, 0)] if is_more else [])
 
 
-def test_more_on_a_lower_battery_by_an_expression():
+def test_expression_sending_more_on_a_lower_battery_is_found():
     up = [Compress("ecg", "1 + state.battery / 10")]
     down = [Compress("ecg", "20 - state.battery / 10")]
-    rest = Rule(None, [Drop()])
-    assert (MORE_ON_LESS, 0) in found(Rule("state.battery < 50", up), rest)
-    none = Rule("state.battery IS NULL", [Drop()])
-    assert found(none, Rule("state.battery >= 50", down), Rule(None, [Compress("ecg", 40)])) == []
+    drop_rest = Rule(None, [Drop()])
+    assert (MORE_ON_LESS, 0) in check(Rule("state.battery < 50", up), drop_rest)
+    drop_unknown = Rule("state.battery IS NULL", [Drop()])
+    assert check(drop_unknown, Rule("state.battery >= 50", down), Rule(None, [Compress("ecg", 40)])) == []
     (up,) = up
-    assert found(Rule(None, up)) == [(MORE_ON_LESS, 0)]
-    assert (MORE_ON_LESS, 0) in found(Rule("state.battery < 10", up), Rule(None, [PULSE]))
-    assert found(Rule(None, Compress("ecg", "20 - state.battery / 10"))) == []
+    assert check(Rule(None, up)) == [(MORE_ON_LESS, 0)]
+    assert (MORE_ON_LESS, 0) in check(Rule("state.battery < 10", up), Rule(None, [PULSE]))
+    assert check(Rule(None, Compress("ecg", "20 - state.battery / 10"))) == []
 
 
-def test_what_is_too_much_to_look_at_is_said():
+def test_excessive_number_of_situations_is_a_warning():
     many = " AND ".join(f"message.a{n} IN (1, 2, 3)" for n in range(12))
     policy = Policy("many", [Rule(many), Rule()])
-    assert [(each.kind, each.is_error) for each in findings(policy)] == [(NOT_CHECKED, False)]
+    assert [(finding.kind, finding.is_error) for finding in findings(policy)] == [(NOT_CHECKED, False)]
     assert validate(policy) is policy
 
 
-def test_a_finding_has_its_line_and_refuses_the_policy():
+def test_finding_has_its_line_and_refuses_the_policy():
     policy = Policy.from_yaml("rules:\n  - do: []\n  - name: late\n    when: message.a = 1\n")
     (finding,) = findings(policy)
     assert (finding.line, finding.kind) == (4, UNREACHABLE)

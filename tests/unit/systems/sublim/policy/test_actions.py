@@ -1,4 +1,4 @@
-"""What rules do with a message."""
+"""Actions of rules."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def shout(message, state):
 
 
 @method("spoils")
-def spoils(message, state):
+def fail_after_changes(message, state):
     message["nested"]["a"] = state["list"].append(3)
     raise RuntimeError("no")
 
@@ -59,7 +59,7 @@ def test_drop_keep_and_set():
     }
 
 
-def test_a_rule_without_actions_sends_the_message_as_it_is():
+def test_rule_without_actions_sends_message_unchanged():
     assert decide({"a": 1}).out == {"a": 1}
 
 
@@ -88,17 +88,17 @@ def test_automatic_variables_are_read_only():
     assert after.variables == {}
 
 
-def test_values_of_one_action_do_not_see_each_other():
+def test_values_of_one_action_are_evaluated_before_assignment():
     swapped = decide({}, Remember({"x": "state.y", "y": "state.x"}), variables={"x": 1, "y": 2})
     assert swapped.variables == {"x": 2.0, "y": 1.0}
 
 
-def test_a_method_of_one_s_own():
+def test_registered_method_is_called():
     assert decide({"text": "a"}, Call("shout"), automatic={"battery": 4}).out == {"text": "A", "b": 4}
     assert decide({"text": "hush"}, Call("shout")).outcome == "dropped"
 
 
-def test_a_method_that_fails_stops_its_policy_and_spoils_nothing():
+def test_failing_method_stops_the_policy_and_changes_nothing():
     message, variables = {"nested": {"a": 1}}, {"list": [1, 2]}
     stopped = decide(message, Call("spoils"), variables=variables)
     assert (stopped.outcome, stopped.problem) == ("stopped", "RuntimeError: no")
@@ -112,10 +112,10 @@ def test_a_method_that_fails_stops_its_policy_and_spoils_nothing():
         Forget(("a",)), Every(5), Every(5, "message.a", "x"), Summary(5, ("a",), "message.a"), Call("shout"),
     ],
 )  # fmt: skip
-def test_each_action_comes_back_from_its_description(action):
-    plain = described(action)
-    name, given = (plain, None) if isinstance(plain, str) else next(iter(plain.items()))
-    assert action_of(name, given) == action
+def test_actions_survive_a_round_trip_through_their_description(action):
+    description = described(action)
+    name, parameter = (description, None) if isinstance(description, str) else next(iter(description.items()))
+    assert action_of(name, parameter) == action
     assert ACTIONS[name] is type(action)
 
 
@@ -134,16 +134,16 @@ def play(policy, messages):
     return sent, variables
 
 
-def test_a_limit_is_per_value_and_forgets_what_is_over():
+def test_rate_limit_is_per_key_and_deletes_expired_keys():
     policy = Policy("limit", [Rule(None, [Every(300, "message.p", "sent")])])
     sent, variables = play(
         policy, [(0, {"p": 1}), (10, {"p": 2}), (299, {"p": 1}), (300, {"p": 1}), (700, {"p": 3})]
     )
-    assert [(at, each["p"]) for at, each in sent] == [(0, 1), (10, 2), (300, 1), (700, 3)]
+    assert [(at, message["p"]) for at, message in sent] == [(0, 1), (10, 2), (300, 1), (700, 3)]
     assert variables == {"sent": {"3.0": 700}}
 
 
-def test_what_is_held_back_says_why():
+def test_explanation_of_held_back_message_has_the_reason():
     policy = Policy("limit", [Rule("message.p > 0", [Every(300, "message.p", "sent")], "limits")])
     state = {"sent": {"1.0": 100.0}}
     verdict = policy.decide({"p": 1}, state, {}, 250.0)
@@ -153,13 +153,13 @@ def test_what_is_held_back_says_why():
     assert "the window of all began 0 s ago" in window.decide({"p": 1}, {}, {}, 5.0).problem
 
 
-def test_a_limit_without_per_is_one_for_all():
+def test_rate_limit_without_key_applies_to_all_messages():
     policy = Policy("limit", [Rule(None, [Every(300)])])
     sent, _ = play(policy, [(0, {"p": 1}), (10, {"p": 2}), (300, {"p": 2})])
     assert [at for at, _ in sent] == [0, 300]
 
 
-def test_kinds_of_keys_are_told_apart():
+def test_keys_of_different_types_are_distinct():
     policy = Policy("limit", [Rule(None, [Every(300, "message.p", "sent")])])
     sent, _ = play(
         policy,
@@ -168,12 +168,12 @@ def test_kinds_of_keys_are_told_apart():
     assert len(sent) == 4
 
 
-def test_a_policy_that_has_spoilt_its_own_books_begins_them_again():
+def test_overwritten_books_are_reset():
     policy = Policy("limit", [Rule(None, [Every(300, variable="sent")])])
     assert policy.decide({}, {"sent": 5}, {}, 0.0).variables == {"sent": {"all": 0.0}}
 
 
-def test_books_are_bounded():
+def test_number_of_keys_in_books_is_bounded():
     policy = Policy("limit", [Rule(None, [Every(1e6, "message.p", "sent")])])
     sent, variables = play(policy, [(at, {"p": at}) for at in range(MAX_KEYS + 10)])
     assert len(sent) == MAX_KEYS + 10
@@ -181,7 +181,7 @@ def test_books_are_bounded():
     assert "0.0" not in variables["sent"]
 
 
-def test_a_window_is_summed_up_when_it_is_over():
+def test_summary_is_sent_after_the_end_of_its_window():
     policy = Policy("summary", [Rule(None, [Summary(60, ("pulse",), "message.p", "window")])])
     sent, variables = play(policy, [
         (0, {"p": 1, "pulse": 60}), (10, {"p": 2, "pulse": 90}), (30, {"p": 1, "pulse": 80}),
@@ -197,7 +197,7 @@ def test_a_window_is_summed_up_when_it_is_over():
     }
 
 
-def test_a_window_without_a_number_is_told_so():
+def test_summary_of_window_without_numbers_is_empty():
     policy = Policy("summary", [Rule(None, [Summary(60, ("pulse",))])])
     sent, _ = play(policy, [(0, {}), (60, {"pulse": 1})])
     assert sent[0][1]["pulse"] == {"count": 0, "min": None, "max": None, "mean": None}
@@ -206,7 +206,7 @@ def test_a_window_without_a_number_is_told_so():
 @pytest.mark.parametrize("letter", ["k", '"', "\\", "é", "\n"])
 @pytest.mark.parametrize("length", [1, 20, 36, 50, 80, 5_000])
 def test_keys_of_any_length_stop_no_message(length, letter):
-    """../shared/repro/sublim_many_keys.py: books beyond the room of the state stopped the policy."""
+    """Check that books larger than the state do not stop the policy."""
     policy = Policy("limit", [Rule(None, [Every(1e6, "message.k", "sent")])])
     sent, variables = play(
         policy, [(1267448400.123456 + at, {"k": f"{at:06d}" + letter * length}) for at in range(1_100)]
@@ -216,7 +216,7 @@ def test_keys_of_any_length_stop_no_message(length, letter):
     assert size_bytes(variables) <= MAX_BOOKS_BYTES
 
 
-def test_long_keys_that_begin_alike_are_told_apart():
+def test_long_keys_with_the_same_prefix_are_distinct():
     policy = Policy("limit", [Rule(None, [Every(300, "message.k")])])
     sent, _ = play(
         policy, [(0, {"k": "x" * 200 + "1"}), (0, {"k": "x" * 200 + "2"}), (1, {"k": "x" * 200 + "1"})]
@@ -227,51 +227,55 @@ def test_long_keys_that_begin_alike_are_told_apart():
 def test_windows_with_long_keys_and_many_fields_stop_no_message():
     fields = tuple(f"field_{n}" for n in range(20))
     policy = Policy("summary", [Rule(None, [Summary(60, fields, "message.k", "window")])])
-    given = [
+    messages = [
         (1267448400.123456 + at, {"k": f"{at:06d}" * 9, **dict.fromkeys(fields, 1e299 / 7)})
         for at in range(1_100)
     ]
-    sent, variables = play(policy, given)
+    sent, variables = play(policy, messages)
     assert sent == []
     assert 10 < len(variables["window"]) < MAX_KEYS
     assert size_bytes(variables) <= MAX_BOOKS_BYTES
-    assert [each["k"] for _, each in given[-5:]] == [given[n][1]["k"] for n in range(1_095, 1_100)]
+    assert [message["k"] for _, message in messages[-5:]] == [
+        messages[n][1]["k"] for n in range(1_095, 1_100)
+    ]
 
 
-def test_the_books_of_all_limits_share_one_room_and_leave_the_variables_theirs():
+def test_books_share_a_capacity_separate_from_variables():
     rules = [
         Rule(f"message.n = {n}", [Every(1e6, "message.k", f"sent{n}"), Remember({"a": "message.a"})])
         for n in range(4)
     ]
     policy = Policy("limits", rules)
-    big = "x" * (MAX_STATE_BYTES - 100)
-    sent, variables = play(policy, [(at, {"n": at % 4, "k": f"{at:040d}", "a": big}) for at in range(5_000)])
+    large_text = "x" * (MAX_STATE_BYTES - 100)
+    sent, variables = play(
+        policy, [(at, {"n": at % 4, "k": f"{at:040d}", "a": large_text}) for at in range(5_000)]
+    )
     assert len(sent) == 5_000
-    assert size_bytes({name: each for name, each in variables.items() if name != "a"}) <= MAX_BOOKS_BYTES
+    assert size_bytes({name: value for name, value in variables.items() if name != "a"}) <= MAX_BOOKS_BYTES
     assert min(len(variables[f"sent{n}"]) for n in range(4)) > 200
 
 
-def test_nothing_large_hides_among_the_books():
+def test_oversized_variable_is_not_counted_as_books():
     policy = Policy("hides", [Rule(None, [Remember({"sent": "message.a"}), Every(300, variable="sent")])])
     verdict = policy.decide({"a": {"first": 1.0, "x": "y" * MAX_STATE_BYTES}}, {}, {}, 0.0)
     assert verdict.outcome == "stopped"
 
 
 @pytest.mark.parametrize(
-    "spoilt", [{"all": "x"}, {"all": {}}, {"all": None}, {"all": {"since_s": 0.0, "p": [1]}}, {"b": "x"}]
+    "books", [{"all": "x"}, {"all": {}}, {"all": None}, {"all": {"since_s": 0.0, "p": [1]}}, {"b": "x"}]
 )
-def test_books_that_a_message_has_spoilt_stop_nothing(spoilt):
+def test_invalid_books_stop_no_message(books):
     limit = Policy("l", [Rule(None, [Every(300, variable="sent")])])
     window = Policy("s", [Rule(None, [Summary(60, ("p",), variable="window")])])
-    assert limit.decide({"p": 1}, {"sent": spoilt}, {}, 100.0).outcome == "sent"
-    assert window.decide({"p": 1}, {"window": spoilt}, {}, 100.0).outcome in ("sent", "held back")
+    assert limit.decide({"p": 1}, {"sent": books}, {}, 100.0).outcome == "sent"
+    assert window.decide({"p": 1}, {"window": books}, {}, 100.0).outcome in ("sent", "held back")
 
 
 ALARM_EVERY_300_S = (0.0, 40), (10.0, 70), (20.0, 40), (30.0, 70), (40.0, 40), (310.0, 40)
 
 
 @pytest.mark.parametrize("per", [(None, None), (None, "message.patient"), ("message.patient", None)])
-def test_a_limit_of_one_rule_does_not_forget_that_of_another(per):
+def test_rate_limits_of_different_rules_are_independent(per):
     rules = [Rule("message.pulse < 50", Every(300, per[0])), Rule(None, Every(5, per[1]))]
     sent, _ = play(
         validate(Policy("p", rules)),
@@ -281,13 +285,13 @@ def test_a_limit_of_one_rule_does_not_forget_that_of_another(per):
     assert [at for at, message in sent if message["pulse"] > 50] == [10.0, 30.0]
 
 
-def test_two_limits_of_one_rule_both_hold():
+def test_two_rate_limits_of_one_rule_both_apply():
     policy = Policy("p", [Rule(None, [Every(5, "message.p"), Every(60)])])
     sent, _ = play(policy, [(at, {"p": at % 20 // 10}) for at in range(0, 130, 10)])
     assert [at for at, _ in sent] == [0, 60, 120]
 
 
-def test_a_summary_tells_of_the_messages_of_its_own_rule():
+def test_summary_covers_messages_of_its_own_rule():
     rules = [Rule("message.kind = 'a'", Summary(60, ("x",))), Rule(None, Summary(300, ("y",)))]
     messages = [
         (0.0, {"kind": "a", "x": 1}),
@@ -298,13 +302,13 @@ def test_a_summary_tells_of_the_messages_of_its_own_rule():
         (320.0, {"kind": "b", "y": 1}),
     ]
     sent, _ = play(validate(Policy("p", rules)), messages)
-    assert [each.get("x") or each["y"] for _, each in sent] == [
+    assert [message.get("x") or message["y"] for _, message in sent] == [
         {"count": 2, "min": 1, "max": 3, "mean": 2.0},
         {"count": 2, "min": 5, "max": 7, "mean": 6.0},
     ]
 
 
-def test_rules_share_a_limit_that_they_name_and_agree_on():
+def test_rules_share_a_rate_limit_with_the_same_variable():
     shared = Every(60, variable="sent")
     policy = Policy("p", [Rule("message.p = 1", shared), Rule(None, shared)])
     sent, _ = play(policy, [(0, {"p": 1}), (30, {"p": 2}), (60, {"p": 2}), (70, {"p": 1})])
@@ -314,20 +318,20 @@ def test_rules_share_a_limit_that_they_name_and_agree_on():
 @pytest.mark.parametrize(
     "other", [Every(5, variable="v"), Every(60, "message.p", "v"), Summary(60, ("p",), variable="v")]
 )
-def test_rules_that_differ_do_not_share_a_variable(other):
+def test_different_actions_cannot_share_a_variable(other):
     with pytest.raises(PolicyError, match="a variable each") as caught:
         Policy("p", [Rule("message.p = 1", Every(60, variable="v")), Rule(None, other)])
     assert caught.value.where.startswith("rules.2.do")
 
 
-def test_no_rule_can_name_the_books_of_another():
+def test_default_books_cannot_be_named_by_other_rules():
     policy = Policy("p", [Rule("message.p = 1", Every(60)), Rule(None, Every(60))])
     _, variables = play(policy, [(0, {"p": 1}), (0, {"p": 2})])
     assert len(variables) == 2
     assert not any(name.isidentifier() for name in variables)
 
 
-def test_books_are_no_variables_of_which_there_may_be_so_many():
+def test_books_do_not_count_towards_the_limit_of_variables():
     policy = Policy("p", [Rule(f"message.p = {n}", [Every(60), Every(600)]) for n in range(64)])
     sent, variables = play(policy, [(0, {"p": n}) for n in range(64)])
     assert len(sent) == 64

@@ -1,4 +1,4 @@
-"""Functions of trusted notebooks: what they may do, and what stops them."""
+"""Policy functions of trusted notebooks: message, state, and run time limits."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def decide(function, variables=None, automatic=None, body=BODY):
     return policy(function).decide(body, variables or {}, automatic or {}, 5.0)
 
 
-def test_it_gives_back_the_message_another_one_or_nothing():
+def test_function_returns_the_message_another_or_none():
     assert decide(lambda message, state: message).out == BODY
     assert decide(lambda message, state: create_message(pulse=1)).out == {"pulse": 1}
     assert decide(lambda message, state: None).outcome == "dropped"
 
 
-def test_it_reads_and_changes_its_state_but_not_automatic_variables():
-    def keeps(message, state):
+def test_function_changes_manual_but_not_automatic_variables():
+    def change_variables(message, state):
         assert (state["battery"], state.now_s, state.get_property("none")) == (9, 5.0, None)
         state.set_property("battery", 100)
         state.remove_property("battery")
@@ -39,23 +39,23 @@ def test_it_reads_and_changes_its_state_but_not_automatic_variables():
         state.remove_property("old")
         return create_message(battery=state["battery"])
 
-    verdict = decide(keeps, {"old": 1}, {"battery": 9})
+    verdict = decide(change_variables, {"old": 1}, {"battery": 9})
     assert verdict.out == {"battery": 9}
     assert verdict.variables == {"new": [48, {"a": 1}]}
 
 
-def test_first_variables_are_given_with_the_decorator():
+def test_decorator_sets_initial_variables():
     @policy(seen=[1])
-    def counts(message, state):
+    def append_seen(message, state):
         state.set_property("seen", [*state["seen"], 2])
         return message
 
-    assert counts.variables == {"seen": [1]}
-    assert counts.decide({}, counts.variables, {}).variables == {"seen": [1, 2]}
+    assert append_seen.variables == {"seen": [1]}
+    assert append_seen.decide({}, append_seen.variables, {}).variables == {"seen": [1, 2]}
 
 
-def test_it_cannot_change_what_was_published_nor_what_is_stored():
-    def spoils(message, state):
+def test_function_cannot_change_published_message_or_stored_state():
+    def change_inputs(message, state):
         state["list"].append(3)
         with pytest.raises(TypeError):
             message["pulse"] = 0
@@ -65,7 +65,7 @@ def test_it_cannot_change_what_was_published_nor_what_is_stored():
             message["nested"]["a"].append(3)
 
     variables = {"list": [1]}
-    assert decide(spoils, variables).outcome == "dropped"
+    assert decide(change_inputs, variables).outcome == "dropped"
     assert variables == {"list": [1]}
     assert BODY == {"pulse": 48, "nested": {"a": [1, 2]}}
 
@@ -76,36 +76,36 @@ def loops(message, state):
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """What a clock ends is ended soon: what it ends runs for hours otherwise."""
+def reduce_cpu_limit(monkeypatch):
+    """Reduce the processor time limit, up to which some functions run."""
     monkeypatch.setattr(function_module, "MAX_CPU_S", 0.2)
 
 
 # fmt: off
-def loops_on_a_line(message, state):
+def loop_on_one_line(message, state):
     while True: pass  # noqa: E701
 
 
-def loops_in_an_inner_function(message, state):
+def loop_in_inner_function(message, state):
     def inner():
         while True: pass  # noqa: E701
 
     return inner()
 
 
-def loops_in_a_list(message, state):
-    return [each + 1 for each in itertools.count()]
+def loop_in_list_comprehension(message, state):
+    return [number + 1 for number in itertools.count()]
 
 
-def loops_in_a_generator(message, state):
-    return sum(each for each in itertools.count())
+def loop_in_generator(message, state):
+    return sum(number for number in itertools.count())
 
 
-def loops_in_a_callback(message, state):
-    return max(itertools.count(), key=lambda each: each)
+def loop_in_callback(message, state):
+    return max(itertools.count(), key=lambda number: number)
 
 
-def loops_in_an_iterator(message, state):
+def loop_in_iterator(message, state):
     class Endless:
         def __iter__(self):
             return self
@@ -116,16 +116,16 @@ def loops_in_an_iterator(message, state):
     return sum(Endless())
 
 
-def waits_for_what_never_changes(message, state):
+def wait_forever(message, state):
     while message["pulse"] == 48: state.now_s  # noqa: E701, B018
 
 
-def loops_for(message, state):
+def loop_with_for(message, state):
     for _ in itertools.count(): pass  # noqa: E701
 
 
 # fmt: on
-def loops_and_catches(message, state):
+def loop_and_catch_exceptions(message, state):
     while True:
         try:
             while True:
@@ -139,33 +139,33 @@ class Mute(Exception):
         raise ValueError("no words")
 
 
-def fails_at_saying_so(message, state):
+def fail_without_text(message, state):
     raise Mute
 
 
-def recurses(message, state):
-    return recurses(message, state)
+def recurse(message, state):
+    return recurse(message, state)
 
 
 @pytest.mark.parametrize(
-    ("function", "says"),
+    ("function", "problem"),
     [
         (loops, "lines"),
-        (loops_and_catches, "lines"),
-        (loops_on_a_line, "lines"),
-        (loops_in_an_inner_function, "lines"),
-        (loops_in_a_list, "lines"),
-        (loops_in_a_generator, "lines"),
-        (loops_in_a_callback, "lines"),
-        (loops_in_an_iterator, "lines"),
-        (waits_for_what_never_changes, "lines"),
-        (loops_for, "lines"),
+        (loop_and_catch_exceptions, "lines"),
+        (loop_on_one_line, "lines"),
+        (loop_in_inner_function, "lines"),
+        (loop_in_list_comprehension, "lines"),
+        (loop_in_generator, "lines"),
+        (loop_in_callback, "lines"),
+        (loop_in_iterator, "lines"),
+        (wait_forever, "lines"),
+        (loop_with_for, "lines"),
         (lambda message, state: 10**10**10, "processor time"),
         (lambda message, state: re.match("(a|a)*$", "a" * 60 + "b"), "processor time"),
         (lambda message, state: "a" * 10**15, "MemoryError"),
         (lambda message, state: [0] * 10**15, "MemoryError"),
-        (fails_at_saying_so, "Mute"),
-        (recurses, "Recursion"),
+        (fail_without_text, "Mute"),
+        (recurse, "Recursion"),
         (lambda message, state: 1 / 0, "ZeroDivisionError"),
         (lambda message, state: exit(1), "SystemExit"),
         (lambda message, state: message["none"], "KeyError"),
@@ -184,47 +184,47 @@ def recurses(message, state):
         (lambda message, state: state.set_property("a", float("inf")) or state.set_property("b", object()), "something else"),
     ],
 )  # fmt: skip
-def test_what_goes_wrong_stops_it_and_leaves_the_state(function, says):
+def test_failure_stops_the_function_and_leaves_its_state(function, problem):
     verdict = decide(function, {"old": 1})
     assert (verdict.outcome, verdict.out, verdict.variables) == ("stopped", None, {"old": 1})
-    assert says in verdict.problem
+    assert problem in verdict.problem
 
 
-def test_it_explains_what_it_was_given():
+def test_explanation_shows_message_and_state():
     (seen,) = policy(loops).explain({"pulse": 48}, {"a": 1}, {"battery": 3})
     assert (seen.name, seen.values) == ("loops", {"message.pulse": 48, "state.a": 1, "state.battery": 3})
 
 
 @pytest.mark.parametrize(
-    "function", [loops, loops_on_a_line, loops_in_a_generator, lambda message, state: exit(1)]
+    "function", [loops, loop_on_one_line, loop_in_generator, lambda message, state: exit(1)]
 )
-def test_a_registered_method_is_ended_as_a_function_is(function):
+def test_registered_method_is_stopped_like_a_function(function):
     method("endless_one")(function)
     verdict = Policy("calls", [Rule(None, [Call("endless_one")])]).decide(BODY, {"old": 1}, {}, 5.0)
     assert (verdict.outcome, verdict.out, verdict.variables) == ("stopped", None, {"old": 1})
 
 
-def test_a_function_that_a_tracer_watches_already_is_ended_by_the_clock():
+def test_traced_function_is_stopped_by_processor_time():
     before = sys.gettrace()
     sys.settrace(lambda frame, event, argument: None)
     try:
-        verdict = decide(loops_on_a_line)
+        verdict = decide(loop_on_one_line)
     finally:
         sys.settrace(before)
     assert "processor time" in verdict.problem
 
 
-def test_it_leaves_nothing_behind():
+def test_tracer_signal_handler_and_timer_are_restored():
     before = sys.gettrace(), signal.getsignal(signal.SIGVTALRM)
-    for function in (loops_on_a_line, lambda message, state: message, lambda message, state: 10**10**10):
+    for function in (loop_on_one_line, lambda message, state: message, lambda message, state: 10**10**10):
         decide(function)
         assert (sys.gettrace(), signal.getsignal(signal.SIGVTALRM)) == before
         assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
 
 
-def test_another_thread_counts_lines_too():
-    result = []
-    thread = threading.Thread(target=lambda: result.append(decide(loops_on_a_line)))
+def test_lines_are_counted_in_another_thread():
+    verdicts = []
+    thread = threading.Thread(target=lambda: verdicts.append(decide(loop_on_one_line)))
     thread.start()
     thread.join(30)
-    assert [each.outcome for each in result] == ["stopped"]
+    assert [verdict.outcome for verdict in verdicts] == ["stopped"]

@@ -1,4 +1,4 @@
-"""Messages: making, compressing, expanding."""
+"""Creation, compression and expansion of messages."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ PLAIN = st.recursive(
 
 
 @given(PLAIN)
-def test_what_is_frozen_thaws_to_what_it_was(value):
+def test_freezing_and_thawing_returns_the_same_value(value):
     assert thawed(frozen(value)) == value
 
 
-def test_a_message_is_made_of_another_and_of_fields():
-    given_ = {"a": [1], "b": 2}
-    made = create_message(given_, b=3)
-    made["a"].append(2)
-    assert (made, given_) == ({"a": [1, 2], "b": 3}, {"a": [1], "b": 2})
+def test_create_message_copies_another_and_adds_fields():
+    original = {"a": [1], "b": 2}
+    created = create_message(original, b=3)
+    created["a"].append(2)
+    assert (created, original) == ({"a": [1, 2], "b": 3}, {"a": [1], "b": 2})
 
 
 @given(st.binary(max_size=300), st.floats(0.1, 1e9))
-def test_compressing_never_makes_longer_and_says_by_how_much(samples, ratio):
-    made = compress({"ecg": samples}, "ecg", ratio)
-    assert len(made["ecg"]) <= len(samples)
+def test_compress_never_lengthens_and_records_the_ratio(samples, ratio):
+    compressed = compress({"ecg": samples}, "ecg", ratio)
+    assert len(compressed["ecg"]) <= len(samples)
     if samples and ratio > 1:
-        assert abs(len(made["ecg"]) - max(len(samples) / ratio, 1)) <= 0.51
-        assert abs(made.get("ecg_ratio", 1.0) - len(samples) / len(made["ecg"])) < 1e-5
-        assert min(samples) <= min(made["ecg"]) <= max(made["ecg"]) <= max(samples)
-    assert len(expand(made["ecg"], len(samples))) == len(samples)
+        assert abs(len(compressed["ecg"]) - max(len(samples) / ratio, 1)) <= 0.51
+        assert abs(compressed.get("ecg_ratio", 1.0) - len(samples) / len(compressed["ecg"])) < 1e-5
+        assert min(samples) <= min(compressed["ecg"]) <= max(compressed["ecg"]) <= max(samples)
+    assert len(expand(compressed["ecg"], len(samples))) == len(samples)
 
 
-def test_means_are_of_equal_parts():
+def test_compress_averages_equal_parts():
     assert compress({"a": bytes([0, 10, 20, 40])}, "a", 2)["a"] == bytes([5, 30])
     assert expand(bytes([5, 30]), 4) == bytes([5, 11, 24, 30])
     assert expand(b"", 4) == b""
@@ -50,12 +50,12 @@ def test_ratios_multiply():
     assert compress({"a": bytes(100), "a_ratio": "?"}, "a", 4)["a_ratio"] == 4.0
 
 
-def test_of_a_text_the_first_part_stays():
+def test_compressed_text_is_truncated():
     assert compress({"a": "abcdef"}, "a", 3) == {"a": "ab", "a_ratio": 3.0}
     assert resize({"a": "abcdef"}, "a", 4)["a"] == "abcd"
 
 
-def test_what_cannot_be_compressed_stays():
+def test_invalid_fields_and_ratios_leave_the_message_unchanged():
     for message in ({"a": 5}, {"a": None}, {}, {"a": b""}, {"a": [1, 2]}):
         assert compress(dict(message), "a", 4) == message
         assert resize(dict(message), "a", 1) == message

@@ -1,4 +1,4 @@
-"""Declarative policies: reading, deciding, and bad input with its line."""
+"""Declarative policies: parsing, decisions, and errors with their line."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from mudkit.systems.sublim.check.checker import findings, validate
 MESSAGE = {"patient": 7, "pulse": 48}
 
 
-def refused(text):
+def parse_refused(text):
     with pytest.raises(PolicyError) as caught:
         validate(Policy.from_yaml(text))
     return caught.value
 
 
-def test_the_first_rule_that_holds_fires_and_no_other():
+def test_only_the_first_true_rule_fires():
     policy = Policy(
         "one", [Rule("message.pulse < 50", Keep(("pulse",))), Rule("message.pulse < 60", [Drop()])]
     )
@@ -32,7 +32,7 @@ def test_the_first_rule_that_holds_fires_and_no_other():
     assert policy.decide({"pulse": 70}, {}, {})[:3] == ("dropped", None, None)
 
 
-def test_a_field_that_is_missing_is_null_so_no_comparison_holds():
+def test_missing_field_is_null_in_comparisons():
     policy = Policy(
         "one",
         [
@@ -44,13 +44,13 @@ def test_a_field_that_is_missing_is_null_so_no_comparison_holds():
     assert policy.decide({"a": 1, "b": 2}, {}, {}).out == {"a": 1}
 
 
-def test_time_is_the_publication_s():
+def test_clock_is_the_time_of_publication():
     policy = Policy("day", [Rule("hour(clock.now_s) BETWEEN 8 AND 17")])
     assert policy.decide(MESSAGE, {}, {}, 9 * 3600.0).out == MESSAGE
     assert policy.decide(MESSAGE, {}, {}, 20 * 3600.0).out is None
 
 
-def test_nothing_that_is_given_is_changed():
+def test_decide_changes_neither_message_nor_variables():
     policy = Policy("one", [Rule(None, [SetField({"pulse": 1}), Remember({"seen": "message.pulse"})])])
     message, variables = {"pulse": 48}, {"old": 1}
     verdict = policy.decide(message, variables, {"battery": 3})
@@ -58,15 +58,15 @@ def test_nothing_that_is_given_is_changed():
     assert (verdict.out, verdict.variables) == ({"pulse": 1}, {"old": 1, "seen": 48.0})
 
 
-def test_the_sample_is_read_and_comes_back_from_its_description():
+def test_sample_policy_survives_a_dict_round_trip():
     policy = Policy.from_yaml("data/sample/picu.yaml")
     assert findings(validate(policy)) == []
-    again = Policy.from_dict(policy.to_dict())
-    assert again.to_dict() == policy.to_dict()
-    assert again.decide(MESSAGE, policy.variables, {}).out == MESSAGE
+    copy = Policy.from_dict(policy.to_dict())
+    assert copy.to_dict() == policy.to_dict()
+    assert copy.decide(MESSAGE, policy.variables, {}).out == MESSAGE
 
 
-def test_an_explanation_shows_each_rule_up_to_the_one_that_fired():
+def test_explanation_shows_rules_up_to_the_one_that_fired():
     policy = Policy(
         "two", [Rule("state.battery < 25", [Drop()], "low"), Rule("message.pulse < 50", [], "alarm")]
     )
@@ -75,11 +75,11 @@ def test_an_explanation_shows_each_rule_up_to_the_one_that_fired():
     assert (alarm.truth, alarm.values, alarm.name) == (True, {"message.pulse": 48}, "alarm")
 
 
-# -- bad input
+# -- invalid input
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "says"),
+    ("text", "line", "problem"),
     [
         ("policy: x\nrules:\n  - when: [a\n  - do: drop\n", 4, "not YAML"),
         (
@@ -87,7 +87,7 @@ def test_an_explanation_shows_each_rule_up_to_the_one_that_fired():
             5,
             "'explode'",
         ),
-        ("rules:\n  - do: explode\n", 2, "compress"),  # the actions that there are
+        ("rules:\n  - do: explode\n", 2, "compress"),  # the error lists the actions
         ("policy: x\nrules:\n  - do: []\n    when: message.pulse < (SELECT 1)\n", 4, "line 4"),
         ("rules:\n  - when: '__import__(''os'') = 1'\n", 2, "line 2"),
         ("message: {pulse: number}\nrules:\n  - when: message.puls < 50\n", 3, "did you mean 'pulse'"),
@@ -115,14 +115,14 @@ def test_an_explanation_shows_each_rule_up_to_the_one_that_fired():
         ("variables: [1]\nrules:\n  - do: drop\n", 1, "are named"),
     ],
 )
-def test_mistakes_in_a_file_are_refused_in_words_with_their_line(text, line, says):
-    error = refused(text)
-    assert says in str(error)
+def test_invalid_files_are_refused_with_line(text, line, problem):
+    error = parse_refused(text)
+    assert problem in str(error)
     assert error.line == line
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "says"),
+    ("call", "error", "problem"),
     [
         (lambda: Policy.from_yaml("data/sample/picu.yml"), InputMissing, "picu.yml"),
         (lambda: Policy("many", [Rule()] * (MAX_RULES + 1)), PolicyError, "needs rules"),
@@ -137,21 +137,21 @@ def test_mistakes_in_a_file_are_refused_in_words_with_their_line(text, line, say
         )),
     ],
 )  # fmt: skip
-def test_policies_that_cannot_be_are_refused_in_words(call, error, says):
-    with pytest.raises(error, match=says or "."):
+def test_invalid_policies_and_rules_are_refused(call, error, problem):
+    with pytest.raises(error, match=problem or "."):
         call()
 
 
-def test_an_error_survives_a_process_border():
-    error = refused("rules:\n  - do: explode\n")
-    again = pickle.loads(pickle.dumps(error))
-    assert (str(again), again.line) == (str(error), 2)
+def test_policy_error_can_be_pickled():
+    error = parse_refused("rules:\n  - do: explode\n")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.line) == (str(error), 2)
 
 
 # -- limits
 
 
-def test_a_state_that_grows_beyond_its_limit_stops_the_policy_for_this_message():
+def test_oversized_state_stops_the_policy_for_this_message():
     policy = Policy("grows", [Rule(None, [Remember({"all": "message.text"})])])
     fits = policy.decide({"text": "x" * 60_000}, {}, {})
     assert fits.outcome == "sent"
@@ -160,7 +160,7 @@ def test_a_state_that_grows_beyond_its_limit_stops_the_policy_for_this_message()
     assert "may keep" in stopped.problem
 
 
-def test_a_message_that_grows_beyond_its_limit_is_not_sent():
+def test_oversized_message_is_not_sent():
     names = [f"f{number}" for number in range(10)]
     policy = Policy("grows", [Rule(None, [SetField(dict.fromkeys(names, "message.text"))])])
     stopped = policy.decide({"text": "x" * 60_000}, {}, {})

@@ -1,4 +1,4 @@
-"""YAML with lines: what no policy needs is refused."""
+"""YAML of policies: lines of parts, and refusal of unsupported YAML."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from mudkit.systems.sublim._policy.text import MAX_TEXT, PolicyError, read_yaml
 
 
-def test_parts_know_their_lines():
+def test_lines_of_parts_are_recorded():
     plain, places = read_yaml("a: 1\nb:\n  - c: text\n  - [2, true, null, 1.5]\n", "x.yaml")
     assert plain == {"a": 1, "b": [{"c": "text"}, [2, True, None, 1.5]]}
     paths = (("a",), ("b",), ("b", 0, "c"), ("b", 1), ("b", 0, "d"))
@@ -16,7 +16,7 @@ def test_parts_know_their_lines():
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "says"),
+    ("text", "line", "problem"),
     [
         ("a: &x [1]\nb: *x\n", 2, "cannot contain aliases"),
         ("a: 1\na: 2\n", 2, "Duplicate name"),
@@ -37,7 +37,7 @@ def test_parts_know_their_lines():
     ],
     ids=range(16),
 )
-def test_what_no_policy_needs(text, line, says):
-    with pytest.raises(PolicyError, match=says) as caught:
+def test_unsupported_yaml_is_refused(text, line, problem):
+    with pytest.raises(PolicyError, match=problem) as caught:
         read_yaml(text, "x.yaml")
     assert caught.value.line == line

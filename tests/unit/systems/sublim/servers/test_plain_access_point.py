@@ -1,4 +1,4 @@
-"""Access points and subscribers without state, beside those with one."""
+"""Plain access points and subscribers, alone and beside stateful ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mudkit import Lab
 from mudkit.systems.sublim import AccessPoint, PlainSubscriber, Policy, PublishServer, Rule, Subscriber
 from mudkit.systems.sublim._policy.actions import Every
 
-NORTH, SOUTH = (0.01, 0.0), (0.0, 0.0)  # more than a kilometre apart
+NORTH, SOUTH = (0.01, 0.0), (0.0, 0.0)  # more than one kilometre apart
 
 
 @pytest.fixture
@@ -19,22 +19,22 @@ def ward():
     return lab, net, points
 
 
-def pulses(subscriber):
-    return [each["pulse"] for each in subscriber.read().result()]
+def read_pulses(subscriber):
+    return [message["pulse"] for message in subscriber.read().result()]
 
 
 @pytest.mark.parametrize("place", [NORTH, SOUTH])
-def test_a_predicate_over_the_message_decides_at_access_points_of_both_kinds(ward, place):
+def test_both_kinds_of_access_point_apply_a_plain_predicate(ward, place):
     lab, net, _ = ward
     nurse = PlainSubscriber(lab.device("nurse", link="wifi", at=place), net, "message.pulse < 50")
     lab.run(seconds=10)
     for pulse in (48, 70, 30):
         net.publish({"pulse": pulse})
     lab.run(seconds=10)
-    assert pulses(nurse) == [48, 30]
+    assert read_pulses(nurse) == [48, 30]
 
 
-def test_it_goes_to_another_access_point_and_gets_nothing_twice(ward):
+def test_plain_subscriber_moves_without_duplicates(ward):
     lab, net, _ = ward
     device = lab.device("nurse", link="wifi", at=NORTH)
     nurse = PlainSubscriber(device, net, "message.pulse < 50")
@@ -45,10 +45,10 @@ def test_it_goes_to_another_access_point_and_gets_nothing_twice(ward):
     lab.run(seconds=10)
     net.publish({"pulse": 2})
     lab.run(seconds=10)
-    assert pulses(nurse) == [1, 2]
+    assert read_pulses(nurse) == [1, 2]
 
 
-def test_what_comes_while_it_is_away_is_lost(ward):
+def test_messages_published_during_disconnection_are_lost(ward):
     lab, net, _ = ward
     nurse = PlainSubscriber(lab.device("nurse", link="wifi", at=SOUTH), net, "message.pulse < 50")
     lab.run(seconds=10)
@@ -59,10 +59,10 @@ def test_what_comes_while_it_is_away_is_lost(ward):
     lab.run(seconds=10)
     net.publish({"pulse": 2})
     lab.run(seconds=10)
-    assert pulses(nurse) == [2]
+    assert read_pulses(nurse) == [2]
 
 
-def test_an_access_point_that_comes_back_learns_of_its_subscribers_again(ward):
+def test_restarted_plain_access_point_serves_its_subscribers_again(ward):
     lab, net, points = ward
     nurse = PlainSubscriber(lab.device("nurse", link="wifi", at=SOUTH), net, "message.pulse < 50")
     lab.run(seconds=10)
@@ -71,10 +71,10 @@ def test_an_access_point_that_comes_back_learns_of_its_subscribers_again(ward):
     lab.run(minutes=2)
     net.publish({"pulse": 2})
     lab.run(seconds=10)
-    assert pulses(nurse) == [2]
+    assert read_pulses(nurse) == [2]
 
 
-def test_near_a_plain_access_point_a_state_is_kept_by_the_one_that_has_it(ward):
+def test_state_stays_at_its_access_point_near_a_plain_one(ward):
     lab, net, points = ward
     device = lab.device("doctor", link="wifi", at=NORTH)
     doctor = Subscriber(device, net)
@@ -87,6 +87,6 @@ def test_near_a_plain_access_point_a_state_is_kept_by_the_one_that_has_it(ward):
     lab.run(minutes=5)
     net.publish({"pulse": 3})
     lab.run(seconds=10)
-    assert pulses(doctor) == [1, 3]
+    assert read_pulses(doctor) == [1, 3]
     assert points[0].state("doctor") is not None
     assert points[1].state("doctor") is None

@@ -1,7 +1,7 @@
-"""What a reader may not see takes no part in aggregates; what it says of itself, and the order of its reads, is kept.
+"""Aggregates, reader data, and read order: regressions that no other test had noticed.
 
-Mistakes that no test had noticed: aggregates of what is hidden, reader data that a restart forgets, reads in order
-that overtake each other, a restarted client that takes answers to its former life for its own.
+Aggregates included hidden records; a restart lost reader data; committed_wio reads overtook each other; a
+restarted client accepted answers to its earlier start.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from mudkit.systems.mud import freshness
 from mudkit.wire import as_wire
 
 FRESH = freshness(3600)
-ASKED = "count(*), max(salary), min(salary), sum(salary), avg(salary)"
+AGGREGATES = "count(*), max(salary), min(salary), sum(salary), avg(salary)"
 
 
-def salaries(**cloud: Any) -> tuple[Place, Any, Any]:
-    """Give a table in which ann shows some salaries to all, some to nobody else, and some to adults."""
+def create_salaries(**cloud: Any) -> tuple[Place, Any, Any]:
+    """Create a table in which ann shows some salaries to all, some to nobody else, and some to adults."""
     place = Place(**cloud)
     ann, bob = place.client("ann"), place.client("bob")
     ann.create("staff", acl="public").result()
@@ -43,22 +43,22 @@ def salaries(**cloud: Any) -> tuple[Place, Any, Any]:
     return place, ann, bob
 
 
-def of(*salaries: int) -> dict[str, Any]:
+def compute_aggregates(*salaries: int) -> dict[str, Any]:
     names = ("count(*)", "max(salary)", "min(salary)", "sum(salary)", "avg(salary)")
     values = (len(salaries), max(salaries), min(salaries), sum(salaries), sum(salaries) / len(salaries))
     return dict(zip(names, values, strict=True))
 
 
-def aggregates(client: Any, predicate: str | None = None, **more: Any) -> Any:
-    return client.read("staff", predicate, aggregate=ASKED, **more).result().aggregates
+def read_aggregates(client: Any, predicate: str | None = None, **more: Any) -> Any:
+    return client.read("staff", predicate, aggregate=AGGREGATES, **more).result().aggregates
 
 
 @pytest.mark.parametrize("replicas", [0, 2])
 @pytest.mark.parametrize("latest", [False, True])
-@pytest.mark.parametrize("kills", [False, True])
-def test_an_aggregate_counts_what_its_reader_is_shown(replicas: int, latest: bool, kills: bool) -> None:
-    place, ann, bob = salaries(replicas=replicas)
-    if kills:
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_aggregates_include_only_visible_records(replicas: int, latest: bool, is_restarted: bool) -> None:
+    place, ann, bob = create_salaries(replicas=replicas)
+    if is_restarted:
         for name in [name for name in place.lab.world.hosts if name not in place.lab.devices]:
             place.lab.faults.kill(name)
             place.lab.run(seconds=1)
@@ -72,34 +72,38 @@ def test_an_aggregate_counts_what_its_reader_is_shown(replicas: int, latest: boo
         (cy, {"age": 30}, (10, 50)),
         (ann, {}, (10, 99, 88)),
     ):
-        assert aggregates(client, data=data, latest=latest) == of(*shown)
-    assert aggregates(bob, "salary > 20", latest=latest) == of(30)
+        assert read_aggregates(client, data=data, latest=latest) == compute_aggregates(*shown)
+    assert read_aggregates(bob, "salary > 20", latest=latest) == compute_aggregates(30)
     by_key = bob.read("staff", "key = 'own'", aggregate="count(*), max(salary)", latest=latest).result()
     assert by_key.aggregates == {"count(*)": 0, "max(salary)": None}
     looked_up = "lookup('friends', auth.user, 'of') = 'ann'"
-    assert aggregates(bob, looked_up, latest=latest) == of(10, 30)
-    # The record of cy is there, and cy is not shown it.
+    assert read_aggregates(bob, looked_up, latest=latest) == compute_aggregates(10, 30)
+    # The record of cy exists, but is hidden from cy.
     assert cy.read("staff", looked_up, aggregate="count(*)", latest=latest).result().aggregates == {
         "count(*)": 0
     }
 
 
-def processors(place: Place) -> list[str]:
+def list_processors(place: Place) -> list[str]:
     result = [name for name in place.lab.world.hosts if "processor" in name]
     assert result
     return result
 
 
-@pytest.mark.parametrize("who", ["device", "processor", "both"])
+@pytest.mark.parametrize("restarted", ["device", "processor", "both"])
 @pytest.mark.parametrize(("before", "after"), [(10, 30), (30, 10)])
-def test_what_a_reader_says_last_of_itself_survives_restarts(who: str, before: int, after: int) -> None:
+def test_updated_reader_data_survive_restarts(restarted: str, before: int, after: int) -> None:
     place = Place()
     ann, bob = place.client("ann"), place.client("bob")
     ann.create("news", acl="public").result()
-    answer: list[Any] = []
-    handle = bob.read("news", type="continuous", data={"age": before}, callback=answer.append).result()
+    changes: list[Any] = []
+    handle = bob.read("news", type="continuous", data={"age": before}, callback=changes.append).result()
     bob.update_data(handle, {"age": after}).result()
-    names = {"device": ["bob"], "processor": processors(place), "both": ["bob", *processors(place)]}[who]
+    names = {
+        "device": ["bob"],
+        "processor": list_processors(place),
+        "both": ["bob", *list_processors(place)],
+    }[restarted]
     for name in names:
         place.lab.faults.kill(name)
     place.lab.run(seconds=20)
@@ -108,13 +112,13 @@ def test_what_a_reader_says_last_of_itself_survives_restarts(who: str, before: i
     place.lab.run(minutes=3)
     ann.write("news", "k", {"x": "adults only"}, type="blind", predicate="receiver.age >= 21").result()
     place.lab.run(minutes=3)
-    assert [change.key for change in answer] == (["k"] if after >= 21 else [])
+    assert [change.key for change in changes] == (["k"] if after >= 21 else [])
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("writes", [False, True])
-def test_reads_in_order_of_one_table_do_not_overtake_each_other(seed: int, writes: bool) -> None:
-    """Whether they are asked of the cloud, answered from here, or wait for a write."""
+@pytest.mark.parametrize("has_writes", [False, True])
+def test_committed_wio_reads_of_a_table_complete_in_order(seed: int, has_writes: bool) -> None:
+    """Mix reads answered by the cloud, answered locally, and waiting for a write."""
     place = Place()
     jane = place.client("jane")
     jane.create("news", acl="app").result()
@@ -122,23 +126,23 @@ def test_reads_in_order_of_one_table_do_not_overtake_each_other(seed: int, write
         jane.write("news", key, {"n": 0}, type="blind").result()
     jane.read("news").result()
     place.lab.faults.messages(delay_share=0.8, delay_s=2.0 + seed)
-    asked, order = [], []
+    reads, order = [], []
     for number, key in enumerate("abcdefgh"):
-        if writes and number in (seed % 3, 4):
+        if has_writes and number in (seed % 3, 4):
             jane.write("news", key, {"n": number}, type="blind")
         utility = FRESH if (number + seed) % 3 else None
-        asked.append(jane.read("news", f"key = '{key}'", "committed_wio", utility=utility))
-        asked[-1].add_done_callback(lambda done, number=number: order.append(number))
+        reads.append(jane.read("news", f"key = '{key}'", "committed_wio", utility=utility))
+        reads[-1].add_done_callback(lambda done, number=number: order.append(number))
         place.lab.run(seconds=0.2 * (seed % 4))
     place.lab.run(minutes=2)
     place.lab.faults.messages()
     place.lab.run(minutes=5)
     assert order == list(range(8))
-    times = [each.responded_us for each in asked]
+    times = [read.responded_us for read in reads]
     assert times == sorted(times)
 
 
-def test_a_read_in_order_that_waits_for_a_write_holds_up_the_next_of_its_table() -> None:
+def test_committed_wio_read_waiting_for_a_write_delays_the_next() -> None:
     place = Place()
     jane = place.client("jane")
     jane.create("news", acl="app").result()
@@ -157,11 +161,11 @@ def test_a_read_in_order_that_waits_for_a_write_holds_up_the_next_of_its_table()
     first.result()
     second.result()
     assert first.responded_us <= second.responded_us
-    assert second.result().records["b"]["n"] == 0  # it was asked before the write
+    assert second.result().records["b"]["n"] == 0  # the read precedes the write
 
 
-def test_a_restarted_client_makes_the_table_that_it_asks_for() -> None:
-    """What its former life has asked for is done; the cloud must not take the one for the other."""
+def test_table_requests_after_a_restart_are_not_duplicates() -> None:
+    """Distinguish requests of a restarted client from those of its earlier start."""
     place = Place()
     jane = place.client("jane")
     for name in ("one", "two", "three"):
@@ -185,7 +189,7 @@ def test_a_restarted_client_makes_the_table_that_it_asks_for() -> None:
 
 
 @pytest.mark.parametrize("operation", ["read", "write"])
-def test_a_restarted_client_takes_no_late_answer_to_its_former_life(operation: str) -> None:
+def test_restarted_client_ignores_late_answers_to_its_earlier_start(operation: str) -> None:
     place = Place()
     jane = place.client("jane")
     jane.create("news").result()
@@ -197,13 +201,13 @@ def test_a_restarted_client_takes_no_late_answer_to_its_former_life(operation: s
         place.lab.run(seconds=1)
         place.lab.faults.restart("jane")
         place.lab.run(seconds=5)
-        # Each life begins with the same: its answers are late, and come to the next one.
+        # Each start sends the same first request; a copy of the answer arrives in the next start.
         host = place.lab.devices["jane"]
 
-        def late(transfer: Transfer, host: Any = host) -> tuple[int, ...]:
+        def copy_late(transfer: Transfer, host: Any = host) -> tuple[int, ...]:
             return (0, 9_000_000) if transfer.to.startswith(host.address) else (0,)
 
-        place.lab.world.fault_hook = late
+        place.lab.world.fault_hook = copy_late
         if operation == "read":
             jane.read("news", "key = 'a'", latest=True).result()
         else:
@@ -215,6 +219,6 @@ def test_a_restarted_client_takes_no_late_answer_to_its_former_life(operation: s
         )
         second = jane.read("news", "key = 'b'", latest=True)
         place.lab.run(seconds=9)
-        assert not second.done()  # what it has asked has not come to anybody
+        assert not second.done()  # its request was lost
         place.lab.world.fault_hook = None
         assert second.result().records == {"b": {"n": "b"}}

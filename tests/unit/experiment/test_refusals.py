@@ -1,4 +1,4 @@
-"""What no experiment can be is refused in words; test_plans.py tries the numbers of plans."""
+"""Errors of invalid experiments; test_plans.py covers the numbers of plans."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PLACE = Item({"loc": (37.5, -122.0)}, b"help me")
 
 
 def where(parameter, *words):
-    """Return a pattern: the error is about this parameter, and says the words."""
+    """Return a pattern of an error about this parameter with these words."""
     return rf"(?s)where: +{parameter}\b" + "".join(f".*{word}" for word in words)
 
 
@@ -62,7 +62,7 @@ REFUSED = [
     (partial(NewsReader().compare, {}), "no policy"),
     *((partial(DriftAlarm, low, high), where("low|high")) for low, high in ((-0.1, 0.5), (0.5, 0.4), (0.2, 1.1))),
     (partial(DriftAlarm(0.0, 1.0).add, 3, 4), "stale"),
-    *((partial(scoreboard, tasks, systems, seeds), said) for tasks, systems, seeds, said in (
+    *((partial(scoreboard, tasks, systems, seeds), pattern) for tasks, systems, seeds, pattern in (
         ([], SYSTEMS, [1], where("tasks")), (TASKS[:1] * 2, SYSTEMS, [1], where("tasks")), (TASKS, {}, [1], where("systems")),
         (TASKS, SYSTEMS, [], where("seeds")), (TASKS, SYSTEMS, [1, 1], where("seeds")),
         (["news"], SYSTEMS, range(1), where("tasks", r"such as \[NEWS, WARD\]")),
@@ -87,25 +87,25 @@ REFUSED = [
     (partial(check_orders, ["MUD and tea"]), "no such composition"), (partial(check_orders, scenarios=0), "scenarios"),
     (partial(meant_by, Interest("item.rank > 3"), [], "most"), "rule"),
     (partial(party_views, PLACE, "loc >"), "incomplete"), (partial(party_views, Item({"at": object()}), "1 = 1"), "metadata"),
-    *((partial(party_views, PLACE, "1 = 1", **more), said) for more, said in (
+    *((partial(party_views, PLACE, "1 = 1", **more), pattern) for more, pattern in (
         ({"item_id": ""}, "the name of an item"), ({"polling_s": 0.0}, where("polling_s")), ({"link": "smoke"}, "kind of link"),
     )),
-    *((partial(Scenario, **{"devices": 6, "mobility": "commute", "queries": TripStarts()} | wrong), said) for wrong, said in (
+    *((partial(Scenario, **{"devices": 6, "mobility": "commute", "queries": TripStarts()} | wrong), pattern) for wrong, pattern in (
         ({"devices": 0}, "devices"), ({"receivers": 6}, "receivers"), ({"receivers": 1.5}, "receivers"),
         ({"size_bytes": -1}, "size_bytes"), ({"hours": 0}, "hours"), ({"hours": "6"}, "hours"), ({"hours": nan}, "hours"),
         ({"expires_s": 0}, "expires_s"), ({"expires_s": "1"}, "expires_s"), ({"box_km": -1}, "box_km"), ({"items": 24}, "Poisson"),
         ({"reads": WakingReads}, "Poisson"), ({"queries": "trips"}, "Poisson"), ({"mobility": None}, "a mobility"),
     )),
-    *((partial(compare, SMALL, systems, seeds), said) for systems, seeds, said in (
+    *((partial(compare, SMALL, systems, seeds), pattern) for systems, seeds, pattern in (
         ({}, [1], "Expected a mapping"), (SYSTEMS, [], "at least one"), (SYSTEMS, 5, "range"), (SYSTEMS, [1, 2, 1], "each once"),
         ([StoreAndForward], [1], "by name"), (SYSTEMS, ["one"], "seed"),
         ({"relay": "StoreAndForward"}, [1], "a class or function of the testbed"),
     )),
-    *((call, said) for plan, system, seed, about in (
+    *((call, pattern) for plan, system, seed, about in (
         ("rush hour", StoreAndForward, 1, "plan"), (Scenario, StoreAndForward, 1, "plan"), (SMALL, "StoreAndForward", 1, "system"),
         (SMALL, StoreAndForward, "one", "seed"), (SMALL, ADAPTERS["MUD"], 1, "system"),
         (NEWS.over(devices=2, hours=0.1), Direct, 1, "system"),
-    ) for call, said in (
+    ) for call, pattern in (
         (partial(run, plan, system, seed), where(about)), (partial(compare, plan, {"it": system}, [seed]), about),
     )),
     (partial(sweep, lambda value, seed: {}, "cost", []), "nothing to run"),
@@ -114,8 +114,8 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "says"), REFUSED)
-def test_what_no_experiment_can_be_is_refused_in_words(call, says):
-    with pytest.raises(MudkitError, match=says) as caught:
+@pytest.mark.parametrize(("call", "pattern"), REFUSED)
+def test_invalid_experiments_are_refused(call, pattern):
+    with pytest.raises(MudkitError, match=pattern) as caught:
         call()
     assert isinstance(caught.value, ValueError)
