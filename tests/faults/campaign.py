@@ -1,7 +1,7 @@
 """Random fleets, work and faults for MUD tables: ``make faults``.
 
 ``python tests/faults/campaign.py --seed 17`` replays one run and prints what it finds; ``--runs 1000 --first 0``
-runs many, and prints how often each transition occurred with each fault in effect. From 1,000 runs on, a
+runs many, and prints how often each transition occurred with each fault in effect. From 5,000 runs on, a
 reachable one that did not occur is a failure.
 """
 
