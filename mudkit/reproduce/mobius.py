@@ -129,7 +129,7 @@ M1: Final = Row(
         Required("share of records on which both agree", "at least", 1),
     ),
     measure=measure_matching,
-    minutes=3.0,
+    minutes=2.5,
     is_speed=True,
 )
 
@@ -329,7 +329,7 @@ M2: Final = Row(
         Required("MB at the peak", "below", 1000),
     ),
     measure=measure_capacity,
-    minutes=1.0,
+    minutes=1.8,
     is_speed=True,
 )
 
