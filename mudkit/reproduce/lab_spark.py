@@ -214,7 +214,7 @@ F4: Final = Row(
         Required("executors that took part", "at least", 2),
     ),
     measure=measure_modes,
-    minutes=1.0,
+    minutes=1.7,
 )
 
 
@@ -390,7 +390,7 @@ F2: Final = Row(
         Required("positions, longer trace", "at least", 36_000_000),
     ),
     measure=measure_labels,
-    minutes=5.0,
+    minutes=7.5,
     is_speed=True,
 )
 
@@ -523,7 +523,7 @@ F3: Final = Row(
         Required("s for a session, Spark Connect", "below", 4),
     ),
     measure=measure_starts,
-    minutes=0.5,
+    minutes=1.7,
     is_speed=True,
 )
 

@@ -225,7 +225,7 @@ L7: Final = Row(
         Required("share of runs in which simpy's model forwards and reads the same", "at least", 1),
     ),
     measure=measure_speed,
-    minutes=2.0,
+    minutes=0.4,
     is_speed=True,
 )
 

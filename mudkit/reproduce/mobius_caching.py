@@ -169,7 +169,7 @@ M4: Final = Row(
         Required("times fewer queries, 3.5 times fewer stale, tree, best regime", "at least", 4),
     ),
     measure=measure_reads,
-    minutes=2.0,
+    minutes=1.0,
 )
 
 
@@ -320,7 +320,7 @@ M5: Final = Row(
         Required("times fewer points than with 30 min, tree, best regime", "at least", 7),
     ),
     measure=measure_writes,
-    minutes=2.0,
+    minutes=2.5,
 )
 
 

@@ -303,7 +303,7 @@ M3: Final = Row(
         Required("share of records that are in the files", "at least", 1),
     ),
     measure=measure_local,
-    minutes=0.5,
+    minutes=0.2,
     is_speed=True,
 )
 

@@ -88,7 +88,7 @@ R5: Final = Row(
         Required("lag at the end beside that in the middle", "at most", 1.25),
     ),
     measure=measure_scale,
-    minutes=3.0,
+    minutes=2.8,
     is_speed=True,
 )
 
