@@ -204,7 +204,7 @@ def frontier(
     spans = [_axis_range((100 * drawn[name]).tolist()) for name in _SHARES]
     spans = [[0.0, min(high, 100.0)] for _, high in spans]
     if max_stale_share is not None:
-        spans[1] = [0.0, 100 * max_stale_share or 1.0]
+        spans[1] = [0.0, min(100 * max_stale_share, 100.0) or 1.0]
     least = float((100 * drawn.loc[100 * drawn["stale_share"] <= spans[1][1], "sent_share"]).min())
     if least > _ALL_LARGE:  # else lines and points crowd at the right edge
         spans[0][0] = min(max(10.0 * np.floor((least - 0.3 * (100 - least)) / 10), 0.0), 90.0)

@@ -32,7 +32,7 @@ UNCHECKED = {
 PRICES = {"stale_cost", "stale_cost_j", "stale_cost_s", "missed_cost"}
 """Weights in the chapter's own arithmetic: NaN gives no cost, and no line in the figure."""
 ON_SPARK = {"00_start_here", "08_traces_on_spark", "09_cache_policies", "10_write_batching"}
-LEGAL, LEGAL_ON_SPARK, ILLEGAL = 20, 5, 200
+LEGAL, LEGAL_ON_SPARK, ILLEGAL = 20, 20, 200
 
 
 def draw_illegal(chapter: str, dice: random.Random) -> tuple[str, Any]:

@@ -60,6 +60,11 @@ def test_frontier_without_stale_answers_has_a_scale():
         assert axis.range[0] < axis.range[1] <= 100
 
 
+def test_frontier_axis_ends_at_all_reads():
+    figure = figures.frontier(TREES, BOUND, POLICIES, title="T", max_stale_share=1.01)
+    assert figure.layout.yaxis.range[1] == 100
+
+
 def test_frontier_lines_are_ordered_and_points_named():
     figure = figures.frontier(TREES, BOUND, POLICIES, title="T", max_stale_share=0.2)
     bound, trees, rule, always = figure.data
