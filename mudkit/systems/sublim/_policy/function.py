@@ -23,6 +23,7 @@ not.
 from __future__ import annotations
 
 import dis
+import gc
 import signal
 import sys
 import threading
@@ -63,9 +64,12 @@ class TooLong(BaseException):
 class Watched:
     """Context manager that raises :class:`TooLong` when its body runs for too long."""
 
-    __slots__ = ("_before", "_handler", "_is_clocked", "_left")
+    __slots__ = ("_before", "_collects", "_handler", "_is_clocked", "_left")
 
     def __enter__(self) -> None:
+        # A collection of a large heap takes longer than the limit, and what is raised in it is not propagated.
+        self._collects = gc.isenabled()
+        gc.disable()
         self._left = MAX_LINES
         self._is_clocked = threading.current_thread() is threading.main_thread() and not any(
             signal.getitimer(signal.ITIMER_VIRTUAL)
@@ -84,6 +88,8 @@ class Watched:
         if self._is_clocked:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
             signal.signal(signal.SIGVTALRM, self._handler)
+        if self._collects:
+            gc.enable()
 
     def _trace(self, frame: FrameType, event: str, argument: object) -> _Trace:
         self._left -= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import re
@@ -202,6 +203,16 @@ def test_registered_method_is_stopped_like_a_function(function):
     method("endless_one")(function)
     verdict = Policy("calls", [Rule(None, [Call("endless_one")])]).decide(BODY, {"old": 1}, {}, 5.0)
     assert (verdict.outcome, verdict.out, verdict.variables) == ("stopped", None, {"old": 1})
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_garbage_is_not_collected_in_a_function(is_enabled):
+    gc.enable() if is_enabled else gc.disable()
+    try:
+        verdict = decide(lambda message, state: {"collects": gc.isenabled()})
+        assert (verdict.out, gc.isenabled()) == ({"collects": False}, is_enabled)
+    finally:
+        gc.enable()
 
 
 def test_traced_function_is_stopped_by_processor_time():
