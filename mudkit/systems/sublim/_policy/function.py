@@ -67,7 +67,7 @@ class Watched:
     __slots__ = ("_before", "_collects", "_handler", "_is_clocked", "_left")
 
     def __enter__(self) -> None:
-        # A collection of a large heap takes longer than the limit, and what is raised in it is not propagated.
+        # A collection of a large heap exceeds the limit, and what is raised in it is not propagated.
         self._collects = gc.isenabled()
         gc.disable()
         self._left = MAX_LINES
