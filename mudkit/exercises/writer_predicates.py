@@ -9,12 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
+import plotly.graph_objects as go
 from hypothesis import strategies as st
 
+from mudkit import figures
 from mudkit.errors import MudkitError
-from mudkit.exercises.judging import Exercise, PieceError, Played, new_lab
+from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, Played, new_lab
+from mudkit.lab import Lab
 from mudkit.predicates import Predicate
 from mudkit.systems.mud import Client, Cloud
 from mudkit.units import distance_km
@@ -109,13 +113,25 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
         jane.write(_TABLE, _KEY, {"text": "hello"}, predicate=_predicate(text, scenario.who)).result()
         records = reader.read(_TABLE, data=scenario.reader.data, latest=True).result().records
     except (MudkitError, TypeError) as error:
-        return Played(f"{story} The predicate is {text!r}.", f"it is rejected: {error}", lab, _LANES)
+        return Played(
+            f"{story} The predicate is {text!r}.",
+            f"it is rejected: {error}",
+            lab,
+            picture=partial(_drawn, lab),
+        )
     problem = None
     if bool(records) != scenario.is_intended:
         problem = "the reader does not see the record, but the record is for it."
         if records:
             problem = "the reader sees the record, but the record is not for it."
-    return Played(f"{story} The predicate is {text!r}.", problem, lab, _LANES)
+    return Played(f"{story} The predicate is {text!r}.", problem, lab, picture=partial(_drawn, lab))
+
+
+def _drawn(lab: Lab) -> go.Figure:
+    """Draw the requests of both devices and what they return."""
+    table = lab.frame("messages")
+    table = table[table["source"].isin(_LANES) & table["target"].isin(_LANES)]
+    return figures.message_diagram(table, lanes=_LANES, kinds=_SHOWN, title=FAILURE_TITLE)
 
 
 def _predicate(text: Any, who: Mapping[str, Any]) -> Predicate:
@@ -126,6 +142,8 @@ def _predicate(text: Any, who: Mapping[str, Any]) -> Predicate:
 
 
 _LANES: Final = ("jane", "mud-gateway-1", "reader")
+_SHOWN: Final = ("ask", "outcome", "part")
+"""Kinds of messages in the diagram: requests, the answer to a write, and the records that a read returns."""
 
 EXERCISE: Final = Exercise(
     signature="writer_predicate(who) -> str: the text of a predicate for who['min_age'], who['place'] and "

@@ -211,8 +211,9 @@ class Afternoon:
         for step in range(round(60 * self.hours / self.publish_minutes)):
             lab.run(seconds=max(0.0, 60 * (5 + self.publish_minutes * step) - lab.world.now_us / 1e6))
             lat, lon = (round(float(degrees), 5) for degrees in child.loc or _MIDDLE)
-            left = publish({"loc": (lat, lon), "at": f"{lab.now:%H:%M:%S}"})
-            rows.append((lab.now, lat, lon, left))
+            at = lab.now  # before the upload, which takes time
+            left = publish({"loc": (lat, lon), "at": f"{at:%H:%M:%S}"})
+            rows.append((at, lat, lon, left))
         return pd.DataFrame(rows, columns=["at", "lat", "lon", "is_sent"])
 
     def _filter(

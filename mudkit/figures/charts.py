@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -270,16 +271,13 @@ def crossover(
         )  # fmt: skip
         ends.append((float(spread["max"].max()), float(spread["min"].min())))
     top = max((high for high, _ in ends), default=1.0) or 1.0
-    unit = "%" if across.unit.startswith("%") else across.unit
     crossings = _crossings(*list(lines.values())[:2], is_log=is_log) if len(lines) > 1 else []
-    equal = [
-        f"{words.number(place, words.decimals([place], 2))}\u202f{unit}".rstrip() for place, _ in crossings
-    ]
-    for (place, value), at_text in zip(crossings, equal, strict=True):
-        is_left = next(iter(lines.values())).index.searchsorted(place) <= len(table[x].unique()) / 2
-        figure.add_vline(place, line={"dash": "dot", "width": 1.5, "color": GREY})
+    for begin, end, value in crossings:
+        is_left = next(iter(lines.values())).index.searchsorted(begin) <= len(table[x].unique()) / 2
+        equal = _place(begin, across) if begin == end else f"{_number(begin)} to {_place(end, across)}"
+        figure.add_vline(begin, line={"dash": "dot", "width": 1.5, "color": GREY})
         figure.add_annotation(
-            x=math.log10(place) if is_log else place, y=value, text=f"equal at {at_text}", showarrow=True,
+            x=math.log10(begin) if is_log else begin, y=value, text=f"equal at {equal}", showarrow=True,
             arrowcolor=INK, ax=45 if is_left else -60, ay=-38,
         )  # fmt: skip
     figure.update_xaxes(title_text=x_title or across.title)
@@ -293,27 +291,58 @@ def crossover(
     low = min((low for _, low in ends), default=0.0)
     bottom = low if low > top / 2 or low < 0 else 0.0
     figure.update_yaxes(title_text=y_title or up.title, range=_with_room(bottom, top, up))
-    below = heading(title, _which_is_lower(lines, equal))
+    below = heading(title, _which_is_lower(lines, crossings, across))
     return styled(figure, 440, (70, 20, 120, 60), below, legend=_LEGEND)
 
 
-def _which_is_lower(lines: Mapping[str, pd.Series[float]], equal: Sequence[str]) -> str | None:
+def _number(place: float) -> str:
+    """Return a place on the axis of a crossover with two significant digits."""
+    return words.number(place, words.decimals([place], 2))
+
+
+def _place(place: float, label: words.Label) -> str:
+    """Return a place on the axis of a crossover with its unit."""
+    return f"{_number(place)}\u202f{'%' if label.unit.startswith('%') else label.unit}".rstrip()
+
+
+def _which_is_lower(
+    lines: Mapping[str, pd.Series[float]],
+    crossings: Sequence[tuple[float, float, float]],
+    label: words.Label,
+) -> str | None:
     """Return a sentence on where the first of two lines is below the second; None if they do not differ."""
     if len(lines) < 2:
         return None
     (one, first), (other, second) = list(lines.items())[:2]
-    ahead = (second - first).dropna()
-    ahead = ahead[ahead != 0]
-    if ahead.empty:
+    ahead = _differences(first, second)
+    differ = np.flatnonzero(ahead)
+    if not differ.size:
         return None
-    lower, higher = (one, other) if ahead.iloc[0] > 0 else (other, one)
-    if not equal:
-        return f"{lower} is lower than {higher} throughout."
-    if len(equal) == 1:
-        return f"{lower} is lower below {equal[0]}, {higher} above it."
-    return (
-        f"{lower} is lower at first; {one} and {other} are equal at {', '.join(equal[:-1])} and {equal[-1]}."
-    )
+    start, stop = differ[0], differ[-1] + 1
+    lower, higher = (one, other) if ahead.iloc[start] < 0 else (other, one)
+    equal = [_place(begin, label) for begin, _, _ in crossings]
+    if len(equal) > 1:
+        text = f"{lower} is lower at first; {one} and {other} are equal at "
+        text += f"{', '.join(equal[:-1])} and {equal[-1]}"
+    elif equal:
+        begin, end, _ = crossings[0]
+        above = "it" if begin == end else _place(end, label)
+        text = f"{lower} is lower below {equal[0]}, {higher} above {above}"
+    elif start:
+        text = f"{lower} is lower above it"
+    elif stop < len(ahead):
+        text = f"{lower} is lower than {higher}"
+    elif len(differ) < len(ahead):
+        text = f"{lower} is nowhere higher than {higher}"
+    else:
+        text = f"{lower} is lower than {higher} throughout"
+    if start:
+        until = f"{'up to' if start > 1 else 'at'} {_place(ahead.index[start - 1], label)}"
+        text = f"Equal {until}, then {text}" if equal else f"{one} and {other} are equal {until}, {text}"
+    if stop < len(ahead):
+        since = "from" if len(ahead) - stop > 1 else "at"
+        text += f"; both are equal {since} {_place(ahead.index[stop], label)}"
+    return text + "."
 
 
 def _with_room(low: float, high: float, label: words.Label) -> list[float]:
@@ -323,18 +352,35 @@ def _with_room(low: float, high: float, label: words.Label) -> list[float]:
     return [low - room if low < 0 else max(low - room, 0.0), min(high + room, most)]
 
 
+def _differences(one: pd.Series[float], other: pd.Series[float]) -> pd.Series[float]:
+    """Return how far a line is above another at each place of both; 0 where they differ by rounding only."""
+    both = pd.DataFrame({"one": one, "other": other}).dropna()
+    return (both["one"] - both["other"]).mask(np.isclose(both["one"], both["other"], rtol=1e-9, atol=0), 0.0)
+
+
 def _crossings(
     one: pd.Series[float], other: pd.Series[float], *, is_log: bool = False
-) -> list[tuple[float, float]]:
-    """Return the points at which two lines over the same places cross, as drawn on a (logarithmic) axis."""
-    both = pd.DataFrame({"one": one, "other": other}).dropna()
-    at, first = both.index.to_numpy(dtype=float), both["one"].to_numpy()
-    at = np.log(at) if is_log else at
-    ahead = first - both["other"].to_numpy()
-    before = np.flatnonzero(ahead[:-1] * ahead[1:] < 0)
-    share = ahead[before] / (ahead[before] - ahead[before + 1])
-    x, y = (part[before] + share * (part[before + 1] - part[before]) for part in (at, first))
-    return list(zip((np.exp(x) if is_log else x).tolist(), y.tolist(), strict=True))
+) -> list[tuple[float, float, float]]:
+    """Return where two lines change their order, as drawn on a (logarithmic) axis.
+
+    Each crossing is the first and the last place at which the lines are equal, and their value at the first.
+    """
+    differences = _differences(one, other)
+    ahead, first = differences.to_numpy(), one[differences.index].to_numpy()
+    at = differences.index.to_numpy(dtype=float)
+    found: list[tuple[float, float, float]] = []
+    for before, after in pairwise(np.flatnonzero(ahead)):
+        if ahead[before] * ahead[after] > 0:
+            continue
+        if after > before + 1:
+            found.append((float(at[before + 1]), float(at[after - 1]), float(first[before + 1])))
+            continue
+        share = ahead[before] / (ahead[before] - ahead[after])
+        ends = np.log(at[[before, after]]) if is_log else at[[before, after]]
+        x, y = (begin + share * (end - begin) for begin, end in (ends, first[[before, after]]))
+        place = float(np.exp(x) if is_log else x)
+        found.append((place, place, float(y)))
+    return found
 
 
 @described

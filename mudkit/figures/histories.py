@@ -275,7 +275,10 @@ def _named(op: Operation, bad: Collection[Id], verdict: Verdict) -> str:
 def _arrows(
     figure: go.Figure, drawn: Sequence[Operation], bad: Collection[Id], seen: Mapping[Id, Operation], at: Any
 ) -> None:
-    """Add an arrow from each write to the operations that saw it; of a contradiction, to those in it."""
+    """Add an arrow from each write to the operations that saw it; of a contradiction, to those in it.
+
+    It ends at the answer of an operation that was invoked before the write: the answer knew the write.
+    """
     shown = {op.id for op in drawn}
     x: list[float | None] = []
     y: list[float | None] = []
@@ -283,7 +286,7 @@ def _arrows(
         write = seen.get(op.id)
         if write is None or write.id not in shown or (bad and op.id not in bad):
             continue
-        (ax, ay), (bx, by) = at(write, False), at(op, False)
+        (ax, ay), (bx, by) = at(write, False), at(op, op.invoked_us < write.invoked_us)
         x += [ax, bx, None]
         y += [ay, by, None]
     if x:

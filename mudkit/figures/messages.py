@@ -56,6 +56,23 @@ class _Look(NamedTuple):
     reach: float
 
 
+class _Spot(NamedTuple):
+    """Possible place of a label: lane, time, and shift to the side and down, px."""
+
+    place: float
+    t_us: int
+    side: float
+    down: float
+
+
+class _Label(NamedTuple):
+    """Text beside a lane or an arrow, with its places, the best first."""
+
+    text: str
+    colour: str
+    spots: list[_Spot]
+
+
 _STUB = 0.0  # not towards the target at all: a stub at the sender
 _LOOKS = {
     "arrived": _Look(BLUE, "solid", 1.6, "arrow", 11, 1.0),
@@ -351,16 +368,66 @@ def _labels(
     ``scale`` has the pixels of a lane and of a microsecond.
     """
     lane_px, us_px = scale
-    sheet = Sheet(-0.5 * lane_px, -np.inf, (len(names) - 0.5) * lane_px, np.inf)
-    labels: list[dict[str, Any]] = []
+    incidents: list[_Label] = []
+    if len(shown) <= MAX_LABELS:
+        for row in rows_of(shown):
+            spots = [_Spot(row.place, row.t_us, side, 0.0) for side in (11.0, -11.0)]
+            incidents.append(_Label(row.incident, INK, spots))
+    arrows: list[_Label] = []
+    dots: list[tuple[float, float]] = []
+    if len(drawn) <= MAX_LABELS:
+        for message in rows_of(drawn):
+            places, times = _path(message, names, high_us)
+            x, y = (np.interp(_DOTS, _ALONG, part).tolist() for part in (places * lane_px, times * us_px))
+            dots += zip(x, y, strict=True)
+            look = _LOOKS[message.fate]
+            spots = []
+            if look.reach == _STUB or message.target is None:
+                side = 9.0 if places[-1] > places[0] else -9.0
+                spots = [
+                    _Spot(places[-1], int(times[-1]), side, 0.0), _Spot(places[0], int(times[0]), -side, 0.0)
+                ]  # fmt: skip
+            for part in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9):
+                place, t_us = float(np.interp(part, _ALONG, places)), int(np.interp(part, _ALONG, times))
+                spots += [_Spot(place, t_us, side, down) for side in (0.0, 8.0, -8.0) for down in (-8.0, 8.0)]
+            arrows.append(_Label(short_text(message), text_colour(look.colour), spots))
+    placed = _place(incidents, arrows, range(len(arrows)), dots, len(names), scale)
+    missing = [number for number in range(len(arrows)) if len(incidents) + number not in placed]
+    if missing:  # those without room choose first
+        order = [*missing, *(number for number in range(len(arrows)) if number not in missing)]
+        again = _place(incidents, arrows, order, dots, len(names), scale)
+        placed = max(placed, again, key=len)
+    labels = [*incidents, *arrows]
+    return [
+        {
+            "x": spot.place, "y": axis.values([spot.t_us])[0], "text": escaped(labels[number].text),
+            "xshift": spot.side, "yshift": -spot.down, "showarrow": False, "borderpad": 0,
+            "xanchor": "center" if not spot.side else "left" if spot.side > 0 else "right",
+            "font": {"size": _LABEL_PX, "color": labels[number].colour},
+        }
+        for number, spot in sorted(placed.items())
+    ]  # fmt: skip
+
+
+def _place(
+    incidents: Sequence[_Label],
+    arrows: Sequence[_Label],
+    order: Iterable[int],
+    dots: Iterable[tuple[float, float]],
+    lanes: int,
+    scale: tuple[float, float],
+) -> dict[int, _Spot]:
+    """Return free spots by the labels' numbers; incidents choose first, then arrows in this order."""
+    lane_px, us_px = scale
+    sheet = Sheet(-0.5 * lane_px, -np.inf, (lanes - 0.5) * lane_px, np.inf)
+    placed: dict[int, _Spot] = {}
 
     def crosses_lane(box: Box) -> bool:
-        return any(box[0] < place * lane_px < box[2] for place in names.values())
+        return any(box[0] < lane * lane_px < box[2] for lane in range(lanes))
 
-    def put(text: str, colour: str, spots: list[tuple[float, int, float, float]]) -> None:
-        """Place a text at the first free spot: lane, time, and shift to the side and down, px."""
-        wide, high = text_px(text, _LABEL_PX)[0], _LABEL_PX
-        boxes = []
+    def put(number: int, label: _Label) -> None:
+        wide, high = text_px(label.text, _LABEL_PX)[0], _LABEL_PX
+        spots, boxes = label.spots, []
         for place, t_us, side, down in spots:
             x, y = place * lane_px + side, t_us * us_px + down
             left = x - (wide / 2 if not side else 0 if side > 0 else wide)
@@ -368,36 +435,17 @@ def _labels(
         if wide + 8 < lane_px:  # there is room between two lanes
             spots = [spot for spot, box in zip(spots, boxes, strict=True) if not crosses_lane(box)]
             boxes = [box for box in boxes if not crosses_lane(box)]
-        number = sheet.put(boxes, crosses_lane)
-        if number is not None:
-            place, t_us, side, down = spots[number]
-            labels.append({
-                "x": place, "y": axis.values([t_us])[0], "text": escaped(text), "xshift": side,
-                "yshift": -down, "showarrow": False, "borderpad": 0,
-                "xanchor": "center" if not side else "left" if side > 0 else "right",
-                "font": {"size": _LABEL_PX, "color": colour},
-            })  # fmt: skip
+        chosen = sheet.put(boxes, crosses_lane)
+        if chosen is not None:
+            placed[number] = spots[chosen]
 
-    if len(shown) <= MAX_LABELS:
-        for row in rows_of(shown):
-            put(row.incident, INK, [(row.place, row.t_us, side, 0.0) for side in (11.0, -11.0)])
-    if len(drawn) <= MAX_LABELS:
-        paths = [_path(message, names, high_us) for message in rows_of(drawn)]
-        for places, times in paths:  # texts keep off the arrows
-            dots = (np.interp(_DOTS, _ALONG, part).tolist() for part in (places * lane_px, times * us_px))
-            for x, y in zip(*dots, strict=True):
-                sheet.block((x - 1, y - 1, x + 1, y + 1))
-        for message, (places, times) in zip(rows_of(drawn), paths, strict=True):
-            look = _LOOKS[message.fate]
-            spots = []
-            if look.reach == _STUB or message.target is None:
-                side = 9.0 if places[-1] > places[0] else -9.0
-                spots = [(places[-1], int(times[-1]), side, 0.0), (places[0], int(times[0]), -side, 0.0)]
-            for part in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9):
-                place, t_us = float(np.interp(part, _ALONG, places)), int(np.interp(part, _ALONG, times))
-                spots += [(place, t_us, side, down) for side in (0.0, 8.0, -8.0) for down in (-8.0, 8.0)]
-            put(short_text(message), text_colour(look.colour), spots)
-    return labels
+    for number, label in enumerate(incidents):
+        put(number, label)
+    for x, y in dots:  # texts keep off the arrows
+        sheet.block((x - 1, y - 1, x + 1, y + 1))
+    for number in order:
+        put(len(incidents) + number, arrows[number])
+    return placed
 
 
 def _style(

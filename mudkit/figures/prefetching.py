@@ -363,6 +363,8 @@ def message_lifecycles(
             next(iter(tables.values())), best, is_drawn, (from_us + until_us) // 2, max_messages
         )
         note = f"{max_messages} of {count:,} messages"
+    elif count < len(best):
+        note = f"{count:,} of {len(best):,} messages; the others are on no device in this time"
     drawn = {
         name: _life_rows(table[is_drawn], best[is_drawn], from_us, until_us) for name, table in tables.items()
     }

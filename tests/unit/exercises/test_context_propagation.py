@@ -6,6 +6,7 @@ import pytest
 from judged import check_accepted, check_rejected, mark_soak
 
 from mudkit.exercises import judge
+from mudkit.exercises.context_propagation import _Move
 from mudkit.systems.radiator import People, Time, Volume, distance_km
 
 CHAPTER = "06_context_propagation"
@@ -118,3 +119,20 @@ def test_messages_of_the_smallest_scenario_are_drawn():
 def test_piece_that_raises_has_a_diagram():
     figure = judge(CHAPTER, make_piece(now=assume_places)).diagram()
     assert len(figure.data) > 1
+
+
+def test_failure_of_a_function_is_drawn_once():
+    figure = judge(CHAPTER, make_piece(later=None)).diagram()
+    assert [note.text for note in figure.layout.annotations].count("failed") == 1
+
+
+@pytest.mark.parametrize(
+    ("move", "sentence"),
+    [
+        (_Move(6, "ann", 0.0, False), "ann reports from the middle of town"),
+        (_Move(6, "bob", 2.5, True), "bob reports a hazard from 2.5 km east of the middle"),
+        (_Move(6, "cy", None, False), "cy reports from an unknown place"),
+    ],
+)
+def test_move_is_a_sentence(move, sentence):
+    assert str(move) == sentence

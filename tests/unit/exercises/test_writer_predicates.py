@@ -81,8 +81,14 @@ def test_messages_of_the_smallest_scenario_are_drawn():
     figure = judge(CHAPTER, make_piece(PARTS | {"min_age": "receiver.age > :min_age"})).diagram()
     assert "smallest scenario" in figure.layout.title.text
     assert [f"<b>{name}</b>" for name in ("jane", "mud-gateway-1", "reader")] == list(
-        figure.layout.xaxis.ticktext[:3]
+        figure.layout.xaxis.ticktext
     )
+
+
+def test_diagram_has_only_requests_and_their_answers():
+    figure = judge(CHAPTER, lambda who: "TRUE").diagram()
+    labels = {label.text.split()[0] for label in figure.layout.annotations}
+    assert labels == {"ask", "outcome", "part"}
 
 
 def test_piece_that_raises_has_no_diagram():

@@ -159,6 +159,29 @@ def test_crossover_is_described_with_its_unit(x, equal):
     assert figure.layout.annotations[0].text == f"equal at {equal}"
 
 
+@pytest.mark.parametrize(
+    ("pairs", "marks", "sentence"),
+    [
+        ([(0, 1), (2, 2), (4, 3)], ["20"], "a is lower below 20, b above it."),
+        ([(0, 1), (2, 2), (3, 3), (5, 4)], ["20 to 30"], "a is lower below 20, b above 30."),
+        ([(0, 1), (0.1 + 0.2, 0.3), (1, 0)], ["20"], "a is lower below 20, b above it."),
+        ([(0, 0), (1, 1), (3, 2)], [], "a and b are equal up to 20, b is lower above it."),
+        ([(0, 0), (1, 2), (2, 3)], [], "a and b are equal at 10, a is lower above it."),
+        (
+            [(0, 0), (0, 0), (0, 1), (2, 2), (4, 3)],
+            ["40"],
+            "Equal up to 20, then a is lower below 40, b above it.",
+        ),
+        ([(0, 1), (2, 2), (3, 4)], [], "a is nowhere higher than b."),
+        ([(0, 1), (2, 2), (3, 3)], [], "a is lower than b; both are equal from 20."),
+    ],
+)
+def test_crossover_with_ties_is_described(pairs, marks, sentence):
+    figure = draw_crossover({10 * place: pair for place, pair in enumerate(pairs, start=1)}, x="x")
+    assert [note.text for note in figure.layout.annotations] == [f"equal at {mark}" for mark in marks]
+    assert figure.layout.title.subtitle.text == sentence
+
+
 def test_lines_that_do_not_cross_have_no_mark():
     figure = draw_crossover({1: (1.0, 2.0), 10: (1.0, 2.0)}, is_log=True)
     assert not figure.layout.annotations

@@ -63,6 +63,11 @@ def test_arrows_lead_from_writes_to_reads_that_saw_them():
     assert list(arrows.y) == [0, 1, None]
 
 
+def test_arrow_does_not_lead_back_in_time():
+    figure = draw("ann: [w0>1!@1     ]\nbob:      w0>2@1", "sequential")
+    assert list(index_traces(figure)["was seen by"].x) == [5, 13, None]  # to the answer of the refused write
+
+
 def test_contradiction_differs_by_more_than_colour():
     figure = draw(WRONG, "sequential")
     contradiction = index_traces(figure)["in the contradiction ✗"]

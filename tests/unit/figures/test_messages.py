@@ -154,6 +154,17 @@ def test_labels_of_a_narrow_figure_do_not_overlap():
         assert not (is_level and label[0] < other[1] and other[0] < label[1])
 
 
+def test_label_without_room_takes_the_spot_of_another_that_has_two():
+    rows = [
+        ("ann", "relay", 0, 1, "arrived", "send", None),
+        ("bob", "relay", 8, 9.22, "arrived", "ping", None),
+        ("relay", "bob", 9.22, 9.74, "arrived", "deliver", None),
+        ("bob", "relay", 9.74, 10, "arrived", "delivered", None),
+    ]
+    figure = figures.message_diagram(make_messages(*rows), lanes=("ann", "relay", "bob"))
+    assert get_labels(figure) == ["send 120 B", "ping 120 B", "deliver 120 B", "delivered 120 B"]
+
+
 def test_lanes_are_ordered_by_messages_or_as_given():
     def list_lanes(**options):
         return [text[3:-4] for text in figures.message_diagram(RUN, **options).layout.xaxis.ticktext]

@@ -220,6 +220,12 @@ def test_lifecycles_of_a_period_are_clipped():
     assert len(draw_lifecycles(from_us=11 * HOUR_US, until_us=12 * HOUR_US).layout.shapes) == 0
 
 
+def test_lifecycles_count_the_messages_that_are_left_out():
+    assert draw_lifecycles().layout.title.subtitle.text == ""
+    note = draw_lifecycles(from_us=8 * HOUR_US).layout.title.subtitle.text
+    assert note == "2 of 5 messages; the others are on no device in this time"
+
+
 def test_lifecycles_of_many_messages_are_sampled():
     many = make_lifecycles(*[(k, None, k + 1, None if k % 3 else k + 5) for k in range(100)])
     online = many.assign(read_us=many["came_us"] + 5 * HOUR_US)
