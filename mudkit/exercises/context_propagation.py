@@ -54,8 +54,10 @@ class _Move(NamedTuple):
     hazard: bool
 
     def __str__(self) -> str:
-        where = "without a place" if self.east_km is None else f"{self.east_km:g} km east"
-        return f"{self.who} {where}{', a hazard' if self.hazard else ''}"
+        place = "the middle of town"
+        if self.east_km != 0:
+            place = f"{self.east_km:g} km east of the middle" if self.east_km else "an unknown place"
+        return f"{self.who} reports {'a hazard ' if self.hazard else ''}from {place}"
 
 
 class _Case(NamedTuple):
@@ -179,7 +181,7 @@ def _drawn(piece: Callable[..., Any], case: _Case) -> go.Figure:
     lab.run(seconds=2 * _WAIT_S)
     return figures.message_diagram(
         figures.radiator_pushes(lab.frame("messages")),
-        lab.frame("incidents"),
+        lab.frame("incidents").drop_duplicates(["ts", "device", "incident"]),  # one per receiver
         lanes=_LANES,
         title=FAILURE_TITLE,
     )
