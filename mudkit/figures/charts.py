@@ -368,19 +368,19 @@ def _crossings(
     differences = _differences(one, other)
     ahead, first = differences.to_numpy(), one[differences.index].to_numpy()
     at = differences.index.to_numpy(dtype=float)
-    found: list[tuple[float, float, float]] = []
+    crossings: list[tuple[float, float, float]] = []
     for before, after in pairwise(np.flatnonzero(ahead)):
         if ahead[before] * ahead[after] > 0:
             continue
         if after > before + 1:
-            found.append((float(at[before + 1]), float(at[after - 1]), float(first[before + 1])))
+            crossings.append((float(at[before + 1]), float(at[after - 1]), float(first[before + 1])))
             continue
         share = ahead[before] / (ahead[before] - ahead[after])
         ends = np.log(at[[before, after]]) if is_log else at[[before, after]]
         x, y = (begin + share * (end - begin) for begin, end in (ends, first[[before, after]]))
         place = float(np.exp(x) if is_log else x)
-        found.append((place, place, float(y)))
-    return found
+        crossings.append((place, place, float(y)))
+    return crossings
 
 
 @described
