@@ -31,8 +31,7 @@ UNCHECKED = {
 """Parameters of which all values are valid, or that the defaults do not use."""
 PRICES = {"stale_cost", "stale_cost_j", "stale_cost_s", "missed_cost"}
 """Weights in the chapter's own arithmetic: NaN gives no cost, and no line in the figure."""
-ON_SPARK = {"00_start_here", "08_traces_on_spark", "09_cache_policies", "10_write_batching"}
-LEGAL, LEGAL_ON_SPARK, ILLEGAL = 20, 20, 200
+LEGAL, ILLEGAL = 20, 200
 
 
 def draw_illegal(chapter: str, dice: random.Random) -> tuple[str, Any]:
@@ -70,7 +69,7 @@ def test_parameters_have_a_range_of_the_type_of_the_default(chapter):
 def test_legal_parameters_run(chapter):
     dice = random.Random(f"legal {chapter}")
     failed = []
-    for _ in range(LEGAL_ON_SPARK if chapter in ON_SPARK else LEGAL):
+    for _ in range(LEGAL):
         values = draw_parameters(chapter, dice)
         try:
             run_chapter(chapter, values)
