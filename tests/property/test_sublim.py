@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from mudkit import Lab
 from mudkit.fleet.store import MemoryStore
-from mudkit.reproduce.sublim import Roaming
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
 from mudkit.systems.sublim._policy.actions import Compress, Every, Keep
 from mudkit.systems.sublim.check.checker import CONTRADICTION, MORE_ON_LESS, UNREACHABLE, findings
+from mudkit.verify.roaming import Roaming
 
 
 @given(

@@ -7,9 +7,9 @@ from contrail_place import build_item, install_filters, payloads
 from msgspec.structs import replace
 
 from mudkit.events import Ciphertext, Received
-from mudkit.reproduce.contrail import MANIPULATIONS, Testbed, tamper
 from mudkit.systems.contrail import TamperedMessage
 from mudkit.systems.contrail.messages import Data, Deliver
+from mudkit.verify.tampering import MANIPULATIONS, Testbed, tamper
 
 
 def test_every_manipulation_is_reported():
