@@ -385,9 +385,13 @@ class Storage:
         return self._store.get(f"version {device}", int) or 0
 
     def _moved(self, device: str, version: int) -> Moved | None:
-        """Return the place of a queue that has moved; None: it is here, or is about to arrive."""
+        """Return the place of a queue that has moved; None: it is here, or is about to arrive.
+
+        A queue that comes here by the move of a number was not moved on by a move of the same number. Two
+        storages that say so of each other would otherwise send it back and forth for ever.
+        """
         moved = self._store.get(f"moved {device}", Moved)
-        if moved is not None and moved.version >= version:
+        if moved is not None and moved.version > version:
             return moved
         if version > self._version(device):
             self._store.put(f"version {device}", version)

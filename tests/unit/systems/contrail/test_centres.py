@@ -8,6 +8,8 @@ from zlib import crc32
 import pytest
 from contrail_place import EVERYTHING, build_item, payloads
 
+from mudkit.systems.contrail.messages import Moved
+
 US, EU, ASIA = (37.0, -122.0), (52.0, 5.0), (1.3, 103.8)
 CENTRES = {"us": US, "eu": EU, "asia": ASIA}
 
@@ -100,3 +102,20 @@ def test_no_item_is_lost_while_queues_move_and_servers_crash(make_place, seed):
         place.restart_cloud()
     assert sorted(received) == sorted(sent)
     assert set(place.counts("bob")) <= {"duplicate", "obsolete", "duplicate keys"}
+
+
+def test_storages_that_both_say_a_queue_is_at_the_other_still_deliver(make_place):
+    """Neither moved it on: a queue that comes by the move of a number was not moved on by the same."""
+    place = make_place("ann bob", centres={"us": US, "eu": EU})
+    ann, bob = place.port("ann"), place.port("bob", idle_timeout_ms=1000)
+    received = payloads(bob)
+    place.install(bob, EVERYTHING, to=("ann", "app"))
+    for centre, other in (("us", "eu"), ("eu", "us")):
+        store = place.store(f"relay1-storage-{centre}")
+        store.put("moved bob", Moved(f"relay1-storage-{other}/contrail", 5))
+        store.commit()
+    place.publish(ann, build_item("a"), "a")
+    world = place.lab.world
+    most = world.handled + 1000
+    world.run_until(lambda: bool(received) or world.handled > most, world.now_us + 65_000_000)
+    assert received == [b"payload of a"]
