@@ -66,7 +66,7 @@ coverage: $(READY)
 	@$(COVER)/soak $(BIN)/coverage combine -q
 	@$(BIN)/python tools/covered.py build/coverage/test build/coverage/soak
 	@$(COVER)/both $(BIN)/coverage combine -q --keep build/coverage/test build/coverage/soak
-	@$(COVER)/both $(BIN)/coverage report --show-missing --skip-covered --sort=-miss
+	@$(COVER)/both $(BIN)/coverage report --include='mudkit/*' --show-missing --skip-covered --sort=-miss
 
 lab: $(READY)
 	@$(BIN)/mudkit lab

@@ -12,12 +12,13 @@ ROOT = Path(__file__).parents[1]
 
 
 def lines(file: Path) -> set[tuple[str, int]]:
-    """Return what a run has covered: files below the repository and numbers of lines."""
+    """Return what a run has covered: files below the repository and numbers of lines; not those of copies."""
     data = CoverageData(str(file))
     data.read()
     return {
         (str(Path(name).relative_to(ROOT)), number)
         for name in data.measured_files()
+        if Path(name).is_relative_to(ROOT)
         for number in data.lines(name) or ()
     }
 
