@@ -1,37 +1,14 @@
-"""Checks of arguments of the systems' APIs: a lab, a device, and values that machines store and send."""
+"""Checks of arguments of the systems' APIs: values that machines store and send."""
 
 from __future__ import annotations
 
 from math import isfinite
 from typing import Any, Final
 
-from mudkit.errors import ParameterError, brief
-from mudkit.events import Host, Network
-
-__all__ = ["MAX_VALUE_DEPTH", "check_device", "check_lab", "is_storable"]
+__all__ = ["MAX_VALUE_DEPTH", "is_storable"]
 
 MAX_VALUE_DEPTH: Final = 64
 """Maximum nesting of lists and mappings in an application's value."""
-
-
-def check_lab(given: Network) -> None:
-    """Raise ParameterError unless the argument has servers, as a lab does."""
-    if not hasattr(given, "server"):
-        raise ParameterError(
-            "Expected a lab.", where="lab", found=brief(given), expected="a lab, such as Lab(seed=7)"
-        )
-
-
-def check_device(given: Host) -> None:
-    """Raise ParameterError unless machines can be installed on the argument."""
-    if not hasattr(given, "install"):
-        raise ParameterError(
-            "Expected a device.",
-            where="device",
-            found=brief(given),
-            expected="a device of the lab",
-            remedy="give lab.device(name), or lab.devices[name]",
-        )
 
 
 def is_storable(value: Any, deepest: int = MAX_VALUE_DEPTH, *, has_bytes: bool = False) -> bool:

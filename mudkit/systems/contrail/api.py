@@ -17,7 +17,6 @@ from mudkit.events import Host, Installed, Network, Operation
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
 from mudkit.sources.parameters import number, of_kind, whole_number
-from mudkit.systems.arguments import check_device, check_lab
 from mudkit.systems.contrail import messages
 from mudkit.systems.contrail.crypto import Directory, PublicKeys, Registered
 from mudkit.systems.contrail.device.core import IDENTITY, PROBLEMS, KeyUse, Settings
@@ -85,7 +84,6 @@ class Relay(Displayed):
         service_ms: float = 0.0,
         move_after: int | None = 3,
     ) -> None:
-        check_lab(lab)
         whole_number("instances", instances, 1, 10_000)
         whole_number("max_waiting", max_waiting, 1, 1 << 31)
         whole_number("max_cached", max_cached, 1, 1 << 31)
@@ -286,16 +284,7 @@ class Port(OnHost):
         ParameterError, PredicateError
             The target or the filter is invalid.
         """
-        given: Value | tuple[str | Group, str] = to
-        target, remote = given if isinstance(given, tuple) and len(given) == 2 else (None, None)
-        if not isinstance(target, str | Group):
-            raise ParameterError(
-                "A filter goes to a device or a group, and a port there.",
-                where="to",
-                found=brief(to),
-                expected='("child", "location")',
-            )
-        of_kind("predicate", predicate, str, Predicate, expected="a condition, such as \"what = 'photo'\"")
+        target, remote = to
         if replaces is not None:
             whole_number("replaces", replaces, 0, 1 << 62)
         group = check_name("a group", target.name) if isinstance(target, Group) else None
@@ -491,7 +480,6 @@ class Module(OnHost):
         encrypted: bool = True,
         renewal: Callable[[KeyUse], bool] | None = None,
     ) -> None:
-        check_device(device)
         relays = [relay] if isinstance(relay, Relay) else list(relay)
         if not relays:
             raise ParameterError(
@@ -616,14 +604,12 @@ class Module(OnHost):
 
     def join(self, group: Group) -> Operation:
         """Join a group; with a rule, be a member while it is true."""
-        of_kind("group", group, Group, expected='a group, such as Group("club")')
         if group.rule is not None:
             Predicate.parse(group.rule, language=CONTEXT)
         return self.installed.call(messages.JoinGroup(check_name("a group", group.name), group.rule))
 
     def leave(self, group: Group) -> Operation:
         """Leave a group; its filters are removed."""
-        of_kind("group", group, Group, expected='a group, such as Group("club")')
         return self.installed.call(messages.LeaveGroup(check_name("a group", group.name)))
 
     def counts(self) -> Operation:

@@ -11,8 +11,8 @@ from mudkit.arguments import check_calls
 from mudkit.display import View
 from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
-from mudkit.sources.parameters import number, of_kind, whole_number
-from mudkit.systems.arguments import check_device, check_lab, is_storable
+from mudkit.sources.parameters import number, whole_number
+from mudkit.systems.arguments import is_storable
 from mudkit.systems.displays import OnHost
 from mudkit.systems.lasthop.device.machine import APP, ARRIVALS, DeviceMachine
 from mudkit.systems.lasthop.messages import (
@@ -63,7 +63,6 @@ class Publications(OnHost):
     def __init__(
         self, lab: Network, name: str = "spool", *, utc_offset_h: float = 0.0, spool_capacity: int = 10_000
     ) -> None:
-        check_lab(lab)
         offset_us = round(number("utc_offset_h", utc_offset_h, -24.0, 24.0) * _HOUR_US)
         capacity = whole_number("spool_capacity", spool_capacity, 1, 1 << 31)
         start_of_day_us = (lab.start_us + offset_us) % _DAY_US
@@ -127,10 +126,6 @@ class Topic(OnHost):
             A value is of the wrong kind or out of range, or cannot be sent or stored.
         """
         rank = number("rank", rank, -1e9, 1e9)
-        if not isinstance(text, str):
-            raise ParameterError(
-                "The text of a message must be a string.", where="text", found=brief(text), expected="a text"
-            )
         if item is not None:
             check_topic(item, "item")
         if reserved := sorted(set(attributes) & set(_RESERVED)):
@@ -200,13 +195,6 @@ class Subscriber(OnHost):
     def __init__(
         self, device: Host, publications: Publications, *, device_capacity: int | None = None
     ) -> None:
-        check_device(device)
-        of_kind(
-            "publications",
-            publications,
-            Publications,
-            expected="the spooling server, such as Publications(lab)",
-        )
         if device_capacity is not None:
             whole_number("device_capacity", device_capacity, 1, 1 << 31)
         address = publications.installed.address

@@ -11,8 +11,7 @@ from mudkit.arguments import check_calls, check_init
 from mudkit.errors import AccessDenied, ParameterError, brief
 from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
-from mudkit.sources.parameters import number, of_kind, whole_number
-from mudkit.systems.arguments import check_device
+from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.displays import OnHost
 from mudkit.systems.mud.device.client import ClientMachine, Settings
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
@@ -110,8 +109,6 @@ class Client(OnHost):
         write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None = None,
         prefetch_policy: PrefetchPolicy | None = None,
     ) -> None:
-        check_device(device)
-        of_kind("cloud", cloud, Cloud, expected="the cloud of the lab, such as Cloud(lab)")
         _check_app(app, token, device.name, cloud.authority)
         settings = Settings(
             device.name,

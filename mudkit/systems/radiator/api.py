@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import msgspec
@@ -10,8 +10,7 @@ import msgspec
 from mudkit.arguments import check_calls
 from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
-from mudkit.sources.parameters import number, of_kind
-from mudkit.systems.arguments import check_device, check_lab
+from mudkit.sources.parameters import number
 from mudkit.systems.displays import OnHost
 from mudkit.systems.radiator.chains import Chainability
 from mudkit.systems.radiator.context import Context
@@ -102,7 +101,6 @@ class Server(OnHost):
         link_kbps: float | None = None,
         name: str = "radiator",
     ) -> None:
-        check_lab(lab)
         if chainability is not None:
             check_function("chainability", chainability, ["one", "other"])
         check_join(join)
@@ -196,8 +194,6 @@ class Client(OnHost):
         attributes: _Attributes = None,
         machine: type[ClientMachine] = ClientMachine,
     ) -> None:
-        check_device(device)
-        of_kind("server", server, Server, expected="the server of Radiator, such as Server(lab, function)")
         self.client_id = device.name if client_id is None else client_id
         name: Value = self.client_id
         if not isinstance(name, str) or not 1 <= len(name) <= _MAX_ID_LENGTH:
@@ -231,14 +227,6 @@ class Client(OnHost):
             The attributes are no mapping, or JSON cannot encode them. From ``result()``: another live device
             has the id.
         """
-        registered: Value = attributes
-        if registered is not None and not isinstance(registered, Mapping):
-            raise ParameterError(
-                "Attributes have names.",
-                where="attributes",
-                found=brief(registered, 120),
-                expected='a mapping such as {"p2p_enabled": True}',
-            )
         given = _as_json("attributes", dict(attributes or {}))
         self.registered = self.installed.call(RegisterClient(given))
         return self.registered
@@ -257,11 +245,6 @@ class Client(OnHost):
         ParameterError
             ``context`` is no Context, or JSON cannot encode it.
         """
-        given: Value | Context = context
-        if not isinstance(given, Context):
-            raise ParameterError(
-                "This is no context.", where="context", found=brief(given, 200), expected="a Context"
-            )
         described = _as_json("context", context.to_dict())
         return self.installed.call(PropagateContext(ContextFields.of(Context.from_dict(described))))
 

@@ -8,8 +8,6 @@ from typing import Final
 from mudkit.arguments import check_calls
 from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
-from mudkit.sources.parameters import of_kind
-from mudkit.systems.arguments import check_device, check_lab, is_storable
 from mudkit.systems.displays import OnHost
 from mudkit.systems.receiving import MAX_BYTES
 from mudkit.systems.store_and_forward.device import APP, ClientMachine
@@ -44,7 +42,6 @@ class Relay(OnHost):
     """
 
     def __init__(self, lab: Network, name: str = "relay") -> None:
-        check_lab(lab)
         self.installed = lab.server(name).install(NAME, RelayMachine, name=_PORT)
 
 
@@ -77,8 +74,6 @@ class Client(OnHost):
     """
 
     def __init__(self, device: Host, relay: Relay, machine: type[ClientMachine] = ClientMachine) -> None:
-        check_device(device)
-        of_kind("relay", relay, Relay, expected="the relay of the lab, such as Relay(lab)")
         address = relay.installed.address
         self.installed = device.install(NAME, lambda ports: machine(ports, device.name, address), name=_PORT)
 
@@ -101,11 +96,6 @@ class Client(OnHost):
             ``to``, ``text`` or ``item`` is not a text, or is too long.
         """
         _check_text("to", to, "the name of a device, such as 'bob'")
-        of_kind("text", text, str, expected="a text", remedy="write it as one, for instance with json.dumps")
-        if not is_storable(text):
-            raise ParameterError(
-                "This text cannot be sent.", where="text", found=brief(text, 120), expected="whole characters"
-            )
         if len(text) > MAX_BYTES // 8:  # a character takes up to six bytes, and there are other fields
             raise ParameterError(
                 "This text is too long to be sent.",

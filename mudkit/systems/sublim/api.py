@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Annotated, Final, TypeAlias
@@ -11,8 +11,7 @@ from mudkit.arguments import check_arguments, check_calls
 from mudkit.errors import OperationLost, ParameterError, brief
 from mudkit.events import Host, Installed, Make, Network, Operation
 from mudkit.predicates import Predicate
-from mudkit.sources.parameters import number, of_kind
-from mudkit.systems.arguments import check_device, check_lab
+from mudkit.sources.parameters import number
 from mudkit.systems.displays import OnHost
 from mudkit.systems.sublim._policy.function import FunctionPolicy
 from mudkit.systems.sublim._policy.message import create_message
@@ -66,7 +65,6 @@ class PublishServer(OnHost):
     """
 
     def __init__(self, lab: Network, name: str = "publish-server") -> None:
-        check_lab(lab)
         self.lab = lab
         self.sites: list[Site] = []
         self.access_points: list[AccessPoint] = []
@@ -94,13 +92,6 @@ class PublishServer(OnHost):
         ParameterError
             ``message`` or ``item`` is of another type.
         """
-        if not _is_named(message):
-            raise ParameterError(
-                "A message has named fields.",
-                where="message",
-                found=brief(message, 80),
-                expected='a mapping such as {"patient": 7, "pulse": 48}',
-            )
         given: Value = item
         if given is not None and (not isinstance(given, str) or not given):
             raise ParameterError(
@@ -152,8 +143,6 @@ class AccessPoint(OnHost):
         name: str | None = None,
         stateful: bool = True,
     ) -> None:
-        check_lab(lab)
-        _check_server(net)
         range_m = number("range_m", range_m, 0.0, 1e6)
         if at is not None:
             at = number("at[0]", at[0], -90.0, 90.0), number("at[1]", at[1], -180.0, 180.0)
@@ -213,8 +202,6 @@ class Subscriber(OnHost):
     def __init__(
         self, device: Host, net: PublishServer, *, report_s: float = 10.0, change_share: float = 0.05
     ) -> None:
-        check_device(device)
-        _check_server(net)
         self.net = net
         self.name = device.name
         self.policy: AnyPolicy | None = None
@@ -302,8 +289,6 @@ class PlainSubscriber(OnHost):
     """
 
     def __init__(self, device: Host, net: PublishServer, predicate: str) -> None:
-        check_device(device)
-        _check_server(net)
         Predicate.parse(predicate, language=LANGUAGE)
         self.name = device.name
         self.installed: Installed = device.install(
@@ -349,11 +334,3 @@ def explain(message: Fields, subscriber: Subscriber) -> Explanation:
     now_s = (lab.start_us + state["now_us"]) / 1e6
     given = message, state["variables"], state["automatic"], now_s
     return Explanation(subscriber.policy.decide(*given), subscriber.policy.explain(*given))
-
-
-def _check_server(given: PublishServer) -> None:
-    of_kind("net", given, PublishServer, expected="the publish server, such as PublishServer(lab)")
-
-
-def _is_named(message: Value) -> bool:
-    return isinstance(message, Mapping) and all(isinstance(name, str) for name in message)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mudkit.errors import PredicateError
 from mudkit.predicates import Point, Predicate, function
 from mudkit.predicates.functions import find, names, remove
+from mudkit.predicates.layout import Layout
 
 lat = st.floats(-90, 90)
 lon = st.floats(-180, 180)
@@ -96,6 +97,44 @@ def test_functions_that_raise_or_return_a_wrong_kind() -> None:
     assert p({"x": 1}) is None
     with pytest.raises(PredicateError, match="broken failed: RuntimeError: no"):
         p({"x": 2})
+
+
+@pytest.mark.usefixtures("registered")
+def test_numpy_form_takes_points_and_returns_truth_values() -> None:
+    @function("score", returns="boolean", numpy=lambda places, n: (places[:, 0] > 30.5) & (n > 1))
+    def score(place: Point, n: float) -> bool:
+        return place.lat > 30.5 and n > 1
+
+    columns = {"loc": [(30.0, -97.0), None, (31.0, -97.0), (31.0, -97.0)], "n": [2, 2, 2, 1]}
+    p = Predicate("score(loc, n)")
+    values = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    assert [p(row) for row in values] == [False, None, True, False]
+    result = p.numpy(columns)
+    assert result.filled(False).tolist() == [False, False, True, False]
+    assert np.ma.getmaskarray(result).tolist() == [False, True, False, False]
+
+
+@pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize(
+    ("form", "problem"),
+    [
+        (lambda x: x[10], "score failed: IndexError"),
+        (lambda x: x[:2], r"a wrong number of values(.|\n)*2(.|\n)*3"),
+    ],
+)
+def test_failing_numpy_form_is_reported_by_name(form, problem) -> None:
+    function("score", returns="number", argument_kinds=("number",), numpy=form)(_return_one)
+    with pytest.raises(PredicateError, match=problem):
+        Predicate("score(x) = 1").numpy({"x": [1, 2, 3]})
+
+
+@pytest.mark.usefixtures("registered")
+def test_function_without_a_form_for_spark_is_refused() -> None:
+    function("score", returns="number", argument_kinds=("number",))(_return_one)
+    layout = Layout(record={"x": "number"})
+    assert "mudkit_user_score" in Predicate("score(x) = 1").sql("sqlite", layout)
+    with pytest.raises(PredicateError, match=r"@function\(…, spark='…'\)"):
+        Predicate("score(x) = 1").sql("spark", layout)
 
 
 @pytest.mark.usefixtures("registered")

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from mudkit.errors import PredicateError
-from mudkit.predicates import Predicate, function
+from mudkit.predicates import Predicate, function, sqlite
 from mudkit.predicates.functions import remove
 from mudkit.predicates.layout import Column, Layout, to_json
 from mudkit.predicates.sqlite import register_functions
@@ -284,3 +284,10 @@ def test_user_functions_of_points_agree_with_python(connection):
         check(connection, [p], [(record, {}) for record in records], Layout(record="data"), "t")
     finally:
         remove("place")
+
+
+@pytest.mark.parametrize("x", [0.1, -2.5, 1e308, 5e-324, 2.2250738585072014e-308, 123456.789, 2.0**60])
+def test_decimal_that_sqlite_reads_wrongly_is_written_with_powers_of_two(monkeypatch, x):
+    monkeypatch.setattr(sqlite, "sqlite_reads", lambda written: math.nan)
+    written = sqlite._number.__wrapped__(x)
+    assert sqlite3.connect(":memory:").execute(f"SELECT {written}").fetchone() == (x,)

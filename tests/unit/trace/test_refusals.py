@@ -1,5 +1,7 @@
 """Errors of the loaders for invalid files and options."""
 
+import json
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -60,6 +62,8 @@ FORMATS = [
     ("a header without a line end", trace.load, "device,t,lat,lon", "no rows"),
     ("an empty file", trace.load, "", "is empty"),
     ("blank lines", trace.load, "\n\n", "is empty"),
+    ("blank lines of CSV", defer_load(format="csv"), "\n\n  \n", "is empty"),
+    ("a folder without a trace", lambda file: trace.read_table(file, "positions"), FOLDER, "is not a trace"),
     ("a picture", trace.load, b"\x89PNG\r\n\x1a\n" + bytes(100), "not a file of a known format"),
     ("a document", trace.load, "%PDF-1.4\n%abc\n", "not a file of a known format"),
     ("UTF-16", trace.load, "device,t,lat,lon\n".encode("utf-16"), "not a file of a known format"),
@@ -197,3 +201,11 @@ def test_invalid_input_raises_error(tmp_path, case):
     assert caught.value.found
     assert caught.value.expected
     assert file.name in str(caught.value) or error is ParameterError
+
+
+def test_trace_of_another_version_is_refused(tmp_path):
+    trace.generate(2, 1, path=tmp_path / "run")
+    manifest = tmp_path / "run" / "trace.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format_version": 99}))
+    with pytest.raises(TraceFormatError, match=r"another format version(.|\n)*99(.|\n)*make it again"):
+        trace.load(tmp_path / "run")

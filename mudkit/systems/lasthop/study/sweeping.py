@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mudkit import intervals
 from mudkit.arguments import check_arguments, check_calls
-from mudkit.errors import ParameterError, brief
+from mudkit.errors import ParameterError
 from mudkit.progress import bar
 from mudkit.sources.outages import Outages
 from mudkit.sources.parameters import number, one_of
@@ -138,8 +138,8 @@ def sweep(
     import pandas as pd
 
     others = dict(fixed or {})
-    values = {name: _listed(name, given) for name, given in over.items()}
-    numbers = _listed("seeds", seeds)
+    values = {name: list(given) for name, given in over.items()}
+    numbers = list(seeds)
     _check_names(values, others)
     points = [
         dict(zip(values, point, strict=True)) | {"seed": seed}
@@ -187,14 +187,6 @@ def _sweep_run(fixed: Mapping[str, Parameter], point: Mapping[str, Parameter]) -
         "read": run.read,
         "best": len(run.online.read_ids),
     }
-
-
-def _listed(name: str, given: Iterable[_T]) -> list[_T]:
-    if isinstance(given, str) or not hasattr(given, "__iter__"):
-        raise ParameterError(
-            "Values to run over are several.", where=name, found=brief(given), expected="a list, as [1, 2, 4]"
-        )
-    return list(given)
 
 
 def _check_names(over: Iterable[str], fixed: Iterable[str]) -> None:

@@ -10,7 +10,6 @@ from mudkit.arguments import check_calls
 from mudkit.display import Displayed, View
 from mudkit.events import Installed, Make, Network, Operation
 from mudkit.sources.parameters import number, whole_number
-from mudkit.systems.arguments import check_lab
 from mudkit.systems.mud.messages import Ship
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.mud.servers.backend import BackEnd
@@ -69,7 +68,6 @@ class Cloud(Displayed):
         max_waiting: int = 1000,
         max_wait_s: float = 3600.0,
     ) -> None:
-        check_lab(lab)
         whole_number("replicas", replicas, 0, 1000)
         whole_number("gateways", gateways, 1, 1000)
         whole_number("processors", processors, 1, 1000)

@@ -602,6 +602,11 @@ UNUSABLE = [
     (lambda jane, bob: bob.write("newz", "a", {"x": 1}), TableProblem, "."),
     (lambda jane, bob: bob.create("news"), TableProblem, "already"),
     (lambda jane, bob: bob.create("other", split=["p", "g"]), ParameterError, "must ascend"),
+    (
+        lambda jane, bob: bob.read("news", type="uncommitted", aggregate="count(*)"),
+        ParameterError,
+        "need a committed read",
+    ),
 ]
 
 
@@ -618,6 +623,14 @@ def test_unusable_requests_raise_errors(jane, bob, call, error, pattern):
     with pytest.raises(error, match=pattern):
         call(jane, bob).result()
     assert jane.pending().result() == []
+
+
+def test_callback_of_a_write_is_called_with_the_accepted_operation(place, jane):
+    done = []
+    operation = jane.write("news", "a", {"x": 1}, callback=done.append)
+    assert done == []
+    operation.result()
+    assert done == [operation]
 
 
 def test_pending_write_to_a_dropped_table_fails_alone(place, jane, bob):

@@ -9,7 +9,7 @@ import pytest
 from mudkit.errors import InputMissing, ParameterError
 from mudkit.systems.sublim import Policy, PolicyError, Rule, method
 from mudkit.systems.sublim import policy as function_policy
-from mudkit.systems.sublim._policy.actions import Drop, Keep, Remember, SetField
+from mudkit.systems.sublim._policy.actions import Drop, Every, Keep, Remember, SetField
 from mudkit.systems.sublim._policy.policy import MAX_ACTIONS, MAX_RULES
 from mudkit.systems.sublim._policy.state import MAX_STATE_BYTES
 from mudkit.systems.sublim.check.checker import findings, validate
@@ -126,6 +126,15 @@ def test_invalid_files_are_refused_with_line(text, line, problem):
     [
         (lambda: Policy.from_yaml("data/sample/picu.yml"), InputMissing, "picu.yml"),
         (lambda: Policy("many", [Rule()] * (MAX_RULES + 1)), PolicyError, "needs rules"),
+        (
+            lambda: Policy("many", [Rule()], variables={f"v{n}": 1 for n in range(65)}), PolicyError,
+            "too many variables",
+        ),
+        (lambda: Policy("p", [Rule(None, [Every(5, 5)])]), PolicyError, "key of a limit must be an expression"),
+        (lambda: SetField(["a"]), PolicyError, "takes values by name"),
+        (lambda: SetField({}), PolicyError, "takes values by name"),
+        (lambda: SetField({"a": {"b": 1}}), PolicyError, "cannot give a this value"),
+        (lambda: SetField({"a": ["\ud800"]}), PolicyError, "cannot give a this value"),
         (lambda: Rule(None, [Keep(("a",))] * (MAX_ACTIONS + 1)), PolicyError, "too many actions"),
         (lambda: Policy("fat", [Rule()], variables={"a": "x" * MAX_STATE_BYTES}), PolicyError, "cannot be kept"),
         (lambda: method("no name"), PolicyError, "Invalid name of a method"),

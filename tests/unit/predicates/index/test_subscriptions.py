@@ -1,0 +1,52 @@
+"""Arguments that an index of subscriptions refuses, and its report of a match."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from mudkit.errors import PredicateError
+from mudkit.predicates import Language, Predicate, SubscriptionIndex
+
+CHEAP = Predicate("price < 10")
+FOREIGN = Predicate.parse("message.price < 10", language=Language(("message",), bound=()))
+UNBOUND = Predicate("age = sender.age")
+
+
+@pytest.fixture
+def index() -> SubscriptionIndex:
+    result = SubscriptionIndex()
+    result.add("ann", CHEAP, receiver={"age": 30})
+    result.add("bob", Predicate("price < 20"), receiver={"age": 10})
+    return result
+
+
+@pytest.mark.parametrize(
+    ("call", "pattern"),
+    [
+        (lambda index: index.add("ann", CHEAP), "exists already(.|\n)*'ann'"),
+        (lambda index: index.add("cyd", "price < 10"), "must be a Predicate(.|\n)*str"),
+        (lambda index: index.add("cyd", FOREIGN), "of another language(.|\n)*message"),
+        (lambda index: index.add("cyd", UNBOUND), "sender.age"),
+        (lambda index: index.add("cyd", CHEAP, receiver=[("age", 3)]), "must be a mapping(.|\n)*list"),
+        (lambda index: index.update("ann", receiver="age"), "must be a mapping(.|\n)*str"),
+        (lambda index: index.update("cyd", receiver={}), "no such subscription(.|\n)*'cyd'"),
+        (lambda index: index.remove("cyd"), "no such subscription(.|\n)*'cyd'"),
+        (lambda index: index.match({}, "receiver.age > 3"), "must be a Predicate"),
+        (lambda index: index.match_many([{}, {}], [None]), "one writer predicate for each record(.|\n)*1(.|\n)*2"),
+        (lambda index: index.explain({}, 7), "must be a Predicate(.|\n)*int"),
+    ],
+)  # fmt: skip
+def test_invalid_argument_is_refused_and_changes_nothing(index, call, pattern):
+    with pytest.raises(PredicateError) as caught:
+        call(index)
+    assert re.search(pattern, str(caught.value))
+    assert ("ann" in index, "cyd" in index, len(index)) == (True, False, 2)
+    assert index.match({"price": 5}) == ["ann", "bob"]
+
+
+def test_explain_counts_the_readers_that_the_writer_means(index):
+    table = index.explain({"price": 5}, Predicate("receiver.age > 18"))
+    assert (table["survivors"].sum(), table["matches"].sum()) == (2, 1)
+    assert index.explain({"price": 5})["matches"].sum() == 2
