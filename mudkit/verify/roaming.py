@@ -111,7 +111,6 @@ class _Walk:
         self.doctor = Subscriber(self.device, self.net, report_s=5.0, change_share=0.0)
         self.names = [*(point.name for point in self.points), "publish-server"]
         self.transfers: set[int] = set()
-        self.crossed = 0
 
     def run(self) -> Roamed:
         """Run the walk, then five minutes without faults."""

@@ -203,7 +203,7 @@ def test_wrong_character_in_an_output_is_detected(chapter, tmp_path):
 
 @pytest.mark.soak(keep=3)
 def test_chapter_runs_with_other_parameters(chapter, tmp_path):
-    papermill.execute_notebook(
+    executed = papermill.execute_notebook(
         chapter,
         tmp_path / chapter.name,
         draw_other_parameters(chapter),
@@ -211,6 +211,7 @@ def test_chapter_runs_with_other_parameters(chapter, tmp_path):
         kernel_name="python3",
         progress_bar=False,
     )
+    assert all(cell.execution_count for cell in executed.cells if cell.cell_type == "code" and cell.source)
 
 
 @pytest.mark.soak

@@ -195,8 +195,7 @@ class Client(OnHost):
         machine: type[ClientMachine] = ClientMachine,
     ) -> None:
         self.client_id = device.name if client_id is None else client_id
-        name: Value = self.client_id
-        if not isinstance(name, str) or not 1 <= len(name) <= _MAX_ID_LENGTH:
+        if not 1 <= len(self.client_id) <= _MAX_ID_LENGTH:
             raise ParameterError(
                 "This is no client id.",
                 where="client_id",

@@ -13,7 +13,6 @@ from mudkit.systems.receiving import MAX_BYTES
 from mudkit.systems.store_and_forward.device import APP, ClientMachine
 from mudkit.systems.store_and_forward.messages import MAX_LETTERS, Read, Submit
 from mudkit.systems.store_and_forward.servers import RelayMachine
-from mudkit.wire import Value
 
 __all__ = [
     "NAME",
@@ -117,8 +116,8 @@ class Client(OnHost):
         self.installed.listen(APP, callback)
 
 
-def _check_text(name: str, given: Value, expected: str) -> None:
-    if not isinstance(given, str) or not 0 < len(given) <= MAX_LETTERS or not given.isprintable():
+def _check_text(name: str, given: str, expected: str) -> None:
+    if not 0 < len(given) <= MAX_LETTERS or not given.isprintable():
         raise ParameterError(
             "Expected a name.",
             where=name,

@@ -92,8 +92,7 @@ class PublishServer(OnHost):
         ParameterError
             ``message`` or ``item`` is of another type.
         """
-        given: Value = item
-        if given is not None and (not isinstance(given, str) or not given):
+        if item == "":
             raise ParameterError(
                 "Expected the name of an item.", where="item", found=brief(item), expected="a text"
             )
