@@ -56,4 +56,4 @@ __all__ = [
     "work_folder",
 ]
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

@@ -6,7 +6,7 @@ from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mudkit.report import caching, prefetching, profiling, propagating, scoring
-    from mudkit.report.page import Answer, FirstScreen
+    from mudkit.report.page import Answer, FirstScreen, Measure
     from mudkit.report.run import ReportFailed, headline, run_report, save_page
     from mudkit.report.source import TraceSource, open_source
     from mudkit.report.tables import blank_unbounded, save_table
@@ -16,6 +16,7 @@ else:
 __all__ = [
     "Answer",
     "FirstScreen",
+    "Measure",
     "ReportFailed",
     "TraceSource",
     "blank_unbounded",

@@ -2,19 +2,53 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any, Final
 
-__all__ = ["DETAILS", "HEADLINE", "Answer", "FirstScreen"]
+__all__ = ["DETAILS", "SUMMARY", "Answer", "FirstScreen", "Measure"]
 
 DETAILS: Final = "details"
 """Tag of cells that are folded; the first heading among them is what stays to be seen."""
 
-HEADLINE: Final = "application/vnd.mudkit-headline+json"
-"""Type of the output that holds the headline of a report as text."""
+SUMMARY: Final = "application/vnd.mudkit-summary+json"
+"""Type of the output that holds the headline and the measures of a report."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Figure of a report's first screen, as ``summary.json`` holds it.
+
+    Parameters
+    ----------
+    name : str
+        Stable name in snake_case, for instance ``sent_share``.
+    value : float, str or None
+        Shares are from 0 to 1. None: not known.
+    unit : str
+        ``share``, ``s``, ``min``, ``km``, ``B``, ``J``, ``messages/day``, …; empty for counts and texts.
+    definition : str
+        What it is, in a sentence.
+    low, high : float, optional
+        The 95 % interval, where there is one.
+    """
+
+    name: str
+    value: float | str | None
+    unit: str
+    definition: str
+    low: float | None = None
+    high: float | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON; what is not finite is null."""
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in asdict(self).items()
+        }
 
 
 @dataclass(frozen=True)
@@ -35,6 +69,8 @@ class FirstScreen:
         What it depends on.
     warnings : sequence of str
         What distorts the data.
+    measures : sequence of Measure
+        The figures of this screen, for ``summary.json``.
     """
 
     source: str
@@ -43,6 +79,7 @@ class FirstScreen:
     reason: str
     assumption: str = ""
     warnings: Sequence[str] = ()
+    measures: Sequence[Measure] = ()
 
     def _repr_html_(self) -> str:
         tiles = "".join(
@@ -62,7 +99,8 @@ class FirstScreen:
         return "\n".join([f"{self.headline} {self.reason}", self.assumption, *self.warnings])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return {"text/plain": repr(self), "text/html": self._repr_html_(), HEADLINE: self.headline}
+        summary = {"headline": self.headline, "measures": [measure.document() for measure in self.measures]}
+        return {"text/plain": repr(self), "text/html": self._repr_html_(), SUMMARY: summary}
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from mudkit import words
 from mudkit.errors import MudkitError
 from mudkit.files import free_name, sha256, staged_folder, sweep_killed
 from mudkit.progress import is_enabled
-from mudkit.report.page import DETAILS, HEADLINE
+from mudkit.report.page import DETAILS, SUMMARY
 from mudkit.report.parameters import check, check_inputs, inputs
 from mudkit.report.schemas import TEMPLATES
 
@@ -78,8 +78,8 @@ def run_report(
     parameters : dict
         Checked by the template's schema before anything runs.
     build : path-like
-        Folder in which ``<template>-<time>/`` is made, with ``report.html``, ``report.ipynb``, ``data/`` and
-        ``manifest.json``.
+        Folder in which ``<template>-<time>/`` is made, with ``report.html``, ``report.ipynb``, ``data/``,
+        ``summary.json`` (headline and measures of the first screen) and ``manifest.json``.
     force : bool
         Run even when a finished run has the same parameters, inputs and versions.
     progress : bool
@@ -138,7 +138,10 @@ def run_report(
             _keep_failed(folder, path)
             raise
         stages.say("writing the page")
-        manifest["headline"] = _headline(done)
+        summary = _summary(done)
+        manifest["headline"] = summary["headline"]
+        document = {"format": 1, "report": template, **summary}
+        (folder / "summary.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         done.cells += provenance(template, manifest, started)
         export_html(done, folder / "report.html", title=_title(done))
         _close(folder, manifest, started, time.monotonic() - clock)
@@ -238,12 +241,11 @@ def _assigned(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _headline(notebook: nbformat.NotebookNode) -> str:
-    """Return the headline that a cell displayed; empty without one."""
+def _summary(notebook: nbformat.NotebookNode) -> dict[str, Any]:
+    """Return the headline and the measures that a cell displayed; an empty headline without one."""
     outputs = (output for cell in notebook.cells for output in cell.get("outputs", ()))
-    return next(
-        (str(output["data"][HEADLINE]) for output in outputs if HEADLINE in output.get("data", {})), ""
-    )
+    shown = (output["data"][SUMMARY] for output in outputs if SUMMARY in output.get("data", {}))
+    return next((dict(summary) for summary in shown), {"headline": "", "measures": []})
 
 
 def headline(folder: Path) -> str:

@@ -16,7 +16,7 @@ from mudkit.display import MAX_COLUMNS
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment import ADAPTERS, TASKS
 from mudkit.report.html import export_html
-from mudkit.report.page import HEADLINE
+from mudkit.report.page import SUMMARY
 from mudkit.report.parameters import check
 from mudkit.report.run import run_report
 from mudkit.report.schemas import TEMPLATES
@@ -128,7 +128,7 @@ def draw_value(name: str, field: Any, dice: random.Random) -> Any:
 def assert_sensible(notebook, folder):
     """Check that the page has a headline, tables of limited width, no NaN, and no inverted interval."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    headlines = [output["data"][HEADLINE] for output in outputs if HEADLINE in output["data"]]
+    headlines = [output["data"][SUMMARY]["headline"] for output in outputs if SUMMARY in output["data"]]
     assert len(headlines) == 1
     assert headlines[0].endswith(".")
     export_html(notebook, folder / "page.html", title="A page")

@@ -1,17 +1,35 @@
 """The first screen of a report."""
 
-from mudkit.report.page import HEADLINE, Answer, FirstScreen
+from mudkit.report.page import SUMMARY, Answer, FirstScreen, Measure
 
 
-def test_first_screen_escapes_names_and_returns_its_headline():
+def test_first_screen_escapes_names_and_returns_its_summary():
     screen = FirstScreen(
-        "<b>cabs</b>.csv", [("1", "<i>")], "Keep <it>.", "Since `x` holds.", "If <y>.", ["<z> leads"]
+        "<b>cabs</b>.csv",
+        [("1", "<i>")],
+        "Keep <it>.",
+        "Since `x` holds.",
+        "If <y>.",
+        ["<z> leads"],
+        [Measure("sent_share", 0.5, "share", "Reads that ask the server.", 0.4, float("nan"))],
     )
     html = screen._repr_html_()
     for text in ("<b>cabs", "<i>", "<it>", "<y>", "<z>"):
         assert text not in html
     assert "<code>x</code>" in html
-    assert screen._repr_mimebundle_()[HEADLINE] == "Keep <it>."
+    assert screen._repr_mimebundle_()[SUMMARY] == {
+        "headline": "Keep <it>.",
+        "measures": [
+            {
+                "name": "sent_share",
+                "value": 0.5,
+                "unit": "share",
+                "definition": "Reads that ask the server.",
+                "low": 0.4,
+                "high": None,
+            }
+        ],
+    }
     assert "<u>" not in Answer("<u>", "<u>")._repr_html_()
 
 
