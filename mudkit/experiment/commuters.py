@@ -376,7 +376,7 @@ def generate_policy(
     low, high = promise(pairs, whole < completeness)
     learnt = tree.learn(pairs, pairs.completeness < completeness)
     manifest = {"stale": f"completeness below {completeness:g}", "reads": len(reads)}
-    return GeneratedPolicy(learning.export_tree(learnt, 1, manifest=manifest), low, high)
+    return GeneratedPolicy(learning.export_policy(learnt, 1, manifest=manifest), low, high)
 
 
 def promise(pairs: Pairs, stale: NDArray[np.bool_]) -> tuple[float, float]:
@@ -391,7 +391,7 @@ def generate_write_policy(labelled: LabelledRun, match: Batch) -> tuple[Artefact
     writes, reads = Writes.of(labelled.first_reads, labelled.positions), ReadRequests.of(labelled.reads)
     learnt = BatchTree(match=match).learn(writes, reads)
     manifest = {"misses no more than": str(match), "writes": len(writes.t_us)}
-    return learning.export_tree(learnt, 1, manifest=manifest), learnt
+    return learning.export_policy(learnt, 1, manifest=manifest), learnt
 
 
 @check_options
