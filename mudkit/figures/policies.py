@@ -534,14 +534,16 @@ def sensitivity(table: pd.DataFrame, *, title: str) -> go.Figure:
             hovertemplate="%{y}: %{customdata}, %{x:.1f} % fresh<extra></extra>",
             cliponaxis=False,
         )  # fmt: skip
-    end = min(max(1.1 * float(np.nanmax(high, initial=0.0)), 1.0), 100.0)
+    least, most = float(np.nanmin(low, initial=100.0)), float(np.nanmax(high, initial=0.0))
+    begin = 0.0 if least < most / 2 else least - (most - least) / 4
+    end = min(max(most + (most - begin) / 10, 1.0), 100.0)
     for row, (assumed, family) in enumerate(zip(table["assumed"], table["family"], strict=True)):
         text = f"{family}, {words.percent(fresh[row] / 100, 1)}" if fresh[row] > 0 else str(family)
         figure.add_annotation(
             x=1.01, xref="paper", xanchor="left", y=assumed, text=escaped(text), showarrow=False,
             font={"size": 13, "color": INK},
         )  # fmt: skip
-    figure.update_xaxes(title_text="answered fresh from the cache, % of reads", range=[0, end])
+    figure.update_xaxes(title_text="answered fresh from the cache, % of reads", range=[begin, end])
     names = list(table["assumed"])
     figure.update_yaxes(
         type="category", categoryarray=names, range=[len(names) - 0.5, -0.5], automargin=True, ticks=""

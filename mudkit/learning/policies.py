@@ -25,7 +25,6 @@ from mudkit.units import solar_time
 __all__ = [
     "Always",
     "Bound",
-    "Decided",
     "FixedRule",
     "Learner",
     "LearntReads",
@@ -127,21 +126,6 @@ def hours_of_day(t_us: NDArray[np.int64], lon: NDArray[np.float64]) -> NDArray[n
     """Return the hour of mean solar time, 0 to 23; rounded as devices round it, to float32."""
     hour = solar_time(t_us, lon)[0].astype(np.float32).astype(np.int64)
     return np.minimum(hour, HOURS - 1)
-
-
-@dataclass(frozen=True, eq=False)
-class Decided:
-    """Decisions made before, one a pair, for instance by trees that have not seen the pair's device."""
-
-    name: str
-    decisions: NDArray[np.bool_]
-
-    def local(self, pairs: Pairs) -> NDArray[np.bool_]:
-        """Return the decisions; the pairs are those for which they were made."""
-        return self.decisions
-
-    def __str__(self) -> str:
-        return self.name
 
 
 @check_options

@@ -133,7 +133,7 @@ class Sums:
         """
         reads = self.reads[rows]
         total = float(reads.sum())
-        if not total:
+        if not total or not self.fresh.shape[1]:
             return None
         stale = self.stale[rows].astype(np.float64)
         share = stale.sum(axis=0) / total
@@ -458,7 +458,7 @@ class _Search:
             prices += between
         numbers = [self.best(sums, part) for part in self.parts]
         if numbers[-1] is None:
-            return [], "no tree keeps the limit of stale answers with a margin."
+            return [], "No tree keeps the limit of stale answers with a margin."
         decided = np.zeros(len(pairs.read), dtype=np.bool_)
         fold_of_pair = self.fold_of[self.replayer.cells[0]][pairs.read]
         for part, number in zip(self.parts[:-1], numbers[:-1], strict=True):

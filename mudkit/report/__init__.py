@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from mudkit.report.page import Answer, FirstScreen, Measure
     from mudkit.report.run import ReportFailed, headline, run_report, save_page
     from mudkit.report.source import TraceSource, open_source
-    from mudkit.report.tables import blank_unbounded, save_table
+    from mudkit.report.tables import save_table
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
@@ -20,7 +20,6 @@ __all__ = [
     "ReportFailed",
     "TraceSource",
     "batching",
-    "blank_unbounded",
     "caching",
     "headline",
     "open_source",

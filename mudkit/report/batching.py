@@ -49,17 +49,17 @@ class WriteStudy:
         """Return how long writes may wait, as a heading, and what a learnt delay adds."""
         if not len(self.policies):
             return Answer("Nothing can be said of writes", self.problem)
-        table = self.policies.set_index("kind")
+        rows = {str(row["kind"]): row for _, row in self.policies.iterrows()}
         limit = words.percent(self.max_stale)
-        at_once, in_use = table.loc["0"], table.loc[f"{self.in_use:g}"]
+        at_once, in_use = rows["0"], rows[f"{self.in_use:g}"]
         delay = words.duration(60 * self.in_use)
         text = (
             f"A read is stale when it lacks too many of its points because others wait on devices. With the "
             f"delay in use, {delay}, {words.percent(in_use['missed_share'], 1)} of the reads are, and "
             f"{_messages(in_use)} are sent. "
         )
-        if "learnt" in table.index:
-            learnt = table.loc["learnt"]
+        if "learnt" in rows:
+            learnt = rows["learnt"]
             text += (
                 f"Delays learnt from a tenth of the devices need {_messages(learnt)} on the others, and make "
                 f"{words.percent(learnt['missed_share'], 1)} of the reads stale."
@@ -68,7 +68,7 @@ class WriteStudy:
             text += f"No delay was learnt: {self.problem}"
         if not self.best:
             return Answer(f"Writes should not wait: no delay keeps to {limit} of stale reads", text)
-        best = table.loc[f"{self.best:g}"]
+        best = rows[f"{self.best:g}"]
         saved = at_once["message_share"] - best["message_share"]
         return Answer(
             f"Writes may wait {words.duration(60 * self.best)}: {words.percent(saved)} fewer messages",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -49,20 +50,21 @@ from mudkit.systems.mud.policies.artefact import HOURS, Artefact
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BEST", "CAPTION", "ReadStudy", "describe", "study_reads"]
+__all__ = ["BEST", "CAPTION", "SAVINGS_LABELS", "ReadStudy", "describe", "study_reads"]
 
 CAPTION: Final = (
     "Policies, each chosen on other devices or days than those it is scored on; data and energy of a read on "
     "average, with 95 % intervals for as many other devices and days. ● is the best value."
 )
-BEST: Final[dict[str, Literal["low", "high"]]] = {
-    "fresh_share": "high",
-    "data_bytes": "low",
-    "radio_mj": "low",
+BEST: Final[dict[str, Literal["low", "high"]]] = {"data_bytes": "low", "radio_mj": "low"}
+SAVINGS_LABELS: Final = {
+    "messages_per_day": "messages",
+    "data_gb_per_day": "data, GB",
+    "radio_j_per_day": "radio energy, J",
 }
-RULE, BOUND = "rule in use", "bound"
+RULE, HINDSIGHT = "rule in use", "with hindsight"
 _MIN_CELL_READS: Final = 10
-_SENSITIVITY_READS: Final = 7000
+_SENSITIVITY_READS: Final = 20_000
 """Reads on which other assumptions are tried, of whole devices."""
 _GRID_KM: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, math.inf)
 _GRID_MINUTES: Final = (2.0, 5.0, 10.0, 15.0, 20.0, 40.0, 60.0, 120.0)
@@ -277,7 +279,7 @@ class ReadStudy:
         others = self.sensitivity[self.sensitivity["family"] != self.sensitivity["family"].iloc[0]]
         if len(others) and self.found.has_enough_reads:
             results.append(
-                "The recommendation depends on what is assumed; it would be another with "
+                "The recommendation depends on what is assumed. It would be of another kind with: "
                 f"{words.listing(others['assumed'], 8)}."
             )
         if self.found.problem:
@@ -331,7 +333,9 @@ class ReadStudy:
         low, high = 100 * table["fresh_share"].min(), 100 * table["fresh_share"].max()
         of = ""
         if self.devices_tried:
-            of = f" Tried on the reads of {words.count(self.devices_tried, 'device')}, to save time."
+            of = f" To save time they were tried on {words.count(self.devices_tried, 'device')}."
+            if table["family"].iloc[0] != self.family:
+                of += f" On these alone, the recommendation would be another: {table['family'].iloc[0]}."
         span = f"{words.interval(low, high, 1)} % of the reads are answered fresh" if high > 0 else ""
         if not len(others):
             title = "Other assumptions give the same recommendation"
@@ -360,6 +364,12 @@ class ReadStudy:
         names = ["fresh_share", "stale_share", "sent_share", "completeness", "data_bytes", "radio_mj"]
         columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
         return self.policies[["policy", *columns]]
+
+    def described(self) -> pd.DataFrame:
+        """Return the rule in use, and the best policy of each family in words."""
+        choices = [choice for choice in self.found.choices if choice.family != "always ask"]
+        rows = [(RULE, describe(self.rule)), *((one.family, describe(one.policy)) for one in choices)]
+        return pd.DataFrame(rows, columns=["policy", "answers from the cache that are used"])
 
     def policy_bars(self) -> pd.DataFrame:
         """Return fresh and stale answers in percent by policy, for a figure."""
@@ -458,7 +468,7 @@ class ReadStudy:
         """Return which clock the hours of the rule are of."""
         lon = float(np.median(self.found.pairs.lon))
         first = pd.Timestamp(int(self.found.pairs.t_us.min()), unit="us", tz="UTC").tz_convert(self.source.tz)
-        local_h = first.utcoffset().total_seconds() / 3600.0
+        local_h = (first.tz_localize(None) - first.tz_convert("UTC").tz_localize(None)) / pd.Timedelta("1h")
         ahead_s = 3600.0 * (local_h - lon / 15.0)
         if abs(ahead_s) < 60.0:
             return "Hours are those of mean solar time."
@@ -537,7 +547,7 @@ def describe(policy: Always | FixedRule | LearntReads) -> str:
         return "always ask"
     if isinstance(policy, LearntReads):
         return f"tree of {words.count(_leaves(policy), 'leaf', 'leaves')}"
-    near = "" if math.isinf(policy.km) else f"within {words.distance(policy.km)} of the last query and "
+    near = "" if math.isinf(policy.km) else f"from within {words.distance(policy.km)} and "
     ages = policy.by_hour
     if len(set(ages)) == 1:
         return f"{near}at most {_age(ages[0])} old"
@@ -650,32 +660,31 @@ def _hindsight(
 def _compare(found: Recommendation, in_use: Choice, hindsight: NDArray[np.int64]) -> pd.DataFrame:
     """Measure the policies by read: shares, data and energy, with their intervals; a row for each."""
     pairs, is_stale, costs, radio = found.pairs, found.is_stale, read_costs("latency"), RadioModel()
-    rows: list[tuple[str, str, NDArray[np.bool_]]] = [
-        (choice.family, describe(choice.policy), choice.decisions) for choice in found.choices
+    rows: list[tuple[str, NDArray[np.bool_] | None]] = [
+        (choice.family, choice.decisions) for choice in found.choices
     ]
-    rows.insert(1, (RULE, f"{RULE}: {describe(in_use.policy)}", in_use.decisions))
+    rows[1:1] = [(RULE, in_use.decisions)]
     table = []
-    for kind, name, decisions in [*rows, (BOUND, "with hindsight", None)]:
+    for kind, decisions in [*rows, (HINDSIGHT, None)]:
         served = hindsight if decisions is None else replay(pairs, decisions)
         values = measures_by_read(pairs, is_stale, served, costs, radio)
         columns = dict(zip(READ_MEASURES, values.T, strict=True))
         columns["fresh_share"] = 1.0 - columns["sent_share"] - columns["stale_share"]
         columns["data_bytes"] = columns.pop("bytes")
-        row: dict[str, Any] = {"kind": kind, "policy": name, "is_recommended": kind == found.chosen.family}
+        row: dict[str, Any] = {"kind": kind, "is_recommended": kind == found.chosen.family}
         for column, of_reads in columns.items():
             is_share = column.endswith("_share") or column == "completeness"
             limits = (0.0, 1.0) if is_share else (0.0, math.inf)
             shown = intervals.clustered(of_reads, found.device, found.day, ahead=True, limits=limits)
             row |= {column: shown.value, f"{column}_low": shown.low, f"{column}_high": shown.high}
         if kind == "always ask":  # by definition
-            row |= {name: math.nan for name in row if name.startswith(("fresh_share_", "stale_share_"))}
+            row |= {name: math.nan for name in row if re.match("(.*_share|completeness)_(low|high)", name)}
         if decisions is None:  # what bounds fresh answers bounds nothing else, and needs no interval
             row |= {name: math.nan for name in row if name.endswith(("_low", "_high"))}
             row |= dict.fromkeys(("completeness", "data_bytes", "radio_mj"), math.nan)
         table.append(row)
     frame = pd.DataFrame(table)
-    named = frame["policy"] + np.where(frame["is_recommended"], " (recommended)", "")
-    return frame.assign(policy=named)
+    return frame.assign(policy=frame["kind"] + np.where(frame["is_recommended"], " (recommended)", ""))
 
 
 def _grid(found: Recommendation, rule: FixedRule) -> pd.DataFrame:
