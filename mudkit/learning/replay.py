@@ -53,7 +53,7 @@ def replay_steps(
     Yields
     ------
     reads : ndarray of int64, shape (devices,)
-        One read of each device that has so many.
+        One read of each device that still has one.
     served : ndarray of int64, shape (devices, policies)
         The pair that serves each, or ``SENT``, as :func:`replay` returns it.
     """

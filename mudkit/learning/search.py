@@ -319,25 +319,25 @@ def recommend(
     choices += search.by_time_of_day(rules)
     learnt, problem = search.tree(folds)
     choices += learnt
-    found = Recommendation(
+    result = Recommendation(
         pairs, is_stale, max_stale, device[cell], day[cell], tuple(choices), choices[0], rules, sums, problem
     )
-    return replace(found, chosen=_simplest(found))
+    return replace(result, chosen=_simplest(result))
 
 
-def _simplest(found: Recommendation) -> Choice:
-    chosen = found.choices[0]
-    if not found.has_enough_reads:
+def _simplest(result: Recommendation) -> Choice:
+    chosen = result.choices[0]
+    if not result.has_enough_reads:
         return chosen
-    for choice in found.choices[1:]:
-        if found.risk(choice) > MAX_RISK:
+    for choice in result.choices[1:]:
+        if result.risk(choice) > MAX_RISK:
             continue
         if choice.family == "tree":
-            is_better = found.gain(choice, found.best_rule).low > MIN_GAIN
+            is_better = result.gain(choice, result.best_rule).low > MIN_GAIN
         elif chosen.family == "always ask":
-            is_better = found.gain(choice, chosen).low > MIN_GAIN
+            is_better = result.gain(choice, chosen).low > MIN_GAIN
         else:
-            gain = found.gain(choice, chosen)
+            gain = result.gain(choice, chosen)
             is_better = gain.low > 0.0 and gain.value > _MIN_RULE_GAIN
         if is_better:
             chosen = choice
@@ -388,14 +388,14 @@ class _Search:
         """Choose an age alone, and a distance with an age."""
         alone = [i for i, (km, _) in enumerate(rules) if math.isinf(km)]
         every = list(range(len(rules)))
-        found = []
+        choices = []
         families: list[tuple[Family, list[int]]] = [("age", alone), ("distance and age", every)]
         for family, some in families:
             of_family = sums.of(some)
             numbers = [self.best(of_family, part) for part in self.parts]
             policies = [Always() if number is None else FixedRule(*rules[some[number]]) for number in numbers]
-            found += self._choice(family, policies)
-        return found
+            choices += self._choice(family, policies)
+        return choices
 
     def by_time_of_day(self, rules: Sequence[Rule]) -> list[Choice]:
         """Choose rules that depend on the hour: two of distance and age, or an age for each hour.
@@ -415,7 +415,7 @@ class _Search:
             np.add.at(whole, keys % (folds * HOURS), of_device)
             by_fold.append(whole.reshape(folds, HOURS, len(rules)))
         reads = np.bincount(fold_of_read * HOURS + self.replayer.hour, minlength=folds * HOURS)
-        found = []
+        choices = []
         builders: list[tuple[Family, _Build]] = [("time of day", _two_periods), ("age by hour", _each_hour)]
         for family, build in builders:
             of_parts = []
@@ -432,8 +432,8 @@ class _Search:
                 mine = [candidates.index(rule) for rule in dict.fromkeys(built)]
                 number = self.best(whole_sums.of(mine), part)
                 policies.append(Always() if number is None else candidates[mine[number]])
-            found += self._choice(family, policies)
-        return found
+            choices += self._choice(family, policies)
+        return choices
 
     def tree(self, folds: Folds) -> tuple[list[Choice], str]:
         """Choose the price of a stale answer with the best tree; without one, return why."""

@@ -1,4 +1,4 @@
-"""How long writes may wait for others, in the report cache_policy."""
+"""Delays of writes in the report cache_policy."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class ReadStudy:
     rule: FixedRule
     completeness: float
     horizon_s: float
-    found: Recommendation
+    search: Recommendation
     in_use: Choice
     policies: pd.DataFrame
     most_fresh: float
@@ -94,37 +94,37 @@ class ReadStudy:
     @property
     def max_stale(self) -> float:
         """Largest share of reads that may be answered stale."""
-        return self.found.max_stale
+        return self.search.max_stale
 
     @property
     def family(self) -> Family:
         """Family of the policy that is recommended."""
-        return self.found.chosen.family
+        return self.search.chosen.family
 
     @property
     def policy(self) -> Always | FixedRule | LearntReads:
         """The policy that is recommended, chosen on all reads."""
-        return self.found.chosen.policy
+        return self.search.chosen.policy
 
     @cached_property
     def fresh(self) -> Interval:
         """Share of the reads that it answers fresh from the cache, out of fold."""
-        return self.found.share(self.found.chosen.is_fresh)
+        return self.search.share(self.search.chosen.is_fresh)
 
     @cached_property
     def stale(self) -> Interval:
         """Share of the reads that it answers stale, out of fold."""
-        return self.found.share(self.found.chosen.is_stale)
+        return self.search.share(self.search.chosen.is_stale)
 
     @cached_property
     def gain(self) -> Interval:
-        """How much more it answers fresh than the rule in use, in shares of the reads."""
-        return self.found.gain(self.found.chosen, self.in_use)
+        """Share of the reads that it answers fresh beyond those of the rule in use."""
+        return self.search.gain(self.search.chosen, self.in_use)
 
     @property
     def is_rule_allowed(self) -> bool:
         """True if the rule in use keeps the limit of stale answers as surely as a recommendation has to."""
-        return self.found.risk(self.in_use) <= MAX_RISK
+        return self.search.risk(self.in_use) <= MAX_RISK
 
     @property
     def does_rule_stay(self) -> bool:
@@ -147,7 +147,7 @@ class ReadStudy:
         allowed = words.percent(self.max_stale)
         of_rule = words.percent(float(self.in_use.is_fresh.mean()), 1)
         if self.family == "always ask":
-            best = max(self.found.choices, key=lambda choice: float(choice.is_fresh.mean()))
+            best = max(self.search.choices, key=lambda choice: float(choice.is_fresh.mean()))
             first = words.percent(float(best.is_fresh.mean()), 1), "of the reads are answered fresh from the "
             first = first[0], first[1] + "cache by the best policy that was found"
         else:
@@ -161,10 +161,10 @@ class ReadStudy:
         return [first, second, (most, f"is the most that hindsight could do with {allowed} stale")]
 
     def _headline(self) -> str:
-        if not self.found.has_enough_reads:
+        if not self.search.has_enough_reads:
             return (
-                f"Nothing is recommended: {words.count(len(self.found.pairs.device), 'read')} "
-                f"{'is' if len(self.found.pairs.device) == 1 else 'are'} too few; {MIN_READS} are needed."
+                f"Nothing is recommended: {words.count(len(self.search.pairs.device), 'read')} "
+                f"{'is' if len(self.search.pairs.device) == 1 else 'are'} too few; {MIN_READS} are needed."
             )
         if self.family == "always ask":
             return (
@@ -179,17 +179,17 @@ class ReadStudy:
         return f"Answer from the cache when its answer is {describe(self.policy)}: {share}."
 
     def _reasons(self) -> list[str]:
-        found, chosen = self.found, self.found.chosen
+        search, chosen = self.search, self.search.chosen
         texts = []
         if chosen.family == "always ask":
-            best = max(found.choices[1:], key=lambda choice: float(choice.is_fresh.mean()), default=None)
+            best = max(search.choices[1:], key=lambda choice: float(choice.is_fresh.mean()), default=None)
             if best is None:
                 texts.append("No policy keeps the limit of stale answers with a margin.")
             else:
                 texts.append(
                     f"The best that was found, “{describe(best.policy)}”, answers "
-                    f"{_shown(found.share(best.is_fresh))} fresh, and exceeds the limit of stale answers on "
-                    f"other devices and days with a probability of {words.percent(found.risk(best))}."
+                    f"{_shown(search.share(best.is_fresh))} fresh, and exceeds the limit of stale answers on "
+                    f"other devices and days with a probability of {words.percent(search.risk(best))}."
                 )
         else:
             low, high = 100 * self.fresh.low, 100 * self.fresh.high
@@ -197,7 +197,7 @@ class ReadStudy:
                 f"On as many other devices and days it will be {words.interval(low, high, 1)} % (95 %). "
                 f"{words.percent(self.stale.value, 1)} are answered stale; the limit of "
                 f"{words.percent(self.max_stale)} is missed there with a probability of "
-                f"{words.percent(found.risk(chosen))}."
+                f"{words.percent(search.risk(chosen))}."
             )
             texts += self._against_others()
         texts.append(self._against_rule())
@@ -205,27 +205,27 @@ class ReadStudy:
 
     def _against_others(self) -> list[str]:
         """Compare the recommendation with the best rule, or with the tree."""
-        found, chosen = self.found, self.found.chosen
+        search, chosen = self.search, self.search.chosen
         if chosen.family == "tree":
-            rule = found.best_rule
+            rule = search.best_rule
             if rule.family == "always ask":
                 return ["No rule keeps the limit."]
-            gain = found.gain(chosen, rule)
+            gain = search.gain(chosen, rule)
             return [f"The best rule, “{describe(rule.policy)}”, gives {_points(gain)} fewer."]
-        tree = found.choice("tree")
+        tree = search.choice("tree")
         if tree is None:
             return []
-        gain, name = found.gain(tree, chosen), f"A learnt {describe(tree.policy)}"
+        gain, name = search.gain(tree, chosen), f"A learnt {describe(tree.policy)}"
         if gain.value <= 0:
             return [f"{name} gives no more."]
-        if found.risk(tree) > MAX_RISK:
-            return [f"{name} is too likely to miss the limit ({words.percent(found.risk(tree))})."]
+        if search.risk(tree) > MAX_RISK:
+            return [f"{name} is too likely to miss the limit ({words.percent(search.risk(tree))})."]
         return [f"{name} gives only {_points(gain)} more."]
 
     def _against_rule(self) -> str:
-        """Say whether the rule in use may stay."""
+        """Return whether the rule in use may stay, in words."""
         rule, gain = f"The rule in use, “{describe(self.rule)}”,", self.gain
-        stale, risk = float(self.in_use.is_stale.mean()), self.found.risk(self.in_use)
+        stale, risk = float(self.in_use.is_stale.mean()), self.search.risk(self.in_use)
         if not (self.in_use.is_fresh | self.in_use.is_stale).any():
             return f"{rule} asks the server for every read."
         if stale > self.max_stale:
@@ -271,24 +271,24 @@ class ReadStudy:
         if local.any() and not self.in_use.is_fresh.any():
             results.append("Every answer that the rule in use gives from the cache is stale.")
         oldest_s = 60.0 * max(self.policy.by_hour) if isinstance(self.policy, FixedRule) else 0.0
-        if oldest_s > 0.98 * float(self.found.pairs.age_s.max(initial=np.inf)):
+        if oldest_s > 0.98 * float(self.search.pairs.age_s.max(initial=np.inf)):
             results.append(
                 f"The recommended rule keeps answers as long as any that was looked at, "
                 f"{words.duration(oldest_s)}: a larger `horizon_s` may save more."
             )
         others = self.sensitivity[self.sensitivity["family"] != self.sensitivity["family"].iloc[0]]
-        if len(others) and self.found.has_enough_reads:
+        if len(others) and self.search.has_enough_reads:
             results.append(
                 "The recommendation depends on what is assumed. It would be of another kind with: "
                 f"{words.listing(others['assumed'], 8)}."
             )
-        if self.found.problem:
-            results.append(f"No tree was learnt: {self.found.problem}")
+        if self.search.problem:
+            results.append(f"No tree was learnt: {self.search.problem}")
         return results
 
     def _measures(self) -> list[Measure]:
-        found, chosen = self.found, self.found.chosen
-        sent = found.share(~(chosen.is_fresh | chosen.is_stale))
+        search, chosen = self.search, self.search.chosen
+        sent = search.share(~(chosen.is_fresh | chosen.is_stale))
 
         def share(name: str, of: Interval, definition: str) -> Measure:
             return Measure(name, of.value, "share", definition, of.low, of.high)
@@ -301,7 +301,7 @@ class ReadStudy:
             share("sent_share", sent, "Reads that ask the server with it, out of fold."),
             Measure(
                 "limit_risk",
-                found.risk(chosen),
+                search.risk(chosen),
                 "share",
                 "Probability that as many other devices and days have more stale answers than allowed.",
             ),
@@ -323,7 +323,7 @@ class ReadStudy:
                 "share",
                 "Most reads that any policy could answer fresh within the limit, with hindsight.",
             ),
-            Measure("reads", float(len(found.pairs.device)), "", "Reads that were replayed."),
+            Measure("reads", float(len(search.pairs.device)), "", "Reads that were replayed."),
         ]
 
     def sensitivity_answer(self) -> Answer:
@@ -367,7 +367,7 @@ class ReadStudy:
 
     def described(self) -> pd.DataFrame:
         """Return the rule in use, and the best policy of each family in words."""
-        choices = [choice for choice in self.found.choices if choice.family != "always ask"]
+        choices = [choice for choice in self.search.choices if choice.family != "always ask"]
         rows = [(RULE, describe(self.rule)), *((one.family, describe(one.policy)) for one in choices)]
         return pd.DataFrame(rows, columns=["policy", "answers from the cache that are used"])
 
@@ -384,7 +384,7 @@ class ReadStudy:
 
     def rules_answer(self) -> Answer:
         """Return the heading of the grid of rules."""
-        best = self.found.choice("distance and age")
+        best = self.search.choice("distance and age")
         title = (
             "No rule of distance and age keeps the limit"
             if best is None
@@ -393,21 +393,21 @@ class ReadStudy:
         )
         return Answer(
             title,
-            f"{words.count(len(self.found.rules), 'rule')} were replayed, on a grid that was refined around "
+            f"{words.count(len(self.search.rules), 'rule')} were replayed, on a grid that was refined around "
             "the best. Here are some; a cell is the share of reads that is answered fresh, on all devices. "
             "Empty cells would exceed the limit of stale answers; how many percent is in brackets.",
         )
 
     def best_on_grid(self) -> FixedRule:
         """Return the rule of distance and age to frame: the best one."""
-        best = self.found.choice("distance and age")
+        best = self.search.choice("distance and age")
         return best.policy if best is not None and isinstance(best.policy, FixedRule) else self.rule
 
     def tree_answer(self) -> Answer:
         """Return the heading of the learnt tree."""
-        tree = self.found.choice("tree")
+        tree = self.search.choice("tree")
         if tree is None or not isinstance(tree.policy, LearntReads):
-            return Answer("No tree was learnt", self.found.problem)
+            return Answer("No tree was learnt", self.search.problem)
         leaves = _leaves(tree.policy)
         use = "and is recommended" if self.family == "tree" else "and is not recommended"
         if leaves == 1:
@@ -419,14 +419,14 @@ class ReadStudy:
 
     def tree_nodes(self) -> pd.DataFrame | None:
         """Return the nodes of the learnt tree; None without one."""
-        tree = self.found.choice("tree")
+        tree = self.search.choice("tree")
         if tree is None or not isinstance(tree.policy, LearntReads):
             return None
         return tree_nodes(tree.policy)
 
     def reads_by_place(self) -> pd.DataFrame:
         """Return ``lat, lon, is_local`` (answered fresh) and ``is_stale`` of each read."""
-        pairs, chosen = self.found.pairs, self.found.chosen
+        pairs, chosen = self.search.pairs, self.search.chosen
         return pd.DataFrame(
             {"lat": pairs.lat, "lon": pairs.lon, "is_local": chosen.is_fresh, "is_stale": chosen.is_stale}
         )
@@ -466,8 +466,10 @@ class ReadStudy:
 
     def hours_caption(self) -> str:
         """Return which clock the hours of the rule are of."""
-        lon = float(np.median(self.found.pairs.lon))
-        first = pd.Timestamp(int(self.found.pairs.t_us.min()), unit="us", tz="UTC").tz_convert(self.source.tz)
+        lon = float(np.median(self.search.pairs.lon))
+        first = pd.Timestamp(int(self.search.pairs.t_us.min()), unit="us", tz="UTC").tz_convert(
+            self.source.tz
+        )
         local_h = (first.tz_localize(None) - first.tz_convert("UTC").tz_localize(None)) / pd.Timedelta("1h")
         ahead_s = 3600.0 * (local_h - lon / 15.0)
         if abs(ahead_s) < 60.0:
@@ -485,7 +487,7 @@ class ReadStudy:
             "family": self.family,
             "completeness": self.completeness,
             "max_stale": self.max_stale,
-            "reads": len(self.found.pairs.device),
+            "reads": len(self.search.pairs.device),
         }
         document = export_policy(self.policy, 1, manifest=manifest)
         return document if isinstance(self.policy, Always) else document.up_to_age(self.horizon_s)
@@ -498,8 +500,8 @@ class ReadStudy:
 
     def savings(self) -> pd.DataFrame:
         """Return messages, data and radio energy that reads take a day, with each policy and without any."""
-        days = max(len(np.unique(self.found.day)), 1)
-        reads = len(self.found.pairs.device) / days
+        days = max(len(np.unique(self.search.day)), 1)
+        reads = len(self.search.pairs.device) / days
         rows = self.policies[self.policies["kind"].isin(["always ask", RULE, self.family])]
         return pd.DataFrame(
             {
@@ -518,8 +520,8 @@ class ReadStudy:
                 "`policy.json` beside this page asks the server for every read.",
             )
         table = self.savings()
-        asked, chosen = table.iloc[0], table.iloc[-1]
-        saved = {name: float(asked[name] - chosen[name]) for name in table.columns[1:]}
+        always, chosen = table.iloc[0], table.iloc[-1]
+        saved = {name: float(always[name] - chosen[name]) for name in table.columns[1:]}
         return Answer(
             f"It saves the fleet {words.number(saved['messages_per_day'])} messages, "
             f"{words.size(1e9 * saved['data_gb_per_day'])} and {words.number(saved['radio_j_per_day'])} J a "
@@ -627,20 +629,20 @@ def study_reads(
     """
     pairs = Pairs.of(read_labels(source.positions, source.reads, horizon_s), source.reads)
     is_stale = pairs.completeness < completeness
-    found = recommend(pairs, is_stale, max_stale, folds=folds)
+    search = recommend(pairs, is_stale, max_stale, folds=folds)
     in_use = replayed(pairs, is_stale, "distance and age", rule, rule.local(pairs))
     most_fresh, hindsight = _hindsight(pairs, is_stale, max_stale)
-    tried, devices_tried = _try_assumptions(source, found, completeness, horizon_s, folds)
+    tried, devices_tried = _try_assumptions(source, search, completeness, horizon_s, folds)
     return ReadStudy(
         source,
         rule,
         completeness,
         horizon_s,
-        found,
+        search,
         in_use,
-        _compare(found, in_use, hindsight),
+        _compare(search, in_use, hindsight),
         most_fresh,
-        _grid(found, rule),
+        _grid(search, rule),
         tried,
         devices_tried,
     )
@@ -657,11 +659,11 @@ def _hindsight(
     return float(fresh[stale] / count), fewest_sends(pairs, is_stale, pairs.devices(), stale)
 
 
-def _compare(found: Recommendation, in_use: Choice, hindsight: NDArray[np.int64]) -> pd.DataFrame:
+def _compare(search: Recommendation, in_use: Choice, hindsight: NDArray[np.int64]) -> pd.DataFrame:
     """Measure the policies by read: shares, data and energy, with their intervals; a row for each."""
-    pairs, is_stale, costs, radio = found.pairs, found.is_stale, read_costs("latency"), RadioModel()
+    pairs, is_stale, costs, radio = search.pairs, search.is_stale, read_costs("latency"), RadioModel()
     rows: list[tuple[str, NDArray[np.bool_] | None]] = [
-        (choice.family, choice.decisions) for choice in found.choices
+        (choice.family, choice.decisions) for choice in search.choices
     ]
     rows[1:1] = [(RULE, in_use.decisions)]
     table = []
@@ -671,11 +673,11 @@ def _compare(found: Recommendation, in_use: Choice, hindsight: NDArray[np.int64]
         columns = dict(zip(READ_MEASURES, values.T, strict=True))
         columns["fresh_share"] = 1.0 - columns["sent_share"] - columns["stale_share"]
         columns["data_bytes"] = columns.pop("bytes")
-        row: dict[str, Any] = {"kind": kind, "is_recommended": kind == found.chosen.family}
+        row: dict[str, Any] = {"kind": kind, "is_recommended": kind == search.chosen.family}
         for column, of_reads in columns.items():
             is_share = column.endswith("_share") or column == "completeness"
             limits = (0.0, 1.0) if is_share else (0.0, math.inf)
-            shown = intervals.clustered(of_reads, found.device, found.day, ahead=True, limits=limits)
+            shown = intervals.clustered(of_reads, search.device, search.day, ahead=True, limits=limits)
             row |= {column: shown.value, f"{column}_low": shown.low, f"{column}_high": shown.high}
         if kind == "always ask":  # by definition
             row |= {name: math.nan for name in row if re.match("(.*_share|completeness)_(low|high)", name)}
@@ -687,16 +689,16 @@ def _compare(found: Recommendation, in_use: Choice, hindsight: NDArray[np.int64]
     return frame.assign(policy=frame["kind"] + np.where(frame["is_recommended"], " (recommended)", ""))
 
 
-def _grid(found: Recommendation, rule: FixedRule) -> pd.DataFrame:
+def _grid(search: Recommendation, rule: FixedRule) -> pd.DataFrame:
     """Replay some rules of distance and age on all reads, the best one and the one in use among them."""
-    best = found.choice("distance and age")
+    best = search.choice("distance and age")
     framed = [rule, *([best.policy] if best is not None else [])]
     plain = [one for one in framed if isinstance(one, FixedRule) and not isinstance(one.minutes, tuple)]
     km = sorted({*_GRID_KM, *(one.km for one in plain)})
-    longest = float(found.pairs.age_s.max(initial=60.0)) / 60
+    longest = float(search.pairs.age_s.max(initial=60.0)) / 60
     minutes = sorted({*(age for age in _GRID_MINUTES if age <= longest), *(one.by_hour[0] for one in plain)})
     rules = [FixedRule(a, b) for a in km for b in minutes]
-    sums = replay_rules(found.pairs, found.is_stale, rules)
+    sums = replay_rules(search.pairs, search.is_stale, rules)
     count = max(float(sums.reads.sum()), 1.0)
     fresh, stale = (values.sum(axis=0, dtype=np.float64) / count for values in (sums.fresh, sums.stale))
     return pd.DataFrame(
@@ -705,13 +707,13 @@ def _grid(found: Recommendation, rule: FixedRule) -> pd.DataFrame:
             "minutes": [one.by_hour[0] for one in rules],
             "fresh_share": fresh,
             "stale_share": stale,
-            "is_allowed": stale <= found.max_stale + 1e-12,
+            "is_allowed": stale <= search.max_stale + 1e-12,
         }
     )
 
 
 def _try_assumptions(
-    source: TraceSource, found: Recommendation, completeness: float, horizon_s: float, folds: Folds
+    source: TraceSource, search: Recommendation, completeness: float, horizon_s: float, folds: Folds
 ) -> tuple[pd.DataFrame, int]:
     """Recommend with window, box, completeness and limit halved and doubled; on some devices of many reads.
 
@@ -731,23 +733,23 @@ def _try_assumptions(
     def labelled(table: pa.Table) -> Pairs:
         return Pairs.of(read_labels(source.positions, table, horizon_s), table)
 
-    pairs = found.pairs if step == 1 else labelled(reads)
+    pairs = search.pairs if step == 1 else labelled(reads)
     is_stale = pairs.completeness < completeness
-    add("as assumed", found if step == 1 else recommend(pairs, is_stale, found.max_stale, folds=folds))
+    add("as assumed", search if step == 1 else recommend(pairs, is_stale, search.max_stale, folds=folds))
     for name, text in _SCALED:
         for factor in (0.5, 2.0):
             scaled = pc.multiply(reads[name], factor)
             other = labelled(reads.set_column(reads.column_names.index(name), name, scaled))
             stale = other.completeness < completeness
-            add(_one_or_range(scaled, text), recommend(other, stale, found.max_stale, folds=folds))
+            add(_one_or_range(scaled, text), recommend(other, stale, search.max_stale, folds=folds))
     for factor in (0.5, 2.0):
         other_share = 1.0 - min(factor * (1.0 - completeness), 1.0)
         if other_share != completeness:
             stale = pairs.completeness < other_share
             missing = f"{words.percent(1 - other_share)} of the points missing"
-            add(missing, recommend(pairs, stale, found.max_stale, folds=folds))
+            add(missing, recommend(pairs, stale, search.max_stale, folds=folds))
     for factor in (0.5, 2.0):
-        limit = min(factor * found.max_stale, 1.0)
-        if limit != found.max_stale:
+        limit = min(factor * search.max_stale, 1.0)
+        if limit != search.max_stale:
             add(f"{words.percent(limit)} stale allowed", recommend(pairs, is_stale, limit, folds=folds))
     return pd.DataFrame(rows), len(some) if step > 1 else 0

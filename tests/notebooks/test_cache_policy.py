@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,7 @@ def test_page_shows_its_parameters_and_inputs(report):
     assert metadata["parameters"] == TEMPLATES["cache_policy"](**parameters).model_dump()
     assert metadata["inputs"].keys() == {"trace", "reads"}
     html = read_html(report)
-    assert "mudkit report cache_policy \\\n      --param trace=" in html
+    assert re.search(r"mudkit report cache_policy \\\n +--param trace=", html)
     for source in metadata["inputs"].values():
         assert source["sha256"] in html
 

@@ -102,28 +102,28 @@ def test_equal_policies_give_the_first():
 
 def test_place_decides_so_a_tree_is_recommended(pairs):
     """Answers are stale after 20 minutes in the east, after 80 in the west: no rule knows the place."""
-    found = recommend(pairs, pairs.completeness < 0.9, 0.1)
-    assert found.chosen.family == "tree"
-    assert found.gain(found.chosen, found.best_rule).low > 0.02
-    assert isinstance(found.chosen.policy, LearntReads)
-    assert [choice.family for choice in found.choices] == sorted(
-        (choice.family for choice in found.choices), key=FAMILIES.index
+    result = recommend(pairs, pairs.completeness < 0.9, 0.1)
+    assert result.chosen.family == "tree"
+    assert result.gain(result.chosen, result.best_rule).low > 0.02
+    assert isinstance(result.chosen.policy, LearntReads)
+    assert [choice.family for choice in result.choices] == sorted(
+        (choice.family for choice in result.choices), key=FAMILIES.index
     )
 
 
 def test_nothing_is_recommended_when_labels_say_nothing():
     pairs = Pairs.of(*(shuffle_labels(build_labelled_reads()[0]), build_labelled_reads()[1]))
-    found = recommend(pairs, pairs.completeness < 0.9, 0.02)
-    assert found.chosen.family == "always ask"
-    assert not found.chosen.is_fresh.any()
+    result = recommend(pairs, pairs.completeness < 0.9, 0.02)
+    assert result.chosen.family == "always ask"
+    assert not result.chosen.is_fresh.any()
 
 
 def test_few_reads_give_no_recommendation():
     pairs = Pairs.of(*build_labelled_reads(devices=2, days=1, a_day=3))
-    found = recommend(pairs, np.zeros(len(pairs.read), np.bool_), 0.5)
+    result = recommend(pairs, np.zeros(len(pairs.read), np.bool_), 0.5)
     assert len(pairs.device) < MIN_READS
-    assert not found.has_enough_reads
-    assert found.chosen.family == "always ask"
+    assert not result.has_enough_reads
+    assert result.chosen.family == "always ask"
 
 
 def relabel(pairs, is_good):
@@ -143,21 +143,21 @@ def relabel(pairs, is_good):
 def test_planted_rule_is_found_and_no_tree_beats_it(family, is_good):
     pairs = Pairs.of(*build_labelled_reads(devices=40, days=8, a_day=14, noise=0.0))
     is_stale = relabel(pairs, is_good)
-    found = recommend(pairs, is_stale, 0.02)
-    assert found.chosen.family == family
+    result = recommend(pairs, is_stale, 0.02)
+    assert result.chosen.family == family
     best = np.flatnonzero(~is_stale)
     planted = np.zeros(len(pairs.read), np.bool_)
     planted[best] = True
     most = int((replay(pairs, planted) != SENT).sum())
-    assert most - found.chosen.is_fresh.sum() < 0.02 * len(pairs.device)
-    assert found.risk(found.chosen) <= 0.1
-    assert found.share(found.chosen.is_fresh).low < found.chosen.is_fresh.mean()
+    assert most - result.chosen.is_fresh.sum() < 0.02 * len(pairs.device)
+    assert result.risk(result.chosen) <= 0.1
+    assert result.share(result.chosen.is_fresh).low < result.chosen.is_fresh.mean()
 
 
 def test_days_are_held_out_with_folds_of_time(pairs):
-    found = recommend(pairs, pairs.completeness < 0.9, 0.1, folds="time")
-    assert found.choice("tree") is not None
-    assert len(np.unique(found.day)) == 4
+    result = recommend(pairs, pairs.completeness < 0.9, 0.1, folds="time")
+    assert result.choice("tree") is not None
+    assert len(np.unique(result.day)) == 4
 
 
 @pytest.mark.parametrize("rule", [Always(), *RULES, FixedRule(2.5, (0.0,) * 7 + (30.0,) * 17)], ids=str)

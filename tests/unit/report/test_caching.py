@@ -96,7 +96,7 @@ def test_figures_match_a_plain_replay(by_age):
     pairs = Pairs.of(read_labels(trace.positions, trace.reads, 7200.0), trace.reads)
     write_us = trace.positions["ts"].cast("int64").to_numpy()
     of_policies = {RULE: lambda pair: pairs.age_s[pair] <= 600}
-    chosen = by_age.found.chosen
+    chosen = by_age.search.chosen
     of_policies["age"] = lambda pair: chosen.decisions[pair]
     for kind, decide in of_policies.items():
         sent = stale = 0
@@ -194,10 +194,10 @@ def test_policy_file_decides_as_the_policy_and_installs_in_a_lab(by_age, tmp_pat
 
 def test_savings_are_those_of_the_reads_of_a_day(by_age):
     table = by_age.savings().set_index("policy")
-    days = len(np.unique(by_age.found.day))
-    reads = len(by_age.found.pairs.device)
-    asked = table.loc["always ask", "messages_per_day"]
-    assert asked == pytest.approx(3 * reads / days), "a query, a part of its answer, and the end"
+    days = len(np.unique(by_age.search.day))
+    reads = len(by_age.search.pairs.device)
+    always = table.loc["always ask", "messages_per_day"]
+    assert always == pytest.approx(3 * reads / days), "a query, a part of its answer, and the end"
     sent = (by_age.policies.set_index("kind").loc["age", "sent_share"]) * reads
     assert table["messages_per_day"].iloc[-1] == pytest.approx(3 * sent / days)
 
