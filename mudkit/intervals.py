@@ -82,10 +82,10 @@ def clustered(
 ) -> Interval:
     """Return the ratio of two sums over days and draws, with an interval that covers both.
 
-    Rows are days, columns are draws of what is not known of them. The variance is that of days, of draws, less
-    what both count (Cameron, Gelbach and Miller, Robust inference with multiway clustering, 2011). A share has
-    Wilson's interval for as many independent cases as have this variance, and as many cases as there are where
-    none or all of them are parts; what is positive has one on a logarithmic scale.
+    Rows are days, columns are draws of what is not known of them. The variance is that of days and of draws,
+    less what both count (Cameron, Gelbach and Miller, Robust inference with multiway clustering, 2011). A
+    share has Wilson's interval for as many independent cases as have this variance, and for as many as there
+    are where none or all of them are parts; what is positive has one on a logarithmic scale.
 
     Parameters
     ----------

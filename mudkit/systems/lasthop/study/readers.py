@@ -5,7 +5,7 @@ wasted      forwarded, and never read (Last hop 4)
 lost        read under on-line forwarding, and not under the policy (Last hop 4)
 missing     a read without a link that showed fewer messages than it asked for, while an acceptable message
             that had arrived and had not expired was not on the device
-delay       from the first read that would have shown a message, had there always been a link, to the read that
+delay       from the read that would have shown a message, had there always been a link, to the read that
             showed it; 0 if it was shown earlier, since better ones were missing
 ==========  ==============================================================================================
 
@@ -14,6 +14,7 @@ Messages count for the day on which they arrived, reads for the day on which the
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -102,7 +103,7 @@ class Reader:
             drawn, forwarded & ~is_read, forwarded, self._readable & ~is_read, self._readable, empty, delay_us
         )
 
-    def _marked(self, numbers: object) -> NDArray[np.bool_]:
+    def _marked(self, numbers: Sequence[Hashable]) -> NDArray[np.bool_]:
         marked = np.zeros(len(self._drawn.arrivals_us), dtype=np.bool_)
         marked[np.array(numbers, dtype=np.int64)] = True
         return marked

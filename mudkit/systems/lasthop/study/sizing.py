@@ -1,8 +1,8 @@
 """Prefetch limit and expiration threshold that fit a user's own arrivals and reads.
 
 All pairs of the two are run on the same events. The best has the smallest cost, by the prices of a wasted
-message, a lost one, a read in vain and an hour of delay; of equal ones, the one that prefetches least. What the
-choice is worth is measured on other days and other outages than it was chosen on (:func:`score_policies`).
+message, a lost one, a read in vain and an hour of delay; of equal ones, the one that prefetches least. What
+the choice is worth is measured on other days and outages than it was chosen on (:func:`score_policies`).
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def size_prefetch(
     threshold: float = 0.0,
     limits: Iterable[int] = LIMITS,
     thresholds_s: Iterable[float] = THRESHOLDS_S,
-    prices: Prices = Prices(),  # noqa: B008 - it is frozen
+    prices: Prices = Prices(),
     days: Days = "all",
     map: Map = map,  # noqa: A002 - the name of the API
 ) -> Sizing:
@@ -251,7 +251,7 @@ def score_policies(
     *,
     max: float | None = 8,  # noqa: A002 - the name of the API
     threshold: float = 0.0,
-    prices: Prices = Prices(),  # noqa: B008 - it is frozen
+    prices: Prices = Prices(),
     days: Days = "all",
 ) -> pd.DataFrame:
     """Measure policies on the same events, with intervals over days and draws.
@@ -271,8 +271,8 @@ def score_policies(
     Returns
     -------
     pandas.DataFrame
-        ``policy``; ``waste``, ``loss``, ``empty_read_share`` and ``delay_s`` (mean), each with the ends of its
-        95 % interval (:func:`mudkit.intervals.clustered`; NaN below five days, and where a measure cannot
+        ``policy``; ``waste``, ``loss``, ``empty_read_share`` and ``delay_s`` (mean), each with the ends of
+        its 95 % interval (:func:`mudkit.intervals.clustered`; NaN below five days, and where a measure cannot
         differ from what it is); ``delay_median_s``; ``cost_per_day`` with its interval; ``saved_per_day``, by
         how much the first policy costs less than this one, with its interval.
 
