@@ -482,7 +482,8 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
     drawn = [line for line in _TRADEOFF_MEASURES if line[0] in table]
     for measure, named, colour, symbol, dash, band in drawn:
         low, high = (100 * table[f"{measure}{end}"] for end in ("_low", "_high"))
-        if low.notna().all():
+        if low.notna().any():
+            low, high = (end.fillna(100 * table[measure]) for end in (low, high))
             figure.add_trace(
                 go.Scatter(
                     x=[*places, *places[::-1]],

@@ -121,7 +121,7 @@ class PrefetchSizing(Parameters):
         5.0, ge=0, le=1e6, description="of a read without a link that misses something that waits"
     )
     price_delay_hour: float = Field(
-        0.1, ge=0, le=1e6, description="of an hour for which a message is seen late"
+        0.02, ge=0, le=1e6, description="of an hour for which a message is seen late"
     )
     outage: float = Field(
         0.1, ge=0, le=1, description="share of time without a link, without a log of outages"

@@ -66,7 +66,8 @@ class Prices:
     empty_read : float
         A read without a link that misses something that waits.
     delay_hour : float
-        An hour for which a message is seen later than a link would have shown it.
+        An hour for which a message is seen later than a link would have shown it. By default a lost message
+        is worth ten days.
 
     Raises
     ------
@@ -77,7 +78,7 @@ class Prices:
     wasted: float = field(default=1.0, metadata=_PRICE)
     lost: float = field(default=5.0, metadata=_PRICE)
     empty_read: float = field(default=5.0, metadata=_PRICE)
-    delay_hour: float = field(default=0.1, metadata=_PRICE)
+    delay_hour: float = field(default=0.02, metadata=_PRICE)
 
     def __post_init__(self) -> None:
         check_ranges(self)
