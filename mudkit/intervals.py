@@ -82,10 +82,11 @@ def clustered(
 ) -> Interval:
     """Return the ratio of two sums over days and draws, with an interval that covers both.
 
-    Rows are days, columns are draws of what is not known of them. The variance is that of days and of draws,
-    less what both count (Cameron, Gelbach and Miller, Robust inference with multiway clustering, 2011). A
-    share has Wilson's interval for as many independent cases as have this variance, and for as many as there
-    are where none or all of them are parts; what is positive has one on a logarithmic scale.
+    Rows are days, columns are draws of what is not known of them. The variance is that of days, of which
+    neighbours may be alike, and of draws, less what both count (Cameron, Gelbach and Miller, Robust inference
+    with multiway clustering, 2011). A share has Wilson's interval for as many independent cases as have this
+    variance, and for as many as there are where none or all of them are parts; what is positive has one on a
+    logarithmic scale.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ def clustered(
     from scipy import stats
 
     off = (part - value * whole) / total
-    variance = of_days = days / (days - 1) * float((off.sum(axis=1) ** 2).sum())
+    variance = of_days = _variance_of_days(off.sum(axis=1))
     if draws > 1:
         of_draws = draws / (draws - 1) * float((off.sum(axis=0) ** 2).sum())
         variance = max(of_days, of_days + of_draws - float((off**2).sum()))
@@ -124,6 +125,14 @@ def clustered(
         factor = float(np.exp(half / value))
         return Interval(value, value / factor, value * factor, "interval")
     return Interval(value, value - half, value + half, "interval")
+
+
+def _variance_of_days(off: NDArray[np.float64]) -> float:
+    """Return the variance of a sum over days of which neighbours may be alike (Newey and West, 1987)."""
+    days, lags = len(off), int(np.cbrt(len(off)))
+    alike = [float((off[lag:] * off[:-lag]).sum()) * (1 - lag / (lags + 1)) for lag in range(1, lags + 1)]
+    alone = float((off**2).sum())
+    return days / (days - 1) * max(alone + 2 * sum(alike), alone)
 
 
 def share(part: float, whole: float, confidence: float = 0.95) -> Interval:

@@ -26,6 +26,7 @@ from mudkit.systems.lasthop import (
     score_policies,
     size_prefetch,
 )
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,6 +74,8 @@ _MIN_READS: Final = 30
 _MIN_SPLIT_DAYS: Final = 4
 """Days from which every other one is kept for scoring."""
 _SHORT_DAYS: Final = 7
+_CRITICAL: Final = 0.15
+"""Difference of what can be read and what arrives, as a share, below which queues wander."""
 _SIMILAR: Final = 1.05
 """Cost, over that of the recommended setting, up to which a setting is called about as good."""
 
@@ -236,7 +239,12 @@ class SizingStudy:
         text += f" {self._saving()}"
         low, high = self._good_limits()
         if low < high:
-            return f"{text} Limits from {low:,} to {high:,} cost about the same."
+            text += f" Limits from {low:,} to {high:,} cost at most 5 % more."
+        other = self._best_other()
+        saved = float(other["saved_per_day"])
+        if saved < -1e-9:
+            doubt = "" if other["saved_per_day_high"] < 0 else ", which may be chance"
+            text += f" “{other['policy']}” costs {words.number(-saved)} a day less still{doubt}."
         return text
 
     def _saving(self) -> str:
@@ -327,6 +335,11 @@ class SizingStudy:
                 f"At most {words.count(self.max_at_a_time, 'message')} at a time, no more than "
                 f"{words.percent(share)} of the messages can be read (`max_at_a_time`)."
             )
+        if abs(share - 1) < _CRITICAL and (self.events.expires_us >= FOREVER_US).mean() > 0.5:
+            notes.append(
+                "About as many messages arrive as can be read, and most never expire: what waits then grows "
+                "and shrinks over weeks, and delays and costs are less certain than their intervals say."
+            )
         notes += self._dominance()
         if self.extended:
             notes.append(
@@ -397,6 +410,13 @@ class SizingStudy:
             high += 1
         return int(limits[low]), int(limits[high])
 
+    def _best_other(self) -> pd.Series:
+        """Return the row of the cheapest policy besides the recommended one."""
+        others = self.policies.iloc[1:]
+        if not self.sized.limit:
+            others = others[others["policy"] != _NONE]  # it is what is recommended
+        return others.loc[others["cost_per_day"].idxmin()]
+
     def limit_answer(self) -> Answer:
         """Return the heading of the limits that were tried."""
         limit, table = self.sized.limit, self.limits
@@ -454,10 +474,7 @@ class SizingStudy:
         table = self.policies
         if all(np.ptp(table[name]) < 1e-9 for name in _MEASURES):
             return Answer("All policies do equally well: none of the measures below differs")
-        others = table.iloc[1:]
-        if not self.sized.limit:
-            others = others[others["policy"] != _NONE]  # it is what is recommended
-        best = others.loc[others["cost_per_day"].idxmin()]
+        best = self._best_other()
         saved, low, high = (float(best[f"saved_per_day{end}"]) for end in ("", "_low", "_high"))
         name, difference = best["policy"], words.number(abs(saved))
         if not self.row(_RECOMMENDED)["cost_per_day"]:
@@ -567,7 +584,9 @@ def study_sizing(
     variants = _variants(prices)
     sized, extended = _search(chosen_on, list(variants.values()), played, _half(chosen_on[0], "odd"))
     scored: dict[str, Any] = played | {"prices": prices, "days": _half(scored_on[0], "even")}
-    limits = sorted(sized.table["limit"].unique().tolist())
+    tried = sorted(sized.table["limit"].unique().tolist())
+    # Powers of two, and what lies around the best of them.
+    limits = [limit for limit in tried if not limit & (limit - 1) or 0.5 < limit / (sized.limit or 1) < 2]
     thresholds_s = sorted(sized.table["threshold_s"].unique().tolist())
     by_limit = {limit: _buffer(limit, sized.threshold_s) for limit in limits}
     by_threshold = {threshold_s: _buffer(sized.limit, threshold_s) for threshold_s in thresholds_s}
@@ -683,7 +702,7 @@ def _shown(table: pd.DataFrame, first: str) -> pd.DataFrame:
 def _percent(row: pd.Series, name: str) -> str:
     """Return a share with its interval."""
     low, high = (100 * float(row[f"{name}{end}"]) for end in _ENDS)
-    places = 1 if 0 < row[name] < 0.1 else 0
+    places = 0 if high >= 10 and not 0 < row[name] < 0.1 else 1
     if not np.isfinite(low) or round(low, places) == round(high, places):
         return words.percent(row[name])
     return f"{words.percent(row[name])} ({words.interval(low, high, places)})"

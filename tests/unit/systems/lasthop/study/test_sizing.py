@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from mudkit.sources.outages import Outages
@@ -167,3 +168,37 @@ def test_compare_accepts_recorded_events():
 def test_default_limits_include_those_of_the_paper():
     assert LIMITS[0] == 0
     assert {1, 16, 64, 1024} <= set(LIMITS)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("draws", [1, 3])
+def test_intervals_cover_fresh_logs(draws):
+    """Choose on odd days, score on even ones, and compare with the mean of 300 fresh logs.
+
+    With one draw, choice and score share the outages, as with a log of them.
+    """
+    scenario = Scenario(16.0, 2.0, expiration=Expiration(48 * 3600.0), days=40)
+    outages, names = Outages(0.5, 4.0), ["waste", "loss", "empty_read_share", "delay_s", "cost_per_day"]
+
+    def score(seed, limit, runs):
+        return score_policies(runs, {"it": Forwarding("buffer", limit)}, days="even").iloc[0]
+
+    found = []
+    for seed in range(100):
+        runs = add_outages(scenario.draw(seed), outages, range(1000 * seed, 1000 * seed + 2 * draws))
+        chosen_on, scored_on = (runs[:1], runs[:1]) if draws == 1 else (runs[:draws], runs[draws:])
+        limit = size_prefetch(chosen_on, limits=(0, 2, 4, 8), days="odd").limit
+        found.append((limit, score(seed, limit, scored_on)))
+    fresh = {
+        limit: pd.DataFrame(
+            score(seed, limit, add_outages(scenario.draw(seed), outages, [seed]))
+            for seed in range(10_000, 10_300)
+        ).mean(numeric_only=True)
+        for limit in {limit for limit, _ in found}
+    }
+    for name in names:
+        ends = [(row[f"{name}_low"], fresh[limit][name], row[f"{name}_high"]) for limit, row in found]
+        covered = sum(low <= value <= high for low, value, high in ends)
+        width = np.mean([high - low for low, _, high in ends])
+        print(f"{draws} draws, {name}: {covered} of 100 covered, mean width {width:.4g}")
+        assert 90 <= covered <= 99, name
