@@ -151,7 +151,7 @@ def share(part: float, whole: float, confidence: float = 0.95) -> Interval:
 
 
 def _wilson(value: float, cases: float, z: float) -> Interval:
-    """Return Wilson's interval of a share of so many cases."""
+    """Return Wilson's interval of a share of a number of cases."""
     middle = (value + z * z / (2 * cases)) / (1 + z * z / cases)
     half = z * np.sqrt(value * (1 - value) / cases + z * z / (4 * cases * cases)) / (1 + z * z / cases)
     low, high = max(float(middle - half), 0.0), min(float(middle + half), 1.0)

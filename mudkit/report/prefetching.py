@@ -61,7 +61,7 @@ _PRICES: Final = {
     "empty_read": ("a read in vain", "price_empty_read"),
     "delay_hour": ("an hour of delay", "price_delay_hour"),
 }
-"""What the prices are for, and the parameters that set them."""
+"""Names of what has a price, and the parameters that set it."""
 _MEASURES: Final = ("waste", "loss", "empty_read_share", "delay_min")
 _ENDS: Final = ("_low", "_high")
 _DELAY_ENDS: Final = ("delay_s_low", "delay_s_high")
@@ -415,7 +415,7 @@ class SizingStudy:
         others = self.policies.iloc[1:]
         if not self.sized.limit:
             others = others[others["policy"] != _NONE]  # it is what is recommended
-        return others.loc[others["cost_per_day"].idxmin()]
+        return others.iloc[int(others["cost_per_day"].to_numpy().argmin())]
 
     def limit_answer(self) -> Answer:
         """Return the heading of the limits that were tried."""

@@ -65,19 +65,21 @@ def test_recommendation_matches_the_saved_tables(example):
     best = settings.loc[settings["cost_per_day"].idxmin()]
     text = page(example)
     assert f"Prefetch up to {best['limit']:,.0f} messages" in text
-    found = {measure["name"]: measure for measure in summary(example)["measures"]}
+    measured = {measure["name"]: measure for measure in summary(example)["measures"]}
     scored = table(example, "by_limit").set_index("limit").loc[best["limit"]]
     for name in ("waste", "loss", "empty_read_share", "cost_per_day"):
-        assert found[name]["value"] == pytest.approx(scored[name])
-        assert (found[name]["low"], found[name]["high"]) == pytest.approx(
+        assert measured[name]["value"] == pytest.approx(scored[name])
+        assert (measured[name]["low"], measured[name]["high"]) == pytest.approx(
             (scored[f"{name}_low"], scored[f"{name}_high"])
         )
-    assert found["delay_s"]["value"] == pytest.approx(60 * scored["delay_min"])
+    assert measured["delay_s"]["value"] == pytest.approx(60 * scored["delay_min"])
     policies = table(example, "policies").set_index("policy")
     assert policies.loc["recommended", "waste"] == pytest.approx(scored["waste"])
     assert policies.loc["all at once", "loss"] == 0.0
     assert policies.loc["only when asked", "waste"] == 0.0
-    assert found["empty_read_share_without"]["value"] == policies.loc["only when asked", "empty_read_share"]
+    assert (
+        measured["empty_read_share_without"]["value"] == policies.loc["only when asked", "empty_read_share"]
+    )
     assert len(table(example, "by_price")) == 9
 
 

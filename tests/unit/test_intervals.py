@@ -89,9 +89,9 @@ def test_invalid_arguments_raise_error(call, pattern):
 
 def test_clustered_ratio_is_that_of_the_sums():
     parts, wholes = [[1, 0], [2, 1], [0, 0], [3, 1], [1, 1]], [[4, 4], [5, 5], [2, 2], [6, 6], [3, 3]]
-    found = intervals.clustered(parts, wholes)
-    assert found.value == 0.25
-    assert 0 < found.low < 0.25 < found.high < 1
+    interval = intervals.clustered(parts, wholes)
+    assert interval.value == 0.25
+    assert 0 < interval.low < 0.25 < interval.high < 1
     few = intervals.clustered(parts[:4], wholes[:4])
     assert np.isnan(few.low), "four days have no interval"
     assert np.isnan(intervals.clustered(np.zeros((6, 1)), np.zeros((6, 1))).value)
@@ -122,6 +122,6 @@ def test_clustered_intervals_cover_the_mean(of_draws):
     for _ in range(300):
         values = random.normal(size=(20, 5)) + random.normal(size=(20, 1))
         values += of_draws * random.normal(size=(1, 5))
-        found = intervals.clustered(values, np.ones((20, 5)), "any")
-        hits += found.low <= 0 <= found.high
+        interval = intervals.clustered(values, np.ones((20, 5)), "any")
+        hits += interval.low <= 0 <= interval.high
     assert 0.9 <= hits / 300 <= 0.99

@@ -61,7 +61,7 @@ def test_first_screen_describes_the_input():
     assert "no more than 33 % of the messages can be read" in warnings
     assert "last 2 days, too few to choose on some" in warnings
     assert "out of order" not in warnings
-    assert "can be read" not in " ".join(study_runs([recorded], max_at_a_time=25).first_screen().warnings)
+    assert "no more than" not in " ".join(study_runs([recorded], max_at_a_time=25).first_screen().warnings)
 
 
 def test_rows_that_were_sorted_are_counted():
@@ -87,7 +87,7 @@ def test_few_reads_give_no_firm_headline():
 
 
 def test_first_screen_matches_the_tables(example):
-    screen, found = example.first_screen(), measures(example)
+    screen, measured = example.first_screen(), measures(example)
     limit = example.sized.limit
     assert screen.headline.startswith(f"Prefetch up to {limit} messages, and none that expires within ")
     assert screen.tiles[0][0] == f"{limit} messages"
@@ -95,11 +95,11 @@ def test_first_screen_matches_the_tables(example):
     assert example.sized.best["cost_per_day"] == table["cost_per_day"].min()
     scored = example.limits.set_index("limit").loc[limit]
     for name in ("waste", "loss", "empty_read_share", "delay_s", "cost_per_day"):
-        assert found[name].value == scored[name] == example.row("recommended")[name]
-        assert found[name].low == pytest.approx(scored[f"{name}_low"], nan_ok=True)
-    assert found["prefetch_limit"].value == limit
-    assert found["recommendation"].value == screen.headline
-    assert len(found) == len(screen.measures)
+        assert measured[name].value == scored[name] == example.row("recommended")[name]
+        assert measured[name].low == pytest.approx(scored[f"{name}_low"], nan_ok=True)
+    assert measured["prefetch_limit"].value == limit
+    assert measured["recommendation"].value == screen.headline
+    assert len(measured) == len(screen.measures)
     assert all(measure.definition.endswith(".") for measure in screen.measures)
     assert "generated" in screen.warnings[0]
     assert "no link for 50 % of the time" in screen.assumption
@@ -232,8 +232,8 @@ def test_headings_follow_from_the_tables(example):
             assert costs["recommended"] < others.min()
         prices = study.price_table()
         low, high = prices["limit"].min(), prices["limit"].max()
-        said = f"stays at {low:,}" if low == high else f"between {low:,} and {high:,}"
-        assert said in study.prices_answer().title
+        phrase = f"stays at {low:,}" if low == high else f"between {low:,} and {high:,}"
+        assert phrase in study.prices_answer().title
         assert study.limit_table()["limit"].is_monotonic_increasing
         title = study.limit_answer().title
         if title.startswith("Limits from"):

@@ -1,9 +1,9 @@
-"""What readers see of a run: messages wasted and lost, reads that miss something, and delays.
+"""The reader's view of a run: messages wasted and lost, reads that miss something, and delays.
 
 ==========  ==============================================================================================
 wasted      forwarded, and never read (Last hop 4)
 lost        read under on-line forwarding, and not under the policy (Last hop 4)
-missing     a read without a link that showed fewer messages than it asked for, while an acceptable message
+empty       a read without a link that showed fewer messages than it asked for, while an acceptable message
             that had arrived and had not expired was not on the device
 delay       from the read that would have shown a message, had there always been a link, to the read that
             showed it; 0 if it was shown earlier, since better ones were missing
@@ -27,7 +27,7 @@ from mudkit.systems.lasthop.study.simulation import Outcome, play_best, play_lin
 __all__ = ["COUNTS", "Days", "Reader", "Seen"]
 
 COUNTS: Final = ("wasted", "forwarded", "lost", "readable", "empty", "reads", "delay_h", "seen")
-"""What is counted by day: events, and the sum of delays in hours."""
+"""Counts by day: events, and the sum of delays in hours."""
 
 Days: TypeAlias = Literal["all", "odd", "even"]
 """Days that count, from the first one, which is odd: two halves of a log have none in common."""
@@ -35,7 +35,7 @@ Days: TypeAlias = Literal["all", "odd", "even"]
 
 @dataclass(frozen=True)
 class Seen:
-    """What the reader saw under a policy.
+    """The reader's view of a policy.
 
     ``wasted``, ``forwarded``, ``lost`` and ``readable`` have an item per message, ``empty`` has one per read;
     ``delay_us`` is -1 for messages without a delay.
@@ -94,8 +94,8 @@ class Reader:
         forwarded, read_us = self._marked(outcome.forwarded_ids), self._read_us(outcome)
         is_read = read_us >= 0
         shown = np.array(outcome.per_read, dtype=np.int64)
-        gone = np.searchsorted(np.sort(drawn.expires_us[is_read]), drawn.reads_us, side="right")
-        unread = self._arrived - (np.cumsum(shown) - shown - gone)
+        expired = np.searchsorted(np.sort(drawn.expires_us[is_read]), drawn.reads_us, side="right")
+        unread = self._arrived - (np.cumsum(shown) - shown - expired)
         empty = self._is_down & (shown < self._max) & (unread > shown)
         delay_us = np.maximum(read_us - self._shown_us, 0)
         delay_us[~is_read | (self._shown_us < 0)] = -1
@@ -118,4 +118,5 @@ class Reader:
 
 
 def _rows(days: Days) -> slice:
-    return {"all": slice(None), "odd": slice(0, None, 2), "even": slice(1, None, 2)}[days]
+    """Return the rows of a table by day that count."""
+    return slice(1 if days == "even" else 0, None, 1 if days == "all" else 2)

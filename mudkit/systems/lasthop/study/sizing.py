@@ -324,9 +324,9 @@ def score_policies(
 def _interval(
     name: str, parts: NDArray[np.float64], wholes: NDArray[np.float64], kind: str, *, is_fixed: bool = False
 ) -> dict[str, float]:
-    found = intervals.clustered(parts, wholes, kind)  # type: ignore[arg-type]
-    value = 0.0 if np.isnan(found.value) else found.value
-    low, high = (np.nan, np.nan) if is_fixed else (found.low, found.high)
+    measured = intervals.clustered(parts, wholes, kind)  # type: ignore[arg-type]
+    value = 0.0 if np.isnan(measured.value) else measured.value
+    low, high = (np.nan, np.nan) if is_fixed else (measured.low, measured.high)
     return {name: value, f"{name}_low": low, f"{name}_high": high}
 
 

@@ -1,4 +1,4 @@
-"""What readers see: counted again by a simulator of its own, in plain Python."""
+"""The reader's view: counted again by a simulator of its own, in plain Python."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ def test_study_counts_what_a_plain_simulator_counts(log, limit, most, keep_back_
     again = count_again(
         messages, reads, outages, limit=limit, max_messages=most, keep_back_us=keep_back_s * 1_000_000
     )
-    found = [row[name] for name in ("waste", "loss", "empty_read_share", "delay_s", "delay_median_s")]
-    assert found == pytest.approx(again, nan_ok=True)
+    measured = [row[name] for name in ("waste", "loss", "empty_read_share", "delay_s", "delay_median_s")]
+    assert measured == pytest.approx(again, nan_ok=True)
 
 
 def see(drawn, policy, max_messages=8, threshold=0.0):

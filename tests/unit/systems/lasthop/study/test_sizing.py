@@ -74,18 +74,18 @@ def test_total_outage_gives_a_limit_of_zero():
 
 
 def test_readers_of_k_messages_need_k_of_them():
-    """Let eight messages arrive each day, of which five are read in an outage, before the others expire."""
+    """Send eight messages a day, of which five are read in an outage, before the others expire."""
     day, hour = 86_400_000_000, 3_600_000_000
     arrivals = np.concatenate([d * day + np.arange(8) * 60_000_000 for d in range(20)])
     reads = np.arange(20) * day + 10 * hour
     outages = [[d * day + hour, d * day + 21 * hour] for d in range(20)]
     drawn = drawn_from(arrivals, reads, expires_us=arrivals + 20 * hour, outages_us=outages)
-    found = size_prefetch([drawn], max=5, limits=range(9))
-    assert (found.limit, found.threshold_s) == (5, 57_600.0), "expirations are 20 h away"
+    sized = size_prefetch([drawn], max=5, limits=range(9))
+    assert (sized.limit, sized.threshold_s) == (5, 57_600.0), "expirations are 20 h away"
     for prices in (Prices(10.0, 1.0, 1.0, 0.0), Prices(1.0, 10.0, 0.0, 0.0), Prices(1.0, 0.0, 10.0, 0.0)):
-        assert found.at(prices).limit == 5
-    assert found.best["cost_per_day"] == 0.0
-    short = found.table[found.table["threshold_s"] == found.threshold_s].set_index("limit")
+        assert sized.at(prices).limit == 5
+    assert sized.best["cost_per_day"] == 0.0
+    short = sized.table[sized.table["threshold_s"] == sized.threshold_s].set_index("limit")
     assert short["wasted_per_day"].tolist() == [0, 0, 0, 0, 0, 0, 1, 2, 3]
     assert short["lost_per_day"].tolist() == [5, 4, 3, 2, 1, 0, 0, 0, 0]
     assert short["empty_read_share"].tolist() == [1.0] * 5 + [0.0] * 4
@@ -183,21 +183,21 @@ def test_intervals_cover_fresh_logs(draws):
     def score(seed, limit, runs):
         return score_policies(runs, {"it": Forwarding("buffer", limit)}, days="even").iloc[0]
 
-    found = []
+    sized = []
     for seed in range(100):
         runs = add_outages(scenario.draw(seed), outages, range(1000 * seed, 1000 * seed + 2 * draws))
         chosen_on, scored_on = (runs[:1], runs[:1]) if draws == 1 else (runs[:draws], runs[draws:])
         limit = size_prefetch(chosen_on, limits=(0, 2, 4, 8), days="odd").limit
-        found.append((limit, score(seed, limit, scored_on)))
+        sized.append((limit, score(seed, limit, scored_on)))
     fresh = {
         limit: pd.DataFrame(
             score(seed, limit, add_outages(scenario.draw(seed), outages, [seed]))
             for seed in range(10_000, 10_300)
         ).mean(numeric_only=True)
-        for limit in {limit for limit, _ in found}
+        for limit in {limit for limit, _ in sized}
     }
     for name in names:
-        ends = [(row[f"{name}_low"], fresh[limit][name], row[f"{name}_high"]) for limit, row in found]
+        ends = [(row[f"{name}_low"], fresh[limit][name], row[f"{name}_high"]) for limit, row in sized]
         covered = sum(low <= value <= high for low, value, high in ends)
         width = np.mean([high - low for low, _, high in ends])
         print(f"{draws} draws, {name}: {covered} of 100 covered, mean width {width:.4g}")
