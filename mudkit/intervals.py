@@ -12,7 +12,7 @@ from mudkit.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["MIN_REPETITIONS", "Interval", "clustered", "mean", "ratio", "share"]
+__all__ = ["MIN_REPETITIONS", "Interval", "by_day", "mean", "ratio", "share"]
 
 MIN_REPETITIONS: Final = 5
 """With fewer repetitions the range of the values is given instead of an interval."""
@@ -74,7 +74,7 @@ def ratio(parts: ArrayLike, wholes: ArrayLike, confidence: float = 0.95) -> Inte
     return Interval(value, min(low, value), max(high, value), "range" if is_range else "interval")
 
 
-def clustered(
+def by_day(
     parts: ArrayLike,
     wholes: ArrayLike,
     kind: Literal["share", "positive", "any"] = "share",

@@ -273,7 +273,7 @@ def score_policies(
     -------
     pandas.DataFrame
         ``policy``; ``waste``, ``loss``, ``empty_read_share`` and ``delay_s`` (mean), each with the ends of
-        its 95 % interval (:func:`mudkit.intervals.clustered`; NaN below five days, and where a measure cannot
+        its 95 % interval (:func:`mudkit.intervals.by_day`; NaN below five days, and where a measure cannot
         differ from what it is); ``delay_median_s``; ``cost_per_day`` with its interval; ``saved_per_day``, by
         how much the first policy costs less than this one, with its interval.
 
@@ -324,7 +324,7 @@ def score_policies(
 def _interval(
     name: str, parts: NDArray[np.float64], wholes: NDArray[np.float64], kind: str, *, is_fixed: bool = False
 ) -> dict[str, float]:
-    measured = intervals.clustered(parts, wholes, kind)  # type: ignore[arg-type]
+    measured = intervals.by_day(parts, wholes, kind)  # type: ignore[arg-type]
     value = 0.0 if np.isnan(measured.value) else measured.value
     low, high = (np.nan, np.nan) if is_fixed else (measured.low, measured.high)
     return {name: value, f"{name}_low": low, f"{name}_high": high}
