@@ -46,8 +46,9 @@ MAX_CONDITIONS: Final = len(_CONDITION_MARKS)
 """Maximum number of conditions that :func:`waste_and_loss` draws."""
 _CONDITION_AXES: Final = {"waste": "wasted, % of what was forwarded", "loss": "lost, % of the best service"}
 _TRADEOFF_MEASURES: Final = (
-    ("waste", ORANGE, "circle", "solid", "rgba(213, 94, 0, 0.15)"),
-    ("loss", BLUE, "square", "dash", "rgba(0, 114, 178, 0.15)"),
+    ("waste", "waste", ORANGE, "circle", "solid", "rgba(213, 94, 0, 0.15)"),
+    ("loss", "loss", BLUE, "square", "dash", "rgba(0, 114, 178, 0.15)"),
+    ("empty_read_share", "reads in vain", GREEN, "diamond", "dot", "rgba(0, 158, 115, 0.15)"),
 )
 _INTERVALS: Final = tuple(f"{measure}{end}" for measure in _CONDITION_AXES for end in ("", "_low", "_high"))
 _LEFT_LEGEND: Final = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "xanchor": "left"}
@@ -446,14 +447,14 @@ def _axis_range(values: Sequence[float], whole: float = 1.0) -> list[float]:
 
 @described
 def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str) -> go.Figure:
-    """Draw waste and loss over the values of a setting, and mark the best value.
+    """Draw waste, loss and reads in vain over the values of a setting, and mark the recommended value.
 
     Parameters
     ----------
     table : pandas.DataFrame
         A row per value, in order, drawn at even distances: the column ``x``, and shares from 0 to 1 with the
-        ends of their confidence intervals, ``waste, waste_low, waste_high, loss, loss_low, loss_high``. NaN
-        ends: no band.
+        ends of their confidence intervals, ``waste, waste_low, waste_high, loss, loss_low, loss_high``, and
+        ``empty_read_share, …`` where it is known. NaN ends: no band.
     x : str
         Column of the values, as the axis shows them.
     best : object
@@ -478,9 +479,11 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
             expected=", ".join(map(str, values)),
         )
     places, figure = list(range(len(values))), go.Figure()
-    for measure, colour, symbol, dash, band in _TRADEOFF_MEASURES:
+    drawn = [line for line in _TRADEOFF_MEASURES if line[0] in table]
+    for measure, named, colour, symbol, dash, band in drawn:
         low, high = (100 * table[f"{measure}{end}"] for end in ("_low", "_high"))
-        if low.notna().all():
+        if low.notna().any():
+            low, high = (end.fillna(100 * table[measure]) for end in (low, high))
             figure.add_trace(
                 go.Scatter(
                     x=[*places, *places[::-1]],
@@ -491,14 +494,14 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
                     line={"width": 0},
                     hoverinfo="skip",
                     showlegend=False,
-                    name=f"{measure}, 95 % interval",
+                    name=f"{named}, 95 % interval",
                 )
             )
         figure.add_trace(
             go.Scatter(
                 x=places,
                 y=100 * table[measure],
-                name=measure,
+                name=named,
                 mode="lines+markers",
                 line={"color": colour, "dash": dash},
                 marker={"symbol": symbol, "size": 8},
@@ -518,7 +521,8 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
         ticktext=[str(value) for value in values],
         range=[-0.4, len(values) - 0.6],
     )
-    most = 100 * float(np.nanmax([0.0, *(value for name in _INTERVALS for value in table[name])]))
+    names = [f"{measure}{end}" for measure, *_ in drawn for end in ("", "_low", "_high")]
+    most = 100 * float(np.nanmax([0.0, *(value for name in names for value in table[name])]))
     figure.update_yaxes(title_text="%", range=[0, min(1.05 * most, 100.0) or 1.0])
     top = heading(title, y=0.97, yanchor="top")
     is_left = values.index(best) < len(values) / 2  # the legend keeps off the name of the best value

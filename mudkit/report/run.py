@@ -52,7 +52,7 @@ _OTHER_TASK_S: Final = 0.2
 """Seconds of a run with 8 phones for a quarter of the task's hours, on one core."""
 _SCENARIO_S: Final = 3.2
 """Seconds of a scenario on which orders of systems are tried, on one core."""
-_MESSAGE_S: Final = 8e-4
+_MESSAGE_S: Final = 1.6e-3
 """Seconds of a message that is prefetched with each setting, in each draw of outages."""
 _MESSAGE_BYTES: Final = 25
 

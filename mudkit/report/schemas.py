@@ -111,8 +111,17 @@ class PrefetchSizing(Parameters):
     tz: str = Field("UTC", description="time zone of times without one")
     max_at_a_time: int = Field(8, ge=1, le=1 << 31, description="messages that are read at a time, at most")
     threshold: float = Field(0.0, ge=-1e9, le=1e9, description="lower ranks are not acceptable")
-    loss_weight: float = Field(
-        1.0, ge=0, le=1e9, description="how many wasted messages one that is lost is worth"
+    price_wasted: float = Field(
+        1.0, ge=0, le=1e6, description="of a message that is forwarded and never read"
+    )
+    price_lost: float = Field(
+        5.0, ge=0, le=1e6, description="of a message that is not read for want of a link"
+    )
+    price_empty_read: float = Field(
+        5.0, ge=0, le=1e6, description="of a read without a link that misses something that waits"
+    )
+    price_delay_hour: float = Field(
+        0.02, ge=0, le=1e6, description="of an hour for which a message is seen late"
     )
     outage: float = Field(
         0.1, ge=0, le=1, description="share of time without a link, without a log of outages"
@@ -237,6 +246,10 @@ TEMPLATES: dict[str, type[Parameters]] = {
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "aggregate_bytes": ("aggregate_size",),
+    "price_delay_hour": ("delay_price", "price_delay", "delay_cost"),
+    "price_empty_read": ("empty_price", "price_empty", "empty_read_price"),
+    "price_lost": ("loss_weight", "weight", "loss_cost", "lost_price"),
+    "price_wasted": ("waste_cost", "wasted_price", "price_waste"),
     "quantity": ("application", "app", "value", "measure"),
     "arrivals": ("messages", "events", "notifications"),
     "arrivals_per_day": ("messages_per_day", "arrival_rate", "event_frequency"),
@@ -257,7 +270,6 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "horizon_s": ("max_age", "max_age_s", "ttl", "ttl_s"),
     "interval_s": ("period", "period_s", "max_retention_s"),
     "length": ("duration", "hours"),
-    "loss_weight": ("weight", "loss_cost"),
     "max_stale": ("stale_share", "stale_cost", "budget", "allowed_stale"),
     "max_at_a_time": ("max_messages", "messages_per_read", "page_size"),
     "message_bytes": ("message_size", "payload_bytes"),

@@ -82,3 +82,46 @@ def test_ratio_lies_between_the_ratios_of_repetitions(pairs: list[tuple[float, f
 def test_invalid_arguments_raise_error(call, pattern):
     with pytest.raises(ParameterError, match=pattern):
         call()
+
+
+# -- days and draws
+
+
+def test_clustered_ratio_is_that_of_the_sums():
+    parts, wholes = [[1, 0], [2, 1], [0, 0], [3, 1], [1, 1]], [[4, 4], [5, 5], [2, 2], [6, 6], [3, 3]]
+    interval = intervals.by_day(parts, wholes)
+    assert interval.value == 0.25
+    assert 0 < interval.low < 0.25 < interval.high < 1
+    few = intervals.by_day(parts[:4], wholes[:4])
+    assert np.isnan(few.low), "four days have no interval"
+    assert np.isnan(intervals.by_day(np.zeros((6, 1)), np.zeros((6, 1))).value)
+
+
+def test_clustered_share_of_none_is_uncertain():
+    none = intervals.by_day(np.zeros((10, 3)), np.full((10, 3), 5))
+    assert (none.value, none.low) == (0.0, 0.0)
+    assert 0.05 < none.high < 0.15, "50 cases, each seen in three draws"
+    every = intervals.by_day(np.full((10, 3), 5), np.full((10, 3), 5))
+    assert (every.value, every.high) == (1.0, 1.0)
+    assert every.low == pytest.approx(1 - none.high)
+
+
+def test_clustered_kinds_keep_to_what_is_possible():
+    parts, wholes = np.array([[0.0], [1.0], [0.0], [9.0], [0.0], [2.0]]), np.ones((6, 1))
+    positive = intervals.by_day(parts, wholes, "positive")
+    assert 0 < positive.low < positive.value == 2.0 < positive.high
+    signed = intervals.by_day(parts - 2, wholes, "any")
+    assert signed.low < 0 == signed.value < signed.high
+    assert np.isnan(intervals.by_day(0 * parts, wholes, "positive").low)
+
+
+@pytest.mark.parametrize("of_draws", [0.0, 1.0])
+def test_clustered_intervals_cover_the_mean(of_draws):
+    """Add a part that all days of a draw share: intervals over days alone would not cover it."""
+    random, hits = np.random.default_rng(5), 0
+    for _ in range(300):
+        values = random.normal(size=(20, 5)) + random.normal(size=(20, 1))
+        values += of_draws * random.normal(size=(1, 5))
+        interval = intervals.by_day(values, np.ones((20, 5)), "any")
+        hits += interval.low <= 0 <= interval.high
+    assert 0.9 <= hits / 300 <= 0.99
