@@ -64,7 +64,8 @@ class Seen:
             np.bincount(read, minlength=count),
         ]
         columns += [np.bincount(arrived, weights=value, minlength=count) for value in (delay_h, has_delay)]
-        return np.stack(columns, axis=1).astype(np.float64)[_rows(days)]
+        first, step = (1 if days == "even" else 0), (1 if days == "all" else 2)
+        return np.stack(columns, axis=1).astype(np.float64)[first::step]
 
     def delays_s(self, days: Days = "all") -> NDArray[np.float64]:
         """Return the delays of the messages that arrived on the days that count, in seconds."""
@@ -115,8 +116,3 @@ class Reader:
             self._drawn.reads_us, outcome.per_read
         )
         return read_us
-
-
-def _rows(days: Days) -> slice:
-    """Return the rows of a table by day that count."""
-    return slice(1 if days == "even" else 0, None, 1 if days == "all" else 2)
