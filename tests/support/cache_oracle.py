@@ -159,7 +159,8 @@ def score(labelled: Labelled, local: NDArray[np.bool_], completeness: float) -> 
     served = replay(labelled, local)
     stale = labelled.completeness[served[served != SENT]] < completeness
     total = len(served)
-    return Score((served == SENT).sum() / total, stale.sum() / total, (~stale).sum() / total)
+    counts = (served == SENT).sum(), stale.sum(), (~stale).sum()
+    return Score(*(int(count) / total for count in counts))
 
 
 def _completeness(points, missing):
