@@ -1,8 +1,8 @@
 """Exercise of chapter 08: the label of one pair of reads.
 
-Spark computes it for millions of pairs: the points of an answer that an earlier answer lacks (Mobius 6).
-Mistakes occur at the edges: a window is open at its start, and the earlier answer has its own box and window
-and lacks all later points.
+Spark computes it for millions of pairs: the points of an answer that an earlier answer lacks (Mobius 6), but
+for those that the device wrote itself, which it holds. Mistakes occur at the edges: a window is open at its
+start, and the earlier answer has its own box and window and lacks all later points.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ class Point(NamedTuple):
         Time of the report, in seconds.
     x_km, y_km : float
         Position in km east and north of a common origin.
+    is_own : bool
+        Whether the device that reads wrote it.
     """
 
     at_s: float
     x_km: float
     y_km: float
+    is_own: bool = False
 
     def __str__(self) -> str:
-        return f"({self.x_km:g}, {self.y_km:g}) at {self.at_s / _MIN_S:g} min"
+        return f"{'own, ' if self.is_own else ''}({self.x_km:g}, {self.y_km:g}) at {self.at_s / _MIN_S:g} min"
 
 
 class _Case(NamedTuple):
@@ -62,7 +65,9 @@ def _contains(read: ReadRequest, point: Point) -> bool:
 
 def _play(piece: Callable[..., Any], case: _Case) -> Played:
     lacking = [
-        point for point in case.points if _contains(case.query, point) and not _contains(case.cached, point)
+        point
+        for point in case.points
+        if not point.is_own and _contains(case.query, point) and not _contains(case.cached, point)
     ]
     problem = None
     try:
@@ -107,16 +112,18 @@ def _cases(draw: st.DrawFn) -> _Case:
     times = st.sampled_from([*edges, query.at_s + 60.0])
     near = st.sampled_from([0.0, 1.0])  # inside most boxes, so that the time decides
     edge = st.sampled_from([0.0, 1.0, 2.0, -2.0, 3.0, 1.9])
-    point = st.builds(Point, times, near, near) | st.builds(Point, times, edge, edge)
+    own = st.sampled_from([False, False, False, True])
+    point = st.builds(Point, times, near, near, own) | st.builds(Point, times, edge, edge, own)
     points = draw(st.lists(point, min_size=1, max_size=5))
     return _Case(tuple(sorted(points)), query, cached)
 
 
 EXERCISE: Final = Exercise(
-    signature="missing(points, query, cached) -> how many points of the query's answer the cached one lacks, "
-    "where points have at_s, x_km and y_km, and query and cached at_s, x_km, y_km, box_km and window_s",
+    signature="missing(points, query, cached) -> how many points of the query's answer the device lacks, "
+    "where points have at_s, x_km, y_km and is_own, and query and cached at_s, x_km, y_km, box_km and "
+    "window_s",
     property="An answer contains the points in its box, edge included, of the time (at_s - window_s, at_s]; "
-    "missing are the points of the query's answer that are not in the cached one.",
+    "missing are the points of the query's answer that are neither in the cached one nor the device's own.",
     scenarios=_cases(),
     play=_play,
     returns="a whole number",

@@ -70,9 +70,9 @@ class CommutersRun(NamedTuple):
     lab : Lab
     reads : pandas.DataFrame
         A row for each read that was answered: ``device, at_s, lat, lon, is_sent, points`` (that its answer
-        should hold), ``missing`` of them, ``completeness``, and ``cache_completeness``: that of a cache of
-        the device's own writes and of the answers to all its earlier reads. No cache holds more: below 1, no
-        policy can answer completely from the device.
+        should hold), ``missing`` of them (a device holds what it wrote itself), ``completeness``, and
+        ``cache_completeness``: that of a cache of the device's own writes and of the answers to all its
+        earlier reads. No cache holds more: below 1, no policy can answer completely from the device.
     versions, write_versions : list of int
         Versions of the shipped read and write policies that the clients use in the end; 0: none.
     point_share : float
@@ -282,7 +282,8 @@ class Drive:
                 continue
             records: Mapping[str, Any] = operation.result().records
             keys = list(map(self._key, owner[due].tolist(), t_us[due].tolist()))
-            missing = sum(key not in records for key in keys)
+            is_own = (owner[due] == row).tolist()  # pending ones are on the device
+            missing = sum(key not in records and not own for key, own in zip(keys, is_own, strict=True))
             share = 1.0 - missing / len(keys) if keys else 1.0
             is_sent = self._answered_us[query] > at_us  # a device answers in no time, the cloud does not
             name = self.devices[row].name
@@ -351,10 +352,13 @@ def generate_policy(
 ) -> GeneratedPolicy:
     """Train a read policy on the labelled reads of all clients.
 
+    Where nobody else reports, old answers stay complete, and the tree was trained on none that is older than
+    two hours: for those the policy asks.
+
     Parameters
     ----------
     labels, reads : pyarrow.Table
-        Result of ``pipeline.label_reads``, and the reads that were labelled.
+        Result of ``pipeline.label_reads`` with its horizon of two hours, and the reads that were labelled.
     positions : pyarrow.Table
         All writes.
     completeness : float
@@ -376,7 +380,8 @@ def generate_policy(
     low, high = promise(pairs, whole < completeness)
     learnt = tree.learn(pairs, pairs.completeness < completeness)
     manifest = {"stale": f"completeness below {completeness:g}", "reads": len(reads)}
-    return GeneratedPolicy(learning.export_tree(learnt, 1, manifest=manifest), low, high)
+    artefact = learning.export_policy(learnt, 1, manifest=manifest).up_to_age(_LABELLED_S)
+    return GeneratedPolicy(artefact, low, high)
 
 
 def promise(pairs: Pairs, stale: NDArray[np.bool_]) -> tuple[float, float]:
@@ -391,7 +396,7 @@ def generate_write_policy(labelled: LabelledRun, match: Batch) -> tuple[Artefact
     writes, reads = Writes.of(labelled.first_reads, labelled.positions), ReadRequests.of(labelled.reads)
     learnt = BatchTree(match=match).learn(writes, reads)
     manifest = {"misses no more than": str(match), "writes": len(writes.t_us)}
-    return learning.export_tree(learnt, 1, manifest=manifest), learnt
+    return learning.export_policy(learnt, 1, manifest=manifest), learnt
 
 
 @check_options
@@ -423,12 +428,12 @@ def close_the_loop(
     Loop
         Its ``table`` has a row for ``before`` and ``after``, on the same days, and between them ``reads
         learnt`` when writes are learnt, too: ``policy, reads``; ``sent_share, stale_share, missed_share``
-        (answers that lack any point written by then), ``completeness``; of the cars' bill ``messages``,
-        ``sent_messages`` (those up), ``bytes, radio_j``; ``point_share`` (writes that came to the cloud
-        before the end). ``bound_share`` is the smallest share that could have been sent with as many stale
-        answers, each from the last fetched answer, and ``regret`` the share sent above it; negative if a
-        client that answers from all that it holds does better. ``full_cache_share, full_cache_regret``: the
-        same for a cache of all answers, which no policy beats.
+        (answers that lack any point that another car has written by then), ``completeness``; of the cars'
+        bill ``messages, sent_messages`` (those up), ``bytes, radio_j``; ``point_share`` (writes that came to
+        the cloud before the end). ``bound_share`` is the smallest share that could have been sent with as
+        many stale answers, each from the last fetched answer, and ``regret`` the share sent above it;
+        negative if a client that answers from all that it holds does better. ``full_cache_share,
+        full_cache_regret``: the same for a cache of all answers, which no policy beats.
 
     Raises
     ------
@@ -454,9 +459,6 @@ def close_the_loop(
         arrival_us=arrival_us,
         features=features,
     )
-    if traffic.report_when == "driving":
-        # Parked cars keep old answers complete, and the tree was trained on none that is older.
-        generated = generated._replace(artefact=generated.artefact.up_to_age(_LABELLED_S))
     ships: dict[str, list[Artefact]] = {"before": []}
     if write_artefact is None:
         ships["after"] = [generated.artefact]

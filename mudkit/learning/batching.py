@@ -45,8 +45,14 @@ class BatchPolicy(Protocol):
 class BatchLearner(Protocol):
     """A policy for writes that has to be learnt."""
 
-    def learn(self, writes: Writes, requests: ReadRequests, by: Groups = "device") -> BatchPolicy:
-        """Train on labelled writes, for other devices or for other days."""
+    def learn(
+        self,
+        writes: Writes,
+        requests: ReadRequests,
+        by: Groups = "device",
+        completeness: float | None = None,
+    ) -> BatchPolicy:
+        """Train on labelled writes, for other devices or for other days; see :meth:`BatchTree.learn`."""
         ...
 
 
@@ -79,7 +85,8 @@ class Batch:
 class BatchBound:
     """The fewest messages, and points, with which no read misses a write, found afterwards (Mobius 7.3).
 
-    A write is sent when its first read asks, or never; no other schedule of a device has fewer messages.
+    A write is sent when the first read of another device asks, or never; no other schedule of a device has
+    fewer messages. Where a read may miss some points (a completeness below 1), it is no bound.
 
     Parameters
     ----------
@@ -106,7 +113,7 @@ class BatchTree:
         wait, columns how long it does.
     match : Batch, optional
         In place of a cost: :func:`~mudkit.learning.delay_costs` with the lowest price of a delay that is too
-        long with which no more reads miss a write than under this policy, both replayed on what it learns
+        long with which no more reads miss writes than under this policy, both replayed on what it learns
         from (each device by a tree that has not seen it). Where no price will do, each write goes at once.
     shared : bool
         Whether a delay that is too long costs each write its part in the read that misses it, instead of the
@@ -117,7 +124,13 @@ class BatchTree:
     match: Batch | None = None
     shared: bool = True
 
-    def learn(self, writes: Writes, requests: ReadRequests, by: Groups = "device") -> LearntWrites:
+    def learn(
+        self,
+        writes: Writes,
+        requests: ReadRequests,
+        by: Groups = "device",
+        completeness: float | None = None,
+    ) -> LearntWrites:
         """Train on labelled writes.
 
         Parameters
@@ -126,6 +139,9 @@ class BatchTree:
         requests : ReadRequests
         by : {'device', 'day'}
             What the tree is to hold for: other devices, or other days.
+        completeness : float, optional
+            With ``match``: share of an answer's points, of those written here, without which a read misses
+            writes; by default it does when it lacks one (see :func:`~mudkit.learning.writes.missed`).
 
         Raises
         ------
@@ -138,12 +154,18 @@ class BatchTree:
         trees = self.grown_trees(writes, by)
         if self.match is None:
             return LearntWrites(trees.tree(self.split(costs))[0], costs)
-        most = _missed(writes, self.match.due_us(writes), requests)
+        if completeness is not None:
+            requests = requests.counted(writes)
+
+        def missing(due_us: NDArray[np.int64]) -> int:
+            return int(missed(writes, batches(writes, due_us).sent_us, requests, completeness).sum())
+
+        most = missing(self.match.due_us(writes))
         interval_s = writes.interval_s()
         for price in PRICES:
             costs = delay_costs(price, interval_s=interval_s)
             tree, decided = trees.tree(self.split(costs))
-            if _missed(writes, delayed(writes, decided), requests) <= most:
+            if missing(delayed(writes, decided)) <= most:
                 return LearntWrites(tree, costs)
         # No price is high enough: whatever waits costs, so that nothing does and no read misses any.
         costs = np.where(np.arange(len(CLASSES)) == 0, 0.0, np.ones((len(CLASSES), 1)))
@@ -192,7 +214,3 @@ def delayed(writes: Writes, decided: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the time by which each write must be sent, from its decided class."""
     never = decided == len(CLASSES) - 1
     return np.where(never, NEVER_US, writes.t_us + np.where(never, 0, _DELAYS_US[decided]))
-
-
-def _missed(writes: Writes, due_us: NDArray[np.int64], requests: ReadRequests) -> int:
-    return int(missed(writes, batches(writes, due_us).sent_us, requests).sum())

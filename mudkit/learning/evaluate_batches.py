@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit.arguments import check_options
-from mudkit.errors import TraceContentError
+from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning.batching import Batch, BatchBound, BatchLearner, BatchPolicy
 from mudkit.learning.measures import Measures, changes, shares
 from mudkit.learning.radio import RadioModel
@@ -38,6 +38,7 @@ def evaluate_writes(
     folds: Folds = "device",
     repeats: int = 3,
     radio: RadioModel | None = None,
+    completeness: float | None = None,
 ) -> pd.DataFrame:
     """Replay policies for writes: 10 % are learnt from, the other 90 % tested on (Mobius 7.3).
 
@@ -55,32 +56,41 @@ def evaluate_writes(
         Number of turns, from 1 to 10.
     radio : RadioModel, optional
         Radio that carries the messages and nothing else; by default LTE.
+    completeness : float, optional
+        Share of its answer's points, above 0 and at most 1, without which a read misses writes; by default it
+        does when it lacks one point (Mobius 7.3), as with 1. What its device wrote itself is part of the
+        answer, and never lacking.
 
     Returns
     -------
     pandas.DataFrame
         A row for each policy: ``policy, writes, reads`` (of one turn's test), ``message_share`` and
         ``point_share`` (messages and points that are sent, of the points written), ``missed_share`` (reads
-        that miss at least one point), ``bytes`` and ``radio_mj`` (of a point written), each the mean over
-        turns; for each ``…_low`` and ``…_high``, the range over turns (from five on the 95 % interval, too
-        narrow because tests overlap; NaN with fewer than two), and ``…_change, …_change_low, …_change_high``,
-        its difference from the last :class:`Batch` (NaN without one). Writes that are learnt from come at
-        once in the test.
+        that miss points of other devices: see ``completeness``), ``bytes`` and ``radio_mj`` (of a point
+        written), each the mean over turns; for each ``…_low`` and ``…_high``, the range over turns (from
+        five on the 95 % interval, too narrow because tests overlap; NaN with fewer than two), and
+        ``…_change, …_change_low, …_change_high``, its difference from the last :class:`Batch` (NaN without
+        one). Writes that are learnt from come at once in the test.
 
     Raises
     ------
     ParameterError, TraceContentError
     """
     check_folds(folds)
+    _check_completeness(completeness, policies)
     repeats = whole_number("repeats", repeats, 1, _TENTHS)
     carried = RadioModel() if radio is None else radio
     writes, requests = Writes.of(first_reads, positions), ReadRequests.of(reads)
+    if completeness is not None:
+        requests = requests.counted(writes)
     by: Groups = "device" if folds == "device" else "day"
     measured = []
     for learnt_from in _parts(writes, folds, repeats):
         test = writes.take(~learnt_from)
         train = writes.take(learnt_from)
-        measured.append([_shares(policy, train, test, requests, by, carried) for policy in policies])
+        measured.append(
+            [_shares(policy, train, test, requests, by, carried, completeness) for policy in policies]
+        )
     of_turns = np.array(measured)  # turns, policies, measures
     measures = [Measures(of_turns[:, i].mean(axis=0), of_turns[:, i]) for i in range(len(policies))]
     delays = [
@@ -126,15 +136,17 @@ def _shares(
     requests: ReadRequests,
     by: Groups,
     radio: RadioModel,
+    completeness: float | None,
 ) -> list[float]:
     if isinstance(policy, BatchBound):
         due_us = bound_us(policy.match, test, requests)
     else:
-        decider = policy.learn(train, requests, by) if isinstance(policy, BatchLearner) else policy
-        due_us = decider.due_us(test)
+        if isinstance(policy, BatchLearner):
+            policy = policy.learn(train, requests, by, completeness)
+        due_us = policy.due_us(test)
     sent = batches(test, due_us)
     count = len(test.t_us)
-    missing = missed(test, sent.sent_us, requests)
+    missing = missed(test, sent.sent_us, requests, completeness)
     taken = radio.messages(*_contents(test, sent.sent_us))
     spent = [sent.messages / count, sent.points / count, float(missing.mean())]
     return [*spent, float(taken.bytes.sum()) / count, float(taken.radio_mj.sum()) / count]
@@ -158,6 +170,28 @@ def bound_us(match: Batch | None, test: Writes, requests: ReadRequests) -> NDArr
         return test.first_us
     given_up = missed(test, batches(test, match.due_us(test)).sent_us, requests)
     return test.but_for(requests.but_for(given_up)).first_us
+
+
+def _check_completeness(
+    completeness: float | None, policies: Sequence[BatchPolicy | BatchLearner | BatchBound]
+) -> None:
+    if completeness is None:
+        return
+    if not 0 < completeness <= 1:
+        raise ParameterError(
+            "The threshold is not usable.",
+            where="completeness",
+            found=str(completeness),
+            expected="over 0, at most 1",
+        )
+    if completeness < 1 and any(isinstance(policy, BatchBound) for policy in policies):
+        raise ParameterError(
+            "There is no bound where a read may miss some points.",
+            where="completeness",
+            found=f"BatchBound with completeness={completeness:g}",
+            expected="no completeness, or 1: one missing point is a miss",
+            remedy="leave the bound out, or the completeness",
+        )
 
 
 def _too_few(what: str, count: int, needed: int) -> TraceContentError:

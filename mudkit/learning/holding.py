@@ -38,7 +38,7 @@ def cache_completeness(
         itself is not.
     arrival_us : ndarray of int64, shape (positions,), optional
         When each position comes to the cloud, in the order of the table; by default at once. One that has
-        not come is in no answer, not even to its own writer; but it is missed.
+        not come is in no answer; but readers miss it, except its own writer, who holds it anyway.
 
     Returns
     -------
@@ -70,7 +70,7 @@ def cache_completeness(
         )
         if not len(rows):
             continue
-        has = (owner[rows] == device[read]) & (arrival_us[rows] <= at_us[read])
+        has = owner[rows] == device[read]
         for earlier in range(read if sent is not None else read - 1, begins - 1, -1):
             if at_us[earlier] <= since_us[read]:
                 break

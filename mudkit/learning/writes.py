@@ -1,20 +1,29 @@
-"""Writes with the first read that sees each, and what waiting does to them, in NumPy."""
+"""Writes with the first read of another device that sees each, and what waiting does to them, in NumPy.
+
+A device holds what it wrote itself the moment it is written (see :mod:`mudkit.pipeline.coverage`): its own
+reads never miss a write of its own, whenever that is sent.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError
 from mudkit.learning.costs import CLASSES
 from mudkit.learning.pairs import arrow
 from mudkit.trace.recordings import device_codes
-from mudkit.trace.schema import epoch_us
+from mudkit.trace.schema import epoch_us, read_ids
 from mudkit.units import US_PER_S, box_bounds, in_box
+
+if TYPE_CHECKING:
+    from mudkit.pipeline.coverage import Points, Reads
 
 __all__ = ["NEVER_US", "Batches", "ReadRequests", "Writes", "batch_shares", "batches", "missed"]
 
@@ -26,13 +35,17 @@ _NEWEST: Final = 32
 
 @dataclass(frozen=True)
 class Writes:
-    """Positions that devices wrote, ordered by device and time, and when the first read asks for each."""
+    """Positions that devices wrote, ordered by device and time, and when the first read asks for each.
+
+    ``device`` is a place in ``names``; the first read is that of another device.
+    """
 
     device: NDArray[np.int64]
     t_us: NDArray[np.int64]
     lat: NDArray[np.float64]
     lon: NDArray[np.float64]
     first_us: NDArray[np.int64]
+    names: pa.Array
 
     @classmethod
     def of(cls, first_reads: Any, positions: Any) -> Writes:
@@ -60,22 +73,29 @@ class Writes:
         first_us = np.full(len(known), NEVER_US, dtype=np.int64)
         first_us[known] = epoch_us(first.drop_null())
         lat, lon = (np.asarray(positions[name].to_numpy(), np.float64) for name in ("lat", "lon"))
-        return cls(device, t_us, lat, lon, first_us)
+        return cls(device, t_us, lat, lon, first_us, positions["device"].combine_chunks().unique())
 
     def take(self, rows: NDArray[np.bool_]) -> Writes:
         """Return the chosen writes."""
-        return Writes(self.device[rows], self.t_us[rows], self.lat[rows], self.lon[rows], self.first_us[rows])
+        names = "device", "t_us", "lat", "lon", "first_us"
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     def but_for(self, requests: ReadRequests) -> Writes:
         """Return the writes with their first reads among these requests."""
-        from mudkit.pipeline.coverage import NOTHING, Reads  # loads Spark
+        from mudkit.pipeline.coverage import NOTHING  # loads Spark
 
-        reads = Reads.of(requests.table)
-        first = reads.first(self.t_us, self.lat, self.lon)
+        reads = requests.prepared
+        first = reads.first(self.points(reads))
         seen = first != NOTHING
         first_us = np.full(len(first), NEVER_US, dtype=np.int64)
         first_us[seen] = reads.end_us[first[seen]]
         return replace(self, first_us=first_us)
+
+    def points(self, reads: Reads) -> Points:
+        """Return the writes as points of these reads."""
+        from mudkit.pipeline.coverage import Points
+
+        return Points(self.t_us, self.lat, self.lon, reads.owners(self.names)[self.device])
 
     def interval_s(self) -> float:
         """Return the median time between two writes of a device; 15 seconds if none writes twice."""
@@ -101,14 +121,21 @@ class Writes:
 
 @dataclass(frozen=True)
 class ReadRequests:
-    """Reads, in order of time: what misses a write that comes late."""
+    """Reads, in order of time: what misses a write that comes late.
+
+    ``points`` is the number of points of each answer, those of the reader included; None: not counted.
+    """
 
     table: pa.Table
+    points: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, reads: Any) -> ReadRequests:
         """Put reads, of which there must be one, in order."""
-        table = arrow(reads).sort_by([("ts", "ascending"), ("device", "ascending")])
+        table = arrow(reads)
+        if "read_id" not in table.column_names:
+            table = table.append_column("read_id", pa.array(read_ids(table)))
+        table = table.sort_by([("ts", "ascending"), ("read_id", "ascending")])
         if not len(table):
             raise TraceContentError(
                 "There are no reads that could miss a write.",
@@ -121,6 +148,28 @@ class ReadRequests:
     def but_for(self, rows: NDArray[np.bool_]) -> ReadRequests:
         """Return the other reads."""
         return ReadRequests(self.table.filter(pa.array(~rows)))
+
+    @cached_property
+    def prepared(self) -> Reads:
+        """The reads, in the same order, prepared for matching with points."""
+        from mudkit.pipeline.coverage import Reads  # loads Spark
+
+        return Reads.of(self.table)
+
+    def counted(self, writes: Writes) -> ReadRequests:
+        """Return the reads with their number of points, if these writes are all that there is."""
+        points = np.zeros(len(self.table), dtype=np.int64)
+        for counts in self.prepared.count(writes.points(self.prepared)):
+            if counts.cached is None:
+                at = pc.index_in(self.table["read_id"], value_set=pa.array(counts.read))
+                known = at.is_valid().to_numpy()
+                points[known] = counts.points[at.drop_null().to_numpy()]
+        return replace(self, points=points)
+
+    def has(self, late: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the completeness of each answer when this number of its points has not come."""
+        assert self.points is not None
+        return np.where(self.points == 0, 1.0, (self.points - late) / np.maximum(self.points, 1))
 
 
 @dataclass(frozen=True)
@@ -157,12 +206,28 @@ def batches(writes: Writes, due_us: NDArray[np.int64]) -> Batches:
     return Batches(batch + 1, sent_us)
 
 
-def missed(writes: Writes, sent_us: NDArray[np.int64], requests: ReadRequests) -> NDArray[np.bool_]:
-    """Return which reads miss at least one write that their answer should hold."""
-    late = np.flatnonzero(sent_us > writes.first_us)  # of the others no read misses any
+def missed(
+    writes: Writes,
+    sent_us: NDArray[np.int64],
+    requests: ReadRequests,
+    completeness: float | None = None,
+) -> NDArray[np.bool_]:
+    """Return which reads miss writes of other devices that their answer should hold.
+
+    Without `completeness` one such write is enough (Mobius 7.3), as with 1; else a read misses some when less
+    than this share of its answer's points has come. An answer's points are those that were counted for the
+    requests, else those among these writes.
+    """
+    is_late = sent_us > writes.first_us  # of the others no read misses any
+    if completeness is not None and completeness < 1:
+        requests = requests if requests.points is not None else requests.counted(writes)
+        points = writes.take(is_late).points(requests.prepared)
+        return requests.has(requests.prepared.late(points, sent_us[is_late])) < completeness
+    late = np.flatnonzero(is_late)
     late = late[np.argsort(writes.t_us[late], kind="stable")]
-    t_us, lat, lon = writes.t_us[late], writes.lat[late], writes.lon[late]
+    owner, t_us, lat, lon = writes.device[late], writes.t_us[late], writes.lat[late], writes.lon[late]
     arrival_us = sent_us[late]
+    reader = pc.fill_null(pc.index_in(requests.table["device"], value_set=writes.names), -1).to_numpy()
     at_us = epoch_us(requests.table["ts"])
     columns = {name: requests.table[name].to_numpy() for name in ("lat", "lon", "box_km", "window_s")}
     since_us = at_us - np.rint(columns["window_s"] * US_PER_S).astype(np.int64)
@@ -171,24 +236,25 @@ def missed(writes: Writes, sent_us: NDArray[np.int64], requests: ReadRequests) -
     box = box_bounds(columns["lat"], columns["lon"], columns["box_km"])
     is_missed = np.zeros(len(at_us), dtype=np.bool_)
 
-    def edges(reads: Any) -> Any:
-        return type(box)(*(side[reads] for side in box))
+    def lacks(read: Any, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        edges = type(box)(*(side[read] for side in box))
+        is_due = (arrival_us[rows] > at_us[read]) & (owner[rows] != reader[read])
+        return np.asarray(is_due & in_box(lat[rows], lon[rows], edges), dtype=np.bool_)
 
     # What is newest has mostly not come yet: where reads are dense, one of a few writes tells.
     for back in range(1, _NEWEST + 1):
         reads = np.flatnonzero(~is_missed & (past - back >= first))
-        rows = past[reads] - back
-        is_missed[reads] = (arrival_us[rows] > at_us[reads]) & in_box(lat[rows], lon[rows], edges(reads))
+        is_missed[reads] = lacks(reads, past[reads] - back)
     for read in np.flatnonzero(~is_missed & (past - _NEWEST > first)).tolist():
         rows = first[read] + np.flatnonzero(arrival_us[first[read] : past[read] - _NEWEST] > at_us[read])
-        is_missed[read] = bool(in_box(lat[rows], lon[rows], edges(read)).any())
+        is_missed[read] = bool(lacks(read, rows).any())
     return is_missed
 
 
 def batch_shares(
     writes: Writes, due_us: NDArray[np.int64], requests: ReadRequests
 ) -> tuple[float, float, float]:
-    """Return messages and points sent, of the writes, and the share of reads that miss a write."""
+    """Return messages and points sent, of the writes, and the share of reads that miss another's write."""
     sent = batches(writes, due_us)
     count = len(writes.t_us)
     return sent.messages / count, sent.points / count, float(missed(writes, sent.sent_us, requests).mean())

@@ -1,12 +1,17 @@
 """Exact membership of points in the answers of reads, in NumPy: counts by read, and the first read by point.
 
-The answer of a read at ``t`` has the points of its box with times in ``(t - window, t]``. Points are
-processed in pieces, in any order; counts of disjoint pieces add up, so Spark can distribute them.
+The answer of a read at ``t`` has the points of its box with times in ``(t - window, t]``. **A point that the
+reading device wrote itself is held by that device the moment it is written**: it is one of the points of the
+answer, but never missing, neither in a cached answer nor because its batch has not been sent. So only
+another device's read can miss a point. Labels, policies, bounds and reports all mean this.
 
+Points are processed in pieces, in any order; counts of disjoint pieces add up, so Spark can distribute them.
 Within a piece every point has three ranks (by time, latitude, longitude): each edge of a read is found once
-by binary search, and membership is three comparisons of 16-bit integers. A read's points are one row of bits;
-the number of points that two answers share is the population count of ``row & row``. The first read of a
-point is found by iterating over the reads in order of time, a few at once, with the remaining points.
+by binary search, and membership is three comparisons of 16-bit integers. A read's points are one row of bits,
+and those of other devices another one. Two reads of a device have the same own points, so the population
+count of ``others[read] & row[earlier]`` is the number of others' points that both answers have. The first
+read of a point is found by iterating over the reads in order of time, a few at once, with the remaining
+points.
 """
 
 from __future__ import annotations
@@ -15,10 +20,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.trace.schema import epoch_us, read_ids
@@ -44,20 +50,20 @@ def read_labels(positions: pa.Table, reads: pa.Table, horizon_s: float) -> pa.Ta
     read, cached = prepared.pairs(0, len(prepared.ids))
     read_ids_, cached_ids = prepared.ids[read], prepared.ids[cached]
     parts = [_partial(prepared.ids, None), _partial(read_ids_, cached_ids)]
-    positions = positions.select(["ts", "lat", "lon"]).sort_by("ts")
-    for first in range(0, len(positions), _SLICE_POINTS):
-        some = positions.slice(first, _SLICE_POINTS)
-        places = (some[name].to_numpy() for name in ("lat", "lon"))
-        parts += [_partial(*counts) for counts in prepared.count(epoch_us(some["ts"]), *places)]
+    positions = positions.select(["device", "ts", "lat", "lon"])
+    order = np.argsort(epoch_us(positions["ts"]), kind="stable")
+    for first in range(0, len(order), _SLICE_POINTS):
+        some = positions.take(pa.array(order[first : first + _SLICE_POINTS]))
+        parts += [_partial(*counts) for counts in prepared.count(prepared.points_of(some))]
     keys = ["read_id", "cached_read_id"]
-    sums = pa.concat_tables(parts).group_by(keys).aggregate([("points", "sum"), ("shared", "sum")])
-    points, shared = sums["points_sum"].to_numpy(), sums["shared_sum"].to_numpy()
+    sums = pa.concat_tables(parts).group_by(keys).aggregate([("points", "sum"), ("missing", "sum")])
+    points, missing = sums["points_sum"].to_numpy(), sums["missing_sum"].to_numpy()
     return pa.table(
         {
             **{key: sums[key] for key in keys},
             "points": points,
-            "missing": points - shared,
-            "completeness": np.where(points == 0, 1.0, shared / np.maximum(points, 1)),
+            "missing": missing,
+            "completeness": np.where(points == 0, 1.0, (points - missing) / np.maximum(points, 1)),
         }
     )
 
@@ -67,7 +73,7 @@ def first_reads(positions: pa.Table, reads: pa.Table) -> pa.Table:
     prepared = Reads.of(reads)
     order = np.argsort(epoch_us(positions["ts"]), kind="stable")
     points = positions.take(order)
-    first = prepared.first(epoch_us(points["ts"]), *(points[name].to_numpy() for name in ("lat", "lon")))
+    first = prepared.first(prepared.points_of(points))
     never = first == NOTHING
     return pa.table(
         {
@@ -83,7 +89,7 @@ def _partial(
     read: NDArray[np.int64],
     cached: NDArray[np.int64] | None,
     points: NDArray[np.int64] | None = None,
-    shared: NDArray[np.int64] | None = None,
+    missing: NDArray[np.int64] | None = None,
 ) -> pa.Table:
     nothing = np.zeros(len(read), dtype=np.int64)
     return pa.table(
@@ -91,31 +97,50 @@ def _partial(
             "read_id": read,
             "cached_read_id": pa.nulls(len(read), pa.int64()) if cached is None else pa.array(cached),
             "points": nothing if points is None else points,
-            "shared": nothing if shared is None else shared,
+            "missing": nothing if missing is None else missing,
         }
     )
 
 
+class Points(NamedTuple):
+    """Points with the numbers of the devices that wrote them, as the reads have them; see `Reads.owners`."""
+
+    t_us: NDArray[np.int64]
+    lat: NDArray[np.float64]
+    lon: NDArray[np.float64]
+    owner: NDArray[np.int32]
+
+    def by_time(self) -> Points:
+        """Return the points in order of time."""
+        order = np.argsort(self.t_us, kind="stable")
+        return Points(self.t_us[order], self.lat[order], self.lon[order], self.owner[order])
+
+
 class Counts(NamedTuple):
-    """Partial counts by read id and by (read, cached read): points, and those also in the cached answer."""
+    """Partial counts by read id and by (read, cached read): points, and those that the device does not hold.
+
+    With nothing cached it holds what it wrote itself, else also what the cached answer has.
+    """
 
     read: NDArray[np.int64]
     cached: NDArray[np.int64] | None
     points: NDArray[np.int64]
-    shared: NDArray[np.int64]
+    missing: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Reads:
     """Reads in order of time and id, prepared for matching with points.
 
-    A read has times in ``(start_us, end_us]``; ``end_us`` ascends. `by_device` are numbers of reads by device
-    and time; earlier reads of the same device within the horizon are
-    ``by_device[first_earlier[r]:past_earlier[r]]``, of two reads at the same time neither is earlier. Reads
-    before `first_counted` are only there as cached ones of others.
+    A read has times in ``(start_us, end_us]``; ``end_us`` ascends. `device` is the place of its device in
+    `names`. `by_device` are numbers of reads by device and time; earlier reads of the same device within the
+    horizon are ``by_device[first_earlier[r]:past_earlier[r]]``, of two reads at the same time neither is
+    earlier. Reads before `first_counted` are only there as cached ones of others.
     """
 
     ids: NDArray[np.int64]
+    names: pa.Array
+    device: NDArray[np.int32]
     start_us: NDArray[np.int64]
     end_us: NDArray[np.int64]
     box: Box
@@ -135,7 +160,8 @@ class Reads:
         table = table.sort_by([("ts", "ascending"), ("read_id", "ascending")])
         t_us = epoch_us(table["ts"])
         window_us = np.rint(table["window_s"].to_numpy() * US_PER_S).astype(np.int64)
-        codes = table["device"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+        devices = table["device"].combine_chunks().dictionary_encode()
+        codes = np.asarray(devices.indices.to_numpy(zero_copy_only=False), dtype=np.int32)
         by_device = np.argsort(codes, kind="stable").astype(np.int64)
         first = np.empty(len(table), dtype=np.int64)
         past = np.empty(len(table), dtype=np.int64)
@@ -148,7 +174,20 @@ class Reads:
         box = box_bounds(table["lat"].to_numpy(), table["lon"].to_numpy(), table["box_km"].to_numpy())
         ids = np.asarray(table["read_id"].to_numpy(), dtype=np.int64)
         counted = 0 if since_us is None else int(np.searchsorted(t_us, since_us))
-        return cls(ids, t_us - window_us, t_us, box, by_device, first, past, counted)
+        names = devices.dictionary
+        return cls(ids, names, codes, t_us - window_us, t_us, box, by_device, first, past, counted)
+
+    def owners(self, devices: pa.Array | pa.ChunkedArray) -> NDArray[np.int32]:
+        """Return the numbers of devices by name; -1: it never reads."""
+        if not len(self.names):
+            return np.full(len(devices), -1, dtype=np.int32)
+        numbers = pc.index_in(devices.cast(self.names.type), value_set=self.names)
+        return np.asarray(pc.fill_null(numbers, -1).to_numpy(), dtype=np.int32)
+
+    def points_of(self, positions: pa.Table) -> Points:
+        """Return the points of a table ``device, ts, lat, lon``."""
+        lat, lon = (positions[name].to_numpy() for name in ("lat", "lon"))
+        return Points(epoch_us(positions["ts"]), lat, lon, self.owners(positions["device"]))
 
     def pairs(self, first: int, past: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """List (read, earlier read) for the reads ``first <= read < past``, as numbers."""
@@ -157,47 +196,44 @@ class Reads:
         step = np.arange(len(read)) - np.repeat(np.cumsum(counts) - counts, counts)
         return read, self.by_device[np.repeat(self.first_earlier[first:past], counts) + step]
 
-    def count(
-        self, t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]
-    ) -> Iterator[Counts]:
+    def count(self, some_points: Points) -> Iterator[Counts]:
         """Count points, in any order, against all counted reads; yield partial counts without zeros."""
-        if not len(t_us) or not len(self.ids):
+        if not len(some_points.t_us) or not len(self.ids):
             return
-        order = np.argsort(t_us, kind="stable")
-        t_us, lat, lon = t_us[order], lat[order], lon[order]
+        t_us, lat, lon, owner = some_points.by_time()
         first, past = self._of_times(t_us)
         counted = max(first, self.first_counted)
         if counted >= past:
             return
-        points = np.zeros(past - first, dtype=np.int64)
+        points, others = np.zeros((2, past - first), dtype=np.int64)
         read, cached = self.pairs(counted, past)
         starts = np.searchsorted(read, np.arange(first, past + 1))
-        shared = np.zeros(len(read), dtype=np.int64)
+        cached_others = np.zeros(len(read), dtype=np.int64)
         for rows in self._pieces(t_us, _PIECE_POINTS):
             a, b = self._of_times(t_us[rows])
             if max(a, counted) >= b:
                 continue
             bits = self._bits(a, b, _Piece(t_us[rows], lat[rows], lon[rows]))
+            of_others = self._of_others(a, bits, owner[rows])
             points[a - first : b - first] += _ones(bits)
+            others[a - first : b - first] += _ones(of_others)
             for j in range(starts[a - first], starts[b - first], _PAIR_ROWS):
                 some = slice(j, min(j + _PAIR_ROWS, starts[b - first]))
                 both = np.flatnonzero(cached[some] >= a) + j  # others were over before this piece began
-                shared[both] += _ones(bits[read[both] - a] & bits[cached[both] - a])
+                cached_others[both] += _ones(of_others[read[both] - a] & bits[cached[both] - a])
         points[: counted - first] = 0
         any_points = np.flatnonzero(points)
-        nothing = np.zeros(len(any_points), dtype=np.int64)
-        yield Counts(self.ids[first + any_points], None, points[any_points], nothing)
-        of_read = points[read - first]
+        yield Counts(self.ids[first + any_points], None, points[any_points], others[any_points])
+        of_read, missing = points[read - first], others[read - first] - cached_others
         pairs = np.flatnonzero(of_read)
-        yield Counts(self.ids[read[pairs]], self.ids[cached[pairs]], of_read[pairs], shared[pairs])
+        yield Counts(self.ids[read[pairs]], self.ids[cached[pairs]], of_read[pairs], missing[pairs])
 
-    def first(
-        self, t_us: NDArray[np.int64], lat: NDArray[np.float64], lon: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
-        """Return the number of the first read whose answer has each point, else :data:`NOTHING`.
+    def first(self, points: Points) -> NDArray[np.int64]:
+        """Return the number of another device's first read that has each point, else :data:`NOTHING`.
 
         A long stretch of points in order of time is fastest.
         """
+        t_us, lat, lon, owner = points
         numbers = np.full(len(t_us), NOTHING, dtype=np.int64)
         order = np.argsort(t_us, kind="stable")
         for some_rows in self._pieces(t_us[order], _SEARCH_POINTS) if len(self.ids) else ():
@@ -211,10 +247,12 @@ class Reads:
                 edges = piece.edges(self, c, min(c + _EDGE_READS, b))
                 for j in range(0, len(edges.wraps), _SEARCH_READS):
                     inside = piece.inside(edges, slice(j, j + _SEARCH_READS), left)
-                    hit = inside.any(axis=0)
-                    some = np.flatnonzero(hit)
-                    numbers[rows[left[some]]] = c + j + inside[:, some].argmax(axis=0)
-                    left = left[~hit]
+                    some = np.flatnonzero(inside.any(axis=0))
+                    reader = self.device[c + j : c + j + len(inside), None]
+                    by_others = inside[:, some] & (owner[rows[left[some]]] != reader)
+                    hit = by_others.any(axis=0)
+                    numbers[rows[left[some[hit]]]] = c + j + by_others[:, hit].argmax(axis=0)
+                    left = np.delete(left, some[hit])
                 if not len(left):
                     break
         return numbers
@@ -239,14 +277,57 @@ class Reads:
             for i in range(first, past, most):
                 yield slice(i, min(i + most, past))
 
-    def _bits(self, first: int, past: int, piece: _Piece) -> NDArray[np.uint64]:
-        """Return the points of each read ``first <= read < past`` as a row of bits."""
+    def late(self, points: Points, arrival_us: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Count for each read the points of other devices in its answer that come after it."""
+        counts = np.zeros(len(self.ids), dtype=np.int64)
+        if not len(points.t_us) or not len(self.ids):
+            return counts
+        arrival_us = arrival_us[np.argsort(points.t_us, kind="stable")]
+        t_us, lat, lon, owner = points.by_time()
+        for rows in self._pieces(t_us, _PIECE_POINTS):
+            a, b = self._of_times(t_us[rows])
+            b = min(b, int(np.searchsorted(self.end_us, arrival_us[rows].max())))  # later reads lack none
+            if a >= b:
+                continue
+            piece = _Piece(t_us[rows], lat[rows], lon[rows])
+            arrival_rank, arrivals = _ranked(arrival_us[rows])
+            come = np.searchsorted(arrivals, self.end_us[a:b], side="right").astype(np.uint16)
+            counts[a:b] += _ones(self._of_others(a, self._bits(a, b, piece, arrival_rank, come), owner[rows]))
+        return counts
+
+    def _of_others(
+        self, first: int, bits: NDArray[np.uint64], owner: NDArray[np.int32]
+    ) -> NDArray[np.uint64]:
+        """Return rows of bits, of the reads from ``first`` on, without the points of their own devices."""
+        readers = np.flatnonzero(owner >= 0)
+        writes, row = np.unique(owner[readers], return_inverse=True)
+        own = np.zeros((len(writes), bits.shape[1] * 8), dtype=np.uint8)
+        # Each point is a bit of its own: adding sets it.
+        np.add.at(own, (row, readers // 8), (128 >> (readers % 8)).astype(np.uint8))
+        of_others = bits.copy()
+        reader = self.device[first : first + len(bits)]
+        has_row = np.flatnonzero(np.isin(reader, writes))
+        of_others[has_row] &= ~own.view(np.uint64)[np.searchsorted(writes, reader[has_row])]
+        return of_others
+
+    def _bits(
+        self,
+        first: int,
+        past: int,
+        piece: _Piece,
+        rank: NDArray[np.uint16] | None = None,
+        from_rank: NDArray[np.uint16] | None = None,
+    ) -> NDArray[np.uint64]:
+        """Return the points of each read ``first <= read < past``, from a rank on, as a row of bits."""
         n = len(piece.t_us)
         edges = piece.edges(self, first, past)
         packed = np.zeros((past - first, -(-n // 64) * 8), dtype=np.uint8)
         for i in range(0, past - first, _BLOCK_READS):
             block = slice(i, i + _BLOCK_READS)
-            packed[block, : -(-n // 8)] = np.packbits(piece.inside(edges, block), axis=1)
+            inside = piece.inside(edges, block)
+            if rank is not None and from_rank is not None:
+                inside &= rank >= from_rank[block, None]
+            packed[block, : -(-n // 8)] = np.packbits(inside, axis=1)
         return packed.view(np.uint64)
 
 
@@ -308,7 +389,7 @@ class _Piece:
         return inside
 
 
-def _ranked(values: NDArray[np.float64]) -> tuple[NDArray[np.uint16], NDArray[np.float64]]:
+def _ranked(values: NDArray[Any]) -> tuple[NDArray[np.uint16], NDArray[Any]]:
     """Return the rank of each value, and the sorted values."""
     order = np.argsort(values, kind="stable")
     rank = np.empty(len(values), dtype=np.uint16)

@@ -16,10 +16,11 @@ from mudkit.pipeline.coverage import NOTHING, Reads
 from mudkit.pipeline.executors import merged_batches, provide
 from mudkit.pipeline.tables import require_columns
 from mudkit.trace.options import MAX_WINDOW_S
-from mudkit.trace.schema import POSITIONS, epoch_us
+from mudkit.trace.schema import POSITIONS
 
 __all__ = ["check_horizon", "label_reads", "label_writes", "labels_of", "writes_of"]
 
+_POINT = ("device", "ts", "lat", "lon")
 _FLUSH_POINTS = 1 << 20
 _FLUSH_LABELS = 1 << 18
 _PARTIAL = pa.schema(
@@ -27,10 +28,10 @@ _PARTIAL = pa.schema(
         ("read_id", pa.int64()),
         ("cached_read_id", pa.int64()),
         ("points", pa.int64()),
-        ("shared", pa.int64()),
+        ("missing", pa.int64()),
     ]
 )
-_PARTIAL_DDL = "read_id BIGINT, cached_read_id BIGINT, points BIGINT, shared BIGINT"
+_PARTIAL_DDL = "read_id BIGINT, cached_read_id BIGINT, points BIGINT, missing BIGINT"
 
 
 @check_options
@@ -39,13 +40,14 @@ def label_reads(positions: DataFrame, reads: DataFrame, *, horizon_s: float = 72
 
     The answer of a read at ``t`` has the points of its box with times in ``(t - window, t]``. The cached
     answer of an earlier read ``p`` of the same device has those of them that are also in ``p``'s box and in
-    ``(t_p - window, t_p]``. Counts are exact. Reads are sent with the job (about 60 bytes each); positions
+    ``(t_p - window, t_p]``. What the device wrote itself it holds: such points are part of the answer, and
+    never missing. Counts are exact. Reads are sent with the job (about 60 bytes each); positions
     are read once, best in order of time, as in a trace folder.
 
     Parameters
     ----------
     positions : DataFrame
-        The positions: ``ts, lat, lon``; the points of all devices.
+        The positions: ``device, ts, lat, lon``; the points of all devices.
     reads : DataFrame
         The reads: ``device, ts, lat, lon, box_km, window_s`` and, from a trace folder, ``read_id``.
     horizon_s : float
@@ -55,8 +57,9 @@ def label_reads(positions: DataFrame, reads: DataFrame, *, horizon_s: float = 72
     -------
     DataFrame
         ``read_id, cached_read_id, points, missing, completeness``: for each read one row with
-        ``cached_read_id`` null (nothing cached, all points missing) and one for each earlier read within the
-        horizon. ``completeness`` is ``1 - missing / points``, and 1 for an answer without points.
+        ``cached_read_id`` null (nothing cached: all points of other devices are missing) and one for each
+        earlier read within the horizon. ``completeness`` is ``1 - missing / points``, and 1 for an answer
+        without points.
 
     Raises
     ------
@@ -90,21 +93,18 @@ def check_horizon(horizon_s: float) -> None:
 
 def labels_of(positions: DataFrame, prepared: Reads) -> DataFrame:
     """Label prepared reads as :func:`label_reads` does."""
-    require_columns(positions, "positions", ("ts", "lat", "lon"))
+    require_columns(positions, "positions", _POINT)
     spark = positions.sparkSession
     provide(spark)
-    points = positions.select(F.unix_micros("ts").alias("t_us"), "lat", "lon")
-    counted = points.mapInArrow(lambda batches: _count(prepared, batches), _PARTIAL_DDL)
+    counted = positions.select(*_POINT).mapInArrow(lambda batches: _count(prepared, batches), _PARTIAL_DDL)
     pieces = max(1, min(64, (len(prepared.ids) - prepared.first_counted) // 50_000))
     numbers = spark.range(0, pieces, 1, pieces)
     every = numbers.mapInArrow(lambda batches: _zeros(prepared, pieces, batches), _PARTIAL_DDL)
     sums = counted.unionAll(every).groupBy("read_id", "cached_read_id")
-    total = sums.agg(F.sum("points").alias("points"), F.sum("shared").alias("shared"))
-    missing = F.col("points") - F.col("shared")
-    share = F.when(F.col("points") == 0, 1.0).otherwise(F.col("shared") / F.col("points"))
-    return total.select(
-        "read_id", "cached_read_id", "points", missing.alias("missing"), share.alias("completeness")
-    )
+    total = sums.agg(F.sum("points").alias("points"), F.sum("missing").alias("missing"))
+    points, missing = F.col("points"), F.col("missing")
+    share = F.when(points == 0, 1.0).otherwise((points - missing) / points)
+    return total.select("read_id", "cached_read_id", "points", "missing", share.alias("completeness"))
 
 
 def _count(reads: Reads, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -114,9 +114,8 @@ def _count(reads: Reads, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
 
 
 def _count_table(reads: Reads, points: pa.Table) -> Iterator[pa.RecordBatch]:
-    t_us, lat, lon = (points[name].to_numpy() for name in ("t_us", "lat", "lon"))
-    for counts in reads.count(t_us, lat, lon):
-        yield from _batches(counts.read, counts.cached, counts.points, counts.shared)
+    for counts in reads.count(reads.points_of(points)):
+        yield from _batches(*counts)
 
 
 def _zeros(reads: Reads, pieces: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -135,10 +134,10 @@ def _batches(
     read: NDArray[np.int64],
     cached: NDArray[np.int64] | None,
     points: NDArray[np.int64],
-    shared: NDArray[np.int64],
+    missing: NDArray[np.int64],
 ) -> Iterator[pa.RecordBatch]:
     of = pa.nulls(len(read), pa.int64()) if cached is None else pa.array(cached)
-    table = pa.table([pa.array(read), of, pa.array(points), pa.array(shared)], schema=_PARTIAL)
+    table = pa.table([pa.array(read), of, pa.array(points), pa.array(missing)], schema=_PARTIAL)
     yield from table.to_batches(max_chunksize=_FLUSH_LABELS)
 
 
@@ -149,13 +148,13 @@ _LABELS = "device STRING, ts TIMESTAMP, first_read_id BIGINT, first_read_ts TIME
 
 @check_options
 def label_writes(positions: DataFrame, reads: DataFrame) -> DataFrame:
-    """Find for each position the first read, of any device, whose answer has it.
+    """Find for each position the first read of another device whose answer has it.
 
     The answer of a read at ``t`` has the positions in its box with times in ``(t - window, t]``, also one at
-    the time of the read. Of several first reads at the same time it is the one with the smallest ``read_id``.
-    The result is exact. A write may wait in a batch for ``first_read_ts - ts`` unnoticed (Mobius 6). Reads
-    are sent with the job (about 60 bytes each); positions are read once, best in order of time, as in a trace
-    folder.
+    the time of the read. A device holds what it wrote itself, so its own reads do not wait for it. Of several
+    first reads at the same time it is the one with the smallest ``read_id``. The result is exact. A write may
+    wait in a batch for ``first_read_ts - ts`` unnoticed (Mobius 6). Reads are sent with the job (about 60
+    bytes each); positions are read once, best in order of time, as in a trace folder.
 
     Parameters
     ----------
@@ -167,8 +166,8 @@ def label_writes(positions: DataFrame, reads: DataFrame) -> DataFrame:
     Returns
     -------
     DataFrame
-        ``device, ts, first_read_id, first_read_ts``, the last two null where no read has the position: one
-        row for each position, duplicates included, in any order.
+        ``device, ts, first_read_id, first_read_ts``, the last two null where no other device's read has
+        the position: one row for each position, duplicates included, in any order.
 
     Raises
     ------
@@ -187,10 +186,9 @@ def _prepared(reads: DataFrame, horizon_s: float = 0.0) -> Reads:
 
 def writes_of(positions: DataFrame, reads: Reads) -> DataFrame:
     """Label positions as :func:`label_writes` does, with prepared reads."""
-    needed = ("device", "ts", "lat", "lon")
-    require_columns(positions, "positions", needed)
+    require_columns(positions, "positions", _POINT)
     provide(positions.sparkSession)
-    return positions.select(*needed).mapInArrow(lambda batches: _label(reads, batches), _LABELS)
+    return positions.select(*_POINT).mapInArrow(lambda batches: _label(reads, batches), _LABELS)
 
 
 def _label(reads: Reads, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -200,7 +198,7 @@ def _label(reads: Reads, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
 
 
 def _label_table(reads: Reads, points: pa.Table) -> Iterator[pa.RecordBatch]:
-    first = reads.first(epoch_us(points["ts"]), points["lat"].to_numpy(), points["lon"].to_numpy())
+    first = reads.first(reads.points_of(points))
     never = first == NOTHING
     if len(reads.ids):
         ids, t_us = reads.ids[first], reads.end_us[first]

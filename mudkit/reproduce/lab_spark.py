@@ -224,7 +224,8 @@ _LABELS_TASK: Final = Task(
 )
 _QUERY: Final = """
     WITH p AS (
-        SELECT epoch_us(ts) / 1e6 AS t, lat, lon, CAST(floor(epoch_us(ts) / 1e6 / {bin_s}) AS BIGINT) AS bt,
+        SELECT device, epoch_us(ts) / 1e6 AS t, lat, lon,
+               CAST(floor(epoch_us(ts) / 1e6 / {bin_s}) AS BIGINT) AS bt,
                CAST(floor(lat / {bin_lat}) AS BIGINT) AS bx, CAST(floor(lon / {bin_lon}) AS BIGINT) AS bl
         FROM read_parquet('{files}')
     ), r AS (
@@ -237,7 +238,8 @@ _QUERY: Final = """
         SELECT *, unnest(range(CAST(floor(west / {bin_lon}) AS BIGINT),
                                CAST(floor(east / {bin_lon}) AS BIGINT) + 1)) AS bl FROM r2
     )
-    SELECT read_id, count(*) AS points FROM r3 JOIN p USING (bt, bx, bl)
+    SELECT read_id, count(*) AS points, count(*) FILTER (p.device <> r3.device) AS missing
+    FROM r3 JOIN p USING (bt, bx, bl)
     WHERE p.t > r3.t - window_s AND p.t <= r3.t
       AND lat BETWEEN south AND north AND lon BETWEEN west AND east
     GROUP BY read_id
@@ -283,12 +285,12 @@ def _label_writes(spark: Any, folder: str) -> int:
 def _summary(labels: pa.Table | int) -> dict[str, Any]:
     if isinstance(labels, int):
         return {"labels": labels}
-    own = pc.and_(pc.is_null(labels["cached_read_id"]), pc.greater(labels["points"], 0))
-    return {"labels": len(labels), "counted": _digest(labels.filter(own))}
+    alone = pc.and_(pc.is_null(labels["cached_read_id"]), pc.greater(labels["points"], 0))
+    return {"labels": len(labels), "counted": _digest(labels.filter(alone))}
 
 
 def serve_duckdb() -> None:
-    """Serve requests, a job and a trace folder, from DuckDB, which counts the points of each read."""
+    """Serve requests, a job and a trace folder, from DuckDB: each read's points, and those of others."""
     serve(_count_points)
 
 
@@ -301,6 +303,7 @@ def _count_points(request: tuple[str, str]) -> dict[str, Any]:
     requests = pa.table(
         {
             "read_id": table["read_id"],
+            "device": table["device"],
             "t": epoch_us(table["ts"]) // 1_000_000,
             "window_s": table["window_s"],
             "south": box.south,
@@ -320,11 +323,14 @@ def _count_points(request: tuple[str, str]) -> dict[str, Any]:
     return {"s": duration_s, "counted": _digest(counts)}
 
 
+_DIGESTED: Final = ["read_id", "points", "missing"]
+
+
 def _digest(counts: pa.Table) -> str:
-    """Digest (read_id, points), independent of their order."""
-    ordered = counts.select(["read_id", "points"]).sort_by("read_id").combine_chunks()
+    """Digest (read_id, points, missing), independent of their order."""
+    ordered = counts.select(_DIGESTED).sort_by("read_id").combine_chunks()
     digest = hashlib.sha256()
-    for name in ("read_id", "points"):
+    for name in _DIGESTED:
         digest.update(ordered[name].to_numpy().astype("int64").tobytes())
     return digest.hexdigest()
 
@@ -368,7 +374,8 @@ def measure_labels(
         "traces": f"generated: {cars:,} cars, {days:,} days; a {times}th and {times} times the days; seed 7",
         "Spark": "local[*]; label_reads (horizon 7,200 s) to an Arrow table, label_writes to Parquet; "
         "session start apart, a warm-up before",
-        "DuckDB": f"counts of points only; bins of {BIN_S:,} s, {BIN_LAT}°, {BIN_LON}°; all cores",
+        "DuckDB": f"counts of points, and of others' points, only; bins of {BIN_S:,} s, {BIN_LAT}°, "
+        f"{BIN_LON}°; all cores",
         "driver": "its Python and its Java, in which local mode runs all tasks but Python's; each one's peak "
         "over all jobs and traces",
         _ON_CLUSTER: "of one core and 1 GiB each, on this machine, beside their driver",

@@ -1,7 +1,8 @@
 """Coverage counts, compared with a brute-force count from the definition, point by point.
 
 Places lie on a coarse grid around the date line and times on a grid of seconds, so that points on a box's
-edge, at both ends of a window, on the date line and at equal times are frequent.
+edge, at both ends of a window, on the date line and at equal times are frequent. Devices read what they wrote
+themselves, and what a device wrote that never reads.
 """
 
 import datetime as dt
@@ -15,14 +16,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mudkit.pipeline.coverage import Reads
-from mudkit.trace.schema import epoch_us, read_ids
+from mudkit.pipeline.coverage import Points, Reads, first_reads, read_labels
+from mudkit.trace.schema import epoch_us, read_ids, timestamps
 from mudkit.units import box_bounds, in_box
 
 KM = 6371.0088 * math.pi / 180
 STEP = 0.5  # degrees; boxes have half sides that are multiples of it, so that edges are met exactly
 PLACE = st.tuples(st.integers(-2, 2), st.integers(-3, 3))
-POINT = st.tuples(st.integers(0, 12), PLACE)
+POINT = st.tuples(st.integers(0, 12), PLACE, st.sampled_from("abc"))
 READ = st.tuples(
     st.sampled_from("ab"), st.integers(0, 12), PLACE, st.sampled_from([2, 4]), st.sampled_from([1, 4, 20])
 )
@@ -36,7 +37,7 @@ def lon_at(step):
 def contains(read, point):
     """Return whether a read contains a point; both are on the equator, in steps of the grid."""
     _, t, (y, x), half, window = read
-    pt, (py, px) = point
+    pt, (py, px), _ = point
     return t - window < pt <= t and abs(py - y) <= half and abs(px - x) <= half
 
 
@@ -54,14 +55,14 @@ def build_table(reads):
     )
 
 
-def add_counts(total, shared, pieces):
+def add_counts(total, missing, pieces):
     for counts in pieces:
         cached = [None] * len(counts.read) if counts.cached is None else counts.cached.tolist()
-        for read, of, n, h in zip(
-            counts.read.tolist(), cached, counts.points.tolist(), counts.shared.tolist(), strict=True
+        for read, of, n, m in zip(
+            counts.read.tolist(), cached, counts.points.tolist(), counts.missing.tolist(), strict=True
         ):
             total[read, of] += n
-            shared[read, of] += h
+            missing[read, of] += m
 
 
 @given(
@@ -70,10 +71,16 @@ def add_counts(total, shared, pieces):
     st.integers(1, 20),
     st.lists(st.integers(0, 60), max_size=3),
 )
-@example([(5, (0, 3)), (5, (0, -3)), (4, (0, 0))], [("a", 5, (0, 0), 2, 1), ("a", 6, (0, 1), 4, 20)], 20, [1])
-@example([(5, (0, 2)), (1, (0, 2))], [("a", 5, (0, 0), 2, 4), ("a", 5, (0, 2), 2, 4)], 20, [])
+@example(
+    [(5, (0, 3), "a"), (5, (0, -3), "b"), (4, (0, 0), "c")],
+    [("a", 5, (0, 0), 2, 1), ("a", 6, (0, 1), 4, 20)],
+    20,
+    [1],
+)
+@example([(5, (0, 2), "b"), (1, (0, 2), "b")], [("a", 5, (0, 0), 2, 4), ("a", 5, (0, 2), 2, 4)], 20, [])
+@example([(5, (0, 0), "a")], [("a", 5, (0, 0), 2, 4), ("a", 6, (0, 0), 2, 4)], 20, [])  # its own only
 def test_counts_are_exact(points, reads, horizon, cuts):
-    points = [(t, (0, x)) for t, (_, x) in points]  # all on the equator, like the reads
+    points = [(t, (0, x), d) for t, (_, x), d in points]  # all on the equator, like the reads
     reads = [(d, t, (0, x), h, w) for d, t, (_, x), h, w in reads]
     reads = list(dict.fromkeys(reads))
     prepared = Reads.of(build_table(reads), horizon)
@@ -83,20 +90,43 @@ def test_counts_are_exact(points, reads, horizon, cuts):
     base = 1_577_836_800_000_000
     t_us = np.array([base + p[0] * 1_000_000 for p in points], np.int64)
     lat, lon = np.zeros(len(points)), np.array([lon_at(p[1][1]) for p in points], float)
-    total, shared = Counter(), Counter()
+    owner = prepared.owners(pa.array([p[2] for p in points], pa.string()))
+    total, missing = Counter(), Counter()
     edges = [0, *sorted(c for c in cuts if c < len(points)), len(points)]
     for a, b in pairwise(edges):
-        add_counts(total, shared, prepared.count(t_us[a:b], lat[a:b], lon[a:b]))
-    expected_total, expected_shared = Counter(), Counter()
+        some = Points(t_us[a:b], lat[a:b], lon[a:b], owner[a:b])
+        add_counts(total, missing, prepared.count(some))
+    expected_total, expected_missing = Counter(), Counter()
     for q, read in of_id.items():
         answer = [p for p in points if contains(read, p)]
-        expected_total[q, None] = len(answer)
+        others = [p for p in answer if p[2] != read[0]]
+        expected_total[q, None], expected_missing[q, None] = len(answer), len(others)
         for p, earlier in of_id.items():
             if earlier[0] == read[0] and read[1] - horizon <= earlier[1] < read[1]:
                 expected_total[q, p] = len(answer)
-                expected_shared[q, p] = sum(contains(earlier, point) for point in answer)
+                expected_missing[q, p] = sum(not contains(earlier, point) for point in others)
     assert +total == +expected_total
-    assert +shared == +expected_shared
+    assert +missing == +expected_missing
+    assert {*total} <= {*expected_total}
+
+
+@given(st.lists(POINT, max_size=60), st.lists(READ, min_size=1, max_size=12, unique=True))
+def test_a_device_alone_misses_nothing(points, reads):
+    """One device reads and writes all: every cached answer is complete, and no write has to be sent."""
+    reads = [("a", t, (0, x), half, window) for _, t, (_, x), half, window in reads]
+    table = build_table(reads)
+    positions = pa.table(
+        {
+            "device": pa.array(["a"] * len(points), pa.string()),
+            "ts": timestamps(1_577_836_800_000_000 + 1_000_000 * np.array([p[0] for p in points], np.int64)),
+            "lat": pa.array([0.0] * len(points), pa.float64()),
+            "lon": pa.array([lon_at(p[1][1]) for p in points], pa.float64()),
+        }
+    )
+    labels = read_labels(positions, table, 20.0)
+    assert set(labels["missing"].to_pylist()) == {0}
+    assert set(labels["completeness"].to_pylist()) == {1.0}
+    assert first_reads(positions, table)["first_read_id"].null_count == len(points)
 
 
 @pytest.mark.soak
@@ -120,8 +150,10 @@ def test_counts_are_exact_over_many_pieces(seed):
         }
     )
     prepared = Reads.of(reads, 5000)
-    total, shared = Counter(), Counter()
-    add_counts(total, shared, prepared.count(t_us, lat, lon))
+    owner = rng.integers(0, 9, n)
+    total, missing = Counter(), Counter()
+    owners = prepared.owners(pa.array([f"d{number}" for number in owner]))
+    add_counts(total, missing, prepared.count(Points(t_us, lat, lon, owners)))
     rows = reads
     t_read = epoch_us(rows["ts"])
     half = rows["box_km"].to_numpy() / 2 / KM
@@ -136,10 +168,12 @@ def test_counts_are_exact_over_many_pieces(seed):
         inside.append(within)
     ids, device = read_ids(rows).tolist(), rows["device"].to_pylist()
     for q in range(m):
+        others = inside[q] & (owner != int(device[q][1:]))
         assert total[ids[q], None] == inside[q].sum()
+        assert missing[ids[q], None] == others.sum()
         for p in range(m):
             if device[p] == device[q] and 0 < t_read[q] - t_read[p] <= 5_000_000_000:
-                assert shared[ids[q], ids[p]] == (inside[q] & inside[p]).sum()
+                assert missing[ids[q], ids[p]] == (others & ~inside[p]).sum()
                 assert total[ids[q], ids[p]] == inside[q].sum()
 
 

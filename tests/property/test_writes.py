@@ -1,7 +1,7 @@
-"""First read of each point, compared with a brute-force search from the definition.
+"""First read of each point by another device, compared with a brute-force search from the definition.
 
 As in test_coverage, places lie on a coarse grid around the date line and times on a grid of seconds, so that
-edges, both ends of a window and equal times are frequent.
+edges, both ends of a window and equal times are frequent. Devices read what they wrote themselves.
 """
 
 import math
@@ -12,14 +12,14 @@ from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mudkit.pipeline.coverage import NOTHING, Reads
+from mudkit.pipeline.coverage import NOTHING, Points, Reads
 from mudkit.trace.schema import epoch_us, read_ids, timestamps
 
 KM = 6371.0088 * math.pi / 180
 STEP = 0.5
 BASE = 1_577_836_800_000_000
 US = 1_000_000
-POINT = st.tuples(st.integers(-2, 12), st.integers(-3, 3), st.integers(-3, 3))
+POINT = st.tuples(st.integers(-2, 12), st.integers(-3, 3), st.integers(-3, 3), st.sampled_from("abc"))
 READ = st.tuples(
     st.sampled_from("ab"),
     st.integers(-5, 14),
@@ -35,10 +35,10 @@ def lon_at(step):
 
 
 def contains(read, point):
-    """Return whether a read on the equator contains a point, both in steps of the grid."""
-    _, t, x, half, window = read
-    pt, px, py = point
-    return t - window < pt <= t and abs(px - x) <= half and abs(py) <= half
+    """Return whether a read on the equator contains another's point, both in steps of the grid."""
+    reader, t, x, half, window = read
+    pt, px, py, owner = point
+    return reader != owner and t - window < pt <= t and abs(px - x) <= half and abs(py) <= half
 
 
 def build_table(reads):
@@ -55,15 +55,18 @@ def build_table(reads):
 
 
 @given(st.lists(POINT, max_size=60), st.lists(READ, max_size=12))
-@example([(5, 3, 0), (5, 3, 0)], [("a", 5, 0, 4, 1), ("b", 5, 0, 4, 1)])  # equal times, a duplicate row
-@example([(5, 0, 0), (6, 0, 0)], [("a", -5, 0, 4, 100), ("a", 4, 0, 4, 100)])  # all reads precede the points
-@example([(5, 0, 0)], [])
+@example([(5, 3, 0, "c"), (5, 3, 0, "c")], [("a", 5, 0, 4, 1), ("b", 5, 0, 4, 1)])  # a duplicate row
+@example([(5, 3, 0, "a"), (5, 3, 0, "b")], [("a", 5, 0, 4, 1), ("b", 5, 0, 4, 1)])  # equal times
+@example([(5, 0, 0, "c"), (6, 0, 0, "c")], [("a", -5, 0, 4, 100), ("a", 4, 0, 4, 100)])  # all reads precede
+@example([(5, 0, 0, "a")], [])
 def test_first_reads_are_exact(points, reads):
     prepared = Reads.of(build_table(reads))
     t_us = BASE + US * np.array([p[0] for p in points], np.int64)
     lon = np.array([lon_at(p[1]) for p in points], float)
     lat = np.array([p[2] * STEP for p in points], float)
-    first_reads = [None if n == NOTHING else int(prepared.ids[n]) for n in prepared.first(t_us, lat, lon)]
+    owner = prepared.owners(pa.array([p[3] for p in points], pa.string()))
+    numbers = prepared.first(Points(t_us, lat, lon, owner))
+    first_reads = [None if n == NOTHING else int(prepared.ids[n]) for n in numbers]
     ids = read_ids(build_table(reads)).tolist()
     assert first_reads == [
         min(((r[1], i) for r, i in zip(reads, ids, strict=True) if contains(r, p)), default=(0, None))[1]
@@ -91,7 +94,10 @@ def test_first_reads_are_exact_over_many_pieces(seed, around):
         }
     )
     prepared = Reads.of(reads)
-    first_reads = prepared.first(t_us, lat, lon)
+    owner = rng.integers(0, 9, n)
+    first_reads = prepared.first(
+        Points(t_us, lat, lon, prepared.owners(pa.array([f"d{number}" for number in owner])))
+    )
     ids, t_read = read_ids(reads), epoch_us(reads["ts"])
     best = np.full(n, NOTHING)
     for i in sorted(range(m), key=lambda i: (t_read[i], ids[i]), reverse=True):
@@ -101,6 +107,7 @@ def test_first_reads_are_exact_over_many_pieces(seed, around):
         inside = np.abs(lat - row["lat"]) <= half
         if abs(row["lat"]) + half < 90:  # else it contains the pole
             inside &= d_lon <= half / math.cos(math.radians(row["lat"]))
+        inside &= owner != i % 7
         best[inside & (t_us <= t_read[i]) & (t_us > t_read[i] - row["window_s"] * US)] = i
     assert (
         np.where(first_reads == NOTHING, 0, prepared.ids[first_reads])

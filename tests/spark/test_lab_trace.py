@@ -103,11 +103,14 @@ def test_query_labels_match_the_definition(spark, lab, folder):
     assert {(row["box_km"], row["window_s"], row["origin"]) for row in rows} == {
         (BOX_KM, WINDOW_S, "recorded")
     }
-    expected = {(row["read_id"], None): (len(answers[row["read_id"]]),) * 2 for row in rows}
+    device = np.array(positions["device"].to_pylist())
+    expected = {}
     for q in rows:
+        others = answers[q["read_id"]] - {*np.flatnonzero(device == q["device"]).tolist()}
+        expected[q["read_id"], None] = len(answers[q["read_id"]]), len(others)
         for p in rows:
             if q["device"] == p["device"] and 0 < (q["ts"] - p["ts"]).total_seconds() <= HORIZON_S:
-                missing = len(answers[q["read_id"]] - answers[p["read_id"]])
+                missing = len(others - answers[p["read_id"]])
                 expected[q["read_id"], p["read_id"]] = len(answers[q["read_id"]]), missing
     actual = {(row["read_id"], row["cached_read_id"]): (row["points"], row["missing"]) for row in labels}
     assert actual == expected

@@ -9,6 +9,7 @@ from spark_frames import KM, T0, US, build_positions, build_reads, frame, search
 
 from mudkit import pipeline, trace
 from mudkit.errors import ParameterError, TraceContentError
+from mudkit.pipeline.coverage import read_labels
 from mudkit.trace.schema import POSITIONS, epoch_us
 
 pytestmark = pytest.mark.spark
@@ -18,21 +19,20 @@ def compute_labels(positions, reads, horizon_s, only=None):
     """Return labels by the definition: (read, cached) to (points, missing)."""
     rows = reads.to_pylist()
     chosen = rows if only is None else [rows[i] for i in only]
-    answers = {}
+    answers, owner = {}, positions["device"].to_pylist()
 
     def find_points(row):
         return answers.setdefault(row["read_id"], search_points(positions, row))
 
     labels = {}
     for q in chosen:
-        labels[q["read_id"], None] = (len(find_points(q)), len(find_points(q)))
+        others = find_points(q) - {i for i, device in enumerate(owner) if device == q["device"]}
+        labels[q["read_id"], None] = (len(find_points(q)), len(others))
         for p in rows:
             age_s = (q["ts"] - p["ts"]).total_seconds()
             if p["device"] == q["device"] and 0 < age_s <= horizon_s:
-                labels[q["read_id"], p["read_id"]] = (
-                    len(find_points(q)),
-                    len(find_points(q) - find_points(p)),
-                )
+                missing = others - find_points(p)
+                labels[q["read_id"], p["read_id"]] = len(find_points(q)), len(missing)
     return labels
 
 
@@ -86,12 +86,14 @@ def test_random_reads_match_the_definition_in_any_partition(spark, tmp_path, see
         )
         for _ in range(40)
     ]
-    positions, reads_table = build_positions(points), build_reads(reads)
+    positions, reads_table = build_positions(points, devices=("a", "p", "b")), build_reads(reads)
     frames = frame(spark, positions, tmp_path / "p").repartition(5), frame(spark, reads_table, tmp_path / "r")
     labels = pipeline.label_reads(*frames, horizon_s=4000).toArrow()
     assert labels.num_rows == len(compute_labels(positions, reads_table, 4000))
     assert to_dict(labels) == compute_labels(positions, reads_table, 4000)
-    for row in labels.to_pylist():
+    in_process = read_labels(positions, reads_table, 4000.0)
+    assert to_dict(in_process) == to_dict(labels)
+    for row in [*labels.to_pylist(), *in_process.to_pylist()]:
         share = 1 - row["missing"] / row["points"] if row["points"] else 1.0
         assert row["completeness"] == pytest.approx(share)
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(scope="module")
 def labelled(spark, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trace") / "t"
-    trace.generate(40, 10, 3, path=folder)
+    trace.generate(40, 10, 3, towns=8, path=folder)
     positions, reads = (pipeline.read(spark, folder, name) for name in ("positions", "reads"))
     return pipeline.label_reads(positions, reads).toArrow(), reads.toArrow()
 

@@ -101,11 +101,16 @@ def contains(read, write):
     return bool(0 <= wait_s < read["window_s"] and is_near)
 
 
+def misses(read, write):
+    """Return whether a read misses a write that has not been sent: its own it holds."""
+    return read["device"] != write["device"] and contains(read, write)
+
+
 def label_by_definition(positions, reads):
     """Return the result of `label_writes` by its definition."""
     first = []
     for write in positions.to_pylist():
-        result = [read for read in reads.to_pylist() if contains(read, write)]
+        result = [read for read in reads.to_pylist() if misses(read, write)]
         first.append(min(result, key=lambda read: (read["ts"], read["read_id"]), default=None))
     return pa.table(
         {

@@ -1,6 +1,7 @@
 """Write batching: sending times, missed reads, bounds, and learnt delays."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +9,15 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from learning_traces import MINUTE_US, START_US, build_positions, build_reads, contains, label_by_definition
+from learning_traces import (
+    MINUTE_US,
+    START_US,
+    build_positions,
+    build_reads,
+    contains,
+    label_by_definition,
+    misses,
+)
 
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning import Batch, BatchBound, BatchTree, RadioModel, batching, delay_costs, evaluate_writes
@@ -55,7 +64,7 @@ WRITES = st.lists(
     unique_by=lambda row: row[:2],
 )
 READS = st.lists(
-    st.tuples(st.just("q"), st.integers(0, 60), st.sampled_from([0, 4, 30])),
+    st.tuples(st.sampled_from("aq"), st.integers(0, 60), st.sampled_from([0, 4, 30])),
     min_size=1,
     max_size=5,
     unique=True,
@@ -63,8 +72,9 @@ READS = st.lists(
 
 
 @given(WRITES, READS, st.data())
-@examples(60)
+@examples(100)
 def test_missed_reads_match_the_definition(rows, queries, data):
+    """Count what has not come in each answer: devices read what they wrote themselves, and hold it."""
     writes, reads = make_world(rows, queries, window_min=20)
     delays = data.draw(
         st.lists(st.sampled_from([0, 3, 10, 30, None]), min_size=len(rows), max_size=len(rows))
@@ -78,15 +88,43 @@ def test_missed_reads_match_the_definition(rows, queries, data):
     sent = batches(writes, due)
     positions = build_positions(sorted(rows)).to_pylist()
     arrived = [time_us if time_us != NEVER_US else None for time_us in sent.sent_us.tolist()]
-    expected = []
+    late, points = [], []
     for read in reads.table.to_pylist():
         at_us = round(read["ts"].timestamp() * 1e6)
         is_late = [
-            contains(read, write) and (arrival_us is None or arrival_us > at_us)
+            misses(read, write) and (arrival_us is None or arrival_us > at_us)
             for write, arrival_us in zip(positions, arrived, strict=True)
         ]
-        expected.append(any(is_late))
-    assert missed(writes, sent.sent_us, reads).tolist() == expected
+        late.append(sum(is_late))
+        points.append(sum(contains(read, write) for write in positions))
+    assert missed(writes, sent.sent_us, reads).tolist() == [count > 0 for count in late]
+    assert reads.counted(writes).points.tolist() == points
+    for least in (0.2, 0.5, 2 / 3, 0.75, 0.9, 1.0):
+        expected = [
+            count > 0 and (total - count) / total < least for count, total in zip(late, points, strict=True)
+        ]
+        assert missed(writes, sent.sent_us, reads, least).tolist() == expected
+
+
+def test_own_writes_are_never_missed():
+    writes, reads = make_world([("a", 0, 0), ("b", 5, 0)], [("a", 10, 0), ("b", 20, 0), ("q", 400, 0)])
+    assert to_minutes(writes.first_us) == [20, 10]
+    never = np.full(2, NEVER_US)
+    assert missed(writes, never, reads).tolist() == [True, True, False]
+    # Each of the two holds its own point, half of its answer.
+    assert missed(writes, never, reads, 0.5).tolist() == [False, False, False]
+    assert missed(writes, never, reads, 0.6).tolist() == [True, True, False]
+    alone, asked = make_world([("a", 0, 0)], [("a", 10, 0)])
+    assert alone.first_us.tolist() == [NEVER_US]
+    assert batches(alone, bound_us(None, alone, asked)).messages == 0
+
+
+def test_points_that_came_before_are_part_of_the_answer():
+    """Some of the writes are judged by whole answers: the others come at once."""
+    writes, reads = make_world([("a", 0, 0), ("b", 5, 0)], [("q", 10, 0)])
+    of_b = writes.take(np.array([False, True]))
+    assert missed(of_b, np.full(1, NEVER_US), reads.counted(writes), 0.5).tolist() == [False]
+    assert missed(of_b, np.full(1, NEVER_US), reads, 0.5).tolist() == [True]
 
 
 @given(WRITES, READS)
@@ -175,7 +213,7 @@ def make_habits(devices=40, days=8):
         start = 1440 * day + 480 + 10 * device
         writes += [(f"car-{device:02d}", start + step / 2, north + step / 40) for step in range(40)]
         if not north:
-            reads.append((f"car-{device:02d}", start + 80, 0.5))
+            reads.append((f"phone-{device:02d}", start + 80, 0.5))
     return build_positions(writes), build_reads(reads, window_min=120)
 
 
@@ -184,24 +222,10 @@ POSITIONS, QUERIES = make_habits()
 
 @pytest.fixture(scope="module")
 def labels():
-    from mudkit.pipeline.coverage import NOTHING, Reads
-    from mudkit.trace.schema import epoch_us, timestamps
+    from mudkit.pipeline.coverage import first_reads
 
-    prepared = Reads.of(QUERIES)
-    first = prepared.first(
-        epoch_us(POSITIONS["ts"]), POSITIONS["lat"].to_numpy(), POSITIONS["lon"].to_numpy()
-    )
-    never = first == NOTHING
-    return pa.table(
-        {
-            "device": POSITIONS["device"],
-            "ts": POSITIONS["ts"],
-            "first_read_id": pa.array(prepared.ids[first], mask=never),
-            "first_read_ts": pa.array(
-                timestamps(prepared.end_us[first]).to_pylist(), pa.timestamp("us", "UTC"), mask=never
-            ),
-        }
-    )
+    rows = [("device", "ascending"), ("ts", "ascending")]  # as the positions have them
+    return first_reads(POSITIONS, QUERIES).sort_by(rows)
 
 
 @pytest.mark.parametrize("folds", ["device", "time"])
@@ -230,19 +254,36 @@ def test_tree_learns_places_without_reads(labels, folds):
         assert table["writes"].iloc[0] == 6 / 8 * len(POSITIONS)
 
 
+def test_completeness_judges_reads_and_the_search_for_a_price(labels):
+    """Reads may miss a share of their answers: more may wait, and a tree may send less."""
+    policies = [Batch(30), Batch(60), BatchTree(match=Batch(60))]
+    strict, one, half = (
+        evaluate_writes(labels, POSITIONS, QUERIES, policies, repeats=2, completeness=least)
+        for least in (None, 1.0, 0.5)
+    )
+    assert strict.equals(one)
+    for name in ("message_share", "point_share", "missed_share"):
+        assert half[name].le(strict[name] + 1e-12).all()
+    assert half["missed_share"].iloc[1] < strict["missed_share"].iloc[1]
+    writes, reads = Writes.of(labels, POSITIONS), ReadRequests.of(QUERIES)
+    match = Batch(60)
+    for least in (None, 0.9, 0.5):
+        learnt = BatchTree(match=match).learn(writes, reads, completeness=least)
+        by_tree, by_delay = (
+            missed(writes, batches(writes, due_us).sent_us, reads, least).sum()
+            for due_us in (learnt.due_us(writes), match.due_us(writes))
+        )
+        assert by_tree <= by_delay + 0.05 * len(QUERIES)
+
+
 def test_shuffled_labels_teach_one_delay_for_all_writes(labels):
     writes = Writes.of(labels, POSITIONS)
     wait_us = np.where(writes.first_us == NEVER_US, NEVER_US, writes.first_us - writes.t_us)
     shuffled_us = np.random.default_rng(0).permutation(wait_us)
-    shuffled = Writes(
-        writes.device,
-        writes.t_us,
-        writes.lat,
-        writes.lon,
-        np.where(
-            shuffled_us == NEVER_US, NEVER_US, writes.t_us + np.where(shuffled_us == NEVER_US, 0, shuffled_us)
-        ),
+    first_us = np.where(
+        shuffled_us == NEVER_US, NEVER_US, writes.t_us + np.where(shuffled_us == NEVER_US, 0, shuffled_us)
     )
+    shuffled = replace(writes, first_us=first_us)
     true, control = (
         BatchTree(delay_costs(0.5), shared=False).learn(examples, ReadRequests.of(QUERIES))
         for examples in (writes, shuffled)
@@ -289,7 +330,10 @@ def test_invalid_input_is_refused(labels):
     with pytest.raises(TraceContentError, match="two places at once"):
         duplicated = [pa.concat_tables([table, table.slice(0, 1)]) for table in (labels, POSITIONS)]
         evaluate_writes(*duplicated, QUERIES, [Batch(10)])
-    for options in ({"folds": "moon"}, {"repeats": 0}):
+    with pytest.raises(ParameterError, match="no bound"):
+        evaluate_writes(labels, POSITIONS, QUERIES, [Batch(10), BatchBound()], completeness=0.9)
+    assert len(evaluate_writes(labels, POSITIONS, QUERIES, [BatchBound()], completeness=1.0)) == 1
+    for options in ({"folds": "moon"}, {"repeats": 0}, {"completeness": 0.0}, {"completeness": 1.1}):
         with pytest.raises(ParameterError):
             evaluate_writes(labels, POSITIONS, QUERIES, [Batch(10)], **options)
     for cost in (np.zeros((2, 2)), -np.ones((14, 14)), "free"):
