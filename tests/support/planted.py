@@ -230,7 +230,6 @@ def _districts(rng: np.random.Generator, name: str) -> tuple[Districts, float, t
         families = ("time of day", "age by hour")
         if "life" in name:
             lives[0, 1 - quiet] = rng.uniform(25, 45)
-            families = ("age by hour",)
     elif kind == "place":
         lives[0] = FOREVER
     elif kind == "tree":
