@@ -273,7 +273,9 @@ def _draw_tree(
             mix[-1] *= 0.2
             mix /= mix.sum()
         gain = _fluid_gain(lives, mix, counts, max_stale)
-        if gain >= 3 * BAR if above else 0.1 * BAR <= gain <= 0.5 * BAR:
+        # Below the bar also for a rule that keeps clear of the limit, by chance or with a margin.
+        careful = _fluid_gain(lives, mix, counts, max_stale / 3)
+        if gain >= 3 * BAR if above else 0.1 * BAR <= gain <= careful <= 0.5 * BAR:
             return lives, mix
 
 

@@ -113,4 +113,4 @@ def test_intervals_cover_what_the_other_devices_get_on_the_other_days():
         f"covered {covered} of {DRAWS}, mean width {width:.2f} points; {table.family.value_counts().to_dict()}"
     )
     assert 90 <= covered <= 99
-    assert width < 25
+    assert width < 35
