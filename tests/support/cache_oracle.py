@@ -42,12 +42,12 @@ class Labelled:
 
     @cached_property
     def completeness(self) -> NDArray[np.float64]:
-        """How complete the cached answer of each pair is; an empty answer is complete."""
+        """Completeness of the cached answer of each pair; an empty answer is complete."""
         return _completeness(self.points[self.read], self.missing)
 
     @cached_property
     def known(self) -> dict[str, NDArray[Any]]:
-        """What a policy may decide by, for each pair; hours and weekdays (Monday: 0) in mean solar time."""
+        """Features that a policy may decide by, for each pair; hours and weekdays (Monday: 0) in mean solar time."""
         read, cached = self.read, self.cached
         hours = self.t_us / 3600e6 + self.lon / 15.0
         return {

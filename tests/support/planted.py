@@ -49,7 +49,7 @@ REGIMES = {"day": (7.5, 20.5), "night": (20.5, 31.5)}
 BUSY_MIN, FOREVER = 6.0, np.inf
 MIN_GAP_S = 9 * MIN_S
 """Shortest time between two reads of a device, longer than the life of an answer where much is written."""
-FEW, MOST = 1500, 3200
+MIN_READS, MAX_READS = 1500, 3200
 SIZES = ((10, 20), (10, 12), (12, 8), (15, 10), (20, 5), (24, 4), (32, 5), (40, 3), (60, 3))
 POINTS = 28_000
 THETAS = np.array([0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2])
@@ -96,7 +96,7 @@ def planted_trace(seed: int, number: int) -> Planted:
     make = {"age bursts": _bursts, "distance": _road}.get(name, _districts)
     process, max_stale, families = make(rng, name)
     positions, reads = process.draw(seed=1000 * seed + number)
-    found = Planted(
+    trace = Planted(
         name=f"{number:02d} {name}",
         kind=kind,
         positions=positions,
@@ -108,7 +108,7 @@ def planted_trace(seed: int, number: int) -> Planted:
         families=frozenset(families),
         draw=lambda seed: process.draw(seed=10_000_000 + seed),
     )
-    return replace(found, decide=process.decide(_fitted_scale(found, process.decide)))
+    return replace(trace, decide=process.decide(_fitted_scale(trace, process.decide)))
 
 
 def _fitted_scale(planted: Planted, decide: Callable[[float], Decide]) -> float:
@@ -213,7 +213,7 @@ def _districts(rng: np.random.Generator, name: str) -> tuple[Districts, float, t
     number = 1 if kind in ("age", "hour", "nothing") else int(rng.choice([2, 2, 3]))
     sizes = [(devices, days) for devices, days in SIZES if number * (days + 2) * 650 <= POINTS]
     devices, days = sizes[rng.integers(len(sizes))]
-    reads_a_day = int(np.clip(rng.uniform(FEW, MOST) / (devices * days), 9, 24))
+    reads_a_day = int(np.clip(rng.uniform(MIN_READS, MAX_READS) / (devices * days), 9, 24))
     gap_s = min(rng.uniform(14, 22) * MIN_S, 7 * HOUR_S / reads_a_day)
     min_gap_s = 30.0 if kind == "age" else MIN_GAP_S
     max_stale = float(rng.choice([0.03, 0.05, 0.08]))
@@ -352,7 +352,7 @@ def _bursts(rng: np.random.Generator, name: str) -> tuple[Bursts, float, tuple[s
     """Draw a period and a rate of reads; with many reads in a period an age limit is worth much."""
     devices, days = [(10, 12), (12, 8), (20, 5), (24, 4)][rng.integers(4)]
     period_min, max_stale = float(rng.uniform(60, 90)), float(rng.choice([0.1, 0.12]))
-    reads_a_day = int(rng.uniform(FEW, MOST) / (devices * days))
+    reads_a_day = int(rng.uniform(MIN_READS, MAX_READS) / (devices * days))
     lat, lon = rng.uniform(-45, 55), rng.uniform(-170, 170)
     gap_s = period_min * MIN_S / rng.uniform(14, 20)
     process = Bursts(period_min, devices, days, reads_a_day, gap_s, max_stale, float(lat), float(lon))
@@ -431,7 +431,7 @@ class Road:
 def _road(rng: np.random.Generator, name: str) -> tuple[Road, float, tuple[str, ...]]:
     """Draw a road."""
     devices, days = SIZES[rng.integers(len(SIZES))]
-    reads_a_day = int(np.clip(rng.uniform(FEW, MOST) / (devices * days), 9, 40))
+    reads_a_day = int(np.clip(rng.uniform(MIN_READS, MAX_READS) / (devices * days), 9, 40))
     process = Road(
         devices=devices,
         days=days,

@@ -55,7 +55,7 @@ def regret_of(planted: Planted) -> dict[str, object]:
     start_s = time.process_time()
     study = study_planted(planted)
     study_s = time.process_time() - start_s
-    best, found = score_fresh(planted, study.policy)
+    best, result = score_fresh(planted, study.policy)
     return {
         "trace": planted.name,
         "reads": len(planted.reads),
@@ -64,11 +64,11 @@ def regret_of(planted: Planted) -> dict[str, object]:
         "is_expected": study.family in planted.families,
         "policy": str(study.policy),
         "planted_fresh": 100 * best.fresh,
-        "fresh": 100 * found.fresh,
+        "fresh": 100 * result.fresh,
         "claimed_fresh": 100 * study.fresh.value,
-        "regret": 100 * (best.fresh - found.fresh),
+        "regret": 100 * (best.fresh - result.fresh),
         "max_stale": 100 * planted.max_stale,
-        "stale": 100 * found.stale,
+        "stale": 100 * result.stale,
         "cpu_s": study_s,
     }
 

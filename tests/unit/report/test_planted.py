@@ -95,11 +95,11 @@ def draw_intervals(planted, draws, study):
     for _ in range(draws):
         parts = [np.array_split(rng.permutation(values), 2) for values in (devices, days)]
         half, other = (take_half(planted, *part) for part in zip(*parts, strict=True))
-        found = study(half)
+        result = study(half)
         labelled = label(other.positions, other.reads, other.horizon_s)
-        local = found.policy.local(Pairs.of(labelled.table(), other.reads))
+        local = result.policy.local(Pairs.of(labelled.table(), other.reads))
         value = score(labelled, local, other.completeness).fresh
-        rows.append((found.family, found.fresh.value, found.fresh.low, found.fresh.high, value))
+        rows.append((result.family, result.fresh.value, result.fresh.low, result.fresh.high, value))
     return pd.DataFrame(rows, columns=["family", "value", "low", "high", "other"])
 
 

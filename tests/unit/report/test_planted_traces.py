@@ -15,22 +15,22 @@ from mudkit.pipeline.coverage import read_labels
 
 SEED = 0
 NOISE, NOISE_OF_BURSTS = 0.015, 0.04
-"""What the best of some hundred policies may gain on the trace on which it is chosen."""
+"""Largest gain of the best of some hundred policies on the trace on which it is chosen."""
 AGES_S = 60.0 * np.concatenate([[0], np.geomspace(2, 180, 28)])
-FIRST = [TRACES.index(name) for name in dict.fromkeys(TRACES)]
-REST = [number for number in range(len(TRACES)) if number not in FIRST]
+ONE_OF_EACH = [TRACES.index(name) for name in dict.fromkeys(TRACES)]
+REST = [number for number in range(len(TRACES)) if number not in ONE_OF_EACH]
 
 
 def most_fresh(planted, labelled):
     """Return the most fresh answers within the limit, by family: the best of a grid of simple policies."""
-    found = dict.fromkeys(("age", "distance and age", "time of day", "age by hour"), 0.0)
+    result = dict.fromkeys(("age", "distance and age", "time of day", "age by hour"), 0.0)
     age_s, distance_km, hour = (labelled.known[name] for name in ("age_s", "distance_km", "hour"))
     is_night = (hour >= REGIMES["day"][1]) | (hour < REGIMES["day"][0])
 
     def judge(family, local):
         shares = score(labelled, local, planted.completeness)
         if shares.stale <= planted.max_stale:
-            found[family] = max(found[family], float(shares.fresh))
+            result[family] = max(result[family], float(shares.fresh))
         return shares
 
     for km in np.geomspace(0.1, 20, 12):
@@ -47,8 +47,8 @@ def most_fresh(planted, labelled):
         night.append(judge("age by hour", (age_s <= limit_s) & is_night))
     both = [(a.fresh + b.fresh, a.stale + b.stale) for a in day for b in night]
     allowed = [fresh for fresh, stale in both if stale <= planted.max_stale]
-    found["age by hour"] = max(found["age by hour"], *map(float, allowed))
-    return found
+    result["age by hour"] = max(result["age by hour"], *map(float, allowed))
+    return result
 
 
 def check_planted_is_best(number):
@@ -72,7 +72,7 @@ def check_planted_is_best(number):
         assert max(named) - max(others) > BAR
 
 
-@pytest.mark.parametrize("number", FIRST, ids=lambda number: TRACES[number])
+@pytest.mark.parametrize("number", ONE_OF_EACH, ids=lambda number: TRACES[number])
 def test_no_simple_policy_is_better_than_the_planted_one(number):
     check_planted_is_best(number)
 
@@ -121,8 +121,8 @@ def check_agreement(positions, reads, horizon_s):
     labelled = label(positions, reads, horizon_s)
     keys = [("read_id", "ascending"), ("cached_read_id", "ascending")]
     expected = read_labels(positions, reads, horizon_s).sort_by(keys)
-    found = labelled.table().sort_by(keys)
-    assert found.select(expected.column_names).cast(expected.schema).equals(expected)
+    result = labelled.table().sort_by(keys)
+    assert result.select(expected.column_names).cast(expected.schema).equals(expected)
     pairs = Pairs.of(labelled.table(), reads)
     assert np.array_equal(pairs.read, labelled.read)
     assert np.array_equal(pairs.cached, labelled.cached)

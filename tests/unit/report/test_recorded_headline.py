@@ -59,7 +59,7 @@ FROM labels
 @pytest.fixture(params=["taxis", "buses"])
 def part(request, tmp_path):
     """Write some devices of a recorded trace, and of the taxis the first two days."""
-    found, path = duckdb.connect(), tmp_path / f"{request.param}.csv"
+    result, path = duckdb.connect(), tmp_path / f"{request.param}.csv"
     if request.param == "taxis":
         file, device, until = (
             request.getfixturevalue("cabspotting"),
@@ -68,8 +68,8 @@ def part(request, tmp_path):
         )
     else:
         file, device, until = request.getfixturevalue("capmetrics"), "vehicle_id", ""
-    found.read_csv(str(file), all_varchar=False).create("rows")
-    found.sql(
+    result.read_csv(str(file), all_varchar=False).create("rows")
+    result.sql(
         f"""COPY (
             SELECT * FROM rows SEMI JOIN (SELECT DISTINCT {device} FROM rows ORDER BY md5({device}::VARCHAR)
             LIMIT 16) USING ({device}) {until}
@@ -120,11 +120,11 @@ def test_headline_equals_its_recomputation(part):
     )
     labels = label_with_duckdb(source.positions, source.reads)
     pairs = Pairs.of(labels, source.reads)
-    found = replay_shares(labels, pairs, study.found.chosen.decisions, source.reads)
+    result = replay_shares(labels, pairs, study.found.chosen.decisions, source.reads)
     stale, fresh = study.stale.value, study.fresh.value
-    assert found == pytest.approx({"sent": 1 - stale - fresh, "stale": stale, "fresh": fresh}, abs=1e-9)
+    assert result == pytest.approx({"sent": 1 - stale - fresh, "stale": stale, "fresh": fresh}, abs=1e-9)
     shipped = replay_shares(labels, pairs, study.policy.local(pairs), source.reads)
-    assert max(found["stale"], shipped["stale"]) <= MAX_STALE
+    assert max(result["stale"], shipped["stale"]) <= MAX_STALE
     assert study.fresh.low <= shipped["fresh"] <= study.fresh.high
 
 
