@@ -120,7 +120,7 @@ def test_headline_equals_its_recomputation(part):
     )
     labels = label_with_duckdb(source.positions, source.reads)
     pairs = Pairs.of(labels, source.reads)
-    result = replay_shares(labels, pairs, study.found.chosen.decisions, source.reads)
+    result = replay_shares(labels, pairs, study.search.chosen.decisions, source.reads)
     stale, fresh = study.stale.value, study.fresh.value
     assert result == pytest.approx({"sent": 1 - stale - fresh, "stale": stale, "fresh": fresh}, abs=1e-9)
     shipped = replay_shares(labels, pairs, study.policy.local(pairs), source.reads)
