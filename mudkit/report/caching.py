@@ -550,8 +550,8 @@ class ReadStudy:
             f"{words.size(1e9 * saved['data_gb_per_day'])} and {words.number(saved['radio_j_per_day'])} J a "
             "day",
             "Against asking for every read, over LTE, with nothing else on the radio. `policy.json` beside "
-            f"this page was chosen on all devices, and answers {words.percent(self.shipped, 1)} of their reads "
-            "fresh; it is the policy as devices evaluate it. The cloud of a lab ships it to clients with "
+            f"this page was chosen on all devices; it answers {words.percent(self.shipped, 1)} of their "
+            "reads fresh. It is the policy as devices evaluate it. The cloud of a lab ships it to clients with "
             "`read_policy=mud.ShippedPolicy()`: "
             '`cloud.ship(json.loads(Path("policy.json").read_text()), app=…)`.',
         )
