@@ -551,7 +551,7 @@ class ReadStudy:
             "day",
             "Against asking for every read, over LTE, with nothing else on the radio. `policy.json` beside "
             f"this page was chosen on all devices; it answers {words.percent(self.shipped, 1)} of their "
-            "reads fresh. It is the policy as devices evaluate it. The cloud of a lab ships it to clients with "
+            "reads fresh. It is what devices evaluate. The cloud of a lab ships it to clients with "
             "`read_policy=mud.ShippedPolicy()`: "
             '`cloud.ship(json.loads(Path("policy.json").read_text()), app=…)`.',
         )
