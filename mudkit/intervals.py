@@ -1,4 +1,4 @@
-"""Intervals of means, shares and ratios that never leave what is possible."""
+"""Intervals of means, shares, ratios and differences that never leave what is possible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mudkit.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["MIN_REPETITIONS", "Interval", "mean", "ratio", "share"]
+__all__ = ["MIN_REPETITIONS", "Interval", "difference", "mean", "ratio", "share"]
 
 MIN_REPETITIONS: Final = 5
 """With fewer repetitions the range of the values is given instead of an interval."""
@@ -91,6 +91,21 @@ def share(part: float, whole: float, confidence: float = 0.95) -> Interval:
     half = z * np.sqrt(value * (1 - value) / whole + z * z / (4 * whole * whole)) / (1 + z * z / whole)
     low, high = max(float(middle - half), 0.0), min(float(middle + half), 1.0)
     return Interval(value, min(low, value), max(high, value), "interval")
+
+
+def difference(one: Interval, other: Interval) -> Interval:
+    """Return the difference of two independent estimates, ``one - other``, by the method MOVER.
+
+    It recovers the variances from the ends of both intervals (G. Y. Zou and A. Donner, Statistics in Medicine
+    27, 2008), and its ends lie within those of the difference of the intervals. For estimates that vary
+    together, such as two on the same devices, the interval is too wide. It has NaN ends if either has.
+    """
+    value = one.value - other.value
+    low = value - float(np.hypot(one.value - one.low, other.high - other.value))
+    high = value + float(np.hypot(one.high - one.value, other.value - other.low))
+    if not np.isfinite([low, high]).all():
+        return Interval(value, np.nan, np.nan, "value")
+    return Interval(value, low, high, "range" if "range" in (one.kind, other.kind) else "interval")
 
 
 def _drawn(number: int) -> NDArray[np.int64]:

@@ -116,7 +116,12 @@ def _entry(manifest: Path) -> _Entry | None:
 
 
 def _item(entry: _Entry) -> str:
-    question = _QUESTIONS.get(entry.name, entry.name.replace("_", " "))
+    compared = entry.name.removeprefix("compare-")
+    question = (
+        f"What differs between two runs of {compared}?"
+        if compared != entry.name
+        else _QUESTIONS.get(entry.name, entry.name.replace("_", " "))
+    )
     return _link(
         question, f"{entry.folder.name}/report.html", entry.headline, f"{entry.name} · {entry.about()}"
     )
