@@ -246,14 +246,14 @@ def _check_areas(template: str, given: Mapping[str, Any], other: Summary | Mappi
     traces = [str(values.get("trace") or "") for values in (given, theirs)]
     if not all(traces) or len({Path(trace).expanduser().resolve() for trace in traces}) == 1:
         return
-    here = there = None
+    near = far = None
     for is_whole in (False, True):
-        here = _place_of(template, given, is_whole)
-        there = place_of_run(other) if isinstance(other, Summary) else _place_of(template, other, is_whole)
-        if here is None or there is None or _gap_km(here, there) <= MAX_APART_KM:
+        near = _place_of(template, given, is_whole)
+        far = place_of_run(other) if isinstance(other, Summary) else _place_of(template, other, is_whole)
+        if near is None or far is None or _gap_km(near, far) <= MAX_APART_KM:
             return
-    if here is not None and there is not None:
-        refuse_far(here, there)
+    if near is not None and far is not None:
+        refuse_far(near, far)
 
 
 def refuse_far(one: Place, other: Place) -> None:

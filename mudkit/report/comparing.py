@@ -36,6 +36,7 @@ __all__ = ["Comparison", "compare_runs"]
 RECOMMENDATION: Final = "recommendation"
 """Name of the measure that holds what a report recommends, as a text."""
 
+_UNNAMED: Final = ("This run", "The other run")
 _DRAWN: Final = 8
 _LABEL_LETTERS: Final = 34
 _CHANCE: Final = 0.05
@@ -204,7 +205,7 @@ def _interval(measure: Measure) -> intervals.Interval:
 
 @dataclass(frozen=True)
 class _Pair:
-    """What the page of a comparison says."""
+    """Contents of the page of a comparison."""
 
     this: Summary
     other: Summary
@@ -221,7 +222,7 @@ class _Pair:
         folded = {"tags": [DETAILS]}
         names = dict(zip(("this", "other"), self.labels(), strict=True))
         shown = [self.first_screen(), self.measures_answer(), show(self.measures_shown(), _CAPTION, rows=100)]
-        shown += [Answer("Intervals side by side"), self.figure()] if len(self._drawn()) else []
+        shown += [self.intervals_answer(), self.figure()] if len(self._drawn()) else []
         shown += [self.differences_answer(), show(self.differences().rename(columns=names), rows=100)]
         details = [
             (
@@ -263,11 +264,10 @@ class _Pair:
         ]
         this, other = self.labels()
         reason = " ".join(
-            f"{name}: {run.headline or 'no headline.'}"
-            for name, run in ((this, self.this), (other, self.other))
+            f"{name}: {run.headline or 'no headline.'}" for name, run in zip((this, other), runs, strict=True)
         )
         return FirstScreen(
-            f"{self.this.report} · {this} against {other} · {' and '.join(run.folder.name for run in runs)}",
+            f"{this} against {other} · {' and '.join(run.folder.name for run in runs)}",
             tiles,
             self.headline(),
             reason,
@@ -303,21 +303,20 @@ class _Pair:
         return text + recommended.get(self._recommendation(), "")
 
     def labels(self) -> tuple[str, str]:
-        """Return short names of both runs: what differs, if that is one thing, else numbers."""
-        differences = self.differences()
-        told = differences[~differences["what"].str.startswith("SHA-256")]
-        if len(told) == 1:
-            row = told.iloc[0]
-            pair = [str(row[side]) for side in ("this", "other")]
-            named = [
-                f"{row['what']} {value}" if str(row["what"]) not in ("trace", "period") else value
-                for value in pair
-            ]
-            if row["what"] == "trace" and len({Path(value).name for value in pair}) == 2:
-                named = [Path(value).name for value in pair]
-            if all(len(name) <= _LABEL_LETTERS for name in named) and words.NO_VALUE not in pair:
-                return named[0], named[1]
-        return "this run", "the other run"
+        """Return short names of both runs: the value of what alone differs, where it is short."""
+        rows = {what: pair for what, *pair in self._differences() if not what.startswith("SHA-256")}
+        if "trace" in rows:
+            rows.pop("reads", None)
+        if len(rows) != 1:
+            return _UNNAMED
+        ((what, pair),) = rows.items()
+        names = {
+            "trace": tuple(Path(value).name for value in pair),
+            "period": tuple(value.replace("/", " to ") for value in pair),
+        }.get(what, tuple(f"{what} {value}" for value in pair))
+        this, other = names if names[0] != names[1] else tuple(pair)
+        is_short = max(len(this), len(other)) <= _LABEL_LETTERS
+        return (this, other) if is_short and words.NO_VALUE not in pair else _UNNAMED
 
     def differences(self) -> pd.DataFrame:
         """List ``what, this, other``: parameters, inputs and versions that differ."""
@@ -334,7 +333,7 @@ class _Pair:
         }
         rows: list[tuple[str, str, str]] = []
         given = [defaults | dict(manifest.get("parameters", {})) for manifest in manifests]
-        for name in dict.fromkeys([*given[0], *given[1]]):
+        for name in dict.fromkeys([*TEMPLATES[self.this.report].model_fields, *given[0], *given[1]]):
             pair = [values.get(name) for values in given]
             if pair[0] != pair[1]:
                 rows.append((name, _written(pair[0]), _written(pair[1])))
@@ -367,12 +366,12 @@ class _Pair:
         """Return how many measures changed, as a heading."""
         counts = [
             (len(self._named("changed")), "changed beyond the interval"),
-            (len(self._named("within its interval")), "within it"),
+            (len(self._named("within its interval")), "within the interval"),
             (len(self._named("no interval")), "without an interval"),
             (len(self._named("defined differently")), "defined differently"),
         ]
-        told = [f"{count} {what}" for count, what in counts if count]
-        return Answer(f"Measures: {', '.join(told)}" if told else "No measure can be compared")
+        parts = [f"{count} {what}" for count, what in counts if count]
+        return Answer(f"Measures: {', '.join(parts)}" if parts else "No measure can be compared")
 
     def measures_shown(self) -> pd.DataFrame:
         """Return the table of the page: values with intervals as text."""
@@ -392,6 +391,17 @@ class _Pair:
                 }
             )
         return pd.DataFrame(rows, columns=["measure", this, other, "difference", "verdict"])
+
+    def intervals_answer(self) -> Answer:
+        """Return in how many measures the intervals of both runs overlap, as a heading."""
+        judged = self._judged()
+        apart = (judged["this_low"] > judged["other_high"]) | (judged["other_low"] > judged["this_high"])
+        whole = (
+            "every measure" if apart.sum() in (0, len(judged)) else f"{apart.sum()} of {len(judged)} measures"
+        )
+        title = f"The intervals of both runs {'lie apart' if apart.any() else 'overlap'} in {whole}"
+        more = f"The figure shows {_DRAWN} of them, those that changed first." if len(judged) > _DRAWN else ""
+        return Answer(title, more)
 
     def figure(self) -> go.Figure:
         """Draw the measures that have intervals in both runs."""
@@ -433,7 +443,7 @@ class _Pair:
         judged = len(self._judged())
         if not judged:
             return "Differences are this run minus the other. Without intervals none is called a change."
-        told = (
+        shared = (
             "Both runs read the same file: for devices that are in both, the intervals are too wide, and a "
             "change may be missed."
             if self.is_same_trace
@@ -446,39 +456,39 @@ class _Pair:
             if chance >= 1
             else ""
         )
-        return f"Intervals of the differences assume that the two runs are independent. {told}{often}"
+        return f"Intervals of the differences assume that the two runs are independent. {shared}{often}"
 
     def _warnings(self) -> list[str]:
-        told = []
+        warnings = []
         given = [run.manifest.get("parameters", {}) for run in (self.this, self.other)]
         limits = [values.get("completeness") for values in given]
         if limits[0] != limits[1]:
             shares = [
                 words.percent(limit) if isinstance(limit, float) else "an unknown share" for limit in limits
             ]
-            told.append(
+            warnings.append(
                 f"The runs define a stale answer differently: below {shares[0]} of its points, and below "
                 f"{shares[1]}. Shares of stale answers are not the same quantity."
             )
         if len(other := self._named("defined differently")):
-            told.append(
+            warnings.append(
                 f"Defined differently in the two runs: {words.listing(map(_words, other['measure']), 6)}."
             )
         alone = self.table[self.table["verdict"].str.endswith("run only")]
         if len(alone):
-            told.append(f"In one run only: {words.listing(map(_words, alone['measure']), 6)}.")
+            warnings.append(f"In one run only: {words.listing(map(_words, alone['measure']), 6)}.")
         versions = [
             run.manifest.get("versions", {}).get("mudkit", "unknown") for run in (self.this, self.other)
         ]
         if versions[0] != versions[1]:
-            told.append(
+            warnings.append(
                 f"The runs are of mudkit {versions[0]} and {versions[1]}: a change may be one of mudkit."
             )
         if self.is_place_unknown and not self.is_same_trace:
-            told.append("Whether both traces are of one area is not known: a run has no map.")
+            warnings.append("Whether both traces are of one area is not known: a run has no map.")
         if not self._differences():
-            told.append("Both runs have the same parameters, inputs and versions.")
-        return told
+            warnings.append("Both runs have the same parameters, inputs and versions.")
+        return warnings
 
     def _summary(self) -> list[Measure]:
         same = {"same": "yes", "different": "no"}.get(self._recommendation())
@@ -558,7 +568,7 @@ def _output(value: Any) -> nbformat.NotebookNode:
 
 def _words(name: Any) -> str:
     """Return the name of a measure as people read it."""
-    return str(name).removesuffix("_share").replace("_", " ")
+    return words.label(str(name)).words
 
 
 def _written(value: Any) -> str:
@@ -589,23 +599,37 @@ def _value(row: pd.Series[Any], side: str) -> str:
     """Return a value with its interval."""
     if row[f"{side}_text"]:
         return str(row[f"{side}_text"])
-    value, low, high = (row[f"{side}{end}"] for end in ("", "_low", "_high"))
-    if not math.isfinite(value):
-        return words.NO_VALUE
-    text = _text(value, row["unit"])
-    if not (math.isfinite(low) and math.isfinite(high)) or low == high:
-        return text
-    if row["unit"] == "share":
-        return f"{text} ({words.interval(100 * low, 100 * high)})"
-    return f"{text} ({_text(low, row['unit'])} to {_text(high, row['unit'])})"
+    value, low, high = (float(row[f"{side}{end}"]) for end in ("", "_low", "_high"))
+    return _with_ends(value, low, high, row["unit"])
 
 
 def _change(row: pd.Series[Any]) -> str:
     """Return a difference with its sign and interval."""
-    value, low, high = (row[f"difference{end}"] for end in ("", "_low", "_high"))
+    value, low, high = (float(row[f"difference{end}"]) for end in ("", "_low", "_high"))
+    unit = "points" if row["unit"] == "share" else row["unit"]
+    scale = _shown_unit(row["unit"])[0]
+    text = _with_ends(scale * value, scale * low, scale * high, unit)
+    if value == 0:
+        return text.replace(text.partition(" (")[0], "no difference", 1)
+    return f"+{text}" if value > 0 else text
+
+
+def _with_ends(value: float, low: float, high: float, unit: str) -> str:
+    """Return a number with its interval and unit, all of them to the same places."""
+    if not math.isfinite(value):
+        return words.NO_VALUE
     has_ends = math.isfinite(low) and math.isfinite(high) and low != high
-    if row["unit"] == "share":
-        ends = f" ({words.interval(100 * low, 100 * high)})" if has_ends else ""
-        return f"{words.difference(100 * value)}{ends}"
-    ends = f" ({_text(low, row['unit'])} to {_text(high, row['unit'])})" if has_ends else ""
-    return f"{'+' if value > 0 else ''}{_text(value, row['unit'])}{ends}" if value else f"no difference{ends}"
+    if unit in ("s", "B"):
+        ends = f" ({_text(low, unit)} to {_text(high, unit)})" if has_ends else ""
+        return f"{_text(value, unit)}{ends}"
+    if not has_ends:
+        return _text(value, unit)
+    scale, shown = _shown_unit(unit)
+    numbers = [scale * number for number in (value, low, high)]
+    places = words.decimals(numbers)
+    text = (
+        words.percent(value, places)
+        if unit == "share"
+        else f"{words.number(numbers[0], places)} {shown}".rstrip()
+    )
+    return f"{text} ({words.interval(numbers[1], numbers[2], places)})"

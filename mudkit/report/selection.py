@@ -54,7 +54,7 @@ class Selection:
         PredicateError
             ``where`` is not a predicate over the columns of positions.
         ParameterError
-            ``period`` is none.
+            ``period`` is no period.
         """
         predicate = Predicate.parse(where, language=columns_language(POSITIONS)) if where.strip() else None
         return cls(predicate, parse_period(period, tz) if period.strip() else None, period.strip())
@@ -113,7 +113,7 @@ def parse_period(text: str, tz: str) -> tuple[dt.datetime, dt.datetime]:
     Raises
     ------
     ParameterError
-        It is none, or ends before it begins.
+        The text is no period, or ends before it begins.
     """
     try:
         begin, end = (dt.datetime.fromisoformat(part.strip()) for part in text.split("/"))
