@@ -69,10 +69,14 @@ class Comparison(Displayed):
         sentences = []
         rows = self.table.set_index("measure")
         for name, limit in limits.items():
-            row = rows.loc[name] if name in rows.index else None
-            if row is None or not math.isfinite(row["difference"]):
-                why = "it is not in both runs" if row is None else f"{row['verdict']}"
-                sentences.append(f"{name} cannot be judged: {why}")
+            row = (
+                rows.loc[name]
+                if name in rows.index
+                else {"difference": math.nan, "verdict": "in neither run"}
+            )
+            if not math.isfinite(row["difference"]):
+                is_alone = str(row["verdict"]).startswith("in ")
+                sentences.append(f"{name} cannot be judged: {'it is ' if is_alone else ''}{row['verdict']}")
             elif abs(row["difference"]) > limit:
                 unit = f" {row['unit']}" if row["unit"] not in ("", "share") else ""
                 sentences.append(

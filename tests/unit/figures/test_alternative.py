@@ -39,6 +39,7 @@ MAIN_NUMBERS = {
     "rows_over_time": ["72 bars from 272 to 338, the highest at 2008-05-18 18:00"],
     "rule_search": ["1 km: 49.3, 46, 41", "5 min to 30 min across"],
     "rule_firing": ["alarm: 2 (5 times), –✗ (5 times), 3 (11 times)"],
+    "side_by_side": ["sent, %", "18 May"],
     "signals": ["12 a second: 50 points"],
     "tradeoff": ["waste: 5 points, x 1 to 256, y 0 to 60", "recommended: 16"],
     "tree": ["remote 1.5 % (185)", "at most 5 min old?"],
