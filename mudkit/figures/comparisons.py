@@ -20,6 +20,7 @@ from mudkit.figures.style import (
     GREY,
     INK,
     LEGEND_ABOVE,
+    LEGEND_BELOW,
     ORANGE,
     PINK,
     SKY,
@@ -33,7 +34,16 @@ from mudkit.figures.style import (
 )
 from mudkit.figures.tables import require_columns
 
-__all__ = ["fates", "frontier", "latencies", "pareto", "tradeoff", "update_pareto", "waste_and_loss"]
+__all__ = [
+    "fates",
+    "frontier",
+    "latencies",
+    "pareto",
+    "side_by_side",
+    "tradeoff",
+    "update_pareto",
+    "waste_and_loss",
+]
 
 _CONDITION_MARKS: Final = (
     (GREY, "circle-open"),
@@ -72,6 +82,8 @@ _FATE_GAP_PX: Final = 44
 _ALL_LARGE: Final = 60.0
 _MIN_LABELLED: Final = 4.0
 """Parts of fewer percent have no number."""
+_PAIR: Final = ((BLUE, "circle"), (ORANGE, "square"))
+_PAIR_ROW_PX, _PAIR_MARGINS_PX, _PAIR_TITLE_PX = 92, 96, 34
 _FRONT, _BEST, _OTHERS = range(3)  # traces of pareto
 
 
@@ -528,3 +540,52 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
     is_left = values.index(best) < len(values) / 2  # the legend keeps off the name of the best value
     legend = _LEFT_LEGEND | ({"x": 1, "xanchor": "right"} if is_left else {})
     return styled(figure, 400, (70, 20, 90, 60), top, hovermode="x unified", legend=legend)
+
+
+@described
+def side_by_side(table: pd.DataFrame, names: tuple[str, str], *, title: str) -> go.Figure:
+    """Draw measures of two runs with their intervals, an axis for each measure.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        ``measure`` (its words and unit), and ``this, this_low, this_high, other, other_low, other_high`` in
+        that unit. Percentages stay within 0 and 100.
+    names : (str, str)
+        Names of this run and of the other.
+    title : str
+        Title of the figure.
+    """
+    numbers = [f"{side}{end}" for side in ("this", "other") for end in ("", "_low", "_high")]
+    require_columns(table, "table", ("measure", *numbers))
+    rows = max(len(table), 1)
+    height_px = _PAIR_MARGINS_PX + _PAIR_ROW_PX * rows
+    figure = make_subplots(
+        rows=rows,
+        cols=1,
+        subplot_titles=[escaped(str(measure)) for measure in table["measure"]],
+        vertical_spacing=0.55 / rows if rows > 1 else 0.0,
+    )
+    figure.update_annotations(x=0, xanchor="left", font={"size": 13})
+    for place, (_, row) in enumerate(table.iterrows(), start=1):
+        for number, (side, name) in enumerate(zip(("this", "other"), names, strict=True)):
+            value, low, high = (float(row[f"{side}{end}"]) for end in ("", "_low", "_high"))
+            colour, symbol = _PAIR[number]
+            figure.add_trace(
+                go.Scatter(
+                    x=[value], y=[1 - number], name=escaped(name), legendgroup=side, showlegend=place == 1,
+                    mode="markers", cliponaxis=False, marker={"color": colour, "symbol": symbol, "size": 11},
+                    error_x={"array": [high - value], "arrayminus": [value - low], "symmetric": False},
+                    hovertemplate=f"{words.number(value)} ({words.interval(low, high)})",
+                ), place, 1,
+            )  # fmt: skip
+        ends = row[numbers].to_numpy(dtype=float)
+        low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
+        room = 0.08 * (high - low) or 0.05 * abs(high) or 1.0
+        least = 0.0 if low >= 0 else low - room
+        most = 100.0 if str(row["measure"]).endswith("%") and high <= 100 else high + room
+        figure.update_xaxes(
+            range=[max(low - room, least), min(high + room, most)], nticks=6, tickformat=",", row=place, col=1
+        )
+    figure.update_yaxes(visible=False, range=[-0.8, 1.8])
+    return styled(figure, height_px, (30, 30, 90, 50), title, legend=LEGEND_BELOW)

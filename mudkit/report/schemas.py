@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from mudkit.errors import ParameterError
 from mudkit.trace.derive import Rule
@@ -36,6 +44,37 @@ def _zone(value: str) -> str:
     return value
 
 
+def _predicate(value: str) -> str:
+    from mudkit.report.selection import Selection  # it loads the language
+
+    Selection.parse(value)
+    return value
+
+
+def _within(value: str, info: ValidationInfo) -> str:
+    """Check a period; the zone is a parameter before it."""
+    from mudkit.report.selection import parse_period
+
+    try:
+        if value.strip():
+            parse_period(value, info.data.get("tz", "UTC"))
+    except ParameterError as error:
+        raise ValueError(error.expected) from error
+    return value
+
+
+Where = Annotated[
+    str,
+    Field(description="predicate of the rows to keep, on device, ts, lat, lon and speed_mps; empty: all"),
+    AfterValidator(_predicate),
+]
+Period = Annotated[
+    str,
+    Field(description="period to keep, BEGIN/END, local to tz: 2008-05-17/2008-05-24; empty: all"),
+    AfterValidator(_within),
+]
+
+
 class OfTrace(Parameters):
     """Parameters of all reports on a trace and its reads."""
 
@@ -53,6 +92,8 @@ class OfTrace(Parameters):
     window_s: float | None = Field(
         None, gt=0, le=MAX_WINDOW_S, description="how far back a read asks; none: 2 h"
     )
+    where: Where = ""
+    period: Period = ""
 
     _tz = field_validator("tz")(_zone)
 
@@ -174,6 +215,8 @@ class Propagation(Parameters):
     columns: dict[str, str] = Field({}, description="mudkit's column names to the trace file's")
     tz: str = Field("UTC", description="time zone of times without one, and of the figures")
     time_unit: Literal["s", "ms", "us", "ns"] = Field("s", description="of numeric times")
+    where: Where = ""
+    period: Period = ""
     cells_zoom: int = Field(14, ge=0, le=22, description="level of the cells whose messages are joined")
     interval_s: int = Field(300, ge=1, le=86_400, description="length of an interval")
     thresholds: list[int] = Field(
@@ -276,6 +319,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "outage": ("downtime", "offline", "offline_share"),
     "outages": ("downtimes", "disconnections"),
     "outages_per_day": ("outage_rate",),
+    "period": ("dates", "days", "between", "from", "since", "span"),
     "played_minutes": ("duration", "duration_minutes"),
     "reads": ("access_log", "log", "queries", "requests", "sessions"),
     "reads_columns": ("reads_mapping", "log_columns"),
@@ -293,6 +337,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "time_unit": ("unit", "ts_unit", "timestamp_unit"),
     "trace": ("file", "input", "path", "positions", "source", "gps", "data"),
     "tz": ("timezone", "time_zone", "zone", "utc_offset"),
+    "where": ("predicate", "select", "filter", "condition", "query"),
     "window_s": ("lookback", "lookback_s", "history_s"),
 }
 """Other names that users try for a parameter, in any report that has it."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ from mudkit import trace as traces
 from mudkit import words
 from mudkit.errors import TraceContentError
 from mudkit.files import existing
+from mudkit.report.selection import Selection
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S
 
@@ -57,6 +59,10 @@ class TraceSource:
         Time zone of days and hours.
     devices_read : int
         Devices of the trace, if the tables hold a sample of them; 0: they hold all.
+    selected : str
+        What ``where`` and ``period`` select, in words; empty: they were not given.
+    selected_from : mapping of str to int
+        Rows of ``positions`` and ``reads`` before that.
     """
 
     name: str
@@ -65,6 +71,8 @@ class TraceSource:
     rows: pd.DataFrame
     tz: str
     devices_read: int = 0
+    selected: str = ""
+    selected_from: Mapping[str, int] = field(default_factory=dict)
 
     def describe(self) -> str:
         """Return what was read in a line: file, devices, span, rows, rows set aside."""
@@ -75,13 +83,15 @@ class TraceSource:
             self.name,
             words.count(pc.count_distinct(self.positions["device"]).as_py(), "device"),
             span.replace(", ", " to "),
-            words.count(len(self.positions), "position"),
+            self._rows("position"),
         ]
         if len(self.reads):
             derived = f", derived by {self.derived_by()}" if self.derived_by() else ""
-            parts.append(f"{words.count(len(self.reads), 'read')}{derived}")
+            parts.append(f"{self._rows('read')}{derived}")
         if aside:
             parts.append(f"{words.count(aside, 'row')} set aside")
+        if self.selected:
+            parts.append(self.selected)
         return " · ".join(parts)
 
     def days(self) -> pd.DataFrame:
@@ -102,6 +112,12 @@ class TraceSource:
             *self._zones(),
             *self._sizes(),
         ]
+
+    def _rows(self, noun: str) -> str:
+        """Return how many rows a table has, and of how many they were selected."""
+        kept = len(self.positions if noun == "position" else self.reads)
+        seen = self.selected_from.get(f"{noun}s", 0) if self.selected else 0
+        return f"{kept:,} of {words.count(seen, noun)}" if seen else words.count(kept, noun)
 
     def derived_by(self) -> str:
         """Return the rules by which reads were derived; empty if they were recorded."""
@@ -222,6 +238,8 @@ def open_source(
     rule: str = "",
     needs_reads: bool = True,
     tz: str = "UTC",
+    where: str = "",
+    period: str = "",
     **options: Any,
 ) -> TraceSource:
     """Load the trace of a report; the parameters are those of the reports.
@@ -229,39 +247,52 @@ def open_source(
     Raises
     ------
     TraceContentError
-        There is no read, or no read asks for the time of a position.
-    InputMissing, TraceFormatError, ParameterError
+        There is no read, no read asks for the time of a position, or the selection leaves nothing.
+    InputMissing, TraceFormatError, ParameterError, PredicateError
         As :func:`mudkit.trace.load`.
     """
     import pandas as pd
 
+    selection = Selection.parse(where, period, tz)
     path = existing(trace, "trace")
     is_folder = path.is_dir() and traces.is_trace(path)
     how = {} if is_folder else {"tz": tz, **options}
     derived = "none" if reads or not needs_reads else rule or None
     how |= {"columns": dict(columns or {}), "rule": None if is_folder else derived}
     parts = -(-_estimated_rows(path) // MAX_ROWS)
-    loaded, devices_read = (
-        _load_sample(path, parts, format=format, **how)
-        if parts > 1
-        else (traces.load(path, format, **how), 0)
-    )
+    seen: Counter[str] = Counter()
+    kept: Counter[str] = Counter()
+    if parts > 1:
+        loaded, devices_read = _load_sample(path, parts, selection, seen, kept, format=format, **how)
+    else:
+        whole = traces.load(path, format, **how)
+        loaded, devices_read = selection.of(whole), 0
+        for rows_of, part in ((seen, whole), (kept, loaded)):
+            _count(rows_of, part)
     counts = [("positions", len(loaded.positions))]
     log = loaded.reads
     if reads:
         file = existing(reads, "file of reads")
         own = {} if file.is_dir() and traces.is_trace(file) else {"tz": tz, **options, "table": "reads"}
         of_reads = traces.load(file, columns=dict(reads_columns or {}), **own)
-        log = of_reads.reads
+        log = selection.of_reads(of_reads.reads)
+        seen["reads"], kept["reads"] = len(of_reads.reads), len(log)
         if devices_read:
             log = log.filter(pc.is_in(log["device"], pc.unique(loaded.positions["device"])))
         counts += [(f"rejected: {why}", n) for why, n in of_reads.rejected_by_reason().items()]
+    selection.refuse_empty(kept, seen, needs_reads=needs_reads)
     counts += [(f"rejected: {why}", n) for why, n in loaded.rejected_by_reason().items()]
     if needs_reads:
         counts.insert(1, ("reads", len(log)))
         _check_reads(loaded.positions, log, reads or trace)
+    if selection:
+        named = ("positions", "reads") if needs_reads else ("positions",)
+        counts += [(f"not selected: {name}", seen[name] - kept[name]) for name in named]
     rows = pd.DataFrame(counts, columns=["what", "rows"])
-    return TraceSource(path.name, loaded.positions, log, rows, tz, devices_read)
+    selected = selection.describe()
+    if needs_reads and (missing := selection.missing_in_reads()):
+        selected += f" (reads have no {words.listing(missing)}: the predicate keeps them all)"
+    return TraceSource(path.name, loaded.positions, log, rows, tz, devices_read, selected, seen)
 
 
 def _estimated_rows(path: Path) -> int:
@@ -271,28 +302,52 @@ def _estimated_rows(path: Path) -> int:
     return int(sum(sizes) / _ROW_BYTES)
 
 
-def _load_sample(path: Path, parts: int, **how: Any) -> tuple[traces.Loaded, int]:
-    """Load one of ``parts`` devices in bounded memory, and count all; the rejected rows are those of all."""
+def _count(rows: Counter[str], part: traces.Loaded) -> None:
+    """Add the rows of a part to counts by table."""
+    rows.update(positions=len(part.positions), reads=len(part.reads))
+
+
+def _load_sample(
+    path: Path, parts: int, selection: Selection, seen: Counter[str], kept: Counter[str], **how: Any
+) -> tuple[traces.Loaded, int]:
+    """Load one of ``parts`` devices in bounded memory, and count all; the rejected rows are those of all.
+
+    A selection may leave little: then it takes all devices at first, and half of them each time that the
+    rows become too many. The number of devices is 0 if all of them are kept.
+    """
     tables: dict[str, list[pa.Table]] = {"positions": [], "reads": [], "rejected": []}
+    parts, devices = 1 if selection else parts, 0
     with traces.scan(path, **how) as pieces:
         for piece in pieces:
-            names = pc.unique(piece.positions["device"])
-            is_kept = [zlib.crc32(name.encode()) % parts == 0 for name in names.to_pylist()]
-            chosen = names.filter(pa.array(is_kept, pa.bool_()))
+            chosen = selection.of(piece)
+            for rows_of, part in ((seen, piece), (kept, chosen)):
+                _count(rows_of, part)
+            devices += pc.count_distinct(chosen.positions["device"]).as_py()  # a piece has whole devices
             for name in ("positions", "reads"):
-                table = getattr(piece, name)
-                tables[name].append(table.filter(pc.is_in(table["device"], chosen)))
+                tables[name].append(_one_of(getattr(chosen, name), parts))
             tables["rejected"].append(piece.rejected)
+            while selection and sum(map(len, tables["positions"])) > MAX_ROWS:
+                parts *= 2
+                for name in ("positions", "reads"):
+                    tables[name] = [_one_of(table, parts) for table in tables[name]]
+        selection.refuse_empty(kept, seen, needs_reads=False)
         if not sum(map(len, tables["positions"])):
             raise TraceContentError(
                 "The trace is too large for the memory of a report, and has too few devices to sample.",
                 where=path.name,
-                found=words.count(pieces.devices, "device"),
+                found=words.count(devices, "device"),
                 expected=f"about {MAX_ROWS:,} rows, or many devices",
-                remedy="name a file of fewer days",
+                remedy="name a file of fewer days, or select some: --param period=…",
             )
         joined = {name: pa.concat_tables(parts) for name, parts in tables.items()}
-        return traces.Loaded(**joined, source=pieces.source), pieces.devices
+        return traces.Loaded(**joined, source=pieces.source), devices if parts > 1 else 0
+
+
+def _one_of(table: pa.Table, parts: int) -> pa.Table:
+    """Return the rows of one of ``parts`` devices, by a checksum of their names."""
+    names = pc.unique(table["device"])
+    is_kept = [zlib.crc32(name.encode()) % parts == 0 for name in names.to_pylist()]
+    return table.filter(pc.is_in(table["device"], names.filter(pa.array(is_kept, pa.bool_()))))
 
 
 def _check_reads(positions: pa.Table, reads: pa.Table, where: str) -> None:

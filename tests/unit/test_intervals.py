@@ -125,3 +125,46 @@ def test_clustered_intervals_cover_the_mean(of_draws):
         interval = intervals.by_day(values, np.ones((20, 5)), "any")
         hits += interval.low <= 0 <= interval.high
     assert 0.9 <= hits / 300 <= 0.99
+
+
+@st.composite
+def draw_interval(draw: st.DrawFn) -> intervals.Interval:
+    low, value, high = sorted(draw(st.tuples(*[st.floats(-1e6, 1e6)] * 3)))
+    return intervals.Interval(value, low, high, "interval")
+
+
+@given(draw_interval(), draw_interval())
+def test_difference_lies_within_the_ends_of_both_intervals(
+    one: intervals.Interval, other: intervals.Interval
+) -> None:
+    result = intervals.difference(one, other)
+    assert result.value == one.value - other.value
+    room = 1e-6 * (1 + abs(result.value))
+    assert one.low - other.high - room <= result.low <= result.value
+    assert result.value <= result.high <= one.high - other.low + room
+    back = intervals.difference(other, one)
+    assert (back.value, back.low, back.high) == (-result.value, -result.high, -result.low)
+
+
+def test_difference_of_shares_is_that_of_the_literature() -> None:
+    """Newcombe (1998), table II, method 10: 56/70 less 48/80."""
+    result = intervals.difference(intervals.share(56, 70), intervals.share(48, 80))
+    assert (result.value, result.low, result.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=1e-4)
+
+
+def test_difference_without_both_intervals_has_no_interval() -> None:
+    known, unknown = intervals.share(1, 2), intervals.mean([1.0])
+    assert intervals.difference(known, unknown).kind == "value"
+    assert math.isnan(intervals.difference(unknown, known).low)
+    assert intervals.difference(known, intervals.mean([1.0, 2.0])).kind == "range"
+
+
+@pytest.mark.soak
+def test_difference_covers_that_of_independent_means() -> None:
+    generator = np.random.default_rng(2)
+    covered = 0
+    for _ in range(300):
+        one, other = generator.gamma(2.0, 1.0, 40), generator.exponential(1.0, 60)
+        result = intervals.difference(intervals.mean(one), intervals.mean(other))
+        covered += result.low <= 1.0 <= result.high
+    assert 0.9 <= covered / 300 <= 0.99
