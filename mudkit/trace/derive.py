@@ -30,6 +30,8 @@ STILL_KM = 0.05
 """Nearer than this to where it last moved to, a device stands still: a city block's half, well over the noise
 of a GPS fix."""
 
+_PART_ROWS = 1 << 16
+
 
 KNOWN_S = 600.0
 """Between two positions at most this far apart a device is known to be somewhere."""
@@ -185,15 +187,22 @@ def _moved(
     # The rest one by one, by chords of the unit sphere: the fix before says from where it is measured.
     phi, lambda_ = np.radians(lat), np.radians(lon)
     east, north, up = np.cos(phi) * np.cos(lambda_), np.cos(phi) * np.sin(lambda_), np.sin(phi)
-    x, y, z = east.tolist(), north.tolist(), up.tolist()
     least = (2 * math.sin(STILL_KM / EARTH_RADIUS_KM / 2)) ** 2
-    stood, last = -1, -1
-    for i in np.flatnonzero(~moved).tolist():
-        if last != i - 1:
-            stood = i - 1  # it is the fix after a long step, or after a device's first
-        if (x[i] - x[stood]) ** 2 + (y[i] - y[stood]) ** 2 + (z[i] - z[stood]) ** 2 >= least:
-            moved[i], stood = True, i
-        last = i
+    slow = np.flatnonzero(~moved)
+    last, stood = -1, (0.0, 0.0, 0.0)
+    for first in range(0, len(slow), _PART_ROWS):  # lists of all rows would fill the memory
+        at = slow[first : first + _PART_ROWS]
+        before, here = (
+            zip(*(axis[rows].tolist() for axis in (east, north, up)), strict=True) for rows in (at - 1, at)
+        )
+        for i, previous, place in zip(at.tolist(), before, here, strict=True):
+            if last != i - 1:
+                stood = previous  # it is the fix after a long step, or after a device's first
+            last = i
+            if (
+                (place[0] - stood[0]) ** 2 + (place[1] - stood[1]) ** 2 + (place[2] - stood[2]) ** 2
+            ) >= least:
+                moved[i], stood = True, place
     return moved
 
 
