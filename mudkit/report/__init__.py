@@ -6,27 +6,33 @@ from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mudkit.report import caching, prefetching, profiling, propagating, scoring
+    from mudkit.report.defects import find_defects
     from mudkit.report.page import Answer, FirstScreen, Measure
     from mudkit.report.run import ReportFailed, headline, run_report, save_page
     from mudkit.report.source import TraceSource, open_source
-    from mudkit.report.tables import blank_unbounded, save_table
+    from mudkit.report.stays import find_stays
+    from mudkit.report.tables import FilteredTable, blank_unbounded, save_cells, save_table
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
 __all__ = [
     "Answer",
+    "FilteredTable",
     "FirstScreen",
     "Measure",
     "ReportFailed",
     "TraceSource",
     "blank_unbounded",
     "caching",
+    "find_defects",
+    "find_stays",
     "headline",
     "open_source",
     "prefetching",
     "profiling",
     "propagating",
     "run_report",
+    "save_cells",
     "save_page",
     "save_table",
     "scoring",

@@ -22,7 +22,7 @@ from mudkit.sources.streams import Stream, device_number
 from mudkit.trace.schema import READS, epoch_us, timestamps, with_read_ids
 from mudkit.units import EARTH_RADIUS_KM, US_PER_S, distance_km
 
-__all__ = ["KNOWN_S", "RULES", "Rule", "derive_reads"]
+__all__ = ["KNOWN_S", "RULES", "STILL_KM", "Rule", "derive_reads", "moved_from"]
 
 _Chosen: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -169,13 +169,13 @@ def derive_reads(
 
 def _trip_start(positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule, occupied: Any) -> _Chosen:
     t_us = epoch_us(positions["ts"])
-    moves = np.flatnonzero(_moved(positions["lat"].to_numpy(), positions["lon"].to_numpy(), ~same_device))
+    moves = np.flatnonzero(moved_from(positions["lat"].to_numpy(), positions["lon"].to_numpy(), ~same_device))
     still = np.append(True, np.diff(t_us[moves]) >= rule.still_s * US_PER_S)[: len(moves)]
     rows = moves[still | ~same_device[moves]]
     return rows, t_us[rows]
 
 
-def _moved(
+def moved_from(
     lat: NDArray[np.float64], lon: NDArray[np.float64], is_first: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Return the fixes that differ in place from the last one that did: small steps add up.
