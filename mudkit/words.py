@@ -252,7 +252,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "far_delay_s": Label("delay far away", "s"),
     "times_fewer": Label("times fewer from the server"),
     "set_aside": Label("rows set aside"),
-    "trip_km": Label("way of trips", "km"),
+    "trip_km": Label("length of trips", "km"),
     "stop_hours": Label("time of stops", "h"),
     "time_share": Label("of the time of all stops", "%", 100.0),
     "wakeups": Label("wake-ups"),

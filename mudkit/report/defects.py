@@ -82,6 +82,11 @@ class Defect:
     start_us: int = NO_TIME
     end_us: int = NO_TIME
 
+    @property
+    def length_s(self) -> float:
+        """How long it lasts, seconds; 0: the whole time."""
+        return 0.0 if NO_TIME in (self.start_us, self.end_us) else (self.end_us - self.start_us) / US_PER_S
+
 
 def find_defects(source: TraceSource) -> list[Defect]:
     """Find all defects, those of all devices first; a clean trace has none."""
@@ -102,13 +107,12 @@ def find_defects(source: TraceSource) -> list[Defect]:
 
 
 def sentences(defects: Sequence[Defect]) -> list[str]:
-    """Return a sentence for each kind of defect: the first of it, and how many there are more."""
+    """Return a sentence for each kind of defect: the longest of it, and how many there are more."""
     told = []
     for kind in dict.fromkeys(defect.kind for defect in defects):
         same = [defect for defect in defects if defect.kind == kind]
-        told.append(
-            same[0].text + (f" {len(same) - 1:,} more like it: see the table below." if same[1:] else "")
-        )
+        more = f" The table below lists {len(same) - 1:,} more." if same[1:] else ""
+        told.append(max(same, key=lambda defect: defect.length_s).text + more)
     return told
 
 
@@ -160,24 +164,25 @@ def _holes(source: TraceSource) -> Iterable[Defect]:
 
 
 def _is_usual(t_us: NDArray[np.int64], start_us: int, end_us: int) -> bool:
-    """Return whether most of the days around have no rows at that time of day either."""
+    """Return whether most of the days or weeks around have no rows at that time either, as at night."""
     day_us = 24 * _HOUR_US
-    if end_us - start_us >= day_us:
+    is_long = end_us - start_us >= day_us
+    if end_us - start_us >= 7 * day_us:
         return False
+    # Nights do not begin to the minute: only the middle is compared.
+    margin_us = (end_us - start_us) // 8
     rows = []
-    for day in (-7, -6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 7):
+    for day in (-14, -7, 7, 14) if is_long else (-7, -6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 7):
         first, begin, end, last = np.searchsorted(
             t_us,
-            [
-                start_us + day * day_us - 3 * _HOUR_US,
-                start_us + day * day_us,
-                end_us + day * day_us,
-                end_us + day * day_us + 3 * _HOUR_US,
-            ],
+            np.array(
+                [start_us - 3 * _HOUR_US, start_us + margin_us, end_us - margin_us, end_us + 3 * _HOUR_US]
+            )
+            + day * day_us,
         )
         if begin > first and last > end:
             rows.append(end - begin)
-    return len(rows) >= 2 and float(np.median(rows)) == 0.0
+    return len(rows) >= (1 if is_long else 2) and float(np.median(rows)) == 0.0
 
 
 def _is_rhythm(t_us: NDArray[np.int64], at: int) -> bool:
@@ -411,12 +416,12 @@ def _gaps(source: TraceSource, others: Sequence[Defect]) -> Iterable[Defect]:
     first = int(found["quarter"].min())
     active = np.zeros(int(found["quarter"].max()) - first + 2, dtype=np.int64)
     active[np.unique(found["quarter"].to_numpy()) - first + 1] = 1
-    reported = np.cumsum(active)
+    reported, usually = np.cumsum(active), float(active[1:].mean())
     defects = []
     for row in at.tolist():
         start_us, end_us = int(source.t_us[row]), int(source.t_us[row + 1])
         begin, end = start_us // _QUARTER_US - first + 1, end_us // _QUARTER_US - first
-        if end <= begin or (reported[end] - reported[begin]) / (end - begin) < 0.5:
+        if end <= begin or (reported[end] - reported[begin]) / (end - begin) < 0.5 * usually:
             continue
         if any(
             other.start_us - _HOUR_US <= start_us and end_us <= other.end_us + _HOUR_US for other in others

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 import numpy as np
@@ -97,8 +98,7 @@ def first_screen(source: TraceSource, defects: list[Defect], stays: Stays) -> Fi
 def _headline(defects: list[Defect], share: float) -> str:
     kinds = list(dict.fromkeys(_KINDS[defect.kind] for defect in defects))
     if kinds:
-        named = kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} and {kinds[-1]}"
-        return f"The trace is not clean: it has {named}."
+        return f"The trace is not clean: it has {_joined(kinds)}."
     if share > _CLEAN:
         return (
             f"{words.percent(share)} of the rows were set aside: read why before you use the others. "
@@ -137,6 +137,23 @@ _KINDS: Final = {
     "gap": "devices with long gaps",
 }
 """What each kind of defect is called in a headline."""
+
+
+_NOUNS: Final = {
+    "hole": ("time in which no device reports", "times in which no device reports"),
+    "silent": ("stretch of hours in which most are silent", "stretches of hours in which most are silent"),
+    "clock": ("reset clock", "groups of rows with a reset clock"),
+    "exchanged": ("exchanged coordinates", "exchanged coordinates"),
+    "zone": ("times of another zone", "groups with times of another zone"),
+    "nowhere": ("positions at 0, 0", "positions at 0, 0"),
+    "contradiction": ("contradicting rows", "contradicting rows"),
+    "gap": ("long gap of a device", "long gaps of a device"),
+}
+"""What one and several defects of each kind are called."""
+
+
+def _joined(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _counted(
@@ -200,28 +217,32 @@ def defect_answer(defects: list[Defect]) -> Answer:
             "exchanged coordinates, devices in another time zone, positions at latitude 0, longitude 0, "
             "contradicting rows, and long gaps of a device.",
         )
-    devices = {name for defect in defects for name in defect.devices}
-    which = f", {words.count(len(devices), 'device')} among them by name" if devices else ""
-    return Answer(f"{words.count(len(defects), 'defect')} found{which}")
+    counts = Counter(defect.kind for defect in defects)
+    named = [words.count(count, *_NOUNS[kind]) for kind, count in counts.items()]
+    return Answer(f"{words.count(len(defects), 'defect')} found: {_joined(named)}")
 
 
 def defect_table(source: TraceSource, defects: list[Defect]) -> pd.DataFrame:
-    """List defects: ``kind, what, devices, first, last`` (names; local time, empty: the whole time)."""
+    """List defects: ``defect, devices`` (names, or ``all``), ``first, last``, ``length``, ``text``.
+
+    Times are local; empty: the whole time.
+    """
     rows = [
         (
-            defect.kind,
-            defect.text,
-            ", ".join(defect.devices),
+            _NOUNS[defect.kind][0],
+            ", ".join(defect.devices) or "all",
             *(
                 pd.NaT
                 if moment == NO_TIME
                 else pd.Timestamp(moment, unit="us", tz="UTC").tz_convert(source.tz).tz_localize(None)
                 for moment in (defect.start_us, defect.end_us)
             ),
+            words.duration(defect.length_s) if defect.length_s else words.NO_VALUE,
+            defect.text,
         )
         for defect in defects
     ]
-    table = pd.DataFrame(rows, columns=["kind", "what", "devices", "first", "last"])
+    table = pd.DataFrame(rows, columns=["defect", "devices", "first", "last", "length", "text"])
     return table.astype({"first": "datetime64[us]", "last": "datetime64[us]"})
 
 
@@ -296,7 +317,7 @@ def dwell_answer(stays: Stays) -> Answer:
     total = found["stop_s"].sum()
     half = int(np.searchsorted(np.cumsum(found["stop_s"].to_numpy()), total / 2)) + 1
     return Answer(
-        f"Half of the time of stops is spent at {words.count(half, 'place')} of {len(found):,}",
+        f"Devices spend half of the time of their stops at {words.count(half, 'place')} of {len(found):,}",
         "A place is a cell some 600 m wide at the equator, and is named after a city near it.",
     )
 
@@ -398,7 +419,7 @@ def place_answer(table: pa.Table, zoom: int) -> Answer:
         * float(bounds["east"][0] - bounds["west"][0])
     )
     (name,) = place_names(*(table[column].to_numpy()[[_busiest(table)]] for column in ("lat", "lon")))
-    busiest = f" Most lie in the cell {_in(name)}." if name else ""
+    busiest = f" The busiest is {_in(name)}." if name else ""
     return Answer(
         f"Half of the positions lie in {words.count(half, 'cell')} of {len(counts):,}",
         f"A cell is {words.distance(float(f'{side_km:.2g}'))} wide.{busiest} On the map a disc stands at the "

@@ -183,7 +183,7 @@ var mudkitMap = (function () {
         var share = cell.n / Math.pow(4, target - part[1]), top = Math.log(most) || 1;
         var shade = Math.max(0, Math.min(1, Math.log(Math.max(share, 1)) / top));
         var disc = L.circleMarker(cell.at, {
-          renderer: renderer, radius: Math.max(2.5, Math.min(9, 0.55 * side)), stroke: false,
+          renderer: renderer, radius: Math.max(2.5, Math.min(7, 0.45 * side)), stroke: false,
           fillColor: data.colours[Math.round(shade * (data.colours.length - 1))], fillOpacity: 0.8
         });
         disc.mudkitText = number(cell.n) + " " + (cell.n === 1 ? data.label.replace(/s$/, "") : data.label)
