@@ -86,8 +86,8 @@ def read_background(path: str | os.PathLike[str]) -> Background:
     ]
     lines = [line for line in lines if not shapely.is_empty(line)]
     if not lines:
-        found = ", ".join(f"{kinds.count(kind):,} {kind}" for kind in dict.fromkeys(kinds))
-        raise _refused(file, "has no polygons and no lines", found or "no geometry")
+        content = ", ".join(f"{kinds.count(kind):,} {kind}" for kind in dict.fromkeys(kinds))
+        raise _refused(file, "has no polygons and no lines", content or "no geometry")
     bounds = shapely.total_bounds(lines)
     if not np.isfinite(bounds).all() or (np.abs(bounds) > [540.0, 90.0, 540.0, 90.0]).any():
         raise _refused(
@@ -118,11 +118,11 @@ def _shapes(document: Any) -> tuple[list[str], list[shapely.Geometry]]:
     return [shape.geom_type for shape in shapes], shapes
 
 
-def _refused(file: Path, problem: str, found: str) -> TraceFormatError:
+def _refused(file: Path, problem: str, content: str) -> TraceFormatError:
     return TraceFormatError(
         f"The background {file.name} {problem}.",
         where=str(file),
-        found=found,
+        found=content,
         expected=f"GeoJSON (RFC 7946) with geometries of the types {_GEOMETRIES}, longitude and latitude in "
         "degrees",
         remedy="convert it, for instance: ogr2ogr -f GeoJSON -t_srs EPSG:4326 map.geojson INPUT; or leave "

@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
@@ -48,7 +48,9 @@ _SIGNAL_ROW_PX, _SIGNAL_MARGINS_PX = 90, 120
 
 
 @described
-def rows_over_time(table: pd.DataFrame, *, title: str, tz: str, unit: str = "hour") -> go.Figure:
+def rows_over_time(
+    table: pd.DataFrame, *, title: str, tz: str, unit: Literal["hour", "day", "week"] = "hour"
+) -> go.Figure:
     """Draw positions and reads over time, one above the other; sparse days of hours stand side by side.
 
     Parameters
@@ -95,17 +97,17 @@ def histogram(table: pd.DataFrame, *, title: str, unit: str) -> go.Figure:
     require_columns(table, "table", (low, low.replace("from_", "to_")))
     counts = table.columns[-1]
     edges = list(zip(table[low], table[low.replace("from_", "to_")], strict=True))
-    told = words.duration if low == "from_s" else words.number
+    as_text = words.duration if low == "from_s" else words.number
     figure = go.Figure(
         go.Bar(
-            x=[told(low) for low, _ in edges],
+            x=[as_text(low) for low, _ in edges],
             y=table[counts],
             marker_color=BLUE,
             texttemplate="%{y:,}",  # also tells bars that are too low to be seen
             textposition="outside",
             cliponaxis=False,
             customdata=[
-                f"{told(low)} to {told(high)}" if np.isfinite(high) else f"{told(low)} or more"
+                f"{as_text(low)} to {as_text(high)}" if np.isfinite(high) else f"{as_text(low)} or more"
                 for low, high in edges
             ],
             hovertemplate="%{customdata}: %{y:,}<extra></extra>",

@@ -67,12 +67,12 @@ def place_names(lat: ArrayLike, lon: ArrayLike) -> list[str]:
     """
     known = cities()
     weight = np.log10(np.maximum(known.people, 1_000)) - 3.0
-    found = []
+    names = []
     for here_lat, here_lon in zip(np.atleast_1d(lat), np.atleast_1d(lon), strict=True):
         near = np.flatnonzero(np.abs(known.lat - here_lat) < 1.0)
         apart_km = distance_km(here_lat, here_lon, known.lat[near], known.lon[near])
         if not len(near) or apart_km.min() > _FAR_KM:
-            found.append("")
+            names.append("")
             continue
         at = int((np.maximum(apart_km, 1.0) / _SMALL_LOSS ** weight[near]).argmin())
         at = at if apart_km[at] <= _FAR_KM else int(apart_km.argmin())
@@ -84,5 +84,5 @@ def place_names(lat: ArrayLike, lon: ArrayLike) -> list[str]:
             direction = _DIRECTIONS[round(float(np.degrees(np.arctan2(east, north))) / 45.0) % 8]
             distance = words.distance(float(f"{apart_km[at]:.2g}"))
             name = f"{distance} {direction} of {name}"
-        found.append(name)
-    return found
+        names.append(name)
+    return names

@@ -142,7 +142,7 @@ def _levels(lat: Floats, lon: Floats) -> list[dict[str, Any]]:
     all_levels.reverse()
     shown = np.ones(len(all_levels[0].count), dtype=np.bool_)
     room = MAX_CELLS - len(shown)
-    found = []
+    encoded = []
     for at, cells in enumerate(all_levels):
         here = np.flatnonzero(shown)
         divided = np.zeros(len(cells.count), dtype=np.bool_)
@@ -157,8 +157,8 @@ def _levels(lat: Floats, lon: Floats) -> list[dict[str, Any]]:
             divided[kept] = True
             room -= int(parts[kept].sum())
             shown = divided[parent]
-        found.append(_encoded(cells, here, divided[here]))
-    return [level for level in found if level["n"]]
+        encoded.append(_encoded(cells, here, divided[here]))
+    return [level for level in encoded if level["n"]]
 
 
 def _encoded(cells: _Cells, rows: Whole, divided: NDArray[np.bool_]) -> dict[str, Any]:

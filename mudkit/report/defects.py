@@ -84,7 +84,7 @@ class Defect:
 
     @property
     def length_s(self) -> float:
-        """How long it lasts, seconds; 0: the whole time."""
+        """Length in seconds; 0: the whole time."""
         return 0.0 if NO_TIME in (self.start_us, self.end_us) else (self.end_us - self.start_us) / US_PER_S
 
 
@@ -108,12 +108,12 @@ def find_defects(source: TraceSource) -> list[Defect]:
 
 def sentences(defects: Sequence[Defect]) -> list[str]:
     """Return a sentence for each kind of defect: the longest of it, and how many there are more."""
-    told = []
+    texts = []
     for kind in dict.fromkeys(defect.kind for defect in defects):
         same = [defect for defect in defects if defect.kind == kind]
         more = f" The table below lists {len(same) - 1:,} more." if same[1:] else ""
-        told.append(max(same, key=lambda defect: defect.length_s).text + more)
-    return told
+        texts.append(max(same, key=lambda defect: defect.length_s).text + more)
+    return texts
 
 
 def _holes(source: TraceSource) -> Iterable[Defect]:
@@ -129,8 +129,8 @@ def _holes(source: TraceSource) -> Iterable[Defect]:
         _HOLE_FACTOR * float(np.percentile(steps_s, 99)),
         _HOLE_FACTOR * float(np.median(own_s)) if len(own_s) else 0.0,
     )
-    found = source.quarters
-    usual = float(np.median(found.groupby("quarter")["rows"].sum())) / QUARTER_S
+    quarters = source.quarters
+    usual = float(np.median(quarters.groupby("quarter")["rows"].sum())) / QUARTER_S
     longest = np.argsort(-steps_s, kind="stable")[:_MAX_HOLES]
     for at in np.sort(longest[steps_s[longest] >= shortest_s]).tolist():
         start_us, end_us = int(t_us[at]), int(t_us[at + 1])
@@ -200,15 +200,15 @@ def _silent_share(own_s: NDArray[np.float64], length_s: float, most_s: float) ->
 
 def _silent_hours(source: TraceSource, holes: Sequence[Defect]) -> Iterable[Defect]:
     """Find hours in which fewer than half of the devices report that do before and after."""
-    found = source.quarters
-    hour = found["quarter"].to_numpy() // 4
-    pairs = np.unique(hour * len(source.devices) + found["device"].to_numpy())
-    each, counts = np.unique(pairs // len(source.devices), return_counts=True)
-    first, last = int(each[0]), int(each[-1])
+    quarters = source.quarters
+    hour = quarters["quarter"].to_numpy() // 4
+    pairs = np.unique(hour * len(source.devices) + quarters["device"].to_numpy())
+    busy_hours, counts = np.unique(pairs // len(source.devices), return_counts=True)
+    first, last = int(busy_hours[0]), int(busy_hours[-1])
     if last - first < 4 or last - first > 2_000_000:
         return
     devices = np.zeros(last - first + 1)
-    devices[each - first] = counts
+    devices[busy_hours - first] = counts
     padded = np.concatenate([np.zeros(_DIP_HOURS), devices, np.zeros(_DIP_HOURS)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, _DIP_HOURS).max(axis=1)
     level = np.minimum(windows[: len(devices)], windows[_DIP_HOURS + 1 :][: len(devices)])
@@ -216,10 +216,10 @@ def _silent_hours(source: TraceSource, holes: Sequence[Defect]) -> Iterable[Defe
     is_low &= level - devices >= _SIGMAS * np.sqrt(level)
     is_low &= level >= _SILENT * np.percentile(devices[devices > 0], 90)
     clock = np.arange(first, last + 1) % 24
-    days = np.unique(each // 24)
+    days = np.unique(busy_hours // 24)
     if len(days) >= _COMPARED_DAYS:
         by_day = np.zeros((int(days[-1] - days[0]) + 1, 24))
-        by_day[each // 24 - days[0], each % 24] = counts
+        by_day[busy_hours // 24 - days[0], busy_hours % 24] = counts
         usual = np.median(by_day[days - days[0]], axis=0)
         is_low &= devices < _SILENT * usual[clock]
         is_low &= usual[clock] - devices >= _SIGMAS * np.sqrt(usual[clock])
@@ -314,8 +314,8 @@ def _exchanged(source: TraceSource) -> Iterable[Defect]:
 
 def _shifted(source: TraceSource) -> Iterable[Defect]:
     """Find devices whose activity is that of the others some whole hours earlier or later."""
-    found = source.quarters
-    quarter, device = found["quarter"].to_numpy(), found["device"].to_numpy()
+    quarters = source.quarters
+    quarter, device = quarters["quarter"].to_numpy(), quarters["device"].to_numpy()
     first, last = int(quarter.min()), int(quarter.max())
     if len(source.devices) < _FLEET + 1 or last - first > 2_000_000:
         return
@@ -365,12 +365,12 @@ def _correlations(mine: NDArray[np.float64], rest: NDArray[np.float64], margin: 
     """Return the correlation of two series for each lag up to a margin; positive: the first is later."""
     padded = np.pad(rest, margin)
     deviation = mine - mine.mean()
-    found = []
+    quarters = []
     for lag in range(-margin, margin + 1):
         part = padded[margin - lag : margin - lag + len(mine)]
         spread = part.std() * mine.std() * len(mine)
-        found.append(float((deviation * (part - part.mean())).sum() / spread) if spread else 0.0)
-    return np.array(found)
+        quarters.append(float((deviation * (part - part.mean())).sum() / spread) if spread else 0.0)
+    return np.array(quarters)
 
 
 def _nowhere(source: TraceSource) -> Iterable[Defect]:
@@ -412,10 +412,10 @@ def _gaps(source: TraceSource, others: Sequence[Defect]) -> Iterable[Defect]:
     )
     at = np.flatnonzero(steps_s >= max(_MIN_GAP_S, _GAP_FACTOR * usual_s))
     at = np.sort(at[np.argsort(-steps_s[at], kind="stable")[:_MAX_GAPS]])
-    found = source.quarters
-    first = int(found["quarter"].min())
-    active = np.zeros(int(found["quarter"].max()) - first + 2, dtype=np.int64)
-    active[np.unique(found["quarter"].to_numpy()) - first + 1] = 1
+    quarters = source.quarters
+    first = int(quarters["quarter"].min())
+    active = np.zeros(int(quarters["quarter"].max()) - first + 2, dtype=np.int64)
+    active[np.unique(quarters["quarter"].to_numpy()) - first + 1] = 1
     reported, usually = np.cumsum(active), float(active[1:].mean())
     defects = []
     for row in at.tolist():

@@ -75,7 +75,7 @@ def first_screen(source: TraceSource, defects: list[Defect], stays: Stays) -> Fi
         ),
     ]
     is_clean = share <= _CLEAN and not defects
-    told = sentences(defects)
+    texts = sentences(defects)
     assumption = "What a cache on the devices could save is another report: `mudkit report cache_policy`."
     return FirstScreen(
         source.describe(),
@@ -83,7 +83,7 @@ def first_screen(source: TraceSource, defects: list[Defect], stays: Stays) -> Fi
         _headline(defects, share),
         _reason(source, aside, kept),
         assumption,
-        [*told, *(warning for warning in source.warnings() if warning not in told)],
+        [*texts, *(warning for warning in source.warnings() if warning not in texts)],
         [
             *_counted(source, per_device, days, median_s),
             Measure("rows_set_aside_share", share, "share", "Rows of these devices that were set aside."),
@@ -136,7 +136,7 @@ _KINDS: Final = {
     "contradiction": "devices whose rows contradict each other",
     "gap": "devices with long gaps",
 }
-"""What each kind of defect is called in a headline."""
+"""Names of the kinds of defects in a headline."""
 
 
 _NOUNS: Final = {
@@ -149,7 +149,7 @@ _NOUNS: Final = {
     "contradiction": ("contradicting rows", "contradicting rows"),
     "gap": ("long gap of a device", "long gaps of a device"),
 }
-"""What one and several defects of each kind are called."""
+"""Names of one and of several defects of each kind."""
 
 
 def _joined(names: list[str]) -> str:
@@ -300,9 +300,9 @@ def dwell_places(stays: Stays) -> pd.DataFrame:
 
     ``place, stops, devices, stop_hours, time_share`` (of the time of all stops), ``lat, lon``.
     """
-    found = places(stays.stops)
-    total = found["stop_s"].sum()
-    top = found.head(_MAX_PLACES).copy()
+    table = places(stays.stops)
+    total = table["stop_s"].sum()
+    top = table.head(_MAX_PLACES).copy()
     top.insert(0, "place", [name or words.NO_VALUE for name in place_names(top["lat"], top["lon"])])
     top["stop_hours"] = top.pop("stop_s") / 3600.0
     top["time_share"] = top["stop_hours"] * 3600.0 / total if total else 0.0
@@ -311,13 +311,13 @@ def dwell_places(stays: Stays) -> pd.DataFrame:
 
 def dwell_answer(stays: Stays) -> Answer:
     """Return how much the places of stops differ, as a heading."""
-    found = places(stays.stops)
-    if not len(found):
+    table = places(stays.stops)
+    if not len(table):
         return Answer("No device stops", f"None stays within 50 m for {words.duration(MIN_STOP_S)}.")
-    total = found["stop_s"].sum()
-    half = int(np.searchsorted(np.cumsum(found["stop_s"].to_numpy()), total / 2)) + 1
+    total = table["stop_s"].sum()
+    half = int(np.searchsorted(np.cumsum(table["stop_s"].to_numpy()), total / 2)) + 1
     return Answer(
-        f"Devices spend half of the time of their stops at {words.count(half, 'place')} of {len(found):,}",
+        f"Devices spend half of the time of their stops at {words.count(half, 'place')} of {len(table):,}",
         "A place is a cell some 600 m wide at the equator, and is named after a city near it.",
     )
 

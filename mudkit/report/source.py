@@ -164,12 +164,12 @@ class TraceSource:
     def _by_time(self, unit: str) -> pd.DataFrame:
         import pandas as pd  # loading it takes longer than loading all of mudkit
 
-        found = self.quarters
-        start = self.local(found["quarter"].to_numpy()).floor(unit)
-        per_device = found.assign(start=start).drop_duplicates(["start", "device"])
+        table = self.quarters
+        start = self.local(table["quarter"].to_numpy()).floor(unit)
+        per_device = table.assign(start=start).drop_duplicates(["start", "device"])
         reads, rows = np.unique(epoch_us(self.reads["ts"]) // (QUARTER_S * US_PER_S), return_counts=True)
         counts = {
-            "positions": found["rows"].groupby(start).sum(),
+            "positions": table["rows"].groupby(start).sum(),
             "reads": pd.Series(rows).groupby(self.local(reads).floor(unit)).sum(),
             "devices": per_device.groupby("start").size(),
         }
@@ -179,8 +179,8 @@ class TraceSource:
         """Return when quarters of an hour begin, local time."""
         import pandas as pd
 
-        each, index = np.unique(quarter, return_inverse=True)
-        local = pd.to_datetime(each * QUARTER_S, unit="s", utc=True).tz_convert(self.tz).tz_localize(None)
+        starts, index = np.unique(quarter, return_inverse=True)
+        local = pd.to_datetime(starts * QUARTER_S, unit="s", utc=True).tz_convert(self.tz).tz_localize(None)
         return local[index]
 
     def _sample(self) -> Iterable[str]:
@@ -285,7 +285,7 @@ class TraceSource:
 @cache
 def _zones_of_countries() -> list[tuple[str, float, float, str]]:
     """Return country, latitude and longitude of the main place, and name of all zones (zone.tab)."""
-    found = []
+    table = []
     for line in (resources.files("tzdata") / "zoneinfo" / "zone.tab").read_text("utf-8").splitlines():
         if line.startswith("#"):
             continue
@@ -296,8 +296,8 @@ def _zones_of_countries() -> list[tuple[str, float, float, str]]:
             whole, rest = text[1 : 1 + digits], text[1 + digits :].ljust(4, "0")
             size = int(whole) + int(rest[:2]) / 60 + int(rest[2:]) / 3600
             degrees.append(-size if text[0] == "-" else size)
-        found.append((country, *degrees, name))
-    return found
+        table.append((country, *degrees, name))
+    return table
 
 
 def _is_zone_near(tz: str, lat: float, lon: float) -> bool:

@@ -114,13 +114,13 @@ def places(stops: pd.DataFrame) -> pd.DataFrame:
         lat=stops["lat"] * stops["stop_s"],
         lon=stops["lon"] * stops["stop_s"],
     )
-    found = weighed.groupby("cell").agg(
+    joined = weighed.groupby("cell").agg(
         lat=("lat", "sum"),
         lon=("lon", "sum"),
         stops=("stop_s", "size"),
         devices=("device", "nunique"),
         stop_s=("stop_s", "sum"),
     )
-    found["lat"] /= found["stop_s"]
-    found["lon"] /= found["stop_s"]
-    return found.sort_values("stop_s", ascending=False).reset_index(drop=True)
+    joined["lat"] /= joined["stop_s"]
+    joined["lon"] /= joined["stop_s"]
+    return joined.sort_values("stop_s", ascending=False).reset_index(drop=True)

@@ -137,10 +137,10 @@ class FilteredTable:
     def _repr_html_(self) -> str:
         if self._rows < _MIN_FILTERED:
             return self._table.html()
-        told = escape(f"{words.count(self._rows, 'row')}")
+        counted = escape(f"{words.count(self._rows, 'row')}")
         return (
             f"<div class='filtered'><p class='filter' hidden><label>{escape(self._label)} "
-            f"<input type='search'></label> <output>{told}</output></p>"
+            f"<input type='search'></label> <output>{counted}</output></p>"
             f"<div style='max-height:24em;overflow:auto;white-space:nowrap' tabindex='0' role='region' "
             f"aria-label='{escape(self._label, quote=True)}'>{_plain(self._table.html())}</div>"
             f"<script>{_FILTER}</script></div>"

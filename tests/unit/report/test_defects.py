@@ -92,11 +92,11 @@ def test_clean_trace_is_called_clean(tmp_path):
     screen = first_screen(source, defects, find_stays(source))
     assert screen.headline.startswith("The trace is clean")
     assert {measure.name: measure.value for measure in screen.measures}["is_clean"] == "yes"
-    assert defect_answer(defects).title == "No defect was found"
+    assert defect_answer(defects).title == "No defect was of_kind"
 
 
 @pytest.mark.parametrize(
-    ("plant", "kind", "devices", "told"),
+    ("plant", "kind", "devices", "text"),
     [
         (without_hole, "hole", (), "3 May 2023, 12:59 to 13:30"),
         (without_most, "silent", (), "4 May 2023, 14:00 to 16:00"),
@@ -108,15 +108,15 @@ def test_clean_trace_is_called_clean(tmp_path):
         (with_null_island, "nowhere", (), "latitude 0, longitude 0"),
     ],
 )
-def test_planted_defect_is_named_where_it_is(plant, kind, devices, told, tmp_path):
+def test_planted_defect_is_named_where_it_is(plant, kind, devices, text, tmp_path):
     source, defects = look(plant(fleet()), tmp_path)
-    found = [defect for defect in defects if defect.kind == kind]
-    assert len(found) == 1, defects
-    assert tuple(sorted(found[0].devices)) == devices
-    assert told in found[0].text
+    of_kind = [defect for defect in defects if defect.kind == kind]
+    assert len(of_kind) == 1, defects
+    assert tuple(sorted(of_kind[0].devices)) == devices
+    assert text in of_kind[0].text
     screen = first_screen(source, defects, find_stays(source))
     assert screen.headline.startswith("The trace is not clean")
-    assert any(told in warning for warning in screen.warnings)
+    assert any(text in warning for warning in screen.warnings)
     assert {measure.name: measure.value for measure in screen.measures}["is_clean"] == "no"
     assert len(defect_table(source, defects)) == len(defects)
 

@@ -56,8 +56,8 @@ def test_silence_ends_a_trip_and_no_stop_is_made_of_it():
 def test_trace_without_movement_has_no_trips():
     stops, trips = find_stays(build([("a", 60 * minute, 0) for minute in range(10)]))
     assert (len(stops), len(trips)) == (1, 0)
-    found = places(stops)
-    assert found["stop_s"].tolist() == [540.0]
+    table = places(stops)
+    assert table["stop_s"].tolist() == [540.0]
 
 
 def test_stops_and_trips_equal_those_of_a_plain_loop():
