@@ -92,7 +92,7 @@ def test_clean_trace_is_called_clean(tmp_path):
     screen = first_screen(source, defects, find_stays(source))
     assert screen.headline.startswith("The trace is clean")
     assert {measure.name: measure.value for measure in screen.measures}["is_clean"] == "yes"
-    assert defect_answer(defects).title == "No defect was of_kind"
+    assert defect_answer(defects).title == "No defect was found"
 
 
 @pytest.mark.parametrize(
