@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from mudkit import words
 from mudkit.figures import tile_bounds, tiles
 from mudkit.figures.cities import place_names
-from mudkit.report.defects import Defect, sentences
+from mudkit.report.defects import Defect, find_defects, sentences
 from mudkit.report.page import Answer, FirstScreen, Measure
 from mudkit.report.source import TraceSource
-from mudkit.report.stays import MIN_STOP_S, MIN_TRIP_KM, SILENCE_S, Stays, places
+from mudkit.report.stays import MIN_STOP_S, MIN_TRIP_KM, SILENCE_S, Stays, find_stays, places
 from mudkit.trace.values import NO_TIME
 from mudkit.units import US_PER_S
 
@@ -52,8 +52,15 @@ _EDGES_S: Final = (
 _EDGES_KMH: Final = (*range(0, 130, 10), np.inf)
 
 
-def first_screen(source: TraceSource, defects: list[Defect], stays: Stays) -> FirstScreen:
-    """Return what was read, three figures, how clean the trace is, and what distorts it."""
+def first_screen(
+    source: TraceSource, defects: list[Defect] | None = None, stays: Stays | None = None
+) -> FirstScreen:
+    """Return what was read, three figures, how clean the trace is, and what distorts it.
+
+    Defects and stays are looked for unless they are given.
+    """
+    defects = find_defects(source) if defects is None else defects
+    stays = find_stays(source) if stays is None else stays
     kept = int(source.rows.loc[source.rows["what"] == "positions", "rows"].sum())
     aside = source.rows[source.rows["what"].str.startswith("rejected: ")]
     share = float(aside["rows"].sum()) / max(kept + aside["rows"].sum(), 1)
