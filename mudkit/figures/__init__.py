@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         update_pareto,
         waste_and_loss,
     )
+    from mudkit.figures.density import density_map
     from mudkit.figures.devices import Fleet, link_strip, location_exposure, radio_timeline
     from mudkit.figures.geometry import tile_bounds, tiles
     from mudkit.figures.histories import history
@@ -87,6 +88,7 @@ __all__ = [
     "cells_over_time",
     "crossover",
     "decisions",
+    "density_map",
     "fates",
     "frontier",
     "growth",

@@ -33,7 +33,7 @@ __all__ = [
 _FOLDER = Path(__file__).parent
 
 _INPUTS = {
-    "trace_profile": {"trace": "trace", "reads": "file of reads"},
+    "trace_profile": {"trace": "trace", "reads": "file of reads", "background": "background"},
     "cache_policy": {"trace": "trace", "reads": "file of reads"},
     "prefetch_sizing": {
         "arrivals": "log of arrivals",
@@ -116,6 +116,10 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
         return
     if "trace" not in _INPUTS[template]:
         return
+    if parameters.get("background"):
+        from mudkit.figures.background import read_background  # it loads shapely
+
+        read_background(parameters["background"])
     derives = not parameters.get("reads")
     shaping = {"rule": parameters.get("rule")} if derives else {}
     if derives:

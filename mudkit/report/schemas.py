@@ -111,7 +111,8 @@ class OfTrace(Parameters):
 class TraceProfile(OfTrace):
     """Parameters of ``trace_profile``."""
 
-    cells_zoom: int = Field(15, ge=0, le=22, description="level of the map's cells")
+    cells_zoom: int = Field(15, ge=0, le=22, description="level of the cells that are counted and exported")
+    background: str = Field("", description="GeoJSON file that is drawn below the map; empty: none")
 
 
 class CachePolicy(OfTrace):
@@ -296,6 +297,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "quantity": ("application", "app", "value", "measure"),
     "arrivals": ("messages", "events", "notifications"),
     "arrivals_per_day": ("messages_per_day", "arrival_rate", "event_frequency"),
+    "background": ("geojson", "basemap", "areas", "districts", "boundaries"),
     "batch_minutes": ("delay", "delay_minutes", "hold_minutes"),
     "box_km": ("side_km", "size_km", "area_km"),
     "cells_zoom": ("zoom_level", "level", "resolution"),
