@@ -191,19 +191,48 @@ def batches(writes: Writes, due_us: NDArray[np.int64]) -> Batches:
     A write due at :data:`NEVER_US` stays on the device, and nothing takes it along.
     """
     rows = np.flatnonzero(due_us != NEVER_US)
-    numbers, at_us = [], []
-    batch, due, last = -1, -1, -1
-    device, t_us = writes.device[rows].tolist(), writes.t_us[rows].tolist()
-    for who, now, until in zip(device, t_us, due_us[rows].tolist(), strict=True):
-        if who != last or now > due:
-            batch, due, last = batch + 1, until, who
-            at_us.append(until)
-        elif until < due:
-            at_us[batch] = due = until
-        numbers.append(batch)
+    device, t_us, due = writes.device[rows], writes.t_us[rows], due_us[rows]
+    is_same = np.diff(device) == 0
     sent_us = np.full(len(due_us), NEVER_US, dtype=np.int64)
+    if (np.diff(due)[is_same] >= 0).all():
+        # The first write of a batch is due first: all that its device writes until then goes along.
+        begins = _begins(device, t_us, due)
+        number = np.cumsum(begins) - 1
+        sent_us[rows] = due[begins][number]
+        return Batches(int(number[-1]) + 1 if len(rows) else 0, sent_us)
+    numbers, at_us = [], []
+    batch, until_us, last = -1, -1, -1
+    for who, now, until in zip(device.tolist(), t_us.tolist(), due.tolist(), strict=True):
+        if who != last or now > until_us:
+            batch, until_us, last = batch + 1, until, who
+            at_us.append(until)
+        elif until < until_us:
+            at_us[batch] = until_us = until
+        numbers.append(batch)
     sent_us[rows] = np.array(at_us, dtype=np.int64)[np.array(numbers, dtype=np.int64)]
     return Batches(batch + 1, sent_us)
+
+
+def _begins(
+    device: NDArray[np.int64], t_us: NDArray[np.int64], due_us: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which writes begin a batch, where those of a device are due in the order of their times."""
+    begins = np.zeros(len(device), dtype=np.bool_)
+    if not len(device):
+        return begins
+    heads = np.flatnonzero(np.diff(device, prepend=device[0] - 1))
+    ends = np.append(heads[1:], len(device))
+    # What is written after a batch is due begins the next one: find it for each write of all devices.
+    after = np.empty(len(device), dtype=np.int64)
+    for head, end in zip(heads.tolist(), ends.tolist(), strict=True):
+        after[head:end] = head + np.searchsorted(t_us[head:end], due_us[head:end], side="right")
+    at = heads
+    while len(at):
+        begins[at] = True
+        following = after[at]
+        goes_on = following < ends
+        at, ends = following[goes_on], ends[goes_on]
+    return begins
 
 
 def missed(
