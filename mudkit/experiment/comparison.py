@@ -284,7 +284,7 @@ class Scoreboard(Displayed):
         useful delivery, with ``task`` and ``system`` before them. Empty if it was not kept.
     deliveries, bills : pandas.DataFrame
         Of all seeds, with ``task, system, seed`` before them: ``device, item, fate, latency_s`` of each item
-        that a phone wanted, or got without wanting it (``unwanted``); and ``device, up_kb, down_kb, radio_j``.
+        that a phone wanted, or got without wanting it (``unwanted``); ``device, up_kb, down_kb, radio_j``.
     """
 
     runs: pd.DataFrame
@@ -395,9 +395,7 @@ def scoreboard(
         for seed in numbers
     ]
     scored = _spread(_scored, work, map)
-    kept = {
-        name: [tables[name] for _, tables in scored if name in tables] for name in (*_OF_ALL, *_OF_FIRST)
-    }
+    kept = {name: [tables[name] for _, tables in scored if name in tables] for name in (*_OF_ALL, *_OF_FIRST)}
     runs = pd.DataFrame([measures for measures, _ in scored])
     for (task, seed), same in runs.groupby(["task", "seed"]):
         if same["digest"].nunique() > 1:

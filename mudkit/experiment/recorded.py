@@ -88,7 +88,7 @@ class ItemLog:
     reads : tuple of LoggedRead
         By time.
     devices_found, items_found, reads_found : int
-        Devices of the trace, and items and reads of the stretch, before devices were chosen and items thinned.
+        Devices of the trace, and items and reads of the stretch, before any were left out.
     step : int
         Every such item of a device is in the task; 1: all.
     foreseen_share : float
@@ -265,7 +265,9 @@ def recorded_task(
     asked = _asked(items, looks, window_s)
     boxes = looks.groupby("row")["box_km"].max()
     # The circle around a box.
-    radii = [float(boxes[row]) / math.sqrt(2) if row in boxes.index else _NO_READS_KM for row in range(len(names))]
+    radii = [
+        float(boxes[row]) / math.sqrt(2) if row in boxes.index else _NO_READS_KM for row in range(len(names))
+    ]
     log = ItemLog(
         tuple(names),
         (dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=begin_us)).isoformat(),
@@ -285,7 +287,7 @@ def recorded_task(
             where=f"{words.duration(length_us / US_PER_S)} from {log.start}",
             found=f"{words.count(len(items), 'item')} and {words.count(len(looks), 'read')} of "
             f"{words.count(len(names), 'device')}",
-            expected="a read that asks for the place and the time of an item that another device wrote before",
+            expected="a read that asks for the place and time of an item that another device wrote",
             remedy="take a larger box or window (box_km, window_s), more devices or more hours",
         )
     return Task(
@@ -456,7 +458,7 @@ def _foreseen_share(
     asked: Sequence[Sequence[int]],
     radii: Sequence[float],
 ) -> float:
-    """Return the share of wanted pairs whose item lay around the last position of the phone when published."""
+    """Return the share of wanted pairs whose item was published around the last position of the phone."""
     wanted: dict[int, set[int]] = {}
     for phone, rows in zip(looks["row"].tolist(), asked, strict=True):
         wanted.setdefault(phone, set()).update(rows)

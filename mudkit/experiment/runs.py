@@ -428,7 +428,9 @@ def fates(run: Run) -> pd.DataFrame:
     import pandas as pd
 
     rows = run.deliveries
-    wanted = [run.testbed.is_for(item, phone) for item, phone in zip(rows["item"], rows["receiver"], strict=True)]
+    wanted = [
+        run.testbed.is_for(item, phone) for item, phone in zip(rows["item"], rows["receiver"], strict=True)
+    ]
     has_arrived, is_late = _arrived_and_late(rows)
     fate = np.select(
         [
@@ -452,7 +454,12 @@ def phone_bills(run: Run) -> pd.DataFrame:
     kb = bill.pivot_table(index="device", columns="direction", values="bytes", aggfunc="sum") / 1000
     radio_j = bill.loc[bill["device"].isin(phones)].groupby("device")["radio_mj"].sum() / 1000
     table = kb.reindex(index=list(run.lab.devices), columns=["up", "down"]).assign(radio_j=radio_j)
-    return table.fillna(0.0).rename(columns={"up": "up_kb", "down": "down_kb"}).rename_axis("device").reset_index()
+    return (
+        table.fillna(0.0)
+        .rename(columns={"up": "up_kb", "down": "down_kb"})
+        .rename_axis("device")
+        .reset_index()
+    )
 
 
 def _arrived_and_late(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:

@@ -21,7 +21,15 @@ from mudkit.fleet.recorder import Recorder
 from mudkit.sources.courses import Course, Places
 from mudkit.sources.link_replay import Capacity, LinkReplay
 from mudkit.sources.mobility import Mobility, mobility_of
-from mudkit.sources.outages import FOREVER_US, PERIODS, OutageLog, Outages, RecordedSwitching, Switching, outages_of
+from mudkit.sources.outages import (
+    FOREVER_US,
+    PERIODS,
+    OutageLog,
+    Outages,
+    RecordedSwitching,
+    Switching,
+    outages_of,
+)
 from mudkit.sources.parameters import number
 from mudkit.units import US_PER_S
 
@@ -198,7 +206,9 @@ class _Motion:
             world.at(later_us, self._step)
 
 
-def _follow_outages(world: World, devices: Sequence[Device], switching: Switching | RecordedSwitching) -> None:
+def _follow_outages(
+    world: World, devices: Sequence[Device], switching: Switching | RecordedSwitching
+) -> None:
     """Disconnect and reconnect devices from now on, as drawn."""
     process = _OutageProcess(world, switching)
     for row, device in enumerate(devices):

@@ -31,7 +31,12 @@ _INPUTS = {
         "outages": "log of outages",
     },
     "propagation": {"trace": "trace"},
-    "scoreboard": {},
+    "scoreboard": {
+        "trace": "trace",
+        "reads": "file of reads",
+        "outages": "log of outages",
+        "writes": "log of items",
+    },
 }
 """Parameters that name files, and what these are to the reader."""
 
@@ -94,6 +99,12 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
         return
     if "trace" not in _INPUTS[template]:
         return
+    if template == "scoreboard":
+        from mudkit.report.scenario import read_outages, read_writes  # they load all systems
+
+        for name, read in (("outages", read_outages), ("writes", read_writes)):
+            if parameters[name]:
+                read(parameters[name], parameters["tz"])
     derives = not parameters.get("reads")
     shaping = {"rule": parameters.get("rule")} if derives else {}
     if derives:
