@@ -31,7 +31,8 @@ __all__ = ["ItemLog", "LoggedItem", "LoggedRead", "Times", "recorded_task"]
 
 _BIN_S: Final = 900
 """Step in which stretches of the logs are compared."""
-_NEAR_US: Final = 600 * US_PER_S
+_LEAD_US: Final = 60 * US_PER_S
+"""Time of a run before the stretch."""
 _NO_READS_KM: Final = -1.0
 """Radius of a phone that reads nothing: no item is within it."""
 
@@ -82,7 +83,9 @@ class ItemLog:
     names : tuple of str
         Names in the logs of the phones, in the order of the fleet.
     start : str
-        Begin of the stretch, ISO 8601 in UTC.
+        Begin of the stretch, ISO 8601 in UTC; a run begins a minute before, in which phones subscribe.
+    hours : float
+        Length of the stretch.
     items : tuple of LoggedItem
         By time.
     reads : tuple of LoggedRead
@@ -98,6 +101,7 @@ class ItemLog:
 
     names: tuple[str, ...]
     start: str
+    hours: float
     items: tuple[LoggedItem, ...]
     reads: tuple[LoggedRead, ...]
     devices_found: int
@@ -235,11 +239,9 @@ def recorded_task(
     looks = _of_known(looks, known, "reads")
     _check_times("reads", looks["t_us"], moves["t_us"])
     begin_us, length_us = _stretch(looks["t_us"], items["t_us"], hours)
-    end_us = begin_us + length_us
+    end_us, zero_us = begin_us + length_us, begin_us - _LEAD_US
     items, looks = (rows[rows["t_us"].between(begin_us, end_us - 1)] for rows in (items, looks))
-    near = moves["t_us"].between(begin_us - _NEAR_US, end_us + round(SETTLE_S * US_PER_S))
-    moves = moves[near]
-    names = _busiest(moves, items, looks, devices)
+    names = _busiest(items, looks, devices)
     found = len(items), len(looks)
     rows = {device: row for row, device in enumerate(names)}
     items, looks = (
@@ -254,7 +256,7 @@ def recorded_task(
     logged = [
         LoggedItem(
             int(item["row"]),
-            int(item["t_us"]) - begin_us,
+            int(item["t_us"]) - zero_us,
             (float(item["lat"]), float(item["lon"])),
             float(item["rank"]),
             int(item["size_bytes"]),
@@ -270,10 +272,11 @@ def recorded_task(
     ]
     log = ItemLog(
         tuple(names),
-        (dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=begin_us)).isoformat(),
+        _moment(begin_us).isoformat(),
+        length_us / US_PER_S / 3600,
         tuple(logged),
         tuple(
-            LoggedRead(int(row), int(t_us) - begin_us, rows_asked)
+            LoggedRead(int(row), int(t_us) - zero_us, rows_asked)
             for row, t_us, rows_asked in zip(looks["row"], looks["t_us"], asked, strict=True)
         ),
         len(known),
@@ -296,15 +299,15 @@ def recorded_task(
         "within_km(item.loc, me.loc, me.km)",
         Scenario(
             devices=len(names),
-            hours=length_us / US_PER_S / 3600,
+            hours=(end_us - zero_us) / US_PER_S / 3600,
             link=link,
-            outage=outage if outages is None else _outage_log(outages, names, known, begin_us, length_us),
-            mobility=_replay(moves, names, begin_us, end_us),
+            outage=outage if outages is None else _outage_log(outages, names, known, zero_us, end_us),
+            mobility=_replay(moves, names, zero_us, end_us),
             items=Times(tuple(item.sender for item in logged), tuple(item.t_us for item in logged)),
             reads=Times(tuple(read.phone for read in log.reads), tuple(read.t_us for read in log.reads)),
             size_bytes=size_bytes,
             expires_s=window_s,
-            start=log.start,
+            start=_moment(zero_us).isoformat(),
         ),
         log.metadata,
         _Radii(tuple(radii)),
@@ -417,20 +420,17 @@ def _stretch(reads_us: pd.Series, items_us: pd.Series, hours: float) -> tuple[in
     return int(starts[int((inside(reads).astype(float) * inside(items)).argmax())]), length_us
 
 
-def _busiest(moves: pd.DataFrame, items: pd.DataFrame, looks: pd.DataFrame, devices: int) -> list[str]:
+def _busiest(items: pd.DataFrame, looks: pd.DataFrame, devices: int) -> list[str]:
     """Return the devices with the largest shares of reads and items, by name."""
-    rows = moves["device"].value_counts()
-    is_moving = rows.index[rows > 1]
     shares = [table["device"].value_counts() / max(len(table), 1) for table in (looks, items)]
     score = shares[0].add(shares[1], fill_value=0.0)
-    score = score[score.index.isin(is_moving)]
     chosen = sorted(sorted(score.index, key=lambda name: (-score[name], name))[:devices])
     if len(chosen) < 2:
         raise TraceContentError(
             "Fewer than two devices of the trace read or write in one stretch.",
             where="devices",
             found=words.listing(chosen) or "none",
-            expected="at least two devices with two positions each",
+            expected="at least two devices",
             remedy="name a trace of more devices, or a longer stretch (hours)",
         )
     return chosen
@@ -466,27 +466,34 @@ def _foreseen_share(
     foreseen = 0
     for phone, chosen in wanted.items():
         mine = moves[moves["device"] == names[phone]]
-        rows = items.iloc[sorted(chosen)]
-        last = np.searchsorted(mine["t_us"], rows["t_us"], side="right") - 1
+        theirs = items.iloc[sorted(chosen)]
+        last = np.searchsorted(mine["t_us"].to_numpy(), theirs["t_us"].to_numpy(), side="right") - 1
         here = mine.iloc[np.maximum(last, 0)]
-        away_km = distance_km(*(table[name].to_numpy() for table in (here, rows) for name in ("lat", "lon")))
+        away_km = distance_km(
+            *(table[name].to_numpy() for table in (here, theirs) for name in ("lat", "lon"))
+        )
         foreseen += int((away_km <= radii[phone]).sum())
     return foreseen / count if count else math.nan
 
 
 def _replay(moves: pd.DataFrame, names: Sequence[str], begin_us: int, end_us: int) -> Replay:
-    """Return the moves of the chosen devices; the first one is known from before the stretch to after it."""
+    """Return the moves of the chosen devices, from the last report before the stretch to the first after it.
+
+    Where there is none, a device stands where it is first, or last, known.
+    """
     import pandas as pd
 
-    mine = moves[moves["device"].isin(names)]
-    first = mine[mine["device"] == names[0]]
-    ends = first.iloc[[0, -1]].assign(
-        t_us=[
-            min(begin_us, int(first["t_us"].iloc[0])) - 1,
-            max(end_us + round(SETTLE_S * US_PER_S), int(first["t_us"].iloc[-1])) + 1,
-        ]
-    )
-    whole = pd.concat([mine, ends], ignore_index=True)
+    until_us = end_us + round(SETTLE_S * US_PER_S)
+    parts = []
+    for name in names:
+        mine = moves[moves["device"] == name]
+        t_us = mine["t_us"].to_numpy()
+        first = max(int(np.searchsorted(t_us, begin_us, side="right")) - 1, 0)
+        last = min(int(np.searchsorted(t_us, until_us)), len(mine) - 1)
+        part = mine.iloc[first : last + 1]
+        ends_us = [min(begin_us, int(t_us[first])) - 1, max(until_us, int(t_us[last])) + 1]
+        parts += [part.iloc[[0]].assign(t_us=ends_us[0]), part, part.iloc[[-1]].assign(t_us=ends_us[1])]
+    whole = pd.concat(parts, ignore_index=True)
     table = pa.table(
         {
             "device": pa.array(whole["device"], pa.string()),
@@ -495,14 +502,17 @@ def _replay(moves: pd.DataFrame, names: Sequence[str], begin_us: int, end_us: in
             "lon": whole["lon"].to_numpy(np.float64),
         }
     )
-    start = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=begin_us)
-    return Replay(table, start)
+    return Replay(table, _moment(begin_us))
+
+
+def _moment(t_us: int) -> dt.datetime:
+    return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=t_us)
 
 
 def _outage_log(
-    outages: pa.Table, names: Sequence[str], known: Collection[str], begin_us: int, length_us: int
+    outages: pa.Table, names: Sequence[str], known: Collection[str], begin_us: int, end_us: int
 ) -> OutageLog:
-    """Return the outages of the chosen devices since the begin of the stretch."""
+    """Return the outages of the chosen devices since the begin of the run."""
     log: pd.DataFrame = outages.to_pandas()
     log = log.assign(device=log["device"].astype(str))
     log = _of_known(log, known, "outages")
@@ -510,4 +520,4 @@ def _outage_log(
         [log[name].to_numpy("datetime64[us]").astype(np.int64) - begin_us for name in ("begin", "end")]
     )
     device = log["device"].to_numpy()
-    return OutageLog([times[device == name] for name in names], length_us / US_PER_S)
+    return OutageLog([times[device == name] for name in names], (end_us - begin_us) / US_PER_S)

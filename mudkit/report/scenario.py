@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,9 @@ from mudkit.trace.formats import header, unreadable
 from mudkit.trace.schema import epoch_us
 from mudkit.trace.values import NO_TIME, numbers, times_us
 from mudkit.units import US_PER_S
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["OWN", "OwnScenario", "open_scenario", "read_outages", "read_writes"]
 
@@ -49,13 +52,15 @@ class OwnScenario:
 
     def describe(self) -> str:
         """Return what was read, and which part of it is played, in a line."""
-        log, scenario = self.recording, self.task.scenario
-        written = self.writes or "its positions"
-        of_all = "" if log.step == 1 else f", one in {log.step} of {written}"
+        log = self.recording
+        written = self.writes or "their positions"
+        of_all = f" of {self.writes}" if self.writes else ""
+        if log.step > 1:
+            of_all = f", one in {log.step} of {written}"
         return " · ".join(
             [
                 self.source.describe(),
-                f"{words.duration(3600 * scenario.hours)} from {log.start[:16].replace('T', ' ')} UTC",
+                f"{words.duration(3600 * log.hours)} from {log.start[:16].replace('T', ' ')} UTC",
                 f"the {words.count(len(log.names), 'device')} that read and write most",
                 f"{words.count(len(log.items), 'item')}{of_all}",
                 words.count(len(log.reads), "read"),
@@ -65,18 +70,26 @@ class OwnScenario:
     def assumption(self) -> str:
         """Return what the task takes for granted, in sentences."""
         log, scenario = self.recording, self.task.scenario
+        boxes, windows = (self.source.reads[name].to_numpy() for name in ("box_km", "window_s"))
+        asked = f"the last {_span(windows, words.duration)} within a box of {_span(boxes, words.distance)}"
+        origins = self.source.reads["origin"].unique().to_pylist()
+        rules = [origin.removeprefix("derived: ") for origin in origins if origin.startswith("derived")]
+        reads = (
+            f"Reads are derived, not recorded ({words.listing(rules)}); each asks"
+            if rules
+            else "Each read asks"
+        )
+        items = "" if self.writes else " Each position counts as an item that others may want."
         place = (
             f"When an item is written, systems know where each phone is, not where its user will ask: "
             f"{words.percent(log.foreseen_share)} of what is wanted lies around its reader at that moment."
         )
-        links = (
-            f"Phones have no network as in {self.outages}"
-            if self.outages
-            else f"Outages are drawn, {words.percent(scenario.outage)} of the time"
-            if isinstance(scenario.outage, float)
-            else "Outages are drawn"
-        )
-        return f"{place} {links}; their link is {scenario.link} (`link`)."
+        if self.outages:
+            links = f"Links fail as in {self.outages}"
+        else:
+            assert isinstance(scenario.outage, float)
+            links = f"Outages are drawn: phones have no network {words.percent(scenario.outage)} of the time"
+        return f"{reads} for {asked}.{items} {place} {links} (`link={scenario.link}`)."
 
     def warnings(self) -> list[str]:
         """Return a sentence for each property of logs and choice that distorts the task."""
@@ -104,6 +117,12 @@ class OwnScenario:
             }
             for row, name in enumerate(log.names)
         ]
+
+
+def _span(values: NDArray[np.float64], written: Callable[[float], str]) -> str:
+    """Return a value, or the range of several, in words."""
+    low, high = float(values.min()), float(values.max())
+    return written(low) if low == high else f"{written(low)} to {written(high)}"
 
 
 def open_scenario(
@@ -194,7 +213,7 @@ class _Log:
         names, delimiter, above = header(file)
         places = {
             name: next((other for other in others if other in names), "")
-            for name, others in (needed | {name: (name,) for name in optional}).items()
+            for name, others in {**needed, **{name: (name,) for name in optional}}.items()
         }
         if missing := [name for name in needed if not places[name]]:
             raise TraceFormatError(

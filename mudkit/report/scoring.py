@@ -195,7 +195,7 @@ class ScoreStudy:
             words.count(len(self.board.systems), "system"),
             words.count(runs["seed"].nunique(), "seed"),
             words.count(len(runs), "run"),
-            f"{words.listing(map(str, phones))} phones",
+            *([] if self.own is not None else [f"{words.listing(map(str, phones))} phones"]),
             words.count(deliveries, "wanted delivery", "wanted deliveries"),
             "the same devices, moves, links, outages and items for all",
         ]
@@ -244,13 +244,15 @@ class ScoreStudy:
         costs = [_divided(totals[f"{of}paid"], totals[f"{of}useful"]) for of in ("", "base_")]
         most, share = self._missed
         systems = "the systems" if self._named_uses["system"].nunique() > 1 else "the system"
-        every = " in every task" if len(self._named_uses) > 1 else ""
+        base = ""
+        if set(self._named_uses["system"]) != {self.board.baseline}:
+            every = " in every task" if len(self._named_uses) > 1 else ""
+            base = f"; {words.number(costs[1])} {unit} with {_named(self.board.baseline)}{every}"
         return [
             (words.percent(in_time), f"of what was wanted is in time with {systems} named here"),
             (
                 f"{words.number(costs[0])} {unit}",
-                f"of {named} for each delivery in time; {words.number(costs[1])} {unit} with "
-                f"{_named(self.board.baseline)}{every}",
+                f"of {named} for each delivery in time{base}",
             ),
             (
                 words.percent(share) if most else "nothing",
@@ -273,8 +275,8 @@ class ScoreStudy:
             which = {by_count[0]: _all(list(uses["task"]))}
         parts = [f"{_named(name)} for {tasks}" for name, tasks in which.items()]
         if not is_firm:
-            lead = f"{', and '.join(parts)} {'is' if len(uses) == 1 else 'are'} ahead"
-            return f"No recommendation is firm: {lead}, but {self._why_not(uses)}."
+            leads = [f"{_named(name)} is ahead for {tasks}" for name, tasks in which.items()]
+            return f"No recommendation is firm: {', and '.join(leads)}, but {self._why_not(uses)}."
         others = self.uses[self.uses["verdict"].isin(("few deliveries", "close"))]
         text = f"Use {', and '.join(parts)}: {self._brought()}."
         if others.empty:
@@ -286,9 +288,11 @@ class ScoreStudy:
         """Return why verdicts are not firm."""
         few, close = (uses[uses["verdict"] == verdict] for verdict in ("few deliveries", "close"))
         if len(few) and len(close):
-            return "the deliveries are too few or the systems too close"
+            return "the deliveries are too few or others close behind"
+        if len(close) == 1:
+            return f"{_named(close['runner_up'].iloc[0])} is close behind"
         if len(close):
-            return "the systems are too close"
+            return "others are close behind"
         counts = few["deliveries"]
         if len(counts) == 1:
             one = int(counts.iloc[0])
@@ -375,6 +379,9 @@ class ScoreStudy:
         ]  # fmt: skip
         for row in self.uses.to_dict("records"):
             key = row["task"].replace(" ", "_")
+            share_ends, cost_ends = (
+                self._ends_of(row["task"], row["system"], measure) for measure in ("useful_share", self.cost)
+            )
             measures += [
                 Measure(f"{key}.recommended", row["system"] or None, "", "Recommended system."),
                 Measure(
@@ -389,12 +396,11 @@ class ScoreStudy:
                 ),
                 Measure(
                     f"{key}.in_time_share", row["useful_share"], "share",
-                    "Deliveries in time of all that was wanted.",
-                    row["useful_share_low"], row["useful_share_high"],
+                    "Deliveries in time of all that was wanted.", *share_ends,
                 ),
                 Measure(
                     f"{key}.{self.cost}", row["cost"], unit,
-                    f"{named.capitalize()} for each delivery in time.", row["cost_low"], row["cost_high"],
+                    f"{named.capitalize()} for each delivery in time.", *cost_ends,
                 ),
                 Measure(
                     f"{key}.baseline_{self.cost}", row["baseline_cost"], unit,
@@ -402,6 +408,15 @@ class ScoreStudy:
                 ),
             ]  # fmt: skip
         return measures
+
+    def _ends_of(self, task: str, system: str, measure: str) -> tuple[float | None, float | None]:
+        """Return the ends of the 95 % interval of a measure of a system; None without a system."""
+        if not system:
+            return None, None
+        _, low, high = (
+            values[self.board.systems.index(system)] for values in self.pools[task].interval(measure, 0.95)
+        )
+        return float(low), float(high)
 
     def use_answer(self) -> Answer:
         """Return the heading of the table of recommended systems."""
@@ -413,7 +428,7 @@ class ScoreStudy:
         if fits and len(firm) < len(self.uses):
             fits.append(f"nothing firm is known of {len(self.uses) - len(firm)}")
         if not fits:
-            fits = ["No system is known to fit" if len(uses) else "No system fits"]
+            fits = ["No system clearly fits" if len(uses) else "No system fits"]
         return Answer("; ".join(fits), " ".join(self._sentence(row) for row in uses.to_dict("records")))
 
     def _sentence(self, row: Mapping[Hashable, Any]) -> str:

@@ -75,6 +75,8 @@ class TaskPool:
     @classmethod
     def of(cls, board: Scoreboard, task: str, *, is_recorded: bool = False) -> TaskPool:
         """Return the pool of a task of a scoreboard."""
+        import pandas as pd
+
         rows = board.deliveries[board.deliveries["task"] == task]
         bills = board.bills[board.bills["task"] == task]
         runs = board.runs[board.runs["task"] == task]
@@ -83,33 +85,34 @@ class TaskPool:
         phones = sorted(set(bills.loc[is_phone, "device"]))
         wanted = rows[rows["fate"] != "unwanted"]
         keys = ["seed", "device", "item"]
-        fate = _by_system(wanted, keys, "fate", board.systems)
-        latency_s = _by_system(wanted.assign(latency_s=wanted["latency_s"].astype(float)), keys, "latency_s",
-                               board.systems)  # fmt: skip
+        by_system = wanted.set_index([*keys, "system"])
+        fate, latency_s = (
+            by_system[name].unstack("system").reindex(columns=board.systems) for name in ("fate", "latency_s")
+        )
         useful = (fate == _USEFUL).to_numpy(dtype=bool)
         index = fate.index.to_frame(index=False)
         unit = index.groupby(keys[1:] if is_recorded else keys, sort=False).ngroup().to_numpy()
 
+        cells = pd.MultiIndex.from_product([seeds, phones], names=["seed", "device"])
+        shape = len(seeds), len(phones), len(board.systems)
+
         def grid(table: pd.DataFrame, name: str) -> NDArray[np.float64]:
-            sums = table.groupby(["seed", "device", "system"])[name].sum()
-            whole = sums.unstack("system").reindex(columns=board.systems)
-            cells = [[(seed, phone) for phone in phones] for seed in seeds]
-            parts = [whole.reindex(row).to_numpy(dtype=np.float64) for row in cells]
-            return np.nan_to_num(np.array(parts).reshape(len(seeds), len(phones), len(board.systems)))
+            sums = table.groupby(["seed", "device", "system"])[name].sum().unstack("system")
+            values = sums.reindex(index=cells, columns=board.systems).to_numpy(dtype=np.float64)
+            return np.asarray(np.nan_to_num(values).reshape(shape), dtype=np.float64)
 
         def spread(table: pd.DataFrame, name: str) -> NDArray[np.float64]:
             sums = table.groupby(["seed", "system"])[name].sum().unstack("system")
             values = sums.reindex(index=seeds, columns=board.systems).to_numpy(dtype=np.float64)
-            return np.nan_to_num(values)[:, None, :] / max(len(phones), 1)
+            of_phone = np.nan_to_num(values)[:, None, :] / max(len(phones), 1)
+            return np.broadcast_to(np.asarray(of_phone, dtype=np.float64), shape)
 
         of_no_use = rows[~rows["fate"].isin((_USEFUL, "lost"))]
         bills = bills.assign(kb=bills["up_kb"] + bills["down_kb"])
         paid = {
             "kb": grid(bills[is_phone], "kb") + spread(bills[~is_phone], "kb"),
             "radio_j": grid(bills[is_phone], "radio_j"),
-            "server_kb": np.broadcast_to(
-                spread(runs, "server_kb"), (len(seeds), len(phones), len(board.systems))
-            ),
+            "server_kb": spread(runs, "server_kb"),
             "wasted": grid(of_no_use.assign(wasted=1.0), "wasted"),
         }
         return cls(
@@ -155,7 +158,8 @@ class TaskPool:
     def value(self, measure: str) -> NDArray[np.float64]:
         """Return a measure of each system; NaN with nothing to divide by."""
         if measure == "latency_s":
-            return self._medians(np.ones((1, len(self.unit))))[0]
+            medians: NDArray[np.float64] = self._medians(np.ones((1, len(self.unit))))[0]
+            return medians
         return _ratio(self.sums, measure)
 
     def drawn_values(self, measure: str) -> NDArray[np.float64]:
@@ -196,8 +200,8 @@ class TaskPool:
             fleet = generator.multinomial(phones, each, size=count)
             first = np.unique(self.unit, return_index=True)[1]
             unit = generator.poisson(fleet[:, self.phone[first]])
-            cells = runs[:, :, None] * fleet[:, None, :]
-            return (unit[:, self.unit] * runs[:, self.run]).astype(np.float64), cells.astype(np.float64)
+            weight = unit[:, self.unit] * runs[:, self.run]
+            return weight.astype(np.float64), (runs[:, :, None] * fleet[:, None, :]).astype(np.float64)
         cells = np.zeros((count, seeds, phones))
         rows = np.arange(count)
         for _ in range(seeds):
@@ -235,13 +239,7 @@ def ends(drawn: NDArray[np.float64], confidence: float) -> tuple[NDArray[np.floa
 
 def _ratio(sums: dict[str, NDArray[np.float64]], measure: str) -> NDArray[np.float64]:
     part, wholes = POOLED[measure]
-    whole = sum(sums[name] for name in wholes)
-    return np.divide(sums[part], whole, out=np.full(np.shape(whole), np.nan), where=np.asarray(whole) > 0)
-
-
-def _by_system(rows: pd.DataFrame, keys: list[str], name: str, systems: list[str]) -> pd.DataFrame:
-    """Return a column of deliveries with a column for each system, by run, phone and item."""
-    import pandas as pd
-
-    parts = {system: part.set_index(keys)[name] for system, part in rows.groupby("system", sort=False)}
-    return pd.DataFrame(parts).reindex(columns=systems)
+    whole = np.sum([sums[name] for name in wholes], axis=0)
+    ratio: NDArray[np.float64] = np.full(whole.shape, np.nan)
+    np.divide(sums[part], whole, out=ratio, where=whole > 0)
+    return ratio
