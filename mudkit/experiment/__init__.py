@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from mudkit.experiment.news import NewsReader
     from mudkit.experiment.order_checks import PAIRS, PROMISES, SAME_AS_FIRST, check_orders, commutativity
     from mudkit.experiment.privacy import cleartext_fields, contacts, disclosures, knowledge, party_knowledge
-    from mudkit.experiment.recorded import ItemLog, recorded_task
+    from mudkit.experiment.recorded import recorded_task
     from mudkit.experiment.runs import DEVICE_MEASURES, FATES, MEASURES, Run, by_device, run
     from mudkit.experiment.tasks import (
         FRIENDS_NEARBY,
@@ -125,7 +125,6 @@ __all__ = [
     "DriftAlarm",
     "Interest",
     "Item",
-    "ItemLog",
     "Journal",
     "LastHop",
     "MatchingLoad",

@@ -53,7 +53,7 @@ class LoggedRead(NamedTuple):
 
     phone: int
     t_us: int
-    asked: tuple[int, ...]
+    requested: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -122,10 +122,10 @@ class ItemLog:
         wanting: dict[tuple[int, int], set[int]] = {key: set() for key in keys}
         looks: dict[int, tuple[list[int], list[frozenset[tuple[int, int]]]]] = {}
         for read in self.reads:
-            times_us, asked = looks.setdefault(read.phone, ([], []))
+            times_us, requests = looks.setdefault(read.phone, ([], []))
             times_us.append(read.t_us)
-            asked.append(frozenset(keys[row] for row in read.asked))
-            for row in read.asked:
+            requests.append(frozenset(keys[row] for row in read.requested))
+            for row in read.requested:
                 wanting[keys[row]].add(read.phone)
         object.__setattr__(self, "_by_key", dict(zip(keys, self.items, strict=True)))
         object.__setattr__(self, "_wanting", {key: frozenset(phones) for key, phones in wanting.items()})
@@ -145,11 +145,11 @@ class ItemLog:
         """Return the phones of which a read asks for a sender's item."""
         return self._wanting[sender, number]
 
-    def asked(self, phone: int, now_us: int) -> Collection[tuple[int, int]]:
+    def requested(self, phone: int, now_us: int) -> Collection[tuple[int, int]]:
         """Return sender and number of the items for which the last read of a phone until now asks."""
-        times_us, asked = self._looks.get(phone, ([], []))
+        times_us, requests = self._looks.get(phone, ([], []))
         last = bisect_right(times_us, now_us)
-        return asked[last - 1] if last else frozenset()
+        return requests[last - 1] if last else frozenset()
 
     def metadata(
         self, seed: int, sender: str, number: int, loc: tuple[float, float] | None
@@ -242,7 +242,7 @@ def recorded_task(
     end_us, zero_us = begin_us + length_us, begin_us - _LEAD_US
     items, looks = (rows[rows["t_us"].between(begin_us, end_us - 1)] for rows in (items, looks))
     names = _busiest(items, looks, devices)
-    found = len(items), len(looks)
+    counts = len(items), len(looks)
     rows = {device: row for row, device in enumerate(names)}
     items, looks = (
         table[table["device"].isin(names)].assign(row=lambda part: part["device"].map(rows))
@@ -264,7 +264,7 @@ def recorded_task(
         )
         for item in items.to_dict("records")
     ]
-    asked = _asked(items, looks, window_s)
+    requests = _requests(items, looks, window_s)
     boxes = looks.groupby("row")["box_km"].max()
     # The circle around a box.
     radii = [
@@ -276,13 +276,13 @@ def recorded_task(
         length_us / US_PER_S / 3600,
         tuple(logged),
         tuple(
-            LoggedRead(int(row), int(t_us) - zero_us, rows_asked)
-            for row, t_us, rows_asked in zip(looks["row"], looks["t_us"], asked, strict=True)
+            LoggedRead(int(row), int(t_us) - zero_us, requested)
+            for row, t_us, requested in zip(looks["row"], looks["t_us"], requests, strict=True)
         ),
         len(known),
-        *found,
+        *counts,
         step,
-        _foreseen_share(moves, names, items, looks, asked, radii),
+        _foreseen_share(moves, names, items, looks, requests, radii),
     )
     if not log.wanted_count:
         raise TraceContentError(
@@ -330,12 +330,12 @@ def _of_known(rows: pd.DataFrame, known: Collection[str], what: str) -> pd.DataF
     kept = rows[rows["device"].isin(known)]
     if len(kept):
         return kept
-    found = sorted(set(rows["device"]))
+    others = sorted(set(rows["device"]))
     raise TraceContentError(
         f"The {what} are of other devices than the trace.",
         where=what,
-        found=f"{words.listing(found, 3)} in the log, {words.listing(sorted(known), 3)} in the trace"
-        if found
+        found=f"{words.listing(others, 3)} in the log, {words.listing(sorted(known), 3)} in the trace"
+        if others
         else "no row",
         expected="the same names of devices in all logs",
         remedy="rename the devices in one of them",
@@ -436,18 +436,20 @@ def _busiest(items: pd.DataFrame, looks: pd.DataFrame, devices: int) -> list[str
     return chosen
 
 
-def _asked(items: pd.DataFrame, looks: pd.DataFrame, window_s: float) -> list[tuple[int, ...]]:
+def _requests(items: pd.DataFrame, looks: pd.DataFrame, window_s: float) -> list[tuple[int, ...]]:
     """Return for each read the positions of the items of others for which it asks."""
     t_us, lat, lon, row = (items[name].to_numpy() for name in ("t_us", "lat", "lon", "row"))
     until_us = np.minimum(items["expires_us"].to_numpy(), t_us + window_s * US_PER_S)
-    asked = []
+    requests = []
     for read in looks.to_dict("records"):
         box = box_bounds(read["lat"], read["lon"], read["box_km"])
         now_us = read["t_us"]
-        is_asked = (t_us <= now_us) & (t_us >= now_us - read["window_s"] * US_PER_S) & (until_us >= now_us)
-        is_asked &= (row != read["row"]) & in_box(lat, lon, box)
-        asked.append(tuple(np.flatnonzero(is_asked).tolist()))
-    return asked
+        is_requested = (
+            (t_us <= now_us) & (t_us >= now_us - read["window_s"] * US_PER_S) & (until_us >= now_us)
+        )
+        is_requested &= (row != read["row"]) & in_box(lat, lon, box)
+        requests.append(tuple(np.flatnonzero(is_requested).tolist()))
+    return requests
 
 
 def _foreseen_share(
@@ -455,16 +457,16 @@ def _foreseen_share(
     names: Sequence[str],
     items: pd.DataFrame,
     looks: pd.DataFrame,
-    asked: Sequence[Sequence[int]],
+    requests: Sequence[Sequence[int]],
     radii: Sequence[float],
 ) -> float:
     """Return the share of wanted pairs whose item was published around the last position of the phone."""
-    wanted: dict[int, set[int]] = {}
-    for phone, rows in zip(looks["row"].tolist(), asked, strict=True):
-        wanted.setdefault(phone, set()).update(rows)
-    count = sum(map(len, wanted.values()))
+    by_phone: dict[int, set[int]] = {}
+    for phone, rows in zip(looks["row"].tolist(), requests, strict=True):
+        by_phone.setdefault(phone, set()).update(rows)
+    count = sum(map(len, by_phone.values()))
     foreseen = 0
-    for phone, chosen in wanted.items():
+    for phone, chosen in by_phone.items():
         mine = moves[moves["device"] == names[phone]]
         theirs = items.iloc[sorted(chosen)]
         last = np.searchsorted(mine["t_us"].to_numpy(), theirs["t_us"].to_numpy(), side="right") - 1

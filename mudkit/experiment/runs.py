@@ -428,13 +428,13 @@ def fates(run: Run) -> pd.DataFrame:
     import pandas as pd
 
     rows = run.deliveries
-    wanted = [
+    is_wanted = [
         run.testbed.is_for(item, phone) for item, phone in zip(rows["item"], rows["receiver"], strict=True)
     ]
     has_arrived, is_late = _arrived_and_late(rows)
     fate = np.select(
         [
-            ~np.array(wanted, dtype=bool),
+            ~np.array(is_wanted, dtype=bool),
             rows["status"] == "read",
             ~has_arrived,
             is_late,

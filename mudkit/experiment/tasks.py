@@ -306,7 +306,7 @@ class Recording(Protocol):
     def wanted_by(self, sender: int, number: int) -> Collection[int]:
         """Return the phones of which a read asks for a sender's item."""
 
-    def asked(self, phone: int, now_us: int) -> Collection[tuple[int, int]]:
+    def requested(self, phone: int, now_us: int) -> Collection[tuple[int, int]]:
         """Return sender and number of the items for which the last read of a phone until now asks."""
 
 

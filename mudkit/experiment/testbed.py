@@ -339,17 +339,17 @@ class Testbed:
         ]
         waiting.sort(key=lambda name: (-self._items[name][0].metadata["rank"], self._items[name][1], name))
         if self.task.recording is not None:
-            chosen = self._asked(phone, chosen)
+            chosen = self._requested(phone, chosen)
         best = [name for name in waiting if chosen is None or name in chosen][: self.task.max_shown]
         for name in best:
             self._note(name, phone, {"read_us": now_us})
         self._inbox[phone] = [name for name in waiting if name not in best]
 
-    def _asked(self, phone: str, chosen: Collection[str] | None) -> set[str]:
+    def _requested(self, phone: str, chosen: Collection[str] | None) -> set[str]:
         """Return what the last read of a phone asks for, of what was ``chosen`` so far."""
         assert self.task.recording is not None
-        asked = self.task.recording.asked(self._rows[phone], self.lab.world.now_us)
-        names = {self._recorded[item] for item in asked if item in self._recorded}
+        requested = self.task.recording.requested(self._rows[phone], self.lab.world.now_us)
+        names = {self._recorded[item] for item in requested if item in self._recorded}
         if chosen is None:
             return names
         opened = self._opened.setdefault(phone, set())

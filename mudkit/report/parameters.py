@@ -257,9 +257,9 @@ def preset(template: str, name: str) -> dict[str, Any]:
 
 def _written(value: Any) -> str:
     """Write a default as the command line takes it; a dash for nothing."""
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    return "–" if value is None or value in ("", {}) else str(value)
+    if value is None or value in ("", {}, []):
+        return "–"
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _expected(name: str, field: FieldInfo, error: ErrorDetails | None = None) -> str:

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from mudkit import words
 from mudkit.errors import TraceContentError, TraceFormatError
-from mudkit.experiment import ItemLog, Task, recorded_task
+from mudkit.experiment import Task, recorded_task
+from mudkit.experiment.recorded import ItemLog
 from mudkit.files import existing
 from mudkit.report.source import TraceSource, open_source
 from mudkit.sources import OutageLog
@@ -45,7 +46,7 @@ class OwnScenario:
 
     @property
     def recording(self) -> ItemLog:
-        """What was chosen of the logs."""
+        """Items and reads that were chosen of the logs."""
         recording = self.task.recording
         assert isinstance(recording, ItemLog)
         return recording
@@ -71,7 +72,7 @@ class OwnScenario:
         """Return what the task takes for granted, in sentences."""
         log, scenario = self.recording, self.task.scenario
         boxes, windows = (self.source.reads[name].to_numpy() for name in ("box_km", "window_s"))
-        asked = f"the last {_span(windows, words.duration)} within a box of {_span(boxes, words.distance)}"
+        request = f"the last {_span(windows, words.duration)} within a box of {_span(boxes, words.distance)}"
         origins = self.source.reads["origin"].unique().to_pylist()
         rules = [origin.removeprefix("derived: ") for origin in origins if origin.startswith("derived")]
         reads = (
@@ -89,7 +90,7 @@ class OwnScenario:
         else:
             assert isinstance(scenario.outage, float)
             links = f"Outages are drawn: phones have no network {words.percent(scenario.outage)} of the time"
-        return f"{reads} for {asked}.{items} {place} {links} (`link={scenario.link}`)."
+        return f"{reads} for {request}.{items} {place} {links} (`link={scenario.link}`)."
 
     def warnings(self) -> list[str]:
         """Return a sentence for each property of logs and choice that distorts the task."""

@@ -297,6 +297,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "horizon_s": ("max_age", "max_age_s", "ttl", "ttl_s"),
     "interval_s": ("period", "period_s", "max_retention_s"),
     "length": ("duration", "hours"),
+    "link": ("network", "radio"),
     "loss_weight": ("weight", "loss_cost"),
     "max_stale": ("stale_share", "stale_cost", "budget", "allowed_stale"),
     "max_at_a_time": ("max_messages", "messages_per_read", "page_size"),

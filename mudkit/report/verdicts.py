@@ -1,4 +1,4 @@
-"""What a task's deliveries say of the systems, and how much of it other deliveries would say too.
+"""Measures of systems from the deliveries of a task, with intervals from drawing these again.
 
 Every figure is of all deliveries of all runs together: a sum divided by a sum, or the median of all times.
 Its interval, and how certain a choice is, come from drawing again: the runs, the phones of each run, and
@@ -83,9 +83,9 @@ class TaskPool:
         seeds = list(dict.fromkeys(runs["seed"]))
         is_phone = ~bills["device"].str.startswith("feed-")
         phones = sorted(set(bills.loc[is_phone, "device"]))
-        wanted = rows[rows["fate"] != "unwanted"]
+        of_wanted = rows[rows["fate"] != "unwanted"]
         keys = ["seed", "device", "item"]
-        by_system = wanted.set_index([*keys, "system"])
+        by_system = of_wanted.set_index([*keys, "system"])
         fate, latency_s = (
             by_system[name].unstack("system").reindex(columns=board.systems) for name in ("fate", "latency_s")
         )
@@ -183,9 +183,9 @@ class TaskPool:
         """Return sums by draw and system, of weighted deliveries, and of weighted phones and runs."""
         count = len(weight)
         useful = weight @ self.useful.astype(np.float64)
-        wanted = np.broadcast_to(weight.sum(axis=1)[:, None], useful.shape)
+        wanted_count = np.broadcast_to(weight.sum(axis=1)[:, None], useful.shape)
         flat = cells.reshape(count, -1)
-        return {"wanted": wanted, "useful": useful} | {
+        return {"wanted": wanted_count, "useful": useful} | {
             name: flat @ values.reshape(flat.shape[1], -1) for name, values in self.paid.items()
         }
 
@@ -194,10 +194,10 @@ class TaskPool:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return how often each delivery, and each phone of a run, is in some draws."""
         seeds, phones = self.seeds, self.phones
-        each = np.full(phones, 1 / max(phones, 1))
+        even = np.full(phones, 1 / max(phones, 1))
         if self.is_recorded:
             runs = generator.multinomial(seeds, np.full(seeds, 1 / seeds), size=count)
-            fleet = generator.multinomial(phones, each, size=count)
+            fleet = generator.multinomial(phones, even, size=count)
             first = np.unique(self.unit, return_index=True)[1]
             unit = generator.poisson(fleet[:, self.phone[first]])
             weight = unit[:, self.unit] * runs[:, self.run]
@@ -206,7 +206,7 @@ class TaskPool:
         rows = np.arange(count)
         for _ in range(seeds):
             run = generator.integers(0, seeds, count)
-            cells[rows, run] += generator.multinomial(phones, each, size=count)
+            cells[rows, run] += generator.multinomial(phones, even, size=count)
         return generator.poisson(cells[:, self.run, self.phone]).astype(np.float64), cells
 
     def _medians(self, weight: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -209,7 +209,14 @@ class OutageLog:
         return {"share": round(self.share, 6), "outages": self.outages}
 
     def switching(self, seed: int, devices: Sequence[str]) -> RecordedSwitching:
-        """Begin a run; nothing is random."""
+        """Begin a run; nothing is random.
+
+        Parameters
+        ----------
+        seed : int
+        devices : sequence of str
+            Names of the fleet, at most as many as the log has rows.
+        """
         if len(devices) > len(self._periods):
             raise ParameterError(
                 "The log of outages has too few devices.",

@@ -82,11 +82,11 @@ def test_items_are_wanted_by_reads_that_ask_for_them():
     """b asks for a's first item, c for a's second; a's read is too late for b's, and her own do not count."""
     log = make_task().recording
     assert log.names == ("a", "b", "c")
-    wanted = {
+    pairs = {
         (item.sender, k): set(log.wanted_by(item.sender, k))
         for item, k in zip(log.items, (1, 1, 2), strict=True)
     }
-    assert wanted == {(0, 1): {1}, (1, 1): set(), (0, 2): {2}}
+    assert pairs == {(0, 1): {1}, (1, 1): set(), (0, 2): {2}}
     assert log.wanted_count == 2
     assert log.foreseen_share == 1.0
 
@@ -95,8 +95,8 @@ def test_box_and_expiration_limit_what_is_wanted():
     assert make_task(reads=reads([("b", 25), ("c", 55)], box_km=0.5)).recording.wanted_count == 1, (
         "c is too far"
     )
-    gone = table([("a", 10, 24), ("a", 50, None)], ["device", "ts", "expires"])
-    assert make_task(writes=gone).recording.wanted_count == 1
+    expired = table([("a", 10, 24), ("a", 50, None)], ["device", "ts", "expires"])
+    assert make_task(writes=expired).recording.wanted_count == 1
     late = table([("a", 10, 26), ("a", 50, 51)], ["device", "ts", "expires"])
     assert make_task(writes=late).recording.wanted_count == 1
 
@@ -122,11 +122,11 @@ def test_item_is_seen_by_the_read_that_asks_for_it():
         + [("b", m, 30.0 if m < 12 or m >= 25 else 30.5, -97.0) for m in range(0, 110, 5)],
         ["device", "ts", "lat", "lon"],
     )
-    asked = table(
+    requests = table(
         [("b", 20, 30.5, -97.0, 1.0, 1800.0), ("b", 35, 30.0, -97.0, 1.0, 1800.0)],
         ["device", "ts", "lat", "lon", "box_km", "window_s"],
     )
-    task = make_task(positions=moved, reads=asked, writes=table([("a", 10)], ["device", "ts"]))
+    task = make_task(positions=moved, reads=requests, writes=table([("a", 10)], ["device", "ts"]))
     result = run(task, ADAPTERS["to everyone"], seed=1)
     (row,) = result.deliveries.query("status == 'read'").to_dict("records")
     assert abs((row["read"] - at(35)).total_seconds()) < 1
@@ -145,8 +145,8 @@ def test_outages_of_the_log_cut_links():
 
 def test_busiest_devices_and_stretch_are_chosen_and_items_thinned():
     many = positions("abcdef", minutes=600)
-    asked = reads([(name, 300 + 2 * k) for name in "def" for k in range(20)], devices="abcdef", box_km=5.0)
-    task = recorded_task(many, asked, devices=3, hours=1.0, max_items=10)
+    requests = reads([(name, 300 + 2 * k) for name in "def" for k in range(20)], devices="abcdef", box_km=5.0)
+    task = recorded_task(many, requests, devices=3, hours=1.0, max_items=10)
     log = task.recording
     assert log.names == ("d", "e", "f")
     assert (log.devices_found, log.items_found, log.reads_found) == (6, 72, 60)
@@ -205,17 +205,17 @@ def test_wanted_pairs_of_a_recorded_trace_match_a_join(cabspotting):
     task = recorded_task(loaded.positions, loaded.reads, devices=10, hours=3.0, max_items=400)
     log = task.recording
     begin = pd.Timestamp(log.start)
-    asked = loaded.reads.to_pandas()
-    asked = asked[
-        asked["device"].isin(log.names)
-        & asked["ts"].between(begin, begin + pd.Timedelta(hours=3), inclusive="left")
+    requests = loaded.reads.to_pandas()
+    requests = requests[
+        requests["device"].isin(log.names)
+        & requests["ts"].between(begin, begin + pd.Timedelta(hours=3), inclusive="left")
     ]
-    assert len(asked) == len(log.reads)
+    assert len(requests) == len(log.reads)
     items = pd.DataFrame(
         [(log.names[i.sender], begin + pd.Timedelta(i.t_us - 60_000_000, "us"), *i.loc) for i in log.items],
         columns=["sender", "written", "item_lat", "item_lon"],
     )
-    pairs = items.reset_index().merge(asked, how="cross")
+    pairs = items.reset_index().merge(requests, how="cross")
     age_s = (pairs["ts"] - pairs["written"]).dt.total_seconds()
     north_km = (pairs["item_lat"] - pairs["lat"]).abs() * KM_PER_DEGREE
     east_km = (pairs["item_lon"] - pairs["lon"]).abs() * KM_PER_DEGREE * np.cos(np.radians(pairs["lat"]))

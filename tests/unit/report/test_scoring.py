@@ -172,7 +172,7 @@ def test_each_table_has_the_mean_that_its_caption_names(study):
     for task in study.board.tasks:
         mine = deliveries[deliveries["task"] == task]
         phones = bills[bills["task"] == task]
-        wanted = mine[mine["fate"] != "unwanted"]
+        of_wanted = mine[mine["fate"] != "unwanted"]
         useful = mine[mine["fate"] == "useful"]
         count = useful.groupby("system").size()
         arrived = mine[mine["fate"] != "lost"].groupby("system").size()
@@ -180,7 +180,7 @@ def test_each_table_has_the_mean_that_its_caption_names(study):
         runs = study.board.runs[study.board.runs["task"] == task]
         expected = pd.DataFrame(
             {
-                "useful_share": count / wanted.groupby("system").size(),
+                "useful_share": count / of_wanted.groupby("system").size(),
                 "latency_s": useful.groupby("system")["latency_s"].median(),
                 "wasted_share": 1 - count / arrived,
                 "kb_per_useful": kb / count,
@@ -193,7 +193,7 @@ def test_each_table_has_the_mean_that_its_caption_names(study):
         use = study.uses.set_index("task").loc[task]
         assert use["cost"] == pytest.approx(expected.loc[use["system"], "j_per_useful"])
         assert use["useful_share"] == pytest.approx(expected.loc[use["system"], "useful_share"])
-        assert use["deliveries"] == len(wanted[wanted["system"] == "SUBLIM"])
+        assert use["deliveries"] == len(of_wanted[of_wanted["system"] == "SUBLIM"])
         differs = study.differences().query("task == @task").set_index(["system", "measure"])["difference"]
         for system in ("Contrail", "SUBLIM"):
             row = expected.loc[system] - expected.loc["to everyone"]
@@ -204,8 +204,7 @@ def test_deliveries_add_up_to_the_runs(study):
     counts = study.board.deliveries.groupby(["task", "system", "seed", "fate"]).size().unstack(fill_value=0)
     runs = study.board.runs.set_index(["task", "system", "seed"]).loc[counts.index]
     for name in FATES:
-        found = counts.get(name, 0)
-        assert (runs[name] == found).all()
+        assert (runs[name] == counts.get(name, 0)).all()
     bills = study.board.bills.groupby(["task", "system", "seed"])[["up_kb", "down_kb", "radio_j"]].sum()
     assert np.allclose(bills.loc[runs.index], runs[["up_kb", "down_kb", "radio_j"]])
 
