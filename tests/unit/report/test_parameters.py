@@ -84,7 +84,7 @@ WRONG = [
     ("propagation", {"TimeZone": "x"}, "to do:    did you mean 'tz'?"),
     ("propagation", {"zoom": "x"}, "to do:    did you mean 'cells_zoom'?"),
     ("scoreboard", {"timezone": "x"}, "to do:    did you mean 'tz'?"),
-    ("scoreboard", {"colour": "x"}, "to do:    leave it out; mudkit report scoreboard --list shows the parameters"),
+    ("scoreboard", {"zzzz": "x"}, "to do:    leave it out; mudkit report scoreboard --list shows the parameters"),
     ("profile", {}, "trace_profile"),
     ("scorebord", {}, "did you mean 'scoreboard'"),
 ]  # fmt: skip
