@@ -426,7 +426,8 @@ class ScoreStudy:
         tasks = words.count(len(self.uses), "task")
         fits = [f"{_named(str(name))} fits {count} of {tasks}" for name, count in counts.items()]
         if fits and len(firm) < len(self.uses):
-            fits.append(f"nothing firm is known of {len(self.uses) - len(firm)}")
+            is_open = len(self.uses) - len(firm)
+            fits.append(f"{is_open} {'stays' if is_open == 1 else 'stay'} open")
         if not fits:
             fits = ["No system clearly fits" if len(uses) else "No system fits"]
         return Answer("; ".join(fits), " ".join(self._sentence(row) for row in uses.to_dict("records")))
