@@ -23,7 +23,7 @@ from mudkit.fleet.recorder import Recorder, moment
 from mudkit.progress import bar
 from mudkit.sources.link_replay import LinkReplay
 from mudkit.sources.mobility import Mobility
-from mudkit.sources.outages import Outages
+from mudkit.sources.outages import OutageLog, Outages
 from mudkit.sources.parameters import number, whole_number
 from mudkit.tokens import Authority
 from mudkit.trace.schema import to_frame
@@ -125,7 +125,7 @@ class Lab(Displayed):
         at: tuple[float, float] | None = None,
         *,
         mobility: str | Mobility | None = None,
-        outage: float | Outages = 0.0,
+        outage: float | Outages | OutageLog = 0.0,
         every_s: float = 60.0,
         battery_j: float | None = None,
         base_mw: float = BASE_MW,
@@ -145,9 +145,9 @@ class Lab(Displayed):
             Latitude and longitude, degrees; for a device that moves pass ``mobility`` instead.
         mobility : str or Mobility, optional
             ``waypoint``, ``manhattan``, ``commute``, or a model such as ``Replay(trace)``.
-        outage : float or Outages
+        outage : float, Outages or OutageLog
             Share of time without a network, with the defaults of :class:`~mudkit.sources.outages.Outages`; or
-            a process.
+            a process, or recorded outages.
         every_s : float
             Time between two positions of a device that moves.
         battery_j : float, optional
@@ -192,7 +192,7 @@ class Lab(Displayed):
         *,
         mobility: str | Mobility | None = None,
         link: str | LinkReplay = "lte",
-        outage: float | Outages = 0.0,
+        outage: float | Outages | OutageLog = 0.0,
         every_s: float = 60.0,
         battery_j: float | None = None,
         base_mw: float = BASE_MW,

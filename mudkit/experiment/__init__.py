@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from mudkit.experiment.news import NewsReader
     from mudkit.experiment.order_checks import PAIRS, PROMISES, SAME_AS_FIRST, check_orders, commutativity
     from mudkit.experiment.privacy import cleartext_fields, contacts, disclosures, knowledge, party_knowledge
+    from mudkit.experiment.recorded import recorded_task
     from mudkit.experiment.runs import DEVICE_MEASURES, FATES, MEASURES, Run, by_device, run
     from mudkit.experiment.tasks import (
         FRIENDS_NEARBY,
@@ -166,6 +167,7 @@ __all__ = [
     "party_views",
     "pulses",
     "receiver_radio_mw",
+    "recorded_task",
     "run",
     "scoreboard",
     "sweep",

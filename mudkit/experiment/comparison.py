@@ -14,7 +14,7 @@ from mudkit.display import MAX_COLUMNS, MAX_ROWS, Align, Cell, Displayed, Table,
 from mudkit.errors import ParameterError, SimulationProblem, brief
 from mudkit.experiment.adapters import ADAPTERS
 from mudkit.experiment.privacy import disclosures, knowledge
-from mudkit.experiment.runs import MEASURES, by_device, check_plan, check_system, run
+from mudkit.experiment.runs import MEASURES, by_device, check_plan, check_system, fates, phone_bills, run
 from mudkit.experiment.tasks import Scenario, Task
 from mudkit.experiment.testbed import Adapter, Testbed
 from mudkit.progress import bar
@@ -282,6 +282,9 @@ class Scoreboard(Displayed):
     devices, disclosures, latencies : pandas.DataFrame
         The same, of the first seed: :func:`by_device`, :func:`disclosures`, and the ``latency_s`` of each
         useful delivery, with ``task`` and ``system`` before them. Empty if it was not kept.
+    deliveries, bills : pandas.DataFrame
+        Of all seeds, with ``task, system, seed`` before them: ``device, item, fate, latency_s`` of each item
+        that a phone wanted, or got without wanting it (``unwanted``); ``device, up_kb, down_kb, radio_j``.
     """
 
     runs: pd.DataFrame
@@ -290,6 +293,8 @@ class Scoreboard(Displayed):
     devices: pd.DataFrame
     disclosures: pd.DataFrame
     latencies: pd.DataFrame
+    deliveries: pd.DataFrame
+    bills: pd.DataFrame
 
     def _view(self) -> View:
         facts = {
@@ -390,7 +395,7 @@ def scoreboard(
         for seed in numbers
     ]
     scored = _spread(_scored, work, map)
-    kept = {name: [tables[name] for _, tables in scored if tables] for name in _KEPT}
+    kept = {name: [tables[name] for _, tables in scored if name in tables] for name in (*_OF_ALL, *_OF_FIRST)}
     runs = pd.DataFrame([measures for measures, _ in scored])
     for (task, seed), same in runs.groupby(["task", "seed"]):
         if same["digest"].nunique() > 1:
@@ -425,14 +430,16 @@ def _interval(runs: pd.DataFrame, measure: str, confidence: float) -> intervals.
     return result if has_interval else replace(result, low=math.nan, high=math.nan)
 
 
-_KEPT: Final = ("privacy", "devices", "disclosures", "latencies")
-"""Tables of a scoreboard beside its runs."""
+_OF_ALL: Final = ("deliveries", "bills")
+"""Tables of a scoreboard that each run has."""
+_OF_FIRST: Final = ("privacy", "devices", "disclosures", "latencies")
+"""Tables of a scoreboard that the runs of the first seed have."""
 
 
 def _scored(
     what: tuple[Task, Callable[[Testbed], Adapter], str, int, bool],
 ) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
-    """Return the measures of a run, and the tables of :data:`_KEPT` if it keeps what parties held."""
+    """Return the measures of a run, and its tables; those of what parties held if it keeps that."""
     task, make, name, seed, record_exposure = what
     entry = run(task, make, seed, name=name, record_messages=False, record_exposure=record_exposure)
     key = {"task": task.name, "system": name}
@@ -443,13 +450,20 @@ def _scored(
         "digest": entry.digest,
         **entry.measures(),
     }
-    if not record_exposure:
-        return measures, {}
-    useful = entry.deliveries.loc[entry.deliveries["status"] == "read", ["latency_s"]]
-    tables = (knowledge(entry), by_device(entry), disclosures(entry), useful)
-    return measures, {
-        kind: table.assign(**key)[[*key, *table.columns]] for kind, table in zip(_KEPT, tables, strict=True)
-    }
+    kept = dict(zip(_OF_ALL, (fates(entry), phone_bills(entry)), strict=True))
+    tables = {name: _marked(table, **key, seed=seed) for name, table in kept.items()}
+    if record_exposure:
+        useful = entry.deliveries.loc[entry.deliveries["status"] == "read", ["latency_s"]]
+        kept = dict(
+            zip(_OF_FIRST, (knowledge(entry), by_device(entry), disclosures(entry), useful), strict=True)
+        )
+        tables |= {name: _marked(table, **key) for name, table in kept.items()}
+    return measures, tables
+
+
+def _marked(table: pd.DataFrame, **key: Any) -> pd.DataFrame:
+    """Return a table with the columns of a key before its own."""
+    return table.assign(**key)[[*key, *table.columns]]
 
 
 GAINS: Final = frozenset({"useful", "useful_share", "battery_h"})

@@ -35,6 +35,8 @@ __all__ = [
     "by_device",
     "check_plan",
     "check_system",
+    "fates",
+    "phone_bills",
     "run",
 ]
 
@@ -344,10 +346,10 @@ class _Play:
             about["to"] = tuple(self._draw_receivers(sender, number))
         else:
             about |= task.metadata(lab.world.seed, sender, number, lab.devices[sender].loc)
-        scenario = task.scenario
-        self._testbed.publish(
-            Item(f"{sender} {number}", sender, about, scenario.size_bytes, scenario.expires_s)
-        )
+        size_bytes, expires_s = task.scenario.size_bytes, task.scenario.expires_s
+        if task.recording is not None:
+            size_bytes, expires_s = task.recording.limits(self._rows[sender], number)
+        self._testbed.publish(Item(f"{sender} {number}", sender, about, size_bytes, expires_s))
 
     def _draw_receivers(self, sender: str, number: int) -> list[str]:
         """Draw distinct devices other than the sender; a single device sends to itself."""
@@ -418,10 +420,58 @@ def by_device(run: Run) -> pd.DataFrame:
     return table[["device", "is_phone", "wanted_count", *DEVICE_MEASURES]]
 
 
+def fates(run: Run) -> pd.DataFrame:
+    """Return what became of each delivery of a task: ``device, item, fate, latency_s``.
+
+    The fate is one of :data:`FATES`, or ``unwanted`` of an item that came to a phone that did not want it.
+    """
+    import pandas as pd
+
+    rows = run.deliveries
+    is_wanted = [
+        run.testbed.is_for(item, phone) for item, phone in zip(rows["item"], rows["receiver"], strict=True)
+    ]
+    has_arrived, is_late = _arrived_and_late(rows)
+    fate = np.select(
+        [
+            ~np.array(is_wanted, dtype=bool),
+            rows["status"] == "read",
+            ~has_arrived,
+            is_late,
+            rows["status"] == "expired",
+        ],
+        ["unwanted", "useful", "lost", "late", "stale"],
+        "unopened",
+    )
+    return pd.DataFrame(
+        {"device": rows["receiver"], "item": rows["item"], "fate": fate, "latency_s": rows["latency_s"]}
+    )
+
+
+def phone_bills(run: Run) -> pd.DataFrame:
+    """Return what each device sent and received: ``device, up_kb, down_kb, radio_j``; of feeds no radio."""
+    bill, phones = run.bill, set(run.testbed.phones)
+    kb = bill.pivot_table(index="device", columns="direction", values="bytes", aggfunc="sum") / 1000
+    radio_j = bill.loc[bill["device"].isin(phones)].groupby("device")["radio_mj"].sum() / 1000
+    table = kb.reindex(index=list(run.lab.devices), columns=["up", "down"]).assign(radio_j=radio_j)
+    return (
+        table.fillna(0.0)
+        .rename(columns={"up": "up_kb", "down": "down_kb"})
+        .rename_axis("device")
+        .reset_index()
+    )
+
+
+def _arrived_and_late(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Return which deliveries have arrived, and which of them after they had expired."""
+    has_arrived = rows["delivered"].notna()
+    return has_arrived, has_arrived & rows["expired"].notna() & (rows["delivered"] > rows["expired"])
+
+
 def _delivery_measures(rows: pd.DataFrame, wanted_count: int) -> dict[str, float]:
     """Return the measures of deliveries; the counts of :data:`FATES` add up to all wanted items."""
-    has_arrived, read = rows["delivered"].notna(), rows["status"] == "read"
-    is_late = has_arrived & rows["expired"].notna() & (rows["delivered"] > rows["expired"])
+    read = rows["status"] == "read"
+    has_arrived, is_late = _arrived_and_late(rows)
     counts = {
         "useful": int(read.sum()),
         "late": int(is_late.sum()),

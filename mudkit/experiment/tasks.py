@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -22,7 +22,7 @@ from mudkit.predicates import Language, Predicate
 from mudkit.sources.grid import ManhattanGrid
 from mudkit.sources.link_replay import LinkReplay
 from mudkit.sources.mobility import Mobility
-from mudkit.sources.outages import Outages
+from mudkit.sources.outages import OutageLog, Outages
 from mudkit.sources.parameters import number, of_kind, split_rates, whole_number
 from mudkit.sources.streams import Stream
 from mudkit.sources.workloads import Poisson, WakingReads, Workload
@@ -39,6 +39,7 @@ __all__ = [
     "Item",
     "MetadataOf",
     "ProfilesOf",
+    "Recording",
     "Scenario",
     "Task",
     "called",
@@ -80,7 +81,7 @@ class Scenario:
     devices: int = 20
     hours: float = 24.0
     link: str | LinkReplay = "lte"
-    outage: float | Outages = 0.0
+    outage: float | Outages | OutageLog = 0.0
     mobility: str | Mobility | None = None
     battery_j: float | None = None
     every_s: float = 60.0
@@ -249,6 +250,8 @@ _OF_RUNS: Final = {
     "queries": "leave them out; mudkit.experiment.run has them",
 }
 """Parameters of a scenario that no task has."""
+_RECORDED: Final = frozenset({"devices", "items", "reads", "mobility", "size_bytes", "expires_s"})
+"""Parameters of a scenario that a recording fixes."""
 
 
 class Item(NamedTuple):
@@ -294,6 +297,19 @@ def called(text: str) -> str:
     return str(msgspec.json.decode(text)["called"])
 
 
+class Recording(Protocol):
+    """Recorded items and reads of a task; senders and phones by their place in the fleet."""
+
+    def limits(self, sender: int, number: int) -> tuple[int, float | None]:
+        """Return the size in bytes of a sender's item, and the time for which it is of use."""
+
+    def wanted_by(self, sender: int, number: int) -> Collection[int]:
+        """Return the phones of which a read asks for a sender's item."""
+
+    def requested(self, phone: int, now_us: int) -> Collection[tuple[int, int]]:
+        """Return sender and number of the items for which the last read of a phone until now asks."""
+
+
 MetadataOf: TypeAlias = Callable[[int, str, int, "tuple[float, float] | None"], Mapping[str, Any]]
 """Function of the seed, sender, number and sender's place; returns the metadata of an item."""
 ProfilesOf: TypeAlias = Callable[[int, Sequence[str], Sequence[str]], Sequence[Mapping[str, Any]]]
@@ -323,6 +339,9 @@ class Task:
         Items that a user sees at one look, highest ranks first; None: all.
     renew_s, renew_km : float
         Shortest time and distance between two reports of a phone whose want depends on its place.
+    recording : Recording, optional
+        Recorded items and reads, see :func:`recorded_task`. An item is then wanted by the phones whose reads
+        ask for it; ``predicate`` is what the systems know of that when it is published.
     """
 
     name: str
@@ -337,6 +356,7 @@ class Task:
     renew_s: float = 300.0
     renew_km: float = 0.3
     is_addressed: bool = False
+    recording: Recording | None = None
     interest: Interest = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -381,6 +401,14 @@ class Task:
             A scenario has no such parameter, or cannot have this value.
         """
         split_rates(changes, Scenario)
+        if self.recording is not None and set(changes) & _RECORDED:
+            raise ParameterError(
+                "The items, moves and reads of a recorded task stand in its logs.",
+                where=", ".join(sorted(set(changes) & _RECORDED)),
+                found=", ".join(f"{name}={changes[name]!r}" for name in sorted(set(changes) & _RECORDED)),
+                expected="other parameters, such as hours, link or outage",
+                remedy="choose other devices when the task is made: recorded_task(…, devices=…)",
+            )
         return replace(self, scenario=replace(self.scenario, **changes))
 
     def describe(self) -> dict[str, str]:

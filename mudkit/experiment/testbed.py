@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import compress
 from typing import Any, Final, Protocol
@@ -267,6 +267,7 @@ class Testbed:
         feeds = [name for name in lab.devices if name.startswith("feed-")]
         self.phones = [name for name in lab.devices if name not in set(feeds)]
         self.senders = feeds or self.phones
+        self._rows = {name: row for row, name in enumerate(self.phones)}
         profiles = task.profiles(lab.world.seed, self.phones, self.senders)
         self._profiles = dict(zip(self.phones, profiles, strict=True))
         self._columns: dict[str, Any] = {
@@ -280,6 +281,10 @@ class Testbed:
         self._intended: dict[str, frozenset[str]] = {}
         self._arrived: set[tuple[str, str]] = set()
         self._inbox: dict[str, list[str]] = {}
+        self._opened: dict[str, set[str]] = {}
+        """Items that an adapter has chosen at an earlier look, of a recorded task."""
+        self._recorded: dict[tuple[int, int], str] = {}
+        """Names of published items by sender and number, of a recorded task."""
         self._reported_loc: dict[str, tuple[float, float]] = {}
         self._adapter: Adapter | None = None
         self._carried = None if task.is_addressed else Carried(lab.world)
@@ -333,10 +338,23 @@ class Testbed:
             if (expired_us := self._expired_us(name)) is None or now_us <= expired_us
         ]
         waiting.sort(key=lambda name: (-self._items[name][0].metadata["rank"], self._items[name][1], name))
+        if self.task.recording is not None:
+            chosen = self._requested(phone, chosen)
         best = [name for name in waiting if chosen is None or name in chosen][: self.task.max_shown]
         for name in best:
             self._note(name, phone, {"read_us": now_us})
         self._inbox[phone] = [name for name in waiting if name not in best]
+
+    def _requested(self, phone: str, chosen: Collection[str] | None) -> set[str]:
+        """Return what the last read of a phone asks for, of what was ``chosen`` so far."""
+        assert self.task.recording is not None
+        requested = self.task.recording.requested(self._rows[phone], self.lab.world.now_us)
+        names = {self._recorded[item] for item in requested if item in self._recorded}
+        if chosen is None:
+            return names
+        opened = self._opened.setdefault(phone, set())
+        opened.update(chosen)
+        return names & opened
 
     @property
     def items(self) -> Mapping[str, Item]:
@@ -386,7 +404,11 @@ class Testbed:
         for receiver in item.metadata["to"]:
             self.lab.trace.deliveries.record(system, {**row, "receiver": receiver})
 
-    def _who_wants(self, item: Item) -> Iterator[str]:
+    def _who_wants(self, item: Item) -> Iterable[str]:
+        if self.task.recording is not None:
+            sender, number = self._rows[item.sender], int(item.name.rpartition(" ")[2])
+            self._recorded[sender, number] = item.name
+            return [self.phones[row] for row in sorted(self.task.recording.wanted_by(sender, number))]
         columns = dict(self._columns)
         if self.task.interest.uses_place:
             places = [self.lab.devices[phone].loc for phone in self.phones]

@@ -21,7 +21,15 @@ from mudkit.fleet.recorder import Recorder
 from mudkit.sources.courses import Course, Places
 from mudkit.sources.link_replay import Capacity, LinkReplay
 from mudkit.sources.mobility import Mobility, mobility_of
-from mudkit.sources.outages import FOREVER_US, PERIODS, Outages, Switching, outages_of
+from mudkit.sources.outages import (
+    FOREVER_US,
+    PERIODS,
+    OutageLog,
+    Outages,
+    RecordedSwitching,
+    Switching,
+    outages_of,
+)
 from mudkit.sources.parameters import number
 from mudkit.units import US_PER_S
 
@@ -40,7 +48,7 @@ class Group:
         link: str | LinkReplay,
         at: tuple[float, float] | None,
         mobility: str | Mobility | None,
-        outage: float | Outages,
+        outage: float | Outages | OutageLog,
         every_s: float,
         battery_j: float | None,
         base_mw: float,
@@ -51,7 +59,7 @@ class Group:
         self._kind = "lte" if isinstance(link, LinkReplay) else profile_of(link).name
         self._at = None if at is None else place("at", at)
         self._mobility = None if mobility is None else mobility_of(mobility)
-        self._outages = outages_of(outage)
+        self._outages = outage if isinstance(outage, OutageLog) else outages_of(outage)
         self._every_us = round(number("every_s", every_s, 0.001, 86_400.0) * US_PER_S)
         check_battery(1.0 if battery_j is None else battery_j, base_mw)
         self._battery_j = battery_j
@@ -198,7 +206,9 @@ class _Motion:
             world.at(later_us, self._step)
 
 
-def _follow_outages(world: World, devices: Sequence[Device], switching: Switching) -> None:
+def _follow_outages(
+    world: World, devices: Sequence[Device], switching: Switching | RecordedSwitching
+) -> None:
     """Disconnect and reconnect devices from now on, as drawn."""
     process = _OutageProcess(world, switching)
     for row, device in enumerate(devices):
@@ -211,7 +221,7 @@ def _follow_outages(world: World, devices: Sequence[Device], switching: Switchin
 class _OutageProcess:
     """Outages of a group, period by period."""
 
-    def __init__(self, world: World, switching: Switching) -> None:
+    def __init__(self, world: World, switching: Switching | RecordedSwitching) -> None:
         self._world = world
         self._switching = switching
         self._drawn: dict[int, list[list[int]]] = {}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mudkit.report import batching, caching, prefetching, profiling, propagating, scoring
+    from mudkit.report import batching, caching, prefetching, profiling, propagating, scenario, scoring
     from mudkit.report.comparing import Comparison, compare_runs
     from mudkit.report.defects import find_defects
     from mudkit.report.page import Answer, FirstScreen, Measure
@@ -42,5 +42,6 @@ __all__ = [
     "save_cells",
     "save_page",
     "save_table",
+    "scenario",
     "scoring",
 ]

@@ -41,7 +41,12 @@ _INPUTS = {
         "outages": "log of outages",
     },
     "propagation": {"trace": "trace"},
-    "scoreboard": {},
+    "scoreboard": {
+        "trace": "trace",
+        "reads": "file of reads",
+        "outages": "log of outages",
+        "writes": "log of items",
+    },
 }
 """Parameters that name files, and what these are to the reader."""
 
@@ -120,6 +125,12 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
         from mudkit.figures.background import read_background  # it loads shapely
 
         read_background(parameters["background"])
+    if template == "scoreboard":
+        from mudkit.report.scenario import read_outages, read_writes  # they load all systems
+
+        for name, read in (("outages", read_outages), ("writes", read_writes)):
+            if parameters[name]:
+                read(parameters[name], parameters["tz"])
     derives = not parameters.get("reads")
     shaping = {"rule": parameters.get("rule")} if derives else {}
     if derives:
@@ -278,9 +289,9 @@ def preset(template: str, name: str) -> dict[str, Any]:
 
 def _written(value: Any) -> str:
     """Write a default as the command line takes it; a dash for nothing."""
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    return "–" if value is None or value in ("", {}) else str(value)
+    if value is None or value in ("", {}, []):
+        return "–"
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _expected(name: str, field: FieldInfo, error: ErrorDetails | None = None) -> str:

@@ -245,18 +245,50 @@ class Propagation(Parameters):
         return value
 
 
-class Scoreboard(Parameters):
+class Scoreboard(OfTrace):
     """Parameters of ``scoreboard``."""
 
+    trace: str = Field(
+        "", description="file of positions, or a trace folder, of a task of your own; empty: none"
+    )
+    reads: str = Field(
+        "", description="file of reads (an access log); empty: derive them by the rule", validate_default=True
+    )
+    outages: str = Field(
+        "",
+        description="log of outages as CSV: device, begin, end; or measured links; empty: they are drawn",
+        validate_default=True,
+    )
+    writes: str = Field(
+        "",
+        description="log of items as CSV: device, time and, where known, lat, lon, rank, expires, "
+        "size_bytes; empty: the positions are the items",
+        validate_default=True,
+    )
+    hours: float = Field(
+        3.0, ge=0.01, le=10_000, description="of the trace that is played, where most is read"
+    )
+    max_items: int = Field(
+        400, ge=1, le=100_000, description="items of the trace; of more, every n-th is used"
+    )
+    size_bytes: int = Field(300, ge=1, le=1 << 20, description="of an item whose log does not say")
+    link: Literal["lte", "umts_3g", "edge", "wifi", "ideal"] = Field(
+        "lte", description="of the trace's phones"
+    )
+    outage: float = Field(
+        0.1, ge=0, le=1, description="share of time without a network, without a log of outages"
+    )
     tasks: list[str] = Field(
-        ["traffic alerts", "friends nearby", "ward telemetry", "news with ranks", "photo sharing"],
-        description="what the systems do",
+        [],
+        description="what the systems do, beside the task of a trace; empty: the five, or the trace's only",
     )
     systems: list[str] = Field(
         ["to everyone", "MUD", "Last hop", "Contrail", "Radiator", "SUBLIM"],
         description="who enters; the others are compared with the first",
     )
-    devices: int = Field(8, ge=2, le=10_000, description="phones in each task")
+    devices: int = Field(
+        8, ge=2, le=10_000, description="phones in each task; of a trace those that read and write most"
+    )
     length: float = Field(0.25, ge=0.01, le=100, description="of each task, times its own hours")
     seeds: int = Field(5, ge=1, le=1000, description="runs of each task and system")
     seed: int = Field(0, ge=0, lt=1 << 32, description="the first of them")
@@ -274,8 +306,16 @@ class Scoreboard(Parameters):
         from mudkit.experiment import ADAPTERS, TASKS  # they load all systems
 
         known = list(TASKS if info.field_name == "tasks" else ADAPTERS)
-        if not value or len(set(value)) < len(value) or not set(value) <= set(known):
+        is_needed = info.field_name == "systems"
+        if (is_needed and not value) or len(set(value)) < len(value) or not set(value) <= set(known):
             raise ValueError(f"some, each once, of: {', '.join(known)}")
+        return value
+
+    @field_validator("reads", "outages", "writes")
+    @classmethod
+    def _with_trace(cls, value: str, info: ValidationInfo) -> str:
+        if value and not info.data.get("trace", value):
+            raise ValueError("no log without the trace of its devices: trace=FILE")
         return value
 
 
@@ -315,6 +355,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "horizon_s": ("max_age", "max_age_s", "ttl", "ttl_s"),
     "interval_s": ("period", "period_s", "max_retention_s"),
     "length": ("duration", "hours"),
+    "link": ("network", "radio"),
     "max_stale": ("stale_share", "stale_cost", "budget", "allowed_stale"),
     "max_at_a_time": ("max_messages", "messages_per_read", "page_size"),
     "message_bytes": ("message_size", "payload_bytes"),
@@ -322,6 +363,10 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "outages": ("downtimes", "disconnections"),
     "outages_per_day": ("outage_rate",),
     "period": ("dates", "days", "between", "from", "since", "span"),
+    "hours": ("duration", "stretch"),
+    "max_items": ("items", "limit"),
+    "size_bytes": ("item_bytes", "message_size"),
+    "writes": ("items", "publications", "posts"),
     "played_minutes": ("duration", "duration_minutes"),
     "reads": ("access_log", "log", "queries", "requests", "sessions"),
     "reads_columns": ("reads_mapping", "log_columns"),

@@ -18,6 +18,7 @@ from mudkit.experiment import (
     LABELS,
     MEASURES,
     TASKS,
+    TRAFFIC,
     UNSUPPORTED,
     Scoreboard,
     Task,
@@ -28,17 +29,22 @@ from mudkit.experiment import (
 )
 from mudkit.experiment.privacy import OTHERS, PHONE, RELAY, SERVERS
 from mudkit.processes import spread_out
-from mudkit.report.page import Answer, FirstScreen
+from mudkit.report.page import Answer, FirstScreen, Measure
+from mudkit.report.verdicts import DRAWS, TaskPool, ends
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from mudkit.report.scenario import OwnScenario
+
 __all__ = [
     "BEST",
+    "DEFINITION",
     "FATE_LABELS",
     "KNOWN_LABELS",
     "MEASURE_LABELS",
+    "MIN_DELIVERIES",
     "ScoreStudy",
     "measure_meanings",
     "order_answer",
@@ -51,22 +57,24 @@ Cost = Literal["j_per_useful", "kb_per_useful"]
 
 _TOLERANCE: Final = 0.02
 """A system may bring so much less in time than the best one, as a share of what was wanted, and be chosen."""
-_RESAMPLES: Final = 1000
 _CLOSE: Final = 0.8
-_FEW_WANTED: Final = 200
-_COSTS: Final[Mapping[Cost, tuple[str, str, tuple[str, ...]]]] = {
-    "j_per_useful": ("radio energy", "J", ("radio_j",)),
-    "kb_per_useful": ("data", "kB", ("up_kb", "down_kb")),
+"""Share of draws in which a firm choice is the same, at least."""
+MIN_DELIVERIES: Final = 200
+"""Different wanted deliveries of a firm verdict, at least: at 200 a share of a half is known to 7 points."""
+_COSTS: Final[Mapping[Cost, tuple[str, str, str]]] = {
+    "j_per_useful": ("radio energy", "J", "radio_j"),
+    "kb_per_useful": ("data", "kB", "kb"),
 }
-_SHOWN: Final = ("useful_share", "latency_s", "wasted", "kb_per_useful", "j_per_useful", "server_kb")
+_SHOWN: Final = ("useful_share", "latency_s", "wasted_share", "kb_per_useful", "j_per_useful",
+                 "server_kb_per_useful")  # fmt: skip
 
 MEASURE_LABELS: Final = {
     "useful_share": "in time, % of wanted",
-    "latency_s": "latency, median, s",
-    "wasted": "of no use, on phones",
-    "kb_per_useful": "data a useful delivery, kB",
-    "j_per_useful": "radio a useful delivery, J",
-    "server_kb": "sent by servers, kB",
+    "latency_s": "median latency, s",
+    "wasted_share": "useless, % of what arrived",
+    "kb_per_useful": "data for each in time, kB",
+    "j_per_useful": "radio for each in time, J",
+    "server_kb_per_useful": "servers for each in time, kB",
 }
 """Headings of the measures on screen."""
 BEST: Final[dict[str, Literal["low", "high"]]] = {
@@ -82,11 +90,15 @@ FATE_LABELS: Final = {
 """Names of the parts of what was wanted."""
 KNOWN_LABELS: Final = {
     "items_read": "items that servers read",
-    "items_not_for_it": "items of others on a phone",
+    "items_not_for_it": "items of others on phones",
     "pairs": "pairs that servers know",
     "places_share": "phones whose place servers know, %",
     "interests_share": "phones whose interests servers know, %",
 }
+DEFINITION: Final = (
+    "Each figure is of all deliveries of all runs together: a sum divided by a sum, or a median of all times"
+)
+"""The one definition of the means of this report's tables."""
 
 
 @dataclass(frozen=True)
@@ -98,52 +110,66 @@ class ScoreStudy:
     cost: Cost
     confidence: float
 
+    own: OwnScenario | None = None
+
+    @cached_property
+    def pools(self) -> dict[str, TaskPool]:
+        """The deliveries of each task."""
+        recorded = {task.name for task in self.given if task.recording is not None}
+        return {
+            task: TaskPool.of(self.board, task, is_recorded=task in recorded) for task in self.board.tasks
+        }
+
     @cached_property
     def uses(self) -> pd.DataFrame:
         """The recommended system of each task, its share in time and its cost; none if nothing was delivered.
 
-        ``certain_share`` is the share of resamples of the seeds that choose it (NaN with one seed);
-        ``runner_up`` is chosen most often otherwise.
+        ``certain_share`` is the share of draws (:class:`~mudkit.report.verdicts.TaskPool`) that choose it,
+        ``runner_up`` is chosen most often otherwise, ``deliveries`` is what the verdict rests on. ``verdict``
+        is ``firm``, ``few deliveries``, ``close`` or ``nothing delivered``.
         """
         import pandas as pd
 
         return pd.DataFrame([self._use(task) for task in self.board.tasks])
 
     def _use(self, task: str) -> dict[str, object]:
-        useful, wanted_count, paid = self._sums(task)
-        chosen = _choice(useful.sum(axis=1), wanted_count.sum(axis=1), paid.sum(axis=1))
-        base = float(paid[0].sum() / useful[0].sum()) if useful[0].sum() else math.nan
+        pool, part = self.pools[task], _COSTS[self.cost][2]
+        sums = pool.sums
+        chosen = _choice(sums["useful"], sums["wanted"], sums[part])
+        row: dict[str, object] = {"task": task, "deliveries": pool.deliveries, "readers": pool.readers}
+        baseline = float(pool.value(self.cost)[0])
         if chosen is None:
-            return {"task": task, "system": "", "baseline_cost": base, "runner_up": ""} | dict.fromkeys(
-                ["useful_share", "cost", "certain_share"], math.nan
-            )
-        share = intervals.ratio(useful[chosen], wanted_count[chosen], self.confidence)
-        cost = intervals.ratio(paid[chosen], useful[chosen], self.confidence)
-        certain, other = _certainty(useful, wanted_count, paid, chosen)
-        return {
-            "task": task,
-            "system": self.board.systems[chosen],
-            "useful_share": share.value,
-            "useful_share_low": share.low,
-            "useful_share_high": share.high,
-            "cost": cost.value,
-            "cost_low": cost.low,
-            "cost_high": cost.high,
-            "baseline_cost": base,
-            "certain_share": certain,
-            "runner_up": "" if other is None else self.board.systems[other],
-        }
+            ends = [f"{name}{end}" for name in ("useful_share", "cost") for end in ("", "_low", "_high")]
+            return {
+                **row, "system": "", "runner_up": "", "verdict": "nothing delivered",
+                **dict.fromkeys([*ends, "certain_share"], math.nan), "baseline_cost": baseline,
+            }  # fmt: skip
+        row["system"] = self.board.systems[chosen]
+        for name, measure in (("useful_share", "useful_share"), ("cost", self.cost)):
+            ends_of = pool.interval(measure, self.confidence)
+            row |= {
+                f"{name}{end}": float(values[chosen])
+                for end, values in zip(("", "_low", "_high"), ends_of, strict=True)
+            }
+        drawn = pool.drawn
+        choices = [
+            _choice(*entry) for entry in zip(drawn["useful"], drawn["wanted"], drawn[part], strict=True)
+        ]
+        others = [entry for entry in choices if entry is not None and entry != chosen]
+        certain = choices.count(chosen) / len(choices)
+        runner_up = self.board.systems[max(sorted(set(others)), key=others.count)] if others else ""
+        is_few = pool.deliveries < MIN_DELIVERIES
+        verdict = "few deliveries" if is_few else "close" if certain < _CLOSE else "firm"
+        return row | {
+            "baseline_cost": baseline, "certain_share": certain, "runner_up": runner_up, "verdict": verdict,
+        }  # fmt: skip
 
-    def _sums(self, task: str) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return useful deliveries, wanted ones, and the cost of all, by system and seed."""
-        runs = self.board.runs[self.board.runs["task"] == task]
-        paid = runs.assign(paid=runs[list(_COSTS[self.cost][2])].sum(axis=1))
-
-        def grid(name: str) -> NDArray[np.float64]:
-            pivot = paid.pivot(index="system", columns="seed", values=name).loc[self.board.systems]
-            return pivot.to_numpy(dtype=np.float64)
-
-        return grid("useful"), grid("wanted_count"), grid("paid")
+    @property
+    def _named_uses(self) -> pd.DataFrame:
+        """The recommended systems that the first screen is about: those of firm verdicts, or else all."""
+        uses = self.uses[self.uses["system"] != ""]
+        firm = uses[uses["verdict"] == "firm"]
+        return firm if len(firm) else uses
 
     @cached_property
     def fates(self) -> pd.DataFrame:
@@ -156,53 +182,80 @@ class ScoreStudy:
 
     @cached_property
     def _chosen(self) -> pd.DataFrame:
-        """The rows of :attr:`fates` of the recommended systems."""
-        return self.fates.merge(self.uses[["task", "system"]], on=["task", "system"])
+        """The rows of :attr:`fates` of the recommended systems that the first screen is about."""
+        return self.fates.merge(self._named_uses[["task", "system"]], on=["task", "system"])
 
     def first_screen(self) -> FirstScreen:
         """Return what was compared, three figures, the recommendation, what it rests on, and warnings."""
         runs = self.board.runs
-        wanted_count = int(runs.drop_duplicates(["task", "seed"])["wanted_count"].sum())
+        deliveries = int(self.uses["deliveries"].sum())
         phones = sorted({task.scenario.devices for task in self.given})
-        read = " · ".join(
-            [
-                words.count(len(self.board.tasks), "task"),
-                words.count(len(self.board.systems), "system"),
-                words.count(runs["seed"].nunique(), "seed"),
-                words.count(len(runs), "run"),
-                f"{words.listing(map(str, phones))} phones",
-                f"{words.count(wanted_count, 'wanted delivery', 'wanted deliveries')} in each system's runs",
-                "the same devices, moves, links, outages and items for all",
-            ]
-        )
+        read = [
+            words.count(len(self.board.tasks), "task"),
+            words.count(len(self.board.systems), "system"),
+            words.count(runs["seed"].nunique(), "seed"),
+            words.count(len(runs), "run"),
+            *([] if self.own is not None else [f"{words.listing(map(str, phones))} phones"]),
+            words.count(deliveries, "wanted delivery", "wanted deliveries"),
+            "the same devices, moves, links, outages and items for all",
+        ]
+        if self.own is not None:
+            read.insert(0, self.own.describe())
         return FirstScreen(
-            read, self._tiles(), self._headline(), self._reason(), self._assumption(), self._warnings()
+            " · ".join(read),
+            self._tiles(),
+            self._headline(),
+            self._reason(),
+            self._assumption(),
+            self._warnings(),
+            self.summary_measures(),
         )
 
-    def _tiles(self) -> list[tuple[str, str]]:
-        named, unit, parts = _COSTS[self.cost]
+    @cached_property
+    def _totals(self) -> dict[str, float]:
+        """Sums over the tasks that the first screen is about, with the recommended systems."""
+        part = _COSTS[self.cost][2]
+        totals = dict.fromkeys(["wanted", "useful", "paid", "base_useful", "base_paid"], 0.0)
+        for row in self._named_uses.to_dict("records"):
+            sums, column = self.pools[row["task"]].sums, self.board.systems.index(row["system"])
+            for name, of, place in (
+                ("wanted", "wanted", column),
+                ("useful", "useful", column),
+                ("paid", part, column),
+                ("base_useful", "useful", 0),
+                ("base_paid", part, 0),
+            ):
+                totals[name] += float(sums[of][place])
+        return totals
+
+    @property
+    def _missed(self) -> tuple[str, float]:
+        """The most common fate but ``useful`` with the named systems, and its share of what was wanted."""
         chosen = self._chosen
-        wanted_count = chosen["wanted_count"].sum()
-        counts = {name: float((chosen[name] * chosen["wanted_count"]).sum()) for name in FATES}
-        in_time = counts["useful"] / wanted_count if wanted_count else math.nan
-        missed = {name: counts[name] for name in FATES[1:] if counts[name]}
-        paid = self.board.runs.assign(paid=self.board.runs[list(parts)].sum(axis=1))
-        used = paid.merge(self.uses[["task", "system"]], on=["task", "system"])
-        base = paid[(paid["system"] == self.board.baseline) & paid["task"].isin(used["task"])]
-        costs = [
-            float(rows["paid"].sum() / rows["useful"].sum()) if rows["useful"].sum() else math.nan
-            for rows in (used, base)
-        ]
-        most = max(missed, key=lambda name: missed[name], default="")
+        counts = {name: float((chosen[name] * chosen["wanted_count"]).sum()) for name in FATES[1:]}
+        most = max(counts, key=lambda name: counts[name])
+        whole = float(chosen["wanted_count"].sum())
+        return (most, counts[most] / whole) if counts[most] else ("", 0.0)
+
+    def _tiles(self) -> list[tuple[str, str]]:
+        named, unit, _ = _COSTS[self.cost]
+        totals = self._totals
+        in_time = _divided(totals["useful"], totals["wanted"])
+        costs = [_divided(totals[f"{of}paid"], totals[f"{of}useful"]) for of in ("", "base_")]
+        most, share = self._missed
+        systems = "the systems" if self._named_uses["system"].nunique() > 1 else "the system"
+        base = ""
+        if set(self._named_uses["system"]) != {self.board.baseline}:
+            every = " in every task" if len(self._named_uses) > 1 else ""
+            base = f"; {words.number(costs[1])} {unit} with {_named(self.board.baseline)}{every}"
         return [
-            (words.percent(in_time), "of what was wanted is in time with the systems recommended here"),
+            (words.percent(in_time), f"of what was wanted is in time with {systems} named here"),
             (
                 f"{words.number(costs[0])} {unit}",
-                f"of {named} for each delivery in time; {words.number(costs[1])} {unit} with "
-                f"{_named(self.board.baseline)} in every task",
+                f"of {named} for each delivery in time{base}",
             ),
             (
-                words.percent(counts[most] / wanted_count) if most else "nothing",
+                words.percent(share) if most else "nothing",
                 f"of what was wanted is {FATE_LABELS[most]}, the most common of the other ends"
                 if most
                 else "that was wanted is missed",
@@ -210,94 +263,187 @@ class ScoreStudy:
         ]
 
     def _headline(self) -> str:
-        uses = self.uses[self.uses["system"] != ""]
+        uses = self._named_uses
         if uses.empty:
             return "No system can be recommended: nothing that was wanted was delivered."
-        names = [name for name in self.board.systems if name in set(uses["system"])]
-        if len(names) == 1:
-            tasks = list(uses["task"])
-            which = _all(tasks) if len(tasks) > 1 else tasks[0]
-            return f"Use {_named(names[0])} for {which}: {self._brought()}."
-        by_count = sorted(names, key=lambda name: -int((uses["system"] == name).sum()))
-        parts = [
-            f"{_named(name)} for {_and(list(uses.loc[uses['system'] == name, 'task']))}" for name in by_count
-        ]
-        return f"Use {', and '.join(parts)}: {self._brought()}."
+        is_firm = uses["verdict"].iloc[0] == "firm"
+        by_count = uses["system"].value_counts(sort=False).sort_values(ascending=False, kind="stable").index
+        which = {
+            name: _and([str(task) for task in uses.loc[uses["system"] == name, "task"]]) for name in by_count
+        }
+        if len(which) == 1 and len(uses) > 1 and len(uses) == len(self.board.tasks):
+            which = {by_count[0]: _all(list(uses["task"]))}
+        parts = [f"{_named(name)} for {tasks}" for name, tasks in which.items()]
+        if not is_firm:
+            leads = [f"{_named(name)} is ahead for {tasks}" for name, tasks in which.items()]
+            return f"No recommendation is firm: {', and '.join(leads)}, but {self._why_not(uses)}."
+        others = self.uses[self.uses["verdict"].isin(("few deliveries", "close"))]
+        text = f"Use {', and '.join(parts)}: {self._brought()}."
+        if others.empty:
+            return text
+        of_others = _and([str(task) for task in others["task"]])
+        return f"{text} Nothing firm can be said of {of_others}: {self._why_not(others)}."
+
+    def _why_not(self, uses: pd.DataFrame) -> str:
+        """Return why verdicts are not firm."""
+        few, close = (uses[uses["verdict"] == verdict] for verdict in ("few deliveries", "close"))
+        if len(few) and len(close):
+            return "the deliveries are too few or others close behind"
+        if len(close) == 1:
+            return f"{_named(close['runner_up'].iloc[0])} is close behind"
+        if len(close):
+            return "others are close behind"
+        counts = few["deliveries"]
+        if len(counts) == 1:
+            one = int(counts.iloc[0])
+            return f"{words.count(one, 'delivery', 'deliveries')} {'is' if one == 1 else 'are'} too few"
+        return f"{counts.min():,} to {counts.max():,} deliveries are too few"
 
     def _brought(self) -> str:
         """Return what the recommended systems bring in time, and for how much."""
         (in_time, _), (cost, _), _ = self._tiles()
-        return f"{in_time} is in time, for {cost} each"
+        return f"{in_time} of what was wanted is in time, for {cost} each"
 
     def _reason(self) -> str:
         uses = self.uses[self.uses["system"] != ""]
         if uses.empty:
+            if self.own is not None:
+                return "Play a longer stretch (`hours`) or more devices (`devices`)."
             return "Take longer tasks (`length`) or more phones (`devices`)."
-        text = (
-            f"Among systems that bring at most {100 * _TOLERANCE:.0f} points less in time than the best, "
-            f"{'it takes' if uses['system'].nunique() == 1 else 'each takes'} the least "
-            f"{_COSTS[self.cost][0]} for each delivery in time."
+        near = f"Among systems that bring at most {100 * _TOLERANCE:.0f} points less in time than the best, "
+        takes = "it takes" if len(uses) == 1 else "each takes"
+        text = f"{near}{takes} the least {_COSTS[self.cost][0]} for a delivery in time."
+        low, high = uses["certain_share"].min(), uses["certain_share"].max()
+        same = words.percent(low) if low == high else f"{words.percent(low)} to {words.percent(high)}"
+        counts = uses["deliveries"]
+        rests = (
+            f"{counts.iloc[0]:,} wanted deliveries of {words.count(int(uses['readers'].iloc[0]), 'phone')}"
+            if len(uses) == 1
+            else f"{counts.min():,} to {counts.max():,} wanted deliveries a task"
         )
-        certain = uses["certain_share"]
-        if certain.isna().any():
-            return f"{text} One seed says nothing about how certain that is."
-        low, high = certain.min(), certain.max()
-        share = words.percent(low) if low == high else f"{words.percent(low)} to {words.percent(high)}"
-        return f"{text} The choice is the same in {share} of {_RESAMPLES:,} resamples of the seeds."
+        return (
+            f"{text} That rests on {rests}; of {DRAWS:,} draws of other runs, phones and deliveries, "
+            f"{same} lead to the same choice."
+        )
 
     def _assumption(self) -> str:
         phones = max(task.scenario.devices for task in self.given)
-        return (
+        text = (
             f"It depends on the size of the fleet, here {phones} phones (`devices`): what goes to every "
             f"phone costs more with each. What counts is {_COSTS[self.cost][0]} (`cost`)."
         )
+        return text if self.own is None else f"{self.own.assumption()} {text}"
 
     def _warnings(self) -> list[str]:
-        notes = []
-        runs, uses = self.board.runs, self.uses
-        seeds = runs["seed"].nunique()
+        notes = [] if self.own is None else self.own.warnings()
+        seeds = self.board.runs["seed"].nunique()
         if seeds < intervals.MIN_REPETITIONS:
             notes.append(
-                f"With {words.count(seeds, 'seed')} the ends of intervals are the range of the seeds."
+                f"With {words.count(seeds, 'seed')} the intervals say little of other runs: take five."
             )
-        wanted_count = (
-            runs.drop_duplicates(["task", "seed"]).groupby("task", sort=False)["wanted_count"].sum()
-        )
-        for task, count in wanted_count.items():
-            if 0 < count < _FEW_WANTED:
-                deliveries = words.count(int(count), "delivery", "deliveries")
-                notes.append(f"{_begun(task)}: only {deliveries} wanted in all seeds: shares are coarse.")
-            elif not count:
-                notes.append(f"{_begun(task)}: nothing was wanted, so no system is recommended.")
-        notes += [
-            f"{_begun(row['task'])}: the choice is close; other seeds may choose {_named(row['runner_up'])}."
-            for row in uses.to_dict("records")
-            if row["certain_share"] < _CLOSE and row["runner_up"]
-        ]
+        for row in self.uses.to_dict("records"):
+            begun = _begun(row["task"])
+            deliveries = words.count(row["deliveries"], "delivery", "deliveries")
+            if not row["deliveries"]:
+                notes.append(f"{begun}: nothing was wanted, so no system is recommended.")
+            elif row["verdict"] == "few deliveries":
+                notes.append(
+                    f"{begun}: the verdict rests on {deliveries}; it is not firm below {MIN_DELIVERIES}."
+                )
+            elif row["verdict"] == "close":
+                notes.append(
+                    f"{begun}: the choice is close; other runs, phones or deliveries may lead to "
+                    f"{_named(row['runner_up'])}."
+                )
         return notes
+
+    def summary_measures(self) -> list[Measure]:
+        """Return the figures of the first screen."""
+        named, unit, _ = _COSTS[self.cost]
+        totals, (most, share) = self._totals, self._missed
+        measures = [
+            Measure(
+                "in_time_share", _divided(totals["useful"], totals["wanted"]), "share",
+                "Deliveries in time of all that was wanted, with the systems that the headline names.",
+            ),
+            Measure(
+                f"{self.cost}", _divided(totals["paid"], totals["useful"]), unit,
+                f"{named.capitalize()} for each delivery in time, with the systems that the headline names.",
+            ),
+            Measure(
+                f"baseline_{self.cost}", _divided(totals["base_paid"], totals["base_useful"]), unit,
+                f"The same with the system {self.board.baseline} in the same tasks.",
+            ),
+            Measure("missed_as", FATE_LABELS.get(most), "", "Most common end of what was not in time."),
+            Measure("missed_share", share, "share", "What ended so, of all that was wanted."),
+        ]  # fmt: skip
+        for row in self.uses.to_dict("records"):
+            key = row["task"].replace(" ", "_")
+            share_ends, cost_ends = (
+                self._ends_of(row["task"], row["system"], measure) for measure in ("useful_share", self.cost)
+            )
+            measures += [
+                Measure(f"{key}.recommended", row["system"] or None, "", "Recommended system."),
+                Measure(
+                    f"{key}.verdict", row["verdict"], "", "firm, close, few deliveries, or nothing delivered."
+                ),
+                Measure(
+                    f"{key}.same_choice_share", row["certain_share"], "share",
+                    f"Of {DRAWS:,} draws of runs, phones and deliveries that recommend the same system.",
+                ),
+                Measure(
+                    f"{key}.deliveries", row["deliveries"], "", "Different wanted deliveries it rests on."
+                ),
+                Measure(
+                    f"{key}.in_time_share", row["useful_share"], "share",
+                    "Deliveries in time of all that was wanted.", *share_ends,
+                ),
+                Measure(
+                    f"{key}.{self.cost}", row["cost"], unit,
+                    f"{named.capitalize()} for each delivery in time.", *cost_ends,
+                ),
+                Measure(
+                    f"{key}.baseline_{self.cost}", row["baseline_cost"], unit,
+                    f"The same with the system {self.board.baseline}.",
+                ),
+            ]  # fmt: skip
+        return measures
+
+    def _ends_of(self, task: str, system: str, measure: str) -> tuple[float | None, float | None]:
+        """Return the ends of the 95 % interval of a measure of a system; None without a system."""
+        if not system:
+            return None, None
+        _, low, high = (
+            values[self.board.systems.index(system)] for values in self.pools[task].interval(measure, 0.95)
+        )
+        return float(low), float(high)
 
     def use_answer(self) -> Answer:
         """Return the heading of the table of recommended systems."""
         uses = self.uses[self.uses["system"] != ""]
-        counts = uses["system"].value_counts()
+        firm = uses[uses["verdict"] == "firm"]
+        counts = firm["system"].value_counts()
         tasks = words.count(len(self.uses), "task")
         fits = [f"{_named(str(name))} fits {count} of {tasks}" for name, count in counts.items()]
-        return Answer(
-            "; ".join(fits) or "No system fits",
-            " ".join(self._sentence(row) for row in uses.to_dict("records")),
-        )
+        if fits and len(firm) < len(self.uses):
+            is_open = len(self.uses) - len(firm)
+            fits.append(f"{is_open} {'stays' if is_open == 1 else 'stay'} open")
+        if not fits:
+            fits = ["No system clearly fits" if len(uses) else "No system fits"]
+        return Answer("; ".join(fits), " ".join(self._sentence(row) for row in uses.to_dict("records")))
 
     def _sentence(self, row: Mapping[Hashable, Any]) -> str:
-        """Return which use a system fits, in a sentence."""
+        """Return which use a system fits, or why that is not known, in a sentence."""
         share, most = (
             words.percent(value)
-            for value in (row["useful_share"], self.board.table(row["task"])["useful_share"].max())
+            for value in (row["useful_share"], self.pools[row["task"]].value("useful_share").max())
         )
         best = f"; the most with any system is {most}" if most != share else ""
-        return (
-            f"{_named(row['system'])} fits {row['task']}: {share} is in time "
-            f"for {words.number(row['cost'])} {_COSTS[self.cost][1]} each{best}."
-        )
+        brought = f"{share} is in time for {words.number(row['cost'])} {_COSTS[self.cost][1]} each{best}"
+        if row["verdict"] == "firm":
+            return f"{_named(row['system'])} fits {row['task']}: {brought}."
+        why = "the choice is close" if row["verdict"] == "close" else "the deliveries are too few"
+        return f"For {row['task']} {_named(row['system'])} is ahead, but {why}: {brought}."
 
     def use_table(self) -> pd.DataFrame:
         """Return what is shown of :attr:`uses`."""
@@ -305,7 +451,7 @@ class ScoreStudy:
         cost = f"cost_{unit}"
         renamed = {f"cost{end}": f"{cost}{end}" for end in ("", "_low", "_high")}
         table = self.uses.rename(columns=renamed | {"baseline_cost": f"baseline_{unit}"})
-        names = ["task", "system", "useful_share", cost, f"baseline_{unit}", "certain_share"]
+        names = ["task", "system", "useful_share", cost, f"baseline_{unit}", "certain_share", "deliveries"]
         names += [f"{name}{end}" for name in ("useful_share", cost) for end in ("_low", "_high")]
         table["system"] = table["system"].replace("", words.NO_VALUE)
         return table[[name for name in names if name in table.columns]]
@@ -318,12 +464,19 @@ class ScoreStudy:
             "useful_share": "in time, % of wanted",
             f"cost_{unit.lower()}": f"{unit} for each in time",
             f"baseline_{unit.lower()}": f"{unit} with {_named(self.board.baseline)}",
-            "certain_share": "same choice, % of resamples",
+            "certain_share": "same choice, % of draws",
+            "deliveries": "wanted deliveries",
         }
 
     def points(self, task: str) -> pd.DataFrame:
         """Return the systems of a task by cost and ``in_time_percent``; ``is_best``: no other beats it."""
-        table = pareto_front(self.board.table(task).reset_index(), self.cost, "useful_share")
+        import pandas as pd
+
+        pool = self.pools[task]
+        values = {name: pool.value(name) for name in (self.cost, "useful_share")}
+        table = pareto_front(
+            pd.DataFrame({"system": self.board.systems, **values}), self.cost, "useful_share"
+        )
         return table.assign(in_time_percent=100 * table["useful_share"])
 
     @property
@@ -352,12 +505,13 @@ class ScoreStudy:
 
     def measures(self, task: str) -> pd.DataFrame:
         """Return the measures of a task that are on screen, a row a system, with intervals."""
-        long = self.board.measures(task, self.confidence)
-        table = long[["system"]].drop_duplicates().reset_index(drop=True)
+        import pandas as pd
+
+        table = pd.DataFrame({"system": self.board.systems})
         for name in _SHOWN:
-            rows = long[long["measure"] == name].set_index("system").loc[table["system"]]
-            for end, column in (("", "mean"), ("_low", "low"), ("_high", "high")):
-                table[f"{name}{end}"] = rows[column].to_numpy()
+            parts = self.pools[task].interval(name, self.confidence)
+            for end, values in zip(("", "_low", "_high"), parts, strict=True):
+                table[f"{name}{end}"] = values
         return table
 
     def fates_answer(self) -> Answer:
@@ -370,7 +524,8 @@ class ScoreStudy:
         missed = [
             f"{words.percent(counts[name])} {FATE_LABELS[name]}" for name in FATES[1:] if counts[name] > 0
         ]
-        title = f"With the systems above {words.percent(counts['useful'])} is in time"
+        system = "system" if self._named_uses["system"].nunique() == 1 else "systems"
+        title = f"With the {system} named at the top {words.percent(counts['useful'])} is in time"
         return Answer(
             f"{title}; {_and(missed)}" if missed else title,
             "Late: on the phone only after it had expired. Stale: in time on the phone, but not seen "
@@ -379,11 +534,18 @@ class ScoreStudy:
         )
 
     def known(self) -> pd.DataFrame:
-        """Return what servers and phones know with each system: sums over tasks of the first seed."""
+        """Return what servers and phones know with each system: sums over tasks of the first seed.
+
+        Shares are of the phones of all tasks.
+        """
+        phones = {task.name: task.scenario.devices for task in self.given}
         table = self.privacy()
-        grouped = table.groupby("system", sort=False)
-        sums = grouped[["items_read", "items_not_for_it", "pairs"]].sum()
-        return sums.join(grouped[["places_share", "interests_share"]].max()).reset_index()
+        of_task = table["task"].map(phones)
+        table["items_not_for_it"] *= of_task  # it is that of a phone
+        for name in ("places_share", "interests_share"):
+            table[name] = table[name].fillna(0.0) * of_task / sum(phones.values())
+        names = ["items_read", "items_not_for_it", "pairs", "places_share", "interests_share"]
+        return table.groupby("system", sort=False)[names].sum().reset_index()
 
     def privacy(self) -> pd.DataFrame:
         """Return what parties know, a row a task and system; places and interests as shares of the phones."""
@@ -436,43 +598,80 @@ class ScoreStudy:
         table = pd.DataFrame([{"task": task.name, **task.describe()} for task in self.given])
         return table[["task", *(name for name in shown if name in table.columns)]]
 
-    def all_measures(self) -> pd.DataFrame:
-        """Return the measures of all tasks, as :meth:`Scoreboard.measures` does, with ``task``."""
+    def own_phones(self) -> pd.DataFrame:
+        """Return the phones of the task of a trace, a row each; empty without one."""
         import pandas as pd
 
-        tables = [self.board.measures(task, self.confidence).assign(task=task) for task in self.board.tasks]
+        return pd.DataFrame([] if self.own is None else self.own.phones())
+
+    def all_measures(self) -> pd.DataFrame:
+        """Return the measures of all tasks: ``task, system, measure, mean, low, high, seeds, definition``.
+
+        Those of this page are of all deliveries together; the others are means over runs, as
+        :meth:`Scoreboard.measures <mudkit.experiment.Scoreboard.measures>` has them.
+        """
+        import pandas as pd
+
+        tables = []
+        for task, pool in self.pools.items():
+            of_runs = self.board.measures(task, self.confidence)
+            of_runs = of_runs[~of_runs["measure"].isin(_SHOWN)].assign(definition="mean over runs")
+            tables.append(of_runs.assign(task=task))
+            for name in _SHOWN:
+                value, low, high = pool.interval(name, self.confidence)
+                columns = {"system": self.board.systems, "mean": value, "low": low, "high": high}
+                tables.append(
+                    pd.DataFrame(columns).assign(
+                        task=task, measure=name, seeds=pool.seeds, definition="all deliveries together"
+                    )
+                )
         table = pd.concat(tables, ignore_index=True)
-        return table[["task", *(name for name in table.columns if name != "task")]]
+        names = ["task", "system", "measure", "mean", "low", "high", "seeds", "definition"]
+        return table[names]
 
     def differences(self) -> pd.DataFrame:
-        """Return the differences from the first system, paired by seed, of all tasks."""
+        """Return the differences from the first system, draw by draw, of the measures on screen of all tasks.
+
+        ``task, system, measure, baseline, mean, difference, difference_low, difference_high``.
+        """
         import pandas as pd
 
-        tables = [
-            self.board.differences(task, self.confidence).assign(task=task) for task in self.board.tasks
-        ]
-        table = pd.concat(tables, ignore_index=True)
-        return table[["task", *(name for name in table.columns if name != "task")]]
+        rows = []
+        for task, pool in self.pools.items():
+            for name in _SHOWN:
+                value, drawn = pool.value(name), pool.drawn_values(name)
+                low, high = ends(drawn - drawn[:, :1], self.confidence)
+                differs = value - value[0]
+                low, high = np.fmin(low, differs), np.fmax(high, differs)
+                rows += [
+                    (task, system, name, value[0], value[row], differs[row], low[row], high[row])
+                    for row, system in enumerate(self.board.systems)
+                    if row
+                ]
+        columns = ["task", "system", "measure", "baseline", "mean", "difference", "difference_low",
+                   "difference_high"]  # fmt: skip
+        return pd.DataFrame(rows, columns=columns)
 
     def clear_differences(self) -> pd.DataFrame:
-        """Return the differences of the measures on screen whose interval does not hold 0."""
+        """Return the differences whose interval does not hold 0."""
         table = self.differences()
         is_clear = (table["difference_low"] > 0) | (table["difference_high"] < 0)
-        shown = table[is_clear & table["measure"].isin(_SHOWN)].reset_index(drop=True)
+        shown = table[is_clear].reset_index(drop=True)
         numbers = ["baseline", "mean", "difference", "difference_low", "difference_high"]
-        shown.loc[shown["measure"] == "useful_share", numbers] *= 100  # % and points
-        names = [MEASURE_LABELS[name] for name in shown["measure"]]
-        return shown.assign(measure=names).drop(columns="seeds")
+        shown.loc[shown["measure"].isin(("useful_share", "wasted_share")), numbers] *= 100  # % and points
+        return shown.assign(measure=[MEASURE_LABELS[name] for name in shown["measure"]])
 
     def cannot(self) -> pd.DataFrame:
         """Return what the systems cannot express of the tasks: a row for each that cannot."""
         import pandas as pd
 
+        # An own task chooses by place, as traffic alerts do.
+        like = {task.name: task.name if task.recording is None else TRAFFIC.name for task in self.given}
         rows = [
-            (task, system, UNSUPPORTED[system][task])
+            (task, system, UNSUPPORTED[system][like[task]])
             for task in self.board.tasks
             for system in self.board.systems
-            if task in UNSUPPORTED.get(system, {})
+            if like[task] in UNSUPPORTED.get(system, {})
         ]
         return pd.DataFrame(rows, columns=["task", "system", "what it cannot express"])
 
@@ -486,18 +685,21 @@ def study_scores(
     seeds: range,
     cost: Cost,
     confidence: float,
+    own: OwnScenario | None = None,
 ) -> ScoreStudy:
     """Run systems on tasks, on two processes; the first system is the baseline.
 
-    ``length`` is a multiple of each task's own hours.
+    ``length`` is a multiple of each task's own hours. ``own`` comes first; without it no ``tasks`` means all.
     """
-    given = [
+    names = tasks or ([] if own is not None else list(TASKS))
+    given = [] if own is None else [own.task]
+    given += [
         TASKS[name].over(devices=devices, hours=round(length * TASKS[name].scenario.hours, 4))
-        for name in tasks
+        for name in names
     ]
     with spread_out(part=1) as spread:
         board = scoreboard(given, {name: ADAPTERS[name] for name in systems}, seeds, map=spread)
-    return ScoreStudy(board, given, cost, confidence)
+    return ScoreStudy(board, given, cost, confidence, own)
 
 
 def try_orders(scenarios: int, seed: int) -> pd.DataFrame:
@@ -559,19 +761,8 @@ def _choice(
     return int(np.where(shares >= shares.max() - _TOLERANCE - 1e-12, costs, np.inf).argmin())
 
 
-def _certainty(
-    useful: NDArray[np.float64], wanted_count: NDArray[np.float64], paid: NDArray[np.float64], chosen: int
-) -> tuple[float, int | None]:
-    """Return the share of resamples of the seeds with the same choice, and the most common other one."""
-    seeds = useful.shape[1]
-    if seeds == 1:
-        return math.nan, None
-    drawn = np.random.default_rng(0).integers(0, seeds, (_RESAMPLES, seeds))
-    sums = ([part[:, entry].sum(axis=1) for part in (useful, wanted_count, paid)] for entry in drawn)
-    choices = [_choice(*entry) for entry in sums]
-    others = [entry for entry in choices if entry is not None and entry != chosen]
-    other = max(set(others), key=others.count) if others else None
-    return choices.count(chosen) / _RESAMPLES, other
+def _divided(part: float, whole: float) -> float:
+    return part / whole if whole else math.nan
 
 
 def _named(system: str) -> str:

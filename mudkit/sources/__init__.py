@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from mudkit.sources.ecg import ECG_HZ, decode_ecg, ecg_loss_percent, ecg_mv, encode_ecg
     from mudkit.sources.link_replay import LinkReplay
     from mudkit.sources.mobility import Commute, ManhattanGrid, RandomWaypoint, Replay
-    from mudkit.sources.outages import Outages
+    from mudkit.sources.outages import OutageLog, Outages
     from mudkit.sources.parameters import number
     from mudkit.sources.streams import Stream
     from mudkit.sources.workloads import Every, Poisson, Recorded, TripStarts, WakingReads
@@ -23,6 +23,7 @@ __all__ = [
     "Every",
     "LinkReplay",
     "ManhattanGrid",
+    "OutageLog",
     "Outages",
     "Poisson",
     "RandomWaypoint",

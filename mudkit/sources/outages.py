@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import exp2
 
 from mudkit.arguments import check_options
@@ -17,7 +17,16 @@ from mudkit.sources.parameters import check_ranges, number, rate
 from mudkit.sources.streams import Stream
 from mudkit.units import US_PER_S
 
-__all__ = ["DISTRIBUTIONS", "FOREVER_US", "PERIODS", "Outages", "Switching", "outages_of"]
+__all__ = [
+    "DISTRIBUTIONS",
+    "FOREVER_US",
+    "PERIODS",
+    "OutageLog",
+    "Outages",
+    "RecordedSwitching",
+    "Switching",
+    "outages_of",
+]
 
 DISTRIBUTIONS = ("exponential", "lognormal", "fixed")
 """Laws of the periods' lengths."""
@@ -159,6 +168,104 @@ class Switching:
             mean = np.where(period == 0, 0.5, -0.5) * variance
             whole = exp2((mean + np.sqrt(variance) * z) / np.log(2.0))
         return np.where(period == 0, self._left.uniform(device, 0) * whole, whole)
+
+
+@check_options
+class OutageLog:
+    """Outages as a log has them: device ``i`` of a fleet has those of row ``i``, whatever the seed.
+
+    Parameters
+    ----------
+    periods_us : sequence of array_like, shape (outages, 2)
+        Begin and end of the outages of each device, microseconds since the start of a run, in any order.
+        They may overlap, and begin before the run.
+    length_s : float
+        Length of the run, of which :attr:`share` is a part.
+
+    Raises
+    ------
+    ParameterError
+        An outage ends before it begins.
+
+    Examples
+    --------
+    >>> log = OutageLog([[(30_000_000, 90_000_000), (60_000_000, 120_000_000)], []], length_s=180)
+    >>> log.share, log.outages
+    (0.25, 1)
+    """
+
+    def __init__(self, periods_us: Sequence[ArrayLike], length_s: float) -> None:
+        length_us = number("length_s", length_s, 1e-6, 1e9) * US_PER_S
+        self._periods = [_joined(periods, row) for row, periods in enumerate(periods_us)]
+        inside = [np.clip(periods, 0, length_us) for periods in self._periods]
+        down_us = sum(float((part[:, 1] - part[:, 0]).sum()) for part in inside)
+        self.share = down_us / length_us / max(len(self._periods), 1)
+        """Share of the devices' time without a network."""
+        self.outages = sum(int((part[:, 1] > part[:, 0]).sum()) for part in inside)
+        """Outages within the run, those that overlap as one."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what results must state: ``share`` and ``outages``."""
+        return {"share": round(self.share, 6), "outages": self.outages}
+
+    def switching(self, seed: int, devices: Sequence[str]) -> RecordedSwitching:
+        """Begin a run; nothing is random.
+
+        Parameters
+        ----------
+        seed : int
+        devices : sequence of str
+            Names of the fleet, at most as many as the log has rows.
+        """
+        if len(devices) > len(self._periods):
+            raise ParameterError(
+                "The log of outages has too few devices.",
+                where="devices",
+                found=str(len(devices)),
+                expected=f"at most {len(self._periods)}",
+            )
+        return RecordedSwitching(self._periods[: len(devices)])
+
+
+class RecordedSwitching:
+    """Times at which devices lose and regain their network, of a log; as :class:`Switching`."""
+
+    def __init__(self, periods: Sequence[NDArray[np.int64]]) -> None:
+        begun = [part[part[:, 1] > 0].ravel() for part in periods]
+        self.starts_up = np.array([not len(times) or bool(times[0] > 0) for times in begun], dtype=np.bool_)
+        ahead = [times[times > 0] for times in begun]
+        self._lengths = [np.diff(times, prepend=0) for times in ahead]
+
+    def periods_us(self, block: int, blocks: int = 1) -> NDArray[np.int64]:
+        """Return the lengths of periods; see :meth:`Switching.periods_us`."""
+        first, count = PERIODS * block, PERIODS * blocks
+        table = np.full((len(self._lengths), count), FOREVER_US, dtype=np.int64)
+        for row, lengths in enumerate(self._lengths):
+            part = lengths[first : first + count]
+            table[row, : len(part)] = part
+        return table
+
+
+def _joined(periods: ArrayLike, row: int) -> NDArray[np.int64]:
+    """Return periods in order, those that overlap or meet as one, without empty ones."""
+    given = np.asarray(periods, dtype=np.int64).reshape(-1, 2)
+    if (given[:, 1] < given[:, 0]).any():
+        begin, end = given[given[:, 1] < given[:, 0]][0].tolist()
+        raise ParameterError(
+            "An outage ends before it begins.",
+            where=f"periods_us, device {row}",
+            found=f"from {begin / US_PER_S:g} to {end / US_PER_S:g} s",
+            expected="begin and end, in this order",
+        )
+    joined: list[list[int]] = []
+    for begin, end in given[np.argsort(given[:, 0], kind="stable")].tolist():
+        if begin == end:
+            continue
+        if joined and begin <= joined[-1][1]:
+            joined[-1][1] = max(joined[-1][1], end)
+        else:
+            joined.append([begin, end])
+    return np.array(joined, dtype=np.int64).reshape(-1, 2)
 
 
 def outages_of(given: float | Outages, per_day: float = 12.0, *, name: str = "outage") -> Outages:

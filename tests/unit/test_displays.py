@@ -250,7 +250,7 @@ def build_experiments() -> list[Any]:
     idle, busy_ = (run(Scenario(devices=2, hours=hours), ADAPTERS["to everyone"], 1) for hours in (0.01, 0.5))
     return [
         idle, busy_, Comparison(none, "a"), Comparison(many, HOSTILE),
-        *(Scoreboard(runs, nothing, HOSTILE, nothing, nothing, nothing) for runs in (none, many)),
+        *(Scoreboard(runs, nothing, HOSTILE, *[nothing] * 5) for runs in (none, many)),
     ]  # fmt: skip
 
 

@@ -1,8 +1,11 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import kstest, lognorm
 
-from mudkit.sources.outages import DISTRIBUTIONS, FOREVER_US, PERIODS, Outages, outages_of
+from mudkit.errors import ParameterError
+from mudkit.sources.outages import DISTRIBUTIONS, FOREVER_US, PERIODS, OutageLog, Outages, outages_of
 from mudkit.sources.streams import Stream, device_number
 
 US = 1_000_000
@@ -122,3 +125,26 @@ def test_outages_of_accepts_a_share():
     assert outages_of(0.2) == Outages(0.2)
     assert outages_of(1) == Outages(1.0)
     assert outages_of(LAWS[1]) is LAWS[1]
+
+
+_PERIODS = st.lists(st.tuples(st.integers(-50, 200), st.integers(0, 60)), max_size=40)
+
+
+@given(st.lists(_PERIODS, min_size=1, max_size=3))
+def test_recorded_outages_are_those_of_the_log(drawn):
+    logs = [[(begin * US, (begin + length) * US) for begin, length in periods] for periods in drawn]
+    log = OutageLog(logs, length_s=150)
+    switching = log.switching(3, [f"d{i}" for i in range(len(logs))])
+    for second in range(0, 260, 7):
+        t_us = second * US
+        expected = [any(begin <= t_us < end for begin, end in periods) for periods in logs]
+        assert is_down(switching, t_us).tolist() == expected
+    down_s = sum(any(b <= s * US < e for b, e in periods) for periods in logs for s in range(150))
+    assert log.share == pytest.approx(down_s / 150 / len(logs))
+
+
+def test_log_of_outages_is_checked():
+    with pytest.raises(ParameterError, match="ends before it begins"):
+        OutageLog([[(2 * US, US)]], length_s=10)
+    with pytest.raises(ParameterError, match="too few devices"):
+        OutageLog([[]], length_s=10).switching(1, ["a", "b"])

@@ -148,5 +148,5 @@ def test_markup_is_escaped():
         ]
     )
     empty = pd.DataFrame()
-    widget = Scoreboard(ScoreboardResult(runs, empty, "<b>", empty, empty, empty))
+    widget = Scoreboard(ScoreboardResult(runs, empty, "<b>", *[empty] * 5))
     assert table_rows(widget.table.value)[0] == ["measure", "<b>", "c"]
