@@ -67,13 +67,9 @@ class Comparison(Displayed):
     def above(self, limits: Mapping[str, float]) -> list[str]:
         """Return a sentence for each measure that differs by more than its limit, or cannot be judged."""
         sentences = []
-        rows = self.table.set_index("measure")
+        rows = self.table.set_index("measure").to_dict("index")
         for name, limit in limits.items():
-            row = (
-                rows.loc[name]
-                if name in rows.index
-                else {"difference": math.nan, "verdict": "in neither run"}
-            )
+            row = rows.get(name, {"difference": math.nan, "verdict": "in neither run"})
             if not math.isfinite(row["difference"]):
                 is_alone = str(row["verdict"]).startswith("in ")
                 sentences.append(f"{name} cannot be judged: {'it is ' if is_alone else ''}{row['verdict']}")
