@@ -316,11 +316,11 @@ def place_of_run(run: Summary) -> Place | None:
     ends = {"lat": ("south", "north"), "lon": ("west", "east")}
     drawn = []
     for name, sides in ends.items():
-        found = [
+        present = [
             side for side in ((name,) if name in cells.column_names else sides) if side in cells.column_names
         ]
-        if not found:
+        if not present:
             return None
-        drawn.append(np.mean([cells[side].to_numpy() for side in found], axis=0))
+        drawn.append(np.mean([cells[side].to_numpy() for side in present], axis=0))
     names = [str(entry["name"]) for entry in run.manifest.get("inputs", {}).values()]
     return Place.of(names[0] if names else run.folder.name, drawn[0], drawn[1])
