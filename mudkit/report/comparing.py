@@ -568,7 +568,8 @@ def _output(value: Any) -> nbformat.NotebookNode:
 
 def _words(name: Any) -> str:
     """Return the name of a measure as people read it."""
-    return words.label(str(name)).words
+    *cases, last = str(name).split(".")
+    return ", ".join([*(case.replace("_", " ") for case in cases), words.label(last).words])
 
 
 def _written(value: Any) -> str:
