@@ -309,10 +309,18 @@ def place_of_run(run: Summary) -> Place | None:
     """Return where the cells of a run's map lie; None without a map."""
     import pyarrow.parquet as pq
 
-    file = run.folder / "data" / "cells.parquet"
     try:
-        cells = pq.read_table(file, columns=["lat", "lon"])
+        cells = pq.read_table(run.folder / "data" / "cells.parquet")
     except (OSError, ValueError):
         return None
+    ends = {"lat": ("south", "north"), "lon": ("west", "east")}
+    drawn = []
+    for name, sides in ends.items():
+        present = [
+            side for side in ((name,) if name in cells.column_names else sides) if side in cells.column_names
+        ]
+        if not present:
+            return None
+        drawn.append(np.mean([cells[side].to_numpy() for side in present], axis=0))
     names = [str(entry["name"]) for entry in run.manifest.get("inputs", {}).values()]
-    return Place.of(names[0] if names else run.folder.name, *_thinned(cells))
+    return Place.of(names[0] if names else run.folder.name, drawn[0], drawn[1])

@@ -67,19 +67,17 @@ class Comparison(Displayed):
     def above(self, limits: Mapping[str, float]) -> list[str]:
         """Return a sentence for each measure that differs by more than its limit, or cannot be judged."""
         sentences = []
-        rows = self.table.set_index("measure")
+        rows = self.table.set_index("measure").to_dict("index")
         for name, limit in limits.items():
-            if name not in rows.index:
-                sentences.append(f"{name} cannot be judged: it is in neither run")
-                continue
-            row = rows.loc[name]
-            difference, verdict = float(row["difference"]), str(row["verdict"])
-            if not math.isfinite(difference):
-                is_alone = verdict.startswith("in ")
-                sentences.append(f"{name} cannot be judged: {'it is ' if is_alone else ''}{verdict}")
-            elif abs(difference) > limit:
+            row = rows.get(name, {"difference": math.nan, "verdict": "in neither run"})
+            if not math.isfinite(row["difference"]):
+                is_alone = str(row["verdict"]).startswith("in ")
+                sentences.append(f"{name} cannot be judged: {'it is ' if is_alone else ''}{row['verdict']}")
+            elif abs(row["difference"]) > limit:
                 unit = f" {row['unit']}" if row["unit"] not in ("", "share") else ""
-                sentences.append(f"{name} differs by {abs(difference):.6g}{unit}, more than {limit:g}{unit}")
+                sentences.append(
+                    f"{name} differs by {abs(row['difference']):.6g}{unit}, more than {limit:g}{unit}"
+                )
         return sentences
 
     def _view(self) -> View:
@@ -570,7 +568,8 @@ def _output(value: Any) -> nbformat.NotebookNode:
 
 def _words(name: Any) -> str:
     """Return the name of a measure as people read it."""
-    return words.label(str(name)).words
+    *cases, last = str(name).split(".")
+    return ", ".join([*(case.replace("_", " ") for case in cases), words.label(last).words])
 
 
 def _written(value: Any) -> str:

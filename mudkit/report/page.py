@@ -19,7 +19,7 @@ SUMMARY: Final = "application/vnd.mudkit-summary+json"
 
 UNITS: Final = (
     "", "share", "ms", "s", "min", "h", "days", "m", "km", "m/s", "km/h", "B", "kB", "MB", "GB", "J", "kJ",
-    "Wh", "a day", "messages/day", "MB/day", "GB/day", "J/day", "kJ/day",
+    "Wh", "messages", "a day", "messages/day", "MB/day", "GB/day", "J/day", "kJ/day",
 )  # fmt: skip
 """Units of measures; none for counts and texts."""
 
@@ -31,7 +31,8 @@ class Measure:
     Parameters
     ----------
     name : str
-        Stable name in snake_case, for instance ``sent_share``.
+        Stable name in snake_case, for instance ``sent_share``; ``news_with_ranks.useful_share`` if there are
+        several of a kind.
     value : float, str or None
         Shares are from 0 to 1. None: not known.
     unit : str

@@ -21,7 +21,9 @@ __all__ = ["FILE_NAME", "FORMAT", "Summary", "SummaryError", "read_summary", "wr
 
 FILE_NAME: Final = "summary.json"
 FORMAT: Final = 1
-_NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+_PART: Final = r"[a-z][a-z0-9]*(_[a-z0-9]+)*"
+_NAME: Final = re.compile(rf"{_PART}(\.{_PART})*")
+"""Names of measures: snake_case; a dot separates the case that one of several measures is of."""
 
 
 class SummaryError(MudkitError, ValueError):

@@ -59,7 +59,7 @@ def assert_valid(summary: Summary) -> None:
     """Check names, units, ranges and intervals of the measures of a run."""
     assert summary.headline.endswith("."), summary.headline
     for name, measure in summary.measures.items():
-        assert re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name), name
+        assert re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*(\.[a-z][a-z0-9]*(_[a-z0-9]+)*)*", name), name
         assert measure.unit in UNITS, (name, measure.unit)
         assert measure.definition.endswith("."), name
         assert len(measure.definition) <= 300, name
@@ -79,6 +79,6 @@ def documented() -> dict[str, list[tuple[str, str]]]:
     """Return the names and units of measures that the guide lists, by report."""
     table = GUIDE.read_text(encoding="utf-8").split("<!-- measures -->")[1]
     listed: dict[str, list[tuple[str, str]]] = {}
-    for report, name, unit in re.findall(r"^\| `(\w+)` \| `(\w+)` \| ([^|]*) \|", table, re.MULTILINE):
+    for report, name, unit in re.findall(r"^\| `(\w+)` \| `([\w.]+)` \| ([^|]*) \|", table, re.MULTILINE):
         listed.setdefault(report, []).append((name, unit.strip()))
     return listed

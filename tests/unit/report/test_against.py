@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from typer.testing import CliRunner
 
 from mudkit.cli import app
 from mudkit.errors import InputMissing, ParameterError, TraceContentError
-from mudkit.report import Measure, SummaryError, against
+from mudkit.report import Measure, SummaryError, against, read_summary
 from mudkit.report.against import Place, _gap_km, parse_against, parse_limits, run_both
 from mudkit.units import distance_km
 
@@ -197,3 +199,16 @@ def test_wrong_arguments_of_the_command_are_refused(tmp_path, arguments, message
             app, ["report", *arguments, "--out", str(tmp_path / "out")], catch_exceptions=False
         )
     assert not (tmp_path / "out").exists()
+
+
+def test_place_of_a_run_is_that_of_the_cells_of_its_map(tmp_path):
+    run = read_summary(write_run(tmp_path, "propagation", MEASURES))
+    file = run.folder / "data" / "cells.parquet"
+    box = {"south": [37.7, 37.8], "north": [37.8, 37.9], "west": [-122.5, -122.4], "east": [-122.4, -122.3]}
+    for columns in (box, {"lat": [37.75, 37.85], "lon": [-122.45, -122.35]}):
+        pq.write_table(pa.table(columns), file)
+        assert str(against.place_of_run(run)) == "cabs.csv around latitude 37.80, longitude -122.40"
+    pq.write_table(pa.table({"cell": [1]}), file)
+    assert against.place_of_run(run) is None
+    file.unlink()
+    assert against.place_of_run(run) is None

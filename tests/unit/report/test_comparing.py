@@ -261,6 +261,13 @@ def test_index_names_comparisons_and_summarises_all_reports(tmp_path):
         read_summary(tmp_path)
 
 
+def test_measure_of_a_case_is_named_with_it(tmp_path):
+    cases = [change(SENT, name="photo_sharing.sent_share"), change(SENT, name="news.sent_share", value=0.46)]
+    comparison = compare(tmp_path, cases, cases)
+    assert_valid(read_summary(comparison.folder))
+    assert "photo sharing, sent" in read_html(comparison.folder)
+
+
 def test_comparison_shows_itself(tmp_path):
     comparison = compare(tmp_path, BASE, BASE)
     assert "sent_share" in comparison._repr_html_()
