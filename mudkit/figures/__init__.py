@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     )
     from mudkit.figures.propagation import (
         ReceivedCells,
+        joining_grid,
         knowledge,
         knowledge_map,
         update_knowledge,
@@ -93,6 +94,7 @@ __all__ = [
     "history",
     "hits_by_cell",
     "holdings",
+    "joining_grid",
     "knowledge",
     "knowledge_map",
     "latencies",

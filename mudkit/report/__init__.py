@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mudkit.report import caching, prefetching, profiling, propagating, scoring
+    from mudkit.report import caching, joining, playing, prefetching, profiling, propagating, scoring
     from mudkit.report.page import Answer, FirstScreen, Measure
     from mudkit.report.run import ReportFailed, headline, run_report, save_page
     from mudkit.report.source import TraceSource, open_source
@@ -22,7 +22,9 @@ __all__ = [
     "blank_unbounded",
     "caching",
     "headline",
+    "joining",
     "open_source",
+    "playing",
     "prefetching",
     "profiling",
     "propagating",
