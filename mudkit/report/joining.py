@@ -39,8 +39,11 @@ __all__ = [
     "error_interval",
     "join_different",
     "join_last",
+    "join_own",
     "keep_last",
+    "last_groups",
     "left_interval",
+    "own_groups",
     "search",
     "threshold_grid",
 ]
@@ -169,7 +172,7 @@ class Sums:
         return own / saved if saved > 0 else math.nan
 
     def error_m(self, share: float = TOLD_SHARE) -> float:
-        """Return the distance within which a share of the positions lies, up to 2 % too large."""
+        """Return the distance within which a share of the positions lies, to within 2 %."""
         return distance_m(self.distances, share)
 
     @property
@@ -201,9 +204,14 @@ class Sums:
 
 
 def distance_m(bins: NDArray[np.int64], share: float) -> float:
-    """Return the upper edge of the bin in which a share of the distances is reached; 0: all are 0."""
-    at = int(np.searchsorted(np.cumsum(bins), share * bins.sum()))
-    return math.exp((at - 1) * _BIN) if at else 0.0
+    """Return the distance at which a share of all is reached, interpolated within its bin."""
+    counts = np.cumsum(bins)
+    aim = share * counts[-1]
+    at = int(np.searchsorted(counts, aim))
+    if at == 0:
+        return 0.0
+    part = float((aim - counts[at - 1]) / bins[at])
+    return part if at == 1 else math.exp((at - 2 + part) * _BIN)
 
 
 class Messages:
@@ -274,7 +282,8 @@ class Cells:
         self.order = np.argsort(cell, kind="stable")
         self.messages = messages.take(self.order)
         self._cell = cell[self.order]
-        same = np.lexsort((self.messages.device, self._cell))
+        number = np.cumsum(_runs(self._cell)) * len(messages.names) + self.messages.device
+        same = np.argsort(number, kind="stable")
         at = np.flatnonzero(~_runs(self.messages.device[same], self._cell[same]))
         self._before = np.full(len(same), -1, dtype=np.int64)
         self._before[same[at]] = same[at - 1]
@@ -310,8 +319,7 @@ class Cells:
         """Return the bytes that each message takes of what is sent, in the order of ``messages``."""
         group = self.groups(interval_s, threshold)
         held = np.bincount(group)
-        each = np.where(held == 1, sizes.message_bytes, sizes.aggregate_bytes / held)
-        return np.asarray(each[group])
+        return np.asarray(np.where(held == 1, sizes.message_bytes, sizes.aggregate_bytes / held)[group])
 
 
 def _runs(*columns: NDArray[Any]) -> NDArray[np.bool_]:
@@ -393,6 +401,22 @@ def join_last(messages: Messages, zoom: int, interval_s: int) -> Sums:
     return Sums(len(messages), _counted(np.bincount(group)), waited, *errors, len(last), len(last))
 
 
+def join_own(cells: Cells, interval_s: int) -> Sums:
+    """Add up what is left if each device joins its own messages of a cell and interval into one message."""
+    messages, group = cells.messages, own_groups(cells, interval_s)
+    told = [mean if mean is None else mean[group] for mean in _means(messages, group)]
+    kept = int(group.max()) + 1
+    counts = (np.array([1]), np.array([kept]))
+    waited = float(messages.waits_s(interval_s).sum())
+    errors = _errors(messages, told)
+    return Sums(len(messages), counts, waited, *errors, kept, cells.count_devices(interval_s))
+
+
+def own_groups(cells: Cells, interval_s: int) -> NDArray[np.int64]:
+    """Return a number for each device, cell and interval, in the order of ``cells.messages``."""
+    return _numbered(cells.messages.device.astype(np.int64), cells.groups(interval_s))
+
+
 def join_different(cells: Cells, interval_s: int) -> Sums:
     """Add up what is left if no aggregate holds two messages of one device.
 
@@ -407,6 +431,11 @@ def join_different(cells: Cells, interval_s: int) -> Sums:
     waited = float(messages.waits_s(interval_s).sum())
     devices = cells.count_devices(interval_s)
     return _sums(messages, _numbered(queue, rank), waited, len(queue), devices)
+
+
+def last_groups(messages: Messages, interval_s: int) -> NDArray[np.int64]:
+    """Return a number for each device and interval, in the order of ``messages.by_device``."""
+    return _last_of_devices(messages, interval_s)[1]
 
 
 def _last_of_devices(
@@ -448,11 +477,10 @@ def threshold_grid(largest: int) -> list[int]:
 class Choice:
     """Combination of zoom level, interval and threshold, with its sums.
 
-    ``zoom`` is None if each device sends its last position alone; ``threshold`` is None if queues are sent at
-    the end of their interval only.
+    ``threshold`` is None if queues are sent at the end of their interval only.
     """
 
-    zoom: int | None
+    zoom: int
     interval_s: int
     threshold: int | None
     sums: Sums
@@ -564,11 +592,12 @@ def search(
     counted = {length_s: messages.count_devices(length_s) for length_s in lengths_s}
 
     def try_all(zooms: Iterable[int]) -> None:
-        for level in zooms:
+        for level in sorted(zooms, reverse=True):  # small cells keep the limits
             cells = Cells(messages, level)
             for length_s in lengths_s:
                 result.tried[level, length_s] = cells.sums(length_s, devices=counted[length_s])
             _refine(result, cells)
+            _try_thresholds(result, cells)
 
     if zoom is not None:
         try_all([zoom])
@@ -577,7 +606,6 @@ def search(
         try_all(range(max(start - _COARSER, 0), min(start + _FINER, MAX_ZOOM) + 1))
         for level in _further(result):
             try_all([level])
-    _try_thresholds(result, messages)
     return result
 
 
@@ -644,38 +672,32 @@ def _refine(result: Search, cells: Cells) -> None:
             result.tried[zoom, length_s] = cells.sums(length_s)
 
 
-def _try_thresholds(result: Search, messages: Messages) -> None:
-    """Try combinations that break a limit with a threshold: smaller aggregates tell more."""
-    for level in sorted({zoom for zoom, _ in result.tried}):
-        cells: Cells | None = None
-        for zoom, length_s in list(result.tried):
-            is_late = length_s > result.limits.max_delay_s
-            if zoom != level or is_late or result.is_allowed(zoom, length_s):
-                continue
-            whole = result.tried[zoom, length_s]
-            least = result.least
-            grid = [
-                size
-                for size in threshold_grid(int(whole.sizes[0].max()))
-                if AS_GOOD * whole.left_share(result.sizes, size) < least
-            ]
-            if not grid:
-                continue
-            cells = cells or Cells(messages, level)
-            devices, kept = whole.devices, None
-            low, high = 0, len(grid)
-            while low < high:  # find the largest threshold that keeps the limits
-                at = (low + high) // 2 if kept else low
-                sums = cells.sums(length_s, grid[at], devices)
-                if not sums.keeps(result.limits, result.quantity):
-                    high = at
-                else:
-                    kept, low = (grid[at], sums), at + 1
-            if kept is not None:
-                result.with_threshold[zoom, length_s, kept[0]] = kept[1]
+def _try_thresholds(result: Search, cells: Cells) -> None:
+    """Try combinations of a level that break a limit with a threshold: smaller aggregates tell more."""
+    for zoom, length_s in list(result.tried):
+        is_late = length_s > result.limits.max_delay_s
+        if zoom != cells.zoom or is_late or result.is_allowed(zoom, length_s):
+            continue
+        whole, least = result.tried[zoom, length_s], result.least
+        grid = [
+            size
+            for size in threshold_grid(int(whole.sizes[0].max()))
+            if AS_GOOD * whole.left_share(result.sizes, size) < least
+        ]
+        kept: tuple[int, Sums] | None = None
+        low, high = 0, len(grid)
+        while low < high:  # find the largest threshold that keeps the limits
+            at = (low + high) // 2 if kept else low
+            sums = cells.sums(length_s, grid[at], whole.devices)
+            if sums.keeps(result.limits, result.quantity):
+                kept, low = (grid[at], sums), at + 1
+            else:
+                high = at
+        if kept is not None:
+            result.with_threshold[zoom, length_s, kept[0]] = kept[1]
 
 
-def best_last(messages: Messages, limits: Limits, sizes: Sizes, quantity: str) -> Choice | None:
+def best_last(messages: Messages, limits: Limits, quantity: str) -> tuple[int, Sums] | None:
     """Return the best interval at which each device sends its last position alone; None: none is allowed."""
     tried = {length_s: keep_last(messages, length_s) for length_s in _lengths_s(limits.max_delay_s)}
     for _ in range(_ROUNDS):
@@ -691,7 +713,7 @@ def best_last(messages: Messages, limits: Limits, sizes: Sizes, quantity: str) -
             break
         tried[between] = keep_last(messages, between)
     good = [length_s for length_s in allowed if tried[length_s].sent <= AS_GOOD * tried[best].sent]
-    return Choice(None, min(good), None, tried[min(good)])
+    return min(good), tried[min(good)]
 
 
 def left_interval(

@@ -1,4 +1,4 @@
-"""The busiest stretch of a trace, played to receivers who stand still: what each of them knows, and its cost."""
+"""The busiest stretch of a trace, played to receivers who stand still: what they know and what it costs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_PLAYED", "PlayedStretch", "busiest_positions", "named_places", "play_stretch"]
 
-MAX_PLAYED: Final = 10_000
-"""Messages that are played at most; a stretch with more is shortened."""
-_MAX_CELLS: Final = 8000
+MAX_PLAYED: Final = 2_500_000
+"""Messages that are played times those that wait meanwhile; a stretch with more is shortened."""
+_MAX_CELLS: Final = 5000
 """Cells in all pictures of the map; a page stays under 6 MB."""
 _MOMENTS: Final = 40
 _NAMED: Final = {"where most happens": 0.0, "between": 0.5, "at the edge": 0.95}
@@ -35,17 +35,19 @@ _TOLD: Final = {"speed": "speed, km/h", "devices": "devices in a cell"}
 _LABELS: Final = {"received_bytes": "received, kB", "other_delay_s": "mean delay of others, s"}
 
 
-def busiest_positions(positions: pa.Table, minutes: float) -> pa.Table:
+def busiest_positions(positions: pa.Table, minutes: float, interval_s: int) -> pa.Table:
     """Return the positions of the busiest stretch of time, which starts at a multiple of its length.
 
-    It is halved while it holds more than ``MAX_PLAYED`` positions, down to a second.
+    It is halved while to play it would take too long: each message is compared with all that wait.
     """
     t_us = epoch_us(positions["ts"])
     length_us = round(minutes * 60e6)
     while True:
         number = t_us // length_us
         stretches, counts = np.unique(number, return_counts=True)
-        if counts.max() <= MAX_PLAYED or length_us < 2 * US_PER_S:
+        messages = int(counts.max())
+        waiting = messages * min(interval_s * US_PER_S / length_us, 1.0)
+        if messages * waiting <= MAX_PLAYED or length_us < 2 * US_PER_S:
             return positions.filter(pa.array(number == stretches[counts.argmax()]))
         length_us //= 2
 
@@ -128,12 +130,13 @@ class PlayedStretch:
         """Return what exact surroundings cost at the places, as a heading."""
         when = _span(self.positions, self.tz)
         devices = self.positions["device"].to_pandas().nunique()
+        messages = words.count(len(self.positions), "message")
         text = (
-            f"Played message by message: {when}, the busiest stretch of this length, with "
-            f"{words.count(len(self.positions), 'message')} of {words.count(devices, 'device')}. Receivers who "
-            "stand still get each message of their own cell and of the cells beside it at once, and all others "
-            f"joined every {words.duration(self.interval_s)}. Sizes are measured here, after gzip. The map "
-            "shows what each of them knows; its clock counts from the beginning of the stretch."
+            f"Played message by message: {when}, the busiest stretch of this length, with {messages} of "
+            f"{words.count(devices, 'device')}. Receivers who stand still get each message of their own cell "
+            "and of the cells beside it at once, and all others joined every "
+            f"{words.duration(self.interval_s)}. Sizes are measured here, after gzip. The map shows what "
+            "each of them knows; its clock counts from the beginning of the stretch."
         )
         if not len(self.run.received):
             return Answer("Nothing is reported in the busiest stretch", text)

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +28,11 @@ from mudkit.report.joining import (
     error_interval,
     join_different,
     join_last,
+    join_own,
     keep_last,
+    last_groups,
     left_interval,
+    own_groups,
     search,
 )
 from mudkit.report.page import Answer, FirstScreen, Measure
@@ -55,11 +58,49 @@ __all__ = [
 
 MAX_PICTURES: Final = 48
 """Maximum number of pictures of a map; neighbouring intervals of a longer trace are joined."""
-MAX_MAP_CELLS: Final = 8000
+MAX_MAP_CELLS: Final = 5000
 """Cells in all pictures of a map, with fewer pictures where there are more; a page stays under 6 MB."""
 _S_PER_DAY: Final = 86_400
 _SUMS: Final = ("messages_in", "aggregates_out", "bytes_in", "bytes_out")
 _HALF: Final = 0.5
+_DRAWN_SHARE: Final = 0.95
+_MEASURES: Final = {
+    "way": (
+        "",
+        "join (messages of a cell), own (a device joins its own of a cell), last (positions) or nothing",
+    ),
+    "interval_s": ("s", "length of an interval, which is the longest delay"),
+    "cells_zoom": ("", "level of the cells"),
+    "cell_km": ("km", "side of a cell"),
+    "threshold": (
+        "messages",
+        "a queue is sent as soon as it holds this many; null: not before its interval ends",
+    ),
+    "bytes_left_share": ("share", "bytes that are sent, of those of all messages"),
+    "messages_left_share": ("share", "messages and aggregates that are sent, of all messages"),
+    "own_repeats_share": ("share", "part of the bytes saved by joining that is one device repeating itself"),
+    "position_error_m": ("m", "distance from what is told within which 95 % of the positions lie"),
+    "position_median_m": ("m", "distance from what is told within which half of the positions lie"),
+    "quantity_error": ("", "see the quantity"),
+    "delay_s": ("s", "mean time that a message waits"),
+    "joined_left_share": ("share", "bytes left by the best combination, if messages of a cell are joined"),
+    "own_left_share": (
+        "share",
+        "bytes left with its cells and interval, if a device joins its own messages only",
+    ),
+    "different_left_share": ("share", "bytes left with them, if no aggregate holds two messages of a device"),
+    "last_left_share": ("share", "bytes left by the best interval, if each device sends its last position"),
+    "last_interval_s": ("s", "that interval"),
+    "half_aggregate_left_share": ("share", "joined_left_share, if an aggregate has half of aggregate_bytes"),
+    "double_aggregate_left_share": ("share", "joined_left_share, if an aggregate has twice aggregate_bytes"),
+    "receivers": ("devices", "devices of the trace; each receives all that is sent"),
+}
+"""Units and definitions of the figures of the first screen."""
+_QUANTITY_ERRORS: Final = {
+    "speed": ("km/h", "root mean square difference of a speed from the one that is told"),
+    "devices": ("share", "devices that are counted too many in an interval, of those that are there"),
+}
+Way: TypeAlias = Literal["nothing", "last", "own", "join"]
 _LABELS: Final = {
     "cell_km": "side of a cell, km",
     "threshold": "sent early at",
@@ -75,7 +116,7 @@ _LABELS: Final = {
 
 @dataclass(frozen=True)
 class JoiningStudy:
-    """Combinations of interval, cell and threshold on one trace, and the one to use.
+    """Combinations of interval, cell and threshold on one trace, other ways, and what to use.
 
     Attributes
     ----------
@@ -83,8 +124,10 @@ class JoiningStudy:
         The combination that the page shows: the best within the limits, or the one with the least error.
     is_allowed : bool
         False: nothing keeps the limits, and ``choice`` does not either.
-    last : Choice or None
-        The best interval at which each device sends its last position alone.
+    own : Sums
+        The same cells and interval, if each device joins its own messages only.
+    last : (int, Sums) or None
+        The best interval, in seconds, at which each device sends its last position alone.
     cells : Cells
         The messages in the order of the cells of ``choice``.
     thresholds : sequence of int
@@ -96,13 +139,14 @@ class JoiningStudy:
     search: Search
     choice: Choice
     is_allowed: bool
-    last: Choice | None
+    own: Sums
+    last: tuple[int, Sums] | None
     cells: Cells
     thresholds: Sequence[int]
 
     @property
     def quantity(self) -> str:
-        """What devices report: ``speed`` or ``devices``."""
+        """What is told of a cell: ``speed`` or ``devices``."""
         return self.search.quantity
 
     @property
@@ -111,35 +155,74 @@ class JoiningStudy:
         return self.cells.zoom
 
     @cached_property
+    def cell_km(self) -> float:
+        """Side of these cells in the middle of the trace."""
+        return cell_km(self.zoom, middle(self.messages.lat, self.messages.lon)[0])
+
+    @cached_property
+    def different(self) -> Sums:
+        """Sums of the same cells and interval, if no aggregate holds two messages of one device."""
+        return join_different(self.cells, self.choice.interval_s)
+
+    @cached_property
+    def verdict(self) -> Way:
+        """The simplest way within the limits that leaves at most 5 % more bytes than the best one.
+
+        ``nothing`` is joined; each device sends its ``last`` position, or joins its ``own`` messages of a
+        cell; or the messages of a cell are joined (``join``).
+        """
+        ways: dict[Way, float] = {"nothing": 1.0}
+        if self.last is not None:
+            ways["last"] = self.last[1].left_share(self.search.sizes)
+        if self.is_allowed:
+            ways["own"] = self.own.left_share(self.search.sizes)
+            ways["join"] = self.search.least
+        best = min(ways.values())
+        return next(way for way, left in ways.items() if left <= AS_GOOD * best)
+
+    @property
+    def sums(self) -> Sums:
+        """Sums of what is recommended; of ``choice``, if nothing is joined."""
+        if self.verdict == "last" and self.last is not None:
+            return self.last[1]
+        return self.own if self.verdict == "own" else self.choice.sums
+
+    @property
+    def interval_s(self) -> int:
+        """Interval of what is recommended."""
+        return self.last[0] if self.verdict == "last" and self.last else self.choice.interval_s
+
+    @cached_property
     def left(self) -> intervals.Interval:
-        """Share of the bytes that the combination leaves, with its interval."""
-        costs = self.cells.costs(self.choice.interval_s, self.choice.threshold, self.search.sizes)
-        messages = self.cells.messages
+        """Share of the bytes that is left by what is recommended, with its interval."""
+        messages, sizes = self.cells.messages, self.search.sizes
+        if self.verdict in ("join", "nothing"):
+            costs = self.cells.costs(self.interval_s, self.choice.threshold, sizes)
+        else:
+            if self.verdict == "last":
+                messages = self.messages.by_device
+                group = last_groups(self.messages, self.interval_s)
+            else:
+                group = own_groups(self.cells, self.interval_s)
+            costs = (sizes.message_bytes / np.bincount(group))[group]
         days = _days(messages.t_us, self.source.tz)
-        return left_interval(costs, messages.device, days, self.search.sizes.message_bytes)
+        return left_interval(costs, messages.device, days, sizes.message_bytes)
 
     @cached_property
     def days(self) -> list[Sums]:
-        """Sums of the combination by local day; a queue is part of the day on which its interval begins."""
-        length_us = self.choice.interval_s * US_PER_S
-        day = _days(self.messages.t_us // length_us * length_us, self.source.tz)
-        numbers = np.unique(day)
-        return [
-            Cells(self.messages.take(day == number), self.zoom).sums(
-                self.choice.interval_s, self.choice.threshold
-            )
-            for number in numbers
-        ]
-
-    @property
-    def verdict(self) -> str:
-        """What is recommended: ``join``, ``last`` (keep only the last positions) or ``nothing``."""
-        sizes = self.search.sizes
-        joined = self.choice.sums.left_share(sizes) if self.is_allowed else math.inf
-        last = self.last.sums.left_share(sizes) if self.last else math.inf
-        if min(joined, last) * AS_GOOD > 1:
-            return "nothing"
-        return "last" if last <= AS_GOOD * joined else "join"
+        """Sums of what is recommended by local day, to which a queue belongs by the begin of its interval."""
+        interval_s = self.interval_s
+        day = _days(self.messages.intervals(interval_s) * interval_s * US_PER_S, self.source.tz)
+        parts = []
+        for number in np.unique(day):
+            messages = self.messages.take(day == number)
+            if self.verdict == "last":
+                parts.append(keep_last(messages, interval_s))
+            elif self.verdict == "own":
+                parts.append(join_own(Cells(messages, self.zoom), interval_s))
+            else:
+                parts.append(Cells(messages, self.zoom).sums(interval_s, self.choice.threshold))
+        return parts
 
     def first_screen(self) -> FirstScreen:
         """Return what was read, three figures, the recommendation, what it rests on, and warnings."""
@@ -153,35 +236,24 @@ class JoiningStudy:
             self._measures(),
         )
 
-    @property
-    def _used(self) -> tuple[Choice, float]:
-        """The combination that is recommended, and the share of bytes that it leaves."""
-        if self.verdict == "last" and self.last is not None:
-            return self.last, self.last.sums.left_share(self.search.sizes)
-        return self.choice, self.left.value
-
     def _tiles(self) -> list[tuple[str, str]]:
-        used, left = self._used
-        sums = used.sums
-        if self.verdict == "nothing":
-            tiles = [(words.percent(1.0), "of the bytes go to each receiver: nothing is joined")]
-        else:
-            tiles = [(words.percent(left), "of the bytes are left")]
-        tiles.append(
-            (
-                words.distance(sums.error_m() / 1000),
-                f"or less from 95 % of the positions to {_told_of(self.verdict)}; {self._quantity_told(sums)}",
-            )
-        )
-        own = sums.own_repeats_share(self.search.sizes)
-        if self.verdict == "join":
-            tiles.append((words.percent(min(own, 1.0)), "of the saving is one device that repeats itself"))
-        else:
-            tiles.append((words.duration(used.interval_s), "is the interval of these figures"))
-        return tiles
+        is_used = self.verdict != "nothing"
+        left = f"of the bytes {'are' if is_used else 'would be'} left"
+        if self.left.kind == "interval":
+            ends = words.interval(100 * self.left.low, 100 * self.left.high)
+            left += f"; {ends} % on other days and with other devices of this fleet (95 %)"
+        told = "is told of them" if is_used else "would be told of them"
+        error = f"or less from what {told} lie 95 % of the positions; {self._quantity_told()}"
+        own = self.choice.sums.own_repeats_share(self.search.sizes)
+        repeats = "of what joining saves is one device that repeats itself"
+        return [
+            (words.percent(self.left.value), left),
+            (words.distance(self.sums.error_m() / 1000), error),
+            (words.percent(min(own, 1.0)), repeats if own == own else f"{repeats}: it saves nothing"),
+        ]
 
-    def _quantity_told(self, sums: Sums) -> str:
-        error = sums.quantity_error(self.quantity)
+    def _quantity_told(self) -> str:
+        error = self.sums.quantity_error(self.quantity)
         if math.isnan(error):
             return "no speed is known"
         if self.quantity == "speed":
@@ -191,150 +263,143 @@ class JoiningStudy:
         return f"each device is counted {words.number(1 + error)} times an interval"
 
     def _headline(self) -> str:
-        used, left = self._used
         if self.verdict == "nothing":
-            if not self.is_allowed:
-                return "Send every message by itself: no cell and interval that was tried keeps the limits."
-            return "Send every message by itself: within the limits joining saves less than 5 % of the bytes."
-        every = words.duration(used.interval_s)
-        if self.verdict == "last":
-            return (
-                f"Send the last position of each device every {every}, and join nothing: "
-                f"{words.percent(left)} of the bytes are left."
+            return "Send every message by itself: " + (
+                "within the limits, joining saves less than 5 % of the bytes."
+                if self.is_allowed
+                else "no interval and cell keeps the limits."
             )
-        early = f", or as soon as {used.threshold:,} wait" if used.threshold else ""
-        return (
-            f"Join the messages of cells {words.distance(self.cell_km)} wide every {every}{early}: "
-            f"{words.percent(left)} of the bytes are left."
-        )
-
-    @property
-    def cell_km(self) -> float:
-        """Side of the cells in the middle of the trace."""
-        return cell_km(self.zoom, middle(self.messages.lat, self.messages.lon)[0])
+        every, side = words.duration(self.interval_s), words.distance(self.cell_km)
+        early = f", or as soon as {self.choice.threshold:,} wait" if self.choice.threshold else ""
+        what = {
+            "last": f"Send only the last position of each device every {every}",
+            "own": f"Let each device send one message per {every} and cell {side} wide",
+            "join": f"Join the messages of cells {side} wide every {every}{early}",
+        }[self.verdict]
+        return f"{what}: {words.percent(self.left.value)} of the bytes are left."
 
     def _reason(self) -> str:
-        sizes, limits = self.search.sizes, self.search.limits
-        within = (
-            f"within the same limits ({words.duration(limits.max_delay_s)}, "
-            f"{words.distance(limits.max_error_m / 1000)})"
-        )
+        sizes = self.search.sizes
+        joined = self.choice.sums.left_share(sizes)
+        cells = f"the messages of cells {words.distance(self.cell_km)} wide"
         if self.verdict == "nothing":
             if not self.is_allowed:
-                return "A wider limit, `max_error_m` or `max_quantity_error`, allows larger cells."
+                return "Wider limits (`max_error_m`, `max_quantity_error`) allow larger cells."
             return (
-                f"The best combination leaves {words.percent(self.left.value)}. Longer intervals "
-                "(`max_delay_s`) or larger cells (`max_error_m`) hold more messages to join."
+                f"The best is to join {cells} every {words.duration(self.choice.interval_s)}. Longer "
+                "intervals (`max_delay_s`) or larger cells (`max_error_m`) hold more messages."
             )
-        if self.verdict == "last":
-            joined = f"leaves {words.percent(self.left.value)}" if self.is_allowed else "keeps no limit"
-            return f"Joining the messages of cells {joined} {within}, and tells no device from another."
         parts = []
-        if self.left.kind == "interval":
-            ends = words.interval(100 * self.left.low, 100 * self.left.high)
-            parts.append(f"On other days and with other devices of this fleet it is {ends} % (95 %).")
-        if self.last is None:
-            parts.append(f"Sending only the last position of each device is never {within}.")
-        else:
+        if self.verdict == "own":
             parts.append(
-                f"Sending only the last position of each device, every {words.duration(self.last.interval_s)}, "
-                f"leaves {words.percent(self.last.sums.left_share(sizes))} {within}."
+                "Joining the messages of different devices, too, leaves "
+                f"{words.percent(self.search.least)} at best."
+            )
+        elif self.verdict == "join":
+            parts.append(
+                f"If each device joins its own messages only, {words.percent(self.own.left_share(sizes))} "
+                "are left."
+            )
+        elif self.is_allowed:
+            parts.append(f"Joining {cells} leaves {words.percent(joined)}.")
+        else:
+            parts.append("No interval and cell at which messages are joined keeps the limits.")
+        if self.verdict != "last" and self.last is None:
+            parts.append("Sending only the last position of each device keeps the limits at no interval.")
+        elif self.verdict != "last" and self.last is not None:
+            parts.append(
+                "Sending only the last position of each device keeps the limits if it is sent every "
+                f"{words.duration(self.last[0])}, and leaves "
+                f"{words.percent(self.last[1].left_share(sizes))}."
             )
         parts.append(
-            f"Messages wait {words.duration(self.choice.sums.delay_s)} on average and "
-            f"{words.duration(self.choice.interval_s)} at most."
+            f"Messages wait {words.duration(self.sums.delay_s)} on average and "
+            f"{words.duration(self.interval_s)} at most."
         )
         return " ".join(parts)
 
     def _assumption(self) -> str:
         sizes, limits = self.search.sizes, self.search.limits
-        half, double = (
-            self.choice.sums.left_share(replace(sizes, aggregate_bytes=round(part * sizes.aggregate_bytes)))
-            for part in (0.5, 2)
-        )
+        text = f"Assumed: a message of {words.size(sizes.message_bytes)}"
         if self.verdict == "join":
-            size = (
-                f"A message has {words.size(sizes.message_bytes)}, an aggregate "
-                f"{words.size(sizes.aggregate_bytes)}; with half of that {words.percent(half)} are left, with "
-                f"twice that {words.percent(double)}."
+            half, double = (words.percent(self._left_with(factor)) for factor in (0.5, 2.0))
+            text += (
+                f" and an aggregate of {words.size(sizes.aggregate_bytes)} (with half of that {half} are "
+                f"left, with twice that {double})"
             )
-        else:
-            size = f"A message has {words.size(sizes.message_bytes)}."
-        devices = len(self.messages.names)
-        a_day = self._used[0].sums.bytes_out(sizes) / len(self.days)
+        devices, whole = len(self.messages.names), self.sums.bytes_out(sizes)
         if self.verdict == "nothing":
-            a_day = len(self.messages) * sizes.message_bytes / len(self.days)
-        worst = limits.max_quantity_error
-        unit = "km/h" if self.quantity == "speed" else "too many, as a share"
-        bound = (
-            "any error of the quantity"
-            if worst is None
-            else f"its quantity errs by {words.number(worst)} {unit}"
-        )
+            whole = len(self.messages) * sizes.message_bytes
+        a_day, worst = whole / len(self.days), limits.max_quantity_error
+        bound = "any error of the quantity"
+        if worst is not None and self.quantity == "speed":
+            bound = f"an error of {words.number(worst)} km/h"
+        elif worst is not None:
+            bound = f"{words.percent(worst)} of the devices counted too many"
+        receivers = f"all {devices:,} devices" if devices > 1 else "one device"
+        to_all = f" and {words.size(a_day * devices)} together" if devices > 1 else ""
         return (
-            f"{size} What is sent goes to each of the {words.count(devices, 'device')}: {words.size(a_day)} a "
-            f"day to each, {words.size(a_day * devices)} to all. A message may wait "
-            f"{words.duration(limits.max_delay_s)} (`max_delay_s`); 95 % of the positions have to lie within "
-            f"{words.distance(limits.max_error_m / 1000)} of what is told (`max_error_m`); {bound} is allowed "
+            f"{text}; all that is sent goes to {receivers}, {words.size(a_day)} a day "
+            f"to each{to_all}. Allowed: a delay of {words.duration(limits.max_delay_s)} (`max_delay_s`), "
+            f"{words.distance(limits.max_error_m / 1000)} for 95 % of the positions (`max_error_m`), {bound} "
             "(`max_quantity_error`)."
         )
 
-    def _measures(self) -> list[Measure]:
-        used, left = self._used
-        sums, sizes, quantity = used.sums, self.search.sizes, self.quantity
-        is_joined = self.verdict == "join"
-        days = self.days if used is self.choice else []
-        own = intervals.ratio(
-            [(day.messages - day.told_devices) * sizes.message_bytes for day in days],
-            [day.messages * sizes.message_bytes - day.bytes_out(sizes) for day in days],
-        )
-        sent = intervals.ratio([day.sent for day in days], [day.messages for day in days])
-        waits = intervals.ratio([day.wait_s for day in days], [day.messages for day in days])
-        error = error_interval(days) if days else _unknown()
-        quantities = _quantity_interval(days, quantity)
-        bytes_left = self.left if used is self.choice else _unknown()
-        last = self.last.sums.left_share(sizes) if self.last else None
-        different = join_different(self.cells, self.choice.interval_s).left_share(sizes)
-
-        def measured(name: str, value: float | None, unit: str, text: str, of: Any = None) -> Measure:
-            is_known = of is not None and of.kind == "interval"
-            return Measure(name, value, unit, text, *((of.low, of.high) if is_known else ()))
-
-        speed = quantity == "speed"
-        return [
-            Measure("verdict", self.verdict, "", "join, last (send the last positions only) or nothing"),
-            Measure("interval_s", used.interval_s, "s", "interval at whose end queues are sent"),
-            Measure("cells_zoom", used.zoom, "", "level of the cells; null: no cells"),
-            Measure("cell_km", self.cell_km if used.zoom is not None else None, "km", "side of a cell"),
-            Measure("threshold", used.threshold, "messages", "a queue is sent when it holds this many"),
-            measured("bytes_left_share", left, "share", "bytes that are sent, of all", bytes_left),
-            measured("messages_left_share", sums.sent / sums.messages, "share", "messages and aggregates that "
-                     "are sent, of all messages", sent),
-            measured("own_repeats_share", sums.own_repeats_share(sizes), "share", "part of the saved bytes "
-                     "that is one device repeating itself in its cell and interval", own),
-            measured("position_error_m", sums.error_m(), "m", "95 % of the positions lie within this distance "
-                     "of what is told of them", error),
-            Measure("position_median_m", sums.error_m(_HALF), "m", "half of the positions lie within it"),
-            measured("quantity_error", sums.quantity_error(quantity), "km/h" if speed else "share",
-                     "root mean square difference from the mean speed that is told" if speed else
-                     "devices that are counted too many in an interval, of those that are there", quantities),
-            measured("delay_s", sums.delay_s, "s", "mean time that a message waits", waits),
-            Measure("last_only_left_share", last, "share", "bytes left if each device sends its last "
-                    "position only, at the best interval within the limits"),
-            Measure("different_devices_left_share", different if is_joined else None, "share", "bytes left if "
-                    "no aggregate holds two messages of a device"),
-            Measure("half_aggregate_left_share", self._left_with(0.5), "share", "bytes left if an aggregate "
-                    "has half of aggregate_bytes"),
-            Measure("double_aggregate_left_share", self._left_with(2.0), "share", "bytes left if it has twice "
-                    "of them"),
-            Measure("receivers", len(self.messages.names), "", "devices, each of which receives all"),
-        ]  # fmt: skip
-
     def _left_with(self, factor: float) -> float:
+        """Return what is left if an aggregate has a multiple of its size."""
         sizes = self.search.sizes
-        return self.choice.sums.left_share(
-            replace(sizes, aggregate_bytes=max(round(factor * sizes.aggregate_bytes), 1))
-        )
+        larger = replace(sizes, aggregate_bytes=_times(sizes.aggregate_bytes, factor))
+        return self.choice.sums.left_share(larger)
+
+    def _measures(self) -> list[Measure]:
+        sums, sizes, days = self.sums, self.search.sizes, self.days
+        is_used, has_cells = self.verdict != "nothing", self.verdict in ("own", "join")
+        messages = [day.messages for day in days]
+        saved = [day.messages * sizes.message_bytes - day.bytes_out(sizes) for day in days]
+        repeats = [(day.messages - day.told_devices) * sizes.message_bytes for day in days]
+        values = {
+            "way": self.verdict,
+            "interval_s": self.interval_s if is_used else None,
+            "cells_zoom": self.zoom if has_cells else None,
+            "cell_km": self.cell_km if has_cells else None,
+            "threshold": self.choice.threshold if self.verdict == "join" else None,
+            "bytes_left_share": self.left.value,
+            "messages_left_share": sums.sent / sums.messages,
+            "own_repeats_share": self.choice.sums.own_repeats_share(sizes),
+            "position_error_m": sums.error_m(),
+            "position_median_m": sums.error_m(_HALF),
+            "quantity_error": sums.quantity_error(self.quantity),
+            "delay_s": sums.delay_s,
+            "joined_left_share": self.choice.sums.left_share(sizes),
+            "own_left_share": self.own.left_share(sizes),
+            "different_left_share": self.different.left_share(sizes),
+            "last_left_share": self.last[1].left_share(sizes) if self.last else None,
+            "last_interval_s": self.last[0] if self.last else None,
+            "half_aggregate_left_share": self._left_with(0.5),
+            "double_aggregate_left_share": self._left_with(2.0),
+            "receivers": len(self.messages.names),
+        }
+        around = {
+            "bytes_left_share": self.left,
+            "messages_left_share": intervals.ratio([day.sent for day in days], messages),
+            "position_error_m": error_interval(days),
+            "position_median_m": error_interval(days, _HALF),
+            "quantity_error": _quantity_interval(days, self.quantity),
+            "delay_s": intervals.ratio([day.wait_s for day in days], messages),
+        }
+        if self.verdict in ("join", "nothing"):
+            around["own_repeats_share"] = intervals.ratio(repeats, saved)
+        measures = []
+        for name, value in values.items():
+            unit, text = _MEASURES[name]
+            if name == "quantity_error":
+                unit, text = _QUANTITY_ERRORS[self.quantity]
+            if name in around and not is_used:
+                text += "; of the best combination, which is not recommended"
+            of = around.get(name)
+            ends = (of.low, of.high) if of is not None and of.kind == "interval" else (None, None)
+            measures.append(Measure(name, value, unit, text, *ends))
+        return measures
 
     def grid(self) -> pd.DataFrame:
         """Return what each combination without a threshold leaves and tells, a row each."""
@@ -420,7 +485,7 @@ class JoiningStudy:
     def assumptions_shown(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return what was assumed as a table on screen."""
         every = [words.duration(s) if math.isfinite(s) else "nothing joined" for s in table["interval_s"]]
-        columns = ["assumed", "interval", "cell_km", "threshold", "bytes_left_share", "position_error_m"]
+        columns = ["assumed", "interval", "cell_km", "threshold", "bytes_left_share"]
         return table.assign(interval=every)[columns]
 
     def grid_answer(self) -> Answer:
@@ -437,8 +502,7 @@ class JoiningStudy:
             title,
             f"{words.count(len(left), 'combination')} were tried without a threshold; {allowed:,} "
             f"{'keeps' if allowed == 1 else 'keep'} the limits. The second number of a cell is the distance "
-            "within which 95 % of the positions lie of what is told. The closest are averages over a cell: a "
-            "larger cell tells less.",
+            "within which 95 % of the positions lie of what is told.",
         )
 
     def baselines(self) -> pd.DataFrame:
@@ -447,24 +511,24 @@ class JoiningStudy:
 
         every = self.choice.interval_s
         ways: list[tuple[str, int, Sums]] = [
-            (f"last position of each device, every {words.duration(every)}", every,
-             keep_last(self.messages, every)),
+            ("last position of each device", every, keep_last(self.messages, every)),
             ("last positions, joined by cell", every, join_last(self.messages, self.zoom, every)),
-            ("different devices joined, never two messages of one", every, join_different(self.cells, every)),
+            ("own messages of a cell joined by each device", every, self.own),
+            ("different devices joined, never two messages of one", every, self.different),
             ("messages of a cell joined", every, self.choice.sums),
-        ]  # fmt: skip
-        if self.last is not None and self.last.interval_s != every:
-            name = f"last position of each device, every {words.duration(self.last.interval_s)}"
-            ways.insert(1, (name, self.last.interval_s, self.last.sums))
+        ]
+        if self.last is not None and self.last[0] != every:
+            ways.insert(1, (f"{ways[0][0]} every {words.duration(self.last[0])}", *self.last))
         rows = [
             {"way": name, "interval_s": interval_s}
             | self._row(sums)
             | {"keeps_limits": sums.keeps(self.search.limits, self.quantity)}
             for name, interval_s, sums in ways
         ]
-        nothing = {name: 0.0 for name in rows[0] if name.endswith(("_m", "_s", "_kmh", "_many_share"))}
-        nothing |= {"interval_s": 0, "bytes_left_share": 1.0, "messages_left_share": 1.0}
-        return pd.DataFrame([{"way": "every message by itself", **nothing, "keeps_limits": True}, *rows])
+        nothing = {name: 0.0 for name in rows[0] if name not in ("way", "own_repeats_share")}
+        nothing |= {"bytes_left_share": 1.0, "messages_left_share": 1.0}
+        first = {"way": "every message by itself"} | nothing | {"interval_s": 0, "keeps_limits": True}
+        return pd.DataFrame([first, *rows])
 
     def baselines_answer(self) -> Answer:
         """Return which part of the saving is one device that repeats itself, as a heading."""
@@ -472,9 +536,8 @@ class JoiningStudy:
         own = sums.own_repeats_share(sizes)
         if math.isnan(own):
             return Answer("Joining saves nothing", "No two messages share a cell and an interval.")
-        groups = sums.sent
-        alone = int(sums.sizes[1][sums.sizes[0] == 1].sum())
-        shared = join_different(self.cells, self.choice.interval_s).left_share(sizes)
+        alone = words.percent(int(sums.sizes[1][sums.sizes[0] == 1].sum()) / sums.sent)
+        shared = self.different.left_share(sizes)
         if own >= 1:
             title = "The whole saving is single devices that repeat themselves"
         elif own > 0:
@@ -483,9 +546,9 @@ class JoiningStudy:
             title = "The whole saving comes from different devices"
         return Answer(
             title,
-            f"Of {words.count(groups, 'message')} and aggregates that are sent, {words.percent(alone / groups)} "
-            f"hold a single message. If no aggregate held two messages of one device, {words.percent(shared)} "
-            "of the bytes would be left.",
+            f"{words.count(sums.sent, 'message')} and aggregates are sent; {alone} of them hold one message. "
+            f"If no aggregate held two messages of one device, {words.percent(shared)} of the bytes would be "
+            "left.",
         )
 
     def threshold_table(self) -> pd.DataFrame:
@@ -512,10 +575,10 @@ class JoiningStudy:
         whole = self.search.tried[self.zoom, self.choice.interval_s]
         if self.choice.threshold is None:
             return Answer(
-                "Sending full queues early would cost more than 5 % of the bytes that are left"
+                "Sending queues early, when they are full, would leave over 5 % more bytes"
                 if whole.sizes[0].max() > 1
                 else "No queue ever holds two messages",
-                f"So queues wait for the end of their interval; the largest held {int(whole.sizes[0].max()):,}.",
+                f"Queues wait for the end of their interval; the largest held {int(whole.sizes[0].max()):,}.",
             )
         sizes = self.search.sizes
         cost = 100 * (self.choice.sums.left_share(sizes) - whole.left_share(sizes))
@@ -523,8 +586,8 @@ class JoiningStudy:
             f"Sending a queue as soon as it holds {self.choice.threshold:,} messages costs "
             f"{words.number(round(cost, 1))} points",
             f"Then messages wait {words.duration(self.choice.sums.delay_s)} on average, not "
-            f"{words.duration(whole.delay_s)}. It is the smallest threshold that costs at most 5 % more bytes than "
-            "the best combination.",
+            f"{words.duration(whole.delay_s)}. It is the smallest threshold that leaves at most 5 % more "
+            "bytes than the best combination.",
         )
 
     def assumptions(self) -> pd.DataFrame:
@@ -533,31 +596,32 @@ class JoiningStudy:
 
         sizes, limits = self.search.sizes, self.search.limits
         cases: list[tuple[str, Search]] = [("as assumed", self.search)]
-        for factor, word in ((0.5, "half"), (2.0, "twice")):
-            bytes_ = max(round(factor * sizes.aggregate_bytes), 1)
-            delay_s, error_m = max(round(factor * limits.max_delay_s), 1), factor * limits.max_error_m
-            cases += [
-                (f"an aggregate {word} as large: {words.size(bytes_)}",
-                 self.search.assuming(sizes=replace(sizes, aggregate_bytes=bytes_))),
-                (f"{word} the delay allowed: {words.duration(delay_s)}",
-                 self.search.assuming(limits=replace(limits, max_delay_s=delay_s))),
-                (f"{word} the distance allowed: {words.distance(error_m / 1000)}",
-                 self.search.assuming(limits=replace(limits, max_error_m=error_m))),
-            ]  # fmt: skip
+        factors = ((0.5, "half"), (2.0, "twice"))
+        for factor, word in factors:
+            bytes_ = _times(sizes.aggregate_bytes, factor)
+            other = self.search.assuming(sizes=replace(sizes, aggregate_bytes=bytes_))
+            cases.append((f"an aggregate {word} as large, {words.size(bytes_)}", other))
+        for factor, word in factors:
+            delay_s = _times(limits.max_delay_s, factor)
+            other = self.search.assuming(limits=replace(limits, max_delay_s=delay_s))
+            cases.append((f"{word} the delay, {words.duration(delay_s)}", other))
+        for factor, word in factors:
+            error_m = factor * limits.max_error_m
+            other = self.search.assuming(limits=replace(limits, max_error_m=error_m))
+            cases.append((f"{word} the distance, {words.distance(error_m / 1000)}", other))
         lat, _ = middle(self.messages.lat, self.messages.lon)
         rows = []
         for name, case in cases:
             choice = case.choose()
-            known = dict.fromkeys(("interval_s", "cell_km", "threshold", "position_error_m"), math.nan)
+            known = dict.fromkeys(("interval_s", "cell_km", "threshold"), math.nan)
             known |= {"bytes_left_share": 1.0}
-            if choice is not None and choice.zoom is not None:
+            if choice is not None:
                 left = choice.sums.left_share(case.sizes, choice.threshold)
                 known = {
                     "interval_s": float(choice.interval_s),
                     "cell_km": cell_km(choice.zoom, lat),
                     "threshold": float(choice.threshold or math.nan),
                     "bytes_left_share": left,
-                    "position_error_m": choice.sums.error_m(),
                 }
             rows.append({"assumed": name} | known)
         if (half := self._half_fleet()) is not None:
@@ -568,7 +632,6 @@ class JoiningStudy:
                     "cell_km": self.cell_km,
                     "threshold": float(self.choice.threshold or math.nan),
                     "bytes_left_share": half.left_share(sizes),
-                    "position_error_m": half.error_m(),
                 }
             )
         return pd.DataFrame(rows)
@@ -589,20 +652,12 @@ class JoiningStudy:
             f"With half or twice of what was assumed, {words.percent(low)} to {words.percent(high)} are left"
             if words.percent(low) != words.percent(high)
             else "Half or twice of what was assumed changes nothing",
-            "Each row is the recommendation, were one assumption another, among the combinations tried.",
+            "Each row is the best combination, were one assumption another, among those that were tried.",
         )
 
 
-def _told_of(verdict: str) -> str:
-    return {
-        "join": "what their aggregate tells",
-        "last": "the last one that is sent",
-        "nothing": "what an aggregate would tell",
-    }[verdict]
-
-
-def _unknown() -> intervals.Interval:
-    return intervals.Interval(math.nan, math.nan, math.nan, "value")
+def _times(value: int, factor: float) -> int:
+    return max(round(factor * value), 1)
 
 
 def _quantity_interval(days: Sequence[Sums], quantity: str) -> intervals.Interval:
@@ -641,11 +696,12 @@ def study_joining(
     if choice is None:
         zoom, interval_s = min(found.tried, key=lambda key: (found.tried[key].error_m(), key[1]))
         choice = Choice(zoom, interval_s, None, found.tried[zoom, interval_s])
-    cells = Cells(messages, choice.zoom or 0)
+    cells = Cells(messages, choice.zoom)
     if choice.threshold is not None:
         choice = replace(choice, sums=cells.sums(choice.interval_s, choice.threshold))
-    last = best_last(messages, limits, sizes, quantity)
-    return JoiningStudy(source, messages, found, choice, is_allowed, last, cells, thresholds)
+    own = join_own(cells, choice.interval_s)
+    last = best_last(messages, limits, quantity)
+    return JoiningStudy(source, messages, found, choice, is_allowed, own, last, cells, thresholds)
 
 
 def count_cells(
@@ -679,14 +735,15 @@ def count_cells(
 def pictures(counted: pd.DataFrame, zoom: int, interval_s: int, tz: str, label: str) -> pa.Table:
     """Add up each cell over as many intervals as keep to ``MAX_PICTURES`` and ``MAX_MAP_CELLS``.
 
-    Of more cells than one picture may hold, those with the most messages are kept.
+    Of many cells only those with the most messages are drawn, which hold 95 % of them.
     """
     import pandas as pd
 
-    by_cell = counted.groupby(["x", "y"])["messages_in"].transform("sum")
-    if counted.groupby(["x", "y"]).ngroups > MAX_MAP_CELLS:
-        sums = counted.groupby(["x", "y"])["messages_in"].sum().nlargest(MAX_MAP_CELLS)
-        counted = counted[by_cell >= sums.min()]
+    by_cell = counted.groupby(["x", "y"])["messages_in"].sum().sort_values(ascending=False, kind="stable")
+    if len(by_cell) * MAX_PICTURES > MAX_MAP_CELLS:
+        enough = int(np.searchsorted(by_cell.cumsum().to_numpy(), _DRAWN_SHARE * by_cell.sum())) + 1
+        kept = by_cell.iloc[: min(enough, MAX_MAP_CELLS)].index
+        counted = counted[pd.MultiIndex.from_frame(counted[["x", "y"]]).isin(kept)]
     first, last = int(counted["since_s"].min()), int(counted["since_s"].max())
     most = MAX_PICTURES
     while True:
