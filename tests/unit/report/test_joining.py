@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -173,9 +173,12 @@ def test_many_devices_that_share_cells_save_without_repeats():
 
 
 def test_search_keeps_its_limits_and_leaves_least_within_them():
-    """Compare with all intervals of a fine grid: none within the limits leaves 5 % fewer bytes."""
+    """Compare with all intervals of a fine grid: none within the limits leaves 5 % fewer bytes.
+
+    The trace holds many intervals; in one of a few, errors go up and down with where intervals begin.
+    """
     random = np.random.default_rng(5)
-    device, number = (part.ravel() for part in np.mgrid[:40, :60])
+    device, number = (part.ravel() for part in np.mgrid[:40, :360])
     angle = 2 * np.pi * random.random(40)[device] + number / 9
     positions = make_positions(
         device, 10 * number, 37.7 + 0.02 * np.sin(angle), -122.4 + 0.02 * np.cos(angle)
@@ -223,8 +226,8 @@ def test_fixed_level_is_the_only_one_tried():
 def test_threshold_grid_ends_at_the_largest_queue(largest):
     grid = threshold_grid(largest)
     assert grid[-1] >= largest
-    assert all(1.0 < b / a <= 2 for a, b in zip(grid, grid[1:], strict=False))
-    assert all(b / a <= 1.11 for a, b in zip(grid, grid[1:], strict=False) if a >= 10)
+    assert all(1.0 < b / a <= 2 for a, b in pairwise(grid))
+    assert all(b / a <= 1.11 for a, b in pairwise(grid) if a >= 10)
 
 
 def test_interval_covers_other_days_of_the_same_fleet():
