@@ -73,6 +73,12 @@ def test_page_works_offline_and_its_map_has_a_slider(report):
     assert "mudkitMap.slides(" in html
 
 
+def test_manifest_has_parameters_and_inputs(report, parameters):
+    metadata = manifest(report)
+    assert metadata["parameters"] == TEMPLATES["propagation"](**parameters).model_dump()
+    assert metadata["inputs"]["trace"]["name"] == "cabs.csv"
+
+
 def test_receivers_stand_where_most_happens_and_at_the_edge(report):
     """Place three cabs together and one 25 km away: receivers get what is around them at once."""
     receivers = table(report, "receivers").set_index("receiver")
