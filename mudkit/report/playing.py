@@ -142,7 +142,9 @@ class PlayedStretch:
             return Answer("Nothing is reported in the busiest stretch", text)
         ordered = table.sort_values("received_bytes", ascending=False)
         most, least = ordered.iloc[0], ordered.iloc[-1]
-        if len(table) == 1:
+        if most["received_bytes"] == least["received_bytes"] and len(table) > 1:
+            title = f"Exact surroundings cost {words.size(most['received_bytes'])} at each place"
+        elif len(table) == 1:
             title = f"Exact surroundings cost {words.size(most['received_bytes'])} {_at(most)}"
         else:
             title = (

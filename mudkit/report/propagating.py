@@ -285,12 +285,14 @@ class JoiningStudy:
         if self.verdict == "nothing":
             if not self.is_allowed:
                 return "Wider limits (`max_error_m`, `max_quantity_error`) allow larger cells."
+            if self.choice.sums.sent == len(self.messages):
+                return "No two messages share a cell and an interval."
             return (
                 f"The best is to join {cells} every {words.duration(self.choice.interval_s)}. Longer "
                 "intervals (`max_delay_s`) or larger cells (`max_error_m`) hold more messages."
             )
         parts = []
-        if self.verdict == "own":
+        if self.verdict == "own" and len(self.messages.names) > 1:
             parts.append(
                 "Joining the messages of different devices, too, leaves "
                 f"{words.percent(self.search.least)} at best."
@@ -300,9 +302,9 @@ class JoiningStudy:
                 f"If each device joins its own messages only, {words.percent(self.own.left_share(sizes))} "
                 "are left."
             )
-        elif self.is_allowed:
+        elif self.verdict == "last" and self.is_allowed:
             parts.append(f"Joining {cells} leaves {words.percent(joined)}.")
-        else:
+        elif self.verdict == "last":
             parts.append("No interval and cell at which messages are joined keeps the limits.")
         if self.verdict != "last" and self.last is None:
             parts.append("Sending only the last position of each device keeps the limits at no interval.")
@@ -337,10 +339,10 @@ class JoiningStudy:
         elif worst is not None:
             bound = f"{words.percent(worst)} of the devices counted too many"
         receivers = f"all {devices:,} devices" if devices > 1 else "one device"
-        to_all = f" and {words.size(a_day * devices)} together" if devices > 1 else ""
+        to_all = f" to each and {words.size(a_day * devices)} together" if devices > 1 else ""
         return (
-            f"{text}; all that is sent goes to {receivers}, {words.size(a_day)} a day "
-            f"to each{to_all}. Allowed: a delay of {words.duration(limits.max_delay_s)} (`max_delay_s`), "
+            f"{text}; all that is sent goes to {receivers}, {words.size(a_day)} "
+            f"a day{to_all}. Allowed: a delay of {words.duration(limits.max_delay_s)} (`max_delay_s`), "
             f"{words.distance(limits.max_error_m / 1000)} for 95 % of the positions (`max_error_m`), {bound} "
             "(`max_quantity_error`)."
         )
@@ -578,7 +580,7 @@ class JoiningStudy:
                 "Sending queues early, when they are full, would leave over 5 % more bytes"
                 if whole.sizes[0].max() > 1
                 else "No queue ever holds two messages",
-                f"Queues wait for the end of their interval; the largest held {int(whole.sizes[0].max()):,}.",
+                f"The largest holds {words.count(int(whole.sizes[0].max()), 'message')}.",
             )
         sizes = self.search.sizes
         cost = 100 * (self.choice.sums.left_share(sizes) - whole.left_share(sizes))
