@@ -364,9 +364,7 @@ def joining_grid(table: pd.DataFrame, *, best: tuple[int, int], title: str) -> g
     columns = [words.duration(length_s) for length_s in lengths_s]
     texts = [
         [
-            f"{words.percent(share)} left, 95 % within {words.distance(metres / 1000)}"
-            if share == share
-            else ""
+            f"{words.percent(share)} left, 95 % within {_metres(metres)}" if share == share else ""
             for share, metres in zip(*both, strict=True)
         ]
         for both in zip(left, error_m, strict=True)
@@ -384,7 +382,7 @@ def joining_grid(table: pd.DataFrame, *, best: tuple[int, int], title: str) -> g
         text = text if kept[row, column] == 1 else f"({text})"
         figure.add_annotation(
             x=columns[column], y=rows[row], showarrow=False,
-            text=f"<b>{text}</b><br>{words.distance(error_m[row, column] / 1000)}",
+            text=f"<b>{text}</b><br>{_metres(error_m[row, column])}",
             font={"size": 13, "color": ink_on(shades[round(100 * min(share, 1.0))])},
         )  # fmt: skip
     if best[0] in zooms:
@@ -400,3 +398,7 @@ def joining_grid(table: pd.DataFrame, *, best: tuple[int, int], title: str) -> g
         axis.update(categoryarray=names, range=[-0.5, len(names) - 0.5])
     height_px = _GRID_MARGINS_PX + _GRID_ROW_PX * len(zooms)
     return styled(figure, height_px, (80, 20, 80, 60), heading(title, _GRID_FRAME))
+
+
+def _metres(distance_m: float) -> str:
+    return words.distance(distance_m / 1000) if distance_m else "0 m"

@@ -58,7 +58,7 @@ _INTERVALS_S: Final = (
     1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400,
 )  # fmt: skip
 _SPAN: Final = (16, 4)
-"""How much shorter and longer intervals than the longest allowed delay are tried."""
+"""Factors by which the shortest and the longest interval that are tried differ from the longest delay."""
 _ROUNDS: Final = 8
 _BIN: Final = math.log(1.02)
 _BINS: Final = 900
@@ -79,7 +79,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a combination has to keep.
+    """Limits that a combination has to keep.
 
     Parameters
     ----------
@@ -109,11 +109,11 @@ class Sums:
     wait_s : float
         Waiting time of all messages.
     distances : ndarray
-        Messages by distance from what was told of them, in bins of 2 %.
+        Messages by distance from what was stated of them, in bins of 2 %.
     squares_m2 : float
         Sum of the squared distances.
     values, value_squares : float
-        Messages with a value, and the squared differences from what was told.
+        Messages with a value, and the squared differences from what was stated.
     told_devices, devices : int
         Devices, counted in each aggregate that holds them, and once an interval.
     """
@@ -129,9 +129,9 @@ class Sums:
     devices: int
 
     def __add__(self, other: Sums) -> Sums:
-        held = np.concatenate([self.sizes[0], other.sizes[0]])
+        filled = np.concatenate([self.sizes[0], other.sizes[0]])
         counts = np.concatenate([self.sizes[1], other.sizes[1]])
-        sizes, at = np.unique(held, return_inverse=True)
+        sizes, at = np.unique(filled, return_inverse=True)
         summed = np.bincount(at, weights=counts, minlength=len(sizes)).astype(np.int64)
         rest = {
             name: getattr(self, name) + getattr(other, name)
@@ -147,9 +147,9 @@ class Sums:
 
     def split(self, threshold: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the sizes of what is sent if queues go in parts of at most ``threshold`` messages."""
-        held, counts = self.sizes
-        rest = held % threshold
-        full = int((held // threshold * counts).sum())
+        filled, counts = self.sizes
+        rest = filled % threshold
+        full = int((filled // threshold * counts).sum())
         sizes, at = np.unique(np.append(rest, threshold), return_inverse=True)
         summed = np.bincount(at, weights=np.append(counts, full)).astype(np.int64)
         kept = (sizes > 0) & (summed > 0)
@@ -157,8 +157,8 @@ class Sums:
 
     def bytes_out(self, sizes: Sizes, threshold: int | None = None) -> int:
         """Return the bytes that go to each receiver."""
-        held, counts = self.sizes if threshold is None else self.split(threshold)
-        alone = int(counts[held == 1].sum())
+        filled, counts = self.sizes if threshold is None else self.split(threshold)
+        alone = int(counts[filled == 1].sum())
         return alone * sizes.message_bytes + (int(counts.sum()) - alone) * sizes.aggregate_bytes
 
     def left_share(self, sizes: Sizes, threshold: int | None = None) -> float:
@@ -183,7 +183,7 @@ class Sums:
     def quantity_error(self, quantity: str) -> float:
         """Return the error of the quantity.
 
-        Of a speed it is the root mean square of the difference from what is told, km/h; of a number of
+        Of a speed it is the root mean square of the difference from what is stated, km/h; of a number of
         devices the share by which all aggregates of an interval count too many.
         """
         if quantity == "speed":
@@ -308,9 +308,9 @@ class Cells:
         waits_s = self.messages.waits_s(interval_s)
         waited = float(waits_s.sum())
         if threshold is not None:  # a full queue goes with its last message
-            held = np.bincount(group)
-            last = np.cumsum(held) - 1
-            waited -= float((held * waits_s[last])[held == threshold].sum())
+            filled = np.bincount(group)
+            last = np.cumsum(filled) - 1
+            waited -= float((filled * waits_s[last])[filled == threshold].sum())
         if devices is None:
             devices = self.count_devices(interval_s)
         return _sums(self.messages, group, waited, int(is_first.sum()), devices)
@@ -318,8 +318,8 @@ class Cells:
     def costs(self, interval_s: int, threshold: int | None, sizes: Sizes) -> NDArray[np.float64]:
         """Return the bytes that each message takes of what is sent, in the order of ``messages``."""
         group = self.groups(interval_s, threshold)
-        held = np.bincount(group)
-        return np.asarray(np.where(held == 1, sizes.message_bytes, sizes.aggregate_bytes / held)[group])
+        filled = np.bincount(group)
+        return np.asarray(np.where(filled == 1, sizes.message_bytes, sizes.aggregate_bytes / filled)[group])
 
 
 def _runs(*columns: NDArray[Any]) -> NDArray[np.bool_]:
@@ -335,22 +335,22 @@ def _sums(
     messages: Messages, group: NDArray[np.int64], wait_s: float, told_devices: int, devices: int
 ) -> Sums:
     """Add up aggregates that tell means; ``group`` is the aggregate of each message."""
-    told = [mean if mean is None else mean[group] for mean in _means(messages, group)]
-    errors = _errors(messages, told)
+    stated = [mean if mean is None else mean[group] for mean in _means(messages, group)]
+    errors = _errors(messages, stated)
     return Sums(len(group), _counted(np.bincount(group)), wait_s, *errors, told_devices, devices)
 
 
-def _counted(held: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _counted(filled: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the different numbers of messages, and how many aggregates hold them."""
-    counts = np.bincount(held)
+    counts = np.bincount(filled)
     return np.flatnonzero(counts), counts[counts > 0]
 
 
 def _means(messages: Messages, group: NDArray[np.int64]) -> list[NDArray[np.float64] | None]:
     """Return the mean latitude, longitude and value of groups of messages; NaN: none of them has a value."""
-    held = np.bincount(group)
+    filled = np.bincount(group)
     means: list[NDArray[np.float64] | None] = [
-        np.bincount(group, weights=part) / held for part in (messages.lat, messages.lon)
+        np.bincount(group, weights=part) / filled for part in (messages.lat, messages.lon)
     ]
     if messages.value is None:
         return [*means, None]
@@ -360,13 +360,13 @@ def _means(messages: Messages, group: NDArray[np.int64]) -> list[NDArray[np.floa
         return [*means, summed / np.bincount(group, weights=known)]
 
 
-def _errors(messages: Messages, told: Sequence[Any]) -> tuple[NDArray[np.int64], float, int, float]:
+def _errors(messages: Messages, stated: Sequence[Any]) -> tuple[NDArray[np.int64], float, int, float]:
     """Compare messages with the latitude, longitude and value of their aggregates.
 
     Returns distances by bins, the sum of their squares, values, and the sum of their squared differences.
     Distances are those on a plane, which is near enough within a city.
     """
-    told_lat, told_lon, told_value = told
+    told_lat, told_lon, told_value = stated
     metres = 1000 * float(KM_PER_DEGREE)
     squares_m2 = ((messages.lon - told_lon) * np.cos(np.radians(messages.lat)) * metres) ** 2
     squares_m2 += ((messages.lat - told_lat) * metres) ** 2
@@ -384,10 +384,10 @@ def _errors(messages: Messages, told: Sequence[Any]) -> tuple[NDArray[np.int64],
 def keep_last(messages: Messages, interval_s: int) -> Sums:
     """Add up what is left if each device sends its last position of an interval alone."""
     ordered, run, last = _last_of_devices(messages, interval_s)
-    told = [None if part is None else part[last][run] for part in (ordered.lat, ordered.lon, ordered.value)]
+    stated = [None if part is None else part[last][run] for part in (ordered.lat, ordered.lon, ordered.value)]
     counts = (np.array([1]), np.array([len(last)]))
     waited = float(messages.waits_s(interval_s).sum())
-    return Sums(len(messages), counts, waited, *_errors(ordered, told), len(last), len(last))
+    return Sums(len(messages), counts, waited, *_errors(ordered, stated), len(last), len(last))
 
 
 def join_last(messages: Messages, zoom: int, interval_s: int) -> Sums:
@@ -395,20 +395,20 @@ def join_last(messages: Messages, zoom: int, interval_s: int) -> Sums:
     ordered, run, last = _last_of_devices(messages, interval_s)
     kept = ordered.take(last)
     group = _numbered(*figures.tiles(zoom, kept.lat, kept.lon), kept.intervals(interval_s))
-    told = [mean if mean is None else mean[group][run] for mean in _means(kept, group)]
+    stated = [mean if mean is None else mean[group][run] for mean in _means(kept, group)]
     waited = float(messages.waits_s(interval_s).sum())
-    errors = _errors(ordered, told)
+    errors = _errors(ordered, stated)
     return Sums(len(messages), _counted(np.bincount(group)), waited, *errors, len(last), len(last))
 
 
 def join_own(cells: Cells, interval_s: int) -> Sums:
     """Add up what is left if each device joins its own messages of a cell and interval into one message."""
     messages, group = cells.messages, own_groups(cells, interval_s)
-    told = [mean if mean is None else mean[group] for mean in _means(messages, group)]
+    stated = [mean if mean is None else mean[group] for mean in _means(messages, group)]
     kept = int(group.max()) + 1
     counts = (np.array([1]), np.array([kept]))
     waited = float(messages.waits_s(interval_s).sum())
-    errors = _errors(messages, told)
+    errors = _errors(messages, stated)
     return Sums(len(messages), counts, waited, *errors, kept, cells.count_devices(interval_s))
 
 

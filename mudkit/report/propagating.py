@@ -146,7 +146,7 @@ class JoiningStudy:
 
     @property
     def quantity(self) -> str:
-        """What is told of a cell: ``speed`` or ``devices``."""
+        """Quantity of a cell: ``speed`` or ``devices``."""
         return self.search.quantity
 
     @property
@@ -242,8 +242,10 @@ class JoiningStudy:
         if self.left.kind == "interval":
             ends = words.interval(100 * self.left.low, 100 * self.left.high)
             left += f"; {ends} % on other days and with other devices of this fleet (95 %)"
-        told = "is told of them" if is_used else "would be told of them"
-        error = f"or less from what {told} lie 95 % of the positions; {self._quantity_told()}"
+        verb = "is" if is_used else "would be"
+        error = (
+            f"or less lie between 95 % of the positions and what {verb} told of them; {self._quantity_told()}"
+        )
         own = self.choice.sums.own_repeats_share(self.search.sizes)
         repeats = "of what joining saves is one device that repeats itself"
         return [
@@ -503,8 +505,8 @@ class JoiningStudy:
         return Answer(
             title,
             f"{words.count(len(left), 'combination')} were tried without a threshold; {allowed:,} "
-            f"{'keeps' if allowed == 1 else 'keep'} the limits. The second number of a cell is the distance "
-            "within which 95 % of the positions lie of what is told.",
+            f"{'keeps' if allowed == 1 else 'keep'} the limits. The second number is the distance from "
+            "what is told within which 95 % of the positions lie.",
         )
 
     def baselines(self) -> pd.DataFrame:
@@ -692,18 +694,18 @@ def study_joining(
 ) -> JoiningStudy:
     """Search for the combination that leaves the fewest bytes within the limits, and for the baselines."""
     messages = Messages(source.positions)
-    found = search(messages, limits, sizes, quantity, zoom=cells_zoom)
-    choice = found.choose()
+    searched = search(messages, limits, sizes, quantity, zoom=cells_zoom)
+    choice = searched.choose()
     is_allowed = choice is not None
     if choice is None:
-        zoom, interval_s = min(found.tried, key=lambda key: (found.tried[key].error_m(), key[1]))
-        choice = Choice(zoom, interval_s, None, found.tried[zoom, interval_s])
+        zoom, interval_s = min(searched.tried, key=lambda key: (searched.tried[key].error_m(), key[1]))
+        choice = Choice(zoom, interval_s, None, searched.tried[zoom, interval_s])
     cells = Cells(messages, choice.zoom)
     if choice.threshold is not None:
         choice = replace(choice, sums=cells.sums(choice.interval_s, choice.threshold))
     own = join_own(cells, choice.interval_s)
     last = best_last(messages, limits, quantity)
-    return JoiningStudy(source, messages, found, choice, is_allowed, own, last, cells, thresholds)
+    return JoiningStudy(source, messages, searched, choice, is_allowed, own, last, cells, thresholds)
 
 
 def count_cells(

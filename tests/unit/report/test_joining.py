@@ -71,10 +71,10 @@ def count_by_pandas(positions, zoom, interval_s, threshold=None):
     keys = ["x", "y", "number"]
     frame["part"] = frame.groupby(keys).cumcount() // (threshold or len(frame) + 1)
     by = frame.groupby([*keys, "part"])
-    held = by["device"].transform("size")
+    filled = by["device"].transform("size")
     place = by["lat"].transform("mean"), by["lon"].transform("mean")
     frame["distance_m"] = 1000 * units.distance_km(frame["lat"], frame["lon"], *place)
-    release_s = np.where(held == threshold, by["s"].transform("max"), (frame["number"] + 1) * interval_s)
+    release_s = np.where(filled == threshold, by["s"].transform("max"), (frame["number"] + 1) * interval_s)
     errors = (frame["speed_mps"] - by["speed_mps"].transform("mean")).dropna()
     return {
         "sent": by.ngroups,
@@ -113,7 +113,7 @@ def test_sums_of_whole_days_add_up():
     for part in parts[1:]:
         summed += part
     for one, other in ((summed, whole), (whole, summed)):
-        assert [held.tolist() for held in one.sizes] == [held.tolist() for held in other.sizes]
+        assert [filled.tolist() for filled in one.sizes] == [filled.tolist() for filled in other.sizes]
         assert one.distances.tolist() == other.distances.tolist()
         assert (one.messages, one.told_devices, one.devices) == (
             other.messages, other.told_devices, other.devices
@@ -129,7 +129,9 @@ def test_splitting_queues_equals_counting_parts(seed, zoom, interval_s, threshol
     """Sizes of parts follow from those of whole queues, and smaller aggregates never err more."""
     cells = Cells(Messages(draw_positions(seed, 300, 5)), zoom)
     whole, parts = cells.sums(interval_s), cells.sums(interval_s, threshold)
-    assert [held.tolist() for held in whole.split(threshold)] == [held.tolist() for held in parts.sizes]
+    assert [filled.tolist() for filled in whole.split(threshold)] == [
+        filled.tolist() for filled in parts.sizes
+    ]
     assert whole.bytes_out(SIZES, threshold) == parts.bytes_out(SIZES) >= whole.bytes_out(SIZES)
     assert parts.squares_m2 <= whole.squares_m2 * (1 + 1e-6) + 1e-6
     assert parts.wait_s <= whole.wait_s + 1e-6
@@ -158,7 +160,7 @@ def test_all_saving_is_one_device_that_repeats_itself():
 
 
 def test_many_devices_that_share_cells_save_without_repeats():
-    """Let each of 3,000 devices report once, 60 at a time at ten places: no device repeats itself."""
+    """Report once from each of 3,000 devices, 60 at a time at ten places: no device repeats itself."""
     number = np.arange(3000)
     positions = make_positions(number, 30 * (number // 60), 37 + 0.1 * (number % 10), [-122.0] * 3000)
     messages = Messages(positions)
@@ -278,16 +280,16 @@ def test_recorded_taxis_leave_what_duckdb_counts(cabspotting):
                 floor((1 - ln(tan(radians(lat)) + 1 / cos(radians(lat))) / pi()) / 2 * {2**choice.zoom}) as y
             from rows),
         queues as (
-            select x, y, number, count(*) as held, count(distinct device) as devices
+            select x, y, number, count(*) as filled, count(distinct device) as devices
             from placed group by all)
-        select sum(held), sum(ceil(held / {choice.threshold or 10**9})), sum(devices) from queues
+        select sum(filled), sum(ceil(filled / {choice.threshold or 10**9})), sum(devices) from queues
     """
     with duckdb.connect() as connection:
         connection.register("rows", table)
-        held, sent, told = connection.execute(query).fetchone()
-    assert held == sums.messages
+        filled, sent, own = connection.execute(query).fetchone()
+    assert filled == sums.messages
     assert sent == sums.sent
-    assert sums.left_share(SIZES) == pytest.approx(sent / held)
-    assert join_own(Cells(messages, choice.zoom), choice.interval_s).sent == told
+    assert sums.left_share(SIZES) == pytest.approx(sent / filled)
+    assert join_own(Cells(messages, choice.zoom), choice.interval_s).sent == own
     assert 0.1 < sums.own_repeats_share(SIZES) < 0.9
     assert figures.tiles(3, [0.0], [0.0])[0][0] == 4

@@ -55,13 +55,13 @@ def make_standing(devices=8):
 
 
 def make_crowds():
-    """Let 3,000 devices report once, 60 at a time at ten places."""
+    """Report once from 3,000 devices, 60 at a time at ten places."""
     number = np.arange(3000)
     return make_source(number, 30 * (number // 60), 37 + 0.1 * (number % 10), [-122.0] * 3000)
 
 
 def make_walks():
-    """Let devices walk about a town and report every 30 s: they repeat themselves in a cell, and meet."""
+    """Move devices about a town, which report every 30 s: they repeat themselves in a cell, and meet."""
     random = np.random.default_rng(3)
     device, number = (part.ravel() for part in np.mgrid[:30, :120])
     lat = 45 + np.cumsum(random.normal(0, 1e-3, (30, 120)), axis=1).ravel()
@@ -70,7 +70,7 @@ def make_walks():
 
 
 def make_apart():
-    """Let each device report once, far from all others."""
+    """Report once from each device, far from all others."""
     number = np.arange(50)
     return make_source(number, 60 * number, 20 + number, number)
 
@@ -97,7 +97,7 @@ def test_simplest_way_that_leaves_as_little_is_recommended(build, way, headline)
 
 
 def test_own_messages_are_joined_where_devices_never_meet():
-    """Let each device go to and fro between two places that it shares with nobody."""
+    """Move each device to and fro between two places that it shares with nobody."""
     device, number = (part.ravel() for part in np.mgrid[:8, :400])
     lon = -122 + 0.05 * (number % 2)
     screen = study(make_source(device, 20 * number, 37 + 0.1 * device, lon), max_error_m=300.0).first_screen()
