@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     )
     from mudkit.figures.propagation import (
         ReceivedCells,
+        joining_grid,
         knowledge,
         knowledge_map,
         update_knowledge,
@@ -97,6 +98,7 @@ __all__ = [
     "history",
     "hits_by_cell",
     "holdings",
+    "joining_grid",
     "knowledge",
     "knowledge_map",
     "latencies",

@@ -19,16 +19,34 @@ from mudkit.arguments import check_options
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described, plain
 from mudkit.figures.maps import cell_slides
-from mudkit.figures.style import INK, SEQUENCE, colour_steps, dots, span_of, styled
+from mudkit.figures.style import (
+    INK,
+    ORANGE,
+    SEQUENCE,
+    colour_steps,
+    dots,
+    heading,
+    ink_on,
+    ramp,
+    span_of,
+    styled,
+)
 from mudkit.figures.tables import require_columns
 from mudkit.units import KM_PER_DEGREE, box_bounds
 
-__all__ = ["ReceivedCells", "knowledge", "knowledge_map", "update_knowledge"]
+__all__ = ["ReceivedCells", "joining_grid", "knowledge", "knowledge_map", "update_knowledge"]
 
 Panel = tuple[str, float]
 """A receiver, and a moment in seconds."""
 
 _RECEIVED_COLUMNS: Final = ("t_s", "receiver", "lat", "lon", "messages", "reported_s")
+_GRID_COLUMNS: Final = (
+    "cells_zoom", "cell_km", "interval_s", "bytes_left_share", "position_error_m", "keeps_limits",
+)  # fmt: skip
+_GRID_ROW_PX, _GRID_MARGINS_PX = 48, 190
+_GRID_FRAME: Final = (
+    "below: 95 % of the positions lie within it; in brackets: a limit is broken; framed: the best"
+)
 _MAX_STREET_POINTS: Final = 3000
 _FADED_S: Final = 600.0  # older cells have the least opacity
 _MIN_OPACITY: Final = 0.25
@@ -314,3 +332,73 @@ def knowledge_map(
         positions=pa.table({name: positions[name].to_numpy() for name in ("lat", "lon")}),
         first=near[-1],
     )  # fmt: skip
+
+
+@described
+def joining_grid(table: pd.DataFrame, *, best: tuple[int, int], title: str) -> go.Figure:
+    """Draw the share of bytes that combinations of interval and cell leave, as a grid.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        A row per combination: ``cells_zoom, cell_km, interval_s, bytes_left_share, position_error_m,
+        keeps_limits``. Combinations that break a limit are in brackets. Intervals that were tried with some
+        levels only are left out, but for that of the best.
+    best : (int, int)
+        Zoom level and interval, seconds, of the combination that is framed.
+    title : str
+        Title of the figure.
+    """
+    require_columns(table, "table", _GRID_COLUMNS)
+    tried = table.groupby("interval_s")["cells_zoom"].nunique()
+    lengths_s = sorted({*tried.index[tried == tried.max()], best[1]})
+    zooms = sorted(set(table["cells_zoom"]), reverse=True)
+    left, error_m, kept = (
+        table.pivot(index="cells_zoom", columns="interval_s", values=name)
+        .reindex(index=zooms, columns=lengths_s)
+        .to_numpy(dtype=np.float64)
+        for name in ("bytes_left_share", "position_error_m", "keeps_limits")
+    )
+    sides = table.drop_duplicates("cells_zoom").set_index("cells_zoom")["cell_km"]
+    rows = [words.distance(float(sides[zoom])) for zoom in zooms]
+    columns = [words.duration(length_s) for length_s in lengths_s]
+    texts = [
+        [
+            f"{words.percent(share)} left, 95 % within {_metres(metres)}" if share == share else ""
+            for share, metres in zip(*both, strict=True)
+        ]
+        for both in zip(left, error_m, strict=True)
+    ]
+    figure = go.Figure(
+        go.Heatmap(
+            z=100 * left, x=columns, y=rows, xgap=2, ygap=2, zmin=0, zmax=100, colorscale=colour_steps(),
+            colorbar={"title": {"text": "bytes left, %"}, "thickness": 12}, hovertext=texts,
+            hovertemplate="cells %{y} wide, every %{x}: %{hovertext}<extra></extra>",
+        )
+    )  # fmt: skip
+    shades = ramp(101)
+    for row, column in np.argwhere(np.isfinite(left)).tolist():
+        share, text = left[row, column], words.percent(left[row, column]).removesuffix(" %")
+        text = text if kept[row, column] == 1 else f"({text})"
+        figure.add_annotation(
+            x=columns[column], y=rows[row], showarrow=False,
+            text=f"<b>{text}</b><br>{_metres(error_m[row, column])}",
+            font={"size": 13, "color": ink_on(shades[round(100 * min(share, 1.0))])},
+        )  # fmt: skip
+    if best[0] in zooms:
+        x, y = lengths_s.index(best[1]), zooms.index(best[0])
+        figure.add_shape(
+            type="rect", x0=x - 0.5, x1=x + 0.5, y0=y - 0.5, y1=y + 0.5, opacity=1,
+            fillcolor="rgba(0,0,0,0)", line={"color": ORANGE, "width": 4},
+        )  # fmt: skip
+    for axis, names, text in (
+        (figure.layout.xaxis, columns, "interval"), (figure.layout.yaxis, rows, "side of a cell")
+    ):  # fmt: skip
+        axis.update(title={"text": text}, type="category", showgrid=False)
+        axis.update(categoryarray=names, range=[-0.5, len(names) - 0.5])
+    height_px = _GRID_MARGINS_PX + _GRID_ROW_PX * len(zooms)
+    return styled(figure, height_px, (80, 20, 80, 60), heading(title, _GRID_FRAME))
+
+
+def _metres(distance_m: float) -> str:
+    return words.distance(distance_m / 1000) if distance_m else "0 m"

@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mudkit.report import batching, caching, prefetching, profiling, propagating, scenario, scoring
+    from mudkit.report import (
+        batching,
+        caching,
+        joining,
+        playing,
+        prefetching,
+        profiling,
+        propagating,
+        scenario,
+        scoring,
+    )
     from mudkit.report.comparing import Comparison, compare_runs
     from mudkit.report.defects import find_defects
     from mudkit.report.page import Answer, FirstScreen, Measure
@@ -33,7 +43,9 @@ __all__ = [
     "find_defects",
     "find_stays",
     "headline",
+    "joining",
     "open_source",
+    "playing",
     "prefetching",
     "profiling",
     "propagating",

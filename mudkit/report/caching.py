@@ -102,7 +102,7 @@ class ReadStudy:
 
     @cached_property
     def sensitivity(self) -> pd.DataFrame:
-        """What would be recommended with other assumptions, a row each; the first row is as assumed."""
+        """Recommendation under other assumptions, a row each; the first row is as assumed."""
         return _try_assumptions(self)
 
     @property

@@ -32,6 +32,9 @@ __all__ = [
 
 _FOLDER = Path(__file__).parent
 
+_EXAMPLES = {"places": ("NAME", "LAT,LON", "37.62,-122.38")}
+"""Key, value and example of the mappings that map no columns."""
+
 _INPUTS = {
     "trace_profile": {"trace": "trace", "reads": "file of reads", "background": "background"},
     "cache_policy": {"trace": "trace", "reads": "file of reads"},
@@ -227,9 +230,10 @@ def parse_assignments(template: str, assignments: list[str]) -> dict[str, Any]:
                     expected=f"{name}.KEY=…",
                 )
             mapping[inner] = value
-        elif field is not None and field.annotation in (float, int, float | None):
+        elif field is not None and field.annotation in (float, int, float | None, int | None):
             try:
-                values[name] = int(value) if field.annotation is int else float(value)
+                is_whole = field.annotation in (int, int | None)
+                values[name] = int(value) if is_whole else float(value)
             except ValueError:
                 values[name] = value  # the schema says what is wrong with it
         elif field is not None and field.annotation == list[int]:
@@ -303,14 +307,16 @@ def _expected(name: str, field: FieldInfo, error: ErrorDetails | None = None) ->
     if many is Literal:
         return "one of: " + ", ".join(map(str, kinds))
     if many is dict:
-        return f"{name}.device=NAME, for instance {name}.device=vehicle_id"
+        example = _EXAMPLES.get(name, ("device", "NAME", "vehicle_id"))
+        return "{0}.{1}={2}, for instance {0}.{1}={3}".format(name, *example)
     if many is list:
         of_numbers = kinds == (int,)
         text = f"{'whole numbers' if of_numbers else 'names'} separated by commas"
         return text + (", 2 or more, 1 among them" if of_numbers else "")
     if field.annotation is str:
         return "a text"
-    return ("a whole number" if field.annotation is int else "a number") + _range(field)
+    is_whole = field.annotation in (int, int | None)
+    return ("a whole number" if is_whole else "a number") + _range(field)
 
 
 def _range(field: FieldInfo) -> str:

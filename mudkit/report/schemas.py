@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -218,24 +219,56 @@ class Propagation(Parameters):
     time_unit: Literal["s", "ms", "us", "ns"] = Field("s", description="of numeric times")
     where: Where = ""
     period: Period = ""
-    cells_zoom: int = Field(14, ge=0, le=22, description="level of the cells whose messages are joined")
-    interval_s: int = Field(300, ge=1, le=86_400, description="length of an interval")
+    max_delay_s: int = Field(300, ge=1, le=86_400, description="longest time that a message may wait")
+    max_error_m: float = Field(
+        500.0,
+        gt=0,
+        le=1e6,
+        description="95 % of the positions have to lie this near to what is told of them",
+    )
+    max_quantity_error: float | None = Field(
+        None,
+        ge=0,
+        le=1e6,
+        description="largest error of the quantity: km/h, or share of devices counted too many; none: any",
+    )
+    cells_zoom: int | None = Field(
+        None,
+        ge=0,
+        le=22,
+        description="level of the cells whose messages are joined; none: the best is searched",
+    )
     thresholds: list[int] = Field(
         [1, 20, 50], min_length=2, max_length=8, description="volumes that are compared, 1 among them"
     )
     message_bytes: int = Field(400, ge=1, le=1 << 20, description="size of a message")
     aggregate_bytes: int = Field(400, ge=1, le=1 << 20, description="size of an aggregate")
     quantity: Literal["auto", "speed", "devices"] = Field(
-        "auto", description="what devices report; auto: speed where the trace has it, else devices standing"
+        "auto",
+        description="what is told of a cell; auto: speed where the trace has it, else the devices in it",
     )
     played_minutes: float = Field(
         30.0, ge=1, le=1440, description="length of the stretch that is played, where most is reported"
     )
-    far_km: float = Field(
-        20.0, ge=0, le=5000, description="from who listens in the middle to who is far away"
+    places: dict[str, str] = Field(
+        {}, description="receivers who stand still, as LAT,LON by name; empty: three are found by density"
     )
 
     _tz = field_validator("tz")(_zone)
+
+    @field_validator("places")
+    @classmethod
+    def _on_sphere(cls, value: dict[str, str]) -> dict[str, str]:
+        for place in value.values():
+            try:
+                lat, lon = map(float, place.split(","))
+            except ValueError:
+                lat = lon = math.nan
+            if not (-90 <= lat <= 90 and -180 <= lon <= 180):
+                raise ValueError(
+                    "latitude and longitude in degrees, for instance places.airport=37.62,-122.38"
+                )
+        return value
 
     @field_validator("thresholds")
     @classmethod
@@ -349,13 +382,14 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "devices": ("phones", "fleet", "users", "nodes"),
     "draws": ("runs", "repeats", "replications"),
     "expiration_h": ("ttl", "ttl_h", "lifetime", "expires", "expiry"),
-    "far_km": ("distance", "distance_km", "radius", "radius_km"),
     "folds": ("split", "cv", "cross_validation"),
     "format": ("kind", "type", "file_format"),
     "horizon_s": ("max_age", "max_age_s", "ttl", "ttl_s"),
-    "interval_s": ("period", "period_s", "max_retention_s"),
     "length": ("duration", "hours"),
     "link": ("network", "radio"),
+    "max_delay_s": ("interval_s", "interval", "period", "period_s", "max_retention_s", "delay", "delay_s"),
+    "max_error_m": ("error", "error_m", "distance", "distance_m", "radius", "radius_m"),
+    "max_quantity_error": ("quantity_error", "max_speed_error", "speed_error"),
     "max_stale": ("stale_share", "stale_cost", "budget", "allowed_stale"),
     "max_at_a_time": ("max_messages", "messages_per_read", "page_size"),
     "message_bytes": ("message_size", "payload_bytes"),
@@ -367,6 +401,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "max_items": ("items", "limit"),
     "size_bytes": ("item_bytes", "message_size"),
     "writes": ("items", "publications", "posts"),
+    "places": ("receivers", "far_km", "stationary"),
     "played_minutes": ("duration", "duration_minutes"),
     "reads": ("access_log", "log", "queries", "requests", "sessions"),
     "reads_columns": ("reads_mapping", "log_columns"),

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 
-import numpy as np
 import papermill
 import pytest
 from report_pages import manifest, page, read_html, table
 
-from mudkit import units
 from mudkit.report import run_report
-from mudkit.report.propagating import FAR, NEAR
 from mudkit.report.schemas import TEMPLATES
 
 pytestmark = [pytest.mark.notebook, pytest.mark.spark, pytest.mark.soak]
 T0 = 1_211_100_000
+
+
+def read_summary(folder):
+    return json.loads((folder / "summary.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -39,35 +41,31 @@ def report(parameters, tmp_path_factory):
     return run_report("propagation", parameters, build=tmp_path_factory.mktemp("build"), progress=False)
 
 
-def test_thresholds_table_counts_messages_and_bytes(report):
-    """Join 15 messages of three cabs in five minutes, and 5 of a single one: 3 and 1 aggregates of five."""
-    totals = table(report, "thresholds").set_index("threshold")
-    assert totals["messages_in"].tolist() == [800] * 3
-    assert totals["bytes_out"].loc[1] == 320_000
-    assert totals["aggregates_out"].loc[5] == pytest.approx(160, abs=4), "the ends of the trace cut intervals"
-    assert totals["aggregates_out"].loc[50] == totals["cells"].loc[50]
-    text = page(report)
-    assert "4 devices" in text
-    share = float(re.search(r"([\d.]+) % of the bytes are left", text)[1])
-    best = totals["bytes_left_share"]
-    assert share == pytest.approx(100 * best[best <= best.min() + 0.01].iloc[0], abs=0.51)
-    assert "make four fifths" in text
+def test_tables_count_messages_and_bytes(report):
+    """Join 15 messages of three cabs in five minutes, and 5 of a single one; the cabs stand still."""
+    combinations = table(report, "combinations").set_index(["cells_zoom", "interval_s"])
+    shares = combinations["messages_left_share"].xs(300, level="interval_s")
+    assert shares.iloc[0] == pytest.approx(2 / 20, rel=0.06), "the ends of the trace cut intervals"
+    ways = table(report, "ways").set_index("way")
+    assert ways["bytes_left_share"]["last position of each device"] == pytest.approx(4 / 20, rel=0.06)
+    summary = {measure["name"]: measure["value"] for measure in read_summary(report)["measures"]}
+    assert summary["way"] in ("last", "join")
+    assert summary["interval_s"] == 300
+    assert summary["receivers"] == 4
+    assert "4 devices" in page(report)
+    assert "four fifths of the saving" in page(report)
 
 
 def test_pictures_cover_all_messages_at_the_cabs(report):
     shown = table(report, "cells")
     assert shown["at"].nunique() <= 48
-    sums = shown.groupby("threshold")["messages_in"].sum()
-    assert sums.tolist() == [800] * 3
+    assert shown["messages_in"].sum() == 800
     edges = shown[["south", "west", "north", "east"]].drop_duplicates()
-    assert len(edges) == 2
     for lat, lon in ((37.75, -122.41), (37.65, -122.2)):
         inside = (
             (edges["south"] < lat) & (lat < edges["north"]) & (edges["west"] < lon) & (lon < edges["east"])
         )
         assert inside.sum() == 1
-    side_km = units.distance_km(edges["south"], edges["west"], edges["north"], edges["west"])
-    assert np.allclose(side_km, 2.45 * np.cos(np.radians(37.7)), rtol=0.02)
 
 
 def test_page_works_offline_and_its_map_has_a_slider(report):
@@ -81,23 +79,19 @@ def test_manifest_has_parameters_and_inputs(report, parameters):
     assert metadata["inputs"]["trace"]["name"] == "cabs.csv"
 
 
-def test_receipts_near_and_far_differ_in_age(report, parameters):
-    """Place three cabs in the middle and one 25 km away: its reports are no noise there, but arrive late."""
+def test_receivers_stand_where_most_happens_and_at_the_edge(report):
+    """Place three cabs together and one 25 km away: receivers get what is around them at once."""
+    receivers = table(report, "receivers").set_index("receiver")
+    assert list(receivers.index) == ["where most happens", "at the edge"]
+    assert (receivers["messages_around"] > 0).all()
     receipts = table(report, "heard")
-    assert set(receipts["receiver"]) == {NEAR, FAR}
-    near = receipts[(receipts["receiver"] == NEAR) & (receipts["distance_km"] < 2)]
-    late_s = (near["t_s"] - near["reported_s"]).max()
-    assert late_s <= 60
-    far = receipts[receipts["receiver"] == FAR]
-    assert (far["t_s"] - far["reported_s"]).max() > 500
+    assert set(receipts["receiver"]) == set(receivers.index)
+    assert (receipts["t_s"] - receipts["reported_s"]).max() <= 300
     text = page(report)
-    received = re.findall(rf"who is (?:{NEAR}|{FAR}) gets ([\d,]+) messages", text)
-    assert len(received) == 2
-    assert len(set(received)) == 1, "both get all in the end"
+    assert re.search(r"Exact surroundings cost [\d.]+ kB where most happens, [\d.]+ kB at the edge", text)
+    assert re.search(r"\w+day, \d+ May 2008, \d\d:\d\d:\d\d to ", text), "the day is named"
     assert "dB" not in text, "no noise was recorded"
-    html = read_html(report)
-    assert html.count("mudkitMap.slides(") >= 2
-    assert FAR in html
+    assert read_html(report).count("mudkitMap.slides(") >= 2
 
 
 def test_report_on_the_recorded_taxis(cabspotting, tmp_path):
@@ -116,9 +110,11 @@ def test_report_on_the_recorded_taxis(cabspotting, tmp_path):
     )
     receipts = table(report_folder, "heard")
     assert (receipts["value"] >= 0).all()
-    age_s = (receipts["t_s"] - receipts["reported_s"]).groupby(receipts["receiver"]).mean()
-    assert age_s[NEAR] < age_s[FAR]
-    assert "leave" in page(report_folder) or "left" in page(report_folder)
+    summary = {measure["name"]: measure for measure in read_summary(report_folder)["measures"]}
+    assert summary["position_error_m"]["value"] <= 500
+    assert summary["interval_s"]["value"] <= 300
+    assert 0 < summary["bytes_left_share"]["low"] < summary["bytes_left_share"]["high"] < 1
+    assert 0 < summary["own_repeats_share"]["value"] < 1
 
 
 def test_chapter_06_runs_on_the_recorded_taxis(cabspotting, repository, tmp_path):

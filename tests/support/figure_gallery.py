@@ -435,6 +435,14 @@ FIGURES: dict[str, Callable[[], Any]] = {
         _hours(list(np.linspace(0, 700, 18).round())), title="Rows over time", tz="UTC"
     ),
     "rule_firing": lambda: figures.rule_firing(*_rule_table(), title="Which rule fires", x="battery, %"),
+    "joining_grid": lambda: figures.joining_grid(
+        pd.DataFrame(
+            [(zoom, km, length_s, left, 500 * km, length_s < 300 or km < 1) for zoom, km, lefts in
+             ((15, 0.995, (0.4, 0.123)), (14, 1.99, (0.2, 0.06))) for length_s, left in zip((60, 300), lefts, strict=True)],
+            columns=["cells_zoom", "cell_km", "interval_s", "bytes_left_share", "position_error_m", "keeps_limits"],
+        ),
+        best=(15, 300), title="What is left by interval and cell",
+    ),
     "rule_search": lambda: figures.rule_search(
         pd.DataFrame(
             [(km, age, 60.0 - 9 * km - age / 3, km * age / 300, km * age < 40) for km in (1.0, 2.0, 4.0)

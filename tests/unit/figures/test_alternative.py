@@ -26,6 +26,7 @@ MAIN_NUMBERS = {
     "growth": ["one by one: 4 points, x 10 to 10,000, y 0.5 to 500"],
     "histogram": ["2 s 77"],
     "history": ["fork-sequential: OK", "write: 3. read: 4"],
+    "joining_grid": ["995 m: 40 % left, 95 % within 498 m", "1 min to 5 min across"],
     "knowledge": ["near by , 10 min 68 cells", "km/h from"],
     "latencies": ["relay: 62 points", "y 0 to 85.7"],
     "limit_curve": ["waste now: x 16, y 0.3", "loss now: x 16, y 1"],

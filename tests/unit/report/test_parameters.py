@@ -57,7 +57,7 @@ WRONG = [
     ("propagation", TRACE | {"thresholds": [1, 20, 20]}, "different whole numbers"),
     ("propagation", TRACE | {"thresholds": [1, 0]}, "different whole numbers"),
     ("propagation", TRACE | {"thresholds": "1,many"}, "whole numbers separated by commas"),
-    ("propagation", TRACE | {"interval_s": 0}, "a whole number from 1 to 86,400"),
+    ("propagation", TRACE | {"max_delay_s": 0}, "a whole number from 1 to 86,400"),
     ("propagation", TRACE | {"cells_zoom": 30}, "a whole number from 0 to 22"),
     ("propagation", TRACE | {"tz": "Mars/Olympus"}, "time zone"),
     ("propagation", TRACE | {"threshold": 3}, "did you mean 'thresholds'"),
