@@ -199,6 +199,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "user_id": Label("device"),
     "completeness": Label("complete", "%", 100.0),
     "sent_share": Label("sent", "% of reads", 100.0),
+    "fresh_share": Label("fresh", "% of reads", 100.0),
     "stale_share": Label("stale", "% of reads", 100.0),
     "missed_share": Label("missed", "% of records", 100.0),
     "off_share": Label("on an empty battery", "% of alarms", 100.0),

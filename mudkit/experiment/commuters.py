@@ -380,7 +380,7 @@ def generate_policy(
     low, high = promise(pairs, whole < completeness)
     learnt = tree.learn(pairs, pairs.completeness < completeness)
     manifest = {"stale": f"completeness below {completeness:g}", "reads": len(reads)}
-    artefact = learning.export_tree(learnt, 1, manifest=manifest).up_to_age(_LABELLED_S)
+    artefact = learning.export_policy(learnt, 1, manifest=manifest).up_to_age(_LABELLED_S)
     return GeneratedPolicy(artefact, low, high)
 
 
@@ -396,7 +396,7 @@ def generate_write_policy(labelled: LabelledRun, match: Batch) -> tuple[Artefact
     writes, reads = Writes.of(labelled.first_reads, labelled.positions), ReadRequests.of(labelled.reads)
     learnt = BatchTree(match=match).learn(writes, reads)
     manifest = {"misses no more than": str(match), "writes": len(writes.t_us)}
-    return learning.export_tree(learnt, 1, manifest=manifest), learnt
+    return learning.export_policy(learnt, 1, manifest=manifest), learnt
 
 
 @check_options

@@ -42,6 +42,7 @@ _MARGIN: Final = (70, 20, 60, 60)
 _PANEL_ROW_PX, _PANEL_MARGINS_PX = 32, 150
 _AXIS_LETTERS: Final = 36
 """Letters of an axis title across a figure of 590 px: JupyterLab at 1024 px with an open file browser."""
+_SHORT_BAR: Final = 1.35
 _NARROW: Final = 4
 """Panels beside each other in which there is room for few numbers."""
 _SIGNAL_ROW_PX, _SIGNAL_MARGINS_PX = 90, 120
@@ -403,7 +404,8 @@ def bar_panels(table: pd.DataFrame, measures: Mapping[str, str], *, title: str, 
     for place, (measure, axis_title) in enumerate(measures.items(), start=1):
         values = table[measure]
         most = max(float(values.max()), 0.0) if len(values) else 0.0
-        is_share = "%" in axis_title and most <= 100.0  # ends at 100 %, with the numbers of long bars inside
+        # Shares end at 100 %, with the numbers of long bars inside, unless all bars are short.
+        is_share = "%" in axis_title and 100.0 / _SHORT_BAR < most <= 100.0
         figure.add_trace(
             go.Bar(
                 x=values, y=table[y].map(str), orientation="h", marker_color=BLUE, showlegend=False,
@@ -412,7 +414,7 @@ def bar_panels(table: pd.DataFrame, measures: Mapping[str, str], *, title: str, 
                 insidetextfont={"color": ink_on(BLUE)},
             ), 1, place,
         )  # fmt: skip
-        end = 100.0 if is_share else 1.35 * most or 1.0
+        end = 100.0 if is_share else _SHORT_BAR * most or 1.0
         lines = textwrap.wrap(axis_title, _AXIS_LETTERS // len(measures))
         figure.update_xaxes(title_text="<br>".join(lines), range=[0, end], row=1, col=place)
     figure.update_xaxes(nticks=4 if len(measures) < _NARROW else 3, tickformat=",", tickangle=0)

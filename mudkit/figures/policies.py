@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
@@ -20,8 +21,10 @@ from mudkit.figures.style import (
     GREEN,
     GREY,
     INK,
+    LEGEND_ABOVE,
     ORANGE,
     colour_steps,
+    escaped,
     heading,
     ink_on,
     lanes,
@@ -39,7 +42,15 @@ if TYPE_CHECKING:
     from mudkit.learning.batching import LearntWrites
     from mudkit.learning.policies import LearntReads
 
-__all__ = ["decisions", "rule_firing", "rule_search", "tree", "tree_outline", "update_rule_firing"]
+__all__ = [
+    "decisions",
+    "rule_firing",
+    "rule_search",
+    "sensitivity",
+    "tree",
+    "tree_outline",
+    "update_rule_firing",
+]
 
 _FIRING_COLUMNS: Final = ("message", "state", "rule", "outcome", "fields", "bytes")
 _OUTCOME_MARKS: Final = {"sent": "", "dropped": "✗", "held back": "…", "stopped": "!"}
@@ -63,8 +74,10 @@ _DECISION_MARKS: Final = {
     "stopped": ("x", INK, 9),
 }
 _LANE_PX, _PANEL_PX, _DECISION_MARGINS_PX = 26, 40, 130
-_SEARCH_COLUMNS: Final = ("km", "minutes", "sent_share", "stale_share", "is_allowed")
+_SEARCH_COLUMNS: Final = ("km", "minutes", "fresh_share", "stale_share", "is_allowed")
 _SEARCH_ROW_PX, _SEARCH_MARGINS_PX = 38, 130
+_FRESH: Final = ("fresh_share", "fresh_share_low", "fresh_share_high")
+_SENSITIVITY_ROW_PX, _SENSITIVITY_MARGINS_PX = 28, 130
 _FINE_POINTS = 10
 """Rules that differ by fewer points are shown with a decimal."""
 
@@ -408,26 +421,27 @@ def decisions(
 
 @described
 def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title: str) -> go.Figure:
-    """Draw the share of reads that rules of many distances and ages send, as a grid.
+    """Draw the share of reads that rules of many distances and ages answer fresh, as a grid.
 
     Parameters
     ----------
     table : pandas.DataFrame
-        As :func:`mudkit.learning.search.search_rules` returns it: ``km, minutes, sent_share, stale_share,
-        is_allowed``. Rules that are not allowed are left empty; their share of stale answers is in brackets.
+        ``km`` (infinite: any distance), ``minutes, fresh_share, stale_share, is_allowed``. Rules that are not
+        allowed are left empty; their share of stale answers is in brackets.
     rule, best : FixedRule
-        The rule in use and the best one, which are framed.
+        The rule in use and the best one, which are framed where the table has them.
     title : str
         Title of the figure.
     """
     require_columns(table, "table", _SEARCH_COLUMNS)
     km, minutes = sorted(set(table["km"])), sorted(set(table["minutes"]))
-    sent, stale, allowed = (
+    fresh, stale, allowed = (
         table.pivot(index="km", columns="minutes", values=name).loc[km, minutes].to_numpy(dtype=np.float64)
-        for name in ("sent_share", "stale_share", "is_allowed")
+        for name in ("fresh_share", "stale_share", "is_allowed")
     )
-    percent, stale = np.where(allowed == 1, 100 * sent, np.nan), 100 * stale
-    ages, distances = [words.duration(60 * age) for age in minutes], [f"{words.number(d)} km" for d in km]
+    percent, stale = np.where(allowed == 1, 100 * fresh, np.nan), 100 * stale
+    ages = [words.duration(60 * age) for age in minutes]
+    distances = ["any" if math.isinf(d) else f"{words.number(d)} km" for d in km]
     figure = go.Figure(
         go.Heatmap(
             z=percent,
@@ -436,9 +450,9 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
             xgap=2,
             ygap=2,
             colorscale=colour_steps(),
-            colorbar={"title": {"text": "sent, %"}, "thickness": 12},
+            colorbar={"title": {"text": "fresh, %"}, "thickness": 12},
             customdata=stale,
-            hovertemplate="%{y}, %{x}: %{z:.1f} % sent, %{customdata:.1f} % stale<extra></extra>",
+            hovertemplate="%{y}, %{x}: %{z:.1f} % fresh, %{customdata:.1f} % stale<extra></extra>",
         )
     )
     low, high = np.nanmin(percent, initial=100), np.nanmax(percent, initial=0)
@@ -461,7 +475,7 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
             )
     for framed, dash in ((rule, "dot"), (best, "solid")):
         if framed.km in km and framed.minutes in minutes:
-            x, y = minutes.index(framed.minutes), km.index(framed.km)
+            x, y = minutes.index(framed.minutes), km.index(framed.km)  # an age by the hour is in no table
             if dash == "solid" and not allowed[y, x]:
                 continue  # no rule is allowed
             figure.add_shape(
@@ -484,3 +498,55 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
     return styled(
         figure, _SEARCH_MARGINS_PX + _SEARCH_ROW_PX * len(km), (80, 20, 70, 60), heading(title, _FRAMES)
     )
+
+
+@described
+def sensitivity(table: pd.DataFrame, *, title: str) -> go.Figure:
+    """Draw what is recommended, and what it saves, when an assumption is another.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Rows from top to bottom, the first one as assumed: ``assumed`` (what is assumed, in words), ``family``
+        (what is recommended), ``fresh_share`` with ``…_low`` and ``…_high`` (of the reads).
+    title : str
+        Title of the figure.
+    """
+    require_columns(table, "table", ("assumed", "family", *_FRESH))
+    fresh, low, high = (100 * table[name].to_numpy(dtype=np.float64) for name in _FRESH)
+    is_same = (table["family"] == table["family"].iloc[0]).to_numpy()
+    figure = go.Figure()
+    for rows, name, colour, symbol in (
+        (is_same, "the same recommendation", BLUE, "circle"),
+        (~is_same, "another recommendation", ORANGE, "diamond"),
+    ):
+        figure.add_scatter(
+            x=fresh[rows],
+            y=table["assumed"][rows],
+            mode="markers",
+            name=name,
+            showlegend=bool(rows.any()),
+            marker={"color": colour, "symbol": symbol, "size": 10},
+            error_x={
+                "array": (high - fresh)[rows], "arrayminus": (fresh - low)[rows], "thickness": 1, "width": 3,
+            },
+            customdata=table["family"][rows],
+            hovertemplate="%{y}: %{customdata}, %{x:.1f} % fresh<extra></extra>",
+            cliponaxis=False,
+        )  # fmt: skip
+    least, most = float(np.nanmin(low, initial=100.0)), float(np.nanmax(high, initial=0.0))
+    begin = 0.0 if least < most / 2 else least - (most - least) / 4
+    end = min(max(most + (most - begin) / 10, 1.0), 100.0)
+    for row, (assumed, family) in enumerate(zip(table["assumed"], table["family"], strict=True)):
+        text = f"{family}, {words.percent(fresh[row] / 100, 1)}" if fresh[row] > 0 else str(family)
+        figure.add_annotation(
+            x=1.01, xref="paper", xanchor="left", y=assumed, text=escaped(text), showarrow=False,
+            font={"size": 13, "color": INK},
+        )  # fmt: skip
+    figure.update_xaxes(title_text="answered fresh from the cache, % of reads", range=[begin, end])
+    names = list(table["assumed"])
+    figure.update_yaxes(
+        type="category", categoryarray=names, range=[len(names) - 0.5, -0.5], automargin=True, ticks=""
+    )
+    height_px = _SENSITIVITY_MARGINS_PX + _SENSITIVITY_ROW_PX * len(table)
+    return styled(figure, height_px, (70, 190, 60, 60), title, legend=LEGEND_ABOVE)

@@ -22,12 +22,13 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["evaluate_reads", "out_of_fold_decisions"]
+__all__ = ["READ_MEASURES", "evaluate_reads", "measures_by_read", "out_of_fold_decisions"]
 
 _FOLDS = 10
 _US_PER_DAY = 86_400 * US_PER_S
 _TRAINING_SHARE_OF_DAYS = 0.7
-_MEASURES = ("sent_share", "stale_share", "completeness", "cost", "messages", "bytes", "radio_mj")
+READ_MEASURES = ("sent_share", "stale_share", "completeness", "cost", "messages", "bytes", "radio_mj")
+"""Measures of a policy, as :func:`measures_by_read` orders them."""
 
 Staleness: TypeAlias = Literal["missing", "completeness"]
 
@@ -111,8 +112,8 @@ def evaluate_reads(
     bound = next((measured[i] for i, policy in enumerate(policies) if isinstance(policy, Bound)), None)
     rows = [
         {"policy": str(policy), "reads": len(tested.device)}
-        | shares(measures, _MEASURES)
-        | changes(measures, baseline, _MEASURES)
+        | shares(measures, READ_MEASURES)
+        | changes(measures, baseline, READ_MEASURES)
         | closed(measures, baseline, bound, 0)
         for policy, measures in zip(policies, measured, strict=True)
     ]
@@ -213,6 +214,22 @@ def _measure(
     radio: RadioModel,
 ) -> Measures:
     """Measure over all reads, and over each group."""
+    per_read = measures_by_read(pairs, is_stale, served, matrix, radio)
+    means = np.array([per_read[np.r_[tuple(group)]].mean(axis=0) for group in groups])
+    return Measures(per_read.mean(axis=0), means)
+
+
+def measures_by_read(
+    pairs: Pairs,
+    is_stale: NDArray[np.bool_],
+    served: NDArray[np.int64],
+    matrix: NDArray[np.float64],
+    radio: RadioModel,
+) -> NDArray[np.float64]:
+    """Return the :data:`READ_MEASURES` of each read, of shape (reads, 7); their means are a policy's.
+
+    ``served`` is a result of :func:`~mudkit.learning.replay.replay`.
+    """
     at = np.where(served == SENT, 0, served)
     local = served != SENT
     stale_now = local & is_stale[at] if len(is_stale) else local
@@ -221,9 +238,7 @@ def _measure(
     taken = np.zeros((len(served), 3))
     sent = radio.queries(pairs.device[~local], pairs.t_us[~local], pairs.points[~local])
     taken[~local] = np.column_stack([np.full(len(sent.bytes), radio.query_messages), *sent])
-    per_read = np.column_stack([~local, stale_now, whole, cost, taken])
-    means = np.array([per_read[np.r_[tuple(group)]].mean(axis=0) for group in groups])
-    return Measures(per_read.mean(axis=0), means)
+    return np.column_stack([~local, stale_now, whole, cost, taken])
 
 
 def mistake_costs(

@@ -1,9 +1,10 @@
-"""Export a learnt tree as the artefact that devices evaluate (Mobius 6)."""
+"""Export a policy as the artefact that devices evaluate (Mobius 6)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -11,61 +12,115 @@ from mudkit import __version__
 from mudkit.arguments import check_options
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import CLASSES
-from mudkit.learning.policies import LearntReads
+from mudkit.learning.policies import Always, FixedRule, LearntReads
 from mudkit.learning.trees import CostTree
 from mudkit.systems.mud import Artefact
-from mudkit.systems.mud.policies.artefact import Action
+from mudkit.systems.mud.policies.artefact import HOURS, Action
 from mudkit.systems.mud.policies.policies import NEVER
 
-__all__ = ["export_tree"]
+__all__ = ["export_policy"]
+
+_LOCAL, _REMOTE = 0, 1
+_RULE_FEATURES: Final = ("distance", "hour", "age")
 
 
 @check_options
-def export_tree(
-    learnt: LearntReads | LearntWrites, version: int = 1, *, manifest: Mapping[str, Any] | None = None
+def export_policy(
+    policy: Always | FixedRule | LearntReads | LearntWrites,
+    version: int = 1,
+    *,
+    manifest: Mapping[str, Any] | None = None,
 ) -> Artefact:
-    """Write a learnt tree as the document that is shipped to devices.
+    """Write a policy as the document that is shipped to devices.
 
     Parameters
     ----------
-    learnt : LearntReads or LearntWrites
+    policy : Always, FixedRule, LearntReads or LearntWrites
+        Rules are written as trees of their questions.
     version : int
         Version of the document, 1 or more; a device accepts only a higher one than it has.
     manifest : mapping, optional
-        How it was learnt, as JSON values. Numbers of examples, leaves and versions are added.
+        How it was found, as JSON values. Versions are added, and numbers of examples and leaves of a tree.
 
     Returns
     -------
     Artefact
-        A document whose evaluator decides as scikit-learn does, for every input.
+        A document whose evaluator decides as the policy does, for every input; limits of rules are compared
+        as float32. A place that is not known makes a rule with a distance ask the server.
 
     Raises
     ------
     ParameterError
         The version is not usable.
     """
+    known: dict[str, Any] = {"mudkit": __version__}
+    if isinstance(policy, Always | FixedRule):
+        kind, names, actions, nodes = "read", _RULE_FEATURES, ["local", "remote"], _rule_nodes(policy)
+        return Artefact.create(kind, version, names, nodes, actions, manifest={**known, **(manifest or {})})
     import sklearn  # loading it takes longer than loading all of mudkit
 
-    of_reads = isinstance(learnt, LearntReads)
-    actions: list[Action] = ["local", "remote"]
+    of_reads = isinstance(policy, LearntReads)
+    of_tree: list[Action] = ["local", "remote"]
     if not of_reads:
-        actions = [*(60.0 * minutes for minutes in CLASSES[:-1]), NEVER]
-    known = {
-        "examples": learnt.tree.grown.size,
-        "leaves": int(np.count_nonzero(learnt.tree.is_leaf)),
-        "mudkit": __version__,
+        of_tree = [*(60.0 * minutes for minutes in CLASSES[:-1]), NEVER]
+    known |= {
+        "examples": policy.tree.grown.size,
+        "leaves": int(np.count_nonzero(policy.tree.is_leaf)),
         "scikit-learn": sklearn.__version__,
     }
     return Artefact.create(
         "read" if of_reads else "write",
         version,
-        learnt.names,
-        _nodes(learnt.tree),
-        actions,
-        density=learnt.density if isinstance(learnt, LearntReads) else None,
-        costs=learnt.costs.tolist(),
+        policy.names,
+        _nodes(policy.tree),
+        of_tree,
+        density=policy.density if isinstance(policy, LearntReads) else None,
+        costs=policy.costs.tolist(),
         manifest={**known, **(manifest or {})},
     )
+
+
+def _rule_nodes(policy: Always | FixedRule) -> list[list[Any]]:
+    """List the questions of a rule: the distance, the hours between which the age differs, and the ages."""
+    if isinstance(policy, Always):
+        return [[_REMOTE]]
+    nodes: list[list[Any]] = []
+
+    def leaf(action: int) -> int:
+        nodes.append([action])
+        return len(nodes) - 1
+
+    def ask(feature: str, threshold: float) -> list[Any]:
+        node = [_RULE_FEATURES.index(feature), threshold]
+        nodes.append(node)
+        return node
+
+    def ages(first: int, past: int) -> int:
+        """Add the questions of some hours; return the number of the first."""
+        number = len(nodes)
+        of_hours = policy.by_hour[first:past]
+        if len(set(of_hours)) > 1:
+            # Split where the age changes, as near to the middle as it does.
+            changes = [i for i in range(first + 1, past) if policy.by_hour[i] != policy.by_hour[i - 1]]
+            hour = min(changes, key=lambda i: abs(2 * i - first - past))
+            node = ask("hour", float(np.nextafter(np.float32(hour), np.float32(0))))
+            node += [ages(first, hour), ages(hour, past)]
+        elif of_hours[0] > 0:
+            node = ask("age", 60.0 * of_hours[0])
+            node += [leaf(_LOCAL), leaf(_REMOTE)]
+        else:
+            return leaf(_REMOTE)
+        node.append(node[-1])  # what is not known goes the way of what is more
+        return number
+
+    if math.isfinite(policy.km):
+        node = ask("distance", policy.km)
+        node.append(ages(0, HOURS))
+        node.append(leaf(_REMOTE))
+        node.append(node[-1])
+    else:
+        ages(0, HOURS)
+    return nodes
 
 
 def _nodes(tree: CostTree) -> list[list[Any]]:

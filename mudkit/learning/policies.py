@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +12,26 @@ from numpy.typing import NDArray
 from mudkit import words
 from mudkit.arguments import check_options
 from mudkit.display import Displayed, View
+from mudkit.errors import ParameterError
 from mudkit.learning.costs import CostMatrix, Costs, read_costs
 from mudkit.learning.features import FEATURE_SETS, Features, read_features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import replay, stale_answers
 from mudkit.learning.trees import CostTree, Groups, groups_by, grow, learnt_view
 from mudkit.sources.parameters import number
-from mudkit.systems.mud.policies.artefact import Density
+from mudkit.systems.mud.policies.artefact import HOURS, Density
+from mudkit.units import solar_time
 
-__all__ = ["Always", "Bound", "Decided", "FixedRule", "Learner", "LearntReads", "Policy", "Tree"]
+__all__ = [
+    "Always",
+    "Bound",
+    "FixedRule",
+    "Learner",
+    "LearntReads",
+    "Policy",
+    "Tree",
+    "hours_of_day",
+]
 
 _STALE, _LOCAL = 1, 0
 _PRICES: Final = np.geomspace(0.0005, 200.0, 25)
@@ -63,44 +75,57 @@ class FixedRule:
     Parameters
     ----------
     km : float
-        Largest distance from the cached query at which its answer is used.
-    minutes : float
-        Largest age of the cached answer at which it is used.
+        Largest distance from the cached query at which its answer is used; ``math.inf``: at any distance.
+    minutes : float or tuple of 24 floats
+        Largest age of the cached answer at which it is used; 24 ages: by the hour of mean solar time.
 
     Raises
     ------
     ParameterError
-        A limit is no number, or negative.
+        A limit is no number, or negative; there are not 24 hours.
     """
 
     km: float = 1.0
-    minutes: float = 10.0
+    minutes: float | tuple[float, ...] = 10.0
 
     def __post_init__(self) -> None:
-        number("km", self.km, 0.0, 1e9)
-        number("minutes", self.minutes, 0.0, 1e9)
+        number("km", self.km, 0.0, math.inf)
+        if isinstance(self.minutes, tuple):
+            if len(self.minutes) != HOURS:
+                raise ParameterError(
+                    "A rule by the hour has an age for each hour.",
+                    where="minutes",
+                    found=f"{len(self.minutes)} ages",
+                    expected="24 ages, or one",
+                )
+            for hour, minutes in enumerate(self.minutes):
+                number(f"minutes[{hour}]", minutes, 0.0, 1e9)
+        else:
+            number("minutes", self.minutes, 0.0, 1e9)
+
+    @property
+    def by_hour(self) -> tuple[float, ...]:
+        """Largest age by hour, in minutes."""
+        return self.minutes if isinstance(self.minutes, tuple) else (self.minutes,) * HOURS
 
     def local(self, pairs: Pairs) -> NDArray[np.bool_]:
         """Return the ``pairs`` within both limits, which are answered locally."""
-        return (pairs.distance_km <= self.km) & (pairs.age_s <= self.minutes * 60)
+        limit_s: Any = 60.0 * np.asarray(self.minutes)
+        if isinstance(self.minutes, tuple):
+            limit_s = limit_s[hours_of_day(pairs.t_us, pairs.lon)[pairs.read]]
+        is_young: NDArray[np.bool_] = pairs.age_s <= limit_s
+        return is_young & (pairs.distance_km <= self.km)
 
     def __str__(self) -> str:
-        return f"{self.km:g} km / {self.minutes:g} min"
+        ages = self.by_hour
+        age = f"{ages[0]:g} min" if len(set(ages)) == 1 else f"{min(ages):g} to {max(ages):g} min by the hour"
+        return age if math.isinf(self.km) else f"{self.km:g} km / {age}"
 
 
-@dataclass(frozen=True, eq=False)
-class Decided:
-    """Decisions made before, one a pair, for instance by trees that have not seen the pair's device."""
-
-    name: str
-    decisions: NDArray[np.bool_]
-
-    def local(self, pairs: Pairs) -> NDArray[np.bool_]:
-        """Return the decisions; the pairs are those for which they were made."""
-        return self.decisions
-
-    def __str__(self) -> str:
-        return self.name
+def hours_of_day(t_us: NDArray[np.int64], lon: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the hour of mean solar time, 0 to 23; rounded as devices round it, to float32."""
+    hour = solar_time(t_us, lon)[0].astype(np.float32).astype(np.int64)
+    return np.minimum(hour, HOURS - 1)
 
 
 @check_options

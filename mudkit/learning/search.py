@@ -1,163 +1,614 @@
-"""Search for the read policy with the most fresh answers from the cache, within a share of stale ones.
+"""Search for the simplest read policy with the most fresh answers, within a limit of stale ones.
 
-Stale answers do not count as saved: a policy that answered at random would use up the share.
+Stale answers do not count as saved: a policy that answered at random would use up the limit. Families of
+policies, from simple to complicated, are searched for the policy with the most fresh answers:
+
+====================  =======================================================================
+``always ask``        no answer from the cache
+``age``               answers up to an age
+``distance and age``  answers up to an age, to queries up to a distance
+``time of day``       one such rule between two hours of the day, and another one at other times
+``age by hour``       answers up to an age for each hour of the day
+``tree``              a decision tree
+====================  =======================================================================
+
+Each is chosen on some devices (or days) and scored on the others, in ten folds. A choice keeps the limit with
+a margin, for as many other devices and days. Candidates are replayed one device after the other, and all that
+is chosen follows from sums over reads by device and day, or by hour: :class:`Sums` of other devices add up.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import chain
+from typing import Final, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.display import shows_fields
+from mudkit import intervals
+from mudkit.errors import TraceContentError
+from mudkit.intervals import Interval
 from mudkit.learning.costs import CostMatrix
 from mudkit.learning.features import read_features
-from mudkit.learning.frontier import READ_PRICES
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.policies import FixedRule, LearntReads
-from mudkit.learning.replay import SENT, replay
-from mudkit.learning.trees import Groups, groups_by, grow
+from mudkit.learning.policies import Always, FixedRule, LearntReads, hours_of_day
+from mudkit.learning.replay import SENT, replay, replay_steps
+from mudkit.learning.trees import CostTree, CrossValidatedTrees, Folds, groups_by, grow
+from mudkit.systems.mud.policies.artefact import HOURS
+from mudkit.units import US_PER_S
 
-if TYPE_CHECKING:
-    import pandas as pd
+__all__ = [
+    "FAMILIES",
+    "MIN_GAIN",
+    "Choice",
+    "Family",
+    "Recommendation",
+    "Sums",
+    "recommend",
+    "replay_rules",
+    "replayed",
+]
 
-__all__ = ["MAX_SEARCHED_READS", "RuleSearch", "TreeSearch", "search_rules", "search_trees"]
+Family: TypeAlias = Literal["always ask", "age", "distance and age", "time of day", "age by hour", "tree"]
+FAMILIES: Final[tuple[Family, ...]] = get_args(Family)
+"""From simple to complicated."""
 
-MAX_SEARCHED_READS: Final = 20_000
-"""Reads on which rules are searched; of a larger trace every n-th device is taken."""
-
-_KM: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
-_MINUTES: Final = (2.0, 5.0, 10.0, 20.0, 40.0)
-_MAX_EXTENSIONS: Final = 12
-_REFINEMENTS: Final = 4
+MIN_GAIN: Final = 0.02
+"""Share of the reads that a policy has to answer fresh, and a tree besides what rules do."""
+_MIN_RULE_GAIN: Final = 0.01
+"""The same for a rule with more numbers over one with fewer."""
+MIN_READS: Final = 100
+"""With fewer reads nothing is recommended."""
+_RISK: Final = 0.05
+"""Probability with which a choice may miss the limit of stale answers on as many other devices and days."""
+MAX_RISK: Final = 0.1
+"""The same on folds that it was not chosen on; a policy of more is not recommended."""
+_FOLDS: Final = 10
+_MINUTES: Final = (
+    0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0, 60.0, 85.0, 120.0, 170.0, 240.0, 480.0, 960.0,
+)  # fmt: skip
+_KM: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+_ROUNDS: Final = 8
+_FINE: Final = 1.02
+"""Distances and ages that differ by a smaller factor are not tried between."""
+_PRICES: Final = np.geomspace(0.25, 256.0, 16)
+"""Prices of a stale answer in fresh ones, for rules by the hour."""
+_TREE_PRICES: Final = tuple(np.geomspace(0.1, 400.0, 13).tolist())
+"""Prices of a stale answer in unnecessary queries, for trees."""
+_TREE_STEPS: Final = 3
+"""Prices that are tried below the best one."""
+_POOLED_READS: Final = 20.0
+"""Reads of any hour that an hour's own are joined with."""
+_BLOCK: Final = 128
 _LOCAL: Final = 0
+_US_PER_DAY: Final = 86_400 * US_PER_S
+Rule: TypeAlias = tuple[float, float]
+"""Distance in km and age in minutes."""
+_Decide: TypeAlias = Callable[[slice, NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
+"""Decides for some policies whether they serve reads from pairs: see :func:`replay_steps`."""
+_Build: TypeAlias = Callable[
+    [Sequence[Rule], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]], list[FixedRule]
+]
+"""Builds rules of the fresh and stale answers of others by hour, and the number of reads by hour."""
 
 
-@shows_fields
 @dataclass(frozen=True)
-class RuleSearch:
-    """Rules of all tried distances and ages.
+class Sums:
+    """Reads by device and day, and how many of them each policy answers fresh, or stale.
 
-    ``best`` has the most fresh answers among those that are allowed, of equal ones the nearest and youngest
-    (0 km and 0 minutes: none has any); ``extended`` names ranges it lies beyond, ``distance`` or ``age``.
+    Arrays have a row for each device and day; ``fresh`` and ``stale`` a column for each policy.
     """
 
-    table: pd.DataFrame
-    best: FixedRule
-    is_better: bool
-    extended: tuple[str, ...]
-    devices: int
-    all_devices: int
+    device: NDArray[np.int64]
+    day: NDArray[np.int64]
+    reads: NDArray[np.float64]
+    fresh: NDArray[np.float32]
+    stale: NDArray[np.float32]
+
+    def __or__(self, other: Sums) -> Sums:
+        """Join the sums of other policies over the same reads."""
+        return replace(
+            self,
+            fresh=np.hstack([self.fresh, other.fresh]),
+            stale=np.hstack([self.stale, other.stale]),
+        )
+
+    def __add__(self, other: Sums) -> Sums:
+        """Join the sums over the reads of other devices."""
+        names = ("device", "day", "reads", "fresh", "stale")
+        return Sums(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
+
+    def of(self, policies: Sequence[int] | NDArray[np.int64]) -> Sums:
+        """Return some policies."""
+        return replace(self, fresh=self.fresh[:, policies], stale=self.stale[:, policies])
+
+    def best(self, rows: NDArray[np.bool_], all_reads: float, max_stale: float) -> int | None:
+        """Return the policy with the most fresh answers within the limit, with a margin; None without one.
+
+        It is chosen on some rows, for as many reads as there are in all. Of equal ones the first is chosen.
+        """
+        reads = self.reads[rows]
+        total = float(reads.sum())
+        if not total or not self.fresh.shape[1]:
+            return None
+        stale = self.stale[rows].astype(np.float64)
+        share = stale.sum(axis=0) / total
+        se, freedom = intervals.clustered_se(stale, reads, self.device[rows], self.day[rows])
+        smooth = (share * total + 0.5) / (total + 1.0)
+        se = np.maximum(se, np.sqrt(smooth * (1.0 - smooth) / total))
+        ahead = math.sqrt(1.0 + total / all_reads)
+        most = smooth + intervals.t_quantile(1.0 - _RISK, freedom) * ahead * se
+        fresh = np.where(most <= max_stale, self.fresh[rows].sum(axis=0, dtype=np.float64), -1.0)
+        number = int(np.argmax(fresh))
+        return number if fresh[number] > 0 else None
 
 
-@shows_fields
 @dataclass(frozen=True)
-class TreeSearch:
-    """Trees by price of a stale answer, decisions on unseen devices at the best allowed one, and its tree."""
+class _Replayer:
+    """Reads with their labels, prepared for the replay of many policies."""
 
-    table: pd.DataFrame
-    local: NDArray[np.bool_]
-    learnt: LearntReads
+    pairs: Pairs
+    is_stale: NDArray[np.bool_]
+
+    @cached_property
+    def hour(self) -> NDArray[np.int64]:
+        """Hour of mean solar time of each read."""
+        return hours_of_day(self.pairs.t_us, self.pairs.lon)
+
+    @cached_property
+    def cells(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Cell of each read; device, day and reads of each cell of a device and day."""
+        day = (self.pairs.t_us + _solar_shift_us(self.pairs)) // _US_PER_DAY
+        key = self.pairs.device * (int(day.max(initial=0)) + 1) + day
+        _, first, cell, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+        return cell, self.pairs.device[first], day[first], count.astype(np.float64)
+
+    def count(
+        self, policies: int, decide: _Decide, by: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Replay policies; count fresh and stale answers by a number of each read, of one device."""
+        rows = int(by.max(initial=-1)) + 1
+        fresh, stale = (np.zeros((rows, policies), dtype=np.float32) for _ in range(2))
+        for first in range(0, policies, _BLOCK):
+            block = slice(first, min(first + _BLOCK, policies))
+            for reads, served in replay_steps(self.pairs, block.stop - first, partial(decide, block)):
+                local = served != SENT
+                bad = local & self.is_stale[np.where(local, served, 0)] if len(self.is_stale) else local
+                fresh[by[reads], block] += local & ~bad
+                stale[by[reads], block] += bad
+        return fresh, stale
+
+    def sums(self, policies: int, decide: _Decide) -> Sums:
+        """Replay policies, and count by device and day."""
+        cell, device, day, reads = self.cells
+        return Sums(device, day, reads, *self.count(policies, decide, cell))
+
+    def deciding(self, rules: Sequence[FixedRule]) -> _Decide:
+        """Return the function that decides by rules."""
+        km = np.array([rule.km for rule in rules])
+        limit_s = 60.0 * np.array([rule.by_hour for rule in rules]).T  # hours, rules
+
+        def decide(block: slice, reads: NDArray[np.int64], pair: NDArray[np.int64]) -> NDArray[np.bool_]:
+            is_near: NDArray[np.bool_] = self.pairs.distance_km[pair] <= km[block]
+            return is_near & (self.pairs.age_s[pair] <= limit_s[self.hour[reads], block])
+
+        return decide
+
+    def rules(self, rules: Sequence[FixedRule]) -> Sums:
+        """Replay rules, and count by device and day."""
+        return self.sums(len(rules), self.deciding(rules))
 
 
-def search_rules(pairs: Pairs, stale: NDArray[np.bool_], start: FixedRule, max_stale: float) -> RuleSearch:
-    """Replay rules of many distances and ages, and extend the range while the best one lies at its edge.
+def replay_rules(pairs: Pairs, is_stale: NDArray[np.bool_], rules: Sequence[FixedRule]) -> Sums:
+    """Replay many rules at once, over the reads of any devices.
 
-    Of more than :data:`MAX_SEARCHED_READS` reads those of every n-th device are replayed.
+    Parameters
+    ----------
+    pairs : Pairs
+    is_stale : ndarray of bool, shape (pairs,)
+        Whether serving each pair is stale.
+    rules : sequence of FixedRule
     """
-    import pandas as pd  # loading it takes longer than loading all of mudkit
+    return _Replayer(pairs, is_stale).rules(rules)
 
-    all_devices = np.unique(pairs.device)
-    devices = all_devices[:: -(-len(pairs.device) // MAX_SEARCHED_READS)]
-    if len(devices) < len(all_devices):
-        stale = stale[np.isin(pairs.device[pairs.read], devices)]
-        pairs = pairs.of_devices(devices)
-    distances, ages = pairs.distance_km, pairs.age_s / 60
-    km, minutes = sorted({*_KM, start.km}), sorted({*_MINUTES, start.minutes})
-    first = {"distance": (km[0], km[-1]), "age": (minutes[0], minutes[-1])}
-    tried: dict[tuple[float, float], tuple[float, float]] = {}
-    for _ in range(_MAX_EXTENSIONS):
-        for rule in ((a, b) for a in km for b in minutes if (a, b) not in tried):
-            tried[rule] = _shares(stale, replay(pairs, FixedRule(*rule).local(pairs)))
-        allowed = [(sum(tried[rule]), *rule) for rule in tried if tried[rule][1] <= max_stale + 1e-12]
-        _, *best = min([(1.0, 0.0, 0.0), *allowed])
-        # Where no rule helps yet, the longest one still may.
-        at = best if best[0] > 0 else [km[-1], minutes[-1]]
-        if tried[at[0], at[1]][1] > max_stale + 1e-12:
-            break
-        if not (_extend(km, at[0], distances) or _extend(minutes, at[1], ages)):
-            break
-    extended = [
-        name
-        for (name, (low, high)), value in zip(first.items(), best, strict=True)
-        if best[0] > 0 and not low <= value <= high
-    ]
-    of_start = tried[start.km, start.minutes]
-    rows = [(*rule, *shares, shares[1] <= max_stale + 1e-12) for rule, shares in sorted(tried.items())]
-    columns = ["km", "minutes", "sent_share", "stale_share", "is_allowed"]
-    return RuleSearch(
-        pd.DataFrame(rows, columns=columns),
-        FixedRule(*best),
-        best[0] > 0 and (not of_start[1] <= max_stale or sum(of_start) - sum(tried[best[0], best[1]]) > 1e-3),
-        tuple(extended),
-        len(devices),
-        len(all_devices),
+
+@dataclass(frozen=True)
+class Choice:
+    """Best policy of a family: the one chosen on all reads, and decisions of those chosen on other folds.
+
+    ``is_fresh`` and ``is_stale`` are the answers from the cache by read, out of fold.
+    """
+
+    family: Family
+    policy: Always | FixedRule | LearntReads
+    decisions: NDArray[np.bool_]
+    is_fresh: NDArray[np.bool_]
+    is_stale: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The simplest policy that is as good as any, and what it was compared with.
+
+    ``choices`` are the best of each family, from simple to complicated; ``rules`` and ``sums`` all rules of
+    distance and age that were replayed. ``problem`` is the reason for which there is no tree.
+    """
+
+    pairs: Pairs
+    is_stale: NDArray[np.bool_]
+    max_stale: float
+    device: NDArray[np.int64]
+    day: NDArray[np.int64]
+    choices: tuple[Choice, ...]
+    chosen: Choice
+    rules: tuple[Rule, ...]
+    sums: Sums
+    problem: str
+
+    @property
+    def has_enough_reads(self) -> bool:
+        """True if there are enough reads for a recommendation."""
+        return len(self.pairs.device) >= MIN_READS
+
+    def choice(self, family: Family) -> Choice | None:
+        """Return the best policy of a family, if it has any."""
+        return next((choice for choice in self.choices if choice.family == family), None)
+
+    @cached_property
+    def best_rule(self) -> Choice:
+        """The rule, of any family but trees, with the most fresh answers out of fold within the limit."""
+        rules = [
+            choice for choice in self.choices if choice.family != "tree" and self.risk(choice) <= MAX_RISK
+        ]
+        return max(rules, key=lambda choice: int(choice.is_fresh.sum()))
+
+    def share(self, values: NDArray[np.bool_]) -> Interval:
+        """Return a share of the reads, and where it lies for as many other devices and days (95 %)."""
+        return intervals.clustered(values, self.device, self.day, ahead=True, limits=(0.0, 1.0))
+
+    def gain(self, choice: Choice, than: Choice) -> Interval:
+        """Return by how much the share of fresh answers is larger, with its 95 % interval."""
+        difference = choice.is_fresh.astype(np.float64) - than.is_fresh
+        return intervals.clustered(difference, self.device, self.day, limits=(-1.0, 1.0))
+
+    def risk(self, choice: Choice) -> float:
+        """Return the probability that as many other devices and days have more stale answers than allowed."""
+        count = len(choice.is_stale)
+        values = choice.is_stale.astype(np.float64)
+        se, freedom = intervals.clustered_se(values[:, None], np.ones(count), self.device, self.day)
+        smooth = (values.sum() + 0.5) / (count + 1.0)
+        reach = math.sqrt(2.0) * max(float(se[0]), math.sqrt(smooth * (1.0 - smooth) / count))
+        from scipy import stats
+
+        return float(stats.t.sf((self.max_stale - smooth) / reach, freedom))
+
+
+def recommend(
+    pairs: Pairs, is_stale: NDArray[np.bool_], max_stale: float, *, folds: Folds = "device"
+) -> Recommendation:
+    """Search all families, and recommend the simplest policy that is as good as any.
+
+    A family with more numbers is recommended when the 95 % interval of its advantage lies above nothing, and
+    the advantage is a point or more; a tree when the interval lies above :data:`MIN_GAIN`, over the best
+    rule. Any policy has to answer more than that fresh, and to keep the limit on folds that it was not chosen
+    on, but for a probability of :data:`MAX_RISK`.
+
+    Parameters
+    ----------
+    pairs : Pairs
+    is_stale : ndarray of bool, shape (pairs,)
+        Whether serving each pair is stale.
+    max_stale : float
+        Largest share of the reads that may be answered stale.
+    folds : {'device', 'time'}
+        What policies are scored on: other devices, or other days, than those they are chosen on.
+    """
+    replayer = _Replayer(pairs, is_stale)
+    cell, device, day, _ = replayer.cells
+    fold_of = _fold_of_cells(device, day, folds)
+    search = _Search(replayer, fold_of, max_stale)
+    rules, sums = search.grid()
+    nothing = np.zeros(len(pairs.read), dtype=np.bool_)
+    unanswered = np.zeros(len(pairs.device), dtype=np.bool_)
+    choices = [Choice("always ask", Always(), nothing, unanswered, unanswered)]
+    choices += search.plain(rules, sums)
+    choices += search.by_time_of_day(rules)
+    learnt, problem = search.tree(folds)
+    choices += learnt
+    result = Recommendation(
+        pairs, is_stale, max_stale, device[cell], day[cell], tuple(choices), choices[0], rules, sums, problem
     )
+    return replace(result, chosen=_simplest(result))
 
 
-def search_trees(
-    pairs: Pairs, stale: NDArray[np.bool_], max_stale: float, *, by: Groups = "device"
-) -> TreeSearch:
-    """Grow trees once, and choose the price of a stale answer with the most fresh ones."""
-    import pandas as pd
-
-    trees = grow(
-        read_features(pairs, "extended"),
-        stale.astype(np.int64),
-        groups_by(by, pairs.device, pairs.t_us)[pairs.read],
-        2,
-    )
-    rows: dict[float, tuple[float, float]] = {}
-
-    def try_price(price: float) -> bool:
-        _, decided = trees.tree(CostMatrix(price, 1.0).table())
-        rows[price] = _shares(stale, replay(pairs, decided == _LOCAL))
-        return rows[price][1] <= max_stale + 1e-12
-
-    allowed = [price for price in READ_PRICES if try_price(price)]
-    if allowed and allowed[0] > READ_PRICES[0]:
-        high = allowed[0]
-        low = max(price for price in READ_PRICES if price < high)
-        for _ in range(_REFINEMENTS):
-            price = float(np.sqrt(low * high))
-            low, high = (low, price) if try_price(price) else (price, high)
-    best = min(
-        (price for price in rows if rows[price][1] <= max_stale + 1e-12),
-        key=lambda price: sum(rows[price]),
-        default=READ_PRICES[-1],
-    )
-    costs = CostMatrix(best, 1.0).table()
-    tree, decided = trees.tree(costs)
-    table = pd.DataFrame(
-        [(price, *rows[price]) for price in sorted(rows)], columns=["price", "sent_share", "stale_share"]
-    )
-    return TreeSearch(table, decided == _LOCAL, LearntReads(tree, "extended", costs))
+def _simplest(result: Recommendation) -> Choice:
+    chosen = result.choices[0]
+    if not result.has_enough_reads:
+        return chosen
+    for choice in result.choices[1:]:
+        if result.risk(choice) > MAX_RISK:
+            continue
+        if choice.family == "tree":
+            is_better = result.gain(choice, result.best_rule).low > MIN_GAIN
+        elif chosen.family == "always ask":
+            is_better = result.gain(choice, chosen).low > MIN_GAIN
+        else:
+            gain = result.gain(choice, chosen)
+            is_better = gain.low > 0.0 and gain.value > _MIN_RULE_GAIN
+        if is_better:
+            chosen = choice
+    return chosen
 
 
-def _extend(values: list[float], best: float, known: NDArray[np.float64]) -> bool:
-    """Add a value beyond the edge at which the best one lies, where that makes a difference to some pairs."""
-    if best == values[-1] and (known > best).any():
-        values.append(2 * best)
-    elif best == values[0] and ((known > 0) & (known < best)).any():
-        values.insert(0, best / 2)
-    else:
-        return False
-    return True
+@dataclass(frozen=True)
+class _Search:
+    """Choices on all folds but one, for each fold, and on all."""
+
+    replayer: _Replayer
+    fold_of: NDArray[np.int64]
+    max_stale: float
+
+    @property
+    def parts(self) -> list[int | None]:
+        """Folds that are left out, and None: nothing is."""
+        return [*range(int(self.fold_of.max(initial=0)) + 1), None]
+
+    def best(self, sums: Sums, left_out: int | None) -> int | None:
+        """Choose among policies without a fold."""
+        rows = np.ones(len(self.fold_of), np.bool_) if left_out is None else self.fold_of != left_out
+        return sums.best(rows, float(self.replayer.cells[3].sum()), self.max_stale)
+
+    def grid(self) -> tuple[tuple[Rule, ...], Sums]:
+        """Replay rules of distance and age on a grid that is refined around the best ones."""
+        pairs = self.replayer.pairs
+        longest = float(pairs.age_s.max(initial=60.0)) / 60.0
+        minutes = [*(age for age in _MINUTES if age < longest), longest]
+        rules = [(km, age) for km in (*_KM, math.inf) for age in minutes]
+        sums = self.replayer.rules([FixedRule(*rule) for rule in rules])
+        for _ in range(_ROUNDS):
+            added: set[Rule] = set()
+            for is_alone in (True, False):
+                some = [i for i, (km, _) in enumerate(rules) if not is_alone or math.isinf(km)]
+                number = self.best(sums.of(some), None)
+                if number is not None:
+                    added |= _between(rules, rules[some[number]])
+            new = sorted(added - set(rules))
+            if not new:
+                break
+            sums = sums | self.replayer.rules([FixedRule(*rule) for rule in new])
+            rules += new
+        order = sorted(range(len(rules)), key=lambda i: rules[i])
+        return tuple(rules[i] for i in order), sums.of(order)
+
+    def plain(self, rules: Sequence[Rule], sums: Sums) -> list[Choice]:
+        """Choose an age alone, and a distance with an age."""
+        alone = [i for i, (km, _) in enumerate(rules) if math.isinf(km)]
+        every = list(range(len(rules)))
+        choices = []
+        families: list[tuple[Family, list[int]]] = [("age", alone), ("distance and age", every)]
+        for family, some in families:
+            of_family = sums.of(some)
+            numbers = [self.best(of_family, part) for part in self.parts]
+            policies = [Always() if number is None else FixedRule(*rules[some[number]]) for number in numbers]
+            choices += self._choice(family, policies)
+        return choices
+
+    def by_time_of_day(self, rules: Sequence[Rule]) -> list[Choice]:
+        """Choose rules that depend on the hour: two of distance and age, or an age for each hour.
+
+        Their parts are chosen by the answers of each rule by hour; what is built of them is replayed.
+        """
+        pairs = self.replayer.pairs
+        fold_of_read = self.fold_of[self.replayer.cells[0]]
+        folds = int(self.fold_of.max(initial=0)) + 1
+        key = (pairs.device * folds + fold_of_read) * HOURS + self.replayer.hour
+        keys, by = np.unique(key, return_inverse=True)
+        decide = self.replayer.deciding([FixedRule(*rule) for rule in rules])
+        sums = self.replayer.count(len(rules), decide, by)
+        by_fold = []  # folds and hours, rules
+        for of_device in sums:
+            whole = np.zeros((folds * HOURS, len(rules)))
+            np.add.at(whole, keys % (folds * HOURS), of_device)
+            by_fold.append(whole.reshape(folds, HOURS, len(rules)))
+        reads = np.bincount(fold_of_read * HOURS + self.replayer.hour, minlength=folds * HOURS)
+        choices = []
+        builders: list[tuple[Family, _Build]] = [("time of day", _two_periods), ("age by hour", _each_hour)]
+        for family, build in builders:
+            of_parts = []
+            for part in self.parts:
+                kept = [fold for fold in range(folds) if fold != part]
+                counts = reads.reshape(folds, HOURS)[kept].sum(axis=0)
+                fresh, stale = (whole[kept].sum(axis=0) for whole in by_fold)
+                of_parts.append(build(rules, fresh, stale, counts))
+            # Folds mostly build the same rules: each is replayed once.
+            candidates = list(dict.fromkeys(chain(*of_parts)))
+            whole_sums = self.replayer.rules(candidates)
+            policies: list[Always | FixedRule] = []
+            for part, built in zip(self.parts, of_parts, strict=True):
+                mine = [candidates.index(rule) for rule in dict.fromkeys(built)]
+                number = self.best(whole_sums.of(mine), part)
+                policies.append(Always() if number is None else candidates[mine[number]])
+            choices += self._choice(family, policies)
+        return choices
+
+    def tree(self, folds: Folds) -> tuple[list[Choice], str]:
+        """Choose the price of a stale answer with the best tree; without one, return why."""
+        pairs, is_stale = self.replayer.pairs, self.replayer.is_stale
+        try:
+            trees = grow(
+                read_features(pairs, "extended"),
+                is_stale.astype(np.int64),
+                groups_by("device" if folds == "device" else "day", pairs.device, pairs.t_us)[pairs.read],
+                2,
+            )
+        except TraceContentError as error:
+            return [], error.summary
+        actions = _Actions(trees)
+        prices = list(_TREE_PRICES)
+        sums = self.replayer.sums(len(prices), actions.deciding(prices))
+        number = self.best(sums, None)
+        if number:
+            low, high = prices[number - 1], prices[number]
+            between = np.geomspace(low, high, _TREE_STEPS + 2)[1:-1].tolist()
+            sums = sums | self.replayer.sums(_TREE_STEPS, actions.deciding(between))
+            prices += between
+        numbers = [self.best(sums, part) for part in self.parts]
+        if numbers[-1] is None:
+            return [], "No tree keeps the limit of stale answers with a margin."
+        decided = np.zeros(len(pairs.read), dtype=np.bool_)
+        fold_of_pair = self.fold_of[self.replayer.cells[0]][pairs.read]
+        for part, number in zip(self.parts[:-1], numbers[:-1], strict=True):
+            if number is not None:
+                mine = fold_of_pair == part
+                decided[mine] = actions.is_local(prices[number])[actions.node[mine]]
+        best = prices[numbers[-1]]
+        learnt = LearntReads(actions.trees_of[best], "extended", CostMatrix(best, 1.0).table())
+        return [self._replayed("tree", learnt, decided)], ""
+
+    def _choice(self, family: Family, policies: Sequence[Always | FixedRule]) -> list[Choice]:
+        """Decide each fold's pairs by the policy chosen without it; the last policy is that of all."""
+        if isinstance(policies[-1], Always):
+            return []
+        pairs = self.replayer.pairs
+        fold_of_pair = self.fold_of[self.replayer.cells[0]][pairs.read]
+        decided = np.zeros(len(pairs.read), dtype=np.bool_)
+        for policy in dict.fromkeys(policies[:-1]):
+            mine = np.isin(fold_of_pair, [i for i, other in enumerate(policies[:-1]) if other == policy])
+            decided[mine] = policy.local(pairs)[mine]
+        return [self._replayed(family, policies[-1], decided)]
+
+    def _replayed(
+        self, family: Family, policy: FixedRule | LearntReads, decided: NDArray[np.bool_]
+    ) -> Choice:
+        return replayed(self.replayer.pairs, self.replayer.is_stale, family, policy, decided)
 
 
-def _shares(stale: NDArray[np.bool_], served: NDArray[np.int64]) -> tuple[float, float]:
-    """Return the shares of reads that were sent, and that were answered stale."""
-    is_local = served != SENT
-    return float(1 - is_local.mean()), float(stale[served[is_local]].sum() / len(served))
+def replayed(
+    pairs: Pairs,
+    is_stale: NDArray[np.bool_],
+    family: Family,
+    policy: Always | FixedRule | LearntReads,
+    decisions: NDArray[np.bool_],
+) -> Choice:
+    """Replay decisions by pair."""
+    served = replay(pairs, decisions)
+    local = served != SENT
+    bad = local & is_stale[np.where(local, served, 0)] if len(is_stale) else local
+    return Choice(family, policy, decisions, local & ~bad, bad)
+
+
+class _Actions:
+    """Decisions of the trees of the folds, by the node that each pair falls into in the tree of its fold."""
+
+    def __init__(self, trees: CrossValidatedTrees) -> None:
+        sizes = [len(grown.left) for grown in trees.folds]
+        begins = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32)
+        self.node = trees.leaf + begins[trees.fold_of]
+        self.trees_of: dict[float, CostTree] = {}
+        """Tree of all rows by price of a stale answer."""
+        self._trees = trees
+        self._is_local: dict[float, NDArray[np.bool_]] = {}
+
+    def is_local(self, price: float) -> NDArray[np.bool_]:
+        """Return whether each node answers locally, with a price of a stale answer."""
+        if price not in self._is_local:
+            self.trees_of[price], actions = self._trees.cut(CostMatrix(price, 1.0).table())
+            self._is_local[price] = np.concatenate(actions) == _LOCAL
+        return self._is_local[price]
+
+    def deciding(self, prices: Sequence[float]) -> _Decide:
+        """Return the function that decides as trees with these prices do."""
+        is_local = np.stack([self.is_local(price) for price in prices], axis=1)
+
+        def decide(block: slice, reads: NDArray[np.int64], pair: NDArray[np.int64]) -> NDArray[np.bool_]:
+            decided: NDArray[np.bool_] = is_local[self.node[pair], np.arange(block.start, block.stop)]
+            return decided
+
+        return decide
+
+
+def _fold_of_cells(device: NDArray[np.int64], day: NDArray[np.int64], folds: Folds) -> NDArray[np.int64]:
+    """Deal devices, or days, out to ten folds."""
+    number = np.unique(device if folds == "device" else day, return_inverse=True)[1]
+    return np.asarray(number, dtype=np.int64) % _FOLDS
+
+
+def _solar_shift_us(pairs: Pairs) -> NDArray[np.int64]:
+    return np.asarray(np.rint(pairs.lon / 360.0 * _US_PER_DAY), dtype=np.int64)
+
+
+def _between(rules: Sequence[Rule], best: Rule) -> set[Rule]:
+    """Return rules halfway between the best one and its neighbours in distance and in age."""
+
+    def around(values: list[float], value: float) -> list[float]:
+        at = values.index(value)
+        low = values[at - 1] if at else value / 2
+        high = values[at + 1] if at + 1 < len(values) else value
+        near = [value]
+        if value > _FINE * low:
+            near.append(math.sqrt(low * value))
+        if high > _FINE * value:
+            near.append(math.sqrt(value * high) if math.isfinite(high) else 2 * value)
+        return [float(f"{end:.3g}") for end in near]
+
+    ages = sorted({age for km, age in rules if km == best[0]})
+    distances = sorted({km for km, age in rules if age == best[1]})
+    near_ages = around(ages, best[1])
+    near_km = [math.inf] if math.isinf(best[0]) else around(distances, best[0])
+    return {(km, age) for km in near_km for age in near_ages}
+
+
+def _two_periods(
+    rules: Sequence[Rule],
+    fresh: NDArray[np.float64],
+    stale: NDArray[np.float64],
+    reads: NDArray[np.int64],
+) -> list[FixedRule]:
+    """Build, for each price, an age between two hours and another one at other times, at one distance.
+
+    ``fresh`` and ``stale`` have a row for each hour and a column for each rule.
+    """
+    km_of = np.array([km for km, _ in rules])
+    first, length = np.divmod(np.arange(HOURS * (HOURS - 1)), HOURS - 1)
+    best = np.zeros(len(_PRICES))
+    built: list[FixedRule | None] = [None] * len(_PRICES)
+    for km in (*_KM, math.inf):
+        columns = np.flatnonzero(km_of == km)
+        ages = [0.0, *(rules[i][1] for i in columns.tolist())]
+        value = fresh[:, columns] - _PRICES[:, None, None] * stale[:, columns]  # prices, hours, ages
+        value = np.concatenate([np.zeros((len(_PRICES), HOURS, 1)), value], axis=2)
+        twice = np.cumsum(np.concatenate([np.zeros_like(value[:, :1]), value, value], axis=1), axis=1)
+        inside = twice[:, first + length + 1] - twice[:, first]
+        outside = twice[:, [HOURS]] - inside
+        total = inside.max(axis=2) + outside.max(axis=2)
+        for price, at in enumerate(total.argmax(axis=1).tolist()):
+            if total[price, at] > best[price]:
+                best[price] = total[price, at]
+                is_in = np.isin(np.arange(HOURS), (first[at] + np.arange(length[at] + 1)) % HOURS)
+                two = ages[int(inside[price, at].argmax())], ages[int(outside[price, at].argmax())]
+                built[price] = FixedRule(km, tuple(two[0] if is_ else two[1] for is_ in is_in.tolist()))
+    return [rule for rule in built if rule is not None]
+
+
+def _each_hour(
+    rules: Sequence[Rule],
+    fresh: NDArray[np.float64],
+    stale: NDArray[np.float64],
+    reads: NDArray[np.int64],
+) -> list[FixedRule]:
+    """Build, for each price, an age for each hour; hours with few reads lean on all of them."""
+    columns = np.array([i for i, (km, _) in enumerate(rules) if math.isinf(km)])
+    ages = np.array([0.0, *(rules[i][1] for i in columns.tolist())])
+    built = []
+    for price in _PRICES.tolist():
+        value = (fresh - price * stale)[:, columns]
+        value = value + _POOLED_READS * value.sum(axis=0) / max(float(reads.sum()), 1.0)
+        of_ages = np.hstack([np.zeros((HOURS, 1)), value])
+        chosen = ages[of_ages.argmax(axis=1)]
+        if chosen.any():
+            built.append(FixedRule(math.inf, tuple(chosen.tolist())))
+    return built

@@ -98,11 +98,7 @@ class GrownTree:
         while len(level := level[self.left[level] >= 0]):
             level = np.concatenate([self.left[level], self.right[level]])
             self.levels.append(level)
-        self.counts = np.zeros((nodes.node_count, classes if weight is None else 2 * classes))
-        leaf = self.leaf_of(features)
-        np.add.at(self.counts, (leaf, truth), 1.0)
-        if weight is not None:
-            np.add.at(self.counts, (leaf, truth + classes), weight)
+        self.counts = class_counts(self.leaf_of(features), truth, weight, nodes.node_count, classes)
         for node in range(nodes.node_count - 1, 0, -1):  # children come after their parents
             self.counts[self.parent[node]] += self.counts[node]
 
@@ -182,32 +178,44 @@ def groups_by(by: Groups, device: NDArray[np.int64], t_us: NDArray[np.int64]) ->
 
 @dataclass(frozen=True)
 class CrossValidatedTrees:
-    """A tree grown on all rows, and one for each fold, grown on the rows of the others."""
+    """A tree grown on all rows, and one for each fold, grown on the rows of the others.
+
+    ``leaf`` is the leaf of each row in the tree that has not seen its fold. ``counts`` are the classes of the
+    rows of each fold by leaf of that tree, with weights as :class:`GrownTree` has them.
+    """
 
     whole: GrownTree
     folds: tuple[GrownTree, ...]
-    fold_of: NDArray[np.int64]
-    features: NDArray[np.float32]
-    truth: NDArray[np.int64]
-    weight: NDArray[np.float64] | None
+    fold_of: NDArray[np.int8]
+    leaf: NDArray[np.int32]
+    counts: tuple[NDArray[np.float64], ...]
 
-    def tree(self, costs: NDArray[np.float64]) -> tuple[CostTree, NDArray[np.int64]]:
-        """Choose the tree for a cost matrix, and what trees decide that have not seen a row's fold."""
+    def cut(self, costs: NDArray[np.float64]) -> tuple[CostTree, list[NDArray[np.int64]]]:
+        """Choose the tree for a cost matrix, and the actions by node of the trees of the folds."""
         whole_cuts = self.whole.cuts(costs)
         prices = np.unique(whole_cuts[np.isfinite(whole_cuts)])
         prices = np.concatenate([[0.0], np.sqrt(prices[:-1] * prices[1:]), prices[-1:]])
         prices = prices[np.unique(np.linspace(0, len(prices) - 1, _MAX_CUTS).round().astype(int))]
-        decided = np.zeros((len(prices), len(self.truth)), dtype=np.int64)
-        for number, grown in enumerate(self.folds):
-            rows = self.fold_of == number
-            leaf, cuts = grown.leaf_of(self.features[rows]), grown.cuts(costs)
-            for i, price in enumerate(prices.tolist()):
-                decided[i, rows] = grown.cut(costs, cuts, price).action[leaf]
-        total = costs[self.truth, decided].sum(axis=1)
-        if self.weight is not None:
-            total += (self.weight * costs[self.truth + len(costs) // 2, decided]).sum(axis=1)
+        total = np.zeros(len(prices))
+        actions: list[list[NDArray[np.int64]]] = []
+        for grown, counts in zip(self.folds, self.counts, strict=True):
+            cuts, by_action = grown.cuts(costs), counts @ costs
+            of_prices = [grown.cut(costs, cuts, price).action for price in prices.tolist()]
+            nodes = np.arange(len(by_action))
+            total += [by_action[nodes, action].sum() for action in of_prices]
+            actions.append(of_prices)
         best = len(prices) - 1 - int(np.argmin(total[::-1]))  # of equally good ones the smallest
-        return self.whole.cut(costs, whole_cuts, float(prices[best])), decided[best]
+        tree = self.whole.cut(costs, whole_cuts, float(prices[best]))
+        return tree, [of_prices[best] for of_prices in actions]
+
+    def tree(self, costs: NDArray[np.float64]) -> tuple[CostTree, NDArray[np.int64]]:
+        """Choose the tree for a cost matrix, and what trees decide that have not seen a row's fold."""
+        tree, actions = self.cut(costs)
+        decided = np.zeros(len(self.leaf), dtype=np.int64)
+        for number, action in enumerate(actions):
+            rows = self.fold_of == number
+            decided[rows] = action[self.leaf[rows]]
+        return tree, decided
 
 
 def grow(
@@ -243,7 +251,31 @@ def grow(
         return GrownTree(features[rows], truth[rows], mine, classes)
 
     folds = tuple(grown(fold_of != number) for number in range(int(fold_of.max()) + 1))
-    return CrossValidatedTrees(grown(np.ones(len(truth), np.bool_)), folds, fold_of, features, truth, weight)
+    leaf = np.zeros(len(truth), dtype=np.int32)
+    counts = []
+    for number, tree_ in enumerate(folds):
+        rows = fold_of == number
+        leaf[rows] = tree_.leaf_of(features[rows])
+        mine = None if weight is None else weight[rows]
+        counts.append(class_counts(leaf[rows], truth[rows], mine, len(tree_.left), classes))
+    whole = grown(np.ones(len(truth), np.bool_))
+    return CrossValidatedTrees(whole, folds, fold_of.astype(np.int8), leaf, tuple(counts))
+
+
+def class_counts(
+    leaf: NDArray[np.integer[Any]],
+    truth: NDArray[np.int64],
+    weight: NDArray[np.float64] | None,
+    nodes: int,
+    classes: int,
+) -> NDArray[np.float64]:
+    """Count the classes of rows by leaf, of shape (nodes, classes); weights go to as many columns behind."""
+    key = leaf.astype(np.int64) * classes + truth
+    shape = nodes, classes
+    counts = np.bincount(key, minlength=nodes * classes).reshape(shape).astype(np.float64)
+    if weight is None:
+        return counts
+    return np.hstack([counts, np.bincount(key, weight, minlength=nodes * classes).reshape(shape)])
 
 
 def learn(

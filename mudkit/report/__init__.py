@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mudkit.report import caching, prefetching, profiling, propagating, scoring
+    from mudkit.report import batching, caching, prefetching, profiling, propagating, scoring
     from mudkit.report.page import Answer, FirstScreen, Measure
     from mudkit.report.run import ReportFailed, headline, run_report, save_page
     from mudkit.report.source import TraceSource, open_source
-    from mudkit.report.tables import blank_unbounded, save_table
+    from mudkit.report.tables import save_table
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
@@ -19,7 +19,7 @@ __all__ = [
     "Measure",
     "ReportFailed",
     "TraceSource",
-    "blank_unbounded",
+    "batching",
     "caching",
     "headline",
     "open_source",

@@ -1,105 +1,263 @@
-"""The report cache_policy: policies compared at one share of stale answers, and what to use of them."""
+"""The report cache_policy: the simplest cache policy that is as good as any, and what that depends on."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from mudkit import words
-from mudkit.errors import TraceContentError
+from mudkit import intervals, words
 from mudkit.experiment import tree_nodes
+from mudkit.intervals import Interval
 from mudkit.learning import (
     Always,
-    Batch,
-    BatchBound,
-    BatchTree,
-    Bound,
     FixedRule,
-    evaluate_reads,
-    evaluate_writes,
+    RadioModel,
+    export_policy,
 )
+from mudkit.learning.costs import read_costs
+from mudkit.learning.evaluate import READ_MEASURES, measures_by_read
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.policies import Decided, Learner, Policy
-from mudkit.learning.replay import SENT, fewest_sends_by_stale, replay
-from mudkit.learning.search import RuleSearch, TreeSearch, search_rules, search_trees
+from mudkit.learning.policies import LearntReads
+from mudkit.learning.replay import fewest_sends, fewest_sends_by_stale, replay
+from mudkit.learning.search import (
+    MAX_RISK,
+    MIN_GAIN,
+    MIN_READS,
+    Choice,
+    Family,
+    Recommendation,
+    recommend,
+    replay_rules,
+    replayed,
+)
 from mudkit.learning.trees import Folds
-from mudkit.pipeline.coverage import first_reads, read_labels
-from mudkit.report.page import Answer, FirstScreen
+from mudkit.pipeline.coverage import read_labels
+from mudkit.report.page import Answer, FirstScreen, Measure
 from mudkit.report.source import TraceSource
-from mudkit.report.tables import blank_unbounded
+from mudkit.systems.mud.policies.artefact import HOURS, Artefact
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ["BEST", "CAPTION", "WRITE_LABELS", "ReadStudy", "WriteStudy", "study_reads", "study_writes"]
+__all__ = ["BEST", "CAPTION", "SAVINGS_LABELS", "ReadStudy", "describe", "study_reads"]
 
-CAPTION: Final = "Data and energy of a read on average; ● is the best value."
+CAPTION: Final = (
+    "Policies, each chosen on other devices or days than those it is scored on; data and energy of a read on "
+    "average, with 95 % intervals for as many other devices and days. ● is the best value."
+)
 BEST: Final[dict[str, Literal["low", "high"]]] = {"data_bytes": "low", "radio_mj": "low"}
-WRITE_LABELS: Final = {
-    "message_share": "messages, % of writes",
-    "point_share": "writes sent, %",
-    "missed_share": "reads that miss one, %",
+SAVINGS_LABELS: Final = {
+    "messages_per_day": "messages",
+    "data_gb_per_day": "data, GB",
+    "radio_j_per_day": "radio energy, J",
 }
-
-RULE, BEST_RULE, LEARNT, BOUND, ALWAYS = "rule in use", "best rule", "learnt policy", "bound", "always ask"
+RULE, HINDSIGHT = "rule in use", "with hindsight"
 _MIN_CELL_READS: Final = 10
-_RENAMED: Final = {f"bytes{end}": f"data_bytes{end}" for end in ("", "_low", "_high")}
-_WORTH: Final = 0.02
-"""A policy is recommended when more than this share of the reads is answered fresh from the cache besides."""
-_NEARLY_ALL: Final = 0.95
-
-Verdict = Literal["always ask", "keep the rule", "change the rule", "ship the tree"]
-_KINDS: Final[dict[Verdict, str]] = {
-    "always ask": ALWAYS,
-    "keep the rule": RULE,
-    "change the rule": BEST_RULE,
-    "ship the tree": LEARNT,
-}
+_SENSITIVITY_READS: Final = 20_000
+"""Reads on which other assumptions are tried, of whole devices."""
+_GRID_KM: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, math.inf)
+_GRID_MINUTES: Final = (2.0, 5.0, 10.0, 15.0, 20.0, 40.0, 60.0, 120.0)
 
 
 @dataclass(frozen=True)
 class ReadStudy:
-    """Policies for the reads of a trace, with no more stale answers than are allowed.
+    """Recommendation for the reads of a trace, and what it depends on.
 
-    ``policies`` has the ``kind`` of each row; ``bound`` the fewest queries by stale share, ``strict_bound``
-    those were one missing point stale; ``trees`` is None for the reason ``problem``.
+    ``policies`` is the table of what was compared; ``tried`` a grid of rules; ``sensitivity`` what would be
+    recommended with other assumptions, on ``devices_tried`` of the devices. ``most_fresh`` is the largest
+    share of fresh answers that any policy could give with hindsight.
     """
 
     source: TraceSource
-    completeness: float
-    max_stale: float
     rule: FixedRule
+    completeness: float
+    horizon_s: float
+    search: Recommendation
+    in_use: Choice
     policies: pd.DataFrame
-    rules: RuleSearch
-    trees: TreeSearch | None
-    problem: str
-    bound: pd.DataFrame
-    strict_bound: float
-    reads: pd.DataFrame
-
-    def row(self, kind: str) -> pd.Series:
-        """Return the row of a policy; of the best rule that of the rule in use where it is the best."""
-        rows = self.policies[self.policies["kind"] == kind]
-        return rows.iloc[0] if len(rows) else self.row(RULE)
+    most_fresh: float
+    tried: pd.DataFrame
+    sensitivity: pd.DataFrame
+    devices_tried: int
 
     @property
-    def verdict(self) -> Verdict:
-        """The recommendation, of four."""
-        return _verdict(self.policies, self.max_stale)
+    def max_stale(self) -> float:
+        """Largest share of reads that may be answered stale."""
+        return self.search.max_stale
 
     @property
-    def recommended(self) -> pd.Series:
-        """The row of the policy that is recommended."""
-        return self.row(_KINDS[self.verdict])
+    def family(self) -> Family:
+        """Family of the policy that is recommended."""
+        return self.search.chosen.family
+
+    @property
+    def policy(self) -> Always | FixedRule | LearntReads:
+        """The policy that is recommended, chosen on all reads."""
+        return self.search.chosen.policy
+
+    @cached_property
+    def fresh(self) -> Interval:
+        """Share of the reads that it answers fresh from the cache, out of fold."""
+        return self.search.share(self.search.chosen.is_fresh)
+
+    @cached_property
+    def stale(self) -> Interval:
+        """Share of the reads that it answers stale, out of fold."""
+        return self.search.share(self.search.chosen.is_stale)
+
+    @cached_property
+    def gain(self) -> Interval:
+        """Share of the reads that it answers fresh beyond those of the rule in use."""
+        return self.search.gain(self.search.chosen, self.in_use)
 
     @property
     def is_rule_allowed(self) -> bool:
-        """True if the rule in use keeps the limit of stale answers."""
-        return bool(self.row(RULE)["stale_share"] <= self.max_stale)
+        """True if the rule in use keeps the limit of stale answers as surely as a recommendation has to."""
+        return self.search.risk(self.in_use) <= MAX_RISK
+
+    @property
+    def does_rule_stay(self) -> bool:
+        """True if the rule in use keeps the limit, and what is recommended is hardly better or not surely."""
+        return self.is_rule_allowed and not (self.gain.value > MIN_GAIN and self.gain.low > 0)
+
+    def first_screen(self) -> FirstScreen:
+        """Return what was read, three figures, the recommendation, what it rests on and assumes."""
+        return FirstScreen(
+            self.source.describe(),
+            self._tiles(),
+            self._headline(),
+            " ".join(self._reasons()),
+            self._assumption(),
+            [*self.source.warnings(), *self._warnings()],
+            self._measures(),
+        )
+
+    def _tiles(self) -> list[tuple[str, str]]:
+        allowed = words.percent(self.max_stale)
+        of_rule = words.percent(float(self.in_use.is_fresh.mean()), 1)
+        if self.family == "always ask":
+            best = max(self.search.choices, key=lambda choice: float(choice.is_fresh.mean()))
+            first = words.percent(float(best.is_fresh.mean()), 1), "of the reads are answered fresh from the "
+            first = first[0], first[1] + "cache by the best policy that was found"
+        else:
+            first = words.percent(self.fresh.value, 1), "of the reads get a fresh answer from the cache"
+        stale = float(self.in_use.is_stale.mean())
+        second = of_rule, f"do so with the rule in use, {describe(self.rule)}"
+        if stale > self.max_stale:
+            text = f"are stale with the rule in use, {describe(self.rule)}; {allowed} are allowed"
+            second = words.percent(stale, 1), text
+        most = words.percent(self.most_fresh, 1)
+        return [first, second, (most, f"is the most that hindsight could do with {allowed} stale")]
+
+    def _headline(self) -> str:
+        if not self.search.has_enough_reads:
+            return (
+                f"Nothing is recommended: {words.count(len(self.search.pairs.device), 'read')} "
+                f"{'is' if len(self.search.pairs.device) == 1 else 'are'} too few; {MIN_READS} are needed."
+            )
+        if self.family == "always ask":
+            return (
+                f"Ask the server for every read: with at most {words.percent(self.max_stale)} stale, no "
+                f"policy surely answers {words.percent(MIN_GAIN)} of the reads fresh."
+            )
+        share = f"{words.percent(self.fresh.value, 1)} of the reads get a fresh answer without the server"
+        if self.family == "tree":
+            return f"Use the learnt {describe(self.policy)}: {share}."
+        if self.family == "age by hour":
+            return f"Answer from the cache up to an age that depends on the hour: {share}."
+        return f"Answer from the cache when its answer is {describe(self.policy)}: {share}."
+
+    def _reasons(self) -> list[str]:
+        search, chosen = self.search, self.search.chosen
+        texts = []
+        if chosen.family == "always ask":
+            best = max(search.choices[1:], key=lambda choice: float(choice.is_fresh.mean()), default=None)
+            if best is None:
+                texts.append("No policy keeps the limit of stale answers with a margin.")
+            else:
+                texts.append(
+                    f"The best that was found, “{describe(best.policy)}”, answers "
+                    f"{_shown(search.share(best.is_fresh))} fresh, and exceeds the limit of stale answers on "
+                    f"other devices and days with a probability of {words.percent(search.risk(best))}."
+                )
+        else:
+            low, high = 100 * self.fresh.low, 100 * self.fresh.high
+            texts.append(
+                f"On as many other devices and days it will be {words.interval(low, high, 1)} % (95 %). "
+                f"{words.percent(self.stale.value, 1)} are answered stale; the limit of "
+                f"{words.percent(self.max_stale)} is missed there with a probability of "
+                f"{words.percent(search.risk(chosen))}."
+            )
+            texts += self._against_others()
+        texts.append(self._against_rule())
+        return [text for text in texts if text]
+
+    def _against_others(self) -> list[str]:
+        """Compare the recommendation with the best rule, or with the tree."""
+        search, chosen = self.search, self.search.chosen
+        if chosen.family == "tree":
+            rule = search.best_rule
+            if rule.family == "always ask":
+                return ["No rule keeps the limit."]
+            gain = search.gain(chosen, rule)
+            return [f"The best rule, “{describe(rule.policy)}”, gives {_points(gain)} fewer."]
+        tree = search.choice("tree")
+        if tree is None:
+            return []
+        gain, name = search.gain(tree, chosen), f"A learnt {describe(tree.policy)}"
+        if gain.value <= 0:
+            return [f"{name} gives no more."]
+        if search.risk(tree) > MAX_RISK:
+            return [f"{name} is too likely to miss the limit ({words.percent(search.risk(tree))})."]
+        return [f"{name} gives only {_points(gain)} more."]
+
+    def _against_rule(self) -> str:
+        """Return whether the rule in use may stay, in words."""
+        rule, gain = f"The rule in use, “{describe(self.rule)}”,", self.gain
+        stale, risk = float(self.in_use.is_stale.mean()), self.search.risk(self.in_use)
+        if not (self.in_use.is_fresh | self.in_use.is_stale).any():
+            return f"{rule} asks the server for every read."
+        if stale > self.max_stale:
+            return (
+                f"{rule} answers {words.percent(stale, 1)} stale, more than the "
+                f"{words.percent(self.max_stale)} allowed."
+            )
+        gives = f"{rule} gives {words.percent(float(self.in_use.is_fresh.mean()), 1)}"
+        if not self.is_rule_allowed:
+            return (
+                f"{gives}, but misses the limit on other devices with a probability of {words.percent(risk)}."
+            )
+        if not self.does_rule_stay:
+            return f"{gives}, {_points(gain)} fewer."
+        if self.family == "always ask":
+            return f"{gives}."
+        if abs(gain.value) < 5e-4:
+            return f"{rule} gives as many, and may stay."
+        more = f"{_points(_negated(gain))} more" if gain.value < 0 else f"{_points(gain)} fewer"
+        return f"{rule} gives {more}, and may stay."
+
+    def _assumption(self) -> str:
+        reads = self.source.reads
+        box, window = (_one_or_range(reads[name], shown) for name, shown in _ASSUMED)
+        derived = self.source.derived_by()
+        origin = f"Reads are not recorded but derived by {derived}" if derived else "Reads are recorded"
+        return (
+            f"{origin}; each asks for the {window} (`window_s`) in a box of {box} (`box_km`). An answer is "
+            f"stale when it {self.stale_means()} (`completeness`); what a device wrote itself it has. "
+            f"At most {words.percent(self.max_stale)} of the reads may be answered stale (`max_stale`), from "
+            f"answers that are up to {words.duration(self.horizon_s)} old (`horizon_s`)."
+        )
 
     def stale_means(self) -> str:
         """Return when an answer is stale, in words."""
@@ -107,173 +265,175 @@ class ReadStudy:
             return "lacks one of its points or more"
         return f"lacks more than {words.percent(1 - self.completeness)} of its points"
 
-    def first_screen(self) -> FirstScreen:
-        """Return the title's details, three figures, the recommendation, what it rests on, and warnings."""
-        return FirstScreen(
-            self.source.describe(),
-            self._tiles(),
-            self._headline(),
-            self._reason(),
-            self._assumption(),
-            [*self.source.warnings(), *self._warnings()],
-        )
-
-    def _tiles(self) -> list[tuple[str, str]]:
-        rule, chosen, bound = self.row(RULE), self.recommended, self.row(BOUND)
-        of_rule, allowed = f"the rule in use, “{_of(self.rule)}”", words.percent(self.max_stale)
-        first = words.percent(chosen["sent_share"], 1), f"of reads ask the server with the {chosen['kind']}"
-        second = _fewer(chosen, rule), f"fewer than with {of_rule} ({words.percent(rule['sent_share'], 1)})"
-        if self.verdict == "always ask":
-            first = words.percent(rule["sent_share"], 1), f"of reads ask the server with {of_rule}"
-            second = (
-                words.percent(self._fresh_share, 1),
-                "are answered fresh by the best policy that is allowed",
-            )
-        if not self.is_rule_allowed:
-            second = words.percent(rule["stale_share"], 1), f"stale with {of_rule}; {allowed} are allowed"
-        elif self.verdict == "keep the rule":
-            second = words.percent(1 - chosen["stale_share"], 1), "of answers are fresh with it"
-        least = words.percent(bound["sent_share"], 1)
-        left = _fewer(bound, chosen)
-        return [first, second, (left, f"left to save: within {allowed} stale nobody asks less than {least}")]
-
-    @property
-    def _fresh_share(self) -> float:
-        """Largest share of reads that a policy within what is allowed answers fresh from the cache."""
-        within = self.policies[self.policies["kind"].isin([RULE, BEST_RULE, LEARNT])]
-        within = within[within["stale_share"] <= self.max_stale]
-        return (
-            float(max((1 - within["sent_share"] - within["stale_share"]).max(), 0.0)) if len(within) else 0.0
-        )
-
-    def _headline(self) -> str:
-        rule, chosen, allowed = self.row(RULE), self.recommended, words.percent(self.max_stale)
-        if self.verdict == "always ask":
-            return (
-                f"Ask the server for every read: with at most {allowed} stale, no policy answers even "
-                f"{words.percent(_WORTH)} of the reads fresh."
-            )
-        asking = f"{words.percent(chosen['sent_share'], 1)} of the reads ask the server"
-        if self.verdict == "keep the rule":
-            return f"Keep the rule “{_of(self.rule)}”: {asking}, and no policy saves {_least()} more."
-        advice = (
-            "Use the learnt policy"
-            if self.verdict == "ship the tree"
-            else f"Change the rule to “{_of(self.rules.best)}”"
-        )
-        if self.is_rule_allowed:
-            return f"{advice}: {asking}, {_fewer(chosen, rule)} fewer than with “{_of(self.rule)}”."
-        return f"{advice}: {asking}, and {words.percent(chosen['stale_share'], 1)} are answered stale."
-
-    def _reason(self) -> str:
-        rule, chosen, bound = self.row(RULE), self.recommended, self.row(BOUND)
-        fresh = f"It keeps {words.percent(1 - chosen['stale_share'], 1)} of the answers fresh."
-        others = "no rule of distance and age" + ("" if self.trees is None else " and no learnt policy")
-        hindsight = (
-            f"With hindsight {_fewer(bound, chosen)} could be saved, stale answers among them."
-            if chosen["sent_share"] - bound["sent_share"] > _WORTH
-            else "Even with hindsight hardly anything could be saved."
-        )
-        over = ""
-        if not self.is_rule_allowed:
-            over = (
-                f"The rule in use answers {words.percent(rule['stale_share'], 1)} of the reads stale, more "
-                f"than the {words.percent(self.max_stale)} allowed. "
-            )
-        if self.verdict == "always ask":
-            return (
-                f"{over}The best that is allowed answers {words.percent(self._fresh_share, 1)} fresh: "
-                f"{others} does better. {hindsight}"
-            )
-        if self.verdict == "keep the rule":
-            return (
-                f"{fresh} Within {words.percent(self.max_stale)} stale {others} answers {_least()} more of "
-                f"the reads fresh. {hindsight}"
-            )
-        text = f"{over}{fresh}"
-        ends = chosen["sent_share_change_high"], chosen["sent_share_change_low"]
-        low, high = (-100 * value for value in ends)
-        if self.is_rule_allowed and np.isfinite(low) and low != high:
-            text += f" The 95 % interval of the difference is {words.interval(low, high, 1)} points."
-        if self.verdict == "ship the tree" and self.row(BEST_RULE)["kind"] == BEST_RULE:
-            best = self.row(BEST_RULE)
-            text += f" It sends {_fewer(chosen, best)} fewer than the best rule, “{_of(self.rules.best)}”."
-        return text
-
-    def _assumption(self) -> str:
-        text = (
-            f"An answer is stale here when it {self.stale_means()} (`completeness`), and at most "
-            f"{words.percent(self.max_stale)} of the reads may be answered stale (`max_stale`)."
-        )
-        if self.completeness < 1:
-            text += (
-                f" If one missing point were too many, nobody could send less than "
-                f"{words.percent(self.strict_bound, 1)}."
-            )
-        return text
-
     def _warnings(self) -> list[str]:
         results = []
-        rule = self.row(RULE)
-        local = 1 - rule["sent_share"]
-        if local < 1e-9:
-            results.append("The rule in use answers nothing locally.")
-        elif rule["stale_share"] > local - 1e-9:
-            results.append("Every answer that the rule in use gives locally is stale.")
-        if self.rules.extended:
+        local = self.in_use.is_fresh | self.in_use.is_stale
+        if local.any() and not self.in_use.is_fresh.any():
+            results.append("Every answer that the rule in use gives from the cache is stale.")
+        oldest_s = 60.0 * max(self.policy.by_hour) if isinstance(self.policy, FixedRule) else 0.0
+        if oldest_s > 0.98 * float(self.search.pairs.age_s.max(initial=np.inf)):
             results.append(
-                f"The best rule lay at the edge of the {' and '.join(self.rules.extended)} tried first; the "
-                "range was extended until it no longer did."
+                f"The recommended rule keeps answers as long as any that was looked at, "
+                f"{words.duration(oldest_s)}: a larger `horizon_s` may save more."
             )
-        if self.rules.best.minutes >= self.rules.table["minutes"].max():
+        others = self.sensitivity[self.sensitivity["family"] != self.sensitivity["family"].iloc[0]]
+        if len(others) and self.search.has_enough_reads:
             results.append(
-                f"The best rule keeps answers as long as any that was looked at, "
-                f"{words.duration(60 * self.rules.best.minutes)}: a larger `horizon_s` may save more."
+                "The recommendation depends on what is assumed. It would be of another kind with: "
+                f"{words.listing(others['assumed'], 8)}."
             )
-        if self.problem:
-            results.append(f"No policy was learnt: {self.problem}")
+        if self.search.problem:
+            results.append(f"No tree was learnt: {self.search.problem}")
         return results
 
+    def _measures(self) -> list[Measure]:
+        search, chosen = self.search, self.search.chosen
+        sent = search.share(~(chosen.is_fresh | chosen.is_stale))
+
+        def share(name: str, of: Interval, definition: str) -> Measure:
+            return Measure(name, of.value, "share", definition, of.low, of.high)
+
+        return [
+            Measure("recommendation", self.family, "", "Family of the recommended policy."),
+            Measure("policy", describe(self.policy), "", "The recommended policy in words."),
+            share("fresh_share", self.fresh, "Reads that it answers fresh from the cache, out of fold."),
+            share("stale_share", self.stale, "Reads that it answers stale, out of fold."),
+            share("sent_share", sent, "Reads that ask the server with it, out of fold."),
+            Measure(
+                "limit_risk",
+                search.risk(chosen),
+                "share",
+                "Probability that as many other devices and days have more stale answers than allowed.",
+            ),
+            Measure(
+                "rule_fresh_share",
+                float(self.in_use.is_fresh.mean()),
+                "share",
+                "Reads that the rule in use answers fresh.",
+            ),
+            Measure(
+                "rule_stale_share",
+                float(self.in_use.is_stale.mean()),
+                "share",
+                "Reads that the rule in use answers stale.",
+            ),
+            Measure(
+                "most_fresh_share",
+                self.most_fresh,
+                "share",
+                "Most reads that any policy could answer fresh within the limit, with hindsight.",
+            ),
+            Measure("reads", float(len(search.pairs.device)), "", "Reads that were replayed."),
+        ]
+
+    def sensitivity_answer(self) -> Answer:
+        """Return whether other assumptions change the recommendation, as a heading."""
+        table = self.sensitivity
+        others = table[table["family"] != table["family"].iloc[0]]
+        low, high = 100 * table["fresh_share"].min(), 100 * table["fresh_share"].max()
+        of = ""
+        if self.devices_tried:
+            of = f" To save time they were tried on {words.count(self.devices_tried, 'device')}."
+            if table["family"].iloc[0] != self.family:
+                of += f" On these alone, the recommendation would be another: {table['family'].iloc[0]}."
+        span = f"{words.interval(low, high, 1)} % of the reads are answered fresh" if high > 0 else ""
+        if not len(others):
+            title = "Other assumptions give the same recommendation"
+            return Answer(f"{title}: {span}" if span else title, f"Each is halved and doubled.{of}")
+        return Answer(
+            f"{len(others)} of {len(table) - 1} other assumptions change the recommendation",
+            f"Each is halved and doubled. {span + '.' if span else ''}{of}",
+        )
+
+    def policies_answer(self) -> Answer:
+        """Return how far the recommended policy is from the best with hindsight, as a heading."""
+        left = self.most_fresh - self.fresh.value
+        if self.most_fresh < MIN_GAIN:
+            return Answer(f"Even with hindsight {words.percent(self.most_fresh, 1)} are answered fresh")
+        if self.family == "always ask":
+            return Answer(f"With hindsight {words.percent(self.most_fresh, 1)} could be answered fresh")
+        done = self.fresh.value / self.most_fresh
+        return Answer(
+            f"The recommended policy does {words.percent(done)} of what hindsight could",
+            f"{words.number(100 * left, 1)} points are left. With hindsight, the reads to answer from the "
+            "cache are chosen after all is known; nobody can use that.",
+        )
+
     def policy_table(self) -> pd.DataFrame:
-        """Return the policies with the measures that are shown; of a bound those that it bounds."""
-        table = blank_unbounded(self.policies).rename(columns=_RENAMED)
-        names = ["sent_share", "stale_share", "completeness", "data_bytes", "radio_mj"]
+        """Return the policies with the measures that are shown."""
+        names = ["fresh_share", "stale_share", "sent_share", "completeness", "data_bytes", "radio_mj"]
         columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
-        return table[["policy", *columns]]
+        return self.policies[["policy", *columns]]
 
-    def frontier(self) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-        """Return what the first figure shows: trees, the bound, and policies, each with both shares.
+    def described(self) -> pd.DataFrame:
+        """Return the rule in use, and the best policy of each family in words."""
+        choices = [choice for choice in self.search.choices if choice.family != "always ask"]
+        rows = [(RULE, describe(self.rule)), *((one.family, describe(one.policy)) for one in choices)]
+        return pd.DataFrame(rows, columns=["policy", "answers from the cache that are used"])
 
-        A tree is left out where another one sends no more and is no staler.
-        """
-        trees = self.bound.iloc[:0] if self.trees is None else self.trees.table
-        trees = trees.sort_values(["stale_share", "sent_share"])
-        trees = trees[trees["sent_share"] < trees["sent_share"].cummin().shift(fill_value=np.inf)]
-        places = np.unique(np.linspace(0, len(self.bound) - 1, 12).round().astype(int))
-        return trees, self.bound.iloc[places], self.policies[self.policies["kind"] != BOUND]
+    def policy_bars(self) -> pd.DataFrame:
+        """Return fresh and stale answers in percent by policy, for a figure."""
+        table = self.policies
+        return pd.DataFrame(
+            {
+                "policy": table["policy"],
+                "fresh": 100 * table["fresh_share"],
+                "stale": 100 * table["stale_share"],
+            }
+        )
 
-    @property
-    def stale_axis(self) -> float:
-        """Largest share of stale answers on the axis of the first figure; the rule in use is within it."""
-        return min(max(2.2 * self.max_stale, 1.2 * float(self.row(RULE)["stale_share"]), 0.01), 1.0)
+    def rules_answer(self) -> Answer:
+        """Return the heading of the grid of rules."""
+        best = self.search.choice("distance and age")
+        title = (
+            "No rule of distance and age keeps the limit"
+            if best is None
+            else f"The best rule of distance and age answers {words.percent(float(best.is_fresh.mean()), 1)} "
+            "of the reads fresh"
+        )
+        return Answer(
+            title,
+            f"{words.count(len(self.search.rules), 'rule')} were replayed, on a grid that was refined around "
+            "the best. Here are some; a cell is the share of reads that is answered fresh, on all devices. "
+            "Empty cells would exceed the limit of stale answers; how many percent is in brackets.",
+        )
+
+    def best_on_grid(self) -> FixedRule:
+        """Return the rule of distance and age to frame: the best one."""
+        best = self.search.choice("distance and age")
+        return best.policy if best is not None and isinstance(best.policy, FixedRule) else self.rule
 
     def tree_answer(self) -> Answer:
-        """Return the heading of the learnt policy."""
-        if self.trees is None:
-            return Answer("Nothing could be learnt", self.problem)
-        listed = self.tree_nodes()
-        assert listed is not None
-        count = int(listed["leaves"].iloc[0])
-        if count == 1:
-            return Answer("The learnt policy always does the same")
+        """Return the heading of the learnt tree."""
+        tree = self.search.choice("tree")
+        if tree is None or not isinstance(tree.policy, LearntReads):
+            return Answer("No tree was learnt", self.search.problem)
+        leaves = _leaves(tree.policy)
+        use = "and is recommended" if self.family == "tree" else "and is not recommended"
+        if leaves == 1:
+            return Answer(f"The best tree always does the same, {use}")
         return Answer(
-            f"The learnt policy asks {words.count(count - 1, 'question')}",
+            f"The best tree asks {words.count(leaves - 1, 'question')}, {use}",
             "Shares are of pairs of a read and an earlier answer; the first levels are drawn.",
+        )
+
+    def tree_nodes(self) -> pd.DataFrame | None:
+        """Return the nodes of the learnt tree; None without one."""
+        tree = self.search.choice("tree")
+        if tree is None or not isinstance(tree.policy, LearntReads):
+            return None
+        return tree_nodes(tree.policy)
+
+    def reads_by_place(self) -> pd.DataFrame:
+        """Return ``lat, lon, is_local`` (answered fresh) and ``is_stale`` of each read."""
+        pairs, chosen = self.search.pairs, self.search.chosen
+        return pd.DataFrame(
+            {"lat": pairs.lat, "lon": pairs.lon, "is_local": chosen.is_fresh, "is_stale": chosen.is_stale}
         )
 
     def places_answer(self, cells: pa.Table) -> Answer:
         """Return the heading of the map of cells, as :func:`mudkit.figures.hits_by_cell` counts them."""
-        if self.verdict == "always ask":
+        if self.family == "always ask":
             return Answer(
                 "No place has answers from a cache", "Every read asks the server, so there is no map."
             )
@@ -283,64 +443,163 @@ class ReadStudy:
             return Answer("Too few reads to compare places", "No two cells have ten reads or more.")
         low, high = known.quantile([0.1, 0.9]) / 100
         title = (
-            f"Places hardly differ: {words.percent(known.median() / 100)} of the reads are answered locally"
+            f"Places hardly differ: {words.percent(known.median() / 100)} of the reads are answered fresh"
             if high - low < 0.1
-            else f"{words.percent(low)} to {words.percent(high)} of the reads are answered locally, by place"
+            else f"{words.percent(low)} to {words.percent(high)} of the reads are answered fresh, by place"
         )
         return Answer(
             title,
-            f"With the {self.recommended['kind']}. Of {len(table):,} cells {len(known):,} have ten reads or "
-            "more; a tenth of these lie below the first share, a tenth above the second. The grey base is "
-            "the trace itself.",
+            f"With the recommended policy. Of {len(table):,} cells {len(known):,} have ten reads or more; a "
+            "tenth of these lie below the first share, a tenth above the second. The grey base is the trace "
+            "itself.",
         )
 
-    def policies_answer(self) -> Answer:
-        """Return the heading of the comparison."""
-        chosen, bound = self.recommended, self.row(BOUND)
-        if self.verdict in ("always ask", "keep the rule"):
-            if chosen["sent_share"] - bound["sent_share"] <= _WORTH:
-                return Answer(f"Nobody could save {_least()} more")
-            most = (
-                f"The best policy answers {words.percent(self._fresh_share, 1)} of the reads fresh"
-                if self.verdict == "always ask"
-                else f"No policy here saves {_least()} more"
+    def limits_by_hour(self) -> pd.DataFrame | None:
+        """Return the largest age by hours of the day, where the recommended rule depends on them."""
+        if not isinstance(self.policy, FixedRule) or not isinstance(self.policy.minutes, tuple):
+            return None
+        rows = [
+            {"from": f"{first:02d}:00", "to": f"{past:02d}:00", "largest age": _age(minutes)}
+            for first, past, minutes in _runs(self.policy.minutes)
+        ]
+        return pd.DataFrame(rows)
+
+    def hours_caption(self) -> str:
+        """Return which clock the hours of the rule are of."""
+        lon = float(np.median(self.search.pairs.lon))
+        first = pd.Timestamp(int(self.search.pairs.t_us.min()), unit="us", tz="UTC").tz_convert(
+            self.source.tz
+        )
+        local_h = (first.tz_localize(None) - first.tz_convert("UTC").tz_localize(None)) / pd.Timedelta("1h")
+        ahead_s = 3600.0 * (local_h - lon / 15.0)
+        if abs(ahead_s) < 60.0:
+            return "Hours are those of mean solar time."
+        which = "ahead of" if ahead_s > 0 else "behind"
+        return (
+            f"Hours are those of mean solar time, which devices know without a table; {self.source.tz} is "
+            f"{words.duration(60 * round(abs(ahead_s) / 60))} {which} it."
+        )
+
+    def artefact(self) -> Artefact:
+        """Return the recommended policy as the document that a device evaluates."""
+        manifest = {
+            "report": "cache_policy",
+            "family": self.family,
+            "completeness": self.completeness,
+            "max_stale": self.max_stale,
+            "reads": len(self.search.pairs.device),
+        }
+        document = export_policy(self.policy, 1, manifest=manifest)
+        return document if isinstance(self.policy, Always) else document.up_to_age(self.horizon_s)
+
+    def save_policy(self, folder: Path | None) -> None:
+        """Write the recommended policy as ``policy.json``; nothing without a folder."""
+        if folder is not None:
+            document = json.dumps(dict(self.artefact().document), indent=1)
+            (folder / "policy.json").write_text(document + "\n", encoding="utf-8")
+
+    def savings(self) -> pd.DataFrame:
+        """Return messages, data and radio energy that reads take a day, with each policy and without any."""
+        days = max(len(np.unique(self.search.day)), 1)
+        reads = len(self.search.pairs.device) / days
+        rows = self.policies[self.policies["kind"].isin(["always ask", RULE, self.family])]
+        return pd.DataFrame(
+            {
+                "policy": rows["policy"],
+                "messages_per_day": rows["messages"] * reads,
+                "data_gb_per_day": rows["data_bytes"] * reads / 1e9,
+                "radio_j_per_day": rows["radio_mj"] * reads / 1e3,
+            }
+        )
+
+    def savings_answer(self) -> Answer:
+        """Return what the recommended policy saves a day, and the call that installs it, as a heading."""
+        if self.family == "always ask":
+            return Answer(
+                "There is nothing to install",
+                "`policy.json` beside this page asks the server for every read.",
             )
-            return Answer(f"{most}; with hindsight {_fewer(bound, chosen)} could be saved")
-        base = self.row(RULE if self.is_rule_allowed else ALWAYS)
-        share = (base["sent_share"] - chosen["sent_share"]) / (base["sent_share"] - bound["sent_share"])
-        return Answer(f"The {chosen['kind']} saves {words.percent(share, 0)} of what can be saved")
-
-    @property
-    def best_rule(self) -> FixedRule:
-        """The best rule, which may be the rule in use."""
-        return self.rules.best if self.rules.is_better else self.rule
-
-    def rules_answer(self) -> Answer:
-        """Return the heading of the search for a better rule."""
-        rules = self.rules
-        title = (
-            "No rule of distance and age helps"
-            if not rules.best.km
-            else f"No rule beats “{_of(self.rule)}”"
-            if self.row(BEST_RULE)["kind"] == RULE
-            else f"The best rule, “{_of(rules.best)}”, sends "
-            f"{words.percent(self.row(BEST_RULE)['sent_share'], 1)} of the reads"
-        )
-        of = (
-            f"a sample of {rules.devices:,} of {rules.all_devices:,} devices"
-            if rules.devices < rules.all_devices
-            else f"all {words.count(rules.devices, 'device')}"
-        )
+        table = self.savings()
+        always, chosen = table.iloc[0], table.iloc[-1]
+        saved = {name: float(always[name] - chosen[name]) for name in table.columns[1:]}
         return Answer(
-            title,
-            f"{words.count(len(rules.table), 'rule')} were replayed on the reads of {of}. A cell is the "
-            "share of reads that ask the server. Empty cells would answer too many reads stale; how many "
-            "percent is in brackets. Framed are the best rule and, dotted, the rule in use.",
+            f"It saves the fleet {words.number(saved['messages_per_day'])} messages, "
+            f"{words.size(1e9 * saved['data_gb_per_day'])} and {words.number(saved['radio_j_per_day'])} J a "
+            "day",
+            "Against asking for every read, over LTE, with nothing else on the radio. `policy.json` beside "
+            "this page is the policy as devices evaluate it; the cloud of a lab ships it to clients with "
+            "`read_policy=mud.ShippedPolicy()`: "
+            '`cloud.ship(json.loads(Path("policy.json").read_text()), app=…)`.',
         )
 
-    def tree_nodes(self) -> pd.DataFrame | None:
-        """Return the nodes of the learnt tree; None without one."""
-        return None if self.trees is None else tree_nodes(self.trees.learnt)
+
+_ASSUMED: Final[tuple[tuple[str, Callable[[float], str]], ...]] = (
+    ("box_km", lambda km: f"{words.number(km)} km"),
+    ("window_s", lambda window_s: f"last {words.duration(window_s)}"),
+)
+_SCALED: Final[tuple[tuple[str, Callable[[float], str]], ...]] = (
+    ("window_s", lambda window_s: f"window {words.duration(window_s)}"),
+    ("box_km", lambda km: f"box {words.number(km)} km"),
+)
+
+
+def describe(policy: Always | FixedRule | LearntReads) -> str:
+    """Return a policy in words."""
+    if isinstance(policy, Always):
+        return "always ask"
+    if isinstance(policy, LearntReads):
+        return f"tree of {words.count(_leaves(policy), 'leaf', 'leaves')}"
+    near = "" if math.isinf(policy.km) else f"from within {words.distance(policy.km)} and "
+    ages = policy.by_hour
+    if len(set(ages)) == 1:
+        return f"{near}at most {_age(ages[0])} old"
+    runs = _runs(ages)
+    if len(runs) == 2:
+        (first, past, inside), (_, _, outside) = runs if runs[0][0] < runs[0][1] else runs[::-1]
+        return (
+            f"{near}{_up_to(inside)} from {first:02d}:00 to {past:02d}:00, {_up_to(outside)} at other times"
+        )
+    return f"{near}at most {_age(min(ages))} to {_age(max(ages))} old, by the hour"
+
+
+def _up_to(minutes: float) -> str:
+    return f"at most {_age(minutes)} old" if minutes else "never used"
+
+
+def _age(minutes: float) -> str:
+    return words.duration(60 * minutes)
+
+
+def _runs(ages: tuple[float, ...]) -> list[tuple[int, int, float]]:
+    """Return hours from, to, and the age of runs of hours with one age; the last may go over midnight."""
+    starts = [hour for hour in range(HOURS) if ages[hour] != ages[hour - 1]] or [0]
+    ends = [*starts[1:], starts[0] or HOURS]
+    return [(first, past, ages[first]) for first, past in zip(starts, ends, strict=True)]
+
+
+def _leaves(policy: LearntReads) -> int:
+    return int(np.count_nonzero(policy.tree.is_leaf))
+
+
+def _one_or_range(column: pa.ChunkedArray, shown: Callable[[float], str]) -> str:
+    low, high = (float(value) for value in pc.min_max(column).as_py().values())
+    return shown(low) if low == high else f"{shown(low)} to {shown(high)}"
+
+
+def _shown(of: Interval) -> str:
+    return f"{words.percent(of.value, 1)} ({words.interval(100 * of.low, 100 * of.high, 1)})"
+
+
+def _negated(of: Interval) -> Interval:
+    return replace(of, value=-of.value, low=-of.high, high=-of.low)
+
+
+def _points(gain: Interval) -> str:
+    """Return a difference of shares in points, with its interval."""
+    value = f"{words.number(100 * gain.value, 1)} {'point' if round(100 * gain.value, 1) == 1 else 'points'}"
+    if not math.isfinite(gain.low) or gain.low == gain.high:
+        return value
+    return f"{value} ({words.interval(100 * gain.low, 100 * gain.high, 1)})"
 
 
 def study_reads(
@@ -352,157 +611,145 @@ def study_reads(
     horizon_s: float,
     folds: Folds = "device",
 ) -> ReadStudy:
-    """Label the reads of a trace, search for rules and trees, and compare them with the bound."""
-    labels = read_labels(source.positions, source.reads, horizon_s)
-    pairs = Pairs.of(labels, source.reads)
-    stale = pairs.completeness < completeness
-    rules = search_rules(pairs, stale, rule, max_stale)
-    trees, problem = None, ""
-    try:
-        trees = search_trees(pairs, stale, max_stale, by="device" if folds == "device" else "day")
-    except TraceContentError as error:
-        problem = error.summary
-    tried: dict[str, Policy] = {ALWAYS: Always(), RULE: rule}
-    if rules.is_better:
-        tried[BEST_RULE] = rules.best
-    if trees is not None:
-        tried[LEARNT] = Decided(LEARNT, trees.local)
-    compared: dict[str, Policy | Learner | Bound] = {**tried, BOUND: Bound(max_stale + 1e-9)}
-    policies = evaluate_reads(
-        labels, source.reads, list(compared.values()), stale="completeness", completeness=completeness
-    )
-    policies.insert(1, "kind", list(compared))
-    policies["policy"] = [_name(kind, policy, max_stale) for kind, policy in compared.items()]
-    is_over = (policies["kind"] == BEST_RULE) & (policies["stale_share"] > max_stale + 1e-9)
-    policies = policies[~is_over].reset_index(drop=True)  # on all devices it is staler than on the sample
-    count = len(pairs.device)
-    sends = fewest_sends_by_stale(pairs, stale, int(min(2 * max_stale, 1.0) * count) + 1)
-    bound = pd.DataFrame({"stale_share": np.arange(len(sends)) / count, "sent_share": sends / count})
-    strict = fewest_sends_by_stale(pairs, pairs.missing >= 1, int(max_stale * count))
-    chosen = _KINDS[_verdict(policies, max_stale)]
+    """Label the reads of a trace, recommend a policy, and try other assumptions.
+
+    Parameters
+    ----------
+    source : TraceSource
+    rule : FixedRule
+        Rule in use, which what is recommended is compared with, but does not depend on.
+    completeness : float
+        Share of its points below which an answer is stale.
+    max_stale : float
+        Largest share of the reads that may be answered stale.
+    horizon_s : float
+        How old a cached answer may be.
+    folds : {'device', 'time'}
+        What policies are scored on: other devices, or other days.
+    """
+    pairs = Pairs.of(read_labels(source.positions, source.reads, horizon_s), source.reads)
+    is_stale = pairs.completeness < completeness
+    search = recommend(pairs, is_stale, max_stale, folds=folds)
+    in_use = replayed(pairs, is_stale, "distance and age", rule, rule.local(pairs))
+    most_fresh, hindsight = _hindsight(pairs, is_stale, max_stale)
+    tried, devices_tried = _try_assumptions(source, search, completeness, horizon_s, folds)
     return ReadStudy(
-        source, completeness, max_stale, rule, policies, rules, trees, problem, bound,
-        float(strict[-1] / count), _replayed(pairs, stale, tried[chosen].local(pairs)),
-    )  # fmt: skip
-
-
-def _verdict(policies: pd.DataFrame, max_stale: float) -> Verdict:
-    sent, stale, change = (
-        dict(zip(policies["kind"], policies[name].tolist(), strict=True))
-        for name in ("sent_share", "stale_share", "sent_share_change_high")
+        source,
+        rule,
+        completeness,
+        horizon_s,
+        search,
+        in_use,
+        _compare(search, in_use, hindsight),
+        most_fresh,
+        _grid(search, rule),
+        tried,
+        devices_tried,
     )
-    unsaved = {kind: sent[kind] + stale[kind] for kind in sent}  # a stale answer saves nothing
-    is_rule_allowed = stale[RULE] <= max_stale
-    base = unsaved[RULE] if is_rule_allowed else 1.0
-
-    def saves(kind: str, than: float) -> bool:
-        """Return whether a policy saves more, beyond what differs between groups of devices."""
-        if kind not in unsaved or not than - unsaved[kind] > _WORTH:
-            return False
-        return not is_rule_allowed or not change[kind] > 0
-
-    best_rule = unsaved[BEST_RULE] if saves(BEST_RULE, base) else base
-    if saves(LEARNT, best_rule):
-        return "ship the tree"
-    if best_rule < base:
-        return "change the rule"
-    return "keep the rule" if base < 1 - _WORTH else "always ask"
 
 
-def _replayed(pairs: Pairs, stale: NDArray[np.bool_], local: NDArray[np.bool_]) -> pd.DataFrame:
-    served = replay(pairs, local)
-    is_local = served != SENT
-    is_stale = is_local & (stale[np.where(is_local, served, 0)] if len(stale) else False)
-    return pd.DataFrame({"lat": pairs.lat, "lon": pairs.lon, "is_local": is_local, "is_stale": is_stale})
+def _hindsight(
+    pairs: Pairs, is_stale: NDArray[np.bool_], max_stale: float
+) -> tuple[float, NDArray[np.int64]]:
+    """Return the largest share of fresh answers within the limit, and the pairs that serve them."""
+    count = len(pairs.device)
+    sends = fewest_sends_by_stale(pairs, is_stale, int(max_stale * count + 1e-9))
+    fresh = count - sends - np.arange(len(sends))
+    stale = int(np.argmax(fresh))
+    return float(fresh[stale] / count), fewest_sends(pairs, is_stale, pairs.devices(), stale)
 
 
-def _of(rule: FixedRule) -> str:
-    return f"{words.number(rule.km)} km, {words.duration(60 * rule.minutes)}"
+def _compare(search: Recommendation, in_use: Choice, hindsight: NDArray[np.int64]) -> pd.DataFrame:
+    """Measure the policies by read: shares, data and energy, with their intervals; a row for each."""
+    pairs, is_stale, costs, radio = search.pairs, search.is_stale, read_costs("latency"), RadioModel()
+    rows: list[tuple[str, NDArray[np.bool_] | None]] = [
+        (choice.family, choice.decisions) for choice in search.choices
+    ]
+    rows[1:1] = [(RULE, in_use.decisions)]
+    table = []
+    for kind, decisions in [*rows, (HINDSIGHT, None)]:
+        served = hindsight if decisions is None else replay(pairs, decisions)
+        values = measures_by_read(pairs, is_stale, served, costs, radio)
+        columns = dict(zip(READ_MEASURES, values.T, strict=True))
+        columns["fresh_share"] = 1.0 - columns["sent_share"] - columns["stale_share"]
+        columns["data_bytes"] = columns.pop("bytes")
+        row: dict[str, Any] = {"kind": kind, "is_recommended": kind == search.chosen.family}
+        for column, of_reads in columns.items():
+            is_share = column.endswith("_share") or column == "completeness"
+            limits = (0.0, 1.0) if is_share else (0.0, math.inf)
+            shown = intervals.clustered(of_reads, search.device, search.day, ahead=True, limits=limits)
+            row |= {column: shown.value, f"{column}_low": shown.low, f"{column}_high": shown.high}
+        if kind == "always ask":  # by definition
+            row |= {name: math.nan for name in row if re.match("(.*_share|completeness)_(low|high)", name)}
+        if decisions is None:  # what bounds fresh answers bounds nothing else, and needs no interval
+            row |= {name: math.nan for name in row if name.endswith(("_low", "_high"))}
+            row |= dict.fromkeys(("completeness", "data_bytes", "radio_mj"), math.nan)
+        table.append(row)
+    frame = pd.DataFrame(table)
+    return frame.assign(policy=frame["kind"] + np.where(frame["is_recommended"], " (recommended)", ""))
 
 
-def _name(kind: str, policy: object, max_stale: float) -> str:
-    if isinstance(policy, FixedRule):
-        return f"{kind}: {_of(policy)}"
-    return f"bound, at most {words.percent(max_stale, 1)} stale" if kind == BOUND else kind
+def _grid(search: Recommendation, rule: FixedRule) -> pd.DataFrame:
+    """Replay some rules of distance and age on all reads, the best one and the one in use among them."""
+    best = search.choice("distance and age")
+    framed = [rule, *([best.policy] if best is not None else [])]
+    plain = [one for one in framed if isinstance(one, FixedRule) and not isinstance(one.minutes, tuple)]
+    km = sorted({*_GRID_KM, *(one.km for one in plain)})
+    longest = float(search.pairs.age_s.max(initial=60.0)) / 60
+    minutes = sorted({*(age for age in _GRID_MINUTES if age <= longest), *(one.by_hour[0] for one in plain)})
+    rules = [FixedRule(a, b) for a in km for b in minutes]
+    sums = replay_rules(search.pairs, search.is_stale, rules)
+    count = max(float(sums.reads.sum()), 1.0)
+    fresh, stale = (values.sum(axis=0, dtype=np.float64) / count for values in (sums.fresh, sums.stale))
+    return pd.DataFrame(
+        {
+            "km": [one.km for one in rules],
+            "minutes": [one.by_hour[0] for one in rules],
+            "fresh_share": fresh,
+            "stale_share": stale,
+            "is_allowed": stale <= search.max_stale + 1e-12,
+        }
+    )
 
 
-def _least() -> str:
-    return f"{words.number(100 * _WORTH)} points"
+def _try_assumptions(
+    source: TraceSource, search: Recommendation, completeness: float, horizon_s: float, folds: Folds
+) -> tuple[pd.DataFrame, int]:
+    """Recommend with window, box, completeness and limit halved and doubled; on some devices of many reads.
 
+    The second result is the number of devices, 0 for all.
+    """
+    devices = pc.unique(source.reads["device"])
+    step = -(-len(source.reads) // _SENSITIVITY_READS)
+    some = devices.take(pa.array(np.arange(0, len(devices), step))) if step > 1 else devices
+    reads = source.reads.filter(pc.is_in(source.reads["device"], some)) if step > 1 else source.reads
+    rows = []
 
-def _fewer(one: pd.Series, other: pd.Series) -> str:
-    """Return how many points fewer reads one row sends than another, as their rounded shares differ."""
-    less, more = (round(100 * row["sent_share"], 1) for row in (one, other))
-    text = words.number(max(round(more - less, 1), 0.0), 1)
-    return f"{text} {'point' if text == '1.0' else 'points'}"
+    def add(assumed: str, of: Recommendation) -> None:
+        share = of.share(of.chosen.is_fresh)
+        values = {"fresh_share": share.value, "fresh_share_low": share.low, "fresh_share_high": share.high}
+        rows.append({"assumed": assumed, "family": of.chosen.family, **values})
 
+    def labelled(table: pa.Table) -> Pairs:
+        return Pairs.of(read_labels(source.positions, table, horizon_s), table)
 
-@dataclass(frozen=True)
-class WriteStudy:
-    """A fixed delay of writes, a learnt one if any, and the bound; no rows for the reason ``problem``."""
-
-    minutes: float
-    policies: pd.DataFrame
-    problem: str
-
-    def table(self) -> pd.DataFrame:
-        """Return what is shown of the policies."""
-        names = ["message_share", "point_share", "missed_share"]
-        columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
-        return self.policies[["policy", *columns]] if len(self.policies) else self.policies
-
-    def answer(self) -> Answer:
-        """Return the heading, and what a learnt delay adds."""
-        if not len(self.policies):
-            return Answer("Nothing can be said of writes", self.problem)
-        fixed, bound = self.policies.iloc[0], self.policies.iloc[-1]
-        delay = words.duration(60 * self.minutes)
-        missed = words.percent(fixed["missed_share"], 1)
-        if fixed["missed_share"] > _NEARLY_ALL:
-            return Answer(
-                f"Writes cannot wait {delay}: {missed} of the reads would miss one",
-                "Each read asks for writes so recent that any delay hides some. To send nothing would hardly "
-                "be worse, so no saving says anything; try a smaller `batch_minutes`.",
-            )
-        text = (
-            "A write may wait for others until the first read that should see it; what nobody reads need not "
-            f"go. With hindsight, {_messages(bound)} are enough for the same reads. "
-        )
-        if len(self.policies) > 2:
-            learnt = self.policies.iloc[1]
-            text += (
-                f"Delays learnt from a tenth of the devices need {_messages(learnt)} on the others, and "
-                f"{words.percent(learnt['missed_share'], 1)} of the reads miss one."
-            )
-        else:
-            text += f"No delay was learnt: {self.problem}"
-        return Answer(
-            f"Writes that wait {delay} need {_messages(fixed)}; {missed} of the reads miss one", text
-        )
-
-
-def _messages(row: pd.Series) -> str:
-    return f"{words.number(100 * row['message_share'])} messages per 100 writes"
-
-
-def study_writes(source: TraceSource, *, batch_minutes: float, folds: Folds = "device") -> WriteStudy:
-    """Replay a fixed delay of writes, a learnt one if there is anything to learn, and the bound."""
-    first = first_reads(source.positions, source.reads)
-    fixed = Batch(batch_minutes)
-    names = {
-        fixed: f"fixed delay of {words.duration(60 * batch_minutes)}",
-        BatchBound(fixed): "bound, misses the same reads",
-    }
-
-    def evaluated(*policies: Batch | BatchTree | BatchBound) -> pd.DataFrame:
-        table = evaluate_writes(first, source.positions, source.reads, policies, folds=folds)
-        return table.assign(policy=[names.get(policy, "learnt delays") for policy in policies])
-
-    table, problem = pd.DataFrame(), ""
-    try:
-        table = evaluated(fixed, BatchBound(fixed))
-        if table["missed_share"].iloc[0] <= _NEARLY_ALL:
-            table = evaluated(fixed, BatchTree(match=fixed), BatchBound(fixed))
-    except TraceContentError as error:
-        problem = error.summary
-    return WriteStudy(batch_minutes, table, problem)
+    pairs = search.pairs if step == 1 else labelled(reads)
+    is_stale = pairs.completeness < completeness
+    add("as assumed", search if step == 1 else recommend(pairs, is_stale, search.max_stale, folds=folds))
+    for name, text in _SCALED:
+        for factor in (0.5, 2.0):
+            scaled = pc.multiply(reads[name], factor)
+            other = labelled(reads.set_column(reads.column_names.index(name), name, scaled))
+            stale = other.completeness < completeness
+            add(_one_or_range(scaled, text), recommend(other, stale, search.max_stale, folds=folds))
+    for factor in (0.5, 2.0):
+        other_share = 1.0 - min(factor * (1.0 - completeness), 1.0)
+        if other_share != completeness:
+            stale = pairs.completeness < other_share
+            missing = f"{words.percent(1 - other_share)} of the points missing"
+            add(missing, recommend(pairs, stale, search.max_stale, folds=folds))
+    for factor in (0.5, 2.0):
+        limit = min(factor * search.max_stale, 1.0)
+        if limit != search.max_stale:
+            add(f"{words.percent(limit)} stale allowed", recommend(pairs, is_stale, limit, folds=folds))
+    return pd.DataFrame(rows), len(some) if step > 1 else 0

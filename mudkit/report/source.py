@@ -78,7 +78,8 @@ class TraceSource:
             words.count(len(self.positions), "position"),
         ]
         if len(self.reads):
-            parts.append(f"{words.count(len(self.reads), 'read')}{self._derived()}")
+            derived = f", derived by {self.derived_by()}" if self.derived_by() else ""
+            parts.append(f"{words.count(len(self.reads), 'read')}{derived}")
         if aside:
             parts.append(f"{words.count(aside, 'row')} set aside")
         return " · ".join(parts)
@@ -102,10 +103,11 @@ class TraceSource:
             *self._sizes(),
         ]
 
-    def _derived(self) -> str:
+    def derived_by(self) -> str:
+        """Return the rules by which reads were derived; empty if they were recorded."""
         origins = pc.unique(self.reads["origin"]).to_pylist()
         rules = [origin.removeprefix("derived: ") for origin in origins if origin.startswith("derived")]
-        return f", derived by {words.listing(rules)}" if rules else ""
+        return words.listing(rules)
 
     def _by_time(self, unit: str) -> pd.DataFrame:
         import pandas as pd  # loading it takes longer than loading all of mudkit
@@ -158,7 +160,7 @@ class TraceSource:
             )
 
     def _clusters(self) -> Iterable[str]:
-        if not len(self.reads) or not self._derived():
+        if not len(self.reads) or not self.derived_by():
             return
         reads = self.reads.sort_by([("device", "ascending"), ("ts", "ascending")])
         device = reads["device"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -12,22 +12,7 @@ import pyarrow.parquet as pq
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["blank_unbounded", "save_table"]
-
-_OF_A_BOUND: Final = (
-    "policy",
-    "writes",
-    "reads",
-    "sent_share",
-    "stale_share",
-    "message_share",
-    "point_share",
-    "missed_share",
-)
-"""Measures that a bound bounds, and those that it is given; a policy may exceed it in all others."""
-
-_GIVEN: Final = ("stale_share", "missed_share")
-"""Limits that a bound keeps; they are given, not measured."""
+__all__ = ["save_table"]
 
 Table = TypeVar("Table", "pd.DataFrame", pa.Table)
 
@@ -48,24 +33,3 @@ def save_table(table: Table, name: str, folder: Path | None) -> Table:
         pq.write_table(arrow, folder / f"{name}.parquet")
         pa_csv.write_csv(arrow, folder / f"{name}.csv")
     return table
-
-
-def blank_unbounded(table: pd.DataFrame) -> pd.DataFrame:
-    """Blank the measures of bounds that they do not bound and are not given.
-
-    The fewest queries at a share of stale answers are no bound on completeness or cost: a policy may
-    be better in these. Values that a bound is given have no interval.
-
-    Parameters
-    ----------
-    table : pandas.DataFrame
-        As ``learning.evaluate_reads`` or ``learning.evaluate_writes`` gives it.
-    """
-    shown = table.copy()
-    is_bound = shown["policy"].str.startswith("bound")
-    for name in shown.columns:
-        measure = name.removesuffix("_low").removesuffix("_high")
-        is_bounded = measure in _OF_A_BOUND and (name == measure or measure not in _GIVEN)
-        if not is_bounded:
-            shown.loc[is_bound, name] = float("nan")
-    return shown

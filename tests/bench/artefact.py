@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from compare import compare
 
-from mudkit.learning import export_tree
+from mudkit.learning import export_policy
 from mudkit.learning.costs import CostMatrix
 from mudkit.learning.features import FEATURE_SETS
 from mudkit.learning.policies import LearntReads
@@ -26,7 +26,7 @@ def measure_rows() -> Iterator[dict[str, object]]:
     )
     costs = CostMatrix(stale=2.0, unnecessary=1.0).table()
     policy = LearntReads(learn(features, truth, np.arange(len(features)) % 20, costs), "extended", costs)
-    decide, model = export_tree(policy).decide, policy.tree.grown.model
+    decide, model = export_policy(policy).decide, policy.tree.grown.model
     values = features[:DECISIONS].tolist()
     sample = features[:ROWS_ONE_BY_ONE]
 

@@ -426,9 +426,16 @@ FIGURES: dict[str, Callable[[], Any]] = {
         pd.DataFrame(
             [(km, age, 60.0 - 9 * km - age / 3, km * age / 300, km * age < 40) for km in (1.0, 2.0, 4.0)
              for age in (5.0, 15.0, 30.0)],
-            columns=["km", "minutes", "sent_share", "stale_share", "is_allowed"],
-        ).assign(sent_share=lambda table: table["sent_share"] / 100),
+            columns=["km", "minutes", "fresh_share", "stale_share", "is_allowed"],
+        ).assign(fresh_share=lambda table: table["fresh_share"] / 100),
         rule=FixedRule(1.0, 15.0), best=FixedRule(2.0, 15.0), title="Rules that were tried",
+    ),
+    "sensitivity": lambda: figures.sensitivity(
+        pd.DataFrame(
+            [("as assumed", "age", 0.2, 0.15, 0.25), ("window 4 h", "tree", 0.4, 0.33, 0.46), ("box 10 km", "age", 0.1, 0.07, 0.14)],
+            columns=["assumed", "family", "fresh_share", "fresh_share_low", "fresh_share_high"],
+        ),
+        title="What is recommended with other assumptions",
     ),
     "signals": lambda: figures.signals(_signals(), hz=200, title="A pulse of 72", y="millivolt", seconds=3.0),
     "tradeoff": lambda: figures.tradeoff(

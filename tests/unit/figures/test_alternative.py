@@ -38,6 +38,7 @@ MAIN_NUMBERS = {
     "radio_timeline": ["193 J in all", "tail: 165 J (85 %)"],
     "rows_over_time": ["72 bars from 272 to 338, the highest at 2008-05-18 18:00"],
     "rule_search": ["1 km: 49.3, 46, 41", "5 min to 30 min across"],
+    "sensitivity": ["as assumed", "window 4 h", "age, 20 %"],
     "rule_firing": ["alarm: 2 (5 times), –✗ (5 times), 3 (11 times)"],
     "signals": ["12 a second: 50 points"],
     "tradeoff": ["waste: 5 points, x 1 to 256, y 0 to 60", "recommended: 16"],

@@ -207,15 +207,15 @@ def test_learnt_policy_is_drawn_as_its_nodes():
 
 
 def draw_search(*rows, rule=(1.0, 5.0), best=(1.0, 10.0)):
-    """Draw a rule search from rows of (km, minutes, share sent, share stale, is allowed)."""
-    table = pd.DataFrame(rows, columns=["km", "minutes", "sent_share", "stale_share", "is_allowed"])
+    """Draw a rule search from rows of (km, minutes, share fresh, share stale, is allowed)."""
+    table = pd.DataFrame(rows, columns=["km", "minutes", "fresh_share", "stale_share", "is_allowed"])
     in_use = FixedRule(*rule)
     return figures.rule_search(
         table, rule=in_use, best=in_use if best == rule else FixedRule(*best), title="Rules"
     )
 
 
-def test_allowed_rules_show_sent_shares_and_others_stale_shares():
+def test_allowed_rules_show_fresh_shares_and_others_stale_shares():
     figure = draw_search(
         (1.0, 5.0, 0.9, 0.0, True), (1.0, 10.0, 0.5, 0.02, True), (2.0, 5.0, 0.4, 0.3, False)
     )
@@ -247,6 +247,41 @@ def test_rule_search_without_allowed_rules_has_all_cells():
     assert list(figure.layout.yaxis.categoryarray) == ["1 km", "2 km"]
     assert list(figure.layout.xaxis.range) == list(figure.layout.yaxis.range) == [-0.5, 1.5]
     assert [shape.line.dash for shape in figure.layout.shapes] == ["dot"]  # no rule is the best
+
+
+def test_any_distance_is_the_last_row_of_rules():
+    figure = draw_search(
+        (1.0, 5.0, 0.3, 0.0, True), (float("inf"), 5.0, 0.5, 0.0, True), best=(float("inf"), 5.0)
+    )
+    assert list(figure.layout.yaxis.categoryarray) == ["1 km", "any"]
+    assert [shape.y0 for shape in figure.layout.shapes] == [-0.5, 0.5]
+
+
+def draw_sensitivity(*rows):
+    columns = ["assumed", "family", "fresh_share", "fresh_share_low", "fresh_share_high"]
+    return figures.sensitivity(pd.DataFrame(rows, columns=columns), title="Other assumptions")
+
+
+def test_other_recommendations_have_another_mark():
+    figure = draw_sensitivity(
+        ("as assumed", "age", 0.2, 0.1, 0.3),
+        ("window 4 h", "tree", 0.4, 0.3, 0.5),
+        ("box 1 km", "age", 0.1, 0.05, 0.2),
+    )
+    same, other = figure.data
+    assert list(same.y) == ["as assumed", "box 1 km"]
+    assert list(other.y) == ["window 4 h"]
+    assert same.marker.symbol != other.marker.symbol
+    assert [note.text for note in figure.layout.annotations] == ["age, 20 %", "tree, 40 %", "age, 10 %"]
+    assert figure.layout.xaxis.range[0] == 0
+
+
+def test_axis_of_sensitivity_fits_shares_that_hardly_differ():
+    figure = draw_sensitivity(("as assumed", "age", 0.5, 0.48, 0.52), ("window 4 h", "age", 0.51, 0.49, 0.53))
+    low, high = figure.layout.xaxis.range
+    assert 40 < low < 48
+    assert 53 < high < 60
+    assert draw_sensitivity(("as assumed", "always ask", 0.0, 0.0, 0.0)).layout.xaxis.range == (0, 1.0)
 
 
 def test_equal_cells_of_many_states_share_a_text():

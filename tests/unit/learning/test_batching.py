@@ -114,9 +114,9 @@ def test_own_writes_are_never_missed():
     # Each of the two holds its own point, half of its answer.
     assert missed(writes, never, reads, 0.5).tolist() == [False, False, False]
     assert missed(writes, never, reads, 0.6).tolist() == [True, True, False]
-    alone, asked = make_world([("a", 0, 0)], [("a", 10, 0)])
+    alone, reads = make_world([("a", 0, 0)], [("a", 10, 0)])
     assert alone.first_us.tolist() == [NEVER_US]
-    assert batches(alone, bound_us(None, alone, asked)).messages == 0
+    assert batches(alone, bound_us(None, alone, reads)).messages == 0
 
 
 def test_points_that_came_before_are_part_of_the_answer():

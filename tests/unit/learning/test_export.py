@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.errors import ParameterError
-from mudkit.learning import delay_costs, export_tree
+from mudkit.learning import delay_costs, export_policy
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import CLASSES, CostMatrix
 from mudkit.learning.features import FEATURE_SETS, WRITE_FEATURES
@@ -55,7 +55,7 @@ def draw_inputs(learnt, count, seed=3):
 @pytest.mark.parametrize(("make", "count"), [(learn_reads, INPUTS), (learn_writes, INPUTS // 10)])
 def test_export_decides_as_scikit_learn_on_a_million_inputs(make, count):
     learnt = make()
-    shipped = export_tree(learnt, manifest={"seed": 1})
+    shipped = export_policy(learnt, manifest={"seed": 1})
     values = draw_inputs(learnt, count)
     by_sklearn = learnt.tree.grown.model.apply(values.astype(np.float32))
     actions = shipped.document["actions"]
@@ -94,7 +94,7 @@ def test_values_are_rounded_to_float32(threshold, steps, from_middle):
 
 def test_export_includes_the_density_table():
     table = Density(0.05, {(605, -1955): tuple(hour / 8 for hour in range(24)), (-1, 0): (0.5,) * 24})
-    shipped = export_tree(learn_reads(features="dense", density=table))
+    shipped = export_policy(learn_reads(features="dense", density=table))
     received = Artefact.from_document(json.loads(json.dumps(shipped.document)))
     assert received.features[-1] == "density"
     assert received.density == shipped.density == table
@@ -102,14 +102,14 @@ def test_export_includes_the_density_table():
         9 / 8,
         0,
     ]
-    assert export_tree(learn_reads()).density is None
+    assert export_policy(learn_reads()).density is None
     with pytest.raises(ParameterError, match="no table"):
-        export_tree(learn_reads(features="dense"))
+        export_policy(learn_reads(features="dense"))
 
 
 def test_export_document_has_kind_version_actions_and_manifest():
     learnt = learn_writes()
-    shipped = export_tree(learnt, 3, manifest={"trace": "a town"})
+    shipped = export_policy(learnt, 3, manifest={"trace": "a town"})
     assert Artefact.from_document(dict(shipped.document)).document == shipped.document
     assert (shipped.kind, shipped.version, shipped.features) == ("write", 3, WRITE_FEATURES)
     assert shipped.document["actions"] == [60.0 * delay for delay in CLASSES[:-1]] + ["never"]
@@ -119,4 +119,4 @@ def test_export_document_has_kind_version_actions_and_manifest():
     )
     assert {name for names in FEATURE_SETS.values() for name in names} <= {*FEATURES}
     with pytest.raises(ParameterError):
-        export_tree(learnt, 0)
+        export_policy(learnt, 0)

@@ -1,0 +1,185 @@
+"""Search for a read policy: replays of many policies at once, choices with a margin, families in order."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from learning_traces import build_labelled_reads, shuffle_labels
+
+from mudkit.errors import ParameterError
+from mudkit.learning import FixedRule, export_policy
+from mudkit.learning.pairs import Pairs
+from mudkit.learning.policies import Always, LearntReads, hours_of_day
+from mudkit.learning.replay import SENT, replay
+from mudkit.learning.search import FAMILIES, MIN_READS, Sums, recommend, replay_rules
+
+RULES = [
+    FixedRule(km, minutes)
+    for km in (0.0, 1.0, math.inf)
+    for minutes in (0.0, 15.0, 60.0, tuple(float(hour * 5) for hour in range(24)))
+]
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return Pairs.of(*build_labelled_reads())
+
+
+def count_plainly(pairs, is_stale, rule):
+    served = replay(pairs, rule.local(pairs))
+    local = served != SENT
+    stale = np.zeros(len(local), np.bool_)
+    stale[local] = is_stale[served[local]]
+    return int((local & ~stale).sum()), int(stale.sum())
+
+
+def test_rules_replayed_at_once_match_one_by_one(pairs):
+    is_stale = pairs.completeness < 0.9
+    sums = replay_rules(pairs, is_stale, RULES)
+    assert sums.reads.sum() == len(pairs.device)
+    for number, rule in enumerate(RULES):
+        counted = sums.fresh[:, number].sum(), sums.stale[:, number].sum()
+        assert counted == count_plainly(pairs, is_stale, rule), rule
+
+
+@given(st.integers(0, 10_000), st.integers(1, 4), st.integers(1, 12))
+def test_any_pairs_are_replayed_at_once_as_one_by_one(seed, devices, a_day):
+    labels, reads = build_labelled_reads(devices=devices, days=2, a_day=a_day, seed=seed)
+    pairs = Pairs.of(labels, reads)
+    is_stale = np.random.default_rng(seed).random(len(pairs.read)) < 0.4
+    sums = replay_rules(pairs, is_stale, RULES)
+    for number, rule in enumerate(RULES):
+        counted = sums.fresh[:, number].sum(), sums.stale[:, number].sum()
+        assert counted == count_plainly(pairs, is_stale, rule)
+
+
+def test_sums_of_devices_add_up_to_those_of_all(pairs):
+    is_stale = pairs.completeness < 0.9
+    whole = replay_rules(pairs, is_stale, RULES)
+    parts = []
+    for device in np.unique(pairs.device):
+        mine = np.isin(pairs.device[pairs.read], [device])
+        parts.append(replay_rules(pairs.of_devices(np.array([device])), is_stale[mine], RULES))
+    merged = parts[0]
+    for part in parts[1:]:
+        merged = merged + part
+    for name in ("reads", "fresh", "stale"):
+        assert np.array_equal(getattr(merged, name), getattr(whole, name))
+
+
+def build_sums(fresh, stale, reads=100.0, devices=20):
+    """Build sums of policies with these answers on each of some devices."""
+    rows = np.ones((devices, 1))
+    return Sums(
+        np.arange(devices),
+        np.arange(devices) % 7,
+        np.full(devices, reads),
+        (rows * fresh).astype(np.float32),
+        (rows * stale).astype(np.float32),
+    )
+
+
+def test_choice_has_most_fresh_answers_within_the_limit_and_a_margin():
+    sums = build_sums([10, 30, 40], [0, 1, 3])
+    every = np.ones(20, np.bool_)
+    assert sums.best(every, 2000.0, 0.02) == 1
+    assert sums.best(every, 2000.0, 0.05) == 2
+    assert sums.best(every, 2000.0, 0.001) is None, "no stale answer in 2,000 reads is no promise of 0.1 %"
+    assert sums.best(np.zeros(20, np.bool_), 2000.0, 0.5) is None
+    # One device in four has all of the stale answers: on others there may be more such devices.
+    uneven = build_sums([10, 30], [0, 0])
+    uneven.stale[::4, 1] = 7.6
+    assert uneven.stale[:, 1].sum() / 2000 < 0.02
+    assert uneven.best(every, 2000.0, 0.02) == 0
+
+
+def test_equal_policies_give_the_first():
+    assert build_sums([30, 30], [0, 0]).best(np.ones(20, np.bool_), 2000.0, 0.02) == 0
+
+
+def test_place_decides_so_a_tree_is_recommended(pairs):
+    """Answers are stale after 20 minutes in the east, after 80 in the west: no rule knows the place."""
+    result = recommend(pairs, pairs.completeness < 0.9, 0.1)
+    assert result.chosen.family == "tree"
+    assert result.gain(result.chosen, result.best_rule).low > 0.02
+    assert isinstance(result.chosen.policy, LearntReads)
+    assert [choice.family for choice in result.choices] == sorted(
+        (choice.family for choice in result.choices), key=FAMILIES.index
+    )
+
+
+def test_nothing_is_recommended_when_labels_say_nothing():
+    pairs = Pairs.of(*(shuffle_labels(build_labelled_reads()[0]), build_labelled_reads()[1]))
+    result = recommend(pairs, pairs.completeness < 0.9, 0.02)
+    assert result.chosen.family == "always ask"
+    assert not result.chosen.is_fresh.any()
+
+
+def test_few_reads_give_no_recommendation():
+    pairs = Pairs.of(*build_labelled_reads(devices=2, days=1, a_day=3))
+    result = recommend(pairs, np.zeros(len(pairs.read), np.bool_), 0.5)
+    assert len(pairs.device) < MIN_READS
+    assert not result.has_enough_reads
+    assert result.chosen.family == "always ask"
+
+
+def relabel(pairs, is_good):
+    """Return whether each pair is stale, for answers that are good where a function says so."""
+    hour = hours_of_day(pairs.t_us, pairs.lon)[pairs.read]
+    return ~is_good(pairs.age_s / 60, pairs.distance_km, hour)
+
+
+@pytest.mark.parametrize(
+    ("family", "is_good"),
+    [
+        ("age", lambda age, km, hour: age <= 43),
+        ("distance and age", lambda age, km, hour: (age <= 70) & (km <= 2.2)),
+        ("time of day", lambda age, km, hour: age <= np.where((hour >= 8) & (hour < 13), 90, 9)),
+    ],
+)
+def test_planted_rule_is_found_and_no_tree_beats_it(family, is_good):
+    pairs = Pairs.of(*build_labelled_reads(devices=40, days=8, a_day=14, noise=0.0))
+    is_stale = relabel(pairs, is_good)
+    result = recommend(pairs, is_stale, 0.02)
+    assert result.chosen.family == family
+    best = np.flatnonzero(~is_stale)
+    planted = np.zeros(len(pairs.read), np.bool_)
+    planted[best] = True
+    most = int((replay(pairs, planted) != SENT).sum())
+    assert most - result.chosen.is_fresh.sum() < 0.02 * len(pairs.device)
+    assert result.risk(result.chosen) <= 0.1
+    assert result.share(result.chosen.is_fresh).low < result.chosen.is_fresh.mean()
+
+
+def test_days_are_held_out_with_folds_of_time(pairs):
+    result = recommend(pairs, pairs.completeness < 0.9, 0.1, folds="time")
+    assert result.choice("tree") is not None
+    assert len(np.unique(result.day)) == 4
+
+
+@pytest.mark.parametrize("rule", [Always(), *RULES, FixedRule(2.5, (0.0,) * 7 + (30.0,) * 17)], ids=str)
+def test_exported_rules_decide_as_they_do(rule, pairs):
+    document = export_policy(rule, 3, manifest={"by": "a test"})
+    assert (document.kind, document.version) == ("read", 3)
+    hour = hours_of_day(pairs.t_us, pairs.lon)[pairs.read] + 0.25
+    values = {"distance": pairs.distance_km, "hour": hour, "age": pairs.age_s}
+    rows = zip(*(values[name].tolist() for name in document.features), strict=True)
+    decided = np.array([document.decide(row) == "local" for row in rows])
+    assert np.array_equal(decided, rule.local(pairs))
+
+
+def test_exported_rule_asks_where_the_place_is_unknown():
+    document = export_policy(FixedRule(1.0, 10.0))
+    values = dict.fromkeys(document.features, 0.0) | {"distance": None}
+    assert document.decide([values[name] for name in document.features]) == "remote"
+
+
+@pytest.mark.parametrize(("hours", "step"), list(product((23, 25), (1.0, 2.0))))
+def test_rule_by_the_hour_has_24_ages(hours, step):
+    with pytest.raises(ParameterError, match="an age for each hour"):
+        FixedRule(1.0, (step,) * hours)
+    with pytest.raises(ParameterError):
+        FixedRule(1.0, (step,) * 23 + (-1.0,))
