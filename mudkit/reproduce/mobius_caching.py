@@ -298,8 +298,8 @@ def measure_writes(
             f"share: what the hour alone could tell; where 30 min misses {MAX_MISSED:.0%} of the reads at "
             f"most, for {MAX_WRITES:,} writes at most",
             "mixtures": "messages and points each by that which is best for it, so not both at once",
-            "factors": f"of the regimes in which some reads miss a write with 30 min, {MAX_MISSED:.0%} at most; "
-            "elsewhere never to send is as good",
+            "factors": "of the regimes in which some reads miss a write with 30 min, "
+            f"{MAX_MISSED:.0%} at most; elsewhere never to send is as good",
             "gaps": "of the regimes in which some reads miss a write with 30 min",
             "shares": "of the points written; of the reads",
             "finding": _write_finding(by_name),
