@@ -1,4 +1,4 @@
-"""Intervals of means, shares and ratios that never leave what is possible."""
+"""Intervals of means, shares, ratios and differences that never leave what is possible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,18 @@ from mudkit.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["MIN_REPETITIONS", "Interval", "clustered", "clustered_se", "mean", "ratio", "share", "t_quantile"]
+__all__ = [
+    "MIN_REPETITIONS",
+    "Interval",
+    "by_day",
+    "clustered",
+    "clustered_se",
+    "difference",
+    "mean",
+    "ratio",
+    "share",
+    "t_quantile",
+]
 
 MIN_REPETITIONS: Final = 5
 """With fewer repetitions the range of the values is given instead of an interval."""
@@ -74,6 +85,67 @@ def ratio(parts: ArrayLike, wholes: ArrayLike, confidence: float = 0.95) -> Inte
     return Interval(value, min(low, value), max(high, value), "range" if is_range else "interval")
 
 
+def by_day(
+    parts: ArrayLike,
+    wholes: ArrayLike,
+    kind: Literal["share", "positive", "any"] = "share",
+    confidence: float = 0.95,
+) -> Interval:
+    """Return the ratio of two sums over days and draws, with an interval that covers both.
+
+    Rows are days, columns are draws of what is not known of them. The variance is that of days, of which
+    neighbours may be alike, and of draws, less what both count (Cameron, Gelbach and Miller, Robust inference
+    with multiway clustering, 2011). A share has Wilson's interval for as many independent cases as have this
+    variance, and for as many as there are where none or all of them are parts; what is positive has one on a
+    logarithmic scale.
+
+    Parameters
+    ----------
+    parts, wholes : array of shape (days, draws)
+    kind : {'share', 'positive', 'any'}
+        What the ratio can be: from 0 to 1, from 0 on, or any number.
+    confidence : float
+
+    Returns
+    -------
+    Interval
+        Without ends below five days, or where a positive ratio is 0.
+    """
+    _check(confidence)
+    part, whole = np.asarray(parts, dtype=np.float64), np.asarray(wholes, dtype=np.float64)
+    days, draws = part.shape
+    total = whole.sum()
+    if not total > 0:
+        return Interval(np.nan, np.nan, np.nan, "value")
+    value = float(part.sum() / total)
+    if days < MIN_REPETITIONS or (kind == "positive" and value == 0):
+        return Interval(value, np.nan, np.nan, "value")
+    from scipy import stats
+
+    off = (part - value * whole) / total
+    variance = of_days = _variance_of_days(off.sum(axis=1))
+    if draws > 1:
+        of_draws = draws / (draws - 1) * float((off.sum(axis=0) ** 2).sum())
+        variance = max(of_days, of_days + of_draws - float((off**2).sum()))
+    z = float(stats.t.ppf(0.5 + confidence / 2, days - 1))
+    if kind == "share":
+        cases = value * (1 - value) / variance if variance > 0 else total / draws
+        return _wilson(value, cases, z)
+    half = z * np.sqrt(variance)
+    if kind == "positive":
+        factor = float(np.exp(half / value))
+        return Interval(value, value / factor, value * factor, "interval")
+    return Interval(value, value - half, value + half, "interval")
+
+
+def _variance_of_days(off: NDArray[np.float64]) -> float:
+    """Return the variance of a sum over days of which neighbours may be alike (Newey and West, 1987)."""
+    days, lags = len(off), int(np.cbrt(len(off)))
+    alike = [float((off[lag:] * off[:-lag]).sum()) * (1 - lag / (lags + 1)) for lag in range(1, lags + 1)]
+    alone = float((off**2).sum())
+    return days / (days - 1) * max(alone + 2 * sum(alike), alone)
+
+
 def share(part: float, whole: float, confidence: float = 0.95) -> Interval:
     """Return a share of independent cases with its Wilson interval, which lies between 0 and 1."""
     _check(confidence)
@@ -86,9 +158,13 @@ def share(part: float, whole: float, confidence: float = 0.95) -> Interval:
     from scipy import stats
 
     z = float(stats.norm.ppf(0.5 + confidence / 2))
-    value = part / whole
-    middle = (value + z * z / (2 * whole)) / (1 + z * z / whole)
-    half = z * np.sqrt(value * (1 - value) / whole + z * z / (4 * whole * whole)) / (1 + z * z / whole)
+    return _wilson(part / whole, whole, z)
+
+
+def _wilson(value: float, cases: float, z: float) -> Interval:
+    """Return Wilson's interval of a share of a number of cases."""
+    middle = (value + z * z / (2 * cases)) / (1 + z * z / cases)
+    half = z * np.sqrt(value * (1 - value) / cases + z * z / (4 * cases * cases)) / (1 + z * z / cases)
     low, high = max(float(middle - half), 0.0), min(float(middle + half), 1.0)
     return Interval(value, min(low, value), max(high, value), "interval")
 
@@ -187,6 +263,21 @@ def _cluster_variance(residuals: NDArray[np.float64], numbers: NDArray[np.int64]
     summed = np.add.reduceat(residuals[order], starts, axis=0)
     variance: NDArray[np.float64] = (summed**2).sum(axis=0) * (count / max(count - 1, 1))
     return variance
+
+
+def difference(one: Interval, other: Interval) -> Interval:
+    """Return the difference of two independent estimates, ``one - other``, by the method MOVER.
+
+    It recovers the variances from the ends of both intervals (G. Y. Zou and A. Donner, Statistics in Medicine
+    27, 2008), and its ends lie within those of the difference of the intervals. For estimates that vary
+    together, such as two on the same devices, the interval is too wide. It has NaN ends if either has.
+    """
+    value = one.value - other.value
+    low = value - float(np.hypot(one.value - one.low, other.high - other.value))
+    high = value + float(np.hypot(one.high - one.value, other.value - other.low))
+    if not np.isfinite([low, high]).all():
+        return Interval(value, np.nan, np.nan, "value")
+    return Interval(value, low, high, "range" if "range" in (one.kind, other.kind) else "interval")
 
 
 def _drawn(number: int) -> NDArray[np.int64]:

@@ -252,6 +252,10 @@ LABELS: Final[Mapping[str, Label]] = {
     "near_delay_s": Label("delay near by", "s"),
     "far_delay_s": Label("delay far away", "s"),
     "times_fewer": Label("times fewer from the server"),
+    "set_aside": Label("rows set aside"),
+    "trip_km": Label("length of trips", "km"),
+    "stop_hours": Label("time of stops", "h"),
+    "time_share": Label("of the time of all stops", "%", 100.0),
     "wakeups": Label("wake-ups"),
     "wake_ups": Label("wake-ups"),
 }

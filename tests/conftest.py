@@ -49,6 +49,7 @@ SLOW_FILES = (
     "faults/test_bad_input.py",
     "faults/test_killed_mud.py",
     "notebooks/test_report.py",
+    "notebooks/test_comparison.py",
     "notebooks/test_applications.py",
     "notebooks/test_prefetch_sizing.py",
     "notebooks/test_interrupted.py",

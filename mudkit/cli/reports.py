@@ -30,6 +30,23 @@ def report(
             help="A preset's name (`mudkit report NAME --list` shows them), or a YAML file with parameters."
         ),
     ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(help='Rows to keep: "hour(ts) < 9 AND lat > 37.7"; short for --param where=….'),
+    ] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Compare with another run: KEY=VALUE (as often as needed), another trace, or the "
+            "folder of a finished run."
+        ),
+    ] = None,
+    fail_above: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=VALUE, as often as needed: exit status 1 if a measure of the two runs differs by more."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for reports.")] = Path("reports/build"),
     force: Annotated[bool, typer.Option("--force", help="Run even when nothing has changed.")] = False,
     as_list: Annotated[
@@ -41,12 +58,31 @@ def report(
 ) -> None:
     """Run a report, and print its path and headline; an unchanged report is not run again.
 
+    Beside the page, summary.json has its figures with units, intervals and definitions.
+
     Example: mudkit report trace_profile --param trace=cabs.csv --param columns.device=taxi
+
+    With --against two runs are compared on a page of its own. Differences are this run minus the other.
+
+    Example: mudkit report cache_policy --param trace=cabs.csv --against period=2008-05-18/2008-05-22
+
+    Exit status: 0; 1 after an error, or if a measure differs by more than --fail-above; 130 if stopped.
 
     All reports, their parameters and presets: mudkit report --list
     """
-    from mudkit.report import headline, overview, parameters, run_report
+    from mudkit.report import against as comparing
+    from mudkit.report import compare_runs, headline, overview, parameters, run_report
     from mudkit.report.schemas import TEMPLATES
+
+    limits = comparing.parse_limits(fail_above or [])
+    if limits and not against:
+        raise ParameterError(
+            "There is nothing to compare with.",
+            where="--fail-above",
+            found=(fail_above or [""])[0],
+            expected="--against, too",
+            remedy="name another run: --against KEY=VALUE, a trace, or the folder of a finished run",
+        )
 
     if as_list:
         for template in TEMPLATES if name in (None, "all") else [name]:
@@ -61,20 +97,34 @@ def report(
             remedy="mudkit report --list shows what each takes",
         )
     if name == "all":
-        if param:
+        if param or where or against:
             raise ParameterError(
                 "All reports have no parameter in common.",
-                where="--param",
-                found=param[0],
+                where="--param" if param else "--where" if where else "--against",
+                found=[*(param or []), *filter(None, [where]), *(against or [])][0],
                 expected="--preset, or nothing",
                 remedy="run the reports one by one",
             )
         typer.echo(f"{overview.run_all(named=preset or 'sample', build=out, force=force)}")
         return
     given = parameters.preset(name, preset) if preset else {}
-    given |= parameters.parse_assignments(name, param or [])
-    path = run_report(name, given, build=out, force=force)
-    typer.echo(f"{path / 'report.html'}  {headline(path)}".rstrip())
+    assigned = [*(param or []), *([] if where is None else [f"where={where}"])]
+    given |= parameters.parse_assignments(name, assigned)
+    if not against:
+        path = run_report(name, given, build=out, force=force)
+        typer.echo(f"{path / 'report.html'}  {headline(path)}".rstrip())
+        return
+    other = comparing.parse_against(name, given, against)
+    paths = comparing.run_both(name, given, other, limits=limits, build=out, force=force)
+    for path in paths:
+        typer.echo(f"{path / 'report.html'}  {headline(path)}".rstrip())
+    comparison = compare_runs(*paths, build=out)
+    typer.echo(f"{comparison.folder / 'report.html'}  {comparison.headline}")
+    above = comparison.above(limits)
+    for sentence in above:
+        typer.echo(f"mudkit: above the limit: {sentence}", err=True)
+    if above:
+        raise typer.Exit(1)
 
 
 def reproduce(

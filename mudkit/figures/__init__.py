@@ -34,10 +34,12 @@ if TYPE_CHECKING:
         frontier,
         latencies,
         pareto,
+        side_by_side,
         tradeoff,
         update_pareto,
         waste_and_loss,
     )
+    from mudkit.figures.density import density_map
     from mudkit.figures.devices import Fleet, link_strip, location_exposure, radio_timeline
     from mudkit.figures.geometry import tile_bounds, tiles
     from mudkit.figures.histories import history
@@ -86,6 +88,7 @@ __all__ = [
     "cells_over_time",
     "crossover",
     "decisions",
+    "density_map",
     "fates",
     "frontier",
     "growth",
@@ -114,6 +117,7 @@ __all__ = [
     "rule_firing",
     "rule_search",
     "sensitivity",
+    "side_by_side",
     "signals",
     "tile_bounds",
     "tiles",

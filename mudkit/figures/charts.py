@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
@@ -49,59 +49,66 @@ _SIGNAL_ROW_PX, _SIGNAL_MARGINS_PX = 90, 120
 
 
 @described
-def rows_over_time(table: pd.DataFrame, *, title: str, tz: str) -> go.Figure:
-    """Draw positions and reads per hour, one above the other; days that are far apart stand side by side.
+def rows_over_time(
+    table: pd.DataFrame, *, title: str, tz: str, unit: Literal["hour", "day", "week"] = "hour"
+) -> go.Figure:
+    """Draw positions and reads over time, one above the other; sparse days of hours stand side by side.
 
     Parameters
     ----------
     table : pandas.DataFrame
-        ``start, positions, reads``: the beginning of each hour, and counts.
+        ``start, positions, reads``: the beginning of each hour, day or week, and counts.
     title : str
         Title of the figure.
     tz : str
         Time zone of ``start``, for the axis.
+    unit : {'hour', 'day', 'week'}
+        What a row of the table is.
     """
     require_columns(table, "table", ("start", "positions", "reads"))
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.08)
-    x, across = table["start"], {"title_text": f"hour, {tz}"}
-    if len(table) and (axis := TimeAxis.of(times_us(table, "start", "table"), zone=tz)).days:
-        x, across = axis.values(times_us(table, "start", "table") + HOUR_US // 2), axis.layout()
+    x, across = table["start"], {"title_text": f"{unit}, {tz}"}
+    if unit == "hour" and len(table):
+        start_us = times_us(table, "start", "table")
+        if (axis := TimeAxis.of(start_us, zone=tz)).days:
+            x, across = axis.values(start_us + HOUR_US // 2), axis.layout()
+    every = f"{'an' if unit == 'hour' else 'a'} {unit}"
     for row, (name, colour) in enumerate((("positions", BLUE), ("reads", ORANGE)), start=1):
         figure.add_trace(go.Bar(x=x, y=table[name], name=name, marker_color=colour, showlegend=False), row, 1)
-        figure.update_yaxes(title_text=f"{name} an hour", rangemode="tozero", tickformat=",", row=row, col=1)
+        figure.update_yaxes(title_text=f"{name} {every}", rangemode="tozero", tickformat=",", row=row, col=1)
     figure.update_xaxes(row=2, col=1, **across)
     return styled(figure, 440, _MARGIN, title, legend=_LEGEND, bargap=0)
 
 
 @described
 def histogram(table: pd.DataFrame, *, title: str, unit: str) -> go.Figure:
-    """Draw counts of durations in bins, each named by its lower edge.
+    """Draw counts of durations or numbers in bins, each named by its lower edge.
 
     Parameters
     ----------
     table : pandas.DataFrame
-        ``from_s, to_s`` (edges of the bins, seconds; the last one may be infinite) and, as the last column,
-        the counts.
+        Edges of the bins, ``from_s, to_s`` (seconds) or ``from_…, to_…`` (numbers in any other unit), of
+        which the last one may be infinite, and, as the last column, the counts.
     title : str
         Title of the figure.
     unit : str
         Title of the axis of bins, with the unit.
     """
-    require_columns(table, "table", ("from_s", "to_s"))
+    low = next((name for name in map(str, table.columns) if name.startswith("from_")), "from_s")
+    require_columns(table, "table", (low, low.replace("from_", "to_")))
     counts = table.columns[-1]
-    edges = list(zip(table["from_s"], table["to_s"], strict=True))
+    edges = list(zip(table[low], table[low.replace("from_", "to_")], strict=True))
+    as_text = words.duration if low == "from_s" else words.number
     figure = go.Figure(
         go.Bar(
-            x=[words.duration(low) for low, _ in edges],
+            x=[as_text(low) for low, _ in edges],
             y=table[counts],
             marker_color=BLUE,
             texttemplate="%{y:,}",  # also tells bars that are too low to be seen
             textposition="outside",
             cliponaxis=False,
             customdata=[
-                f"{words.duration(low)} to {words.duration(high)}"
-                if np.isfinite(high)
-                else f"{words.duration(low)} or more"
+                f"{as_text(low)} to {as_text(high)}" if np.isfinite(high) else f"{as_text(low)} or more"
                 for low, high in edges
             ],
             hovertemplate="%{customdata}: %{y:,}<extra></extra>",

@@ -20,6 +20,7 @@ from mudkit.figures.style import (
     GREY,
     INK,
     LEGEND_ABOVE,
+    LEGEND_BELOW,
     ORANGE,
     PINK,
     SKY,
@@ -33,7 +34,16 @@ from mudkit.figures.style import (
 )
 from mudkit.figures.tables import require_columns
 
-__all__ = ["fates", "frontier", "latencies", "pareto", "tradeoff", "update_pareto", "waste_and_loss"]
+__all__ = [
+    "fates",
+    "frontier",
+    "latencies",
+    "pareto",
+    "side_by_side",
+    "tradeoff",
+    "update_pareto",
+    "waste_and_loss",
+]
 
 _CONDITION_MARKS: Final = (
     (GREY, "circle-open"),
@@ -46,8 +56,9 @@ MAX_CONDITIONS: Final = len(_CONDITION_MARKS)
 """Maximum number of conditions that :func:`waste_and_loss` draws."""
 _CONDITION_AXES: Final = {"waste": "wasted, % of what was forwarded", "loss": "lost, % of the best service"}
 _TRADEOFF_MEASURES: Final = (
-    ("waste", ORANGE, "circle", "solid", "rgba(213, 94, 0, 0.15)"),
-    ("loss", BLUE, "square", "dash", "rgba(0, 114, 178, 0.15)"),
+    ("waste", "waste", ORANGE, "circle", "solid", "rgba(213, 94, 0, 0.15)"),
+    ("loss", "loss", BLUE, "square", "dash", "rgba(0, 114, 178, 0.15)"),
+    ("empty_read_share", "reads in vain", GREEN, "diamond", "dot", "rgba(0, 158, 115, 0.15)"),
 )
 _INTERVALS: Final = tuple(f"{measure}{end}" for measure in _CONDITION_AXES for end in ("", "_low", "_high"))
 _LEFT_LEGEND: Final = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "xanchor": "left"}
@@ -71,6 +82,8 @@ _FATE_GAP_PX: Final = 44
 _ALL_LARGE: Final = 60.0
 _MIN_LABELLED: Final = 4.0
 """Parts of fewer percent have no number."""
+_PAIR: Final = ((BLUE, "circle"), (ORANGE, "square"))
+_PAIR_ROW_PX, _PAIR_MARGINS_PX, _PAIR_TITLE_PX = 92, 96, 34
 _FRONT, _BEST, _OTHERS = range(3)  # traces of pareto
 
 
@@ -446,14 +459,14 @@ def _axis_range(values: Sequence[float], whole: float = 1.0) -> list[float]:
 
 @described
 def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str) -> go.Figure:
-    """Draw waste and loss over the values of a setting, and mark the best value.
+    """Draw waste, loss and reads in vain over the values of a setting, and mark the recommended value.
 
     Parameters
     ----------
     table : pandas.DataFrame
         A row per value, in order, drawn at even distances: the column ``x``, and shares from 0 to 1 with the
-        ends of their confidence intervals, ``waste, waste_low, waste_high, loss, loss_low, loss_high``. NaN
-        ends: no band.
+        ends of their confidence intervals, ``waste, waste_low, waste_high, loss, loss_low, loss_high``, and
+        ``empty_read_share, …`` where it is known. NaN ends: no band.
     x : str
         Column of the values, as the axis shows them.
     best : object
@@ -478,9 +491,11 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
             expected=", ".join(map(str, values)),
         )
     places, figure = list(range(len(values))), go.Figure()
-    for measure, colour, symbol, dash, band in _TRADEOFF_MEASURES:
+    drawn = [line for line in _TRADEOFF_MEASURES if line[0] in table]
+    for measure, named, colour, symbol, dash, band in drawn:
         low, high = (100 * table[f"{measure}{end}"] for end in ("_low", "_high"))
-        if low.notna().all():
+        if low.notna().any():
+            low, high = (end.fillna(100 * table[measure]) for end in (low, high))
             figure.add_trace(
                 go.Scatter(
                     x=[*places, *places[::-1]],
@@ -491,14 +506,14 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
                     line={"width": 0},
                     hoverinfo="skip",
                     showlegend=False,
-                    name=f"{measure}, 95 % interval",
+                    name=f"{named}, 95 % interval",
                 )
             )
         figure.add_trace(
             go.Scatter(
                 x=places,
                 y=100 * table[measure],
-                name=measure,
+                name=named,
                 mode="lines+markers",
                 line={"color": colour, "dash": dash},
                 marker={"symbol": symbol, "size": 8},
@@ -518,9 +533,59 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
         ticktext=[str(value) for value in values],
         range=[-0.4, len(values) - 0.6],
     )
-    most = 100 * float(np.nanmax([0.0, *(value for name in _INTERVALS for value in table[name])]))
+    names = [f"{measure}{end}" for measure, *_ in drawn for end in ("", "_low", "_high")]
+    most = 100 * float(np.nanmax([0.0, *(value for name in names for value in table[name])]))
     figure.update_yaxes(title_text="%", range=[0, min(1.05 * most, 100.0) or 1.0])
     top = heading(title, y=0.97, yanchor="top")
     is_left = values.index(best) < len(values) / 2  # the legend keeps off the name of the best value
     legend = _LEFT_LEGEND | ({"x": 1, "xanchor": "right"} if is_left else {})
     return styled(figure, 400, (70, 20, 90, 60), top, hovermode="x unified", legend=legend)
+
+
+@described
+def side_by_side(table: pd.DataFrame, names: tuple[str, str], *, title: str) -> go.Figure:
+    """Draw measures of two runs with their intervals, an axis for each measure.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        ``measure`` (its words and unit), and ``this, this_low, this_high, other, other_low, other_high`` in
+        that unit. Percentages stay within 0 and 100.
+    names : (str, str)
+        Names of this run and of the other.
+    title : str
+        Title of the figure.
+    """
+    numbers = [f"{side}{end}" for side in ("this", "other") for end in ("", "_low", "_high")]
+    require_columns(table, "table", ("measure", *numbers))
+    rows = max(len(table), 1)
+    height_px = _PAIR_MARGINS_PX + _PAIR_ROW_PX * rows
+    figure = make_subplots(
+        rows=rows,
+        cols=1,
+        subplot_titles=[escaped(str(measure)) for measure in table["measure"]],
+        vertical_spacing=0.55 / rows if rows > 1 else 0.0,
+    )
+    figure.update_annotations(x=0, xanchor="left", font={"size": 13})
+    for place, (_, row) in enumerate(table.iterrows(), start=1):
+        for number, (side, name) in enumerate(zip(("this", "other"), names, strict=True)):
+            value, low, high = (float(row[f"{side}{end}"]) for end in ("", "_low", "_high"))
+            colour, symbol = _PAIR[number]
+            figure.add_trace(
+                go.Scatter(
+                    x=[value], y=[1 - number], name=escaped(name), legendgroup=side, showlegend=place == 1,
+                    mode="markers", cliponaxis=False, marker={"color": colour, "symbol": symbol, "size": 11},
+                    error_x={"array": [high - value], "arrayminus": [value - low], "symmetric": False},
+                    hovertemplate=f"{words.number(value)} ({words.interval(low, high)})",
+                ), place, 1,
+            )  # fmt: skip
+        ends = row[numbers].to_numpy(dtype=float)
+        low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
+        room = 0.08 * (high - low) or 0.05 * abs(high) or 1.0
+        least = 0.0 if low >= 0 else low - room
+        most = 100.0 if str(row["measure"]).endswith("%") and high <= 100 else high + room
+        figure.update_xaxes(
+            range=[max(low - room, least), min(high + room, most)], nticks=6, tickformat=",", row=place, col=1
+        )
+    figure.update_yaxes(visible=False, range=[-0.8, 1.8])
+    return styled(figure, height_px, (30, 30, 90, 50), title, legend=LEGEND_BELOW)

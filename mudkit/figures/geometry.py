@@ -77,7 +77,10 @@ def tiles(zoom: int, lat: ArrayLike, lon: ArrayLike) -> tuple[NDArray[np.int64],
     tuple of ndarray
         Column from the west and row from the north, from 0, as in :func:`tile_bounds`.
     """
-    column, row = (np.floor(part / 2.0**-zoom).astype(np.int64) for part in to_mercator(lat, lon))
+    # The poles lie in the last rows, and 180 degrees east in the last column.
+    column, row = (
+        np.clip(np.floor(part * 2.0**zoom), 0, 2**zoom - 1).astype(np.int64) for part in to_mercator(lat, lon)
+    )
     return column, row
 
 

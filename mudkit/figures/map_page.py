@@ -60,6 +60,7 @@ _CELL_KM = 0.05
 _LEVELS = 15
 _FULL_QUANTILE = 0.995
 _MIN_THINNING = 1e-7  # widths of the world: 4 m at the equator
+_MAX_FILLED = 0.3
 _VEIL = (88, 96, 105)
 
 
@@ -161,6 +162,7 @@ def map_with_ground(
     sources = []
     if ground is not None:
         data["picture"], note = _density(ground, frame)
+        data["coarse"] = frame.side_km > _WORLD_KM
         sources.append(note)
     if frame.side_km > _WORLD_KM and "countries-110m.json" not in assets.missing_map_files():
         data |= _land(frame, window)
@@ -301,6 +303,10 @@ def density_png(counts: NDArray[np.int64]) -> bytes:
     """Return a PNG whose opacity grows with the logarithm of counts; empty cells are clear."""
     logs = np.log1p(counts)
     filled = logs[counts > 0]
+    if filled.size > _MAX_FILLED * counts.size:  # a grey wall: the streets are where most positions are
+        least = np.quantile(filled, 1 - _MAX_FILLED * counts.size / filled.size)
+        logs = np.where(logs > least, logs - least, 0.0)
+        filled = logs[logs > 0]
     full = float(np.quantile(filled, _FULL_QUANTILE)) if filled.size else 1.0
     levels = np.ceil(np.clip(logs / full, 0.0, 1.0) * _LEVELS).astype(np.uint8)
     opacities = [0.0] + [0.18 + 0.5 * level / _LEVELS for level in range(1, _LEVELS + 1)]

@@ -114,7 +114,7 @@ def heat_map(
         leaflet_map, "heat", {"points": points, "most": most, "radius": 12, "blur": 14, "stops": ramp(8)}
     )
     # The page replaces the higher number: that of the densest place at the zoom of the map.
-    _add_legend(leaflet_map, f"{title}, within a spot", ramp(32), [(0.0, "0"), (1.0, words.number(most))])
+    _add_legend(leaflet_map, f"{title} near a place", ramp(32), [(0.0, "0"), (1.0, words.number(most))])
     return leaflet_map
 
 

@@ -79,6 +79,7 @@ _PRICES: Final = np.geomspace(0.25, 256.0, 16)
 """Prices of a stale answer in fresh ones, for rules by the hour."""
 _TREE_PRICES: Final = tuple(np.geomspace(0.1, 400.0, 13).tolist())
 """Prices of a stale answer in unnecessary queries, for trees."""
+_TREE_FOLDS: Final = 6
 _TREE_STEPS: Final = 3
 """Prices that are tried below the best one."""
 _POOLED_READS: Final = 20.0
@@ -444,6 +445,7 @@ class _Search:
                 is_stale.astype(np.int64),
                 groups_by("device" if folds == "device" else "day", pairs.device, pairs.t_us)[pairs.read],
                 2,
+                folds=_TREE_FOLDS,
             )
         except TraceContentError as error:
             return [], error.summary

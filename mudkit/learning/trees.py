@@ -225,6 +225,7 @@ def grow(
     classes: int,
     *,
     weight: NDArray[np.float64] | None = None,
+    folds: int = _FOLDS,
 ) -> CrossValidatedTrees:
     """Grow the trees that are cut for any costs; rows of one group are never on both sides of a fold.
 
@@ -238,7 +239,7 @@ def grow(
             f"{len(truth):,} examples, all of class {int(truth[0])}",
             "examples of two classes",
         )
-    fold_of = fold_numbers(groups)
+    fold_of = fold_numbers(groups, folds)
     if fold_of.max() == 0:
         raise _nothing_to_learn(
             "All examples are of one device (or day): nothing would say whether a tree holds for another.",
@@ -250,16 +251,16 @@ def grow(
         mine = None if weight is None else weight[rows]
         return GrownTree(features[rows], truth[rows], mine, classes)
 
-    folds = tuple(grown(fold_of != number) for number in range(int(fold_of.max()) + 1))
+    grown_folds = tuple(grown(fold_of != number) for number in range(int(fold_of.max()) + 1))
     leaf = np.zeros(len(truth), dtype=np.int32)
     counts = []
-    for number, tree_ in enumerate(folds):
+    for number, tree_ in enumerate(grown_folds):
         rows = fold_of == number
         leaf[rows] = tree_.leaf_of(features[rows])
         mine = None if weight is None else weight[rows]
         counts.append(class_counts(leaf[rows], truth[rows], mine, len(tree_.left), classes))
     whole = grown(np.ones(len(truth), np.bool_))
-    return CrossValidatedTrees(whole, folds, fold_of.astype(np.int8), leaf, tuple(counts))
+    return CrossValidatedTrees(whole, grown_folds, fold_of.astype(np.int8), leaf, tuple(counts))
 
 
 def class_counts(

@@ -282,7 +282,9 @@ def _pair(item: Any) -> Any:
 def _apply_rows(function: Callable[..., Any], args: list[Vector]) -> Vector:
     """Apply a function of plain values row by row where no argument is NULL."""
     columns = [arg.rows() for arg in args]
-    length = max(map(len, columns))
+    length = next(
+        (len(column) for column in columns if len(column) != 1), 1
+    )  # no row at all is a length, too
     columns = [column * length if len(column) == 1 else column for column in columns]
     return Vector.of(
         [None if any(item is None for item in row) else function(*row) for row in zip(*columns, strict=True)]

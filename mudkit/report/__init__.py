@@ -6,27 +6,40 @@ from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mudkit.report import batching, caching, prefetching, profiling, propagating, scoring
+    from mudkit.report.comparing import Comparison, compare_runs
+    from mudkit.report.defects import find_defects
     from mudkit.report.page import Answer, FirstScreen, Measure
     from mudkit.report.run import ReportFailed, headline, run_report, save_page
     from mudkit.report.source import TraceSource, open_source
-    from mudkit.report.tables import save_table
+    from mudkit.report.stays import find_stays
+    from mudkit.report.summary import Summary, SummaryError, read_summary
+    from mudkit.report.tables import FilteredTable, save_cells, save_table
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
 __all__ = [
     "Answer",
+    "Comparison",
+    "FilteredTable",
     "FirstScreen",
     "Measure",
     "ReportFailed",
+    "Summary",
+    "SummaryError",
     "TraceSource",
     "batching",
     "caching",
+    "compare_runs",
+    "find_defects",
+    "find_stays",
     "headline",
     "open_source",
     "prefetching",
     "profiling",
     "propagating",
+    "read_summary",
     "run_report",
+    "save_cells",
     "save_page",
     "save_table",
     "scoring",

@@ -74,8 +74,7 @@ _GRID_MINUTES: Final = (2.0, 5.0, 10.0, 15.0, 20.0, 40.0, 60.0, 120.0)
 class ReadStudy:
     """Recommendation for the reads of a trace, and what it depends on.
 
-    ``policies`` is the table of what was compared; ``tried`` a grid of rules; ``sensitivity`` what would be
-    recommended with other assumptions, on ``devices_tried`` of the devices. ``most_fresh`` is the largest
+    ``policies`` is the table of what was compared, ``tried`` a grid of rules. ``most_fresh`` is the largest
     share of fresh answers that any policy could give with hindsight.
     """
 
@@ -88,8 +87,23 @@ class ReadStudy:
     policies: pd.DataFrame
     most_fresh: float
     tried: pd.DataFrame
-    sensitivity: pd.DataFrame
-    devices_tried: int
+    folds: Folds
+
+    @cached_property
+    def reads_tried(self) -> pa.Table:
+        """Reads on which other assumptions are tried: all, or those of some devices."""
+        reads = self.source.reads
+        step = -(-len(reads) // _SENSITIVITY_READS)
+        if step == 1:
+            return reads
+        devices = pc.unique(reads["device"])
+        some = devices.take(pa.array(np.arange(0, len(devices), step)))
+        return reads.filter(pc.is_in(reads["device"], some))
+
+    @cached_property
+    def sensitivity(self) -> pd.DataFrame:
+        """What would be recommended with other assumptions, a row each; the first row is as assumed."""
+        return _try_assumptions(self)
 
     @property
     def max_stale(self) -> float:
@@ -332,8 +346,9 @@ class ReadStudy:
         others = table[table["family"] != table["family"].iloc[0]]
         low, high = 100 * table["fresh_share"].min(), 100 * table["fresh_share"].max()
         of = ""
-        if self.devices_tried:
-            of = f" To save time they were tried on {words.count(self.devices_tried, 'device')}."
+        if len(self.reads_tried) < len(self.source.reads):
+            count = pc.count_distinct(self.reads_tried["device"]).as_py()
+            of = f" To save time they were tried on {words.count(count, 'device')}."
             if table["family"].iloc[0] != self.family:
                 of += f" On these alone, the recommendation would be another: {table['family'].iloc[0]}."
         span = f"{words.interval(low, high, 1)} % of the reads are answered fresh" if high > 0 else ""
@@ -512,6 +527,14 @@ class ReadStudy:
             }
         )
 
+    @cached_property
+    def shipped(self) -> float:
+        """Share of the reads that the policy chosen on all of them answers fresh."""
+        pairs, chosen = self.search.pairs, self.search.chosen
+        decisions = chosen.policy.local(pairs)
+        own = replayed(pairs, self.search.is_stale, chosen.family, chosen.policy, decisions)
+        return float(own.is_fresh.mean())
+
     def savings_answer(self) -> Answer:
         """Return what the recommended policy saves a day, and the call that installs it, as a heading."""
         if self.family == "always ask":
@@ -527,7 +550,8 @@ class ReadStudy:
             f"{words.size(1e9 * saved['data_gb_per_day'])} and {words.number(saved['radio_j_per_day'])} J a "
             "day",
             "Against asking for every read, over LTE, with nothing else on the radio. `policy.json` beside "
-            "this page is the policy as devices evaluate it; the cloud of a lab ships it to clients with "
+            f"this page was chosen on all devices; it answers {words.percent(self.shipped, 1)} of their "
+            "reads fresh. It is what devices evaluate. The cloud of a lab ships it to clients with "
             "`read_policy=mud.ShippedPolicy()`: "
             '`cloud.ship(json.loads(Path("policy.json").read_text()), app=…)`.',
         )
@@ -632,7 +656,6 @@ def study_reads(
     search = recommend(pairs, is_stale, max_stale, folds=folds)
     in_use = replayed(pairs, is_stale, "distance and age", rule, rule.local(pairs))
     most_fresh, hindsight = _hindsight(pairs, is_stale, max_stale)
-    tried, devices_tried = _try_assumptions(source, search, completeness, horizon_s, folds)
     return ReadStudy(
         source,
         rule,
@@ -643,8 +666,7 @@ def study_reads(
         _compare(search, in_use, hindsight),
         most_fresh,
         _grid(search, rule),
-        tried,
-        devices_tried,
+        folds,
     )
 
 
@@ -712,44 +734,35 @@ def _grid(search: Recommendation, rule: FixedRule) -> pd.DataFrame:
     )
 
 
-def _try_assumptions(
-    source: TraceSource, search: Recommendation, completeness: float, horizon_s: float, folds: Folds
-) -> tuple[pd.DataFrame, int]:
-    """Recommend with window, box, completeness and limit halved and doubled; on some devices of many reads.
-
-    The second result is the number of devices, 0 for all.
-    """
-    devices = pc.unique(source.reads["device"])
-    step = -(-len(source.reads) // _SENSITIVITY_READS)
-    some = devices.take(pa.array(np.arange(0, len(devices), step))) if step > 1 else devices
-    reads = source.reads.filter(pc.is_in(source.reads["device"], some)) if step > 1 else source.reads
+def _try_assumptions(study: ReadStudy) -> pd.DataFrame:
+    """Recommend with window, box, completeness and limit halved and doubled."""
+    reads, limit, completeness = study.reads_tried, study.max_stale, study.completeness
     rows = []
 
-    def add(assumed: str, of: Recommendation) -> None:
+    def add(assumed: str, pairs: Pairs, missing_share: float, max_stale: float) -> None:
+        is_stale = pairs.completeness < 1.0 - missing_share
+        of = recommend(pairs, is_stale, max_stale, folds=study.folds)
         share = of.share(of.chosen.is_fresh)
         values = {"fresh_share": share.value, "fresh_share_low": share.low, "fresh_share_high": share.high}
         rows.append({"assumed": assumed, "family": of.chosen.family, **values})
 
     def labelled(table: pa.Table) -> Pairs:
-        return Pairs.of(read_labels(source.positions, table, horizon_s), table)
+        return Pairs.of(read_labels(study.source.positions, table, study.horizon_s), table)
 
-    pairs = search.pairs if step == 1 else labelled(reads)
-    is_stale = pairs.completeness < completeness
-    add("as assumed", search if step == 1 else recommend(pairs, is_stale, search.max_stale, folds=folds))
+    pairs = study.search.pairs if len(reads) == len(study.source.reads) else labelled(reads)
+    missing_share = 1.0 - completeness
+    add("as assumed", pairs, missing_share, limit)
     for name, text in _SCALED:
         for factor in (0.5, 2.0):
             scaled = pc.multiply(reads[name], factor)
             other = labelled(reads.set_column(reads.column_names.index(name), name, scaled))
-            stale = other.completeness < completeness
-            add(_one_or_range(scaled, text), recommend(other, stale, search.max_stale, folds=folds))
+            add(_one_or_range(scaled, text), other, missing_share, limit)
     for factor in (0.5, 2.0):
-        other_share = 1.0 - min(factor * (1.0 - completeness), 1.0)
-        if other_share != completeness:
-            stale = pairs.completeness < other_share
-            missing = f"{words.percent(1 - other_share)} of the points missing"
-            add(missing, recommend(pairs, stale, search.max_stale, folds=folds))
+        share = min(factor * missing_share, 1.0)
+        if share != missing_share:
+            add(f"{words.percent(share)} of the points missing", pairs, share, limit)
     for factor in (0.5, 2.0):
-        limit = min(factor * search.max_stale, 1.0)
-        if limit != search.max_stale:
-            add(f"{words.percent(limit)} stale allowed", recommend(pairs, is_stale, limit, folds=folds))
-    return pd.DataFrame(rows), len(some) if step > 1 else 0
+        allowed = min(factor * limit, 1.0)
+        if allowed != limit:
+            add(f"{words.percent(allowed)} stale allowed", pairs, missing_share, allowed)
+    return pd.DataFrame(rows)

@@ -10,9 +10,11 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+from mudkit.files import staged_file
 from mudkit.report.parameters import preset
-from mudkit.report.run import run_report
+from mudkit.report.run import headline, run_report
 from mudkit.report.schemas import TEMPLATES
+from mudkit.report.summary import FILE_NAME, FORMAT, SummaryError, read_summary
 
 __all__ = ["run_all", "write_index"]
 
@@ -68,7 +70,10 @@ class _Entry:
 
 
 def write_index(build: str | os.PathLike[str]) -> Path:
-    """Write ``index.html``: of each report the newest run, with its question, headline, date and path."""
+    """Write ``index.html``: of each report the newest run, with its question, headline, date and path.
+
+    ``summary.json`` beside it has the headline and the measures of each of them by its name.
+    """
     from nbformat.v4 import (
         new_code_cell,  # loading this takes longer than loading mudkit
         new_markdown_cell,
@@ -100,6 +105,11 @@ def write_index(build: str | os.PathLike[str]) -> Path:
         data = {"text/html": f"<ul class='reports'>{''.join(items)}</ul>", "text/plain": ", ".join(listed)}
         cells.insert(1, new_code_cell("", outputs=[new_output("display_data", data)]))
     export_html(new_notebook(cells=cells), build / "index.html", title="Reports")
+    with staged_file(build / FILE_NAME) as staging:
+        summaries = {name: _summarised(newest[name].folder) for name in listed}
+        staging.write_text(
+            json.dumps({"format": FORMAT, "reports": summaries}, indent=2) + "\n", encoding="utf-8"
+        )
     return build / "index.html"
 
 
@@ -115,8 +125,23 @@ def _entry(manifest: Path) -> _Entry | None:
     return entry if (entry.folder / "report.html").is_file() else None
 
 
+def _summarised(folder: Path) -> dict[str, Any]:
+    """Return the folder's name, headline and measures; no measures if it has no summary."""
+    try:
+        summary = read_summary(folder)
+    except SummaryError:
+        return {"folder": folder.name, "headline": headline(folder), "measures": []}
+    measures = [measure.document() for measure in summary.measures.values()]
+    return {"folder": folder.name, "headline": summary.headline, "measures": measures}
+
+
 def _item(entry: _Entry) -> str:
-    question = _QUESTIONS.get(entry.name, entry.name.replace("_", " "))
+    compared = entry.name.removeprefix("compare-")
+    question = (
+        f"What differs between two runs of {compared}?"
+        if compared != entry.name
+        else _QUESTIONS.get(entry.name, entry.name.replace("_", " "))
+    )
     return _link(
         question, f"{entry.folder.name}/report.html", entry.headline, f"{entry.name} · {entry.about()}"
     )

@@ -9,13 +9,19 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any, Final
 
-__all__ = ["DETAILS", "SUMMARY", "Answer", "FirstScreen", "Measure"]
+__all__ = ["DETAILS", "SUMMARY", "UNITS", "Answer", "FirstScreen", "Measure"]
 
 DETAILS: Final = "details"
 """Tag of cells that are folded; the first heading among them is what stays to be seen."""
 
 SUMMARY: Final = "application/vnd.mudkit-summary+json"
 """Type of the output that holds the headline and the measures of a report."""
+
+UNITS: Final = (
+    "", "share", "ms", "s", "min", "h", "days", "m", "km", "m/s", "km/h", "B", "kB", "MB", "GB", "J", "kJ",
+    "Wh", "a day", "messages/day", "MB/day", "GB/day", "J/day", "kJ/day",
+)  # fmt: skip
+"""Units of measures; none for counts and texts."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,7 @@ class Measure:
     value : float, str or None
         Shares are from 0 to 1. None: not known.
     unit : str
-        ``share``, ``s``, ``min``, ``km``, ``B``, ``J``, ``messages/day``, …; empty for counts and texts.
+        One of :data:`UNITS`; empty for counts and texts.
     definition : str
         What it is, in a sentence.
     low, high : float, optional
@@ -44,10 +50,13 @@ class Measure:
     high: float | None = None
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON; what is not finite is null."""
+        """Return it as JSON; what is not finite is null, and numbers of NumPy are Python's."""
+        fields = {
+            name: getattr(value, "item", lambda value=value: value)() for name, value in asdict(self).items()
+        }
         return {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in asdict(self).items()
+            for name, value in fields.items()
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from mudkit.errors import InputMissing, ParameterError, did_you_mean
+from mudkit.errors import InputMissing, ParameterError, PredicateError, did_you_mean
 from mudkit.files import existing
 from mudkit.report.schemas import SYNONYMS, TEMPLATES, Parameters
 from mudkit.trace.folder import is_trace
@@ -18,12 +19,21 @@ from mudkit.trace.formats.columns import ColumnsMissing
 from mudkit.trace.options import FileTable, Options, refuse_for_folder
 from mudkit.trace.parse import check_source
 
-__all__ = ["check", "check_inputs", "described", "inputs", "parse_assignments", "preset", "presets"]
+__all__ = [
+    "check",
+    "check_inputs",
+    "described",
+    "file_options",
+    "inputs",
+    "parse_assignments",
+    "preset",
+    "presets",
+]
 
 _FOLDER = Path(__file__).parent
 
 _INPUTS = {
-    "trace_profile": {"trace": "trace", "reads": "file of reads"},
+    "trace_profile": {"trace": "trace", "reads": "file of reads", "background": "background"},
     "cache_policy": {"trace": "trace", "reads": "file of reads"},
     "prefetch_sizing": {
         "arrivals": "log of arrivals",
@@ -37,7 +47,10 @@ _INPUTS = {
 
 
 def check(template: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Check parameters and fill in the defaults; an error names key, what was found and what is allowed."""
+    """Check parameters and fill in the defaults; an error names key, what was found and what is allowed.
+
+    A predicate that cannot be read is a PredicateError that marks the place.
+    """
     schema = _schema(template)
     if unknown := [key for key in given if key not in schema.model_fields]:
         raise ParameterError(
@@ -59,6 +72,15 @@ def check(template: str, given: dict[str, Any]) -> dict[str, Any]:
         place = first["loc"] or ("rule_minutes",)
         key = ".".join(str(part) for part in place)
         field = schema.model_fields[str(place[0])]
+        if isinstance(cause := first.get("ctx", {}).get("error"), PredicateError):
+            raise PredicateError(
+                f"The parameter {key!r} of the report {template} cannot be read: {cause.summary}",
+                text=cause.text,
+                at=cause.at,
+                found=cause.found,
+                expected=cause.expected,
+                remedy=cause.remedy or "docs/guides/predicates.md has the language",
+            ) from None
         missing = first["type"] == "missing"
         is_mapping = get_origin(field.annotation) is dict and key in given
         raise ParameterError(
@@ -94,11 +116,15 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
         return
     if "trace" not in _INPUTS[template]:
         return
+    if parameters.get("background"):
+        from mudkit.figures.background import read_background  # it loads shapely
+
+        read_background(parameters["background"])
     derives = not parameters.get("reads")
     shaping = {"rule": parameters.get("rule")} if derives else {}
     if derives:
         shaping |= {name: parameters.get(name) for name in ("box_km", "window_s")}
-    for name, mapping in (("trace", "columns"), ("reads", "reads_columns")):
+    for name in ("trace", "reads"):
         if not parameters.get(name):
             continue
         path = Path(parameters[name]).expanduser()
@@ -106,20 +132,10 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
             if name == "trace":
                 refuse_for_folder(path, **shaping)
             continue
-        table: FileTable = "positions" if name == "trace" else "reads"
-        options = Options(
-            parameters["format"] if name == "trace" else "auto",
-            table,
-            parameters["tz"],
-            parameters["time_unit"],
-            parameters[mapping],
-            "none",
-            parameters.get("box_km"),
-            parameters.get("window_s"),
-        )
         try:
-            check_source(options.plan(path))
+            check_source(file_options(name, parameters).plan(path))
         except ColumnsMissing as error:
+            mapping = "columns" if name == "trace" else "reads_columns"
             raise ColumnsMissing(
                 error.summary,
                 where=error.where,
@@ -127,6 +143,22 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
                 expected=error.expected,
                 remedy=f"map the file's names: --param {mapping}.device=…, and so for ts, lat and lon",
             ) from error
+
+
+def file_options(name: str, parameters: Mapping[str, Any]) -> Options:
+    """Return how the file of ``trace`` or of ``reads`` is read, without deriving reads."""
+    is_trace_file = name == "trace"
+    table: FileTable = "positions" if is_trace_file else "reads"
+    return Options(
+        parameters["format"] if is_trace_file else "auto",
+        table,
+        parameters["tz"],
+        parameters["time_unit"],
+        parameters["columns" if is_trace_file else "reads_columns"],
+        "none",
+        parameters.get("box_km"),
+        parameters.get("window_s"),
+    )
 
 
 def described(template: str) -> list[tuple[str, str, str]]:

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
 from mudkit import words
-from mudkit.report.page import Answer, FirstScreen
+from mudkit.intervals import MIN_REPETITIONS
+from mudkit.report.page import Answer, FirstScreen, Measure
 from mudkit.report.source import dominant
 from mudkit.sources import Outages
 from mudkit.systems.lasthop import (
     Expiration,
     Forwarding,
+    Prices,
     Push,
-    RecordedEvents,
     Scenario,
     add_outages,
-    compare,
     read_logs,
+    score_policies,
     size_prefetch,
 )
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mudkit.systems.lasthop.study.readers import Days
     from mudkit.systems.lasthop.study.scenario import Drawn
     from mudkit.systems.lasthop.study.sizing import Sizing
 
@@ -38,11 +41,12 @@ LABELS: Final = {
     "limit": "prefetch limit",
     "waste": "wasted, % of forwarded",
     "loss": "lost, % of what could be read",
-    "cost_percent": "waste + weight × loss, %",
-    "loss_weight": "a lost one is worth",
+    "empty_read_share": "reads in vain, % of reads",
+    "delay_min": "seen later, min",
+    "cost_per_day": "cost a day",
 }
 """Headings of the tables."""
-BEST: Final[dict[str, Literal["low", "high"]]] = {"cost_percent": "low"}
+BEST: Final[dict[str, Literal["low", "high"]]] = {"cost_per_day": "low"}
 
 _RECOMMENDED, _LEARNT, _ALL, _NONE, _PUSH = (
     "recommended",
@@ -51,21 +55,39 @@ _RECOMMENDED, _LEARNT, _ALL, _NONE, _PUSH = (
     "only when asked",
     "a push service",
 )
+_PRICES: Final = {
+    "wasted": ("a wasted message", "price_wasted"),
+    "lost": ("a lost message", "price_lost"),
+    "empty_read": ("a read in vain", "price_empty_read"),
+    "delay_hour": ("an hour of delay", "price_delay_hour"),
+}
+"""Names of what has a price, and the parameters that set it."""
+_MEASURES: Final = ("waste", "loss", "empty_read_share", "delay_min")
+_ENDS: Final = ("_low", "_high")
+_DELAY_ENDS: Final = ("delay_s_low", "delay_s_high")
 _MAX_LIMIT: Final = 1 << 17
 _MAX_THRESHOLD_S: Final = 64 * 86_400.0
-_WEIGHTS: Final = (0.1, 0.3, 1.0, 3.0, 10.0)
 _NEAR: Final = 4
-"""Rows on screen before and after the best setting."""
-_FEW_READS: Final = 30
+"""Rows on screen before and after the recommended setting."""
+_MIN_READS: Final = 30
+"""Reads below which nothing is recommended."""
+_MIN_SPLIT_DAYS: Final = 4
+"""Days from which every other one is kept for scoring."""
 _SHORT_DAYS: Final = 7
+_CRITICAL: Final = 0.15
+"""Difference of what can be read and what arrives, as a share, below which queues wander."""
+_SIMILAR: Final = 1.05
+"""Cost, over that of the recommended setting, up to which a setting is called about as good."""
 
 
 @dataclass(frozen=True)
 class SizingStudy:
     """Settings of a prefetching server that were played on the same events.
 
-    There are several ``runs`` where outages were drawn from the process ``assumed``, instead of a log;
-    ``extended`` names ranges whose edge the best setting had reached.
+    The setting was chosen on odd days (``sized``) and scored on even ones, under other outages (``runs``,
+    several where outages were drawn from the process ``assumed``, instead of a log). ``limits``,
+    ``thresholds``, ``policies`` and ``by_price`` are the scores of settings and policies; ``extended`` names
+    ranges whose edge the best setting had reached.
     """
 
     name: str
@@ -75,7 +97,10 @@ class SizingStudy:
     max_at_a_time: int
     sized: Sizing
     extended: list[str]
+    limits: pd.DataFrame
+    thresholds: pd.DataFrame
     policies: pd.DataFrame
+    by_price: pd.DataFrame
 
     @property
     def events(self) -> Drawn:
@@ -104,12 +129,27 @@ class SizingStudy:
         return bool(self.sized.limit) and self.sized.table["threshold_s"].nunique() > 1
 
     @property
+    def is_firm(self) -> bool:
+        """True if there are enough reads, on enough days, for a recommendation."""
+        return len(self.events.reads_us) >= _MIN_READS and _scored_days(self.events) >= MIN_REPETITIONS
+
+    @property
+    def saves(self) -> bool:
+        """True if the recommended setting costs less than its rival, beyond doubt."""
+        return bool(self._rival["saved_per_day_low"] > 0)
+
+    @property
+    def _rival(self) -> pd.Series:
+        """Row of sending only when asked, or of the best setting that prefetches if that is recommended."""
+        return self.policies.iloc[1]
+
+    @property
     def _is_indifferent(self) -> bool:
-        """True if no limit wastes or loses anything."""
-        return bool(self.sized.by_limit["cost"].max() < 1e-9)
+        """True if all limits cost the same."""
+        return bool(np.ptp(self.limits["cost_per_day"]) < 1e-9)
 
     def row(self, policy: str) -> pd.Series:
-        """Return the row of a policy."""
+        """Return the scores of a policy."""
         return self.policies[self.policies["policy"] == policy].iloc[0]
 
     def first_screen(self) -> FirstScreen:
@@ -124,68 +164,150 @@ class SizingStudy:
                 f"no link for {words.percent(self.down_share)} of the time",
             ]
         )
-        best, limit = self.sized.best, self.sized.limit
+        best, limit, none = self.row(_RECOMMENDED), self.sized.limit, self.row(_NONE)
+        is_dead = self.down_share == 1.0
+        without = "" if not limit else f"; {words.percent(none['empty_read_share'])} if nothing is prefetched"
         tiles = [
             (
                 words.count(limit, "message") if limit else "none",
                 "on the device before any is asked for" if limit else "is sent before it is asked for",
             ),
             (
+                words.percent(best["empty_read_share"]),
+                f"of the reads find no link and miss something that waits{without}",
+            ),
+            (words.percent(best["loss"]), "of what could be read is lost")
+            if is_dead
+            else (
                 words.percent(best["waste"]),
                 f"of what is forwarded is never read; {words.percent(self.row(_ALL)['waste'])} if all is "
                 "sent at once",
             ),
-            (
-                words.percent(best["loss"]),
-                f"of what could be read is lost; {words.percent(self.row(_NONE)['loss'])} if nothing is sent "
-                "before it is asked for",
-            ),
         ]
         return FirstScreen(
-            read, tiles, self._headline(), self._reason(), self._assumption(), self._warnings()
+            read,
+            tiles,
+            self._headline(),
+            self._reason(),
+            self._assumption(),
+            self._warnings(),
+            self._first_measures(),
         )
 
-    def _headline(self) -> str:
+    def _setting(self) -> str:
+        """Return the chosen setting in words, as what comes after "to"."""
         if not self.sized.limit:
-            return "Prefetch nothing: send messages when they are asked for."
-        text = f"Prefetch up to {words.count(self.sized.limit, 'message')}"
+            return "send messages only when they are asked for"
+        text = f"prefetch up to {words.count(self.sized.limit, 'message')}"
         if self.has_threshold and self.sized.threshold_s:
             text += f", and none that expires within {words.duration(self.sized.threshold_s)}"
-        return f"{text}."
+        return text
+
+    def _headline(self) -> str:
+        if self.down_share == 1.0:
+            return "No setting helps: there is never a link, and every message is lost."
+        if len(self.events.reads_us) < _MIN_READS:
+            reads = words.count(len(self.events.reads_us), "read")
+            return f"Too little to recommend a limit: {reads}, where {_MIN_READS} are needed."
+        if not self.is_firm:
+            return f"Too little to recommend a limit: the events last {words.number(self.days)} days."
+        if not self.sized.limit:
+            if not self.down_share:
+                return "Prefetch nothing: there is always a link, and messages can wait until asked for."
+            return "Prefetch nothing, at these prices: send messages when they are asked for."
+        if not self.saves:
+            return f"No clear gain from prefetching; what costs least is to {self._setting()}."
+        return f"{self._setting().capitalize()}."
 
     def _reason(self) -> str:
-        best = self.sized.best
-        parts = [
-            f"{words.percent(best[name])}{_interval(best, name)} {says}"
-            for name, says in (
-                ("waste", "of what is forwarded is wasted"),
-                ("loss", "of what could be read is lost"),
+        best = self.row(_RECOMMENDED)
+        if self.down_share == 1.0:
+            return "Neither prefetching nor waiting to be asked brings a message to the device."
+        if self.is_firm and not self.down_share and not self.sized.limit:
+            text = (
+                "Every read finds a link, so nothing is lost or late; what is sent ahead can only be wasted."
             )
-        ]
-        text = f"With it {parts[0]} and {parts[1]}."
-        low, high = self.sized.good_limits()
+            return f"{text} {self._saving()}"
+        text = f"On these events it costs least to {self._setting()}. " if not self.is_firm else ""
+        text += (
+            f"With it {_percent(best, 'empty_read_share')} of the reads find no link and miss something that "
+            f"waits, {_percent(best, 'loss')} of what could be read is lost, {_percent(best, 'waste')} of "
+            f"what is forwarded is wasted, and {_delay(best)}."
+        )
         if self._is_indifferent:
-            text += " Any other limit does as well."
-        elif low < high:
-            text += f" The choice is not sharp: limits from {low:,} to {high:,} cost at most a point more."
-        else:
-            text += " Every other limit that was tried costs more than a point more."
+            return f"{text} Any other limit does as well."
+        text += f" {self._saving()}"
+        low, high = self._good_limits()
+        if low < high:
+            text += f" Limits from {low:,} to {high:,} cost at most 5 % more."
+        other = self._best_other()
+        saved = float(other["saved_per_day"])
+        if saved < -1e-9:
+            doubt = "" if other["saved_per_day_high"] < 0 else ", which may be chance"
+            text += f" “{other['policy']}” costs {words.number(-saved)} a day less still{doubt}."
         return text
 
-    def _assumption(self) -> str:
-        weight = self.sized.loss_weight
-        text = (
-            f"A lost message counts as much as {words.number(weight)} wasted "
-            f"{'one' if weight == 1 else 'ones'} (`loss_weight`)."
+    def _saving(self) -> str:
+        """Return what the setting costs, and how much less that is than its rival."""
+        rival = self._rival
+        saved, low, high = (rival[f"saved_per_day{end}"] for end in ("", "_low", "_high"))
+        than = (
+            "sending only when asked" if self.sized.limit else f"the best limit above 0 ({rival['policy']})"
         )
-        if self.assumed is not None:
-            text += (
-                f" It is assumed that there is no link for {words.percent(self.assumed.share)} of the time, "
-                f"in {words.number(self.assumed.per_day)} periods a day (`outage`, `outages_per_day`)."
+        ends = f" ({words.interval(low, high)})" if np.isfinite(low) else ""
+        if not self.row(_RECOMMENDED)["cost_per_day"]:
+            return f"It costs nothing; {than} would cost {self._worth(rival['cost_per_day'])}."
+        cost = f"In all it costs {self._worth(self.row(_RECOMMENDED)['cost_per_day'])}"
+        if saved < 0:
+            return f"{cost}, {words.number(-saved)} more than {than} on the days it is scored on{ends}."
+        return f"{cost}, {words.number(saved)}{ends} less than {than}."
+
+    def _worth(self, cost: float) -> str:
+        """Return a cost in words."""
+        wasted = self.sized.prices.wasted
+        if not cost:
+            return "nothing"
+        if wasted == 1:
+            return f"as much as {words.number(cost)} wasted {'message' if cost == 1 else 'messages'} a day"
+        return f"{words.number(cost)} a day at these prices"
+
+    def _assumption(self) -> str:
+        prices = self.sized.prices
+        listed = [
+            f"{what} {words.number(getattr(prices, name))} (`{parameter}`)"
+            for name, (what, parameter) in _PRICES.items()
+        ]
+        text = (
+            f"Prices are assumed: {', '.join(listed[:-1])}, and {listed[-1]}. With one of them halved or "
+            f"doubled, {self._by_price()}."
+        )
+        if self.assumed is None:
+            return f"{text} Links are those of the log of outages."
+        if not self.assumed.share:
+            return f"{text} It is assumed that there is always a link (`outage`)."
+        return (
+            f"{text} Outages are assumed, too: no link for {words.percent(self.assumed.share)} of the time"
+            + (
+                " (`outage`)."
+                if self.assumed.share == 1
+                else f", in {words.number(self.assumed.per_day)} periods a day (`outage`, `outages_per_day`)."
             )
-        else:
-            text += " Links are those of the log of outages."
-        return text
+        )
+
+    def _by_price(self) -> str:
+        """Return in words where limit and threshold lie when one price is halved or doubled."""
+        low, high = self._limits_by_price()
+        text = (
+            f"the limit stays at {low:,}" if low == high else f"the limit lies between {low:,} and {high:,}"
+        )
+        table = self.by_price[self.by_price["limit"] > 0]
+        least, most = table["threshold_s"].min(), table["threshold_s"].max()
+        if not self.has_threshold or least == most:
+            return text
+        return f"{text}, the threshold between {_threshold(least)} and {_threshold(most)}"
+
+    def _limits_by_price(self) -> tuple[int, int]:
+        return int(self.by_price["limit"].min()), int(self.by_price["limit"].max())
 
     def _warnings(self) -> list[str]:
         notes = []
@@ -194,25 +316,34 @@ class SizingStudy:
                 "Messages and reads are generated: give your own logs (`arrivals`, `reads`) for an answer "
                 "about your users."
             )
-        elif len(self.events.reads_us) < _FEW_READS:
+        if self.events.sorted_rows:
+            moved = self.events.sorted_rows
             notes.append(
-                f"There are only {words.count(len(self.events.reads_us), 'read')}: shares are coarse."
+                f"{words.count(moved, 'row')} of the logs {'was' if moved == 1 else 'were'} out of order; "
+                "the logs were sorted by time."
+            )
+        if _days(self.events) < _MIN_SPLIT_DAYS:
+            notes.append(
+                f"The events last {words.number(self.days)} days, too few to choose on some and score on "
+                "others: both are done on all of them, which flatters the choice."
             )
         if self.days < _SHORT_DAYS:
-            notes.append(
-                f"The events last {words.number(self.days)} days: what is on the device at the end counts as "
-                "wasted, which is much of a short log."
-            )
+            notes.append("What is on the device at the end counts as wasted, which is much of a short log.")
         share = len(self.events.reads_us) * self.max_at_a_time / len(self.events.arrivals_us)
         if share < 1:
             notes.append(
                 f"At most {words.count(self.max_at_a_time, 'message')} at a time, no more than "
                 f"{words.percent(share)} of the messages can be read (`max_at_a_time`)."
             )
+        if abs(share - 1) < _CRITICAL and (self.events.expires_us >= FOREVER_US).mean() > 0.5:
+            notes.append(
+                "About as many messages arrive as can be read, and most never expire: what waits then grows "
+                "and shrinks over weeks, and delays and costs are less certain than their intervals say."
+            )
         notes += self._dominance()
         if self.extended:
             notes.append(
-                f"The best setting lay at the edge of the {' and '.join(self.extended)} tried first; the "
+                f"A best setting lay at the edge of the {' and '.join(self.extended)} tried first; the "
                 "range was extended until it no longer did."
             )
         if self.sized.limit >= _MAX_LIMIT:
@@ -229,107 +360,176 @@ class SizingStudy:
             ]
         return []
 
+    def _first_measures(self) -> list[Measure]:
+        best, sized = self.row(_RECOMMENDED), self.sized
+
+        def scored(name: str, unit: str, definition: str, row: pd.Series = best, of: str = "") -> Measure:
+            column = of or name
+            ends = (float(row[f"{column}{end}"]) if f"{column}{end}" in row else np.nan for end in _ENDS)
+            low, high = (end if np.isfinite(end) else None for end in ends)
+            return Measure(name, float(row[column]), unit, definition, low, high)
+
+        in_vain = "of the reads, those without a link that miss something that waits"
+        threshold_s = sized.threshold_s if self.has_threshold else None
+        low, high = self._limits_by_price()
+        return [
+            Measure("recommendation", self._headline(), "", "The recommendation in a sentence."),
+            Measure("is_firm", float(self.is_firm), "", "1: enough reads and days for a recommendation."),
+            Measure("prefetch_limit", float(sized.limit), "messages", "Messages on the device, at most."),
+            Measure("prefetch_limit_lowest", float(low), "messages", "Least limit, a price x 0.5 or 2."),
+            Measure("prefetch_limit_highest", float(high), "messages", "Largest such limit."),
+            Measure("expiration_threshold_s", threshold_s, "s", "What expires sooner is not prefetched."),
+            scored("waste", "share", "Of the forwarded messages, those never read."),
+            scored("loss", "share", "Of what on-line forwarding lets the user read, what was not read."),
+            scored("empty_read_share", "share", f"Of the recommended setting: {in_vain}."),
+            scored("delay_s", "s", "Mean time from the read that a link would have shown a message at to the "
+                   "read that showed it."),
+            scored("delay_median_s", "s", "Median of the same."),
+            scored("cost_per_day", "price/day", "Cost of the recommended setting at the given prices."),
+            scored("saved_per_day", "price/day", "How much less that is than the cost of sending only when "
+                   "asked (of the best limit above 0, if that is recommended).", self._rival),
+            scored("empty_read_share_without", "share", f"If nothing is prefetched: {in_vain}.",
+                   self.row(_NONE), "empty_read_share"),
+            scored("waste_all_at_once", "share", "Of the forwarded messages, those never read, if all are "
+                   "sent at once.", self.row(_ALL), "waste"),
+            Measure("down_share", self.down_share, "share", "Share of the time without a link."),
+            Measure("days", self.days, "days", "Length of the events."),
+            Measure("messages", float(len(self.events.arrivals_us)), "", "Messages that arrived."),
+            Measure("reads", float(len(self.events.reads_us)), "", "Reads."),
+            Measure("sorted_rows", float(self.events.sorted_rows), "", "Rows of logs that were sorted."),
+        ]  # fmt: skip
+
+    def _good_limits(self) -> tuple[int, int]:
+        """Return the range of limits around the recommended one that cost hardly more."""
+        costs, limits = self.limits["cost_per_day"].tolist(), self.limits["limit"].tolist()
+        low = high = limits.index(self.sized.limit)
+        most = costs[low] * _SIMILAR + 1e-9
+        while low > 0 and costs[low - 1] <= most:
+            low -= 1
+        while high + 1 < len(limits) and costs[high + 1] <= most:
+            high += 1
+        return int(limits[low]), int(limits[high])
+
+    def _best_other(self) -> pd.Series:
+        """Return the row of the cheapest policy besides the recommended one."""
+        others = self.policies.iloc[1:]
+        if not self.sized.limit:
+            others = others[others["policy"] != _NONE]  # it is what is recommended
+        return others.iloc[int(others["cost_per_day"].to_numpy().argmin())]
+
     def limit_answer(self) -> Answer:
         """Return the heading of the limits that were tried."""
-        low, high = self.sized.good_limits()
-        limit = self.sized.limit
+        limit, table = self.sized.limit, self.limits
+        low, high = self._good_limits()
+        at = table["limit"].tolist().index(limit)
+        beside = [place for place in (at - 1, at + 1) if 0 <= place < len(table)]
         if self._is_indifferent:
-            title = "No limit is better than another: nothing is wasted or lost with any"
-        elif not limit:
-            title = "Whatever is prefetched costs more than it saves"
-        elif low == high:
-            title = f"Fewer than {limit:,} messages lose some, more are wasted"
+            title = "No limit is better than another: all cost the same"
+        elif low < high:
+            title = f"Limits from {low:,} to {high:,} cost at most 5 % more than {limit:,}"
         else:
-            title = f"Limits from {low:,} to {high:,} cost about the same"
-        return Answer(
-            title,
+            more = [table["cost_per_day"].iloc[place] - table["cost_per_day"].iloc[at] for place in beside]
+            title = f"A limit of {limit:,} costs " + " and ".join(
+                f"{words.number(abs(value))} {'less' if value > 0 else 'more'} a day than "
+                f"{table['limit'].iloc[place]:,}"
+                for place, value in zip(beside, more, strict=True)
+            )
+        text = (
             "A small limit leaves the user without messages when there is no link; a large one fills the "
-            "device with what nobody reads.",
+            "device with what nobody reads."
         )
+        cheapest = table.loc[table["cost_per_day"].idxmin()]
+        if table["cost_per_day"].iloc[at] > cheapest["cost_per_day"] + 1e-9:
+            text += (
+                f" {limit:,} was the cheapest on the days for choosing; on those for scoring, shown here, "
+                f"{cheapest['limit']:,.0f} is, by "
+                f"{words.number(table['cost_per_day'].iloc[at] - cheapest['cost_per_day'])} a day."
+            )
+        return Answer(title, text)
 
     def threshold_answer(self) -> Answer:
         """Return the heading of the thresholds that were tried."""
+        text = "A threshold keeps back what expires before it can be read."
         if self.sized.table["threshold_s"].nunique() == 1:
-            return Answer(
-                "Nothing expires, so there is no threshold to choose",
-                "A threshold keeps back what expires before it can be read.",
-            )
+            return Answer("Nothing expires, so there is no threshold to choose", text)
         if not self.sized.limit:
-            return Answer(
-                "Nothing is prefetched, so no threshold matters",
-                "A threshold keeps back what expires before it can be read.",
-            )
-        costs = self.sized.by_threshold.set_index("threshold_s")["cost"].to_dict()
-        saved = 100 * (float(costs[0.0]) - self.sized.best["cost"])
-        title = (
-            f"What expires within {words.duration(self.sized.threshold_s)} is better not prefetched"
-            if self.sized.threshold_s
-            else "Nothing expires too soon to be prefetched"
-        )
+            return Answer("Nothing is prefetched, so no threshold matters", text)
+        costs = self.thresholds["cost_per_day"]
+        saved = float(costs.iloc[0] - costs[self.thresholds["threshold_s"] == self.sized.threshold_s].iloc[0])
+        within = words.duration(self.sized.threshold_s)
+        if not self.sized.threshold_s:
+            title = "No threshold costs less than none"
+        elif saved > 0:
+            title = f"Not prefetching what expires within {within} saves {words.number(saved)} a day"
+        else:
+            title = f"A threshold of {within} does not pay on the days it is scored on"
         return Answer(
             title,
             "What expires before the next read is better not sent; but what expires while there is no "
-            f"link is lost, if it was not sent before. The threshold saves "
-            f"{words.number(round(saved, 1))} points.",
+            "link is lost, if it was not sent before.",
         )
 
     def policies_answer(self) -> Answer:
         """Return the heading of the comparison with other policies."""
-        table = self.policy_table()
-        costs = dict(zip(table["policy"], table["cost_percent"].tolist(), strict=True))
-        recommended = costs.pop(_RECOMMENDED)
-        best = min(costs, key=lambda name: costs[name])
-        differs = costs[best] - recommended
-        if self._is_indifferent:
-            return Answer("All policies do equally well")
-        if differs < 0.05:
-            return Answer(f"“{best}” does as well without a limit to choose")
-        return Answer(
-            f"The recommended setting costs {words.number(round(differs, 1))} points less than “{best}”"
-        )
+        table = self.policies
+        if all(np.ptp(table[name]) < 1e-9 for name in _MEASURES):
+            return Answer("All policies do equally well: none of the measures below differs")
+        best = self._best_other()
+        saved, low, high = (float(best[f"saved_per_day{end}"]) for end in ("", "_low", "_high"))
+        name, difference = best["policy"], words.number(abs(saved))
+        if not self.row(_RECOMMENDED)["cost_per_day"]:
+            costs = self._worth(best["cost_per_day"])
+            title = f"The recommended setting costs nothing, “{name}”, the next best, {costs}"
+        elif abs(saved) < 1e-9:
+            title = f"The recommended setting and “{name}” cost the same"
+        elif low > 0:
+            title = f"The recommended setting costs {difference} a day less than “{name}”, the next best"
+        elif high < 0:
+            title = f"“{name}” costs {difference} a day less than the recommended setting"
+        else:
+            less = "less" if saved > 0 else "more"
+            title = (
+                f"The recommended setting costs {difference} a day {less} than “{name}”, which may be chance"
+            )
+        return Answer(title)
 
-    def weights_answer(self) -> Answer:
-        """Return how the limit follows the worth of a lost message, as a heading."""
-        table = self.weights()
-        low, high = int(table["limit"].min()), int(table["limit"].max())
-        if low == high:
-            return Answer("The limit is the same whatever a lost message is worth")
-        return Answer(
-            f"The limit lies between {low:,} and {high:,} if a lost message is worth "
-            f"{words.number(_WEIGHTS[0])} to {words.number(_WEIGHTS[-1])} wasted ones"
-        )
+    def prices_answer(self) -> Answer:
+        """Return how the limit follows the prices, as a heading."""
+        return Answer(f"With one price halved or doubled, {self._by_price()}")
 
     def limit_table(self) -> pd.DataFrame:
-        """Return waste, loss and cost by limit, with the recommended threshold."""
-        return _with_cost(self.sized.by_limit, self.sized.loss_weight, "limit")
+        """Return the scores by limit, with the recommended threshold."""
+        return _shown(self.limits, "limit")
 
     def threshold_table(self) -> pd.DataFrame:
-        """Return waste, loss and cost by threshold, with the recommended limit."""
-        table = self.sized.by_threshold
-        table["threshold"] = [words.duration(entry) if entry else "none" for entry in table["threshold_s"]]
-        return _with_cost(table, self.sized.loss_weight, "threshold")
-
-    def near(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows of a table of settings around the one with the least cost, at most nine."""
-        at = int(table["cost_percent"].to_numpy().argmin())
-        begin = max(min(at - _NEAR, len(table) - 2 * _NEAR - 1), 0)
-        return table.iloc[begin : begin + 2 * _NEAR + 1]
+        """Return the scores by threshold, with the recommended limit."""
+        named = list(map(_threshold, self.thresholds["threshold_s"]))
+        return _shown(self.thresholds.assign(threshold=named), "threshold")
 
     def policy_table(self) -> pd.DataFrame:
-        """Return waste, loss and cost of the policies."""
-        return _with_cost(self.policies, self.sized.loss_weight, "policy")
+        """Return the scores of the policies."""
+        return _shown(self.policies, "policy")
 
-    def weights(self) -> pd.DataFrame:
-        """Return what would be recommended, were a lost message worth more wasted ones, or fewer."""
-        table = self.sized.by_weight(_WEIGHTS)
-        limits = zip(table["limit"], table["threshold_s"], strict=True)
-        table["threshold"] = [
-            (words.duration(entry) if entry else "none") if limit else words.NO_VALUE
-            for limit, entry in limits
+    def price_table(self) -> pd.DataFrame:
+        """Return what would be recommended at other prices, and its scores."""
+        named = [
+            _threshold(threshold_s) if limit else words.NO_VALUE
+            for limit, threshold_s in zip(self.by_price["limit"], self.by_price["threshold_s"], strict=True)
         ]
-        names = ["waste", "loss"]
-        bounds = [f"{name}{end}" for name in names for end in ("_low", "_high")]
-        return table[["loss_weight", "limit", "threshold", *names, *bounds]]
+        return self.by_price.assign(threshold=named)[["price", "limit", "threshold", *_MEASURES]]
+
+    @property
+    def threshold_name(self) -> str:
+        """The recommended threshold, as tables and figures name it."""
+        return _threshold(self.sized.threshold_s)
+
+    def near(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the rows of a table of settings around the recommended one, at most nine."""
+        first = table.columns[0]
+        chosen = self.sized.limit if first == "limit" else self.threshold_name
+        at = table[first].tolist().index(chosen)
+        begin = max(min(at - _NEAR, len(table) - 2 * _NEAR - 1), 0)
+        return table.iloc[begin : begin + 2 * _NEAR + 1]
 
 
 def read_events(
@@ -340,108 +540,205 @@ def read_events(
     tz: str,
     example: dict[str, Any],
     assumed: Outages,
-    seeds: range,
-) -> tuple[str, list[Drawn]]:
-    """Read the logs (empty: none), or draw an example; draw outages unless there is a log of them."""
+    draws: int,
+) -> tuple[str, list[Drawn], list[Drawn]]:
+    """Return a name, the events to choose a setting on, and those to score it on.
+
+    They have the same arrivals and reads: those of the logs, or an example where there is none. Where there
+    is no log of outages, they have different ones.
+    """
+    seed = example["seed"]
     if arrivals:
         events = read_logs(arrivals, reads, outages or None, tz=tz)
         name = ", ".join(Path(entry).name for entry in (arrivals, reads, outages) if entry)
-        return name, [events] if outages else add_outages(events, assumed, seeds)
-    scenario = Scenario(
-        example["arrivals_per_day"],
-        example["reads_per_day"],
-        expiration=Expiration(3600 * example["expiration_h"]),
-        days=example["days"],
-    )
-    return "a generated example", add_outages(scenario.draw(example["seed"]), assumed, seeds)
+        if outages:
+            return name, [events], [events]
+    else:
+        scenario = Scenario(
+            example["arrivals_per_day"],
+            example["reads_per_day"],
+            expiration=Expiration(3600 * example["expiration_h"]),
+            days=example["days"],
+        )
+        name, events = "a generated example", scenario.draw(seed)
+    runs = add_outages(events, assumed, range(seed, seed + 2 * draws))
+    return name, runs[:draws], runs[draws:]
 
 
 def study_sizing(
     name: str,
-    runs: list[Drawn],
+    chosen_on: list[Drawn],
+    scored_on: list[Drawn],
     assumed: Outages | None,
     *,
     is_example: bool,
     max_at_a_time: int,
     threshold: float,
-    loss_weight: float,
+    prices: Prices,
 ) -> SizingStudy:
-    """Search for the limit and the threshold that cost least, and compare them with other policies.
+    """Choose the limit and the threshold that cost least on odd days, and score them on even ones.
 
-    A lost message is worth ``loss_weight`` wasted ones; ``threshold`` is that of the rank.
+    ``threshold`` is that of the rank. A log of less than four days is not split.
     """
     played: dict[str, Any] = {"max": max_at_a_time, "threshold": threshold}
-    sized, extended = _search(runs, loss_weight, played)
-    policies: dict[str, Forwarding | Push] = {
-        _RECOMMENDED: Forwarding("buffer", sized.limit, expiration_threshold_s=sized.threshold_s),
-        _LEARNT: Forwarding.of("unified"),
-        _ALL: Forwarding("on-line"),
+    variants = _variants(prices)
+    sized, extended = _search(chosen_on, list(variants.values()), played, _half(chosen_on[0], "odd"))
+    scored: dict[str, Any] = played | {"prices": prices, "days": _half(scored_on[0], "even")}
+    tried = sorted(sized.table["limit"].unique().tolist())
+    # Powers of two, and what lies around the best of them.
+    limits = [limit for limit in tried if not limit & (limit - 1) or 0.5 < limit / (sized.limit or 1) < 2]
+    thresholds_s = sorted(sized.table["threshold_s"].unique().tolist())
+    by_limit = {limit: _buffer(limit, sized.threshold_s) for limit in limits}
+    by_threshold = {threshold_s: _buffer(sized.limit, threshold_s) for threshold_s in thresholds_s}
+    at_prices = {label: sized.at(variant) for label, variant in variants.items()}
+    by_price = {label: _buffer(one.limit, one.threshold_s) for label, one in at_prices.items()}
+    policies: dict[str, Forwarding | Push] = {_RECOMMENDED: _buffer(sized.limit, sized.threshold_s)}
+    if not sized.limit:
+        rival = sized.at(prices, min_limit=1)
+        policies[f"up to {rival.limit:,}"] = _buffer(rival.limit, rival.threshold_s)
+    policies |= {
         _NONE: Forwarding("on-demand"),
+        _ALL: Forwarding("on-line"),
+        _LEARNT: Forwarding.of("unified"),
         _PUSH: Push(),
     }
-    table = compare({"these events": RecordedEvents(runs)}, policies, seeds=range(len(runs)), **played)
+    price_rows = _scores(scored_on, by_price, "price", scored)
+    price_rows.insert(1, "limit", [one.limit for one in at_prices.values()])
+    price_rows.insert(2, "threshold_s", [one.threshold_s for one in at_prices.values()])
     return SizingStudy(
         name,
         is_example,
-        runs,
+        scored_on,
         assumed,
         max_at_a_time,
         sized,
         extended,
-        table.drop(columns=["condition", "runs"]),
+        _scores(scored_on, by_limit, "limit", scored),
+        _scores(scored_on, by_threshold, "threshold_s", scored),
+        _scores(scored_on, policies, "policy", scored),
+        price_rows[["price", "limit", "threshold_s", *_MEASURES]],
     )
 
 
-def _search(runs: list[Drawn], loss_weight: float, played: dict[str, Any]) -> tuple[Sizing, list[str]]:
-    """Try limits and thresholds, further ones while the best is the largest, then limits around the best."""
-    search = size_prefetch(runs, loss_weight=loss_weight, **played)
+def _buffer(limit: int, threshold_s: float) -> Forwarding:
+    return Forwarding("buffer", limit, expiration_threshold_s=threshold_s)
+
+
+def _threshold(threshold_s: float) -> str:
+    """Return a threshold in words."""
+    return words.duration(threshold_s) if threshold_s else "none"
+
+
+def _scores(
+    runs: Sequence[Drawn], policies: Mapping[Any, Forwarding | Push], first: str, scored: dict[str, Any]
+) -> pd.DataFrame:
+    """Return the scores of policies by what names them, with delays in minutes too."""
+    once = {repr(policy): policy for policy in policies.values()}
+    table = score_policies(runs, once, **scored).set_index("policy")
+    table = table.loc[[repr(policy) for policy in policies.values()]].reset_index(drop=True)
+    table.insert(0, first, list(policies))
+    in_minutes = {f"delay_min{end}": table[f"delay_s{end}"] / 60 for end in ("", *_ENDS)}
+    return table.assign(**in_minutes)
+
+
+def _variants(prices: Prices) -> dict[str, Prices]:
+    """Return the prices, and those of which one is halved or doubled."""
+    variants = {"as assumed": prices}
+    for entry in fields(prices):
+        what, price = _PRICES[entry.name][0], getattr(prices, entry.name)
+        for named, factor in (("halved", 0.5), ("doubled", 2.0)):
+            changed = min(factor * price, entry.metadata["high"])
+            variants[f"{what} {named}, {words.number(changed)}"] = replace(prices, **{entry.name: changed})
+    return variants
+
+
+def _search(
+    runs: list[Drawn], prices: list[Prices], played: dict[str, Any], days: Days
+) -> tuple[Sizing, list[str]]:
+    """Try settings, further ones while a best one is the largest, then some around the best ones.
+
+    The best ones are those of all ``prices``; the first of these are the user's own.
+    """
+    search = size_prefetch(runs, prices=prices[0], days=days, **played)
     extended = []
 
     def tried(**which: Any) -> Sizing:
         others = {
-            "limits": search.table["limit"].unique(),
-            "thresholds_s": search.table["threshold_s"].unique(),
+            "limits": search.table["limit"].unique().tolist(),
+            "thresholds_s": search.table["threshold_s"].unique().tolist(),
         }
-        return search.join(size_prefetch(runs, loss_weight=loss_weight, **others | which, **played))
+        return search.join(size_prefetch(runs, prices=prices[0], days=days, **others | which, **played))
 
-    while search.limit == search.table["limit"].max() and search.limit < _MAX_LIMIT:
-        wider = tried(limits=[2 * search.limit])
-        if not _is_cheaper(wider, search):
-            break
-        search = wider
-        extended.append("limits")
-    while (
-        0 < search.threshold_s == search.table["threshold_s"].max() and search.threshold_s < _MAX_THRESHOLD_S
+    for name, range_name, most in (
+        ("limit", "limits", _MAX_LIMIT),
+        ("threshold_s", "thresholds_s", _MAX_THRESHOLD_S),
     ):
-        wider = tried(thresholds_s=[2 * search.threshold_s])
-        if not _is_cheaper(wider, search):
-            break
-        search = wider
-        extended.append("thresholds")
-    if search.limit > 2:
-        near = {round(search.limit * part) for part in (0.625, 0.75, 0.875, 1.25, 1.5, 1.75)}
-        thresholds_s = sorted(search.table["threshold_s"].unique())
-        at = thresholds_s.index(search.threshold_s)
-        search = tried(limits=near, thresholds_s=thresholds_s[max(at - 1, 0) : at + 2])
-        search = tried(limits=[search.limit])
+        while 0 < (edge := search.table[name].max()) < most:
+            if all(getattr(search.at(one), name) < edge for one in prices):
+                break
+            wider = tried(**{range_name: [type(edge)(2 * edge).item()]})
+            if not any(_is_cheaper(wider.at(one), search.at(one)) for one in prices):
+                break
+            search = wider
+            extended.append(range_name.removesuffix("_s"))
+    for best in {(one.limit, one.threshold_s) for one in map(search.at, prices)}:
+        if best[0] > 2:
+            near = sorted({round(best[0] * part) for part in (0.625, 0.75, 0.875, 1.25, 1.5, 1.75)})
+            thresholds_s = sorted(search.table["threshold_s"].unique().tolist())
+            at = thresholds_s.index(best[1])
+            search = tried(limits=near, thresholds_s=thresholds_s[max(at - 1, 0) : at + 2])
     return search, list(dict.fromkeys(extended))
 
 
 def _is_cheaper(one: Sizing, other: Sizing) -> bool:
-    return one.best["cost"] < other.best["cost"] - 1e-9
+    return one.best["cost_per_day"] < other.best["cost_per_day"] - 1e-9
 
 
-def _with_cost(table: pd.DataFrame, weight: float, first: str) -> pd.DataFrame:
-    bounds = [f"{name}{end}" for name in ("waste", "loss") for end in ("", "_low", "_high")]
-    cost = 100 * (table["waste"] + weight * table["loss"])
-    return table.assign(cost_percent=cost)[[first, *bounds, "cost_percent"]]
+def _shown(table: pd.DataFrame, first: str) -> pd.DataFrame:
+    names = [f"{name}{end}" for name in (*_MEASURES, "cost_per_day") for end in ("", *_ENDS)]
+    return table[[first, *names]]
 
 
-def _interval(best: dict[str, float], name: str) -> str:
-    low, high = (100 * best[f"{name}_{end}"] for end in ("low", "high"))
-    if not np.isfinite(low) or round(low, 1) == round(high, 1):
-        return ""
-    return f" ({words.interval(low, high, 1)})"
+def _percent(row: pd.Series, name: str) -> str:
+    """Return a share with its interval."""
+    low, high = (100 * float(row[f"{name}{end}"]) for end in _ENDS)
+    places = 0 if high >= 10 and not 0 < row[name] < 0.1 else 1
+    if not np.isfinite(low) or round(low, places) == round(high, places):
+        return words.percent(row[name])
+    return f"{words.percent(row[name])} ({words.interval(low, high, places)})"
+
+
+def _delay(row: pd.Series) -> str:
+    """Return in words how much later messages are seen."""
+    mean_s, median_s, low_s, high_s = (row[name] for name in ("delay_s", "delay_median_s", *_DELAY_ENDS))
+    if not mean_s:
+        return "every message that is read is seen as soon as it could be"
+    ends = f" ({_about(low_s)} to {_about(high_s)})" if np.isfinite(low_s) else ""
+    median = (
+        "at least half of them not late at all"
+        if not median_s
+        else f"half of them {_about(median_s)} or more"
+    )
+    return f"messages are seen {_about(mean_s)}{ends} late on average, {median}"
+
+
+def _about(seconds: float) -> str:
+    """Return a duration to the minute from ten minutes on."""
+    return words.duration(60 * round(seconds / 60) if seconds >= 600 else seconds)
+
+
+def _half(drawn: Drawn, which: Days) -> Days:
+    """Return the days that count: all of a log that is too short to be split."""
+    return which if _days(drawn) >= _MIN_SPLIT_DAYS else "all"
+
+
+def _days(drawn: Drawn) -> int:
+    return _end_us(drawn) // 86_400_000_000 + 1
+
+
+def _scored_days(drawn: Drawn) -> int:
+    days = _days(drawn)
+    return days // 2 if days >= _MIN_SPLIT_DAYS else days
 
 
 def _end_us(run: Drawn) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 import numpy as np
@@ -11,64 +12,333 @@ from numpy.typing import NDArray
 
 from mudkit import words
 from mudkit.figures import tile_bounds, tiles
-from mudkit.report.page import Answer, FirstScreen
+from mudkit.figures.cities import place_names
+from mudkit.report.defects import Defect, find_defects, sentences
+from mudkit.report.page import Answer, FirstScreen, Measure
 from mudkit.report.source import TraceSource
-from mudkit.trace.schema import epoch_us
+from mudkit.report.stays import MIN_STOP_S, MIN_TRIP_KM, SILENCE_S, Stays, find_stays, places
+from mudkit.trace.values import NO_TIME
 from mudkit.units import US_PER_S
 
 __all__ = [
     "cells",
+    "defect_answer",
+    "defect_table",
     "device_answer",
     "devices",
+    "dwell_answer",
+    "dwell_places",
     "first_screen",
     "interval_answer",
     "intervals",
+    "over_time",
     "place_answer",
+    "speeds",
+    "stops",
     "time_answer",
+    "trip_answer",
+    "trips",
 ]
 
 _CLEAN: Final = 0.01
 _LONG_GAP_S: Final = 600.0
+_MAX_PLACES: Final = 12
+_MAX_HOURLY_DAYS: Final = 45
+_MAX_DAILY_DAYS: Final = 500
 _EDGES_S: Final = (
     0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14_400.0,
     28_800.0, 86_400.0, 604_800.0, np.inf,
 )  # fmt: skip
+_EDGES_KMH: Final = (*range(0, 130, 10), np.inf)
 
 
-def first_screen(source: TraceSource) -> FirstScreen:
-    """Return what was read, three figures, how clean the trace is, and what distorts it."""
+def first_screen(
+    source: TraceSource, defects: list[Defect] | None = None, stays: Stays | None = None
+) -> FirstScreen:
+    """Return what was read, three figures, how clean the trace is, and what distorts it.
+
+    Defects and stays are looked for unless they are given.
+    """
+    defects = find_defects(source) if defects is None else defects
+    stays = find_stays(source) if stays is None else stays
     kept = int(source.rows.loc[source.rows["what"] == "positions", "rows"].sum())
-    aside = source.rows[source.rows["what"].str.startswith("rejected")]
+    aside = source.rows[source.rows["what"].str.startswith("rejected: ")]
     share = float(aside["rows"].sum()) / max(kept + aside["rows"].sum(), 1)
     gaps_s = _gaps_s(source)
-    every = words.duration(float(np.median(gaps_s))) if len(gaps_s) else words.NO_VALUE
+    median_s = float(np.median(gaps_s)) if len(gaps_s) else np.nan
     days = source.days()
-    per_device = source.positions["device"].to_pandas().value_counts()
-    tiles = [
+    per_device = np.bincount(source.device)
+    per_day = float(days["devices"].median())
+    shown = [
         (
             words.count(len(per_device), "device"),
-            f"with a median of {words.number(per_device.median())} positions each",
+            f"with a median of {words.number(float(np.median(per_device)))} positions each",
         ),
-        (every, "is the median time between two positions of a device"),
+        (words.duration(median_s), "is the median time between two positions of a device"),
         (
             words.count(len(days), "day"),
-            f"with rows; {words.number(float(days['devices'].median()))} devices report on the median day",
+            f"with rows; {words.number(per_day)} {'device reports' if per_day == 1 else 'devices report'} on "
+            "the median day",
         ),
     ]
-    headline = (
-        f"The trace is clean: {words.percent(1 - share)} of its rows were kept."
-        if share <= _CLEAN
-        else f"{words.percent(share)} of the rows were set aside: read why before you use the others."
-    )
-    reason = "Nothing was set aside."
-    if len(aside):
+    is_clean = share <= _CLEAN and not defects
+    texts = sentences(defects)
+    assumption = "What a cache on the devices could save is another report: `mudkit report cache_policy`."
+    return FirstScreen(
+        source.describe(),
+        shown,
+        _headline(defects, share),
+        _reason(source, aside, kept),
+        assumption,
+        [*texts, *(warning for warning in source.warnings() if warning not in texts)],
+        [
+            *_counted(source, per_device, days, median_s),
+            Measure("rows_set_aside_share", share, "share", "Rows of these devices that were set aside."),
+            Measure("is_clean", "yes" if is_clean else "no", "", "Whether no defect was found, and at most "
+                    f"{words.percent(_CLEAN)} of the rows were set aside."),
+            *_of_defects(defects),
+            *_of_stays(stays),
+        ],
+    )  # fmt: skip
+
+
+def _headline(defects: list[Defect], share: float) -> str:
+    kinds = list(dict.fromkeys(_KINDS[defect.kind] for defect in defects))
+    if kinds:
+        return f"The trace is not clean: it has {_joined(kinds)}."
+    if share > _CLEAN:
+        return (
+            f"{words.percent(share)} of the rows were set aside: read why before you use the others. "
+            "Nothing else was found wrong."
+        )
+    return f"The trace is clean: {words.percent(1 - share)} of its rows were kept, and no defect was found."
+
+
+def _reason(source: TraceSource, aside: pd.DataFrame, kept: int) -> str:
+    total = int(aside["rows"].sum())
+    if total:
         worst = aside.sort_values("rows", ascending=False).iloc[0]
         reason = (
-            f"{words.count(int(aside['rows'].sum()), 'row')} were set aside, most because: "
-            f"{worst['what'].removeprefix('rejected: ')}."
+            f"{words.count(total, 'row')} of {kept + total:,} {'was' if total == 1 else 'were'} set aside, "
+            f"{'' if len(aside) == 1 else 'most '}because of: {worst['what'].removeprefix('rejected: ')}."
         )
-    assumption = "What a cache on the devices could save is another report: `mudkit report cache_policy`."
-    return FirstScreen(source.describe(), tiles, headline, reason, assumption, source.warnings())
+    else:
+        reason = "No row was set aside."
+    unknown = source.rows[source.rows["what"].str.startswith("rejected, of an unknown device")]
+    if len(unknown):
+        reason += (
+            f" Besides, {words.count(int(unknown['rows'].sum()), 'row')} of the whole file could not be read "
+            "and may be of any device."
+        )
+    return reason
+
+
+_KINDS: Final = {
+    "hole": "times in which no device reports",
+    "silent": "hours in which most devices are silent",
+    "clock": "clocks that were reset",
+    "exchanged": "exchanged coordinates",
+    "zone": "times of several zones",
+    "nowhere": "positions at latitude 0, longitude 0",
+    "contradiction": "devices whose rows contradict each other",
+    "gap": "devices with long gaps",
+}
+"""Names of the kinds of defects in a headline."""
+
+
+_NOUNS: Final = {
+    "hole": ("time in which no device reports", "times in which no device reports"),
+    "silent": ("stretch of hours in which most are silent", "stretches of hours in which most are silent"),
+    "clock": ("reset clock", "groups of rows with a reset clock"),
+    "exchanged": ("exchanged coordinates", "exchanged coordinates"),
+    "zone": ("times of another zone", "groups with times of another zone"),
+    "nowhere": ("positions at 0, 0", "positions at 0, 0"),
+    "contradiction": ("contradicting rows", "contradicting rows"),
+    "gap": ("long gap of a device", "long gaps of a device"),
+}
+"""Names of one and of several defects of each kind."""
+
+
+def _joined(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _counted(
+    source: TraceSource, per_device: NDArray[np.int64], days: pd.DataFrame, median_s: float
+) -> list[Measure]:
+    return [
+        Measure("devices", len(per_device), "", "Devices with positions."),
+        Measure("positions", len(source.positions), "", "Positions that were kept."),
+        Measure("reads", len(source.reads), "", "Reads, recorded or derived."),
+        Measure("positions_per_device", float(np.median(per_device)), "", "Positions of the median device."),
+        Measure("median_interval_s", median_s, "s", "Median time between two positions of a device."),
+        Measure("days", len(days), "", "Days of local time with rows."),
+        Measure("devices_per_day", float(days["devices"].median()), "", "Devices that report, median day."),
+    ]
+
+
+def _of_defects(defects: list[Defect]) -> list[Measure]:
+    def counted(kind: str) -> int:
+        return sum(defect.kind == kind for defect in defects)
+
+    def named(kind: str) -> int:
+        return len({name for defect in defects if defect.kind == kind for name in defect.devices})
+
+    silent_us = sum(defect.end_us - defect.start_us for defect in defects if defect.kind == "silent")
+    return [
+        Measure("fleet_holes", counted("hole"), "", "Times in which no device reports, though most should."),
+        Measure(
+            "silent_hours", silent_us / 3600e6, "h", "Hours in which under half of the usual devices report."
+        ),
+        Measure("devices_with_reset_clock", named("clock"), "", "Devices with rows years away from others."),
+        Measure(
+            "devices_with_exchanged_places", named("exchanged"), "", "Devices with lat and lon exchanged."
+        ),
+        Measure("devices_in_other_zone", named("zone"), "", "Devices whose times are whole hours off."),
+        Measure("long_gaps", counted("gap"), "", "Times without a row of a device, far beyond its rests."),
+    ]
+
+
+def _of_stays(stays: Stays) -> list[Measure]:
+    stops, trips = stays
+    return [
+        Measure("stops", len(stops), "", f"Stays within 50 m for at least {MIN_STOP_S} s."),
+        Measure("trips", len(trips), "", f"Movements between stops of at least {MIN_TRIP_KM:g} km."),
+        Measure("median_stop_s", _median(stops["stop_s"]), "s", "Median length of a stop."),
+        Measure("median_trip_s", _median(trips["trip_s"]), "s", "Median length of a trip."),
+        Measure("median_trip_km", _median(trips["trip_km"]), "km", "Median way of a trip."),
+        Measure("median_speed_mps", _median(trips["speed_mps"]), "m/s", "Median over trips of way by time."),
+    ]
+
+
+def _median(column: pd.Series) -> float:
+    return float(column.median()) if len(column) else np.nan
+
+
+def defect_answer(defects: list[Defect]) -> Answer:
+    """Return how many defects there are, as a heading."""
+    if not defects:
+        return Answer(
+            "No defect was found",
+            "Looked for: times in which no device reports, hours in which most are silent, reset clocks, "
+            "exchanged coordinates, devices in another time zone, positions at latitude 0, longitude 0, "
+            "contradicting rows, and long gaps of a device.",
+        )
+    counts = Counter(defect.kind for defect in defects)
+    named = [words.count(count, *_NOUNS[kind]) for kind, count in counts.items()]
+    return Answer(f"{words.count(len(defects), 'defect')} found: {_joined(named)}")
+
+
+def defect_table(source: TraceSource, defects: list[Defect]) -> pd.DataFrame:
+    """List defects: ``defect, devices`` (names, or ``all``), ``first, last``, ``length``, ``text``.
+
+    Times are local; empty: the whole time.
+    """
+    rows = [
+        (
+            _NOUNS[defect.kind][0],
+            ", ".join(defect.devices) or "all",
+            *(
+                pd.NaT
+                if moment == NO_TIME
+                else pd.Timestamp(moment, unit="us", tz="UTC").tz_convert(source.tz).tz_localize(None)
+                for moment in (defect.start_us, defect.end_us)
+            ),
+            words.duration(defect.length_s) if defect.length_s else words.NO_VALUE,
+            defect.text,
+        )
+        for defect in defects
+    ]
+    table = pd.DataFrame(rows, columns=["defect", "devices", "first", "last", "length", "text"])
+    return table.astype({"first": "datetime64[us]", "last": "datetime64[us]"})
+
+
+def trip_answer(stays: Stays) -> Answer:
+    """Return how devices move, as a heading."""
+    stops, trips = stays
+    about = (
+        f"A device stops when its rows show it within 50 m for {words.duration(MIN_STOP_S)}. A trip lies "
+        f"between two stops, or silences of {words.duration(SILENCE_S)}, and is at least "
+        f"{words.distance(MIN_TRIP_KM)} long."
+    )
+    if not len(trips):
+        return Answer("There are no trips", about)
+    title = (
+        f"The median trip is {words.distance(_median(trips['trip_km']))} long and takes "
+        f"{words.duration(_median(trips['trip_s']))}"
+    )
+    text = f"{words.count(len(trips), 'trip')} and {words.count(len(stops), 'stop')} were found."
+    if len(stops):
+        text += f" The median stop takes {words.duration(_median(stops['stop_s']))}."
+    return Answer(title, f"{text} {about}")
+
+
+def stops(source: TraceSource, stays: Stays) -> pd.DataFrame:
+    """List stops: ``device, start`` (local time), ``stop_s, lat, lon``."""
+    return _named(source, stays.stops)
+
+
+def trips(source: TraceSource, stays: Stays) -> pd.DataFrame:
+    """List trips: ``device, start`` (local time), ``trip_s, trip_km, speed_mps``."""
+    return _named(source, stays.trips)
+
+
+def _named(source: TraceSource, table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of stays with names of devices and local times."""
+    number = table["device"].to_numpy(dtype=np.int64)
+    start = pd.to_datetime(table["start_us"].to_numpy(dtype=np.int64), unit="us", utc=True)
+    named = table.drop(columns=["device", "start_us"])
+    named.insert(0, "device", np.array(source.devices, dtype=object)[number])
+    named.insert(1, "start", start.tz_convert(source.tz).tz_localize(None))
+    return named
+
+
+def speeds(stays: Stays) -> pd.DataFrame:
+    """Count trips by speed: ``from_kmh, to_kmh, trips``, from the first bin to the last that holds any."""
+    counts, _ = np.histogram(3.6 * stays.trips["speed_mps"].to_numpy(dtype=np.float64), _EDGES_KMH)
+    occupied = np.flatnonzero(counts)
+    kept = slice(occupied[0], occupied[-1] + 1) if len(occupied) else slice(0)
+    table = pd.DataFrame({"from_kmh": _EDGES_KMH[:-1], "to_kmh": _EDGES_KMH[1:], "trips": counts})
+    return table[kept].reset_index(drop=True)
+
+
+def dwell_places(stays: Stays) -> pd.DataFrame:
+    """List the places where devices stop for most of the time, named by the city near them.
+
+    ``place, stops, devices, stop_hours, time_share`` (of the time of all stops), ``lat, lon``.
+    """
+    table = places(stays.stops)
+    total = table["stop_s"].sum()
+    top = table.head(_MAX_PLACES).copy()
+    top.insert(0, "place", [name or words.NO_VALUE for name in place_names(top["lat"], top["lon"])])
+    top["stop_hours"] = top.pop("stop_s") / 3600.0
+    top["time_share"] = top["stop_hours"] * 3600.0 / total if total else 0.0
+    return top[["place", "stops", "devices", "stop_hours", "time_share", "lat", "lon"]]
+
+
+def dwell_answer(stays: Stays) -> Answer:
+    """Return how much the places of stops differ, as a heading."""
+    table = places(stays.stops)
+    if not len(table):
+        return Answer("No device stops", f"None stays within 50 m for {words.duration(MIN_STOP_S)}.")
+    total = table["stop_s"].sum()
+    half = int(np.searchsorted(np.cumsum(table["stop_s"].to_numpy()), total / 2)) + 1
+    return Answer(
+        f"Devices spend half of the time of their stops at {words.count(half, 'place')} of {len(table):,}",
+        "A place is a cell some 600 m wide at the equator, and is named after a city near it.",
+    )
+
+
+def over_time(source: TraceSource) -> tuple[pd.DataFrame, str]:
+    """Return ``start, positions, reads, devices`` by hour, day or week, and which: bars that can be seen."""
+    days = source.days()
+    if len(days) <= _MAX_HOURLY_DAYS:
+        return source.hours().reset_index(), "hour"
+    if (days.index[-1] - days.index[0]).days <= _MAX_DAILY_DAYS:
+        return days.reset_index(), "day"
+    # Devices of a week are not the sum of those of its days.
+    weeks = days[["positions", "reads"]].groupby(pd.DatetimeIndex(days.index).to_period("W").start_time).sum()
+    return weeks.rename_axis("start").reset_index(), "week"
 
 
 def intervals(source: TraceSource) -> pd.DataFrame:
@@ -81,26 +351,50 @@ def intervals(source: TraceSource) -> pd.DataFrame:
 
 
 def cells(source: TraceSource, zoom: int) -> pa.Table:
-    """Count positions by cell of a zoom level: ``lat, lon`` (the middle of the cell), ``positions``."""
+    """Count positions by cell of a zoom level.
+
+    ``lat, lon`` (mean of its positions), ``positions, devices`` and its edges ``south, west, north, east``.
+    """
     lat, lon = (source.positions[name].to_numpy() for name in ("lat", "lon"))
     x, y = tiles(zoom, lat, lon)
-    key, counts = np.unique(x * 2**zoom + y, return_counts=True)
-    bounds = tile_bounds(zoom, key // 2**zoom, key % 2**zoom)
-    lat, lon = (bounds["south"] + bounds["north"]) / 2, (bounds["west"] + bounds["east"]) / 2
-    return pa.table({"lat": lat, "lon": lon, "positions": counts.astype(np.float64)})
-
-
-def devices(source: TraceSource) -> pd.DataFrame:
-    """List devices with most positions first: ``device, positions, reads, first, last`` in local time."""
-    frame = source.positions.select(["device", "ts"]).to_pandas()
-    grouped = frame.groupby("device", sort=False)["ts"]
-    local = {
-        end: getattr(grouped, end)().dt.tz_convert(source.tz).dt.tz_localize(None) for end in ("min", "max")
+    key, index, counts = np.unique(x * 2**zoom + y, return_inverse=True, return_counts=True)
+    mean = {
+        name: np.bincount(index, values, len(key)) / counts for name, values in (("lat", lat), ("lon", lon))
     }
-    reads = source.reads["device"].to_pandas().value_counts()
-    table = pd.DataFrame({"positions": grouped.size(), "first": local["min"], "last": local["max"]})
-    table.insert(1, "reads", reads.reindex(table.index).fillna(0).astype(int))
-    return table.sort_values("positions", ascending=False).rename_axis("device").reset_index()
+    pairs = np.unique(index.astype(np.int64) * len(source.devices) + source.device)
+    devices = np.bincount(pairs // len(source.devices), minlength=len(key))
+    bounds = tile_bounds(zoom, key // 2**zoom, key % 2**zoom)
+    return pa.table({**mean, "positions": counts, "devices": devices, **bounds})
+
+
+def devices(source: TraceSource, stays: Stays) -> pd.DataFrame:
+    """List devices with most positions first; times are local.
+
+    ``device, positions, reads, set_aside`` (rows), ``stops, trips, trip_km``, ``first, last``.
+    """
+    number = np.arange(len(source.devices))
+    begins = np.searchsorted(source.device, number)
+    ends = np.searchsorted(source.device, number, side="right") - 1
+    names = pd.Index(source.devices, name="device")
+    local = {
+        name: pd.to_datetime(source.t_us[rows], unit="us", utc=True).tz_convert(source.tz).tz_localize(None)
+        for name, rows in (("first", begins), ("last", ends))
+    }
+    trips = stays.trips.astype({"device": int})
+    table = pd.DataFrame(
+        {
+            "positions": np.bincount(source.device),
+            "reads": source.reads["device"].to_pandas().value_counts().reindex(names).fillna(0).astype(int),
+            "set_aside": source.aside["device"].value_counts().reindex(names).fillna(0).astype(int),
+            "stops": np.bincount(stays.stops["device"].to_numpy(dtype=np.int64), minlength=len(names)),
+            "trips": np.bincount(trips["device"].to_numpy(), minlength=len(names)),
+            "trip_km": np.bincount(trips["device"].to_numpy(), trips["trip_km"], minlength=len(names)),
+            "first": local["first"],
+            "last": local["last"],
+        },
+        index=names,
+    )
+    return table.sort_values("positions", ascending=False, kind="stable").reset_index()
 
 
 def time_answer(source: TraceSource) -> Answer:
@@ -131,11 +425,23 @@ def place_answer(table: pa.Table, zoom: int) -> Answer:
         * float(np.cos(np.radians(np.median(table["lat"].to_numpy()))))
         * float(bounds["east"][0] - bounds["west"][0])
     )
+    (name,) = place_names(*(table[column].to_numpy()[[_busiest(table)]] for column in ("lat", "lon")))
+    busiest = f" The busiest is {_in(name)}." if name else ""
     return Answer(
         f"Half of the positions lie in {words.count(half, 'cell')} of {len(counts):,}",
-        f"A cell is {words.number(float(f'{side_km:.2g}'))} km wide. The grey base is the trace itself: "
-        "vehicles draw their own streets.",
+        f"A cell is {words.distance(float(f'{side_km:.2g}'))} wide.{busiest} On the map a disc stands at the "
+        "mean of the positions of a cell; the nearer you look, the finer the cells. The grey ground is drawn "
+        "from the trace itself.",
     )
+
+
+def _busiest(table: pa.Table) -> int:
+    return int(table["positions"].to_numpy().argmax())
+
+
+def _in(name: str) -> str:
+    """Return a name of a place with its preposition."""
+    return name if " of " in name and name[0].isdigit() else f"in {name}"
 
 
 def device_answer(table: pd.DataFrame) -> Answer:
@@ -159,6 +465,4 @@ def interval_answer(source: TraceSource) -> Answer:
 
 def _gaps_s(source: TraceSource) -> NDArray[np.float64]:
     """Return the times between two positions of a device, which are ordered by device and time."""
-    device = source.positions["device"].combine_chunks().dictionary_encode()
-    is_same = np.diff(device.indices.to_numpy(zero_copy_only=False)) == 0
-    return np.asarray(np.diff(epoch_us(source.positions["ts"]))[is_same] / US_PER_S)
+    return np.asarray(np.diff(source.t_us)[np.diff(source.device) == 0] / US_PER_S)

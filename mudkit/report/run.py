@@ -25,13 +25,25 @@ from mudkit.progress import is_enabled
 from mudkit.report.page import DETAILS, SUMMARY
 from mudkit.report.parameters import check, check_inputs, inputs
 from mudkit.report.schemas import TEMPLATES
+from mudkit.report.summary import write_summary
 
 if TYPE_CHECKING:
     import nbformat
     import pandas as pd
     from jupyter_client.manager import AsyncKernelManager
 
-__all__ = ["QUIET_KERNEL", "ReportFailed", "headline", "kernel_manager", "run_report", "save_page"]
+__all__ = [
+    "QUIET_KERNEL",
+    "ReportFailed",
+    "find_finished",
+    "finished_run",
+    "headline",
+    "kernel_manager",
+    "page_request",
+    "run_report",
+    "save_page",
+    "words_of_command",
+]
 
 QUIET_KERNEL: Final = ["--IPKernelApp.log_level=40"]
 """Arguments for a kernel that writes errors only: it warns of ports that are on loopback and signed."""
@@ -52,7 +64,7 @@ _OTHER_TASK_S: Final = 0.2
 """Seconds of a run with 8 phones for a quarter of the task's hours, on one core."""
 _SCENARIO_S: Final = 3.2
 """Seconds of a scenario on which orders of systems are tried, on one core."""
-_MESSAGE_S: Final = 8e-4
+_MESSAGE_S: Final = 1.6e-3
 """Seconds of a message that is prefetched with each setting, in each draw of outages."""
 _MESSAGE_BYTES: Final = 25
 
@@ -92,7 +104,7 @@ def run_report(
 
     Raises
     ------
-    ParameterError, InputMissing, TraceFormatError
+    ParameterError, PredicateError, InputMissing, TraceFormatError
         Before anything runs.
     ReportFailed
         A cell failed, or the kernel died. ``<template>-<time>.failed/`` holds the partial notebook, the error
@@ -108,18 +120,10 @@ def run_report(
     # The kernel runs in another folder, so paths are made absolute; the manifest keeps them as given.
     absolute = values | {name: str(path.absolute()) for name, path in files.items()}
     started = dt.datetime.now(dt.UTC)
-    manifest: dict[str, Any] = {
-        "report": template,
-        "parameters": values,
-        "seed": values.get("seed"),
-        "inputs": {name: {"name": path.name, "sha256": sha256(path)} for name, path in files.items()},
-        "template_sha256": sha256(_TEMPLATES / f"{template}.ipynb"),
-        "versions": _versions(),
-    }
-    manifest["fingerprint"] = _fingerprint(manifest)
+    manifest = _request(template, values, files)
     stages = _Stages(progress and is_enabled())
     build = Path(build).expanduser()
-    if not force and (same := _finished(build, template, manifest["fingerprint"])):
+    if not force and (same := find_finished(build, template, manifest["fingerprint"])):
         return same
     sweep_killed(build, f"{template}-*")
     path = free_name(build / f"{template}-{started:%Y%m%dT%H%M%SZ}")
@@ -140,12 +144,33 @@ def run_report(
         stages.say("writing the page")
         summary = _summary(done)
         manifest["headline"] = summary["headline"]
-        document = {"format": 1, "report": template, **summary}
-        (folder / "summary.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        write_summary(folder, template, summary)
         done.cells += provenance(template, manifest, started)
         export_html(done, folder / "report.html", title=_title(done))
         _close(folder, manifest, started, time.monotonic() - clock)
     return path
+
+
+def finished_run(
+    template: str, parameters: dict[str, Any], build: str | os.PathLike[str] = "reports/build"
+) -> Path | None:
+    """Return the folder of a finished run with these parameters, inputs and versions; None without one."""
+    values = check(template, parameters)
+    request = _request(template, values, inputs(template, values))
+    return find_finished(Path(build).expanduser(), template, request["fingerprint"])
+
+
+def _request(template: str, values: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
+    """Return what a run depends on, with its fingerprint: the beginning of its manifest."""
+    request: dict[str, Any] = {
+        "report": template,
+        "parameters": dict(values),
+        "seed": values.get("seed"),
+        "inputs": {name: {"name": path.name, "sha256": sha256(path)} for name, path in files.items()},
+        "template_sha256": sha256(_TEMPLATES / f"{template}.ipynb"),
+        "versions": _versions(),
+    }
+    return request | {"fingerprint": _fingerprint(request)}
 
 
 class _Stages:
@@ -214,20 +239,28 @@ def provenance(
     rows += [{"what": name, "value": _assigned(value)} for name, value in given.items()]
     table = show(rows, "Files and parameters.", rows=len(rows))
     output = new_output("display_data", {"text/html": table._repr_html_(), "text/plain": repr(table)})
-    defaults = {
-        name: field.default
-        for name, field in TEMPLATES[template].model_fields.items()
-        if not field.is_required()
-    }
-    changed = {name: value for name, value in given.items() if value != defaults.get(name)}
-    options = [option for item in changed.items() for option in _options(*item)]
-    command = " \\\n      ".join([f"mudkit report {template}", *options])  # browsers break a line within "--"
+    command = " \\\n      ".join(words_of_command(template, given))  # browsers break a line within "--"
     versions = ", ".join(f"{name} {value}" for name, value in manifest["versions"].items())
     intro = f"Made on {started:%-d %B %Y, %H:%M} UTC with {versions}. To make this page again:"
     folded = {"tags": [DETAILS]}
     return [
         new_markdown_cell(f"## Provenance\n\n{intro}\n\n    {command}", metadata=folded),
         new_code_cell("", outputs=[output], metadata=folded),
+    ]
+
+
+def words_of_command(template: str, parameters: Mapping[str, Any]) -> list[str]:
+    """Return the command of a run, an option each; defaults are left out."""
+    fields = TEMPLATES[template].model_fields
+    defaults = {name: field.default for name, field in fields.items() if not field.is_required()}
+    changed = {
+        name: value
+        for name, value in parameters.items()
+        if value not in (None, "", {}, []) and value != defaults.get(name)
+    }
+    return [
+        f"mudkit report {template}",
+        *(option for item in changed.items() for option in _options(*item)),
     ]
 
 
@@ -262,6 +295,8 @@ def save_page(
     build: str | os.PathLike[str] = "reports/build",
 ) -> Path:
     """Keep what was found already as a report is kept: a page, its notebook, its data, a manifest.
+
+    If a cell shows a :class:`FirstScreen`, there is a ``summary.json``, too.
 
     Parameters
     ----------
@@ -299,9 +334,18 @@ def save_page(
             save_table(table, table_name, folder / "data")
         nbformat.write(notebook, folder / "report.ipynb")
         export_html(notebook, folder / "report.html", title=_title(notebook))
-        manifest = {"report": name, "parameters": dict(parameters), "versions": _versions()}
+        manifest = page_request(name, parameters)
+        if (summary := _summary(notebook))["headline"]:
+            write_summary(folder, name, summary)
+            manifest["headline"] = summary["headline"]
         _close(folder, manifest, started, time.monotonic() - clock)
     return path
+
+
+def page_request(name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a page of :func:`save_page` depends on, with its fingerprint."""
+    request = {"report": name, "parameters": dict(parameters), "versions": _versions()}
+    return request | {"fingerprint": _fingerprint(request)}
 
 
 def _versions() -> dict[str, str]:
@@ -409,7 +453,7 @@ def _fingerprint(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
-def _finished(build: Path, template: str, fingerprint: str) -> Path | None:
+def find_finished(build: Path, template: str, mark: str) -> Path | None:
     """Find a finished run with this fingerprint whose files are all there."""
     for file in sorted(build.glob(f"{template}-*/manifest.json"), reverse=True):
         try:
@@ -417,7 +461,7 @@ def _finished(build: Path, template: str, fingerprint: str) -> Path | None:
         except (OSError, ValueError):
             continue
         whole = all((file.parent / name).is_file() for name in manifest.get("outputs", {"none": ""}))
-        if manifest.get("fingerprint") == fingerprint and whole:
+        if manifest.get("fingerprint") == mark and whole:
             return file.parent
     return None
 

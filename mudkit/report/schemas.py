@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from mudkit.errors import ParameterError
 from mudkit.trace.derive import Rule
@@ -36,6 +44,37 @@ def _zone(value: str) -> str:
     return value
 
 
+def _predicate(value: str) -> str:
+    from mudkit.report.selection import Selection  # it loads the language
+
+    Selection.parse(value)
+    return value
+
+
+def _within(value: str, info: ValidationInfo) -> str:
+    """Check a period; the zone is a parameter before it."""
+    from mudkit.report.selection import parse_period
+
+    try:
+        if value.strip():
+            parse_period(value, info.data.get("tz", "UTC"))
+    except ParameterError as error:
+        raise ValueError(error.expected) from error
+    return value
+
+
+Where = Annotated[
+    str,
+    Field(description="predicate of the rows to keep, on device, ts, lat, lon and speed_mps; empty: all"),
+    AfterValidator(_predicate),
+]
+Period = Annotated[
+    str,
+    Field(description="period to keep, BEGIN/END, local to tz: 2008-05-17/2008-05-24; empty: all"),
+    AfterValidator(_within),
+]
+
+
 class OfTrace(Parameters):
     """Parameters of all reports on a trace and its reads."""
 
@@ -53,6 +92,8 @@ class OfTrace(Parameters):
     window_s: float | None = Field(
         None, gt=0, le=MAX_WINDOW_S, description="how far back a read asks; none: 2 h"
     )
+    where: Where = ""
+    period: Period = ""
 
     _tz = field_validator("tz")(_zone)
 
@@ -70,7 +111,8 @@ class OfTrace(Parameters):
 class TraceProfile(OfTrace):
     """Parameters of ``trace_profile``."""
 
-    cells_zoom: int = Field(15, ge=0, le=22, description="level of the map's cells")
+    cells_zoom: int = Field(15, ge=0, le=22, description="level of the cells that are counted and exported")
+    background: str = Field("", description="GeoJSON file that is drawn below the map; empty: none")
 
 
 class CachePolicy(OfTrace):
@@ -111,8 +153,17 @@ class PrefetchSizing(Parameters):
     tz: str = Field("UTC", description="time zone of times without one")
     max_at_a_time: int = Field(8, ge=1, le=1 << 31, description="messages that are read at a time, at most")
     threshold: float = Field(0.0, ge=-1e9, le=1e9, description="lower ranks are not acceptable")
-    loss_weight: float = Field(
-        1.0, ge=0, le=1e9, description="how many wasted messages one that is lost is worth"
+    price_wasted: float = Field(
+        1.0, ge=0, le=1e6, description="of a message that is forwarded and never read"
+    )
+    price_lost: float = Field(
+        5.0, ge=0, le=1e6, description="of a message that is not read for want of a link"
+    )
+    price_empty_read: float = Field(
+        5.0, ge=0, le=1e6, description="of a read without a link that misses something that waits"
+    )
+    price_delay_hour: float = Field(
+        0.02, ge=0, le=1e6, description="of an hour for which a message is seen late"
     )
     outage: float = Field(
         0.1, ge=0, le=1, description="share of time without a link, without a log of outages"
@@ -165,6 +216,8 @@ class Propagation(Parameters):
     columns: dict[str, str] = Field({}, description="mudkit's column names to the trace file's")
     tz: str = Field("UTC", description="time zone of times without one, and of the figures")
     time_unit: Literal["s", "ms", "us", "ns"] = Field("s", description="of numeric times")
+    where: Where = ""
+    period: Period = ""
     cells_zoom: int = Field(14, ge=0, le=22, description="level of the cells whose messages are joined")
     interval_s: int = Field(300, ge=1, le=86_400, description="length of an interval")
     thresholds: list[int] = Field(
@@ -237,9 +290,14 @@ TEMPLATES: dict[str, type[Parameters]] = {
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "aggregate_bytes": ("aggregate_size",),
+    "price_delay_hour": ("delay_price", "price_delay", "delay_cost"),
+    "price_empty_read": ("empty_price", "price_empty", "empty_read_price"),
+    "price_lost": ("loss_weight", "weight", "loss_cost", "lost_price"),
+    "price_wasted": ("waste_cost", "wasted_price", "price_waste"),
     "quantity": ("application", "app", "value", "measure"),
     "arrivals": ("messages", "events", "notifications"),
     "arrivals_per_day": ("messages_per_day", "arrival_rate", "event_frequency"),
+    "background": ("geojson", "basemap", "areas", "districts", "boundaries"),
     "batch_minutes": ("delay", "delay_minutes", "hold_minutes"),
     "box_km": ("side_km", "size_km", "area_km"),
     "cells_zoom": ("zoom_level", "level", "resolution"),
@@ -257,13 +315,13 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "horizon_s": ("max_age", "max_age_s", "ttl", "ttl_s"),
     "interval_s": ("period", "period_s", "max_retention_s"),
     "length": ("duration", "hours"),
-    "loss_weight": ("weight", "loss_cost"),
     "max_stale": ("stale_share", "stale_cost", "budget", "allowed_stale"),
     "max_at_a_time": ("max_messages", "messages_per_read", "page_size"),
     "message_bytes": ("message_size", "payload_bytes"),
     "outage": ("downtime", "offline", "offline_share"),
     "outages": ("downtimes", "disconnections"),
     "outages_per_day": ("outage_rate",),
+    "period": ("dates", "days", "between", "from", "since", "span"),
     "played_minutes": ("duration", "duration_minutes"),
     "reads": ("access_log", "log", "queries", "requests", "sessions"),
     "reads_columns": ("reads_mapping", "log_columns"),
@@ -281,6 +339,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "time_unit": ("unit", "ts_unit", "timestamp_unit"),
     "trace": ("file", "input", "path", "positions", "source", "gps", "data"),
     "tz": ("timezone", "time_zone", "zone", "utc_offset"),
+    "where": ("predicate", "select", "filter", "condition", "query"),
     "window_s": ("lookback", "lookback_s", "history_s"),
 }
 """Other names that users try for a parameter, in any report that has it."""

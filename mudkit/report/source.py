@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,14 +20,17 @@ from mudkit import trace as traces
 from mudkit import words
 from mudkit.errors import TraceContentError
 from mudkit.files import existing
+from mudkit.report.selection import Selection
+from mudkit.trace.options import Options
 from mudkit.trace.schema import epoch_us
-from mudkit.units import US_PER_S
+from mudkit.trace.values import NO_TIME, numbers, times_us
+from mudkit.units import US_PER_S, distance_km
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["TraceSource", "dominant", "open_source"]
+__all__ = ["QUARTER_S", "TraceSource", "dominant", "no_rows_aside", "open_source"]
 
 MAX_ROWS: Final = 20_000_000
 """Rows, by the size of the file, up to which a trace is read whole; about 4 GB of memory at most."""
@@ -38,7 +45,16 @@ _CLUSTER_S: Final = 60
 _CLUSTER_SHARE: Final = 0.2
 _ZONE_DEGREES: Final = 20.0
 _ZONE_HOURS: Final = 2.5
+_COUNTRY_HOURS: Final = 3.5
+_COUNTRY_KM: Final = 1500.0
 _GAP_DAYS: Final = 7
+_NOWHERE_DEGREES: Final = 1e-3
+_NOWHERE_KM: Final = 100.0
+_CLEANED: Final = ("duplicate", "speed over 70 m/s")
+_ASIDE: Final = ("reason", "device", "t_us", "lat", "lon")
+
+QUARTER_S: Final = 900
+"""Length of the intervals of :attr:`TraceSource.quarters`; the offsets of all zones are multiples of it."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +73,13 @@ class TraceSource:
         Time zone of days and hours.
     devices_read : int
         Devices of the trace, if the tables hold a sample of them; 0: they hold all.
+    aside : pandas.DataFrame
+        Rows of these devices that were set aside, one a row: ``reason, device`` (empty: the row does not say,
+        and may be of any device of the file), ``t_us`` (``NO_TIME``: unknown), ``lat``, ``lon``.
+    selected : str
+        What ``where`` and ``period`` select, in words; empty: they were not given.
+    selected_from : mapping of str to int
+        Rows of ``positions`` and ``reads`` before that.
     """
 
     name: str
@@ -65,6 +88,40 @@ class TraceSource:
     rows: pd.DataFrame
     tz: str
     devices_read: int = 0
+    aside: pd.DataFrame = field(default_factory=lambda: no_rows_aside())
+    selected: str = ""
+    selected_from: Mapping[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def devices(self) -> list[str]:
+        """Names of the devices with positions, by the number that :attr:`device` gives them."""
+        names: list[str] = self._coded.dictionary.to_pylist()
+        return names
+
+    @cached_property
+    def device(self) -> NDArray[np.int32]:
+        """Number of the device of each position."""
+        return np.asarray(self._coded.indices.to_numpy(zero_copy_only=False), dtype=np.int32)
+
+    @cached_property
+    def t_us(self) -> NDArray[np.int64]:
+        """Time of each position, microseconds since 1970."""
+        return epoch_us(self.positions["ts"])
+
+    @cached_property
+    def quarters(self) -> pd.DataFrame:
+        """Rows of positions by ``device`` and ``quarter`` (of an hour, since 1970), which had any."""
+        import pandas as pd  # loading it takes longer than loading all of mudkit
+
+        quarter = self.t_us // (QUARTER_S * US_PER_S)
+        first = np.flatnonzero((np.diff(self.device, prepend=-1) != 0) | (np.diff(quarter, prepend=-1) != 0))
+        rows = np.diff(first, append=len(quarter))
+        return pd.DataFrame({"device": self.device[first], "quarter": quarter[first], "rows": rows})
+
+    @cached_property
+    def _coded(self) -> pa.DictionaryArray:
+        coded = self.positions["device"].dictionary_encode().unify_dictionaries().combine_chunks()
+        return coded if isinstance(coded, pa.DictionaryArray) else coded.chunk(0)
 
     def describe(self) -> str:
         """Return what was read in a line: file, devices, span, rows, rows set aside."""
@@ -75,22 +132,28 @@ class TraceSource:
             self.name,
             words.count(pc.count_distinct(self.positions["device"]).as_py(), "device"),
             span.replace(", ", " to "),
-            words.count(len(self.positions), "position"),
+            self._rows("position"),
         ]
         if len(self.reads):
             derived = f", derived by {self.derived_by()}" if self.derived_by() else ""
-            parts.append(f"{words.count(len(self.reads), 'read')}{derived}")
+            parts.append(f"{self._rows('read')}{derived}")
         if aside:
             parts.append(f"{words.count(aside, 'row')} set aside")
+        if self.selected:
+            parts.append(self.selected)
         return " · ".join(parts)
 
     def days(self) -> pd.DataFrame:
         """Count ``positions, reads, devices`` by day of local time; days without rows are absent."""
-        return self._by_time("D")
+        return self._days
 
     def hours(self) -> pd.DataFrame:
         """Count ``positions, reads, devices`` by hour of local time; hours without rows are absent."""
         return self._by_time("h")
+
+    @cached_property
+    def _days(self) -> pd.DataFrame:
+        return self._by_time("D")
 
     def warnings(self) -> list[str]:
         """Return a sentence for each property of the data that distorts what is measured on it."""
@@ -98,10 +161,17 @@ class TraceSource:
             *self._sample(),
             *self._dominance(),
             *self._gaps(),
+            *self.nowhere(),
             *self._clusters(),
             *self._zones(),
             *self._sizes(),
         ]
+
+    def _rows(self, noun: str) -> str:
+        """Return how many rows a table has, and of how many they were selected."""
+        kept = len(self.positions if noun == "position" else self.reads)
+        seen = self.selected_from.get(f"{noun}s", 0) if self.selected else 0
+        return f"{kept:,} of {words.count(seen, noun)}" if seen else words.count(kept, noun)
 
     def derived_by(self) -> str:
         """Return the rules by which reads were derived; empty if they were recorded."""
@@ -112,16 +182,24 @@ class TraceSource:
     def _by_time(self, unit: str) -> pd.DataFrame:
         import pandas as pd  # loading it takes longer than loading all of mudkit
 
-        counts = {}
-        for name, table in (("positions", self.positions), ("reads", self.reads)):
-            counts[name] = self._local(table).dt.floor(unit).value_counts()
-        start = self._local(self.positions).dt.floor(unit)
-        counts["devices"] = self.positions["device"].to_pandas().groupby(start.to_numpy()).nunique()
+        table = self.quarters
+        start = self.local(table["quarter"].to_numpy()).floor(unit)
+        per_device = table.assign(start=start).drop_duplicates(["start", "device"])
+        reads, rows = np.unique(epoch_us(self.reads["ts"]) // (QUARTER_S * US_PER_S), return_counts=True)
+        counts = {
+            "positions": table["rows"].groupby(start).sum(),
+            "reads": pd.Series(rows).groupby(self.local(reads).floor(unit)).sum(),
+            "devices": per_device.groupby("start").size(),
+        }
         return pd.DataFrame(counts).fillna(0).astype(int).sort_index().rename_axis("start")
 
-    def _local(self, table: pa.Table) -> pd.Series:
-        local: pd.Series = table["ts"].to_pandas().dt.tz_convert(self.tz).dt.tz_localize(None)
-        return local
+    def local(self, quarter: NDArray[np.int64]) -> pd.DatetimeIndex:
+        """Return when quarters of an hour begin, local time."""
+        import pandas as pd
+
+        starts, index = np.unique(quarter, return_inverse=True)
+        local = pd.to_datetime(starts * QUARTER_S, unit="s", utc=True).tz_convert(self.tz).tz_localize(None)
+        return local[index]
 
     def _sample(self) -> Iterable[str]:
         if self.devices_read:
@@ -172,11 +250,29 @@ class TraceSource:
                 "minute: people may not ask in such bursts."
             )
 
+    def nowhere(self) -> Iterable[str]:
+        """Yield a sentence if positions lie at latitude 0, longitude 0, far from all others."""
+        lat, lon = (self.positions[name].to_numpy() for name in ("lat", "lon"))
+        is_at_0 = (np.abs(lat) < _NOWHERE_DEGREES) & (np.abs(lon) < _NOWHERE_DEGREES)
+        if not is_at_0.any() or is_at_0.all():
+            return
+        middle = np.median(lat[~is_at_0]), np.median(lon[~is_at_0])
+        if distance_km(0.0, 0.0, *middle) > _NOWHERE_KM:
+            devices = len(np.unique(self.device[is_at_0]))
+            yield (
+                f"{words.count(int(is_at_0.sum()), 'position')} of {words.count(devices, 'device')} "
+                f"{'lies' if is_at_0.sum() == 1 else 'lie'} at latitude 0, longitude 0, which receivers "
+                "without a fix report."
+            )
+
     def _zones(self) -> Iterable[str]:
         if not len(self.positions):
             return
         lon = self.positions["lon"].to_numpy()
-        low, middle, high = np.percentile(lon, [1, 50, 99])
+        turned = np.where(lon < 0, lon + 360.0, lon)  # places on both sides of 180 degrees lie together
+        low, middle, high = min(
+            (np.percentile(degrees, [1, 50, 99]) for degrees in (lon, turned)), key=lambda at: at[2] - at[0]
+        )
         if high - low > _ZONE_DEGREES:
             yield (
                 f"Places span {words.count(max(round((high - low) / 15), 2), 'time zone')}, but all hours "
@@ -187,9 +283,12 @@ class TraceSource:
 
         first = pd.Timestamp(pc.min(self.positions["ts"]).as_py())
         local = first.tz_convert(self.tz).tz_localize(None) - first.tz_localize(None)
-        offset_h = local.total_seconds() / 3600
-        if abs((offset_h - middle / 15 + 12) % 24 - 12) > _ZONE_HOURS:
-            yield (f"Hours are {self.tz}, but the places lie near UTC{round(middle / 15):+d}: set `tz`.")
+        east_h = ((middle / 15) + 12) % 24 - 12
+        apart_h = abs((local.total_seconds() / 3600 - east_h + 12) % 24 - 12)
+        lat = float(np.median(self.positions["lat"].to_numpy()))
+        if apart_h <= _ZONE_HOURS or (apart_h <= _COUNTRY_HOURS and _is_zone_near(self.tz, lat, middle)):
+            return
+        yield (f"Hours are {self.tz}, but the places lie near UTC{round(east_h):+d}: set `tz`.")
 
     def _sizes(self) -> Iterable[str]:
         if 0 < len(self.reads) < _FEW_READS:
@@ -199,6 +298,40 @@ class TraceSource:
             yield f"There {'is' if devices == 1 else 'are'} only {words.count(devices, 'device')}: " + (
                 "nothing is known of others." if devices == 1 else "intervals over devices are ranges."
             )
+
+
+@cache
+def _zones_of_countries() -> list[tuple[str, float, float, str]]:
+    """Return country, latitude and longitude of the main place, and name of all zones (zone.tab)."""
+    table: list[tuple[str, float, float, str]] = []
+    for line in (resources.files("tzdata") / "zoneinfo" / "zone.tab").read_text("utf-8").splitlines():
+        if line.startswith("#"):
+            continue
+        country, place, name = line.split("\t")[:3]
+        parts = re.findall(r"[+-]\d+", place)
+        degrees: list[float] = []
+        for text, digits in zip(parts, (2, 3), strict=True):
+            whole, rest = text[1 : 1 + digits], text[1 + digits :].ljust(4, "0")
+            size = int(whole) + int(rest[:2]) / 60 + int(rest[2:]) / 3600
+            degrees.append(-size if text[0] == "-" else size)
+        table.append((country, degrees[0], degrees[1], name))
+    return table
+
+
+def _is_zone_near(tz: str, lat: float, lon: float) -> bool:
+    """Return whether a zone is one of the countries whose zones have their main place near a place."""
+    zones = _zones_of_countries()
+    countries = {country for country, _, _, name in zones if name == tz}
+    _, lats, lons, _ = zip(*zones, strict=True)
+    near = distance_km(lat, lon, np.array(lats), np.array(lons)) <= _COUNTRY_KM
+    return any(zone[0] in countries for zone, is_near in zip(zones, near, strict=True) if is_near)
+
+
+def no_rows_aside() -> pd.DataFrame:
+    """Return the table of :attr:`TraceSource.aside` without a row."""
+    import pandas as pd
+
+    return pd.DataFrame({name: pd.Series(dtype=object if name in _ASIDE[:2] else float) for name in _ASIDE})
 
 
 def dominant(counts: NDArray[np.int64]) -> tuple[int, float]:
@@ -222,6 +355,8 @@ def open_source(
     rule: str = "",
     needs_reads: bool = True,
     tz: str = "UTC",
+    where: str = "",
+    period: str = "",
     **options: Any,
 ) -> TraceSource:
     """Load the trace of a report; the parameters are those of the reports.
@@ -229,39 +364,95 @@ def open_source(
     Raises
     ------
     TraceContentError
-        There is no read, or no read asks for the time of a position.
-    InputMissing, TraceFormatError, ParameterError
+        There is no read, no read asks for the time of a position, or the selection leaves nothing.
+    InputMissing, TraceFormatError, ParameterError, PredicateError
         As :func:`mudkit.trace.load`.
     """
     import pandas as pd
 
+    selection = Selection.parse(where, period, tz)
     path = existing(trace, "trace")
     is_folder = path.is_dir() and traces.is_trace(path)
     how = {} if is_folder else {"tz": tz, **options}
     derived = "none" if reads or not needs_reads else rule or None
     how |= {"columns": dict(columns or {}), "rule": None if is_folder else derived}
     parts = -(-_estimated_rows(path) // MAX_ROWS)
-    loaded, devices_read = (
-        _load_sample(path, parts, format=format, **how)
-        if parts > 1
-        else (traces.load(path, format, **how), 0)
-    )
+    seen: Counter[str] = Counter()
+    kept: Counter[str] = Counter()
+    if parts > 1:
+        loaded, devices_read = _load_sample(path, parts, selection, seen, kept, format=format, **how)
+    else:
+        whole = traces.load(path, format, **how)
+        loaded, devices_read = selection.of(whole), 0
+        for rows_of, part in ((seen, whole), (kept, loaded)):
+            _count(rows_of, part)
+    layout = [] if is_folder else _layout(path, format, dict(columns or {}))
+    aside = _aside(loaded.rejected, layout, tz, options.get("time_unit", "s"))
+    if devices_read:
+        here = {"", *pc.unique(loaded.positions["device"]).to_pylist()}
+        aside = aside[aside["device"].isin(here)]
     counts = [("positions", len(loaded.positions))]
     log = loaded.reads
     if reads:
         file = existing(reads, "file of reads")
         own = {} if file.is_dir() and traces.is_trace(file) else {"tz": tz, **options, "table": "reads"}
         of_reads = traces.load(file, columns=dict(reads_columns or {}), **own)
-        log = of_reads.reads
+        log = selection.of_reads(of_reads.reads)
+        seen["reads"], kept["reads"] = len(of_reads.reads), len(log)
         if devices_read:
             log = log.filter(pc.is_in(log["device"], pc.unique(loaded.positions["device"])))
-        counts += [(f"rejected: {why}", n) for why, n in of_reads.rejected_by_reason().items()]
-    counts += [(f"rejected: {why}", n) for why, n in loaded.rejected_by_reason().items()]
+        counts += [(f"rejected from the reads: {why}", n) for why, n in of_reads.rejected_by_reason().items()]
+    selection.refuse_empty(kept, seen, needs_reads=needs_reads)
+    is_known = aside["device"] != "" if devices_read else np.ones(len(aside), dtype=np.bool_)
+    counts += [(f"rejected: {why}", int(n)) for why, n in aside[is_known]["reason"].value_counts().items()]
+    counts += [
+        (f"rejected, of an unknown device of the whole file: {why}", int(n))
+        for why, n in aside[~is_known]["reason"].value_counts().items()
+    ]
     if needs_reads:
         counts.insert(1, ("reads", len(log)))
         _check_reads(loaded.positions, log, reads or trace)
+    if selection:
+        named = ("positions", "reads") if needs_reads else ("positions",)
+        counts += [(f"not selected: {name}", seen[name] - kept[name]) for name in named]
     rows = pd.DataFrame(counts, columns=["what", "rows"])
-    return TraceSource(path.name, loaded.positions, log, rows, tz, devices_read)
+    selected = selection.describe()
+    if needs_reads and (missing := selection.missing_in_reads()):
+        selected += f" (reads have no {words.listing(missing)}: the predicate keeps them all)"
+    return TraceSource(path.name, loaded.positions, log, rows, tz, devices_read, aside, selected, seen)
+
+
+def _layout(path: Path, format: str, columns: Mapping[str, str]) -> list[str]:  # noqa: A002
+    """Return the names of the fields of a row that cannot be read, in their order."""
+    source = Options(format, columns=columns).plan(path).source
+    return list(next(source.batches()).columns.column_names)
+
+
+def _aside(rejected: pa.Table, layout: Sequence[str], tz: str, time_unit: str) -> pd.DataFrame:
+    """Return reason, device, time and place of rejected rows, as far as the rows say them."""
+    import pandas as pd
+
+    if not len(rejected):
+        return no_rows_aside()
+    reason, raw = rejected["reason"].to_pandas(), rejected["raw"].to_pandas().fillna("")
+    parts = []
+    is_cleaned = reason.isin(_CLEANED)
+    for names, chosen in ((["device", "ts", "lat", "lon"], is_cleaned), (list(layout), ~is_cleaned)):
+        split = raw[chosen].str.split(",")
+        if names[0] == "device" and len(names) == 4:
+            split = raw[chosen].str.rsplit(",", n=3)  # a name may hold a comma
+        is_whole = split.str.len() == len(names) if names else pd.Series(False, index=split.index)
+        fields = pd.DataFrame(split[is_whole].tolist(), index=split.index[is_whole], columns=names or None)
+        part = pd.DataFrame({"reason": reason[chosen], "device": "", "t_us": NO_TIME}, index=split.index)
+        part["lat"] = part["lon"] = np.nan
+        if len(fields):
+            part.loc[is_whole, "device"] = fields["device"].str.strip()
+            zone, unit = ("UTC", "s") if chosen is is_cleaned else (tz, time_unit)
+            part.loc[is_whole, "t_us"] = times_us(pa.array(fields["ts"], pa.string()), zone, unit)
+            for name in ("lat", "lon"):
+                part.loc[is_whole, name] = numbers(pa.array(fields[name], pa.string()))
+        parts.append(part)
+    return pd.concat(parts).sort_index()[list(_ASIDE)]
 
 
 def _estimated_rows(path: Path) -> int:
@@ -271,28 +462,52 @@ def _estimated_rows(path: Path) -> int:
     return int(sum(sizes) / _ROW_BYTES)
 
 
-def _load_sample(path: Path, parts: int, **how: Any) -> tuple[traces.Loaded, int]:
-    """Load one of ``parts`` devices in bounded memory, and count all; the rejected rows are those of all."""
+def _count(rows: Counter[str], part: traces.Loaded) -> None:
+    """Add the rows of a part to counts by table."""
+    rows.update(positions=len(part.positions), reads=len(part.reads))
+
+
+def _load_sample(
+    path: Path, parts: int, selection: Selection, seen: Counter[str], kept: Counter[str], **how: Any
+) -> tuple[traces.Loaded, int]:
+    """Load one of ``parts`` devices in bounded memory, and count all; the rejected rows are those of all.
+
+    A selection may leave little: then it takes all devices at first, and half of them each time that the
+    rows become too many. The number of devices is 0 if all of them are kept.
+    """
     tables: dict[str, list[pa.Table]] = {"positions": [], "reads": [], "rejected": []}
+    parts, devices = 1 if selection else parts, 0
     with traces.scan(path, **how) as pieces:
         for piece in pieces:
-            names = pc.unique(piece.positions["device"])
-            is_kept = [zlib.crc32(name.encode()) % parts == 0 for name in names.to_pylist()]
-            chosen = names.filter(pa.array(is_kept, pa.bool_()))
+            chosen = selection.of(piece)
+            for rows_of, part in ((seen, piece), (kept, chosen)):
+                _count(rows_of, part)
+            devices += pc.count_distinct(chosen.positions["device"]).as_py()  # a piece has whole devices
             for name in ("positions", "reads"):
-                table = getattr(piece, name)
-                tables[name].append(table.filter(pc.is_in(table["device"], chosen)))
+                tables[name].append(_one_of(getattr(chosen, name), parts))
             tables["rejected"].append(piece.rejected)
+            while selection and sum(map(len, tables["positions"])) > MAX_ROWS:
+                parts *= 2
+                for name in ("positions", "reads"):
+                    tables[name] = [_one_of(table, parts) for table in tables[name]]
+        selection.refuse_empty(kept, seen, needs_reads=False)
         if not sum(map(len, tables["positions"])):
             raise TraceContentError(
                 "The trace is too large for the memory of a report, and has too few devices to sample.",
                 where=path.name,
-                found=words.count(pieces.devices, "device"),
+                found=words.count(devices, "device"),
                 expected=f"about {MAX_ROWS:,} rows, or many devices",
-                remedy="name a file of fewer days",
+                remedy="name a file of fewer days, or select some: --param period=…",
             )
         joined = {name: pa.concat_tables(parts) for name, parts in tables.items()}
-        return traces.Loaded(**joined, source=pieces.source), pieces.devices
+        return traces.Loaded(**joined, source=pieces.source), devices if parts > 1 else 0
+
+
+def _one_of(table: pa.Table, parts: int) -> pa.Table:
+    """Return the rows of one of ``parts`` devices, by a checksum of their names."""
+    names = pc.unique(table["device"])
+    is_kept = [zlib.crc32(name.encode()) % parts == 0 for name in names.to_pylist()]
+    return table.filter(pc.is_in(table["device"], names.filter(pa.array(is_kept, pa.bool_()))))
 
 
 def _check_reads(positions: pa.Table, reads: pa.Table, where: str) -> None:

@@ -1,18 +1,26 @@
-"""Tables in a report: kept as files beside it."""
+"""Tables in a report: kept as files beside it, and one that can be filtered."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
+import shapely
+
+from mudkit import words
+from mudkit.display import frame_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["save_table"]
+__all__ = ["FilteredTable", "save_cells", "save_table"]
 
 Table = TypeVar("Table", "pd.DataFrame", pa.Table)
 
@@ -33,3 +41,130 @@ def save_table(table: Table, name: str, folder: Path | None) -> Table:
         pq.write_table(arrow, folder / f"{name}.parquet")
         pa_csv.write_csv(arrow, folder / f"{name}.csv")
     return table
+
+
+def save_cells(table: pa.Table, name: str, folder: Path | None) -> pa.Table:
+    """Write cells as ``<name>.csv``, GeoParquet (``<name>.parquet``) and ``<name>.geojson``, and return them.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Edges ``south, west, north, east`` in degrees, which become rectangles, and other columns.
+    name : str
+        The name of the files, without suffix.
+    folder : Path or None
+        As for :func:`save_table`.
+    """
+    save_table(table, name, folder)
+    if folder is None:
+        return table
+    edges = [table[side].to_numpy() for side in ("west", "south", "east", "north")]
+    boxes = shapely.box(*edges)
+    document = {
+        "version": "1.1.0",
+        "primary_column": "geometry",
+        "columns": {
+            "geometry": {
+                "encoding": "WKB",
+                "geometry_types": ["Polygon"],
+                "bbox": [float(part) for part in shapely.total_bounds(boxes)] if len(table) else [],
+            }
+        },
+    }
+    geometry = pa.array(shapely.to_wkb(boxes).tolist(), pa.binary())
+    whole = table.append_column("geometry", geometry)
+    whole = whole.replace_schema_metadata({"geo": json.dumps(document)})
+    pq.write_table(whole, folder / f"{name}.parquet")
+    others = [column for column in table.column_names if column not in ("south", "west", "north", "east")]
+    with (folder / f"{name}.geojson").open("w", encoding="utf-8") as file:
+        file.write('{"type":"FeatureCollection","features":[')
+        rows = table.select(others).to_pylist()
+        for at, (shape, row) in enumerate(zip(shapely.to_geojson(boxes), rows, strict=True)):
+            properties = json.dumps(row, separators=(",", ":"))
+            feature = f'{{"type":"Feature","geometry":{shape},"properties":{properties}}}'
+            file.write((",\n" if at else "\n") + feature)
+        file.write("\n]}\n")
+    return table
+
+
+class FilteredTable:
+    """Table with all of its rows, in a box that scrolls, and a field that keeps the rows with a text.
+
+    Without JavaScript it is the table alone.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Rows beyond :data:`MAX_FILTERED` are not shown.
+    caption : str
+        What the table shows.
+    columns : sequence of str
+        Columns on screen.
+    label : str
+        What the field is for, for instance "Filter devices".
+    labels : mapping of str to str, optional
+        Headings by column, in place of those that follow from the names.
+    """
+
+    def __init__(
+        self,
+        table: pd.DataFrame,
+        caption: str,
+        *,
+        columns: Sequence[str],
+        label: str,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        self._table = frame_table(table, caption, rows=MAX_FILTERED, columns=columns, labels=labels)
+        self._label = label
+        self._rows = min(len(table), MAX_FILTERED)
+
+    def _repr_html_(self) -> str:
+        if self._rows < _MIN_FILTERED:
+            return self._table.html()
+        counted = escape(f"{words.count(self._rows, 'row')}")
+        return (
+            f"<div class='filtered'><p class='filter' hidden><label>{escape(self._label)} "
+            f"<input type='search'></label> <output>{counted}</output></p>"
+            f"<div style='max-height:24em;overflow:auto;white-space:nowrap' tabindex='0' role='region' "
+            f"aria-label='{escape(self._label, quote=True)}'>{_plain(self._table.html())}</div>"
+            f"<script>{_FILTER}</script></div>"
+        )
+
+    def __repr__(self) -> str:
+        return self._table.text()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+
+def _plain(html: str) -> str:
+    """Return a table without the style of each short cell, which would be most of a page."""
+    head, body, tail = re.split("(?=<tbody>)|(?=</tbody>)", html)
+    return (
+        head
+        + re.sub(r"(<t[dh])((?: scope='row')?) style='[^']*white-space:nowrap[^']*'", r"\1\2", body)
+        + tail
+    )
+
+
+MAX_FILTERED: Final = 1_000
+"""Rows of a :class:`FilteredTable`: some 300 kB of a page."""
+
+_MIN_FILTERED: Final = 12
+_FILTER: Final = """
+(function (box) {
+  var field = box.querySelector("input"), told = box.querySelector("output");
+  var rows = Array.from(box.querySelectorAll("tbody tr"));
+  box.querySelector(".filter").hidden = false;
+  field.addEventListener("input", function () {
+    var text = field.value.trim().toLowerCase(), shown = 0;
+    rows.forEach(function (row) {
+      var fits = row.textContent.toLowerCase().indexOf(text) >= 0;
+      row.style.display = fits ? "" : "none";
+      shown += fits;
+    });
+    told.textContent = shown.toLocaleString("en") + (shown === 1 ? " row" : " rows");
+  });
+})(document.currentScript.parentNode);
+"""

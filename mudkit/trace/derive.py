@@ -22,13 +22,15 @@ from mudkit.sources.streams import Stream, device_number
 from mudkit.trace.schema import READS, epoch_us, timestamps, with_read_ids
 from mudkit.units import EARTH_RADIUS_KM, US_PER_S, distance_km
 
-__all__ = ["KNOWN_S", "RULES", "Rule", "derive_reads"]
+__all__ = ["KNOWN_S", "RULES", "STILL_KM", "Rule", "derive_reads", "moved_from"]
 
 _Chosen: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 STILL_KM = 0.05
 """Nearer than this to where it last moved to, a device stands still: a city block's half, well over the noise
 of a GPS fix."""
+
+_PART_ROWS = 1 << 16
 
 
 KNOWN_S = 600.0
@@ -167,13 +169,13 @@ def derive_reads(
 
 def _trip_start(positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule, occupied: Any) -> _Chosen:
     t_us = epoch_us(positions["ts"])
-    moves = np.flatnonzero(_moved(positions["lat"].to_numpy(), positions["lon"].to_numpy(), ~same_device))
+    moves = np.flatnonzero(moved_from(positions["lat"].to_numpy(), positions["lon"].to_numpy(), ~same_device))
     still = np.append(True, np.diff(t_us[moves]) >= rule.still_s * US_PER_S)[: len(moves)]
     rows = moves[still | ~same_device[moves]]
     return rows, t_us[rows]
 
 
-def _moved(
+def moved_from(
     lat: NDArray[np.float64], lon: NDArray[np.float64], is_first: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Return the fixes that differ in place from the last one that did: small steps add up.
@@ -185,15 +187,22 @@ def _moved(
     # The rest one by one, by chords of the unit sphere: the fix before says from where it is measured.
     phi, lambda_ = np.radians(lat), np.radians(lon)
     east, north, up = np.cos(phi) * np.cos(lambda_), np.cos(phi) * np.sin(lambda_), np.sin(phi)
-    x, y, z = east.tolist(), north.tolist(), up.tolist()
     least = (2 * math.sin(STILL_KM / EARTH_RADIUS_KM / 2)) ** 2
-    stood, last = -1, -1
-    for i in np.flatnonzero(~moved).tolist():
-        if last != i - 1:
-            stood = i - 1  # it is the fix after a long step, or after a device's first
-        if (x[i] - x[stood]) ** 2 + (y[i] - y[stood]) ** 2 + (z[i] - z[stood]) ** 2 >= least:
-            moved[i], stood = True, i
-        last = i
+    slow = np.flatnonzero(~moved)
+    last, stood = -1, (0.0, 0.0, 0.0)
+    for first in range(0, len(slow), _PART_ROWS):  # lists of all rows would fill the memory
+        at = slow[first : first + _PART_ROWS]
+        before, here = (
+            zip(*(axis[rows].tolist() for axis in (east, north, up)), strict=True) for rows in (at - 1, at)
+        )
+        for i, previous, place in zip(at.tolist(), before, here, strict=True):
+            if last != i - 1:
+                stood = previous  # it is the fix after a long step, or after a device's first
+            last = i
+            if (
+                (place[0] - stood[0]) ** 2 + (place[1] - stood[1]) ** 2 + (place[2] - stood[2]) ** 2
+            ) >= least:
+                moved[i], stood = True, place
     return moved
 
 

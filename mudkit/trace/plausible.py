@@ -19,7 +19,7 @@ the device returns.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,8 @@ LOOK_BACK_ROWS = 512
 """Number of earlier rows searched for a cheap step; steps from rows before cost as an error."""
 
 KEPT, DUPLICATE, TOO_FAST = range(3)
+
+Velocity: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 
 class Judgement(NamedTuple):
@@ -128,34 +130,42 @@ class _Steps:
             # The velocity of the step that ends in row i is in i, of the one that starts there in i + 1.
             self._north[1:n], self._east[1:n], _ = self._velocity(slice(0, n - 1), slice(1, n))
             fast = np.flatnonzero(~self.follows)
-            self.follows[fast] = self._keeps_velocity(fast, fast + 1)
+            self.follows[fast] = self._keeps_velocity(fast, fast + 1, self._velocity(fast, fast + 1))
 
-    def costs(self, first: int, row: int, enough: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the costs of the steps from rows ``[first, row)`` to ``row``; negative where no time passes.
+    def best(self, first: int, row: int, worth: NDArray[np.int64]) -> tuple[int, int]:
+        """Return the value that the best step from rows ``[first, row)`` to ``row`` keeps, and its row.
 
-        ``enough`` is the value of these rows: if a slow step leads from the best of them, expensive steps are
-        not examined further.
+        ``worth`` is the value of these rows. If a slow step leads from the best of them, expensive steps are
+        not examined further. The value is 0 or less if no step is worth it.
         """
-        earlier = slice(first, row)
-        dt_us = self.t_us[row] - self.t_us[earlier]
+        is_before = self.t_us[first:row] < self.t_us[row]
+        if not is_before.any():
+            return 0, first
+        # Any step costs at most ERROR_COST, so that no row of less value can be the best.
+        least = worth[is_before].max() - ERROR_COST
+        near = np.flatnonzero(is_before & (worth >= least))
+        earlier, value = first + near, worth[near]
         slow = self._is_slow(earlier, row)
-        cost = np.where(slow, 0, np.where(dt_us > 0, ERROR_COST, -1))
-        if not slow.any() or enough[slow].max() < enough.max():
-            fast = np.flatnonzero(cost == ERROR_COST)
-            _, _, speed = self._velocity(fast + first, row)
-            flight = (dt_us[fast] >= FLIGHT_S * US_PER_S) & (speed <= MAX_FLIGHT_MPS)
+        cost = np.where(slow, 0, ERROR_COST)
+        if not slow.any() or value[slow].max() < worth.max():
+            fast = np.flatnonzero(~slow)
+            velocity = self._velocity(earlier[fast], row)
+            dt_us = self.t_us[row] - self.t_us[earlier[fast]]
+            flight = (dt_us >= FLIGHT_S * US_PER_S) & (velocity[2] <= MAX_FLIGHT_MPS)
             cost[fast[flight]] = FLIGHT_COST
-            cost[fast[self._keeps_velocity(fast + first, row)]] = 0
-        return np.asarray(cost, dtype=np.int64)
+            cost[fast[self._keeps_velocity(earlier[fast], row, velocity)]] = 0
+        left = value - cost
+        place = int(np.argmax(left))
+        return int(left[place]), int(earlier[place])
 
-    def _is_slow(self, earlier: slice, later: slice | int) -> NDArray[np.bool_]:
+    def _is_slow(self, earlier: slice | NDArray[np.int64], later: slice | int) -> NDArray[np.bool_]:
         dt_us = self.t_us[later] - self.t_us[earlier]
         way_km = distance_km(self.lat[earlier], self.lon[earlier], self.lat[later], self.lon[later])
         return np.asarray((dt_us > 0) & (way_km <= MAX_SPEED_MPS / 1000 * dt_us / US_PER_S))
 
     def _velocity(
         self, earlier: slice | NDArray[np.int64], later: slice | NDArray[np.int64] | int
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    ) -> Velocity:
         """Return velocity to the north and to the east in m/s, and speed; infinite where no time passes."""
         dt_s = (self.t_us[later] - self.t_us[earlier]) / US_PER_S
         phi, phi_before = self._phi[later], self._phi[earlier]
@@ -167,10 +177,10 @@ class _Steps:
         return north, east, np.hypot(north, east)
 
     def _keeps_velocity(
-        self, earlier: NDArray[np.int64], later: NDArray[np.int64] | int
+        self, earlier: NDArray[np.int64], later: NDArray[np.int64] | int, velocity: Velocity
     ) -> NDArray[np.bool_]:
-        """Return whether the step into ``earlier`` or out of ``later`` has the same velocity."""
-        north, east, speed = self._velocity(earlier, later)
+        """Return whether the step into ``earlier`` or out of ``later`` has the velocity of that between."""
+        north, east, speed = velocity
         like = np.zeros(len(speed), dtype=np.bool_)
         with np.errstate(invalid="ignore"):
             for at in (earlier, np.asarray(later) + 1):
@@ -207,10 +217,7 @@ def _best_chain(
             continue
         first = max(0, i - LOOK_BACK_ROWS)
         if i:
-            cost = steps.costs(first, i, worth[first:i])
-            left = np.where(cost >= 0, worth[first:i] - cost, 0)
-            place = int(np.argmax(left))
-            gain, row = int(left[place]), first + place
+            gain, row = steps.best(first, i, worth[first:i])
             if first and t_us[first - 1] < t_us[i]:
                 far = int(best[first - 1])
                 if worth[far] - ERROR_COST > gain:

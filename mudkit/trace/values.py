@@ -24,11 +24,19 @@ _YES, _NO = ["1", "1.0", "true", "t", "yes"], ["0", "0.0", "false", "f", "no"]
 def numbers(column: pa.Array) -> NDArray[np.float64]:
     """Parse numbers; NaN for missing and infinite ones."""
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        is_number = pc.match_substring_regex(column, _NUMBER)
-        column = pc.utf8_trim_whitespace(pc.if_else(is_number, column, None))
+        column = _plain_numbers(column)
     values = np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
     values[~np.isfinite(values)] = np.nan
     return values
+
+
+def _plain_numbers(column: pa.Array) -> pa.Array:
+    """Parse texts of numbers; null where a text is none."""
+    try:
+        return column.cast(pa.float64())  # "nan" and "inf" are not finite, so that nobody takes them
+    except pa.ArrowInvalid:  # a blank, a plus sign or another text: row by row
+        is_number = pc.match_substring_regex(column, _NUMBER)
+        return pc.utf8_trim_whitespace(pc.if_else(is_number, column, None)).cast(pa.float64(), safe=False)
 
 
 def times_us(column: pa.Array, tz: str, time_unit: str = "s") -> NDArray[np.int64]:
@@ -37,6 +45,9 @@ def times_us(column: pa.Array, tz: str, time_unit: str = "s") -> NDArray[np.int6
     A column has numbers, texts (numbers or ISO 8601, row by row) or timestamps.
     """
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        plain_us = _plain_us(column, tz)
+        if plain_us is not None:
+            return plain_us
         # Row by row, numbers or texts: a file may change from one to the other.
         is_number = pc.fill_null(pc.match_substring_regex(column, _NUMBER), False)
         numeric = np.asarray(is_number.to_numpy(zero_copy_only=False))
@@ -50,7 +61,7 @@ def times_us(column: pa.Array, tz: str, time_unit: str = "s") -> NDArray[np.int6
         return t_us
     if pa.types.is_timestamp(column.type):
         if column.type.tz is None:
-            return _texts_us(column.cast(pa.string()), tz)
+            return times_us(column.cast(pa.string()), tz)
         return _filled(column.cast(pa.timestamp("us", tz="UTC"), safe=False).cast(pa.int64()))
     if pa.types.is_integer(column.type):
         column = column.cast(pa.int64())
@@ -69,9 +80,6 @@ def times_us(column: pa.Array, tz: str, time_unit: str = "s") -> NDArray[np.int6
 
 def _texts_us(column: pa.Array, tz: str) -> NDArray[np.int64]:
     """Parse ISO 8601 texts; a local time that a clock change makes ambiguous or impossible is no time."""
-    plain_us = _plain_us(column, tz)
-    if plain_us is not None:
-        return plain_us
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
     texts = column.to_pandas()

@@ -138,7 +138,7 @@ def test_heat_layer_is_drawn_and_follows_the_zoom(show, city):
     cells = build_table([37.75, 37.72, 37.78], [-122.4, -122.4, -122.35], weight=[100, 10, 1])
     page = show(figures.heat_map(cells, city, label="pick-ups")).page
     wait_painted(page, "canvas.leaflet-heatmap-layer", 500)
-    assert page.locator(".mudkit-legend b").inner_text() == "pick-ups, within a spot"
+    assert page.locator(".mudkit-legend b").inner_text() == "pick-ups near a place"
     page.evaluate("theMap().setView([37.72, -122.4], 15, {animate: false})")
     page.wait_for_function("painted(document.querySelector('canvas.leaflet-heatmap-layer')).number > 100")
 

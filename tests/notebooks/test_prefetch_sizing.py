@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
+import json
 
 import pytest
 from report_pages import manifest, page, read_html, table
 
-from mudkit.errors import TraceContentError
 from mudkit.report import run_report
 from mudkit.report.parameters import preset
 
 pytestmark = pytest.mark.notebook
 T0 = 1_700_000_000
-SMALL = {"days": 6, "draws": 2, "outage": 0.5}
+SMALL = {"days": 16, "draws": 2, "outage": 0.5}
 
 
 @pytest.fixture(scope="module")
@@ -43,37 +42,45 @@ def logs(folder):
     return {name: str(folder / f"{name}.csv") for name in ("arrivals", "reads", "outages")}
 
 
+def summary(report):
+    return json.loads((report / "summary.json").read_text(encoding="utf-8"))
+
+
 def test_example_runs_without_any_file(example):
     assert {p.stem for p in (example / "data").iterdir()} == {
         "settings",
         "policies",
-        "by_weight",
+        "by_price",
         "by_limit",
         "by_threshold",
     }
     assert "Messages and reads are generated" in page(example)
     metadata = manifest(example)
-    assert (metadata["inputs"], metadata["parameters"]["days"]) == ({}, 6)
+    assert (metadata["inputs"], metadata["parameters"]["days"]) == ({}, 16)
     assert metadata["headline"].startswith("Prefetch ")
 
 
 def test_recommendation_matches_the_saved_tables(example):
     settings = table(example, "settings")
-    best = settings.loc[(settings["waste"] + settings["loss"]).idxmin()]
+    best = settings.loc[settings["cost_per_day"].idxmin()]
     text = page(example)
     assert f"Prefetch up to {best['limit']:,.0f} messages" in text
-    waste, loss = (
-        float(share)
-        for share in re.search(
-            r"With it ([\d.]+) %.*? is wasted and ([\d.]+) %.*? could be read is lost", text
-        ).groups()
-    )
-    assert (waste, loss) == pytest.approx((100 * best["waste"], 100 * best["loss"]), abs=0.51)
+    measured = {measure["name"]: measure for measure in summary(example)["measures"]}
+    scored = table(example, "by_limit").set_index("limit").loc[best["limit"]]
+    for name in ("waste", "loss", "empty_read_share", "cost_per_day"):
+        assert measured[name]["value"] == pytest.approx(scored[name])
+        assert (measured[name]["low"], measured[name]["high"]) == pytest.approx(
+            (scored[f"{name}_low"], scored[f"{name}_high"])
+        )
+    assert measured["delay_s"]["value"] == pytest.approx(60 * scored["delay_min"])
     policies = table(example, "policies").set_index("policy")
-    assert policies.loc["recommended", "waste"] == pytest.approx(best["waste"])
+    assert policies.loc["recommended", "waste"] == pytest.approx(scored["waste"])
     assert policies.loc["all at once", "loss"] == 0.0
     assert policies.loc["only when asked", "waste"] == 0.0
-    assert policies["cost_percent"].idxmin() == "recommended"
+    assert (
+        measured["empty_read_share_without"]["value"] == policies.loc["only when asked", "empty_read_share"]
+    )
+    assert len(table(example, "by_price")) == 9
 
 
 def test_page_works_offline_and_has_its_figures(example):
@@ -83,10 +90,11 @@ def test_page_works_offline_and_has_its_figures(example):
 
 
 def test_user_logs_are_reported(logs, folder):
-    """Read 8 of 12 messages that arrive before an offline read; a lower limit wastes less than it loses."""
+    """Six reads of three days are too few for a recommendation, but the page shows what they say."""
     report = run_report("prefetch_sizing", logs, build=folder / "own", progress=False)
     text = page(report)
-    assert "Prefetch up to 7 messages." in text
+    assert "Too little to recommend a limit: 6 reads, where 30 are needed." in text
+    assert "On these events it costs least to prefetch up to" in text
     assert "Nothing expires" in text
     assert "no more than 67 % of the messages can be read" in text
     assert "Links are those of the log of outages." in text
@@ -98,11 +106,20 @@ def test_user_logs_are_reported(logs, folder):
 
 
 @pytest.mark.soak
-def test_unordered_line_is_reported(logs, folder):
-    bad = folder / "bad.csv"
-    bad.write_text(f"time\n{T0}\n{T0 + 9}\n{T0 + 5}\n")
-    with pytest.raises(TraceContentError) as caught:  # before the report runs
-        run_report("prefetch_sizing", logs | {"reads": str(bad)}, build=folder / "bad", progress=False)
-    assert caught.value.where == "bad.csv, line 4"
-    assert "not in order" in caught.value.summary
-    assert "at or after the one before" in caught.value.expected
+def test_unordered_rows_are_sorted_and_counted(logs, folder):
+    rows = (folder / "reads.csv").read_text().splitlines()
+    shuffled = folder / "shuffled.csv"
+    shuffled.write_text("\n".join([rows[0], *rows[:0:-1]]) + "\n")
+    report = run_report(
+        "prefetch_sizing", logs | {"reads": str(shuffled)}, build=folder / "bad", progress=False
+    )
+    assert "5 rows of the logs were out of order" in page(report)
+
+
+@pytest.mark.soak
+def test_report_without_any_link(folder):
+    report = run_report(
+        "prefetch_sizing", {"days": 16, "draws": 1, "outage": 1.0}, build=folder / "never", progress=False
+    )
+    assert "No setting helps: there is never a link, and every message is lost." in page(report)
+    assert (table(report, "policies")["loss"] == 1.0).all()

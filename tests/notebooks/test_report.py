@@ -45,7 +45,13 @@ def report(folder, parameters):
 
 def test_report_folder_has_page_notebook_data_and_manifest(report):
     assert re.fullmatch(r"trace_profile-\d{8}T\d{6}Z", report.name)
-    assert {p.name for p in report.iterdir()} == {"report.html", "report.ipynb", "data", "manifest.json"}
+    assert {p.name for p in report.iterdir()} == {
+        "report.html",
+        "report.ipynb",
+        "data",
+        "manifest.json",
+        "summary.json",
+    }
     assert {p.stem for p in (report / "data").iterdir()} == {
         "rows",
         "days",

@@ -33,6 +33,8 @@ FILE_PARAMETERS = {
     "format",
     "time_unit",
     "rule",
+    "where",
+    "period",
 }
 SMALL: dict[str, tuple[float, float]] = {
     "devices": (2, 4),

@@ -349,6 +349,16 @@ def _latencies() -> pd.DataFrame:
     return pd.concat(parts)
 
 
+def _compared() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "measure": ["sent, %", "delay, s", "stale, %"], "this": [41.0, 12.5, 0.4], "this_low": [38.0, 10.1, 0.0],
+            "this_high": [44.0, 15.0, 1.1], "other": [45.2, 12.0, 99.7], "other_low": [43.0, 9.0, 99.0],
+            "other_high": [47.4, 14.8, 100.0],
+        }
+    )  # fmt: skip
+
+
 def _measures() -> pd.DataFrame:
     return pd.DataFrame(
         {
@@ -417,6 +427,9 @@ FIGURES: dict[str, Callable[[], Any]] = {
         title="Queries sent against stale answers",
     ),
     "radio_timeline": lambda: figures.radio_timeline(_radio()),
+    "side_by_side": lambda: figures.side_by_side(
+        _compared(), ("18 May", "21 May"), title="95 % intervals of both runs"
+    ),
     "rows_over_time": lambda: figures.rows_over_time(_hours([0, 1, 2]), title="Rows over time", tz="UTC"),
     "rows_over_time, sparse days": lambda: figures.rows_over_time(
         _hours(list(np.linspace(0, 700, 18).round())), title="Rows over time", tz="UTC"

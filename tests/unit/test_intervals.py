@@ -82,3 +82,89 @@ def test_ratio_lies_between_the_ratios_of_repetitions(pairs: list[tuple[float, f
 def test_invalid_arguments_raise_error(call, pattern):
     with pytest.raises(ParameterError, match=pattern):
         call()
+
+
+# -- days and draws
+
+
+def test_clustered_ratio_is_that_of_the_sums():
+    parts, wholes = [[1, 0], [2, 1], [0, 0], [3, 1], [1, 1]], [[4, 4], [5, 5], [2, 2], [6, 6], [3, 3]]
+    interval = intervals.by_day(parts, wholes)
+    assert interval.value == 0.25
+    assert 0 < interval.low < 0.25 < interval.high < 1
+    few = intervals.by_day(parts[:4], wholes[:4])
+    assert np.isnan(few.low), "four days have no interval"
+    assert np.isnan(intervals.by_day(np.zeros((6, 1)), np.zeros((6, 1))).value)
+
+
+def test_clustered_share_of_none_is_uncertain():
+    none = intervals.by_day(np.zeros((10, 3)), np.full((10, 3), 5))
+    assert (none.value, none.low) == (0.0, 0.0)
+    assert 0.05 < none.high < 0.15, "50 cases, each seen in three draws"
+    every = intervals.by_day(np.full((10, 3), 5), np.full((10, 3), 5))
+    assert (every.value, every.high) == (1.0, 1.0)
+    assert every.low == pytest.approx(1 - none.high)
+
+
+def test_clustered_kinds_keep_to_what_is_possible():
+    parts, wholes = np.array([[0.0], [1.0], [0.0], [9.0], [0.0], [2.0]]), np.ones((6, 1))
+    positive = intervals.by_day(parts, wholes, "positive")
+    assert 0 < positive.low < positive.value == 2.0 < positive.high
+    signed = intervals.by_day(parts - 2, wholes, "any")
+    assert signed.low < 0 == signed.value < signed.high
+    assert np.isnan(intervals.by_day(0 * parts, wholes, "positive").low)
+
+
+@pytest.mark.parametrize("of_draws", [0.0, 1.0])
+def test_clustered_intervals_cover_the_mean(of_draws):
+    """Add a part that all days of a draw share: intervals over days alone would not cover it."""
+    random, hits = np.random.default_rng(5), 0
+    for _ in range(300):
+        values = random.normal(size=(20, 5)) + random.normal(size=(20, 1))
+        values += of_draws * random.normal(size=(1, 5))
+        interval = intervals.by_day(values, np.ones((20, 5)), "any")
+        hits += interval.low <= 0 <= interval.high
+    assert 0.9 <= hits / 300 <= 0.99
+
+
+@st.composite
+def draw_interval(draw: st.DrawFn) -> intervals.Interval:
+    low, value, high = sorted(draw(st.tuples(*[st.floats(-1e6, 1e6)] * 3)))
+    return intervals.Interval(value, low, high, "interval")
+
+
+@given(draw_interval(), draw_interval())
+def test_difference_lies_within_the_ends_of_both_intervals(
+    one: intervals.Interval, other: intervals.Interval
+) -> None:
+    result = intervals.difference(one, other)
+    assert result.value == one.value - other.value
+    room = 1e-6 * (1 + abs(result.value))
+    assert one.low - other.high - room <= result.low <= result.value
+    assert result.value <= result.high <= one.high - other.low + room
+    back = intervals.difference(other, one)
+    assert (back.value, back.low, back.high) == (-result.value, -result.high, -result.low)
+
+
+def test_difference_of_shares_is_that_of_the_literature() -> None:
+    """Newcombe (1998), table II, method 10: 56/70 less 48/80."""
+    result = intervals.difference(intervals.share(56, 70), intervals.share(48, 80))
+    assert (result.value, result.low, result.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=1e-4)
+
+
+def test_difference_without_both_intervals_has_no_interval() -> None:
+    known, unknown = intervals.share(1, 2), intervals.mean([1.0])
+    assert intervals.difference(known, unknown).kind == "value"
+    assert math.isnan(intervals.difference(unknown, known).low)
+    assert intervals.difference(known, intervals.mean([1.0, 2.0])).kind == "range"
+
+
+@pytest.mark.soak
+def test_difference_covers_that_of_independent_means() -> None:
+    generator = np.random.default_rng(2)
+    covered = 0
+    for _ in range(300):
+        one, other = generator.gamma(2.0, 1.0, 40), generator.exponential(1.0, 60)
+        result = intervals.difference(intervals.mean(one), intervals.mean(other))
+        covered += result.low <= 1.0 <= result.high
+    assert 0.9 <= covered / 300 <= 0.99

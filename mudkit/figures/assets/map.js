@@ -52,10 +52,155 @@ var mudkitMap = (function () {
       graticuleLabels(map, data.latitudes, data.longitudes);
     }
     if (data.picture) {
-      L.imageOverlay(data.picture.url, data.picture.bounds, {
+      var picture = L.imageOverlay(data.picture.url, data.picture.bounds, {
         pane: "mudkit-picture", alt: "Density of the trace's positions"
       }).addTo(map);
+      // A pixel of a far picture that is enlarged is a grey rectangle: it fades.
+      if (data.coarse) whenZoomed(map, function () {
+        var element = picture.getElement();
+        var enlarged = element.naturalWidth ? element.getBoundingClientRect().width / element.naturalWidth : 1;
+        picture.setOpacity(enlarged > 6 ? 0 : enlarged > 3 ? 0.5 : 1);
+      });
     }
+  }
+
+  function whenZoomed(map, renew) {
+    map.on("zoomend viewreset", renew);
+    map.whenReady(function () { setTimeout(renew, 0); });
+  }
+
+  // data: pictures {url, bounds, side (of a pixel, in widths of the world)}
+  function streets(map, data) {
+    var layers = data.pictures.map(function (picture) {
+      return { side: picture.side, layer: L.imageOverlay(picture.url, picture.bounds, {
+        pane: "mudkit-picture", alt: "Density of the trace's positions, finer"
+      }) };
+    });
+    whenZoomed(map, function () {
+      var width = 256 * Math.pow(2, map.getZoom());
+      layers.forEach(function (part) {
+        var pixel = part.side * width, fits = pixel > 0.45 && pixel < 6;
+        if (fits !== map.hasLayer(part.layer)) map[fits ? "addLayer" : "removeLayer"](part.layer);
+      });
+    });
+  }
+
+  // data: lines [[lat, lon]], attribution
+  function background(map, data) {
+    map.attributionControl.addAttribution(escaped(data.attribution));
+    map.createPane("mudkit-background").style.zIndex = 215;
+    var lines = L.polyline(data.lines, {
+      renderer: L.canvas({ pane: "mudkit-background" }), pane: "mudkit-background", interactive: false,
+      weight: 1, fill: false, smoothFactor: 1
+    }).addTo(map);
+    function paint() { lines.setStyle({ color: isDark() ? "#8fa7c4" : "#5f7ea3" }); }
+    painters.push(paint);
+    paint();
+  }
+
+  function escaped(text) {
+    var box = document.createElement("span");
+    box.textContent = text;
+    return box.innerHTML;
+  }
+
+  // data: cities [name, lat, lon], the largest first; attribution
+  function cities(map, data) {
+    if (!data.cities.length) return;
+    map.attributionControl.addAttribution(escaped(data.attribution));
+    var box = L.DomUtil.create("div", "mudkit-cities", map.getContainer());
+    function draw() {
+      box.textContent = "";
+      var size = map.getSize(), taken = [];
+      var legend = map.getContainer().querySelector(".mudkit-legend"), frame = map.getContainer().getBoundingClientRect();
+      if (legend) {
+        var around = legend.getBoundingClientRect();
+        taken.push([around.left - frame.left, around.top - frame.top, around.right - frame.left, around.bottom - frame.top]);
+      }
+      taken.push([0, 0, 60, 90]);  // the zoom buttons
+      data.cities.forEach(function (city) {
+        if (taken.length > 26) return;
+        var at = map.latLngToContainerPoint([city[1], city[2]]);
+        var half = 3.6 * city[0].length + 4, place = [at.x - half, at.y - 22, at.x + half, at.y + 4];
+        if (place[0] < 0 || place[2] > size.x || place[1] < 0 || place[3] > size.y - 24) return;
+        if (taken.some(function (other) {
+          return place[0] < other[2] && place[2] > other[0] && place[1] < other[3] && place[3] > other[1];
+        })) return;
+        taken.push(place);
+        var label = L.DomUtil.create("span", "", box);
+        label.textContent = city[0];
+        label.style.left = at.x + "px";
+        label.style.top = at.y + "px";
+      });
+    }
+    map.on("move zoom resize", draw);
+    map.whenReady(function () { setTimeout(draw, 0); });
+  }
+
+  // data: levels {z, x, y (differences of column and row), in (tenths), n, leaf}, colours, label
+  function density(map, data) {
+    var levels = data.levels.map(function (level) {
+      var world = Math.pow(2, level.z), column = 0, row = 0;
+      return { z: level.z, cells: level.n.map(function (n, at) {
+        column += level.x[at];
+        row += level.y[at];
+        var x = (column + (Math.floor(level["in"][at] / 10) + 0.5) / 10) / world;
+        var y = (row + (level["in"][at] % 10 + 0.5) / 10) / world;
+        var lat = Math.atan(Math.sinh(Math.PI * (1 - 2 * y))) * 180 / Math.PI;
+        return { at: L.latLng(lat, 360 * x - 180), n: n, leaf: level.leaf[at] === "1" };
+      }) };
+    });
+    var renderer = L.canvas({ padding: 0.3 }), group = withTexts(L.featureGroup()).addTo(map);
+    var last = levels[levels.length - 1].z, drawn = -1;
+    function number(value) {
+      return value.toLocaleString("en", value < 1000 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: 0 });
+    }
+    function metres(zoom) {
+      var wide = 40075017 * Math.cos(map.getCenter().lat * Math.PI / 180) / Math.pow(2, zoom);
+      var round = Number(wide.toPrecision(2));
+      return round >= 1000 ? (round / 1000).toLocaleString("en") + " km" : round + " m";
+    }
+    function draw(force) {
+      // A cell is 8 to 16 pixels wide.
+      var target = Math.max(levels[0].z, Math.min(last, Math.floor(map.getZoom() + 0.01) + 5));
+      if (force !== true && target === drawn) return;
+      drawn = target;
+      var shown = [], most = 1;
+      levels.forEach(function (level) {
+        if (level.z > target) return;
+        level.cells.forEach(function (cell) {
+          if (level.z < target && !cell.leaf) return;
+          shown.push([cell, level.z]);
+          if (level.z === target) most = Math.max(most, cell.n);
+        });
+      });
+      shown.sort(function (a, b) { return a[0].n - b[0].n; });  // those with most positions lie above
+      group.closeTooltip();
+      group.clearLayers();
+      shown.forEach(function (part) {
+        var cell = part[0], side = 256 * Math.pow(2, map.getZoom() - part[1]);
+        // In a coarser cell as many positions lie thinner.
+        var share = cell.n / Math.pow(4, target - part[1]), top = Math.log(most) || 1;
+        var shade = Math.max(0, Math.min(1, Math.log(Math.max(share, 1)) / top));
+        var disc = L.circleMarker(cell.at, {
+          renderer: renderer, radius: Math.max(2.5, Math.min(7, 0.45 * side)), stroke: false,
+          fillColor: data.colours[Math.round(shade * (data.colours.length - 1))], fillOpacity: 0.8
+        });
+        disc.mudkitText = number(cell.n) + " " + (cell.n === 1 ? data.label.replace(/s$/, "") : data.label)
+          + ", cell of " + metres(part[1]);
+        group.addLayer(disc);
+      });
+      var box = map.getContainer().querySelector(".mudkit-legend");
+      if (!box) return;
+      box.querySelector("b").textContent = data.label + " in a cell of " + metres(target);
+      var ticks = box.querySelectorAll(".ticks span");
+      [1, Math.sqrt(most), most].forEach(function (value, at) { ticks[at].textContent = number(Math.round(value)); });
+    }
+    legend(map, {
+      title: data.label, colours: data.colours, ticks: [[0, "1"], [0.5, ""], [1, ""]], keys: []
+    });
+    map.on("zoomend", draw);
+    map.whenReady(function () { setTimeout(function () { draw(true); }, 0); });
   }
 
   // Show the bounds beside or below a legend of this size in the upper right corner, whichever shows them larger.
@@ -308,5 +453,5 @@ var mudkitMap = (function () {
     fit(map, corner.offsetWidth, corner.offsetHeight);
   }
 
-  return { base: base, cells: cells, points: points, areas: areas, heat: heat, legend: legend, slides: slides };
+  return { base: base, streets: streets, background: background, density: density, cities: cities, cells: cells, points: points, areas: areas, heat: heat, legend: legend, slides: slides };
 })();

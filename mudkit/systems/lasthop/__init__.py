@@ -30,7 +30,7 @@ Guarantees
 
 ``study/``: :func:`simulate` runs the same spool on presorted events without a network; over a link of kind
 ``ideal`` both give the same results. Beyond the paper are push services (:class:`Push`), your own logs
-(:func:`read_logs`), and the search for a prefetch limit (:func:`size_prefetch`).
+(:func:`read_logs`), and the search for a prefetch limit (:func:`size_prefetch`, :func:`score_policies`).
 """
 
 from typing import TYPE_CHECKING
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from mudkit.systems.lasthop.study.message_lifecycles import Lifelines, lifelines, message_lifecycles
     from mudkit.systems.lasthop.study.scenario import Expiration, Scenario
     from mudkit.systems.lasthop.study.simulation import Outcome, Simulated, expected_waste, play, simulate
-    from mudkit.systems.lasthop.study.sizing import add_outages, size_prefetch
+    from mudkit.systems.lasthop.study.sizing import Prices, add_outages, score_policies, size_prefetch
     from mudkit.systems.lasthop.study.sweeping import FIGURES, RecordedEvents, compare, sweep
     from mudkit.systems.lasthop.subscription import Subscription
 else:
@@ -62,6 +62,7 @@ __all__ = [
     "Lifelines",
     "Outcome",
     "PaperSpool",
+    "Prices",
     "Publications",
     "Push",
     "RecordedEvents",
@@ -80,6 +81,7 @@ __all__ = [
     "play",
     "query",
     "read_logs",
+    "score_policies",
     "simulate",
     "size_prefetch",
     "sweep",

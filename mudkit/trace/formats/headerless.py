@@ -57,10 +57,8 @@ def read_plt(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     names = ["lat", "lon", "flag", "altitude_ft", "days", "date", "time"]
     for batch in read_lines(file, names, ",", above=_PLT_HEADER_LINES):
         table = batch.columns
-        ts = pc.binary_join_element_wise(
-            table["date"], pc.utf8_trim_whitespace(table["time"]), pa.scalar(" ")
-        )
-        gmt = pc.binary_join_element_wise(ts, pa.scalar("Z"), pa.scalar(""))  # whatever tz the caller says
+        time = pc.utf8_trim_whitespace(table["time"])
+        gmt = pc.binary_join_element_wise(table["date"], " ", time, "Z", "")  # whatever tz the caller says
         shown = table.drop_columns(["date", "time"]).append_column("ts", gmt)
         yield _of_device(batch, shown, user)
 
@@ -89,5 +87,5 @@ def read_gowalla(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
 
 
 def _of_device(batch: Batch, columns: pa.Table, device: str) -> Batch:
-    names = pa.array([device] * len(columns), pa.string())
+    names = pa.repeat(pa.scalar(device, pa.string()), len(columns))
     return replace(batch, columns=columns.append_column("device", names))

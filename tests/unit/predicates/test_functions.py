@@ -170,3 +170,11 @@ def test_lookup_is_a_join_by_primary_key() -> None:
         p({"owner": "ann"})
     with pytest.raises(PredicateError, match=r"no such table(.|\n)*to do: +give it with tables="):
         p({"owner": "ann"}, tables={})
+
+
+def test_function_of_a_column_and_a_constant_accepts_a_table_without_rows() -> None:
+    for text in ("hour(ts, 'America/Chicago') < 9", "starts_with(lower(device), 'car')"):
+        columns = {"ts": np.zeros(0), "device": np.zeros(0, dtype=object)}
+        mask = Predicate(text).numpy(columns)
+        assert mask is not None
+        assert len(mask) == 0

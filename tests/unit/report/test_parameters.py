@@ -42,7 +42,7 @@ WRONG = [
     ("prefetch_sizing", {"reads_per_day": -2.0}, "a number from 0.1 to 1,000"),
     ("prefetch_sizing", {"max_at_a_time": 0}, "a whole number from 1 to"),
     ("prefetch_sizing", {"outage": 1.5}, "a number from 0 to 1"),
-    ("prefetch_sizing", {"loss_weight": -0.5}, "loss_weight"),
+    ("prefetch_sizing", {"price_lost": -0.5}, "price_lost"),
     ("prefetch_sizing", {"outages_per_day": 0.0}, "outages_per_day"),
     ("prefetch_sizing", {"draws": 0}, "draws"),
     ("prefetch_sizing", {"threshold": float("nan")}, "threshold"),

@@ -7,35 +7,48 @@ import pytest
 
 from mudkit.report.prefetching import SizingStudy, read_events, study_sizing
 from mudkit.sources import Outages
+from mudkit.systems.lasthop import Expiration, Prices, Scenario
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.logs import drawn_from
-from mudkit.systems.lasthop.study.sizing import add_outages
 
 HOUR = 3_600_000_000
 EVENTS = drawn_from(
     np.arange(49) * HOUR, [10 * HOUR, 20 * HOUR], expires_us=[FOREVER_US] * 24 + [100 * HOUR] * 25
 )
-EXAMPLE = {"arrivals_per_day": 32.0, "reads_per_day": 2.0, "expiration_h": 48.0, "days": 8, "seed": 0}
+EXAMPLE = {"arrivals_per_day": 32.0, "reads_per_day": 2.0, "expiration_h": 48.0, "days": 16, "seed": 0}
 
 
-def study_runs(runs, *, assumed=None, max_at_a_time=8, weight=1.0, is_example=False) -> SizingStudy:
+def study_runs(
+    runs, *, scored_on=None, assumed=None, max_at_a_time=8, is_example=False, **prices
+) -> SizingStudy:
     return study_sizing(
         "log.csv",
         runs,
+        scored_on or runs,
         assumed,
         is_example=is_example,
         max_at_a_time=max_at_a_time,
         threshold=0.0,
-        loss_weight=weight,
+        prices=Prices(**prices),
     )
+
+
+def generate(outage=0.5, *, draws=2, **changes):
+    assumed = Outages(outage)
+    name, chosen_on, scored_on = read_events(
+        "", "", "", tz="UTC", example=EXAMPLE | changes, assumed=assumed, draws=draws
+    )
+    assert name == "a generated example"
+    return study_runs(chosen_on, scored_on=scored_on, assumed=assumed, is_example=True)
 
 
 @pytest.fixture(scope="module")
 def example():
-    assumed = Outages(0.5)
-    name, runs = read_events("", "", "", tz="UTC", example=EXAMPLE, assumed=assumed, seeds=range(2))
-    assert name == "a generated example"
-    return study_runs(runs, assumed=assumed, is_example=True)
+    return generate()
+
+
+def measures(study):
+    return {measure.name: measure for measure in study.first_screen().measures}
 
 
 def test_first_screen_describes_the_input():
@@ -46,9 +59,16 @@ def test_first_screen_describes_the_input():
     )
     warnings = " ".join(study.first_screen().warnings)
     assert "no more than 33 % of the messages can be read" in warnings
-    assert "only 2 reads" in warnings
-    assert "last 2 days" in warnings
-    assert "can be read" not in " ".join(study_runs([recorded], max_at_a_time=25).first_screen().warnings)
+    assert "last 2 days, too few to choose on some" in warnings
+    assert "out of order" not in warnings
+    assert "no more than" not in " ".join(study_runs([recorded], max_at_a_time=25).first_screen().warnings)
+
+
+def test_rows_that_were_sorted_are_counted():
+    events = drawn_from([2 * HOUR, 0, 3 * HOUR, HOUR], [4 * HOUR])
+    screen = study_runs([events]).first_screen()
+    assert "2 rows of the logs were out of order; the logs were sorted by time." in screen.warnings
+    assert measures(study_runs([events]))["sorted_rows"].value == 2
 
 
 def test_down_share_is_clipped_to_the_events():
@@ -56,17 +76,49 @@ def test_down_share_is_clipped_to_the_events():
     assert study_runs([drawn_from([0, 100], [50], outages_us=[[85, 300]])]).down_share == pytest.approx(0.15)
 
 
-def test_first_screen_matches_the_table(example):
-    table, screen = example.sized.table, example.first_screen()
-    best = table.loc[table["cost"].idxmin()]
-    assert example.sized.limit == best["limit"]
-    assert screen.tiles[0][0] == f"{best['limit']:,.0f} messages"
-    assert f"up to {best['limit']:,.0f} messages" in screen.headline
-    recommended = example.row("recommended")
-    assert recommended["waste"] == pytest.approx(best["waste"])
-    assert recommended["loss"] == pytest.approx(best["loss"])
+def test_few_reads_give_no_firm_headline():
+    recorded = drawn_from(EVENTS.arrivals_us, EVENTS.reads_us, outages_us=[[10 * HOUR - 1, 20 * HOUR]])
+    study = study_runs([recorded])
+    assert study.first_screen().headline == "Too little to recommend a limit: 2 reads, where 30 are needed."
+    assert study.first_screen().reason.startswith("On these events it costs least to prefetch up to")
+    assert measures(study)["is_firm"].value == 0.0
+    short = drawn_from(EVENTS.arrivals_us, np.arange(40) * HOUR)
+    assert "the events last 2 days" in study_runs([short]).first_screen().headline
+
+
+def test_first_screen_matches_the_tables(example):
+    screen, measured = example.first_screen(), measures(example)
+    limit = example.sized.limit
+    assert screen.headline.startswith(f"Prefetch up to {limit} messages, and none that expires within ")
+    assert screen.tiles[0][0] == f"{limit} messages"
+    table = example.sized.table
+    assert example.sized.best["cost_per_day"] == table["cost_per_day"].min()
+    scored = example.limits.set_index("limit").loc[limit]
+    for name in ("waste", "loss", "empty_read_share", "delay_s", "cost_per_day"):
+        assert measured[name].value == scored[name] == example.row("recommended")[name]
+        assert measured[name].low == pytest.approx(scored[f"{name}_low"], nan_ok=True)
+    assert measured["prefetch_limit"].value == limit
+    assert measured["recommendation"].value == screen.headline
+    assert len(measured) == len(screen.measures)
+    assert all(measure.definition.endswith(".") for measure in screen.measures)
     assert "generated" in screen.warnings[0]
-    assert "no link for 50 %" in screen.assumption
+    assert "no link for 50 % of the time" in screen.assumption
+    assert "a lost message 5 (`price_lost`)" in screen.assumption
+
+
+def test_choice_and_score_share_neither_days_nor_outages(example):
+    _, chosen_on, scored_on = read_events(
+        "", "", "", tz="UTC", example=EXAMPLE, assumed=Outages(0.5), draws=2
+    )
+    links = {tuple(run.switches_us.tolist()) for run in (*chosen_on, *scored_on)}
+    assert len(links) == 4
+    other = study_runs(chosen_on, scored_on=chosen_on, assumed=Outages(0.5))
+    assert other.sized.limit == example.sized.limit, "the choice does not depend on what it is scored on"
+    assert other.row("recommended")["loss"] != example.row("recommended")["loss"]
+    days = Scenario(days=EXAMPLE["days"], expiration=Expiration(48 * 3600.0)).draw(0)
+    chosen = sum(example.sized.best[f"{what}_per_day"] for what in ("wasted", "lost"))
+    assert chosen > 0
+    assert days.arrivals_us.tolist() == example.events.arrivals_us.tolist()
 
 
 def test_limits_near_the_best_are_tried(example):
@@ -80,16 +132,17 @@ def test_limits_near_the_best_are_tried(example):
 
 def test_intervals_stay_within_zero_and_one(example):
     for table in (example.limit_table(), example.threshold_table(), example.policy_table()):
-        ends = table[["waste_low", "waste_high", "loss_low", "loss_high"]].to_numpy()
-        assert np.nanmin(ends) >= 0
-        assert np.nanmax(ends) <= 1
+        for name in ("waste", "loss", "empty_read_share"):
+            ends = table[[f"{name}_low", f"{name}_high"]].to_numpy()
+            assert np.nanmin(ends) >= 0
+            assert np.nanmax(ends) <= 1
 
 
 def test_optimal_limit_at_the_edge_extends_the_range():
     """Send 5,000 messages while the link is up; a single read long after the link went down takes all."""
     arrivals = np.arange(5000) * 1_000_000
     events = drawn_from(arrivals, [9000 * 1_000_000], outages_us=[[5000 * 1_000_000, 9500 * 1_000_000]])
-    study = study_runs([events], max_at_a_time=5000, weight=10.0)
+    study = study_runs([events], max_at_a_time=5000, lost=10.0)
     assert study.extended == ["limits"]
     assert study.sized.limit > 4096
     assert study.sized.best["loss"] == 0.0
@@ -99,33 +152,67 @@ def test_optimal_limit_at_the_edge_extends_the_range():
 def test_optimal_threshold_at_the_edge_extends_the_range():
     """Build messages of which half expire after 5 days, before the next read; the others last long."""
     days = np.arange(40)
-    lasts = np.where(days % 2, 5 * 24 * HOUR, 200 * 24 * HOUR)
+    lasts = np.where(days // 2 % 2, 5 * 24 * HOUR, 200 * 24 * HOUR)
     events = drawn_from(
         days * 24 * HOUR,
         [day * 24 * HOUR + 1 for day in (20, 39)],
         expires_us=days * 24 * HOUR + lasts,
         outages_us=[[(day - 1) * 24 * HOUR + 2, day * 24 * HOUR + 10] for day in (20, 39)],
     )
-    study = study_runs([events], max_at_a_time=100)
+    study = study_runs([events], max_at_a_time=100, lost=1.0)
     assert study.extended == ["thresholds"]
     assert study.sized.threshold_s == 8 * 86_400.0, "twice as much is no cheaper"
 
 
 def test_nothing_is_prefetched_without_outages():
-    study = study_runs([EVENTS])
-    assert study.first_screen().headline == "Prefetch nothing: send messages when they are asked for."
-    assert study.first_screen().tiles[0][0] == "none"
+    study = study_runs([drawn_from(np.arange(600) * HOUR, np.arange(3, 50) * 12 * HOUR)])
+    screen = study.first_screen()
+    assert (
+        screen.headline == "Prefetch nothing: there is always a link, and messages can wait until asked for."
+    )
+    assert "It costs nothing" in screen.reason
+    assert screen.tiles[0][0] == "none"
     assert not study.has_threshold
-    assert "no threshold matters" in study.threshold_answer().title
-    assert study.limit_answer().title == "Whatever is prefetched costs more than it saves"
+    assert "no threshold" in study.threshold_answer().title
+    assert study.limit_answer().title.startswith("No limit is better") or " less a day than 1" in (
+        study.limit_answer().title
+    )
 
 
-def test_total_outage_wastes_and_loses_nothing():
-    """Assume an outage at all times: nothing is sent or could be read, so nothing is wasted or lost."""
-    assumed = Outages(1.0)
-    study = study_runs(add_outages(EVENTS, assumed, [1]), assumed=assumed)
-    assert (study.sized.limit, study.sized.best["waste"], study.sized.best["loss"]) == (0, 0.0, 0.0)
-    assert "no link for 100 % of the time" in study.first_screen().source
+def test_nothing_is_prefetched_if_waste_is_dear():
+    study = generate(days=30)
+    dear = study_runs(list(study.runs), assumed=study.assumed, lost=0.0, empty_read=0.0, delay_hour=0.0)
+    screen = dear.first_screen()
+    assert screen.headline == "Prefetch nothing, at these prices: send messages when they are asked for."
+    share = dear.row("only when asked")["empty_read_share"]
+    assert share > 0.3, "every other read meets no link"
+    assert screen.tiles[1][0] == f"{share:.0%}".replace("%", " %")
+    assert f"With it {share:.0%}".replace("%", " %") in screen.reason
+
+
+def test_readers_view_decides():
+    """Lose nothing by waiting, since nothing expires; but half of the reads meet no link, and see nothing."""
+    arrivals = np.arange(40) * 12 * HOUR
+    reads = arrivals + 6 * HOUR
+    outages = [[int(time) - HOUR, int(time) + HOUR] for time in reads[::2]]
+    events = drawn_from(arrivals, reads, outages_us=outages)
+    study = study_runs([events])
+    assert study.row("only when asked")["empty_read_share"] == 0.5
+    assert study.row("only when asked")["loss"] == 0.0
+    assert study.first_screen().headline == "Prefetch up to 1 message."
+    assert study.row("recommended")["empty_read_share"] == 0.0
+    assert study_runs([events], empty_read=0.0, delay_hour=0.0).sized.limit == 0
+
+
+def test_total_outage_loses_everything():
+    study = generate(1.0, days=30)
+    screen = study.first_screen()
+    assert screen.headline == "No setting helps: there is never a link, and every message is lost."
+    assert screen.tiles[2] == ("100 %", "of what could be read is lost")
+    assert "no link for 100 % of the time" in screen.source
+    assert (study.policies["loss"] == 1.0).all()
+    assert study.policies_answer().title.startswith("All policies do equally well")
+    assert measures(study)["loss"].value == 1.0
 
 
 def test_threshold_is_absent_without_expirations():
@@ -133,15 +220,41 @@ def test_threshold_is_absent_without_expirations():
     assert "Nothing expires" in study_runs([events]).threshold_answer().title
 
 
-def test_weights_and_policies_have_answers(example):
-    assert "lost message is worth" in example.weights_answer().title
-    assert "recommended setting costs" in example.policies_answer().title
+def test_headings_follow_from_the_tables(example):
+    for study in (example, generate(0.1), generate(0.9, days=12), generate(0.0)):
+        title = study.policies_answer().title
+        costs = study.policies.set_index("policy")["cost_per_day"]
+        others = costs.drop("recommended")
+        if not study.sized.limit:
+            others = others.drop("only when asked")
+        assert f"“{others.idxmin()}”" in title
+        if "less than “" in title:
+            assert costs["recommended"] < others.min()
+        prices = study.price_table()
+        low, high = prices["limit"].min(), prices["limit"].max()
+        phrase = f"stays at {low:,}" if low == high else f"between {low:,} and {high:,}"
+        assert phrase in study.prices_answer().title
+        assert study.limit_table()["limit"].is_monotonic_increasing
+        title = study.limit_answer().title
+        if title.startswith("Limits from"):
+            low, high = (int(word.replace(",", "")) for word in title.split()[2:5:2])
+            table = study.limits.set_index("limit")["cost_per_day"]
+            assert (table.loc[low:high] <= 1.05 * table[study.sized.limit] + 1e-6).all()
+
+
+def test_other_prices_are_tried(example):
+    table = example.price_table()
+    assert table["price"].tolist()[:3] == [
+        "as assumed", "a wasted message halved, 0.5", "a wasted message doubled, 2",
+    ]  # fmt: skip
+    assert len(table) == 9
+    assert table["limit"].iloc[0] == example.sized.limit
+    assert table["waste"].iloc[1] >= table["waste"].iloc[2]
 
 
 def test_answers_say_that_no_limit_matters():
     """Read each message an hour after its arrival, with the link always up."""
-    hours = np.arange(40) * HOUR
+    hours = np.arange(400) * HOUR
     study = study_runs([drawn_from(hours[::2], hours[1::2] + 1)])
-    assert study.first_screen().reason.endswith("Any other limit does as well.")
-    assert study.limit_answer().title.startswith("No limit is better than another")
-    assert study.policies_answer().title == "All policies do equally well"
+    assert study.limit_answer().title == "No limit is better than another: all cost the same"
+    assert study.policies["cost_per_day"].iloc[:4].max() == 0.0

@@ -42,7 +42,7 @@ from typing import Final, Literal
 from mudkit.arguments import check_init
 from mudkit.errors import ParameterError, brief
 from mudkit.sources.parameters import number, one_of, whole_number
-from mudkit.systems.lasthop.spool.policies import Forwarding
+from mudkit.systems.lasthop.spool.policies import KINDS, Forwarding
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Message, Ranked, Take
 
 __all__ = ["WHEN_FULL", "Push", "PushSpool", "policy_of"]
@@ -118,6 +118,8 @@ class Push:
 def policy_of(given: str | Forwarding | Push, **settings: int | float | str | None) -> Forwarding | Push:
     """Return a policy, or build one by its kind: those of the paper, or ``push``."""
     if given != "push" and not isinstance(given, Push):
+        if isinstance(given, str):
+            one_of("policy", given, (*KINDS, "push"), "There is no such forwarding policy.")
         return Forwarding.of(given, **settings)
     if settings:
         raise ParameterError(

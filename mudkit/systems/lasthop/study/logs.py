@@ -7,7 +7,8 @@ reads      ``time``
 outages    ``begin, end`` of each stretch without a link; between them there is one
 =========  ====================================================================================
 
-Times are seconds since 1970 in UTC or ISO 8601, in order; other columns are ignored.
+Times are seconds since 1970 in UTC or ISO 8601; other columns are ignored. Rows out of order, as AWARE and
+other loggers that buffer write them, are sorted and counted.
 """
 
 from __future__ import annotations
@@ -103,8 +104,8 @@ def read_logs(
     TraceFormatError
         A file is empty, is not text, or lacks a column.
     TraceContentError
-        A time, rank or expiration is invalid, or times are not in order; the message names the line. Or the
-        time ranges do not overlap: the first arrival is after the last read, or more than a day lies between
+        A time, rank or expiration is invalid, or outages overlap; the message names the line. Or the time
+        ranges do not overlap: the first arrival is after the last read, or more than a day lies between
         the last arrival and the first read, or between these two logs and all outages.
     """
     arrival_table, read_table = _table(arrivals, "arrivals"), _table(reads, "reads")
@@ -128,7 +129,7 @@ def read_logs(
         )
     arrivals_us, reads_us = arrival_table.times("time", tz), read_table.times("time", tz)
     drawn = _drawn(arrivals_us, reads_us, ranks, expires_us, down, rows)
-    _check_overlap(arrivals_us, reads_us, down)
+    _check_overlap(np.sort(arrivals_us), np.sort(reads_us), None if down is None else _in_order(down)[0])
     return drawn
 
 
@@ -165,8 +166,9 @@ def drawn_from(
 ) -> Drawn:
     """Build the events of a run from recorded ones; it begins at the first arrival or read.
 
-    Times are µs from any one moment, in order; ``outages_us`` has begin and end of disjoint outages. Raises
-    TraceContentError about the first invalid row, and ParameterError if arrays differ in length.
+    Times are µs from any one moment; ``outages_us`` has begin and end of disjoint outages. What is not in
+    order is sorted. Raises TraceContentError about the first invalid row, and ParameterError if arrays differ
+    in length.
     """
     rows = [_Rows(log, None) for log in COLUMNS]
     return _drawn(arrivals_us, reads_us, ranks, expires_us, outages_us, rows)
@@ -200,12 +202,6 @@ def _drawn(
         raise TraceContentError(
             f"The log of {empty} is empty.", where=empty, found="no row", expected="at least one"
         )
-    for times, at, in_row in ((arrived, rows[0], 1), (read, rows[1], 1), (down.ravel(), rows[2], 2)):
-        back = np.append(False, np.diff(times) < 0)
-        problems = [f"{_time(times[i])} after {_time(times[i - 1])}" for i in np.flatnonzero(back)]
-        _check_rows(
-            back, at, "Times are not in order.", problems, "each time at or after the one before", in_row
-        )
     endless = ~np.isfinite(rank)
     _check_rows(
         endless,
@@ -219,6 +215,10 @@ def _drawn(
     _check_rows(
         late, rows[0], "A message expires at its arrival or before.", problems, "an expiration after its time"
     )
+    moved = sum(map(_out_of_order, (arrived, read, down[:, 0])))
+    by_arrival = np.argsort(arrived, kind="stable")
+    arrived, until, rank, read = arrived[by_arrival], until[by_arrival], rank[by_arrival], np.sort(read)
+    down = _disjoint(down, rows[2])
     begin_us = min(int(arrived[0]), int(read[0]))
     switches_us = down.ravel() - begin_us
     ended = int(np.searchsorted(switches_us, 0, side="right"))
@@ -229,7 +229,40 @@ def _drawn(
         read - begin_us,
         switches_us[ended:],
         starts_up=ended % 2 == 0,
+        sorted_rows=moved,
     )
+
+
+def _out_of_order(times_us: NDArray[np.int64]) -> int:
+    """Return how many times are before an earlier row's."""
+    return int((times_us < np.maximum.accumulate(times_us)).sum()) if len(times_us) else 0
+
+
+def _in_order(down_us: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return outages by their beginning, and the row of each."""
+    order = np.lexsort((down_us[:, 1], down_us[:, 0]))
+    return down_us[order], order
+
+
+def _disjoint(down_us: NDArray[np.int64], rows: _Rows) -> NDArray[np.int64]:
+    """Return outages in order; refuse those that end before they begin, or overlap."""
+    back = down_us[:, 1] < down_us[:, 0]
+    problems = [f"{_time(begin)} to {_time(end)}" for begin, end in down_us[back]]
+    _check_rows(back, rows, "An outage ends before it begins.", problems, "an end at or after the beginning")
+    down_us, order = _in_order(down_us)
+    early = (
+        np.append(False, down_us[1:, 0] < down_us[:-1, 1]) if len(down_us) else np.empty(0, dtype=np.bool_)
+    )
+    problems = [
+        f"{_time(down_us[i, 0])}, when that until {_time(down_us[i - 1, 1])} lasts"
+        for i in np.flatnonzero(early)
+    ]
+    overlaps = np.zeros(len(down_us), dtype=np.bool_)
+    overlaps[order] = early
+    if problems:  # the first line, and what is wrong with it
+        problems = [problems[int(np.argmin(order[early]))], *problems[1:]]
+    _check_rows(overlaps, rows, "Outages overlap.", problems, "outages that end before the next begins")
+    return down_us
 
 
 def _table(path: str | os.PathLike[str], log: str) -> _Table:
@@ -277,7 +310,7 @@ def _opened(file: Path) -> TextIO:
 
 
 def _check_rows(
-    bad: NDArray[np.bool_], rows: _Rows, summary: str, problems: Sequence[str], expected: str, in_row: int = 1
+    bad: NDArray[np.bool_], rows: _Rows, summary: str, problems: Sequence[str], expected: str
 ) -> None:
     """Raise an error about the first bad value; return if there is none."""
     if not problems:
@@ -285,10 +318,10 @@ def _check_rows(
     more = f"; {len(problems) - 1:,} more like it" if len(problems) > 1 else ""
     raise TraceContentError(
         summary,
-        where=rows.at(int(np.argmax(bad)) // in_row),
+        where=rows.at(int(np.argmax(bad))),
         found=problems[0] + more,
         expected=expected,
-        remedy="correct the row or remove it, and sort the rows by time",
+        remedy="correct the row or remove it",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,7 +34,8 @@ class Lifelines(Displayed):
     tables : mapping of str to pandas.DataFrame
         Result of :func:`message_lifecycles` for each policy.
     best : pandas.DataFrame
-        The same for the on-line policy, against which loss is counted.
+        The same for the on-line policy, against which loss is counted; where it reads nothing for want of a
+        link, for one with a link at all times.
     until_us : int
         End of the events.
     """
@@ -93,7 +94,11 @@ def lifelines(
         name: message_lifecycles(drawn, spool_factory(policy, 0.0), max_messages)
         for name, policy in policies.items()
     }
-    best = message_lifecycles(drawn, spool_factory(Forwarding("on-line"), 0.0), max_messages)
+    online = spool_factory(Forwarding("on-line"), 0.0)
+    best = message_lifecycles(drawn, online, max_messages)
+    if not (best["read_us"] >= 0).any():
+        always = replace(drawn, switches_us=drawn.switches_us[:0], starts_up=True)
+        best = message_lifecycles(always, online, max_messages)
     return Lifelines(drawn, tables, best, scenario.days * DAY_US)
 
 
@@ -123,13 +128,8 @@ def message_lifecycles(drawn: Drawn, make_spool: SpoolFactory, max_messages: flo
 
     outcome = play(drawn, watch, max_messages)
     count = len(drawn.arrivals_us)
-    columns = {"forwarded_us": watched[0].forwarded_us, "read_us": watched[0].read_us}
-    missing = [identity for identity in outcome.read_ids if identity not in watched[0].read_us]
-    # Reads after the last outage began are never reported: assign their messages in order, `most` per read.
-    since_us = drawn.switches_us[-1] if len(drawn.switches_us) else -1
-    for at_us in drawn.reads_us[drawn.reads_us >= since_us].tolist():
-        while missing and list(columns["read_us"].values()).count(at_us) < max_messages:
-            columns["read_us"][missing.pop(0)] = at_us
+    read_us = dict(zip(outcome.read_ids, np.repeat(drawn.reads_us, outcome.per_read).tolist(), strict=True))
+    columns = {"forwarded_us": watched[0].forwarded_us, "read_us": read_us}
     return pd.DataFrame(
         {
             "message": np.arange(count),
@@ -142,11 +142,10 @@ def message_lifecycles(drawn: Drawn, make_spool: SpoolFactory, max_messages: flo
 
 
 class _WatchedSpool:
-    """A spool that records when each message is forwarded and read."""
+    """A spool that records when each message is forwarded."""
 
     def __init__(self, make_spool: SpoolFactory, forward: Take, retract: Take) -> None:
         self.forwarded_us: dict[Hashable, int] = {}
-        self.read_us: dict[Hashable, int] = {}
         self._now_us = 0
 
         def record_forwarded(message: Message) -> None:
@@ -177,13 +176,9 @@ class _WatchedSpool:
 
     def read(self, now_us: int, max_messages: float) -> list[Message]:
         self.timeout(now_us)
-        taken = self._spool.read(now_us, max_messages)
-        self.read_us |= {message.identity: now_us for message in taken}
-        return taken
+        return self._spool.read(now_us, max_messages)
 
     def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
-        identities = list(identities)
-        self.read_us |= dict.fromkeys(identities, at_us)
         self._spool.read_offline(at_us, identities)
 
     def timeout(self, now_us: int) -> None:

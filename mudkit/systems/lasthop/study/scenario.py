@@ -88,6 +88,8 @@ class Drawn:
     reads_us: NDArray[np.int64]
     switches_us: NDArray[np.int64]
     starts_up: bool
+    sorted_rows: int = 0
+    """Rows of logs that came after a later one, and were sorted."""
 
     @cached_property
     def timeline(self) -> tuple[list[int], list[int]]:

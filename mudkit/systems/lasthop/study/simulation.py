@@ -9,7 +9,7 @@ import gc
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from heapq import heappop, heappush
 from typing import Final, Protocol, TypeAlias, TypeVar
@@ -37,8 +37,11 @@ __all__ = [
     "SpoolFactory",
     "expected_waste",
     "play",
+    "play_best",
+    "play_linked",
     "play_online",
     "read_limit",
+    "readable_ids",
     "simulate",
     "spool_factory",
 ]
@@ -104,10 +107,13 @@ class Outcome:
     ----------
     forwarded_ids, read_ids : tuple
         Numbers of messages, in the order in which they were forwarded and read.
+    per_read : tuple of int
+        Number of messages that each read showed; equal runs are compared without it.
     """
 
     forwarded_ids: tuple[Hashable, ...]
     read_ids: tuple[Hashable, ...]
+    per_read: tuple[int, ...] = field(default=(), compare=False)
 
     @property
     def waste(self) -> float:
@@ -127,11 +133,15 @@ class Simulated(Displayed):
     outcome, online : Outcome
         Results of the policy and of the on-line policy.
     parameters : mapping
+    readable_ids : tuple, optional
+        Messages among which loss is counted. None: those read under the on-line policy. Where a link that is
+        never up lets it read nothing, they are those that a link would have shown.
     """
 
     outcome: Outcome
     online: Outcome
     parameters: Mapping[str, Parameter]
+    readable_ids: tuple[Hashable, ...] | None = None
 
     @property
     def waste(self) -> float:
@@ -140,8 +150,12 @@ class Simulated(Displayed):
 
     @property
     def loss(self) -> float:
-        """Share of the messages read under the on-line policy that were not read under this one."""
-        best = set(self.online.read_ids)
+        """Share of the messages read under the on-line policy that were not read under this one.
+
+        1 if there is never a link while something could be read: the paper, which measures policies against
+        each other only, counts 0 there (4.2).
+        """
+        best = set(self.online.read_ids if self.readable_ids is None else self.readable_ids)
         return len(best - set(self.outcome.read_ids)) / len(best) if best else 0.0
 
     @property
@@ -256,7 +270,7 @@ def simulate(
     scenario = Scenario(event_frequency, user_frequency, outage, lasting, expiring_share, days, reads_cv)
     threshold = number("threshold", threshold, -1e9, 1e9)
     seed = whole_number("seed", seed, -(1 << 63), (1 << 63) - 1)
-    drawn, online = _events_and_best(scenario, seed, max_messages, threshold)
+    drawn, online, readable = _events_and_best(scenario, seed, max_messages, threshold)
     outcome = (
         online if policy.kind == "on-line" else play(drawn, spool_factory(policy, threshold), max_messages)
     )
@@ -267,17 +281,36 @@ def simulate(
         "policy": policy,
         "seed": seed,
     }
-    return Simulated(outcome, online, described)
+    return Simulated(outcome, online, described, readable)
 
 
 @lru_cache(maxsize=_MAX_CACHED)
 def _events_and_best(
     scenario: Scenario, seed: int, max_messages: float, threshold: float
-) -> tuple[Drawn, Outcome]:
-    """Return the events and the result of the on-line policy, cached for sweeps and sliders."""
+) -> tuple[Drawn, Outcome, tuple[Hashable, ...]]:
+    """Return events, the on-line policy's result and what could be read; cached for sweeps and sliders."""
     drawn = scenario.draw(seed)
+    online = play_best(drawn, threshold, max_messages)
+    return drawn, online, readable_ids(drawn, online, threshold, max_messages)
+
+
+def play_best(drawn: Drawn, threshold: float, max_messages: float) -> Outcome:
+    """Run on-line forwarding, the best possible service."""
     direct = play_online(drawn, threshold, max_messages)
-    return drawn, direct or play(drawn, spool_factory(Forwarding("on-line"), threshold), max_messages)
+    return direct or play(drawn, spool_factory(Forwarding("on-line"), threshold), max_messages)
+
+
+def play_linked(drawn: Drawn, threshold: float, max_messages: float) -> Outcome:
+    """Run on-line forwarding as if there were always a link: what each read could have shown."""
+    always = replace(drawn, switches_us=np.empty(0, dtype=np.int64), starts_up=True)
+    return play_best(always, threshold, max_messages)
+
+
+def readable_ids(
+    drawn: Drawn, online: Outcome, threshold: float, max_messages: float
+) -> tuple[Hashable, ...]:
+    """Return the messages among which loss is counted (:class:`Simulated`)."""
+    return online.read_ids or play_linked(drawn, threshold, max_messages).read_ids
 
 
 def spool_factory(policy: Forwarding | Push, threshold: float) -> SpoolFactory:
@@ -313,6 +346,7 @@ def play(drawn: Drawn, make_spool: SpoolFactory, max_messages: float) -> Outcome
     """
     forwarded: list[Message] = []
     read: list[Message] = []
+    per_read: list[int] = []
     spool = make_spool(forwarded.append, lambda message: None)  # ranks do not change: no retraction
     spool.network(0, is_up=drawn.starts_up)
     offline: list[tuple[int, list[Hashable]]] = []
@@ -329,14 +363,19 @@ def play(drawn: Drawn, make_spool: SpoolFactory, max_messages: float) -> Outcome
                     offline.clear()
                 network(at_us, is_up=not spool.is_up)
             elif spool.is_up:
-                read += spool.read(at_us, max_messages)
+                taken = spool.read(at_us, max_messages)
+                read += taken
+                per_read.append(len(taken))
             else:
                 spool.timeout(at_us)  # messages expire on the device, too
                 taken = spool.device.take(max_messages)
                 read += taken
+                per_read.append(len(taken))
                 offline.append((at_us, [message.identity for message in taken]))
     return Outcome(
-        tuple([message.identity for message in forwarded]), tuple([message.identity for message in read])
+        tuple([message.identity for message in forwarded]),
+        tuple([message.identity for message in read]),
+        tuple(per_read),
     )
 
 
@@ -362,13 +401,15 @@ def play_online(drawn: Drawn, threshold: float, max_messages: float) -> Outcome 
     numbers, by_rank = forwarded.tolist(), (-ranks[forwarded]).tolist()
     heap: list[tuple[float, int]] = []
     read: list[int] = []
+    per_read: list[int] = []
     begin = 0
     for until in known:
         for place in range(begin, until):
             heappush(heap, (by_rank[place], numbers[place]))
         begin = until
-        read += [heappop(heap)[1] for _ in range(int(min(max_messages, len(heap))))]
-    return Outcome(tuple(numbers), tuple(read))
+        per_read.append(int(min(max_messages, len(heap))))
+        read += [heappop(heap)[1] for _ in range(per_read[-1])]
+    return Outcome(tuple(numbers), tuple(read), tuple(per_read))
 
 
 @contextmanager

@@ -1,34 +1,38 @@
 """Prefetch limit and expiration threshold that fit a user's own arrivals and reads.
 
-All pairs of the two are run on the same events. The best has the smallest ``waste + loss_weight * loss``; of
-equal ones, the one that prefetches least.
+All pairs of the two are run on the same events. The best has the smallest cost, by the prices of a wasted
+message, a lost one, a read in vain and an hour of delay; of equal ones, the one that prefetches least. What
+the choice is worth is measured on other days and outages than it was chosen on (:func:`score_policies`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mudkit.arguments import check_arguments
+from mudkit import intervals
+from mudkit.arguments import check_arguments, check_options
 from mudkit.display import shows_fields
 from mudkit.errors import ParameterError
 from mudkit.progress import bar
 from mudkit.sources.outages import Outages
-from mudkit.sources.parameters import number
+from mudkit.sources.parameters import check_ranges, number, one_of
 from mudkit.systems.lasthop.spool.policies import Forwarding
+from mudkit.systems.lasthop.spool.push import Push
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
+from mudkit.systems.lasthop.study.readers import COUNTS, Days, Reader
 from mudkit.systems.lasthop.study.scenario import Drawn, Scenario
-from mudkit.systems.lasthop.study.simulation import Map, Simulated, play, read_limit, spool_factory
-from mudkit.systems.lasthop.study.sweeping import interval
+from mudkit.systems.lasthop.study.simulation import Map, play, read_limit, spool_factory
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LIMITS", "THRESHOLDS_S", "Sizing", "add_outages", "size_prefetch"]
+__all__ = ["LIMITS", "THRESHOLDS_S", "Prices", "Sizing", "add_outages", "score_policies", "size_prefetch"]
 
 LIMITS: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Messages; 0 is on-demand."""
@@ -37,56 +41,86 @@ THRESHOLDS_S: Final = (0.0, *(900.0 * 2**i for i in range(7)), 86_400.0, 172_800
 """Seconds, from a quarter of an hour to four days; 0 prefetches all messages that have not expired."""
 
 _DAY_US: Final = 86_400_000_000
+_RATIOS: Final = {
+    "waste": ("wasted", "forwarded"),
+    "loss": ("lost", "readable"),
+    "empty_read_share": ("empty", "reads"),
+    "delay_s": ("delay_h", "seen"),
+}
+"""Measures, and the counts whose ratio they are."""
+_COSTS: Final = tuple(f"{name}_per_day" for name in ("wasted", "lost", "empty", "delay_h"))
+_PRICE: Final = {"low": 0.0, "high": 1e9}
+
+
+@check_options
+@dataclass(frozen=True)
+class Prices:
+    """Prices of what goes wrong, in any one currency; by default that of a wasted message is the unit.
+
+    Parameters
+    ----------
+    wasted : float
+        A message that is forwarded and never read.
+    lost : float
+        A message that is not read, and would have been under on-line forwarding.
+    empty_read : float
+        A read without a link that misses something that waits.
+    delay_hour : float
+        An hour for which a message is seen later than a link would have shown it. By default a lost message
+        is worth ten days.
+
+    Raises
+    ------
+    ParameterError
+        A price is below 0.
+    """
+
+    wasted: float = field(default=1.0, metadata=_PRICE)
+    lost: float = field(default=5.0, metadata=_PRICE)
+    empty_read: float = field(default=5.0, metadata=_PRICE)
+    delay_hour: float = field(default=0.02, metadata=_PRICE)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+    def of_counts(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the cost of counts, whose last axis is that of :data:`~…readers.COUNTS`."""
+        weights = {
+            "wasted": self.wasted, "lost": self.lost, "empty": self.empty_read, "delay_h": self.delay_hour,
+        }  # fmt: skip
+        return np.asarray(counts @ np.array([weights.get(name, 0.0) for name in COUNTS]), dtype=np.float64)
 
 
 @shows_fields
 @dataclass(frozen=True)
 class Sizing:
-    """Result of :func:`size_prefetch`: the recommended ``limit`` and ``threshold_s``, and all settings.
+    """Result of :func:`size_prefetch`: the ``limit`` and ``threshold_s`` of least cost, and all settings.
 
-    ``table`` has a row per ``limit`` and ``threshold_s``: ``waste`` and ``loss`` with their intervals over
-    the draws (``…_low``, ``…_high``; NaN with one), and ``cost``.
+    ``table`` has a row per ``limit`` and ``threshold_s``: ``waste``, ``loss``, ``empty_read_share`` and
+    ``delay_s`` (mean), what each price is for, by day (``wasted_per_day, lost_per_day, empty_per_day,
+    delay_h_per_day``), and ``cost_per_day``.
     """
 
     table: pd.DataFrame
     limit: int
     threshold_s: float
-    loss_weight: float
+    prices: Prices
 
     @property
     def best(self) -> dict[str, float]:
-        """Row of the recommended setting."""
-        row = self._rows(limit=self.limit, threshold_s=self.threshold_s).iloc[0]
+        """Row of the best setting."""
+        table = self.table
+        row = table[(table["limit"] == self.limit) & (table["threshold_s"] == self.threshold_s)].iloc[0]
         return {str(name): float(value) for name, value in row.items()}
 
-    @property
-    def by_limit(self) -> pd.DataFrame:
-        """Rows with the recommended threshold."""
-        return self._rows(threshold_s=self.threshold_s)
-
-    @property
-    def by_threshold(self) -> pd.DataFrame:
-        """Rows with the recommended limit."""
-        return self._rows(limit=self.limit)
-
-    def good_limits(self, within: float = 0.01) -> tuple[int, int]:
-        """Return the range of limits around the best one whose cost is at most ``within`` higher."""
-        table = self.by_limit.sort_values("limit")
-        good = (table["cost"] <= self.best["cost"] + within).tolist()
-        limits = table["limit"].tolist()
-        low = high = limits.index(self.limit)
-        while low > 0 and good[low - 1]:
-            low -= 1
-        while high + 1 < len(limits) and good[high + 1]:
-            high += 1
-        return int(limits[low]), int(limits[high])
-
-    def by_weight(self, weights: Sequence[float] = (0.1, 0.3, 1.0, 3.0, 10.0)) -> pd.DataFrame:
-        """Return the recommended setting for several weights of the loss, with its waste and loss."""
-        import pandas as pd
-
-        rows = [{"loss_weight": weight, **_cheapest(self.table, weight)} for weight in weights]
-        return pd.DataFrame(rows).astype({"limit": int})
+    def at(self, prices: Prices, min_limit: int = 0) -> Sizing:
+        """Return the best setting at other prices, among limits from ``min_limit`` on."""
+        table = _priced(self.table, prices)
+        among = table[table["limit"] >= min_limit]
+        order = among.assign(_cost=among["cost_per_day"].round(9)).sort_values(
+            ["_cost", "limit", "threshold_s"], ascending=[True, True, False]
+        )
+        return Sizing(table, int(order["limit"].iloc[0]), float(order["threshold_s"].iloc[0]), prices)
 
     def join(self, other: Sizing) -> Sizing:
         """Merge the settings of two searches on the same events."""
@@ -94,14 +128,7 @@ class Sizing:
 
         keys = ["limit", "threshold_s"]
         table = pd.concat([self.table, other.table]).drop_duplicates(keys).sort_values(keys)
-        best = _cheapest(table, self.loss_weight)
-        return Sizing(table.reset_index(drop=True), int(best["limit"]), best["threshold_s"], self.loss_weight)
-
-    def _rows(self, **of: float) -> pd.DataFrame:
-        table = self.table
-        for name, value in of.items():
-            table = table[table[name] == value]
-        return table.reset_index(drop=True)
+        return replace(self, table=table.reset_index(drop=True)).at(self.prices)
 
 
 @check_arguments
@@ -112,7 +139,8 @@ def size_prefetch(
     threshold: float = 0.0,
     limits: Iterable[int] = LIMITS,
     thresholds_s: Iterable[float] = THRESHOLDS_S,
-    loss_weight: float = 1.0,
+    prices: Prices = Prices(),
+    days: Days = "all",
     map: Map = map,  # noqa: A002 - the name of the API
 ) -> Sizing:
     """Find the prefetch limit and the expiration threshold with the smallest cost.
@@ -126,13 +154,14 @@ def size_prefetch(
     limits : iterable of int
     thresholds_s : iterable of float
         Expiration thresholds to try; only 0 if nothing expires.
-    loss_weight : float
-        The cost is ``waste + loss_weight * loss``, both shares.
+    prices : Prices
+    days : {'all', 'odd', 'even'}
+        Days that count: choose on one half, and score (:func:`score_policies`) on the other.
 
     Returns
     -------
     Sizing
-        The recommended setting, and the table of all.
+        The best setting, and the table of all.
 
     Raises
     ------
@@ -149,8 +178,8 @@ def size_prefetch(
     """
     import pandas as pd
 
-    number("loss_weight", loss_weight, 0.0, 1e9)
     number("threshold", threshold, -1e9, 1e9)
+    one_of("days", days, ("all", "odd", "even"), "There is no such half of the days.")
     expires = any((drawn.expires_us < FOREVER_US).any() for drawn in draws)
     tried_limits = sorted(set(limits))
     tried_s = sorted(set(thresholds_s)) if expires else [0.0]
@@ -161,35 +190,155 @@ def size_prefetch(
             expected="at least one of each",
             found=f"{len(draws)} draws, {len(tried_limits)} limits, {len(tried_s)} thresholds",
         )
-    points: list[list[tuple[float, float]]] = []
-    plan = [(drawn, limit) for limit in tried_limits for drawn in draws]
-    with bar(len(plan), "runs", "") as done:
-        for measured in map(partial(_measured, tried_s, read_limit(max), threshold), plan):
-            points.append(measured)
-            done(len(points))
-    shares = np.array(points).reshape(len(tried_limits), len(draws), len(tried_s), 2)
+    settings = [
+        # Where nothing is prefetched, the threshold has no effect.
+        (limit, threshold_s)
+        for limit in tried_limits
+        for threshold_s in (tried_s if limit else tried_s[:1])
+    ]
+    sums = np.zeros((len(settings), len(COUNTS)))
+    played = partial(_sums, settings, read_limit(max), threshold, days)
+    counted_days = 0
+    with bar(len(draws), "draws", "") as done:
+        for number_of_draws, (summed, lasting) in enumerate(map(played, draws), start=1):
+            sums += summed
+            counted_days += lasting
+            done(number_of_draws)
+    by_setting = dict(zip(settings, sums, strict=True))
     rows = [
         {"limit": limit, "threshold_s": threshold_s}
-        | interval("waste", shares[i, :, j, 0])
-        | interval("loss", shares[i, :, j, 1])
-        for i, limit in enumerate(tried_limits)
-        for j, threshold_s in enumerate(tried_s)
+        | _measures(by_setting[limit, threshold_s if limit else tried_s[0]], counted_days)
+        for limit in tried_limits
+        for threshold_s in tried_s
     ]
-    table = pd.DataFrame(rows)
-    table["cost"] = table["waste"] + loss_weight * table["loss"]
-    best = _cheapest(table, loss_weight)
-    return Sizing(table, int(best["limit"]), best["threshold_s"], loss_weight)
+    return Sizing(pd.DataFrame(rows), 0, 0.0, prices).at(prices)
 
 
-def _cheapest(table: pd.DataFrame, loss_weight: float) -> dict[str, float]:
-    """Return the row with the smallest cost; of equal ones, the one that prefetches least."""
-    cost = (table["waste"] + loss_weight * table["loss"]).round(9)
-    order = (
-        table.drop(columns="cost")
-        .assign(_cost=cost)
-        .sort_values(["_cost", "limit", "threshold_s"], ascending=[True, True, False])
+def _sums(
+    settings: Sequence[tuple[int, float]], max_messages: float, threshold: float, days: Days, drawn: Drawn
+) -> tuple[NDArray[np.float64], int]:
+    """Return the counts of each setting over the days that count, and how many days that are."""
+    reader = Reader(drawn, threshold, max_messages)
+    sums = []
+    for limit, threshold_s in settings:
+        policy = Forwarding("buffer", limit, expiration_threshold_s=threshold_s)
+        by_day = reader.see(play(drawn, spool_factory(policy, threshold), max_messages)).by_day(days)
+        sums.append(by_day.sum(axis=0))
+    return np.array(sums), len(by_day)
+
+
+def _measures(sums: NDArray[np.float64], days: int) -> dict[str, float]:
+    counts = dict(zip(COUNTS, sums.tolist(), strict=True))
+    measures = {
+        name: counts[part] / counts[whole] if counts[whole] else 0.0
+        for name, (part, whole) in _RATIOS.items()
+    }
+    measures["delay_s"] *= 3600
+    of_days = days or 1
+    return measures | {name: counts[name.removesuffix("_per_day")] / of_days for name in _COSTS}
+
+
+def _priced(table: pd.DataFrame, prices: Prices) -> pd.DataFrame:
+    of_each = (prices.wasted, prices.lost, prices.empty_read, prices.delay_hour)
+    return table.assign(
+        cost_per_day=sum(price * table[name] for price, name in zip(of_each, _COSTS, strict=True))
     )
-    return {str(name): float(value) for name, value in order.drop(columns="_cost").iloc[0].items()}
+
+
+@check_arguments
+def score_policies(
+    draws: Sequence[Drawn],
+    policies: Mapping[str, Forwarding | Push],
+    *,
+    max: float | None = 8,  # noqa: A002 - the name of the API
+    threshold: float = 0.0,
+    prices: Prices = Prices(),
+    days: Days = "all",
+) -> pd.DataFrame:
+    """Measure policies on the same events, with intervals over days and draws.
+
+    Parameters
+    ----------
+    draws : sequence of Drawn
+        Draws of outages for the same arrivals and reads.
+    policies : mapping of str to Forwarding or Push
+        The others are compared with the first.
+    max, threshold
+        As for :func:`compare`.
+    prices : Prices
+    days : {'all', 'odd', 'even'}
+        Days that count.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``policy``; ``waste``, ``loss``, ``empty_read_share`` and ``delay_s`` (mean), each with the ends of
+        its 95 % interval (:func:`mudkit.intervals.by_day`; NaN below five days, and where a measure cannot
+        differ from what it is); ``delay_median_s``; ``cost_per_day`` with its interval; ``saved_per_day``, by
+        how much the first policy costs less than this one, with its interval.
+
+    Raises
+    ------
+    ParameterError
+        There is nothing to run.
+    """
+    import pandas as pd
+
+    max_messages = read_limit(max)
+    number("threshold", threshold, -1e9, 1e9)
+    one_of("days", days, ("all", "odd", "even"), "There is no such half of the days.")
+    if not (len(draws) and policies):
+        raise ParameterError(
+            "There is nothing to run.",
+            where="draws, policies",
+            expected="at least one of each",
+            found=f"{len(draws)} draws, {len(policies)} policies",
+        )
+    readers = [Reader(drawn, threshold, max_messages) for drawn in draws]
+    has_outage = any(len(drawn.switches_us) or not drawn.starts_up for drawn in draws)
+    rows, first = [], None
+    with bar(len(policies), "policies", "") as done:
+        for name, policy in policies.items():
+            seen = [
+                reader.see(play(drawn, spool_factory(policy, threshold), max_messages))
+                for reader, drawn in zip(readers, draws, strict=True)
+            ]
+            counts = np.stack([one.by_day(days) for one in seen], axis=1)
+            delays_s = np.concatenate([one.delays_s(days) for one in seen])
+            row: dict[str, str | float] = {"policy": name}
+            for measure, (part, whole) in _RATIOS.items():
+                scale, kind = (3600.0, "positive") if measure == "delay_s" else (1.0, "share")
+                is_fixed = measure in _fixed(policy, has_outage=has_outage)
+                row |= _interval(measure, counts[..., COUNTS.index(part)] * scale,
+                                 counts[..., COUNTS.index(whole)], kind, is_fixed=is_fixed)  # fmt: skip
+            row["delay_median_s"] = float(np.median(delays_s)) if len(delays_s) else np.nan
+            costs = prices.of_counts(counts)
+            first = costs if first is None else first
+            row |= _interval("cost_per_day", costs, np.ones(costs.shape), "positive")
+            row |= _interval("saved_per_day", costs - first, np.ones(costs.shape), "any")
+            rows.append(row)
+            done(len(rows))
+    return pd.DataFrame(rows)
+
+
+def _interval(
+    name: str, parts: NDArray[np.float64], wholes: NDArray[np.float64], kind: str, *, is_fixed: bool = False
+) -> dict[str, float]:
+    measured = intervals.by_day(parts, wholes, kind)  # type: ignore[arg-type]
+    value = 0.0 if np.isnan(measured.value) else measured.value
+    low, high = (np.nan, np.nan) if is_fixed else (measured.low, measured.high)
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
+
+
+def _fixed(policy: Forwarding | Push, *, has_outage: bool) -> set[str]:
+    """Return the measures that are 0 by their definition: no sample makes them uncertain."""
+    fixed = set() if has_outage else {"empty_read_share"}
+    if isinstance(policy, Forwarding):
+        if policy.kind == "on-demand" or (policy.kind == "buffer" and policy.prefetch_limit == 0):
+            fixed.add("waste")
+        if policy.kind == "on-line" or not has_outage:
+            fixed.add("loss")
+    return fixed
 
 
 @check_arguments
@@ -210,19 +359,3 @@ def add_outages(drawn: Drawn, outages: Outages, seeds: Iterable[int]) -> list[Dr
         switches_us = links.switches_us[links.switches_us <= end_us]
         runs.append(replace(drawn, switches_us=switches_us, starts_up=links.starts_up))
     return runs
-
-
-def _measured(
-    thresholds_s: Sequence[float], max_messages: float, threshold: float, plan: tuple[Drawn, int]
-) -> list[tuple[float, float]]:
-    """Return waste and loss with one limit and each threshold."""
-    drawn, limit = plan
-    online = play(drawn, spool_factory(Forwarding("on-line"), threshold), max_messages)
-    measured = []
-    for threshold_s in (
-        thresholds_s if limit else thresholds_s[:1]
-    ):  # nothing is prefetched: the threshold has no effect
-        policy = Forwarding("buffer", limit, expiration_threshold_s=threshold_s)
-        run = Simulated(play(drawn, spool_factory(policy, threshold), max_messages), online, {})
-        measured.append((run.waste, run.loss))
-    return measured if limit else measured * len(thresholds_s)

@@ -26,7 +26,9 @@ from mudkit.systems.lasthop.study.simulation import (
     Parameter,
     Simulated,
     play,
+    play_best,
     read_limit,
+    readable_ids,
     simulate,
     spool_factory,
 )
@@ -315,9 +317,10 @@ def _compare_run(
 ) -> list[dict[str, str | float]]:
     name, condition, seed = plan
     drawn = condition.draw(seed)
-    online = play(drawn, spool_factory(Forwarding("on-line"), threshold), max_messages)
+    online = play_best(drawn, threshold, max_messages)
+    readable = readable_ids(drawn, online, threshold, max_messages)
     rows: list[dict[str, str | float]] = []
     for policy, given in policies.items():
-        run = Simulated(play(drawn, spool_factory(given, threshold), max_messages), online, {})
+        run = Simulated(play(drawn, spool_factory(given, threshold), max_messages), online, {}, readable)
         rows.append({"condition": name, "policy": policy, "waste": run.waste, "loss": run.loss})
     return rows

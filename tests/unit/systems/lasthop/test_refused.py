@@ -21,7 +21,7 @@ from mudkit.systems.lasthop import (
 )
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.logs import drawn_from
-from mudkit.systems.lasthop.study.sizing import size_prefetch
+from mudkit.systems.lasthop.study.sizing import Prices, score_policies, size_prefetch
 from mudkit.systems.lasthop.study.sweeping import compare
 from mudkit.systems.lasthop.subscription import Following
 
@@ -65,7 +65,9 @@ REFUSED_SETTINGS = [
     (partial(expected_waste, user_frequency=1, max=4, event_frequency=32), [
         {"user_frequency": -1}, {"max": 1.5}, {"event_frequency": "32"},
     ]),
-    (partial(size_prefetch, [EVENTS]), [{"loss_weight": -1.0}, {"max": -1}, {"threshold": "low"}]),
+    (partial(size_prefetch, [EVENTS]), [{"days": "first"}, {"max": -1}, {"threshold": "low"}]),
+    (Prices, [{"wasted": -1.0}, {"lost": nan}, {"empty_read": "5"}, {"delay_hour": -0.1}]),
+    (partial(score_policies, [EVENTS], {"b": Forwarding("on-line")}), [{"days": "first"}, {"max": -1}, {"threshold": nan}]),
     (partial(compare, {"a": Scenario()}, {"b": Forwarding("on-line")}), [{"max": -1}, {"threshold": nan}]),
     (partial(drawn_from, arrivals_us=[1, 2], reads_us=[3]), [
         {"ranks": [1.0]}, {"expires_us": [FOREVER_US]}, {"outages_us": [3, 4]}, {"reads_us": [0.5]}, {"arrivals_us": [[1, 2]]},
@@ -99,6 +101,7 @@ REFUSED_CALLS = [
         {}, None, {"": (1, 2, 3)}, {"a": (1, 2)}, {"a": (91, 2, 3)}, {"a": (1, 2, -3)}, {"a": "there"},
     )),
     (partial(size_prefetch, []), "0 draws"),
+    (partial(score_policies, [EVENTS], {}), "0 policies"),
     (partial(size_prefetch, [EVENTS], limits=[]), "0 limits"),
     (partial(size_prefetch, [EVENTS], limits=[-1]), "prefetch_limit"),
     (partial(compare, {"a": Scenario()}, {}), "0 policies"),
@@ -113,7 +116,7 @@ REFUSED_CALLS = [
         ("kind =", "incomplete"), ("receiver.age > 3 AND rank > 1", "receiver"), ("sender.name = kind", "sender"),
         ("lookup('t', kind, 'x') = 1", "lookup"),
     )),
-    (partial(drawn_from, [2, 1], [3]), "arrivals, row 1"),
+    (partial(drawn_from, [1], [3], outages_us=[[1, 5], [4, 6]]), "outages, row 1"),
     (partial(drawn_from, [1], [3], ranks=[nan]), "rank"),
     (partial(drawn_from, [5], [9], expires_us=[5]), "expires at"),
 ]  # fmt: skip

@@ -6,6 +6,8 @@ import gzip
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mudkit.errors import InputMissing, TraceContentError, TraceFormatError
 from mudkit.systems.lasthop import Forwarding, Spool
@@ -71,7 +73,6 @@ def test_times_may_be_local_iso_texts_and_files_compressed(logs, tmp_path):
 @pytest.mark.parametrize(
     ("log", "text", "error"),
     [
-        ("arrivals", f"time\n{T0}\n\n{T0 - 1}\n", "arrivals.csv, line 4"),
         ("arrivals", f"time,rank\n{T0},0.5\n,0.5\n{T0},1\n", "'' as time"),
         ("arrivals", f"time,rank\n{T0},high\n", "'high'"),
         ("arrivals", f"time,rank\n{T0},\n", "line 2"),
@@ -80,11 +81,11 @@ def test_times_may_be_local_iso_texts_and_files_compressed(logs, tmp_path):
         ("arrivals", "time\n12\n", "'12' as time"),
         ("arrivals", "time\n", "arrivals is empty"),
         ("reads", "time\n", "reads is empty"),
-        ("reads", f"time\n{T0 + 1}\n{T0}\n{T0 - 1}\n", "reads.csv, line 3"),
         ("reads", f"time\n{T0}\nyesterday\n", "reads.csv, line 3"),
         ("outages", f"begin,end\n{T0 + 5},{T0 + 9}\n{T0 + 8},{T0 + 12}\n", "outages.csv, line 3"),
         ("outages", f"begin,end\n{T0 + 5},{T0 + 9}\n{T0 + 20},{T0 + 12}\n", "outages.csv, line 3"),
         ("outages", f"begin,end\n{T0 + 5},\n", "'' as end"),
+        ("outages", f"begin,end\n{T0 + 30},{T0 + 40}\n{T0 + 5},{T0 + 35}\n", "outages.csv, line 2"),
     ],
 )
 def test_invalid_rows_are_refused_with_their_line(logs, log, text, error):
@@ -95,10 +96,38 @@ def test_invalid_rows_are_refused_with_their_line(logs, log, text, error):
 
 
 def test_errors_state_times_in_utc_or_seconds(logs):
-    with pytest.raises(TraceContentError, match=r"22:13:20 UTC after 2023-11-14 22:13:20\.500000 UTC"):
-        read_logs(*logs(reads=f"time\n{T0}.5\n{T0}\n"))
-    with pytest.raises(TraceContentError, match=r"1 s after 2\.5 s"):
-        drawn_from([2_500_000, 1_000_000], [3])
+    with pytest.raises(
+        TraceContentError, match=r"22:13:20 UTC, when that until 2023-11-14 22:13:20\.500000 "
+    ):
+        read_logs(*logs(outages=f"begin,end\n{T0 - 9},{T0}.5\n{T0},{T0 + 1}\n"))
+    with pytest.raises(TraceContentError, match=r"2\.5 s to 1 s"):
+        drawn_from([1], [3], outages_us=[[2_500_000, 1_000_000]])
+
+
+def test_rows_out_of_order_are_sorted_and_counted(logs):
+    texts = {
+        "arrivals": f"time,rank,expires\n{T0 + 10},0.9,{T0 + 60}\n{T0},0.5,\n",
+        "reads": f"time\n{T0 + 70}\n{T0 + 20}\n{T0 + 30}\n",
+        "outages": f"begin,end\n{T0 + 40},{T0 + 45}\n{T0 + 15},{T0 + 30}\n",
+    }
+    drawn = read_logs(*logs(**texts))
+    assert (drawn.arrivals_us.tolist(), drawn.ranks.tolist()) == ([0, 10 * S], [0.5, 0.9])
+    assert drawn.expires_us.tolist() == [FOREVER_US, 60 * S]
+    assert drawn.reads_us.tolist() == [20 * S, 30 * S, 70 * S]
+    assert drawn.switches_us.tolist() == [15 * S, 30 * S, 40 * S, 45 * S]
+    assert drawn.sorted_rows == 1 + 2 + 1
+    assert read_logs(*logs()).sorted_rows == 0
+
+
+@given(st.permutations(range(12)), st.permutations(range(5)))
+def test_order_of_rows_does_not_matter(arrivals, reads):
+    times, ranks = np.arange(12) * 7 * S, np.arange(12) % 5
+    shuffled = drawn_from(times[arrivals], np.arange(5)[reads] * 20 * S, ranks=ranks[arrivals])
+    ordered = drawn_from(times, np.arange(5) * 20 * S, ranks=ranks)
+    for name in ("arrivals_us", "ranks", "reads_us"):
+        assert getattr(shuffled, name).tolist() == getattr(ordered, name).tolist()
+    is_sorted = arrivals == sorted(arrivals) and reads == sorted(reads)
+    assert (shuffled.sorted_rows == 0) == is_sorted
 
 
 def test_error_counts_further_invalid_rows(logs):

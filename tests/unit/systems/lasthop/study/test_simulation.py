@@ -96,7 +96,20 @@ def test_unified_policy_is_as_good_without_a_set_limit():
 
 def test_total_outage_forwards_nothing():
     run = simulate(outage=1.0, policy="buffer", prefetch_limit=16)
-    assert (run.forwarded, run.read, run.waste, run.loss) == (0, 0, 0.0, 0.0)
+    assert (run.forwarded, run.read, run.waste) == (0, 0, 0.0)
+
+
+@pytest.mark.parametrize("policy", ["buffer", "on-line", "on-demand", "unified", "push"])
+def test_total_outage_loses_everything(policy):
+    assert simulate(outage=1.0, policy=policy, days=30).loss == 1.0
+    assert simulate(outage=1.0, policy=policy, days=30, max=0).loss == 0.0, "nobody reads"
+
+
+def test_outcome_counts_the_messages_of_each_read():
+    events = build_simple_events([1, 2, 3], [0.1, 0.9, 0.5], [5, 9], switches=[4])
+    assert play_with_spool(events, Forwarding("on-line"), 2).per_read == (2, 1)
+    assert play_with_spool(events, Forwarding("on-demand"), 2).per_read == (0, 0)
+    assert play_online(events, 0.0, 2).per_read == (2, 1)
 
 
 def test_max_0_reads_nothing_and_wastes_all():

@@ -1,0 +1,118 @@
+"""The reader's view of a run: messages wasted and lost, reads that miss something, and delays.
+
+==========  ==============================================================================================
+wasted      forwarded, and never read (Last hop 4)
+lost        read under on-line forwarding, and not under the policy (Last hop 4)
+empty       a read without a link that showed fewer messages than it asked for, while an acceptable message
+            that had arrived and had not expired was not on the device
+delay       from the read that would have shown a message, had there always been a link, to the read that
+            showed it; 0 if it was shown earlier, since better ones were missing
+==========  ==============================================================================================
+
+Messages count for the day on which they arrived, reads for the day on which they happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mudkit.systems.lasthop.study.scenario import DAY_US, Drawn
+from mudkit.systems.lasthop.study.simulation import Outcome, play_best, play_linked, readable_ids
+
+__all__ = ["COUNTS", "Days", "Reader", "Seen"]
+
+COUNTS: Final = ("wasted", "forwarded", "lost", "readable", "empty", "reads", "delay_h", "seen")
+"""Counts by day: events, and the sum of delays in hours."""
+
+Days: TypeAlias = Literal["all", "odd", "even"]
+"""Days that count, from the first one, which is odd: two halves of a log have none in common."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The reader's view of a policy.
+
+    ``wasted``, ``forwarded``, ``lost`` and ``readable`` have an item per message, ``empty`` has one per read;
+    ``delay_us`` is -1 for messages without a delay.
+    """
+
+    drawn: Drawn
+    wasted: NDArray[np.bool_]
+    forwarded: NDArray[np.bool_]
+    lost: NDArray[np.bool_]
+    readable: NDArray[np.bool_]
+    empty: NDArray[np.bool_]
+    delay_us: NDArray[np.int64]
+
+    def by_day(self, days: Days = "all") -> NDArray[np.float64]:
+        """Return the counts of :data:`COUNTS`, a row per day that counts."""
+        drawn = self.drawn
+        last_us = max(drawn.arrivals_us.max(initial=0), drawn.reads_us.max(initial=0))
+        count = int(last_us) // DAY_US + 1
+        arrived, read = drawn.arrivals_us // DAY_US, drawn.reads_us // DAY_US
+        has_delay = self.delay_us >= 0
+        delay_h = np.where(has_delay, self.delay_us, 0) / 3600e6
+        of_messages = (self.wasted, self.forwarded, self.lost, self.readable)
+        columns = [np.bincount(arrived, weights=marked, minlength=count) for marked in of_messages]
+        columns += [
+            np.bincount(read, weights=self.empty, minlength=count),
+            np.bincount(read, minlength=count),
+        ]
+        columns += [np.bincount(arrived, weights=value, minlength=count) for value in (delay_h, has_delay)]
+        first, step = (1 if days == "even" else 0), (1 if days == "all" else 2)
+        return np.stack(columns, axis=1).astype(np.float64)[first::step]
+
+    def delays_s(self, days: Days = "all") -> NDArray[np.float64]:
+        """Return the delays of the messages that arrived on the days that count, in seconds."""
+        counts = self.delay_us >= 0
+        if days != "all":
+            counts &= self.drawn.arrivals_us // DAY_US % 2 == (days == "even")
+        return np.asarray(self.delay_us[counts] / 1e6, dtype=np.float64)
+
+
+class Reader:
+    """The reader of some events, and what the best service would give her."""
+
+    def __init__(self, drawn: Drawn, threshold: float, max_messages: float) -> None:
+        self._drawn, self._max = drawn, max_messages
+        self.online = play_best(drawn, threshold, max_messages)
+        self._readable = self._marked(readable_ids(drawn, self.online, threshold, max_messages))
+        self._shown_us = self._read_us(play_linked(drawn, threshold, max_messages))
+        acceptable = drawn.ranks >= threshold
+        self._arrived = np.searchsorted(drawn.arrivals_us[acceptable], drawn.reads_us, side="right")
+        self._arrived -= np.searchsorted(np.sort(drawn.expires_us[acceptable]), drawn.reads_us, side="right")
+        switched = np.searchsorted(drawn.switches_us, drawn.reads_us, side="right")
+        self._is_down = (switched % 2 == 0) != drawn.starts_up
+
+    def see(self, outcome: Outcome) -> Seen:
+        """Return what she saw in a run of these events."""
+        drawn = self._drawn
+        forwarded, read_us = self._marked(outcome.forwarded_ids), self._read_us(outcome)
+        is_read = read_us >= 0
+        shown = np.array(outcome.per_read, dtype=np.int64)
+        expired = np.searchsorted(np.sort(drawn.expires_us[is_read]), drawn.reads_us, side="right")
+        unread = self._arrived - (np.cumsum(shown) - shown - expired)
+        empty = self._is_down & (shown < self._max) & (unread > shown)
+        delay_us = np.maximum(read_us - self._shown_us, 0)
+        delay_us[~is_read | (self._shown_us < 0)] = -1
+        return Seen(
+            drawn, forwarded & ~is_read, forwarded, self._readable & ~is_read, self._readable, empty, delay_us
+        )
+
+    def _marked(self, numbers: Sequence[Hashable]) -> NDArray[np.bool_]:
+        marked = np.zeros(len(self._drawn.arrivals_us), dtype=np.bool_)
+        marked[np.array(numbers, dtype=np.int64)] = True
+        return marked
+
+    def _read_us(self, outcome: Outcome) -> NDArray[np.int64]:
+        """Return when each message was read; -1: never."""
+        read_us = np.full(len(self._drawn.arrivals_us), -1, dtype=np.int64)
+        read_us[np.array(outcome.read_ids, dtype=np.int64)] = np.repeat(
+            self._drawn.reads_us, outcome.per_read
+        )
+        return read_us

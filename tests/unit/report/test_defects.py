@@ -1,0 +1,143 @@
+"""Defects of a trace: each is planted at a known place and named there; without one a trace is clean."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mudkit.report.defects import find_defects
+from mudkit.report.profiling import defect_answer, defect_table, first_screen
+from mudkit.report.source import open_source
+from mudkit.report.stays import find_stays
+
+T0 = pd.Timestamp("2023-05-01", tz="UTC")
+DAY_S = 86_400
+DEVICES, DAYS = 24, 5
+
+
+def fleet():
+    """Build cars that drive from about 7 to 19 o'clock on five days, with a row a minute."""
+    rng = np.random.default_rng(11)
+    parts = []
+    for number in range(DEVICES):
+        for day in range(DAYS):
+            begin, end = 7 * 3600 + rng.integers(0, 3600), 19 * 3600 + rng.integers(0, 3600)
+            second = day * DAY_S + np.arange(begin, end, 60) + rng.integers(0, 60)
+            way = np.cumsum(rng.normal(0, 1e-3, (len(second), 2)), axis=0)
+            part = pd.DataFrame({"device": f"car{number:02d}", "s": second})
+            part["lat"], part["lon"] = 48.1 + way[:, 0], 11.6 + way[:, 1]
+            parts.append(part)
+    return pd.concat(parts, ignore_index=True)
+
+
+def look(frame, tmp_path, tz="Europe/Berlin"):
+    """Return the trace of rows, and its defects."""
+    file = tmp_path / "trace.csv"
+    ts = (T0 + pd.to_timedelta(frame["s"], unit="s")).dt.strftime("%Y-%m-%dT%H:%M:%SZ")
+    frame.assign(ts=ts)[["device", "ts", "lat", "lon"]].to_csv(file, index=False)
+    source = open_source(str(file), needs_reads=False, tz=tz)
+    return source, find_defects(source)
+
+
+def within(frame, day, first_h, last_h):
+    return frame["s"].between(day * DAY_S + first_h * 3600, day * DAY_S + last_h * 3600)
+
+
+def is_of(frame, *numbers):
+    return frame["device"].isin([f"car{number:02d}" for number in numbers])
+
+
+def without_hole(frame):
+    return frame[~within(frame, 2, 11, 11.5)]
+
+
+def without_most(frame):
+    return frame[~(within(frame, 3, 12, 14) & ~is_of(frame, 1, 2, 3))]
+
+
+def with_reset_clock(frame):
+    lost = is_of(frame, 4) & within(frame, 1, 9, 9.5)
+    return frame.assign(
+        s=frame["s"].where(~lost, frame["s"] - (T0 - pd.Timestamp(0, tz="UTC")).total_seconds())
+    )
+
+
+def with_clock_of_2000(frame):
+    lost = is_of(frame, 4) & within(frame, 1, 9, 9.5)
+    ago_s = (T0 - pd.Timestamp("2000-01-01", tz="UTC")).total_seconds()
+    return frame.assign(s=frame["s"].where(~lost, frame["s"] - ago_s))
+
+
+def with_exchanged(frame):
+    swapped = is_of(frame, 5, 6)
+    lat, lon = frame["lat"], frame["lon"]
+    return frame.assign(lat=lat.where(~swapped, lon), lon=lon.where(~swapped, lat))
+
+
+def with_other_zone(frame):
+    return frame.assign(s=frame["s"] + 5 * 3600 * is_of(frame, 7, 8, 9, 10))
+
+
+def with_gap(frame):
+    return frame[~(is_of(frame, 11) & within(frame, 1, 0, 72))]
+
+
+def with_null_island(frame):
+    lost = is_of(frame, 12) & within(frame, 2, 10, 10.5)
+    return frame.assign(lat=frame["lat"].where(~lost, 0.0), lon=frame["lon"].where(~lost, 0.0))
+
+
+def test_clean_trace_is_called_clean(tmp_path):
+    source, defects = look(fleet(), tmp_path)
+    assert defects == []
+    screen = first_screen(source, defects, find_stays(source))
+    assert screen.headline.startswith("The trace is clean")
+    assert {measure.name: measure.value for measure in screen.measures}["is_clean"] == "yes"
+    assert defect_answer(defects).title == "No defect was found"
+
+
+@pytest.mark.parametrize(
+    ("plant", "kind", "devices", "text"),
+    [
+        (without_hole, "hole", (), "3 May 2023, 12:59 to 13:30"),
+        (without_most, "silent", (), "4 May 2023, 14:00 to 16:00"),
+        (with_reset_clock, "clock", ("car04",), "2 January 1970"),
+        (with_clock_of_2000, "clock", ("car04",), "2 January 2000"),
+        (with_exchanged, "exchanged", ("car05", "car06"), "Latitude and longitude are exchanged"),
+        (with_other_zone, "zone", ("car07", "car08", "car09", "car10"), "5 h ahead of"),
+        (with_gap, "gap", ("car11",), "car11 reports nothing from 1 May 2023"),
+        (with_null_island, "nowhere", (), "latitude 0, longitude 0"),
+    ],
+)
+def test_planted_defect_is_named_where_it_is(plant, kind, devices, text, tmp_path):
+    source, defects = look(plant(fleet()), tmp_path)
+    of_kind = [defect for defect in defects if defect.kind == kind]
+    assert len(of_kind) == 1, defects
+    assert tuple(sorted(of_kind[0].devices)) == devices
+    assert text in of_kind[0].text
+    screen = first_screen(source, defects, find_stays(source))
+    assert screen.headline.startswith("The trace is not clean")
+    assert any(text in warning for warning in screen.warnings)
+    assert {measure.name: measure.value for measure in screen.measures}["is_clean"] == "no"
+    assert len(defect_table(source, defects)) == len(defects)
+
+
+def test_nights_and_weekends_are_no_defects(tmp_path):
+    """A fleet that rests at night and on two days of seven is clean."""
+    frame = fleet()
+    week = pd.concat([frame.assign(s=frame["s"] + 7 * DAY_S * number) for number in range(3)])
+    _, defects = look(week, tmp_path)
+    assert defects == []
+
+
+def test_feed_that_is_read_every_ten_minutes_has_no_holes(tmp_path):
+    frame = fleet()
+    frame["s"] = frame["s"] // 600 * 600
+    _, defects = look(frame.drop_duplicates(["device", "s"]), tmp_path)
+    assert [defect for defect in defects if defect.kind == "hole"] == []
+
+
+def test_recorded_taxis_have_their_known_holes(cabspotting):
+    source = open_source(str(cabspotting), needs_reads=False, tz="America/Los_Angeles")
+    texts = [defect.text for defect in find_defects(source) if defect.kind in ("hole", "zone", "exchanged")]
+    assert any("20 May 2008, 07:04 to 08:38" in text for text in texts)
+    assert all("No device reports" in text for text in texts)
