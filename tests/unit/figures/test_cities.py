@@ -1,0 +1,44 @@
+"""Names of cities for places and maps."""
+
+import numpy as np
+import pytest
+
+from mudkit.figures.cities import cities, cities_within, place_names
+
+
+def test_cities_are_ordered_by_people():
+    known = cities()
+    assert len(known.names) == len(known.lat) == len(known.lon) > 20_000
+    assert (np.diff(known.people) <= 0).all()
+
+
+def test_largest_cities_of_a_rectangle_come_first():
+    found = cities_within(47.0, 10.0, 49.5, 13.0, 3)
+    assert found[0][0] == "Munich"
+    assert len(found) == 3
+    assert all(47.0 <= lat <= 49.5 and 10.0 <= lon <= 13.0 for _, lat, lon in found)
+    assert cities_within(0.0, -30.0, 1.0, -29.0, 5) == []
+
+
+def test_rectangle_crosses_the_date_line():
+    found = {name: lon for name, _, lon in cities_within(-19.0, 177.0, -13.0, 190.0, 20)}
+    assert found["Suva"] == pytest.approx(178.44, abs=0.1)
+    assert found["Apia"] == pytest.approx(188.23, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("lat", "lon", "name"),
+    [
+        (48.137, 11.575, "Munich"),
+        (48.30, 11.575, "18 km north of Munich"),
+        (0.0, -30.0, ""),
+        (90.0, 0.0, ""),
+    ],
+)
+def test_place_is_named_by_the_nearest_city(lat, lon, name):
+    (found,) = place_names(lat, lon)
+    assert found == name
+
+
+def test_direction_is_right_across_the_date_line():
+    assert place_names([-17.0], [-179.9])[0].split(" of ")[0].endswith("north-east")
