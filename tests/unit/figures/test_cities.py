@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mudkit.figures.cities import cities, cities_within, place_names
+from mudkit.figures.cities import Cities, cities, cities_within, place_names
 
 
 def test_cities_are_ordered_by_people():
@@ -40,5 +40,7 @@ def test_place_is_named_by_the_nearest_city(lat, lon, name):
     assert found == name
 
 
-def test_direction_is_right_across_the_date_line():
-    assert place_names([-17.0], [-179.9])[0].split(" of ")[0].endswith("north-east")
+def test_direction_is_right_across_the_date_line(monkeypatch):
+    one = Cities(("Edge",), np.array([0.0]), np.array([179.9]), np.array([20_000]))
+    monkeypatch.setattr("mudkit.figures.cities.cities", lambda: one)
+    assert place_names([0.0, 0.0], [-179.9, 179.7]) == ["22 km east of Edge", "22 km west of Edge"]
