@@ -98,6 +98,11 @@ def _key(column: Whole, row: Whole) -> Whole:
     return (row << 32) + (column + _TURN)
 
 
+def _sums(index: Whole, values: Floats) -> Floats:
+    """Return the sum of the values of each index; each index is there."""
+    return np.bincount(index, values).astype(np.float64)
+
+
 def _column_and_row(key: Any) -> tuple[Any, Any]:
     """Return the cells of numbers."""
     return (key & 0xFFFFFFFF) - _TURN, key >> 32
@@ -128,16 +133,13 @@ class _Cells:
         column = np.floor(x * side).astype(np.int64)
         row = np.clip(np.floor(y * side), 0, side - 1).astype(np.int64)
         key, index, counts = np.unique(_key(column, row), return_inverse=True, return_counts=True)
-        sum_x, sum_y = (np.bincount(index, part, len(key)) for part in (x, y))
-        count = counts.astype(np.float64)
+        count, sum_x, sum_y = counts.astype(np.float64), _sums(index, x), _sums(index, y)
         return cls(_FINEST, *_column_and_row(key), count, sum_x, sum_y, sum_x / count, sum_y / count)
 
     def coarser(self) -> _Cells:
         """Return the cells of the level above."""
         key, index = np.unique(_key(self.column >> 1, self.row >> 1), return_inverse=True)
-        count, sum_x, sum_y = (
-            np.bincount(index, part, len(key)) for part in (self.count, self.sum_x, self.sum_y)
-        )
+        count, sum_x, sum_y = (_sums(index, part) for part in (self.count, self.sum_x, self.sum_y))
         apart = np.hypot(self.x - (sum_x / count)[index], self.y - (sum_y / count)[index])
         nearest_first = np.lexsort((apart, index))
         part = nearest_first[np.searchsorted(index[nearest_first], np.arange(len(key)))]
