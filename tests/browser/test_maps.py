@@ -181,7 +181,7 @@ def test_discs_become_finer_as_the_map_is_enlarged(show, city, tmp_path):
     lat, lon = city["lat"].to_numpy(), city["lon"].to_numpy()
     counts = []
     for zoom in (11, 14, 16):
-        page.evaluate("zoom => theMap().setView([37.72, -122.4], zoom, {animate: false})", zoom)
+        page.evaluate("zoom => void theMap().setView([37.72, -122.4], zoom, {animate: false})", zoom)
         discs = np.array(page.evaluate(DISCS))
         counts.append(len(discs))
         apart_m = 1000 * np.array([units.distance_km(*disc, lat, lon).min() for disc in discs])
