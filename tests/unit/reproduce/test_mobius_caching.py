@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from mudkit.processes import spread_out
@@ -52,6 +54,16 @@ def test_write_finding_separates_bound_and_tree():
     figures = mobius_caching._write_figures(by_name)
     assert figures["messages, hours in hindsight, a"].median == 0.3
     assert "messages, hours in hindsight, b" not in figures
+
+
+def test_a_regime_in_which_nobody_reads_anothers_writes_has_no_gap_and_no_factor():
+    nothing, thirty = mobius_caching._Shares(0.0, 0.0, 0.0), mobius_caching._Shares(0.4, 1.0, 0.0)
+    alone = mobius_caching._WriteOutcome(thirty, thirty, thirty, nothing, nothing, nothing)
+    figures = mobius_caching._write_figures({"alone": [alone]})
+    assert "share of the gap in messages closed, alone" not in figures
+    assert figures["regimes in which less than half of the gap in messages is closed"].median == 0
+    assert math.isnan(figures["times fewer messages than with 30 min, bound, best regime"].median)
+    assert "of 0 regimes" in mobius_caching._write_finding({"alone": [alone]})
 
 
 def test_m4_and_m5_are_not_rows_of_speed():
