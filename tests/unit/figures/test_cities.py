@@ -13,17 +13,17 @@ def test_cities_are_ordered_by_people():
 
 
 def test_largest_cities_of_a_rectangle_come_first():
-    found = cities_within(47.0, 10.0, 49.5, 13.0, 3)
-    assert found[0][0] == "Munich"
-    assert len(found) == 3
-    assert all(47.0 <= lat <= 49.5 and 10.0 <= lon <= 13.0 for _, lat, lon in found)
+    named = cities_within(47.0, 10.0, 49.5, 13.0, 3)
+    assert named[0][0] == "Munich"
+    assert len(named) == 3
+    assert all(47.0 <= lat <= 49.5 and 10.0 <= lon <= 13.0 for _, lat, lon in named)
     assert cities_within(0.0, -30.0, 1.0, -29.0, 5) == []
 
 
 def test_rectangle_crosses_the_date_line():
-    found = {name: lon for name, _, lon in cities_within(-19.0, 177.0, -13.0, 190.0, 20)}
-    assert found["Suva"] == pytest.approx(178.44, abs=0.1)
-    assert found["Apia"] == pytest.approx(188.23, abs=0.1)
+    named = {name: lon for name, _, lon in cities_within(-19.0, 177.0, -13.0, 190.0, 20)}
+    assert named["Suva"] == pytest.approx(178.44, abs=0.1)
+    assert named["Apia"] == pytest.approx(188.23, abs=0.1)
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,8 @@ def test_rectangle_crosses_the_date_line():
     ],
 )
 def test_place_is_named_by_the_nearest_city(lat, lon, name):
-    (found,) = place_names(lat, lon)
-    assert found == name
+    (named,) = place_names(lat, lon)
+    assert named == name
 
 
 def test_direction_is_right_across_the_date_line(monkeypatch):

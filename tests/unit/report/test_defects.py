@@ -87,7 +87,7 @@ def with_null_island(frame):
 
 
 def with_shared_name(frame):
-    """Give two cars in different towns one name."""
+    """Write one name for two cars in different towns."""
     lat = frame["lat"] + 2.0 * is_of(frame, 13)
     return frame.assign(lat=lat, device=frame["device"].where(~is_of(frame, 13), "car14"))
 
