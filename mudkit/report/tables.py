@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -60,17 +61,10 @@ def save_cells(table: pa.Table, name: str, folder: Path | None) -> pa.Table:
         return table
     edges = [table[side].to_numpy() for side in ("west", "south", "east", "north")]
     boxes = shapely.box(*edges)
-    document = {
-        "version": "1.1.0",
-        "primary_column": "geometry",
-        "columns": {
-            "geometry": {
-                "encoding": "WKB",
-                "geometry_types": ["Polygon"],
-                "bbox": [float(part) for part in shapely.total_bounds(boxes)] if len(table) else [],
-            }
-        },
-    }
+    column: dict[str, Any] = {"encoding": "WKB", "geometry_types": ["Polygon"]}
+    if len(table):
+        column["bbox"] = shapely.total_bounds(boxes).tolist()
+    document = {"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": column}}
     geometry = pa.array(shapely.to_wkb(boxes).tolist(), pa.binary())
     whole = table.append_column("geometry", geometry)
     whole = whole.replace_schema_metadata({"geo": json.dumps(document)})
@@ -80,7 +74,11 @@ def save_cells(table: pa.Table, name: str, folder: Path | None) -> pa.Table:
         file.write('{"type":"FeatureCollection","features":[')
         rows = table.select(others).to_pylist()
         for at, (shape, row) in enumerate(zip(shapely.to_geojson(boxes), rows, strict=True)):
-            properties = json.dumps(row, separators=(",", ":"))
+            row = {
+                key: None if isinstance(value, float) and not math.isfinite(value) else value
+                for key, value in row.items()
+            }
+            properties = json.dumps(row, separators=(",", ":"), default=str)
             feature = f'{{"type":"Feature","geometry":{shape},"properties":{properties}}}'
             file.write((",\n" if at else "\n") + feature)
         file.write("\n]}\n")

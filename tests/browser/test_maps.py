@@ -24,6 +24,13 @@ window.painted = element => {
 };
 null;
 """
+DISCS = """(() => {
+  const found = [];
+  theMap().eachLayer(layer => {
+    if (layer instanceof L.CircleMarker) found.push([layer.getLatLng().lat, layer.getLatLng().lng]);
+  });
+  return found;
+})()"""
 PICTURE = "img.leaflet-image-layer"
 
 
@@ -159,6 +166,28 @@ def test_many_cells_are_drawn_on_canvas_with_tooltips(show, city):
     legend = page.locator(".mudkit-legend")
     assert legend.locator(".ticks span").all_inner_texts() == ["0", "800", "1,599"]
     assert measure_size(page, ".mudkit-legend svg") == (200, 12)
+
+
+def test_discs_become_finer_as_the_map_is_enlarged(show, city, tmp_path):
+    file = tmp_path / "streets.geojson"
+    file.write_text('{"type": "LineString", "coordinates": [[-122.5, 37.7], [-122.3, 37.8]]}')
+    page = show(figures.density_map(city, background=file)).page
+    wait_painted(page, ".leaflet-overlay-pane canvas", 500)
+    wait_painted(page, ".leaflet-mudkit-background-pane canvas", 100)
+    assert "San Francisco" in page.locator(".mudkit-cities span").all_inner_texts()
+    notes = page.inner_text(".leaflet-control-attribution")
+    assert "background: streets.geojson" in notes
+    assert "GeoNames" in notes
+    lat, lon = city["lat"].to_numpy(), city["lon"].to_numpy()
+    counts = []
+    for zoom in (11, 14, 16):
+        page.evaluate("zoom => void theMap().setView([37.72, -122.4], zoom, {animate: false})", zoom)
+        discs = np.array(page.evaluate(DISCS))
+        counts.append(len(discs))
+        apart_m = 1000 * np.array([units.distance_km(*disc, lat, lon).min() for disc in discs])
+        assert apart_m.max() <= 200
+    assert counts[0] < counts[1] <= counts[2]
+    assert float(read_tooltip(page, *discs[np.abs(discs[:, 0] - 37.72).argmin()]).split(" ")[0]) >= 1
 
 
 def test_points_have_tooltips(show, city):

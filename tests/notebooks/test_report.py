@@ -59,6 +59,10 @@ def test_report_folder_has_page_notebook_data_and_manifest(report):
         "intervals",
         "cells",
         "devices",
+        "stops",
+        "trips",
+        "speeds",
+        "places",
     }
     rows = pq.read_table(report / "data" / "rows.parquet").to_pylist()
     assert {row["what"]: row["rows"] for row in rows} == {
@@ -82,7 +86,9 @@ def test_first_screen_describes_the_data(report):
     html = read_html(report)
     manifest = json.loads((report / "manifest.json").read_text())
     assert "8,000 positions · 572 reads, derived by occupancy · 1 row set aside" in html
-    assert manifest["headline"] == "The trace is clean: >99.9 % of its rows were kept."
+    assert (
+        manifest["headline"] == "The trace is clean: >99.9 % of its rows were kept, and no defect was found."
+    )
     assert manifest["headline"].replace(">", "&gt;") in html
     assert "There are only 4 devices" in html
     assert page(report), "no output is an error or a warning"

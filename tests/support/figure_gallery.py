@@ -492,5 +492,6 @@ MAPS: dict[str, Callable[[], Any]] = {
         _heard(), _ground(), ["near by", "far away"], value="speed_kmh", label="km/h", every_s=300.0,
         until_s=1800.0, first_s=600.0,
     ),
+    "density_map": lambda: figures.density_map(positions()),
     "heat_map": lambda: figures.heat_map(positions(800), positions()),
 }  # fmt: skip

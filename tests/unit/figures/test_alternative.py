@@ -52,6 +52,7 @@ IN_FRAMES = {
     "area_map": "Map: Who has the record; 60 points, has it 20, waits 20, may not see it 20",
     "cell_map": "Map of cells: km/h; 108 cells, 2.52 to 59.6",
     "cell_slides": "Map over time: km/h;",
+    "density_map": "Map: 4,000 positions",
     "heat_map": "Heat map: weight; 800 places, 1",
 }
 NO_FIGURES = {

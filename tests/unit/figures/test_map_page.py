@@ -42,12 +42,27 @@ def test_each_place_is_counted_in_its_cell():
 
 
 def test_density_grows_with_the_logarithm_of_the_count():
-    levels, palette = read_png(map_page.density_png(np.array([[0, 1, 10, 100, 1000]])))
-    alphas = [palette[level][3] for level in levels[0]]
+    levels, palette = read_png(map_page.density_png(np.array([[0, 1, 10, 100, 1000, *[0] * 20]])))
+    alphas = [palette[level][3] for level in levels[0][:5]]
     assert alphas[0] == 0
     assert alphas == sorted(set(alphas))
-    steps = np.diff(levels[0][1:])
+    steps = np.diff(levels[0][1:5])
     assert np.ptp(steps) <= 1
+
+
+def test_positions_everywhere_are_no_grey_wall():
+    counts = np.ones((20, 20), dtype=np.int64)
+    counts[7] = 50
+    levels, palette = read_png(map_page.density_png(counts))
+    is_drawn = np.array([[palette[level][3] > 0 for level in row] for row in levels])
+    assert is_drawn[7].all()
+    assert is_drawn.sum() == 20
+
+
+@pytest.mark.parametrize("counts", [np.full((4, 4), 3), np.array([[1, 1, 5, 5, 5, 5, 5, 5]])])
+def test_ground_is_drawn_where_many_cells_hold_the_most(counts):
+    levels, _ = read_png(map_page.density_png(counts))
+    assert (np.array(levels)[counts == counts.max()] > 0).all()
 
 
 @pytest.mark.parametrize("columns", [1, 2, 7])

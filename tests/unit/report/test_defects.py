@@ -86,6 +86,18 @@ def with_null_island(frame):
     return frame.assign(lat=frame["lat"].where(~lost, 0.0), lon=frame["lon"].where(~lost, 0.0))
 
 
+def with_shared_name(frame):
+    """Write one name for two cars in different towns."""
+    lat = frame["lat"] + 2.0 * is_of(frame, 13)
+    return frame.assign(lat=lat, device=frame["device"].where(~is_of(frame, 13), "car14"))
+
+
+def with_few_outliers(frame):
+    """Throw a hundredth of a car's rows far away, as receivers do: they are set aside, and no defect."""
+    rows = frame.index[is_of(frame, 15)][::100]
+    return frame.assign(lat=frame["lat"].where(~frame.index.isin(rows), 50.0))
+
+
 def test_clean_trace_is_called_clean(tmp_path):
     source, defects = look(fleet(), tmp_path)
     assert defects == []
@@ -106,6 +118,7 @@ def test_clean_trace_is_called_clean(tmp_path):
         (with_other_zone, "zone", ("car07", "car08", "car09", "car10"), "5 h ahead of"),
         (with_gap, "gap", ("car11",), "car11 reports nothing from 1 May 2023"),
         (with_null_island, "nowhere", (), "latitude 0, longitude 0"),
+        (with_shared_name, "contradiction", ("car14",), "two devices share a name"),
     ],
 )
 def test_planted_defect_is_named_where_it_is(plant, kind, devices, text, tmp_path):
@@ -119,6 +132,12 @@ def test_planted_defect_is_named_where_it_is(plant, kind, devices, text, tmp_pat
     assert any(text in warning for warning in screen.warnings)
     assert {measure.name: measure.value for measure in screen.measures}["is_clean"] == "no"
     assert len(defect_table(source, defects)) == len(defects)
+
+
+def test_single_outliers_are_no_contradiction(tmp_path):
+    source, defects = look(with_few_outliers(fleet()), tmp_path)
+    assert defects == []
+    assert len(source.aside) > 0
 
 
 def test_nights_and_weekends_are_no_defects(tmp_path):

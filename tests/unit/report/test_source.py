@@ -116,3 +116,77 @@ def test_large_traces_are_read_as_a_sample_of_devices(tmp_path, monkeypatch):
     file.write_text("\n".join(["cab,t,lat,lon,occ", *rows[:30], ""]))
     with pytest.raises(TraceContentError, match="too large for the memory"):
         open_source(str(file), rule="occupancy")
+
+
+ODD_CABS = 40
+BAD_BY_CAB = {cab: cab % 3 for cab in range(ODD_CABS)}
+
+
+@pytest.fixture
+def odd_cabs(tmp_path):
+    """Write cabs with 30 good rows each, none to two with an impossible place, and two rows of nobody."""
+    rows = []
+    for cab in range(ODD_CABS):
+        rows += [f"cab{cab},{T0_S + 60 * i},{37.7 + i / 1000},-122.4" for i in range(30)]
+        rows += [f"cab{cab},{T0_S + 60 * i},95.0,-122.4" for i in range(BAD_BY_CAB[cab])]
+    rows += [f",{T0_S},37.7,-122.4", f",{T0_S + 60},37.7,-122.4"]
+    file = tmp_path / "odd.csv"
+    file.write_text("\n".join(["device,ts,lat,lon", *rows, ""]))
+    return str(file)
+
+
+def set_aside(trace):
+    rows = trace.rows.set_index("what")["rows"]
+    return rows[rows.index.str.startswith("rejected")].to_dict()
+
+
+def test_rows_set_aside_are_counted_for_all_devices(odd_cabs):
+    trace = open_source(odd_cabs, needs_reads=False)
+    counts = set_aside(trace)
+    assert counts["rejected: coordinates out of range"] == sum(BAD_BY_CAB.values())
+    assert sum(counts.values()) == len(trace.aside) == sum(BAD_BY_CAB.values()) + 2
+    assert trace.aside["device"].value_counts()[""] == 2
+    assert not any("unknown device" in what for what in counts)
+
+
+@pytest.mark.parametrize("where", ["", "device != 'cab1'"])
+def test_rows_set_aside_are_counted_for_the_sampled_devices_only(odd_cabs, where, monkeypatch):
+    monkeypatch.setattr("mudkit.report.source.MAX_ROWS", 300)
+    trace = open_source(odd_cabs, needs_reads=False, where=where)
+    assert trace.devices_read == (39 if where else 40)
+    here = set(trace.positions["device"].to_pylist())
+    assert 0 < len(here) < trace.devices_read
+    bad = sum(BAD_BY_CAB[int(name.removeprefix("cab"))] for name in here)
+    counts = set_aside(trace)
+    assert counts["rejected: coordinates out of range"] == bad > 0
+    of_nobody = [n for what, n in counts.items() if "of an unknown device of the whole file" in what]
+    assert of_nobody == [2]
+    assert sum(counts.values()) == bad + 2 == len(trace.aside)
+    assert set(trace.aside["device"]) <= here | {""}
+
+
+def test_rows_set_aside_have_time_and_place(odd_cabs):
+    aside = open_source(odd_cabs, needs_reads=False).aside
+    bad = aside[aside["reason"] == "coordinates out of range"]
+    assert (bad["lat"] == 95.0).all()
+    assert (bad["lon"] == -122.4).all()
+    assert set(bad["t_us"]) == {T0_S * 1_000_000, (T0_S + 60) * 1_000_000}
+
+
+def test_devices_of_a_selection_keep_only_their_rows_set_aside(odd_cabs):
+    trace = open_source(odd_cabs, needs_reads=False, where="device = 'cab2' or device = 'cab3'")
+    assert set(trace.positions["device"].to_pylist()) == {"cab2", "cab3"}
+    assert set(trace.aside["device"]) <= {"cab2", "cab3", ""}
+    assert set_aside(trace)["rejected: coordinates out of range"] == 2
+    assert trace.rows.set_index("what")["rows"]["not selected: positions"] == 38 * 30
+
+
+def test_names_with_a_comma_are_found_among_rows_set_aside(tmp_path):
+    rows = [f'"cab, red",{T0_S + 60 * i},{37.7 + i / 1000},-122.4' for i in range(30)]
+    file = tmp_path / "comma.csv"
+    file.write_text(
+        "\n".join(["device,ts,lat,lon", *rows, rows[3], f'"cab, red",{T0_S + 90},50.0,-122.4', ""])
+    )
+    aside = open_source(str(file), needs_reads=False).aside
+    assert len(aside) == 2
+    assert set(aside["device"]) == {"cab, red"}
