@@ -58,15 +58,17 @@ class WriteStudy:
         at_once, in_use = rows["0"], rows[f"{self.in_use:g}"]
         delay = words.duration(60 * self.in_use)
         text = (
-            f"A read is stale when it lacks too many of its points because others wait on devices. With the "
-            f"delay in use, {delay}, {words.percent(in_use['missed_share'], 1)} of the reads are, and "
-            f"{_messages(in_use)} are sent. "
+            "A read is stale when it lacks too many of its points because others wait on devices; what a "
+            f"cache makes stale comes on top. The delay in use, {delay}, makes "
+            f"{words.percent(in_use['missed_share'], 1)} of the reads stale, with {_messages(in_use)}. "
         )
         if "learnt" in rows:
             learnt = rows["learnt"]
+            low, high = (100 * learnt[f"message_share_{end}"] for end in ("low", "high"))
             text += (
-                f"Delays learnt from a tenth of the devices need {_messages(learnt)} on the others, and make "
-                f"{words.percent(learnt['missed_share'], 1)} of the reads stale."
+                f"Delays learnt from a tenth of the devices take {_messages(learnt)} on the others, in three "
+                f"turns {words.interval(low, high, 1)}, "
+                f"and make {words.percent(learnt['missed_share'], 1)} of the reads stale."
             )
         elif self.problem:
             text += f"No delay was learnt: {self.problem}"
@@ -75,8 +77,10 @@ class WriteStudy:
         best = rows[f"{self.best:g}"]
         saved = at_once["message_share"] - best["message_share"]
         return Answer(
-            f"Writes may wait {words.duration(60 * self.best)}: {words.percent(saved)} fewer messages",
-            f"{words.percent(best['missed_share'], 1)} of the reads become stale; {limit} may. {text}",
+            f"Let writes wait {words.duration(60 * self.best)} at most: "
+            f"{words.percent(best['missed_share'], 1)} of the reads become stale",
+            f"{limit} may. It takes {_messages(best)}, {words.percent(saved)} fewer than sending each write "
+            f"at once. {text}",
         )
 
 

@@ -128,7 +128,7 @@ class ReadStudy:
     @cached_property
     def stale(self) -> Interval:
         """Share of the reads that it answers stale, out of fold."""
-        return self.search.share(self.search.chosen.is_stale)
+        return _stale_share(self.search, self.search.chosen.is_stale)
 
     @cached_property
     def gain(self) -> Interval:
@@ -172,7 +172,7 @@ class ReadStudy:
             text = f"are stale with the rule in use, {describe(self.rule)}; {allowed} are allowed"
             second = words.percent(stale, 1), text
         most = words.percent(self.most_fresh, 1)
-        return [first, second, (most, f"is the most that hindsight could do with {allowed} stale")]
+        return [first, second, (most, "is the most that any policy could give, with hindsight")]
 
     def _headline(self) -> str:
         if not self.search.has_enough_reads:
@@ -225,7 +225,7 @@ class ReadStudy:
             if rule.family == "always ask":
                 return ["No rule keeps the limit."]
             gain = search.gain(chosen, rule)
-            return [f"The best rule, “{describe(rule.policy)}”, gives {_points(gain)} fewer."]
+            return [f"The best without a tree, “{describe(rule.policy)}”, gives {_points(gain)} fewer."]
         tree = search.choice("tree")
         if tree is None:
             return []
@@ -268,7 +268,7 @@ class ReadStudy:
         origin = f"Reads are not recorded but derived by {derived}" if derived else "Reads are recorded"
         return (
             f"{origin}; each asks for the {window} (`window_s`) in a box of {box} (`box_km`). An answer is "
-            f"stale when it {self.stale_means()} (`completeness`); what a device wrote itself it has. "
+            f"stale when it {self.stale_means()} (`completeness`); a device has what it wrote. "
             f"At most {words.percent(self.max_stale)} of the reads may be answered stale (`max_stale`), from "
             f"answers that are up to {words.duration(self.horizon_s)} old (`horizon_s`)."
         )
@@ -293,8 +293,8 @@ class ReadStudy:
         others = self.sensitivity[self.sensitivity["family"] != self.sensitivity["family"].iloc[0]]
         if len(others) and self.search.has_enough_reads:
             results.append(
-                "The recommendation depends on what is assumed. It would be of another kind with: "
-                f"{words.listing(others['assumed'], 8)}."
+                "The recommendation depends on what is assumed. Another kind of policy would be recommended "
+                f"with: {words.listing(others['assumed'], 8)}."
             )
         if self.search.problem:
             results.append(f"No tree was learnt: {self.search.problem}")
@@ -354,10 +354,15 @@ class ReadStudy:
         span = f"{words.interval(low, high, 1)} % of the reads are answered fresh" if high > 0 else ""
         if not len(others):
             title = "Other assumptions give the same recommendation"
-            return Answer(f"{title}: {span}" if span else title, f"Each is halved and doubled.{of}")
+            return Answer(
+                f"{title}: {span}" if span else title,
+                f"Window, box, missing points and limit are halved and doubled.{of}",
+            )
         return Answer(
             f"{len(others)} of {len(table) - 1} other assumptions change the recommendation",
-            f"Each is halved and doubled. {span + '.' if span else ''}{of}",
+            "Window, box, missing points and limit are halved and doubled. "
+            f"{span + '. ' if span else ''}A simpler policy is recommended where it is nearly as good, so a "
+            f"looser limit may give a smaller share.{of}",
         )
 
     def policies_answer(self) -> Answer:
@@ -428,8 +433,9 @@ class ReadStudy:
         if leaves == 1:
             return Answer(f"The best tree always does the same, {use}")
         return Answer(
-            f"The best tree asks {words.count(leaves - 1, 'question')}, {use}",
-            "Shares are of pairs of a read and an earlier answer; the first levels are drawn.",
+            f"The best tree has {words.count(leaves - 1, 'question')}, {use}",
+            "Shares count each read with each earlier answer that could have served it. The first levels are "
+            "drawn.",
         )
 
     def tree_nodes(self) -> pd.DataFrame | None:
@@ -543,16 +549,14 @@ class ReadStudy:
                 "`policy.json` beside this page asks the server for every read.",
             )
         table = self.savings()
-        always, chosen = table.iloc[0], table.iloc[-1]
-        saved = {name: float(always[name] - chosen[name]) for name in table.columns[1:]}
+        always, rule, chosen = (table.iloc[row] for row in (0, 1, -1))
         return Answer(
-            f"It saves the fleet {words.number(saved['messages_per_day'])} messages, "
-            f"{words.size(1e9 * saved['data_gb_per_day'])} and {words.number(saved['radio_j_per_day'])} J a "
-            "day",
-            "Against asking for every read, over LTE, with nothing else on the radio. `policy.json` beside "
-            f"this page was chosen on all devices; it answers {words.percent(self.shipped, 1)} of their "
-            "reads fresh. It is what devices evaluate. The cloud of a lab ships it to clients with "
-            "`read_policy=mud.ShippedPolicy()`: "
+            f"It saves the fleet {_saved(always, chosen)} a day against asking for every read",
+            f"Against the rule in use it saves {_saved(rule, chosen)} a day. A query takes three messages: "
+            "itself, its answer, and the end of it. All go over LTE, with nothing else on the radio. "
+            "`policy.json` beside this page was chosen on all devices; it answers "
+            f"{words.percent(self.shipped, 1)} of their reads fresh. It is what devices evaluate. The cloud "
+            "of a lab ships it to clients with `read_policy=mud.ShippedPolicy()`: "
             '`cloud.ship(json.loads(Path("policy.json").read_text()), app=…)`.',
         )
 
@@ -565,6 +569,15 @@ _SCALED: Final[tuple[tuple[str, Callable[[float], str]], ...]] = (
     ("window_s", lambda window_s: f"window {words.duration(window_s)}"),
     ("box_km", lambda km: f"box {words.number(km)} km"),
 )
+
+
+def _saved(before: pd.Series, after: pd.Series) -> str:
+    """Return messages, data and energy that a row of the savings is below another; a minus if above."""
+    messages, data_gb, energy_j = (
+        float(before[name] - after[name])
+        for name in ("messages_per_day", "data_gb_per_day", "radio_j_per_day")
+    )
+    return f"{words.number(messages)} messages, {words.size(1e9 * data_gb)} and {words.number(energy_j)} J"
 
 
 def describe(policy: Always | FixedRule | LearntReads) -> str:
@@ -681,6 +694,11 @@ def _hindsight(
     return float(fresh[stale] / count), fewest_sends(pairs, is_stale, pairs.devices(), stale)
 
 
+def _stale_share(search: Recommendation, is_stale: NDArray[Any]) -> Interval:
+    """Return a share of stale answers with the interval that the probability to miss the limit is from."""
+    return intervals.clustered(is_stale, search.device, search.day, ahead=True, limits=(0.0, math.inf))
+
+
 def _compare(search: Recommendation, in_use: Choice, hindsight: NDArray[np.int64]) -> pd.DataFrame:
     """Measure the policies by read: shares, data and energy, with their intervals; a row for each."""
     pairs, is_stale, costs, radio = search.pairs, search.is_stale, read_costs("latency"), RadioModel()
@@ -699,7 +717,11 @@ def _compare(search: Recommendation, in_use: Choice, hindsight: NDArray[np.int64
         for column, of_reads in columns.items():
             is_share = column.endswith("_share") or column == "completeness"
             limits = (0.0, 1.0) if is_share else (0.0, math.inf)
-            shown = intervals.clustered(of_reads, search.device, search.day, ahead=True, limits=limits)
+            shown = (
+                _stale_share(search, of_reads)
+                if column == "stale_share"
+                else intervals.clustered(of_reads, search.device, search.day, ahead=True, limits=limits)
+            )
             row |= {column: shown.value, f"{column}_low": shown.low, f"{column}_high": shown.high}
         if kind == "always ask":  # by definition
             row |= {name: math.nan for name in row if re.match("(.*_share|completeness)_(low|high)", name)}
