@@ -275,16 +275,16 @@ def trip_answer(source: TraceSource, stays: Stays) -> Answer:
         f"between two stops, or silences of {words.duration(SILENCE_S)}, and is at least "
         f"{words.distance(MIN_TRIP_KM)} long. {_silent(source)}"
     ).rstrip()
-    found = f"{words.count(len(trips), 'trip')} and {words.count(len(stops), 'stop')} were found."
+    counted = f"{words.count(len(trips), 'trip')} and {words.count(len(stops), 'stop')} were found."
     if not len(trips):
-        return Answer("There are no trips", f"{found} {about}" if len(stops) else about)
+        return Answer("There are no trips", f"{counted} {about}" if len(stops) else about)
     title = (
         f"The median trip is {words.distance(_median(trips['trip_km']))} long and takes "
         f"{words.duration(_median(trips['trip_s']))}"
     )
     if len(stops):
-        found += f" The median stop takes {words.duration(_median(stops['stop_s']))}."
-    return Answer(title, f"{found} {about}")
+        counted += f" The median stop takes {words.duration(_median(stops['stop_s']))}."
+    return Answer(title, f"{counted} {about}")
 
 
 def _silent(source: TraceSource) -> str:
