@@ -16,7 +16,16 @@ from mudkit.figures.cities import place_names
 from mudkit.report.defects import Defect, find_defects, sentences
 from mudkit.report.page import Answer, FirstScreen, Measure
 from mudkit.report.source import TraceSource
-from mudkit.report.stays import MIN_STOP_S, MIN_TRIP_KM, SILENCE_S, Stays, find_stays, places
+from mudkit.report.stays import (
+    MIN_STOP_S,
+    MIN_TRIP_KM,
+    PLACE_ZOOM,
+    SILENCE_S,
+    Stays,
+    find_stays,
+    places,
+    silences,
+)
 from mudkit.trace.values import NO_TIME
 from mudkit.units import US_PER_S
 
@@ -42,7 +51,9 @@ __all__ = [
 
 _CLEAN: Final = 0.01
 _LONG_GAP_S: Final = 600.0
-_MAX_PLACES: Final = 12
+_NEAR_KM: Final = 0.5
+_FEW_STOPS_A_PLACE: Final = 2
+_HALF: Final = 0.55
 _MAX_HOURLY_DAYS: Final = 45
 _MAX_DAILY_DAYS: Final = 500
 _EDGES_S: Final = (
@@ -88,7 +99,7 @@ def first_screen(
         source.describe(),
         shown,
         _headline(defects, share),
-        _reason(source, aside, kept),
+        _reason(source, aside, kept, is_clean=is_clean),
         assumption,
         [*texts, *(warning for warning in source.warnings() if warning not in texts)],
         [
@@ -111,10 +122,11 @@ def _headline(defects: list[Defect], share: float) -> str:
             f"{words.percent(share)} of the rows were set aside: read why before you use the others. "
             "Nothing else was found wrong."
         )
-    return f"The trace is clean: {words.percent(1 - share)} of its rows were kept, and no defect was found."
+    kept = f"{words.percent(1 - share)} of its rows were kept" if share else "no row was set aside"
+    return f"The trace is clean: {kept}, and no defect was found."
 
 
-def _reason(source: TraceSource, aside: pd.DataFrame, kept: int) -> str:
+def _reason(source: TraceSource, aside: pd.DataFrame, kept: int, *, is_clean: bool) -> str:
     total = int(aside["rows"].sum())
     if total:
         worst = aside.sort_values("rows", ascending=False).iloc[0]
@@ -122,6 +134,8 @@ def _reason(source: TraceSource, aside: pd.DataFrame, kept: int) -> str:
             f"{words.count(total, 'row')} of {kept + total:,} {'was' if total == 1 else 'were'} set aside, "
             f"{'' if len(aside) == 1 else 'most '}because of: {worst['what'].removeprefix('rejected: ')}."
         )
+    elif is_clean:  # the headline says that no row was
+        reason = f"{words.count(len(_KINDS), 'kind')} of defects were looked for: see “Method and limits”."
     else:
         reason = "No row was set aside."
     unknown = source.rows[source.rows["what"].str.startswith("rejected, of an unknown device")]
@@ -253,24 +267,40 @@ def defect_table(source: TraceSource, defects: list[Defect]) -> pd.DataFrame:
     return table.astype({"first": "datetime64[us]", "last": "datetime64[us]"})
 
 
-def trip_answer(stays: Stays) -> Answer:
-    """Return how devices move, as a heading."""
+def trip_answer(source: TraceSource, stays: Stays) -> Answer:
+    """Return how devices move, and what silences hide, as a heading."""
     stops, trips = stays
     about = (
         f"A device stops when its rows show it within 50 m for {words.duration(MIN_STOP_S)}. A trip lies "
         f"between two stops, or silences of {words.duration(SILENCE_S)}, and is at least "
-        f"{words.distance(MIN_TRIP_KM)} long."
-    )
+        f"{words.distance(MIN_TRIP_KM)} long. {_silent(source)}"
+    ).rstrip()
+    counted = f"{words.count(len(trips), 'trip')} and {words.count(len(stops), 'stop')} were found."
     if not len(trips):
-        return Answer("There are no trips", about)
+        return Answer("There are no trips", f"{counted} {about}" if len(stops) else about)
     title = (
         f"The median trip is {words.distance(_median(trips['trip_km']))} long and takes "
         f"{words.duration(_median(trips['trip_s']))}"
     )
-    text = f"{words.count(len(trips), 'trip')} and {words.count(len(stops), 'stop')} were found."
     if len(stops):
-        text += f" The median stop takes {words.duration(_median(stops['stop_s']))}."
-    return Answer(title, f"{text} {about}")
+        counted += f" The median stop takes {words.duration(_median(stops['stop_s']))}."
+    return Answer(title, f"{counted} {about}")
+
+
+def _silent(source: TraceSource) -> str:
+    """Return how many silences end stops and trips, and whether devices stand meanwhile; empty: none."""
+    table = silences(source)
+    if not len(table):
+        return ""
+    text = "A longer silence ends a stop, so a device that is parked and reports nothing is not counted: "
+    if len(table) == 1:
+        return f"{text}there is one such silence, of {words.duration(table['silence_s'].iloc[0])}."
+    share = float((table["moved_km"] < _NEAR_KM).mean())
+    return (
+        f"{text}the median of {words.count(len(table), 'such silence')} is "
+        f"{words.duration(_median(table['silence_s']))}, and {words.percent(share)} of them end within "
+        f"{words.distance(_NEAR_KM)} of where they began."
+    )
 
 
 def stops(source: TraceSource, stays: Stays) -> pd.DataFrame:
@@ -303,17 +333,16 @@ def speeds(stays: Stays) -> pd.DataFrame:
 
 
 def dwell_places(stays: Stays) -> pd.DataFrame:
-    """List the places where devices stop for most of the time, named by the city near them.
+    """List the places of stops, those with most time first, named by the city near them.
 
     ``place, stops, devices, stop_hours, time_share`` (of the time of all stops), ``lat, lon``.
     """
     table = places(stays.stops)
     total = table["stop_s"].sum()
-    top = table.head(_MAX_PLACES).copy()
-    top.insert(0, "place", [name or words.NO_VALUE for name in place_names(top["lat"], top["lon"])])
-    top["stop_hours"] = top.pop("stop_s") / 3600.0
-    top["time_share"] = top["stop_hours"] * 3600.0 / total if total else 0.0
-    return top[["place", "stops", "devices", "stop_hours", "time_share", "lat", "lon"]]
+    table.insert(0, "place", [name or words.NO_VALUE for name in place_names(table["lat"], table["lon"])])
+    table["stop_hours"] = table.pop("stop_s") / 3600.0
+    table["time_share"] = table["stop_hours"] * 3600.0 / total if total else 0.0
+    return table[["place", "stops", "devices", "stop_hours", "time_share", "lat", "lon"]]
 
 
 def dwell_answer(stays: Stays) -> Answer:
@@ -321,11 +350,25 @@ def dwell_answer(stays: Stays) -> Answer:
     table = places(stays.stops)
     if not len(table):
         return Answer("No device stops", f"None stays within 50 m for {words.duration(MIN_STOP_S)}.")
-    total = table["stop_s"].sum()
-    half = int(np.searchsorted(np.cumsum(table["stop_s"].to_numpy()), total / 2)) + 1
+    stops = int(table["stops"].sum())
+    about = (
+        f"{'It takes' if stops == 1 else f'All {stops:,} stops together take'} "
+        f"{words.duration(float(table['stop_s'].sum()))}. A place is a cell "
+        f"{_cell_width(PLACE_ZOOM, table['lat'].to_numpy())} wide, named after a city near it."
+    )
+    if len(table) == 1:
+        return Answer("All stops are at one place" if stops > 1 else "There is one stop", about)
+    if stops < _FEW_STOPS_A_PLACE * len(table):
+        most = words.count(int(table["stops"].max()), "stop")
+        return Answer(
+            f"Too few stops to tell which places matter: {stops:,} at {len(table):,} places",
+            f"No place has more than {most}. {about}",
+        )
+    few, part = _fewest(table["stop_s"].to_numpy())
     return Answer(
-        f"Devices spend half of the time of their stops at {words.count(half, 'place')} of {len(table):,}",
-        "A place is a cell some 600 m wide at the equator, and is named after a city near it.",
+        f"{part.capitalize()} of the time of all stops is spent at {few:,} of "
+        f"{words.count(len(table), 'place')}",
+        about,
     )
 
 
@@ -417,22 +460,31 @@ def time_answer(source: TraceSource) -> Answer:
 
 def place_answer(table: pa.Table, zoom: int) -> Answer:
     """Return how much the places differ, as a heading; the table is that of :func:`cells`."""
-    counts = np.sort(table["positions"].to_numpy())[::-1]
-    half = int(np.searchsorted(np.cumsum(counts), counts.sum() / 2)) + 1
-    bounds = tile_bounds(zoom, np.zeros(1), np.full(1, 2.0 ** (zoom - 1)))
-    side_km = (
-        111.2
-        * float(np.cos(np.radians(np.median(table["lat"].to_numpy()))))
-        * float(bounds["east"][0] - bounds["west"][0])
-    )
+    few, part = _fewest(np.sort(table["positions"].to_numpy())[::-1])
     (name,) = place_names(*(table[column].to_numpy()[[_busiest(table)]] for column in ("lat", "lon")))
     busiest = f" The busiest is {_in(name)}." if name else ""
     return Answer(
-        f"Half of the positions lie in {words.count(half, 'cell')} of {len(counts):,}",
-        f"A cell is {words.distance(float(f'{side_km:.2g}'))} wide.{busiest} On the map a disc stands at the "
-        "mean of the positions of a cell; the nearer you look, the finer the cells. The grey ground is drawn "
-        "from the trace itself.",
+        f"{part.capitalize()} of the positions lie in {few:,} of {words.count(len(table), 'cell')}",
+        f"A cell is {_cell_width(zoom, table['lat'].to_numpy())} wide.{busiest} On the map a disc stands at "
+        "the mean of the positions of a cell; zoom in for finer cells. The grey lines are the trace itself, "
+        "not a street map.",
     )
+
+
+def _fewest(falling: NDArray[np.float64]) -> tuple[int, str]:
+    """Return how few of some falling numbers make up half of their sum or more, and which part, in words."""
+    sums = np.cumsum(falling)
+    few = int(np.searchsorted(sums, sums[-1] / 2)) + 1
+    share = float(sums[few - 1] / sums[-1])
+    part = "half" if share < _HALF else "all" if share == 1 else words.percent(share)
+    return few, part
+
+
+def _cell_width(zoom: int, lat: NDArray[np.float64]) -> str:
+    """Return how wide a cell of a zoom level is at the median of some latitudes."""
+    bounds = tile_bounds(zoom, np.zeros(1), np.full(1, 2.0 ** (zoom - 1)))
+    side_km = 111.2 * float(np.cos(np.radians(np.median(lat)))) * float(bounds["east"][0] - bounds["west"][0])
+    return words.distance(float(f"{side_km:.2g}"))
 
 
 def _busiest(table: pa.Table) -> int:
@@ -446,9 +498,8 @@ def _in(name: str) -> str:
 
 def device_answer(table: pd.DataFrame) -> Answer:
     """Return how the positions of :func:`devices` are spread over devices, as a heading."""
-    counts = table["positions"].to_numpy()
-    half = int(np.searchsorted(np.cumsum(counts), counts.sum() / 2)) + 1
-    return Answer(f"Half of the positions are those of {words.count(half, 'device')} of {len(counts):,}")
+    few, part = _fewest(table["positions"].to_numpy())
+    return Answer(f"{few:,} of {words.count(len(table), 'device')} produced {part} of the positions")
 
 
 def interval_answer(source: TraceSource) -> Answer:
@@ -459,7 +510,7 @@ def interval_answer(source: TraceSource) -> Answer:
     share = float((gaps_s > _LONG_GAP_S).mean())
     return Answer(
         f"{words.percent(share)} of the steps from one position to the next take longer than ten minutes",
-        f"Half of them take {words.duration(float(np.median(gaps_s)))} or less.",
+        f"The median step takes {words.duration(float(np.median(gaps_s)))}.",
     )
 
 

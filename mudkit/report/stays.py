@@ -15,7 +15,16 @@ if TYPE_CHECKING:
 
     from mudkit.report.source import TraceSource
 
-__all__ = ["MIN_STOP_S", "MIN_TRIP_KM", "PLACE_ZOOM", "SILENCE_S", "Stays", "find_stays", "places"]
+__all__ = [
+    "MIN_STOP_S",
+    "MIN_TRIP_KM",
+    "PLACE_ZOOM",
+    "SILENCE_S",
+    "Stays",
+    "find_stays",
+    "places",
+    "silences",
+]
 
 MIN_STOP_S: Final = 300
 """A device that stays within 50 m for this long stops."""
@@ -101,6 +110,20 @@ def find_stays(source: TraceSource) -> Stays:
         }
     )
     return Stays(stops, trips[trip_km >= MIN_TRIP_KM].reset_index(drop=True))
+
+
+def silences(source: TraceSource) -> pd.DataFrame:
+    """List the times without a row that end stops and trips.
+
+    ``silence_s``, and ``moved_km`` from the last row before to the first row after.
+    """
+    import pandas as pd
+
+    lat, lon = (source.positions[name].to_numpy() for name in ("lat", "lon"))
+    step_us = np.diff(source.t_us)
+    at = np.flatnonzero((np.diff(source.device) == 0) & (step_us > SILENCE_S * US_PER_S))
+    moved_km = distance_km(lat[at], lon[at], lat[at + 1], lon[at + 1])
+    return pd.DataFrame({"silence_s": step_us[at] / US_PER_S, "moved_km": moved_km})
 
 
 def places(stops: pd.DataFrame) -> pd.DataFrame:

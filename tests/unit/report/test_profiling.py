@@ -1,13 +1,27 @@
 """Report trace_profile: times between positions."""
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from report_traces import draw_reads, source
 
 from mudkit import figures
 from mudkit.report.defects import find_defects
-from mudkit.report.profiling import cells, first_screen, intervals, over_time, time_answer
-from mudkit.report.stays import find_stays
+from mudkit.report.profiling import (
+    cells,
+    device_answer,
+    devices,
+    dwell_answer,
+    dwell_places,
+    first_screen,
+    interval_answer,
+    intervals,
+    over_time,
+    place_answer,
+    time_answer,
+    trip_answer,
+)
+from mudkit.report.stays import Stays, find_stays
 
 
 def profile(trace):
@@ -65,3 +79,61 @@ def test_years_are_shown_by_day_and_week():
         table, which = over_time(trace)
         assert which == unit
         assert table["positions"].sum() == days
+
+
+def stays_at(*places):
+    """Build stops, each of a device at a latitude for some seconds; there are no trips."""
+    device, lat, stop_s = zip(*places, strict=True)
+    stops = pd.DataFrame({"device": device, "start_us": 0, "stop_s": stop_s, "lat": lat, "lon": -97.5})
+    none = pd.DataFrame(
+        {name: np.zeros(0) for name in ("device", "start_us", "trip_s", "trip_km", "speed_mps")}
+    )
+    return Stays(stops, none)
+
+
+def test_few_stops_are_no_finding_about_places():
+    """Do not rank places at which a device stopped once."""
+    few = stays_at(*((0, 35.0 + place / 10, 600.0) for place in range(9)), (0, 35.0, 600.0))
+    answer = dwell_answer(few)
+    assert answer.title == "Too few stops to tell which places matter: 10 at 9 places"
+    assert "No place has more than 2 stops. All 10 stops together take 1 h 40 min." in answer.text
+
+
+def test_places_with_most_time_are_counted_and_all_are_saved():
+    many = stays_at(*((n % 3, 35.0 + n % 20 / 10, 6000.0 if n % 20 == 4 else 300.0) for n in range(60)))
+    answer = dwell_answer(many)
+    assert answer.title == "Half of the time of all stops is spent at 1 of 20 places"
+    assert len(dwell_places(many)) == 20, "each place that the heading counts is in the file"
+    assert np.isclose(dwell_places(many)["time_share"].sum(), 1.0)
+
+
+def test_place_is_as_wide_as_it_is_there():
+    assert "a cell 500 m wide" in dwell_answer(stays_at((0, 35.4, 600.0))).text
+    assert "a cell 310 m wide" in dwell_answer(stays_at((0, 60.0, 600.0))).text
+
+
+def test_stop_of_a_parked_device_that_is_silent_is_said_not_to_be_counted():
+    trace = source([0, 60, 40_000, 40_060, 90_000], draw_reads(3, 24, 5), window_s=600)
+    text = trip_answer(trace, find_stays(trace)).text
+    assert "the median of 2 such silences is 12 h 29 min, and 100 % of them end within 500 m" in text
+    short = source([0, 60, 120], draw_reads(3, 24, 5), window_s=600)
+    assert "silence ends a stop" not in trip_answer(short, find_stays(short)).text
+
+
+def test_median_step_is_not_the_half_of_long_ones():
+    answer = interval_answer(source([0, 30, 60, 3660], draw_reads(3, 24, 5), window_s=600))
+    assert answer.text == "The median step takes 30 s."
+
+
+def test_headings_hold_for_one_device_at_one_place():
+    trace = source(range(0, 600, 60), draw_reads(3, 24, 5), window_s=600)
+    stays = find_stays(trace)
+    assert device_answer(devices(trace, stays)).title == "1 of 1 device produced all of the positions"
+    assert place_answer(cells(trace, 15), 15).title == "All of the positions lie in 1 of 1 cell"
+    assert dwell_answer(stays).title == "There is one stop"
+
+
+def test_clean_trace_says_once_that_no_row_was_set_aside():
+    screen = profile(source(range(0, 6000, 60), draw_reads(3, 24, 5), window_s=600))
+    assert screen.headline == "The trace is clean: no row was set aside, and no defect was found."
+    assert "set aside" not in screen.reason

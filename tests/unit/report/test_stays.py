@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from mudkit.report.source import TraceSource
-from mudkit.report.stays import find_stays, places
+from mudkit.report.stays import find_stays, places, silences
 from mudkit.trace.schema import POSITIONS, timestamps
 
 
@@ -51,6 +51,13 @@ def test_silence_ends_a_trip_and_no_stop_is_made_of_it():
     stops, trips = find_stays(build([*first, *later]))
     assert len(stops) == 0
     assert trips["trip_s"].tolist() == [240.0, 240.0]
+
+
+def test_silences_say_how_long_and_how_far_apart_their_ends_are():
+    rows = [("a", 0, 0), ("a", 1800, 0), ("a", 5400, 300), ("b", 9999, 0), ("b", 12_000, 7000)]
+    table = silences(build(rows))
+    assert table["silence_s"].tolist() == [3600.0, 2001.0]
+    assert table["moved_km"].tolist() == pytest.approx([0.3, 7.0], rel=1e-3)
 
 
 def test_trace_without_movement_has_no_trips():
