@@ -505,7 +505,7 @@ def _pulse(seed: int, sender: str, number: int, loc: tuple[float, float] | None)
 
 TRAFFIC: Final = Task(
     "traffic alerts",
-    "Who drives within three kilometres of a jam is told of it at once.",
+    "Who drives within three kilometres of a jam is to be told of it at once.",
     "within_km(item.loc, me.loc, 3)",
     Scenario(
         devices=40, hours=2.0, link="umts_3g", outage=0.1, mobility=_CITY, items=Poisson(per_day=24),

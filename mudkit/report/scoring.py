@@ -27,7 +27,9 @@ from mudkit.experiment import (
     pareto_front,
     scoreboard,
 )
+from mudkit.experiment.order_checks import PEOPLE
 from mudkit.experiment.privacy import OTHERS, PHONE, RELAY, SERVERS
+from mudkit.experiment.tasks import SETTLE_S
 from mudkit.processes import spread_out
 from mudkit.report.page import Answer, FirstScreen, Measure
 from mudkit.report.verdicts import DRAWS, TaskPool, ends
@@ -57,6 +59,8 @@ Cost = Literal["j_per_useful", "kb_per_useful"]
 
 _TOLERANCE: Final = 0.02
 """A system may bring so much less in time than the best one, as a share of what was wanted, and be chosen."""
+_LOOSER: Final = 0.1
+"""The same of a looser bar, of which the first screen says what it would choose."""
 _CLOSE: Final = 0.8
 """Share of draws in which a firm choice is the same, at least."""
 MIN_DELIVERIES: Final = 200
@@ -65,6 +69,9 @@ _COSTS: Final[Mapping[Cost, tuple[str, str, str]]] = {
     "j_per_useful": ("radio energy", "J", "radio_j"),
     "kb_per_useful": ("data", "kB", "kb"),
 }
+_SAME: Final = "makes no difference"
+_SHOWN_CHANGES: Final = "changes what is shown"
+_KEPT_CHANGES: Final = "changes which promises are kept"
 _SHOWN: Final = ("useful_share", "latency_s", "wasted_share", "kb_per_useful", "j_per_useful",
                  "server_kb_per_useful")  # fmt: skip
 
@@ -94,7 +101,10 @@ KNOWN_LABELS: Final = {
     "pairs": "pairs that servers know",
     "places_share": "phones whose place servers know, %",
     "interests_share": "phones whose interests servers know, %",
+    "places_by_others_share": "phones whose place other devices know, %",
+    "interests_by_others_share": "phones whose interests other devices know, %",
 }
+_KNOWN_SHARES: Final = tuple(name for name in KNOWN_LABELS if name.endswith("_share"))
 DEFINITION: Final = (
     "Each figure is of all deliveries of all runs together: a sum divided by a sum, or a median of all times"
 )
@@ -237,26 +247,45 @@ class ScoreStudy:
         whole = float(chosen["wanted_count"].sum())
         return (most, counts[most] / whole) if counts[most] else ("", 0.0)
 
+    @property
+    def _of_ended(self) -> float:
+        """Share in time with the named systems of what was wanted and is not ``unopened``."""
+        chosen = self._chosen
+        useful, ended = (
+            float((part * chosen["wanted_count"]).sum())
+            for part in (chosen["useful"], 1 - chosen["unopened"])
+        )
+        return _divided(useful, ended)
+
+    @property
+    def _is_of_all(self) -> bool:
+        """True if the first screen is about every task."""
+        return len(self._named_uses) == len(self.board.tasks)
+
     def _tiles(self) -> list[tuple[str, str]]:
         named, unit, _ = _COSTS[self.cost]
         totals = self._totals
         in_time = _divided(totals["useful"], totals["wanted"])
         costs = [_divided(totals[f"{of}paid"], totals[f"{of}useful"]) for of in ("", "base_")]
         most, share = self._missed
-        systems = "the systems" if self._named_uses["system"].nunique() > 1 else "the system"
+        rest = f"; of the rest {words.percent(self._of_ended)} is in time" if most == "unopened" else ""
+        uses = self._named_uses
+        where = "" if self._is_of_all or uses.empty else f" in {_and([str(task) for task in uses['task']])}"
+        systems = "the system named for each" if len(uses) > 1 else "the system named"
         base = ""
-        if set(self._named_uses["system"]) != {self.board.baseline}:
-            every = " in every task" if len(self._named_uses) > 1 else ""
+        if set(uses["system"]) != {self.board.baseline}:
+            every = " in the same tasks" if len(uses) > 1 else ""
             base = f"; {words.number(costs[1])} {unit} with {_named(self.board.baseline)}{every}"
         return [
-            (words.percent(in_time), f"of what was wanted is in time with {systems} named here"),
+            (words.percent(in_time), f"of what was wanted{where} is in time with {systems}"),
             (
                 f"{words.number(costs[0])} {unit}",
                 f"of {named} for each delivery in time{base}",
             ),
             (
                 words.percent(share) if most else "nothing",
-                f"of what was wanted is {FATE_LABELS[most]}, the most common of the other ends"
+                f"of what was wanted{where} was {FATE_LABELS[most]}: the main reason for not being in time"
+                f"{rest}"
                 if most
                 else "that was wanted is missed",
             ),
@@ -302,10 +331,11 @@ class ScoreStudy:
     def _brought(self) -> str:
         """Return what the recommended systems bring in time, and for how much."""
         (in_time, _), (cost, _), _ = self._tiles()
-        return f"{in_time} of what was wanted is in time, for {cost} each"
+        whole = "of what was wanted" if self._is_of_all else "of what was wanted there"
+        return f"{in_time} {whole} is in time, for {cost} each"
 
     def _reason(self) -> str:
-        uses = self.uses[self.uses["system"] != ""]
+        uses = self._named_uses
         if uses.empty:
             if self.own is not None:
                 return "Play a longer stretch (`hours`) or more devices (`devices`)."
@@ -316,11 +346,11 @@ class ScoreStudy:
         low, high = uses["certain_share"].min(), uses["certain_share"].max()
         same = words.percent(low) if low == high else f"{words.percent(low)} to {words.percent(high)}"
         counts = uses["deliveries"]
-        rests = (
-            f"{counts.iloc[0]:,} wanted deliveries of {words.count(int(uses['readers'].iloc[0]), 'phone')}"
-            if len(uses) == 1
-            else f"{counts.min():,} to {counts.max():,} wanted deliveries a task"
-        )
+        if len(uses) == 1:
+            deliveries = words.count(int(counts.iloc[0]), "wanted delivery", "wanted deliveries")
+            rests = f"{deliveries} of {words.count(int(uses['readers'].iloc[0]), 'phone')}"
+        else:
+            rests = f"{counts.min():,} to {counts.max():,} wanted deliveries a task"
         return (
             f"{text} That rests on {rests}; of {DRAWS:,} draws of other runs, phones and deliveries, "
             f"{same} lead to the same choice."
@@ -329,10 +359,32 @@ class ScoreStudy:
     def _assumption(self) -> str:
         phones = max(task.scenario.devices for task in self.given)
         text = (
-            f"It depends on the size of the fleet, here {phones} phones (`devices`): what goes to every "
-            f"phone costs more with each. What counts is {_COSTS[self.cost][0]} (`cost`)."
+            f"It depends on the size of the fleet, here {phones} phones (`devices`): sending to every phone "
+            f"costs more the larger the fleet. What counts is {_COSTS[self.cost][0]} (`cost`)."
+            f"{self._looser()}"
         )
         return text if self.own is None else f"{self.own.assumption()} {text}"
+
+    def _looser(self) -> str:
+        """Return what a looser bar would choose in the tasks of the first screen, as a sentence."""
+        uses = self._named_uses
+        if uses.empty or len(self.board.systems) == 1:
+            return ""
+        _, unit, part = _COSTS[self.cost]
+        others = []
+        for task, system in zip(uses["task"], uses["system"], strict=True):
+            pool = self.pools[task]
+            looser = _choice(pool.sums["useful"], pool.sums["wanted"], pool.sums[part], _LOOSER)
+            if looser is None or self.board.systems[looser] == system:
+                continue
+            share, cost = (float(pool.value(name)[looser]) for name in ("useful_share", self.cost))
+            others.append(
+                f"{_named(self.board.systems[looser])} for {task} ({words.percent(share)} in time for "
+                f"{words.number(cost)} {unit} each)"
+            )
+        bars = f"{100 * _LOOSER:.0f} points less in time than the best instead of {100 * _TOLERANCE:.0f}"
+        chosen = _and(others) if others else "the same" if len(uses) == 1 else "the same for each task"
+        return f" If a system may bring {bars}, the choice is {chosen}."
 
     def _warnings(self) -> list[str]:
         notes = [] if self.own is None else self.own.warnings()
@@ -355,6 +407,11 @@ class ScoreStudy:
                     f"{begun}: the choice is close; other runs, phones or deliveries may lead to "
                     f"{_named(row['runner_up'])}."
                 )
+        named = self.cannot().merge(self._named_uses[["task", "system"]], on=["task", "system"])
+        notes += [
+            f"{_begun(task)}: {_named(system)} cannot express all of the task. {text}"
+            for task, system, text in named.itertuples(index=False)
+        ]
         return notes
 
     def summary_measures(self) -> list[Measure]:
@@ -376,6 +433,10 @@ class ScoreStudy:
             ),
             Measure("missed_as", FATE_LABELS.get(most), "", "Most common end of what was not in time."),
             Measure("missed_share", share, "share", "What ended so, of all that was wanted."),
+            Measure(
+                "in_time_share_of_ended", self._of_ended, "share",
+                "Deliveries in time of all that was wanted and was not merely never opened.",
+            ),
         ]  # fmt: skip
         for row in self.uses.to_dict("records"):
             key = row["task"].replace(" ", "_")
@@ -495,7 +556,8 @@ class ScoreStudy:
             return Answer(f"{_begun(task)}: nothing was delivered that was wanted", question)
         beaten = [name for name in self.board.systems if name not in best]
         text = (
-            f"{question} Beaten by another system: {_and([_named(name) for name in beaten])}."
+            f"{question} Another system is as good or better both in {_COSTS[self.cost][0]} and in time than "
+            f"{_or([_named(name) for name in beaten])}."
             if beaten
             else question
         )
@@ -526,9 +588,16 @@ class ScoreStudy:
         ]
         system = "system" if self._named_uses["system"].nunique() == 1 else "systems"
         title = f"With the {system} named at the top {words.percent(counts['useful'])} is in time"
+        ended = (
+            f"Of what was not left unopened {words.percent(self._of_ended)} is in time: a run ends "
+            f"{words.count(round(SETTLE_S / 60), 'minute')} after the last item, and what somebody would "
+            "open later counts as never opened. "
+            if counts["unopened"] > 0
+            else ""
+        )
         return Answer(
             f"{title}; {_and(missed)}" if missed else title,
-            "Late: on the phone only after it had expired. Stale: in time on the phone, but not seen "
+            f"{ended}Late: on the phone only after it had expired. Stale: in time on the phone, but not seen "
             "before it expired. Never opened: on the phone, and not seen by the end of the run. Lost: "
             "never on the phone. The five parts add up to what was wanted.",
         )
@@ -542,10 +611,9 @@ class ScoreStudy:
         table = self.privacy()
         of_task = table["task"].map(phones)
         table["items_not_for_it"] *= of_task  # it is that of a phone
-        for name in ("places_share", "interests_share"):
+        for name in _KNOWN_SHARES:
             table[name] = table[name].fillna(0.0) * of_task / sum(phones.values())
-        names = ["items_read", "items_not_for_it", "pairs", "places_share", "interests_share"]
-        return table.groupby("system", sort=False)[names].sum().reset_index()
+        return table.groupby("system", sort=False)[list(KNOWN_LABELS)].sum().reset_index()
 
     def privacy(self) -> pd.DataFrame:
         """Return what parties know, a row a task and system; places and interests as shares of the phones."""
@@ -586,9 +654,26 @@ class ScoreStudy:
             title = f"Only {_and(blind)} {'keeps' if len(blind) == 1 else 'keep'} items from servers"
         return Answer(
             title,
-            "Looked up in every byte that servers and phones held in the runs of the first seed; what is "
-            "only packed counts as read.",
+            f"{self._told_to_others(table)}Searched for in every byte that servers and phones held in the "
+            "runs of the first seed: what is compressed but not encrypted counts as read.",
         )
+
+    @staticmethod
+    def _told_to_others(known: pd.DataFrame) -> str:
+        """Return of which systems other devices know places or interests, in sentences."""
+        sentences = []
+        for row in known.to_dict("records"):
+            parts = [
+                f"the {what} of {words.percent(row[name])} of the phones"
+                for name, what in (
+                    ("places_by_others_share", "place"),
+                    ("interests_by_others_share", "interests"),
+                )
+                if row[name] > 0
+            ]
+            if parts:
+                sentences.append(f"With {_named(str(row['system']))} other devices know {_and(parts)}. ")
+        return "".join(sentences)
 
     def task_table(self) -> pd.DataFrame:
         """Return the tasks, a row each."""
@@ -711,11 +796,15 @@ def try_orders(scenarios: int, seed: int) -> pd.DataFrame:
 
 
 def order_table(tried: pd.DataFrame) -> pd.DataFrame:
-    """Return for each pair of systems which orders keep most promises, and whether the order matters."""
+    """Return for each pair of systems which orders keep most promises, and what the order changes."""
     rows = commutativity(tried)
-    is_same = rows["same_shown"] & rows["same_kept"]
     rows["best"] = [_shortened(best) for best in rows["best"]]
-    rows["order"] = is_same.map({True: "makes no difference", False: "matters"})
+    rows["order"] = [
+        _SAME if shown and kept else _SHOWN_CHANGES if kept else _KEPT_CHANGES
+        for shown, kept in zip(rows["same_shown"], rows["same_kept"], strict=True)
+    ]
+    first = tried.groupby("composition", sort=False)["order"].first()
+    rows["composition"] = [f"{_pair(first[name])}: {name}" for name in rows["composition"]]
     labels = {
         "composition": "put together",
         "order": "order",
@@ -723,6 +812,12 @@ def order_table(tried: pd.DataFrame) -> pd.DataFrame:
         "never": "no order keeps",
     }
     return rows[list(labels)].rename(columns=labels)
+
+
+def _pair(order: str) -> str:
+    """Return the systems of an order of two: ``"MUD, then Last hop"``."""
+    one, other, *_ = order.split(", ")
+    return f"{one} and {other.removeprefix('then ')}"
 
 
 def _shortened(best: str) -> str:
@@ -733,13 +828,16 @@ def _shortened(best: str) -> str:
 
 
 def order_answer(table: pd.DataFrame, scenarios: int) -> Answer:
-    """Return in how many pairs of :func:`order_table` the order matters, as a heading."""
-    matters = int((table["order"] == "matters").sum())
+    """Return in how many pairs of :func:`order_table` the order changes something, as a heading."""
+    kept, shown = (int((table["order"] == change).sum()) for change in (_KEPT_CHANGES, _SHOWN_CHANGES))
+    pairs = words.count(len(table), "pair")
+    more = f", and only what is shown in {shown} more" if shown else ""
     return Answer(
-        f"The order matters in {matters} of {words.count(len(table), 'pair')} of systems",
-        f"What one lets through the other takes in, tried on {words.count(scenarios, 'random scenario')} in "
-        "each order that can be built. An order that breaks a promise has a counterexample in "
-        "`data/orders.parquet`.",
+        f"The order changes which promises are kept in {kept} of {pairs} of systems{more}",
+        "The second system of an order gets what the first one delivers, tried on "
+        f"{words.count(scenarios, 'random scenario')} in each order that can be built. Sealing is encryption "
+        f"for the readers alone. Radiator of k keeps messages until they are about {PEOPLE} people. An order "
+        "that breaks a promise has a counterexample in `data/orders.parquet`.",
     )
 
 
@@ -751,14 +849,17 @@ def measure_meanings() -> pd.DataFrame:
 
 
 def _choice(
-    useful: NDArray[np.float64], wanted_count: NDArray[np.float64], paid: NDArray[np.float64]
+    useful: NDArray[np.float64],
+    wanted_count: NDArray[np.float64],
+    paid: NDArray[np.float64],
+    tolerance: float = _TOLERANCE,
 ) -> int | None:
     """Return the system with the least cost among those that bring nearly as much in time as the best."""
     if not (useful > 0).any():
         return None
     shares = np.divide(useful, wanted_count, out=np.zeros_like(useful), where=wanted_count > 0)
     costs = np.divide(paid, useful, out=np.full_like(paid, np.inf), where=useful > 0)
-    return int(np.where(shares >= shares.max() - _TOLERANCE - 1e-12, costs, np.inf).argmin())
+    return int(np.where(shares >= shares.max() - tolerance - 1e-12, costs, np.inf).argmin())
 
 
 def _divided(part: float, whole: float) -> float:
@@ -779,6 +880,11 @@ def _begun(task: object) -> str:
 def _and(names: Sequence[str]) -> str:
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def _or(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _all(tasks: Sequence[str]) -> str:

@@ -81,7 +81,7 @@ class Radiator(System):
     label: ClassVar = "Radiator"
     charged: ClassVar = NAME
     unsupported: ClassVar = dict.fromkeys(
-        TASKS, "Everyone gets everything in the end: what nobody wanted comes later, put together."
+        TASKS, "Everyone gets everything: what nobody wanted comes later, put together."
     )
 
     def __init__(

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from mudkit.display import show
-from mudkit.experiment import ADAPTERS, FATES, MEASURES, NEWS, TASKS, TRAFFIC, Scoreboard, scoreboard
+from mudkit.experiment import ADAPTERS, FATES, MEASURES, NEWS, PHOTOS, TASKS, TRAFFIC, Scoreboard, scoreboard
+from mudkit.experiment.order_checks import SAME_AS_FIRST
 from mudkit.report import scoring
 from mudkit.report.scoring import ScoreStudy, order_table, try_orders
 
@@ -95,7 +96,45 @@ def test_cheapest_of_equally_useful_systems_is_recommended():
         "of radio energy for each delivery in time; 9 J with “to everyone”",
     )
     assert screen.tiles[2][0] == "1 %"
-    assert "never opened" in screen.tiles[2][1]
+    assert screen.tiles[0][1] == "of what was wanted is in time with the system named"
+    assert screen.tiles[2][1] == (
+        "of what was wanted was never opened: the main reason for not being in time; of the rest 100 % is in time"
+    )
+    assert "sending to every phone costs more the larger the fleet" in screen.assumption
+    assert (
+        "If a system may bring 10 points less in time than the best instead of 2, the choice is SUBLIM for "
+        "news with ranks (90 % in time for 1.11 J each)." in screen.assumption
+    )
+    assert any(warning.startswith("News with ranks: MUD cannot express all") for warning in screen.warnings)
+
+
+def test_first_screen_speaks_of_the_tasks_that_it_names():
+    """Two firm tasks and one with few deliveries: its figures and counts are of the firm ones."""
+    parts = [
+        make_study([("to everyone", *of_baseline), ("MUD", *of_mud)], task=task)
+        for task, of_baseline, of_mud in (
+            (NEWS, (100, 100, 900), (100, 100, 300)),
+            (TRAFFIC, (60, 60, 500), (30, 60, 500)),
+            (PHOTOS, (6, 6, 90), (6, 6, 30)),
+        )
+    ]
+    tables = [
+        pd.concat([getattr(part.board, name) for part in parts], ignore_index=True)
+        for name in ("runs", "deliveries", "bills")
+    ]
+    runs, deliveries, bills = tables
+    board = Scoreboard(runs, pd.DataFrame(), "to everyone", *[pd.DataFrame()] * 3, deliveries, bills)
+    screen = ScoreStudy(board, [NEWS, TRAFFIC, PHOTOS], "j_per_useful", 0.95).first_screen()
+    assert "830 wanted deliveries" in screen.source
+    where = f"{NEWS.name} and {TRAFFIC.name}"
+    assert screen.tiles[0] == (
+        "100 %", f"of what was wanted in {where} is in time with the system named for each"
+    )  # fmt: skip
+    assert screen.tiles[1][1].endswith("8.75 J with “to everyone” in the same tasks")  # 1,400 J for 160
+    assert "100 % of what was wanted there is in time, for 5 J each." in screen.headline
+    assert f"Nothing firm can be said of {PHOTOS.name}: 30 deliveries are too few." in screen.headline
+    assert "That rests on 300 to 500 wanted deliveries a task" in screen.reason
+    assert "the choice is the same for each task" in screen.assumption
 
 
 def test_choice_that_depends_on_runs_is_close_and_not_firm():
@@ -151,6 +190,7 @@ def test_measures_of_the_first_screen_have_stable_names():
         "baseline_j_per_useful",
         "missed_as",
         "missed_share",
+        "in_time_share_of_ended",
         "news_with_ranks.recommended",
         "news_with_ranks.verdict",
         "news_with_ranks.same_choice_share",
@@ -276,7 +316,11 @@ def test_privacy_table_counts_knowledge_of_relays_and_servers(study):
     known = study.known().set_index("system")
     assert known.loc["Contrail", "items_read"] == 0.0
     assert known.loc["SUBLIM", "items_read"] == table["items_read"].xs("SUBLIM", level="system").sum()
-    assert study.known_answer().title == "Only Contrail keeps items from servers"
+    answer = study.known_answer()
+    assert answer.title == "Only Contrail keeps items from servers"
+    assert known.loc["Contrail", "places_by_others_share"] == 0.5  # of the phones of two tasks
+    assert "With Contrail other devices know the place of 50 % of the phones" in answer.text
+    assert set(scoring.KNOWN_LABELS) == set(known.columns)
 
 
 def test_clear_differences_exclude_zero(study):
@@ -310,10 +354,28 @@ def test_tasks_are_described(study):
 def test_order_table_tells_whether_the_order_matters():
     orders = try_orders(2, 0)
     table = order_table(orders)
-    count = int((table["order"] == "matters").sum())
-    assert f"matters in {count} of {len(table)} pairs" in scoring.order_answer(table, 2).title
-    assert order_table(orders.assign(is_kept=True))["order"].eq("makes no difference").all()
+    kept = int((table["order"] == "changes which promises are kept").sum())
+    assert f"promises are kept in {kept} of {len(table)} pairs" in scoring.order_answer(table, 2).title
+    same = order_table(orders.assign(is_kept=True))
+    assert same["order"].eq("makes no difference").all()
+    assert same["put together"].iloc[0] == "MUD and Last hop: writer predicates and a daily limit"
     assert order_table(try_orders(0, 0)).empty
+
+
+def test_orders_that_keep_the_same_and_show_something_else():
+    """Both orders keep most: the page does not say that the order decides what is kept."""
+    rows = [("A, then B", "p", True), ("B, then A", "p", True), ("B, then A", SAME_AS_FIRST, False)]
+    tried = pd.DataFrame(rows, columns=["order", "promise", "is_kept"]).assign(composition="a and b")
+    table = order_table(tried)
+    assert table.iloc[0].to_dict() == {
+        "put together": "A and B: a and b",
+        "order": "changes what is shown",
+        "keeps most promises": "A, then B; B, then A (1 of 1)",
+        "no order keeps": "",
+    }
+    assert scoring.order_answer(table, 2).title == (
+        "The order changes which promises are kept in 0 of 1 pair of systems, and only what is shown in 1 more"
+    )
 
 
 def test_long_lists_of_orders_are_shortened_with_a_count():
