@@ -401,20 +401,29 @@ def join_last(messages: Messages, zoom: int, interval_s: int) -> Sums:
     return Sums(len(messages), _counted(np.bincount(group)), waited, *errors, len(last), len(last))
 
 
-def join_own(cells: Cells, interval_s: int) -> Sums:
+def join_own(cells: Cells, interval_s: int, threshold: int | None = None) -> Sums:
     """Add up what is left if each device joins its own messages of a cell and interval into one message."""
-    messages, group = cells.messages, own_groups(cells, interval_s)
+    messages, group = cells.messages, own_groups(cells, interval_s, threshold)
     stated = [mean if mean is None else mean[group] for mean in _means(messages, group)]
     kept = int(group.max()) + 1
     counts = (np.array([1]), np.array([kept]))
-    waited = float(messages.waits_s(interval_s).sum())
+    waits_s = messages.waits_s(interval_s)
+    waited = float(waits_s.sum())
+    if threshold is not None:  # a full message goes with its last position
+        filled, last_s = np.bincount(group), np.full(kept, np.inf)
+        np.minimum.at(last_s, group, waits_s)
+        waited -= float((filled * last_s)[filled == threshold].sum())
     errors = _errors(messages, stated)
     return Sums(len(messages), counts, waited, *errors, kept, cells.count_devices(interval_s))
 
 
-def own_groups(cells: Cells, interval_s: int) -> NDArray[np.int64]:
-    """Return a number for each device, cell and interval, in the order of ``cells.messages``."""
-    return _numbered(cells.messages.device.astype(np.int64), cells.groups(interval_s))
+def own_groups(cells: Cells, interval_s: int, threshold: int | None = None) -> NDArray[np.int64]:
+    """Return a number for each device, cell and interval, in the order of ``cells.messages``.
+
+    With a threshold it is that of each part of so many messages.
+    """
+    group = _numbered(cells.messages.device.astype(np.int64), cells.groups(interval_s))
+    return group if threshold is None else _numbered(group, _rank(group) // threshold)
 
 
 def join_different(cells: Cells, interval_s: int) -> Sums:
@@ -424,13 +433,19 @@ def join_different(cells: Cells, interval_s: int) -> Sums:
     """
     messages = cells.messages
     queue = cells.groups(interval_s)
-    same = np.lexsort((messages.device, queue))
-    first = np.flatnonzero(_runs(messages.device[same], queue[same]))
-    rank = np.empty(len(queue), dtype=np.int64)
-    rank[same] = np.arange(len(same)) - np.repeat(first, np.diff(np.append(first, len(same))))
+    rank = _rank(own_groups(cells, interval_s))
     waited = float(messages.waits_s(interval_s).sum())
     devices = cells.count_devices(interval_s)
     return _sums(messages, _numbered(queue, rank), waited, len(queue), devices)
+
+
+def _rank(group: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many rows before each one are of its group."""
+    same = np.argsort(group, kind="stable")
+    first = np.flatnonzero(_runs(group[same]))
+    rank = np.empty(len(group), dtype=np.int64)
+    rank[same] = np.arange(len(same)) - np.repeat(first, np.diff(np.append(first, len(same))))
+    return rank
 
 
 def last_groups(messages: Messages, interval_s: int) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +30,7 @@ MAX_PLAYED: Final = 2_500_000
 _MAX_CELLS: Final = 5000
 """Cells in all pictures of the map; a page stays under 6 MB."""
 _MOMENTS: Final = 40
+_LONG_S: Final = 600
 _NAMED: Final = {"where most happens": 0.0, "between": 0.5, "at the edge": 0.95}
 """Receivers that are found by density, and the share of the messages that lie nearer to the first one."""
 _TOLD: Final = {"speed": "speed, km/h", "devices": "devices in a cell"}
@@ -126,32 +128,41 @@ class PlayedStretch:
             )
         return pd.DataFrame(rows)
 
-    def answer(self, table: pd.DataFrame) -> Answer:
-        """Return what exact surroundings cost at the places, as a heading."""
+    def answer(self, table: pd.DataFrame, message_bytes: int) -> Answer:
+        """Return what reaches the places in the stretch, as a heading; a message has ``message_bytes``."""
         when = _span(self.positions, self.tz)
         devices = self.positions["device"].to_pandas().nunique()
         messages = words.count(len(self.positions), "message")
         text = (
-            f"Played message by message: {when}, the busiest stretch of this length, with {messages} of "
-            f"{words.count(devices, 'device')}. Receivers who stand still get each message of their own cell "
-            "and of the cells beside it at once, and all others joined every "
-            f"{words.duration(self.interval_s)}. Sizes are measured here, after gzip. The map shows what "
-            "each of them knows; its clock counts from the beginning of the stretch."
+            "This is another way than those above, to show what an application can do with joined messages: "
+            "receivers who stand still get each message of their own cell and of the cells beside it at "
+            "once, and all others joined, those of different devices, too, every "
+            f"{words.duration(self.interval_s)}. Played message by message: {when}, the busiest stretch of "
+            f"this length, with {messages} of {words.count(devices, 'device')}. The bytes are all that a "
+            "receiver gets, surroundings and others, and are measured after gzip. With the size assumed "
+            f"above, {words.size(message_bytes)} a message, {words.size(len(self.positions) * message_bytes)} "
+            "would be sent if nothing was joined; do not compare the two as bytes. The map shows what each "
+            "of them knows; its clock counts from the beginning of the stretch."
         )
         if not len(self.run.received):
             return Answer("Nothing is reported in the busiest stretch", text)
         ordered = table.sort_values("received_bytes", ascending=False)
         most, least = ordered.iloc[0], ordered.iloc[-1]
+        within, size = f"Within {self._length()}", words.size(most["received_bytes"])
         if most["received_bytes"] == least["received_bytes"] and len(table) > 1:
-            title = f"Exact surroundings cost {words.size(most['received_bytes'])} at each place"
+            title = f"{within}, each place receives {size}"
         elif len(table) == 1:
-            title = f"Exact surroundings cost {words.size(most['received_bytes'])} {_at(most)}"
+            title = f"{within}, a receiver {_at(most)} gets {size}"
         else:
-            title = (
-                f"Exact surroundings cost {words.size(most['received_bytes'])} {_at(most)}, "
-                f"{words.size(least['received_bytes'])} {_at(least)}"
-            )
+            other = words.size(least["received_bytes"])
+            title = f"{within}, a receiver {_at(most)} gets {size}, one {_at(least)} {other}"
         return Answer(title, text)
+
+    def _length(self) -> str:
+        """Return the time from the first to the last position in words, in whole minutes if it is long."""
+        t_us = epoch_us(self.positions["ts"])
+        length_s = max(math.ceil((t_us.max() - t_us.min()) / US_PER_S), 1)
+        return words.duration(length_s if length_s < _LONG_S else 60 * math.ceil(length_s / 60))
 
     def map(self) -> folium.Map | None:
         """Draw what the receivers know over time; None without a reported cell."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -61,6 +61,10 @@ MAX_PICTURES: Final = 48
 MAX_MAP_CELLS: Final = 5000
 """Cells in all pictures of a map, with fewer pictures where there are more; a page stays under 6 MB."""
 _S_PER_DAY: Final = 86_400
+_STEPS_S: Final = (
+    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 14_400, 21_600, 28_800, 43_200,
+)  # fmt: skip
+"""Lengths of time of a picture that is shorter than a day."""
 _SUMS: Final = ("messages_in", "aggregates_out", "bytes_in", "bytes_out")
 _HALF: Final = 0.5
 _DRAWN_SHARE: Final = 0.95
@@ -78,12 +82,18 @@ _MEASURES: Final = {
     ),
     "bytes_left_share": ("share", "bytes that are sent, of those of all messages"),
     "messages_left_share": ("share", "messages and aggregates that are sent, of all messages"),
-    "own_repeats_share": ("share", "part of the bytes saved by joining that is one device repeating itself"),
-    "position_error_m": ("m", "distance from what is told within which 95 % of the positions lie"),
-    "position_median_m": ("m", "distance from what is told within which half of the positions lie"),
+    "own_repeats_share": (
+        "share",
+        "part of what joining the messages of cells saves that comes from devices repeating themselves",
+    ),
+    "position_error_m": ("m", "95 % of positions are reported within this distance of the truth"),
+    "position_median_m": ("m", "half of the positions are reported within this distance of the truth"),
     "quantity_error": ("", "see the quantity"),
     "delay_s": ("s", "mean time that a message waits"),
-    "joined_left_share": ("share", "bytes left by the best combination, if messages of a cell are joined"),
+    "joined_left_share": (
+        "share",
+        "bytes left by the combination of the page, if messages of different devices are joined",
+    ),
     "own_left_share": (
         "share",
         "bytes left with its cells and interval, if a device joins its own messages only",
@@ -97,10 +107,16 @@ _MEASURES: Final = {
 }
 """Units and definitions of the figures of the first screen."""
 _QUANTITY_ERRORS: Final = {
-    "speed": ("km/h", "root mean square difference of a speed from the one that is told"),
+    "speed": ("km/h", "root mean square error of the reported speeds"),
     "devices": ("share", "devices that are counted too many in an interval, of those that are there"),
 }
 Way: TypeAlias = Literal["nothing", "last", "own", "join"]
+_WAYS: Final[dict[Way, str]] = {
+    "nothing": "every message by itself",
+    "last": "last position of each device",
+    "own": "own messages of a cell joined by each device",
+    "join": "messages of a cell joined",
+}
 _LABELS: Final = {
     "cell_km": "side of a cell, km",
     "threshold": "sent early at",
@@ -174,8 +190,9 @@ class JoiningStudy:
         ways: dict[Way, float] = {"nothing": 1.0}
         if self.last is not None:
             ways["last"] = self.last[1].left_share(self.search.sizes)
-        if self.is_allowed:
+        if self.is_allowed and self.own.keeps(self.search.limits, self.quantity):
             ways["own"] = self.own.left_share(self.search.sizes)
+        if self.is_allowed:
             ways["join"] = self.search.least
         best = min(ways.values())
         return next(way for way, left in ways.items() if left <= AS_GOOD * best)
@@ -186,6 +203,20 @@ class JoiningStudy:
         if self.verdict == "last" and self.last is not None:
             return self.last[1]
         return self.own if self.verdict == "own" else self.choice.sums
+
+    @property
+    def left_share(self) -> float:
+        """Share of the bytes that is left by what is recommended: all, if nothing is joined."""
+        return 1.0 if self.verdict == "nothing" else self.sums.left_share(self.search.sizes)
+
+    @property
+    def joined(self) -> Sums:
+        """Sums of the cells and interval of the page, if the messages of different devices are joined.
+
+        Queues are sent early only if that is recommended, or if the limits demand it.
+        """
+        is_early = self.verdict != "own" or not self.search.is_allowed(*self.best_key)
+        return self.choice.sums if is_early else self.search.tried[self.best_key]
 
     @property
     def interval_s(self) -> int:
@@ -242,15 +273,12 @@ class JoiningStudy:
         if self.left.kind == "interval":
             ends = words.interval(100 * self.left.low, 100 * self.left.high)
             left += f"; {ends} % on other days and with other devices of this fleet (95 %)"
-        verb = "is" if is_used else "would be"
-        error = (
-            f"or less lie between 95 % of the positions and what {verb} told of them; {self._quantity_told()}"
-        )
-        own = self.choice.sums.own_repeats_share(self.search.sizes)
-        repeats = "of what joining saves is one device that repeats itself"
+        apart = f"at most from the truth for 95 % of {'the reported' if is_used else 'all'} positions"
+        own = self.joined.own_repeats_share(self.search.sizes)
+        repeats = "of what joining the messages of cells saves comes from devices repeating themselves"
         return [
             (words.percent(self.left.value), left),
-            (words.distance(self.sums.error_m() / 1000), error),
+            (words.distance(self.sums.error_m() / 1000), f"{apart}; {self._quantity_told()}"),
             (words.percent(min(own, 1.0)), repeats if own == own else f"{repeats}: it saves nothing"),
         ]
 
@@ -259,10 +287,31 @@ class JoiningStudy:
         if math.isnan(error):
             return "no speed is known"
         if self.quantity == "speed":
-            return f"speeds differ by {words.number(error)} km/h (root mean square)"
+            return f"reported speeds are off by {words.number(error)} km/h (root mean square)"
         if error == 0:
             return "each device is counted once an interval"
         return f"each device is counted {words.number(1 + error)} times an interval"
+
+    def _price(self) -> str:
+        """Return what receivers get instead of the messages, in a sentence."""
+        what = "the last place" if self.verdict == "last" else "a mean place"
+        within = words.distance(self.sums.error_m() / 1000)
+        return (
+            f"The price: receivers get {what} of an interval, within {within} of 95 % of the positions, and "
+            f"{self._quantity_told()}."
+        )
+
+    def _instead(self) -> str:
+        """Return a sentence for sections on joining the messages of cells, if that is not recommended."""
+        if self.verdict == "join":
+            return ""
+        if self.verdict == "own":
+            return (
+                "Here the messages of different devices are joined, too, which is not recommended: with the "
+                "same cells and interval a device that joins only its own leaves "
+                f"{words.percent(self.left_share)}. "
+            )
+        return f"Not what is recommended ({_WAYS[self.verdict]}): here the messages of a cell are joined. "
 
     def _headline(self) -> str:
         if self.verdict == "nothing":
@@ -282,7 +331,7 @@ class JoiningStudy:
 
     def _reason(self) -> str:
         sizes = self.search.sizes
-        joined = self.choice.sums.left_share(sizes)
+        joined = self.joined.left_share(sizes)
         cells = f"the messages of cells {words.distance(self.cell_km)} wide"
         if self.verdict == "nothing":
             if not self.is_allowed:
@@ -293,11 +342,16 @@ class JoiningStudy:
                 f"The best is to join {cells} every {words.duration(self.choice.interval_s)}. Longer "
                 "intervals (`max_delay_s`) or larger cells (`max_error_m`) hold more messages."
             )
-        parts = []
+        parts = [self._price()]
         if self.verdict == "own" and len(self.messages.names) > 1:
+            points = words.number(round(100 * (self.left_share - joined), 1))
             parts.append(
-                "Joining the messages of different devices, too, leaves "
-                f"{words.percent(self.search.least)} at best."
+                f"Joining the messages of different devices, too, leaves {words.percent(joined)}: "
+                + (
+                    f"{points} {'point is' if points == '1' else 'points are'} not worth a server that joins."
+                    if 100 * (self.left_share - joined) >= 0.05
+                    else "a server that joins saves nothing more."
+                )
             )
         elif self.verdict == "join":
             parts.append(
@@ -324,7 +378,7 @@ class JoiningStudy:
 
     def _assumption(self) -> str:
         sizes, limits = self.search.sizes, self.search.limits
-        text = f"Assumed: a message of {words.size(sizes.message_bytes)}"
+        text = f"Assumed, not measured: a message of {words.size(sizes.message_bytes)} (`message_bytes`)"
         if self.verdict == "join":
             half, double = (words.percent(self._left_with(factor)) for factor in (0.5, 2.0))
             text += (
@@ -335,17 +389,19 @@ class JoiningStudy:
         if self.verdict == "nothing":
             whole = len(self.messages) * sizes.message_bytes
         a_day, worst = whole / len(self.days), limits.max_quantity_error
-        bound = "any error of the quantity"
+        bound = "; no limit is set on " + (
+            "the error of the speed" if self.quantity == "speed" else "devices counted too many"
+        )
         if worst is not None and self.quantity == "speed":
-            bound = f"an error of {words.number(worst)} km/h"
+            bound = f", an error of {words.number(worst)} km/h"
         elif worst is not None:
-            bound = f"{words.percent(worst)} of the devices counted too many"
+            bound = f", {words.percent(worst)} of the devices counted too many"
         receivers = f"all {devices:,} devices" if devices > 1 else "one device"
         to_all = f" to each and {words.size(a_day * devices)} together" if devices > 1 else ""
         return (
-            f"{text}; all that is sent goes to {receivers}, {words.size(a_day)} "
+            f"{text}; all that is sent goes to {receivers}. With these sizes that is {words.size(a_day)} "
             f"a day{to_all}. Allowed: a delay of {words.duration(limits.max_delay_s)} (`max_delay_s`), "
-            f"{words.distance(limits.max_error_m / 1000)} for 95 % of the positions (`max_error_m`), {bound} "
+            f"{words.distance(limits.max_error_m / 1000)} for 95 % of the positions (`max_error_m`){bound} "
             "(`max_quantity_error`)."
         )
 
@@ -353,7 +409,7 @@ class JoiningStudy:
         """Return what is left if an aggregate has a multiple of its size."""
         sizes = self.search.sizes
         larger = replace(sizes, aggregate_bytes=_times(sizes.aggregate_bytes, factor))
-        return self.choice.sums.left_share(larger)
+        return self.joined.left_share(larger)
 
     def _measures(self) -> list[Measure]:
         sums, sizes, days = self.sums, self.search.sizes, self.days
@@ -369,12 +425,12 @@ class JoiningStudy:
             "threshold": self.choice.threshold if self.verdict == "join" else None,
             "bytes_left_share": self.left.value,
             "messages_left_share": sums.sent / sums.messages,
-            "own_repeats_share": self.choice.sums.own_repeats_share(sizes),
+            "own_repeats_share": self.joined.own_repeats_share(sizes),
             "position_error_m": sums.error_m(),
             "position_median_m": sums.error_m(_HALF),
             "quantity_error": sums.quantity_error(self.quantity),
             "delay_s": sums.delay_s,
-            "joined_left_share": self.choice.sums.left_share(sizes),
+            "joined_left_share": self.joined.left_share(sizes),
             "own_left_share": self.own.left_share(sizes),
             "different_left_share": self.different.left_share(sizes),
             "last_left_share": self.last[1].left_share(sizes) if self.last else None,
@@ -442,19 +498,31 @@ class JoiningStudy:
     def label(self) -> str:
         """Cells, interval and threshold that the page shows, in a few words."""
         early = f", at most {self.choice.threshold:,}" if self.choice.threshold else ""
+        early = ", each device its own" if self.verdict == "own" else early
         return f"{words.distance(self.cell_km)}, {words.duration(self.choice.interval_s)}{early}"
 
     @property
     def shown(self) -> dict[str, Any]:
         """Arguments of :func:`count_cells`."""
+        is_own = self.verdict == "own"
         return {
-            "zoom": self.zoom, "interval_s": self.choice.interval_s, "threshold": self.choice.threshold
-        }  # fmt: skip
+            "zoom": self.zoom,
+            "interval_s": self.choice.interval_s,
+            "threshold": None if is_own else self.choice.threshold,
+            "is_own": is_own,
+        }
 
     @property
     def labels(self) -> dict[str, str]:
         """Headings of the tables."""
         return _LABELS
+
+    @property
+    def drawn(self) -> str:
+        """What the map shows, in a sentence."""
+        if self.verdict == "own":
+            return "The map shows what is recommended: each device joins its own messages."
+        return self._instead().strip() or "The map shows what is recommended."
 
     def near(self, grid: pd.DataFrame) -> pd.DataFrame:
         """Return the combinations with the cells or the interval of the page, as a table on screen."""
@@ -488,25 +556,28 @@ class JoiningStudy:
 
     def assumptions_shown(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return what was assumed as a table on screen."""
-        every = [words.duration(s) if math.isfinite(s) else "nothing joined" for s in table["interval_s"]]
-        columns = ["assumed", "interval", "cell_km", "threshold", "bytes_left_share"]
+        every = [words.duration(s) if math.isfinite(s) else "–" for s in table["interval_s"]]
+        columns = ["assumed", "way", "interval", "cell_km", "threshold", "bytes_left_share"]
         return table.assign(interval=every)[columns]
 
     def grid_answer(self) -> Answer:
         """Return how much interval and cell move, as a heading."""
-        left = [self.search.left(*key) for key in self.search.tried]
+        keys = self.search.allowed()
+        left = [self.search.left(*key) for key in keys or self.search.tried]
         low, high = words.percent(min(left)), words.percent(max(left))
-        title = (
-            f"Interval and cell decide: {low} to {high} of the bytes are left"
-            if low != high
-            else f"Interval and cell change nothing: {low} of the bytes are left"
-        )
-        allowed = len(self.search.allowed())
+        if not keys:
+            title = "No interval and cell keeps the limits"
+        elif low == high:
+            title = f"Within the limits, interval and cell change nothing: {low} of the bytes are left"
+        else:
+            title = f"Within the limits, interval and cell decide: {low} to {high} of the bytes are left"
+        keep = "keeps" if len(keys) == 1 else "keep"
+        kept = f"{len(keys):,} {keep} the limits" if keys else f"they leave {low} to {high} of the bytes"
         return Answer(
             title,
-            f"{words.count(len(left), 'combination')} were tried without a threshold; {allowed:,} "
-            f"{'keeps' if allowed == 1 else 'keep'} the limits. The second number is the distance from "
-            "what is told within which 95 % of the positions lie.",
+            f"{self._instead()}{words.count(len(self.search.tried), 'combination')} were tried without "
+            f"sending early; {kept}. The second number of a cell is the distance within which 95 % of "
+            "positions are reported.",
         )
 
     def baselines(self) -> pd.DataFrame:
@@ -515,11 +586,11 @@ class JoiningStudy:
 
         every = self.choice.interval_s
         ways: list[tuple[str, int, Sums]] = [
-            ("last position of each device", every, keep_last(self.messages, every)),
+            (_WAYS["last"], every, keep_last(self.messages, every)),
             ("last positions, joined by cell", every, join_last(self.messages, self.zoom, every)),
-            ("own messages of a cell joined by each device", every, self.own),
+            (_WAYS["own"], every, self.own),
             ("different devices joined, never two messages of one", every, self.different),
-            ("messages of a cell joined", every, self.choice.sums),
+            (_WAYS["join"], every, self.joined),
         ]
         if self.last is not None and self.last[0] != every:
             ways.insert(1, (f"{ways[0][0]} every {words.duration(self.last[0])}", *self.last))
@@ -531,67 +602,109 @@ class JoiningStudy:
         ]
         nothing = {name: 0.0 for name in rows[0] if name not in ("way", "own_repeats_share")}
         nothing |= {"bytes_left_share": 1.0, "messages_left_share": 1.0}
-        first = {"way": "every message by itself"} | nothing | {"interval_s": 0, "keeps_limits": True}
+        first = {"way": _WAYS["nothing"]} | nothing | {"interval_s": 0, "keeps_limits": True}
         return pd.DataFrame([first, *rows])
 
     def baselines_answer(self) -> Answer:
-        """Return which part of the saving is one device that repeats itself, as a heading."""
-        sums, sizes = self.choice.sums, self.search.sizes
+        """Return which part of the saving comes from devices repeating themselves, as a heading."""
+        sums, sizes = self.joined, self.search.sizes
         own = sums.own_repeats_share(sizes)
         if math.isnan(own):
             return Answer("Joining saves nothing", "No two messages share a cell and an interval.")
         alone = words.percent(int(sums.sizes[1][sums.sizes[0] == 1].sum()) / sums.sent)
         shared = self.different.left_share(sizes)
         if own >= 1:
-            title = "The whole saving is single devices that repeat themselves"
+            title = "The whole saving comes from devices repeating themselves"
         elif own > 0:
-            title = f"{words.percent(own)} of the saving is single devices that repeat themselves"
+            title = f"{words.percent(own)} of the saving comes from devices repeating themselves"
         else:
             title = "The whole saving comes from different devices"
+        recommended = {
+            "own": f"What is recommended sends {words.count(self.own.sent, 'message')}. ",
+            "last": f"What is recommended sends {words.count(self.sums.sent, 'message')}. ",
+        }.get(self.verdict, "")
+        verb = "are" if self.verdict == "join" else "would be"
         return Answer(
             title,
-            f"{words.count(sums.sent, 'message')} and aggregates are sent; {alone} of them hold one message. "
-            f"If no aggregate held two messages of one device, {words.percent(shared)} of the bytes would be "
-            "left.",
+            f"{recommended}If the messages of a cell are joined, whoever sent them, "
+            f"{words.count(sums.sent, 'message')} and aggregates {verb} sent; {alone} of them hold one "
+            f"message. If no aggregate held two messages of one device, {words.percent(shared)} of the bytes "
+            "would be left.",
         )
 
     def threshold_table(self) -> pd.DataFrame:
         """Return what thresholds leave at the interval and cell of the page; 1: nothing is joined."""
         import pandas as pd
 
-        interval_s, chosen = self.choice.interval_s, self.choice.threshold
-        largest = int(self.search.tried[self.zoom, interval_s].sizes[0].max())
+        chosen = None if self.verdict == "own" else self.choice.threshold
+        largest = self._largest
         sizes = sorted(
             {1, *(size for size in self.thresholds if size < largest), *([chosen] if chosen else [])}
         )
         rows = [
-            {"threshold": f"{size:,}" if size > 1 else "1, nothing joined"}
-            | self._row(self.choice.sums if size == chosen else self.cells.sums(interval_s, size))
+            {"threshold": f"{size:,}" if size > 1 else "1, nothing joined"} | self._row(self._early(size))
             for size in sizes
         ]
-        rows.append(
-            {"threshold": "any, none is sent early"} | self._row(self.search.tried[self.zoom, interval_s])
-        )
+        rows.append({"threshold": "any, none is sent early"} | self._row(self._early(None)))
         return pd.DataFrame(rows)
+
+    @cached_property
+    def _largest(self) -> int:
+        """Messages in the fullest queue."""
+        if self.verdict == "own":
+            return int(np.bincount(own_groups(self.cells, self.choice.interval_s)).max())
+        return int(self.search.tried[self.best_key].sizes[0].max())
+
+    def _early(self, threshold: int | None) -> Sums:
+        """Return the sums with another threshold: of a device's own messages, if that is recommended."""
+        interval_s = self.choice.interval_s
+        if self.verdict == "own":
+            return self.own if threshold is None else join_own(self.cells, interval_s, threshold)
+        if threshold is None:
+            return self.search.tried[self.best_key]
+        if threshold == self.choice.threshold:
+            return self.choice.sums
+        return self.cells.sums(interval_s, threshold)
 
     def threshold_answer(self) -> Answer:
         """Return what the threshold of the page costs, as a heading."""
-        whole = self.search.tried[self.zoom, self.choice.interval_s]
+        whole, sizes, largest = self._early(None), self.search.sizes, self._largest
+        fullest = f"The fullest queue holds {words.count(largest, 'message')}."
+        if largest < 2:
+            return Answer("No queue ever holds two messages", fullest)
+        if self.verdict == "own":
+            early = min((size for size in self.thresholds if 1 < size < largest), default=None)
+            if early is None:
+                return Answer("No threshold that is compared would send a queue early", fullest)
+            other = self._early(early)
+            text = (
+                f"Each device joins its own messages, as recommended, and sends none early. {fullest} Sent "
+                f"at {early:,}, messages would wait {words.duration(other.delay_s)} on average, not "
+                f"{words.duration(whole.delay_s)}."
+            )
+            points = round(100 * (other.left_share(sizes) - whole.left_share(sizes)), 1)
+            return Answer(
+                f"Sending as soon as a device has {early:,} messages would cost {words.number(points)} "
+                f"{'point' if points == 1 else 'points'}",
+                text,
+            )
+        instead = self._instead()
         if self.choice.threshold is None:
             return Answer(
-                "Sending queues early, when they are full, would leave over 5 % more bytes"
-                if whole.sizes[0].max() > 1
-                else "No queue ever holds two messages",
-                f"The largest holds {words.count(int(whole.sizes[0].max()), 'message')}.",
+                "Sending queues early, when they are full, would leave over 5 % more bytes",
+                f"{instead}{fullest}",
             )
-        sizes = self.search.sizes
         cost = 100 * (self.choice.sums.left_share(sizes) - whole.left_share(sizes))
+        if not self.search.is_allowed(*self.best_key):
+            why = "Without a threshold a limit is broken."
+        else:
+            why = "It is the smallest threshold that leaves at most 5 % more bytes than the best combination."
+        points = round(cost, 1)
         return Answer(
             f"Sending a queue as soon as it holds {self.choice.threshold:,} messages costs "
-            f"{words.number(round(cost, 1))} points",
-            f"Then messages wait {words.duration(self.choice.sums.delay_s)} on average, not "
-            f"{words.duration(whole.delay_s)}. It is the smallest threshold that leaves at most 5 % more "
-            "bytes than the best combination.",
+            f"{words.number(points)} {'point' if points == 1 else 'points'}",
+            f"{instead}Messages wait {words.duration(self.choice.sums.delay_s)} on average; if none was sent "
+            f"early, {words.duration(whole.delay_s)}. {why}",
         )
 
     def assumptions(self) -> pd.DataFrame:
@@ -599,64 +712,69 @@ class JoiningStudy:
         import pandas as pd
 
         sizes, limits = self.search.sizes, self.search.limits
-        cases: list[tuple[str, Search]] = [("as assumed", self.search)]
+        rows = [{"assumed": "as assumed"} | self._recommended()]
         factors = ((0.5, "half"), (2.0, "twice"))
         for factor, word in factors:
             bytes_ = _times(sizes.aggregate_bytes, factor)
-            other = self.search.assuming(sizes=replace(sizes, aggregate_bytes=bytes_))
-            cases.append((f"an aggregate {word} as large, {words.size(bytes_)}", other))
+            case = self._assuming(self.search.assuming(sizes=replace(sizes, aggregate_bytes=bytes_)))
+            rows.append({"assumed": f"an aggregate {word} as large, {words.size(bytes_)}"} | case)
         for factor, word in factors:
             delay_s = _times(limits.max_delay_s, factor)
-            other = self.search.assuming(limits=replace(limits, max_delay_s=delay_s))
-            cases.append((f"{word} the delay, {words.duration(delay_s)}", other))
+            case = self._assuming(self.search.assuming(limits=replace(limits, max_delay_s=delay_s)))
+            rows.append({"assumed": f"{word} the delay, {words.duration(delay_s)}"} | case)
         for factor, word in factors:
             error_m = factor * limits.max_error_m
-            other = self.search.assuming(limits=replace(limits, max_error_m=error_m))
-            cases.append((f"{word} the distance, {words.distance(error_m / 1000)}", other))
-        lat, _ = middle(self.messages.lat, self.messages.lon)
-        rows = []
-        for name, case in cases:
-            choice = case.choose()
-            known = dict.fromkeys(("interval_s", "cell_km", "threshold"), math.nan)
-            known |= {"bytes_left_share": 1.0}
-            if choice is not None:
-                left = choice.sums.left_share(case.sizes, choice.threshold)
-                known = {
-                    "interval_s": float(choice.interval_s),
-                    "cell_km": cell_km(choice.zoom, lat),
-                    "threshold": float(choice.threshold or math.nan),
-                    "bytes_left_share": left,
-                }
-            rows.append({"assumed": name} | known)
+            case = self._assuming(self.search.assuming(limits=replace(limits, max_error_m=error_m)))
+            rows.append({"assumed": f"{word} the distance, {words.distance(error_m / 1000)}"} | case)
         if (half := self._half_fleet()) is not None:
-            rows.append(
-                {
-                    "assumed": "half of the devices, the same combination",
-                    "interval_s": float(self.choice.interval_s),
-                    "cell_km": self.cell_km,
-                    "threshold": float(self.choice.threshold or math.nan),
-                    "bytes_left_share": half.left_share(sizes),
-                }
-            )
+            left = {"bytes_left_share": half.left_share(sizes)}
+            rows.append({"assumed": "half of the devices, the same way"} | self._recommended() | left)
         return pd.DataFrame(rows)
 
+    def _recommended(self) -> dict[str, Any]:
+        """Return what is recommended as a row: way, interval, cells, threshold and what is left."""
+        way = self.verdict
+        has_cells, threshold = way in ("own", "join"), self.choice.threshold if way == "join" else None
+        return {
+            "way": _WAYS[way],
+            "interval_s": math.nan if way == "nothing" else float(self.interval_s),
+            "cell_km": self.cell_km if has_cells else math.nan,
+            "threshold": float(threshold or math.nan),
+            "bytes_left_share": self.left_share,
+        }
+
+    def _assuming(self, case: Search) -> dict[str, Any]:
+        """Return what is recommended if the same combinations are judged otherwise."""
+        return _conclude(self.source, self.messages, case, self.thresholds, self)._recommended()
+
     def _half_fleet(self) -> Sums | None:
-        """Return the sums of half of the devices, drawn by a checksum of their names; None: there is one."""
+        """Return the sums of half of the devices, drawn by a checksum of their names.
+
+        None: there is one device, or nothing is joined.
+        """
         drawn = np.argsort([zlib.crc32(name.encode()) for name in self.messages.names.tolist()])
-        if len(drawn) < 2:
+        if len(drawn) < 2 or self.verdict == "nothing":
             return None
         is_kept = np.isin(np.arange(len(drawn)), drawn[: (len(drawn) + 1) // 2])
         part = self.messages.take(is_kept[self.messages.device])
-        return Cells(part, self.zoom).sums(self.choice.interval_s, self.choice.threshold)
+        if self.verdict == "last":
+            return keep_last(part, self.interval_s)
+        cells = Cells(part, self.zoom)
+        if self.verdict == "own":
+            return join_own(cells, self.interval_s)
+        return cells.sums(self.interval_s, self.choice.threshold)
 
     def assumptions_answer(self, table: pd.DataFrame) -> Answer:
         """Return how far what is left depends on what was assumed, as a heading."""
-        low, high = table["bytes_left_share"].min(), table["bytes_left_share"].max()
+        cases = table[~table["assumed"].str.startswith("half of the devices")]
+        low, high = cases["bytes_left_share"].min(), cases["bytes_left_share"].max()
+        ways = cases["way"].nunique()
+        other = "" if ways == 1 else " Another way may then be recommended: see the column of ways."
         return Answer(
-            f"With half or twice of what was assumed, {words.percent(low)} to {words.percent(high)} are left"
+            f"With each assumption halved or doubled, {words.percent(low)} to {words.percent(high)} are left"
             if words.percent(low) != words.percent(high)
-            else "Half or twice of what was assumed changes nothing",
-            "Each row is the best combination, were one assumption another, among those that were tried.",
+            else "Halving or doubling each assumption changes nothing",
+            f"What is recommended if one assumption changes, among the combinations that were tried.{other}",
         )
 
 
@@ -695,16 +813,33 @@ def study_joining(
     """Search for the combination that leaves the fewest bytes within the limits, and for the baselines."""
     messages = Messages(source.positions)
     searched = search(messages, limits, sizes, quantity, zoom=cells_zoom)
+    return _conclude(source, messages, searched, thresholds)
+
+
+def _conclude(
+    source: TraceSource,
+    messages: Messages,
+    searched: Search,
+    thresholds: Sequence[int],
+    known: JoiningStudy | None = None,
+) -> JoiningStudy:
+    """Choose among what was tried, and compute the other ways; ``known`` is a study of the same messages."""
     choice = searched.choose()
     is_allowed = choice is not None
     if choice is None:
         zoom, interval_s = min(searched.tried, key=lambda key: (searched.tried[key].error_m(), key[1]))
         choice = Choice(zoom, interval_s, None, searched.tried[zoom, interval_s])
-    cells = Cells(messages, choice.zoom)
+    cells = known.cells if known is not None and known.zoom == choice.zoom else Cells(messages, choice.zoom)
     if choice.threshold is not None:
         choice = replace(choice, sums=cells.sums(choice.interval_s, choice.threshold))
-    own = join_own(cells, choice.interval_s)
-    last = best_last(messages, limits, quantity)
+    if known is not None and known.best_key == (choice.zoom, choice.interval_s):
+        own = known.own
+    else:
+        own = join_own(cells, choice.interval_s)
+    if known is not None and known.search.limits == searched.limits:
+        last = known.last
+    else:
+        last = best_last(messages, searched.limits, searched.quantity)
     return JoiningStudy(source, messages, searched, choice, is_allowed, own, last, cells, thresholds)
 
 
@@ -715,15 +850,28 @@ def count_cells(
     interval_s: int,
     threshold: int | None,
     sizes: Sizes,
+    is_own: bool = False,
 ) -> pd.DataFrame:
-    """Count messages and bytes by cell and interval, like :func:`mudkit.pipeline.propagation`."""
+    """Count messages and bytes by cell and interval, like :func:`mudkit.pipeline.propagation`.
+
+    With ``is_own`` each device joins its own messages into one message.
+    """
     import pandas as pd
 
     lat, lon = (positions[name].to_numpy() for name in ("lat", "lon"))
     x, y = figures.tiles(zoom, lat, lon)
     since_s = epoch_us(positions["ts"]) // (interval_s * US_PER_S) * interval_s
     keys = ["x", "y", "since_s"]
-    cells = pd.DataFrame({"x": x, "y": y, "since_s": since_s}).groupby(keys).size()
+    placed = pd.DataFrame({"x": x, "y": y, "since_s": since_s})
+    if is_own:
+        device = positions["device"].combine_chunks().dictionary_encode().indices.to_numpy()
+        grouped = placed.assign(device=device).groupby([*keys, "device"]).size().groupby(keys)
+        own = grouped.agg(messages_in="sum", aggregates_out="size").reset_index()
+        return own.assign(
+            bytes_in=own["messages_in"] * sizes.message_bytes,
+            bytes_out=own["aggregates_out"] * sizes.message_bytes,
+        )
+    cells = placed.groupby(keys).size()
     whole = cells.rename("messages_in").reset_index()
     messages = whole["messages_in"].to_numpy()
     size = threshold or max(int(messages.max()), 2)
@@ -748,23 +896,20 @@ def pictures(counted: pd.DataFrame, zoom: int, interval_s: int, tz: str, label: 
         enough = int(np.searchsorted(by_cell.cumsum().to_numpy(), _DRAWN_SHARE * by_cell.sum())) + 1
         kept = by_cell.iloc[: min(enough, MAX_MAP_CELLS)].index
         counted = counted[pd.MultiIndex.from_frame(counted[["x", "y"]]).isin(kept)]
-    first, last = int(counted["since_s"].min()), int(counted["since_s"].max())
-    most = MAX_PICTURES
-    while True:
-        step_s = interval_s * -(-((last - first) // interval_s + 1) // most)
-        placed = counted.assign(picture=(counted["since_s"] - first) // step_s)
+    local = pd.to_datetime(counted["since_s"], unit="s", utc=True).dt.tz_convert(tz).dt.tz_localize(None)
+    local_s = local.to_numpy().astype("datetime64[s]").astype(np.int64)
+    for step_s in _steps(interval_s):
+        unit_s = min(step_s, _S_PER_DAY)
+        first_s = int(local_s.min()) // unit_s * unit_s
+        number = (local_s - first_s) // step_s
+        if number.max() and number.max() >= MAX_PICTURES:
+            continue
+        placed = counted.assign(picture=number)
         table = placed.groupby(["picture", "x", "y"])[[*_SUMS]].sum().reset_index()
-        if len(table) <= MAX_MAP_CELLS or most == 1:
+        if len(table) <= MAX_MAP_CELLS or not number.max():
             break
-        most = max(2 * most // 3, 1)
-    begin_s = first + table["picture"] * step_s
-    begin, end = (
-        pd.to_datetime(at_s, unit="s", utc=True).dt.tz_convert(tz) for at_s in (begin_s, begin_s + step_s)
-    )
-    if step_s < _S_PER_DAY:
-        at = begin.dt.strftime("%Y-%m-%d %H:%M") + end.dt.strftime(" to %H:%M")
-    else:
-        at = begin.dt.strftime("%Y-%m-%d") + end.dt.strftime(" to %Y-%m-%d")
+    begin = pd.to_datetime(first_s + table["picture"] * step_s, unit="s")
+    at = begin.map(lambda day: _period(day, step_s)).to_list()
     x, y = (table[name].to_numpy(dtype=np.float64) for name in ("x", "y"))
     captions = [
         f"{words.count(messages, 'message')} as {aggregates:,}"
@@ -782,24 +927,48 @@ def pictures(counted: pd.DataFrame, zoom: int, interval_s: int, tz: str, label: 
     )
 
 
+def _steps(interval_s: int) -> Iterator[int]:
+    """Yield usual lengths of time from an interval on, without an end: parts of a day, then days."""
+    yield from (step_s for step_s in _STEPS_S if step_s >= interval_s)
+    days = 1
+    while True:
+        if days * _S_PER_DAY >= interval_s:
+            yield days * _S_PER_DAY
+        days = 7 if days == 4 else 2 * days
+
+
+def _period(begin: pd.Timestamp, step_s: int) -> str:
+    """Return a length of time in words, from its local begin; of days the last one is included."""
+    import pandas as pd
+
+    end = begin + pd.Timedelta(seconds=step_s)
+    if step_s < _S_PER_DAY:
+        clock = "%H:%M" if step_s % 60 == 0 else "%H:%M:%S"
+        until = clock if end.date() == begin.date() else f"%Y-%m-%d {clock}"
+        return f"{begin:%Y-%m-%d} {begin.strftime(clock)} to {end.strftime(until)}"
+    last = end - pd.Timedelta(days=1)
+    return f"{begin:%Y-%m-%d}" + (f" to {last:%Y-%m-%d}" if last > begin else "")
+
+
 def busiest(shown: pa.Table) -> int:
     """Return the number of the picture with the most messages."""
     return int(shown.to_pandas().groupby("at", sort=False)["messages_in"].sum().to_numpy().argmax())
 
 
-def places_answer(counted: pd.DataFrame, shown: pa.Table) -> Answer:
-    """Return how unevenly the saving is spread over cells, as a heading."""
+def places_answer(counted: pd.DataFrame, shown: pa.Table, way: str = "") -> Answer:
+    """Return how unevenly the saving is spread over cells, as a heading; ``way`` says what is drawn."""
     saved = (counted["bytes_in"] - counted["bytes_out"]).groupby([counted["x"], counted["y"]]).sum()
     saved = saved.sort_values(ascending=False)
     if not len(saved) or saved.sum() <= 0:
-        return Answer("No cell saves anything")
+        return Answer("No cell saves anything", way)
     enough = int(np.searchsorted(saved.cumsum().to_numpy(), 0.8 * saved.sum())) + 1
     make = "makes" if enough == 1 else "make"
     drawn = shown.select(["south", "west"]).group_by(["south", "west"]).aggregate([]).num_rows
     left_out = f" The {drawn:,} cells with the most messages are drawn." if drawn < len(saved) else ""
     return Answer(
         f"{words.count(enough, 'cell')} of {len(saved):,} {make} four fifths of the saving",
-        f"{_idle(int((saved <= 0).sum()))}. In dark cells hardly two messages meet within an interval."
+        f"{way + ' ' if way else ''}{_idle(int((saved <= 0).sum()))}. In dark cells nearly every message is "
+        "sent by itself."
         f"{left_out} The map begins with {_busiest_label(shown)}, when most is sent; the slider takes the "
         "arrow keys.",
     )
