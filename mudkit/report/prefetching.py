@@ -247,8 +247,8 @@ class SizingStudy:
             return f"Too little to recommend a limit: the events last {words.number(self.days)} days."
         if (better := self._better_limit) is not None:
             return (
-                f"No firm limit: {self.sized.limit:,} costs least on the days for choosing, {better:,} on those "
-                "for scoring."
+                f"No firm limit: {self.sized.limit:,} costs least on the days for choosing, {better:,} on "
+                "those for scoring."
             )
         if not self.sized.limit:
             if not self.down_share:
@@ -271,11 +271,13 @@ class SizingStudy:
             )
             return f"{text} {self._saving()}"
         text = f"On these events it costs least to {self._setting()}. " if not self._has_enough else ""
+        if self._has_enough and not self.is_firm:
+            text = f"The choice was to {self._setting()}. "
         reads, in_vain = self._read_counts
         text += (
             f"With it {_percent(best, 'empty_read_share')} of reads happen offline and miss a waiting message "
-            f"({in_vain:,} of {words.count(reads, 'read')}{self._under_draws()}), {_percent(best, 'loss')} of what could be read is lost, {_percent(best, 'waste')} of "
-            f"what is forwarded is wasted, and {_delay(best)}."
+            f"({in_vain:,} of {words.count(reads, 'read')}{self._under_draws()}), {_percent(best, 'loss')} of "
+            f"what could be read is lost, {_percent(best, 'waste')} of what is forwarded is wasted, and {_delay(best)}."
         )
         if self._is_indifferent:
             return f"{text} Any other limit does as well."
@@ -439,7 +441,7 @@ class SizingStudy:
         least, most = self._good_limits()
         return [
             Measure("recommendation", self._headline(), "", "The recommendation in a sentence."),
-            Measure("is_firm", float(self.is_firm), "", "1: enough reads and days, and no limit clearly better."),
+            Measure("is_firm", float(self.is_firm), "", "1: enough reads and days, and no better limit."),
             Measure("prefetch_limit", float(sized.limit), "messages", "Messages on the device, at most."),
             Measure("good_limit_lowest", float(least), "messages", "Least limit that is not clearly worse."),
             Measure("good_limit_highest", float(most), "messages", "Largest such limit that was tried."),
@@ -548,7 +550,7 @@ class SizingStudy:
             return Answer("Nothing expires, so there is no threshold to choose", text)
         if not self.sized.limit:
             return Answer("Nothing is prefetched, so no threshold matters", text)
-        rows = self.thresholds.set_index("threshold_s")
+        rows = self.thresholds
         chosen_s = self.sized.threshold_s
         if chosen_s:
             within, none = words.duration(chosen_s), rows.iloc[0]
@@ -561,15 +563,15 @@ class SizingStudy:
             else:
                 title = f"A threshold of {within} does not pay on the days it is scored on"
         else:
-            best_s = float(rows["cost_per_day"].idxmin())
-            saved = -float(rows.loc[best_s, "saved_per_day"])
+            best = rows.iloc[int(rows["cost_per_day"].to_numpy().argmin())]
+            saved = -float(best["saved_per_day"])
             if saved > _SURE:
                 doubt = (
                     " on the days for scoring, but did not surely on those for choosing"
-                    if rows.loc[best_s, "saved_per_day_high"] < 0
+                    if best["saved_per_day_high"] < 0
                     else ", which may be chance"
                 )
-                title = f"A threshold of {words.duration(best_s)} saves {words.number(saved)} a day{doubt}"
+                title = f"A threshold of {words.duration(best['threshold_s'])} saves {words.number(saved)} a day{doubt}"
             else:
                 title = "No threshold costs less than none"
         return Answer(
@@ -633,7 +635,7 @@ class SizingStudy:
         return _threshold(self.sized.threshold_s)
 
     def near(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows of a table of settings around the recommended one, at most nine, and the cheapest."""
+        """Return the rows of settings around the recommended one, and the cheapest, at most ten."""
         first = table.columns[0]
         chosen = self.sized.limit if first == "limit" else self.threshold_name
         at = table[first].tolist().index(chosen)
@@ -688,8 +690,8 @@ def study_sizing(
 ) -> SizingStudy:
     """Choose the limit and the threshold that cost least on odd days, and score them on even ones.
 
-    No expiration threshold is chosen, unless it surely saves on the days for choosing. ``threshold`` is that of
-    the rank. A log of less than four days is not split.
+    No expiration threshold is chosen, unless it surely saves on the days for choosing. ``threshold`` is that
+    of the rank. A log of less than four days is not split.
     """
     played: dict[str, Any] = {"max": max_at_a_time, "threshold": threshold}
     variants = _variants(prices)
