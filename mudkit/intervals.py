@@ -96,8 +96,8 @@ def by_day(
     Rows are days, columns are draws of what is not known of them. The variance is that of days, of which
     neighbours may be alike, and of draws, less what both count (Cameron, Gelbach and Miller, Robust inference
     with multiway clustering, 2011). A share has Wilson's interval for as many independent cases as have this
-    variance, and for as many as there are where none or all of them are parts; what is positive has one on a
-    logarithmic scale.
+    variance, and for as many as a draw has, at most, where fewer than five are parts, or all but so few; what
+    is positive has one on a logarithmic scale.
 
     Parameters
     ----------
@@ -130,6 +130,8 @@ def by_day(
     z = float(stats.t.ppf(0.5 + confidence / 2, days - 1))
     if kind == "share":
         cases = value * (1 - value) / variance if variance > 0 else total / draws
+        if min(part.sum(), total - part.sum()) < MIN_REPETITIONS:
+            cases = min(cases, total / draws)  # a few cases say too little about their variance
         return _wilson(value, cases, z)
     half = z * np.sqrt(variance)
     if kind == "positive":

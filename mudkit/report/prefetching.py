@@ -76,8 +76,8 @@ _MIN_SPLIT_DAYS: Final = 4
 _SHORT_DAYS: Final = 7
 _CRITICAL: Final = 0.15
 """Difference of what can be read and what arrives, as a share, below which queues wander."""
-_SIMILAR: Final = 1.05
-"""Cost, over that of the recommended setting, up to which a setting is called about as good."""
+_SURE: Final = 1e-9
+"""Cost a day up to which a difference is one of rounding."""
 
 
 @dataclass(frozen=True)
@@ -124,14 +124,48 @@ class SizingStudy:
         return float(np.mean(shares))
 
     @property
+    def lifetime_s(self) -> float:
+        """Mean time from arrival to expiration, of the messages that expire; 0 if none does."""
+        expires = self.events.expires_us < FOREVER_US
+        lasts_us = self.events.expires_us[expires] - self.events.arrivals_us[expires]
+        return float(lasts_us.mean()) / 1e6 if len(lasts_us) else 0.0
+
+    def _expiring(self) -> str:
+        """Return in brackets how long messages last, or nothing if none expires."""
+        if not self.lifetime_s:
+            return ""
+        share = float((self.events.expires_us < FOREVER_US).mean())
+        which = "" if share == 1 else f"{words.percent(share)} "
+        return f" ({which}expire after {_about(self.lifetime_s)} on average)"
+
+    @property
     def has_threshold(self) -> bool:
         """True if a threshold was chosen: messages expire, and some are prefetched."""
         return bool(self.sized.limit) and self.sized.table["threshold_s"].nunique() > 1
 
     @property
     def is_firm(self) -> bool:
-        """True if there are enough reads, on enough days, for a recommendation."""
+        """True if there are enough reads and days, and no other limit is clearly better where it counts."""
+        return self._has_enough and self._better_limit is None
+
+    @property
+    def _has_enough(self) -> bool:
         return len(self.events.reads_us) >= _MIN_READS and _scored_days(self.events) >= MIN_REPETITIONS
+
+    @property
+    def _better_limit(self) -> int | None:
+        """The cheapest limit on the days for scoring, if it costs clearly less than the chosen one."""
+        row = self.limits.loc[self.limits["cost_per_day"].idxmin()]
+        return int(row["limit"]) if row["saved_per_day_high"] < -_SURE else None
+
+    @property
+    def _read_counts(self) -> tuple[int, int]:
+        """Number of reads that are scored, and of those in vain, over all draws."""
+        days = _half(self.events, "even")
+        reads_us = self.events.reads_us
+        kept = reads_us if days == "all" else reads_us[reads_us // 86_400_000_000 % 2 == 1]
+        reads = len(kept) * len(self.runs)
+        return reads, round(reads * float(self.row(_RECOMMENDED)["empty_read_share"]))
 
     @property
     def saves(self) -> bool:
@@ -159,7 +193,7 @@ class SizingStudy:
             [
                 self.name,
                 f"{words.number(self.days)} days",
-                words.count(arrivals, "message"),
+                words.count(arrivals, "message") + self._expiring(),
                 words.count(reads, "read"),
                 f"no link for {words.percent(self.down_share)} of the time",
             ]
@@ -170,11 +204,11 @@ class SizingStudy:
         tiles = [
             (
                 words.count(limit, "message") if limit else "none",
-                "on the device before any is asked for" if limit else "is sent before it is asked for",
+                "kept on the device in advance" if limit else "is sent before it is asked for",
             ),
             (
                 words.percent(best["empty_read_share"]),
-                f"of the reads find no link and miss something that waits{without}",
+                f"of reads happen offline and miss a waiting message{without}",
             ),
             (words.percent(best["loss"]), "of what could be read is lost")
             if is_dead
@@ -209,43 +243,55 @@ class SizingStudy:
         if len(self.events.reads_us) < _MIN_READS:
             reads = words.count(len(self.events.reads_us), "read")
             return f"Too little to recommend a limit: {reads}, where {_MIN_READS} are needed."
-        if not self.is_firm:
+        if not self._has_enough:
             return f"Too little to recommend a limit: the events last {words.number(self.days)} days."
+        if (better := self._better_limit) is not None:
+            return (
+                f"No firm limit: {self.sized.limit:,} costs least on the days for choosing, {better:,} on "
+                "those for scoring."
+            )
         if not self.sized.limit:
             if not self.down_share:
                 return "Prefetch nothing: there is always a link, and messages can wait until asked for."
             return "Prefetch nothing, at these prices: send messages when they are asked for."
         if not self.saves:
             return f"No clear gain from prefetching; what costs least is to {self._setting()}."
+        good = self._good_in_words()
+        if good and not self._is_indifferent:
+            return f"{self._setting().capitalize()}; any limit {good} will do."
         return f"{self._setting().capitalize()}."
 
     def _reason(self) -> str:
         best = self.row(_RECOMMENDED)
         if self.down_share == 1.0:
             return "Neither prefetching nor waiting to be asked brings a message to the device."
-        if self.is_firm and not self.down_share and not self.sized.limit:
+        if self._has_enough and not self.down_share and not self.sized.limit:
             text = (
                 "Every read finds a link, so nothing is lost or late; what is sent ahead can only be wasted."
             )
             return f"{text} {self._saving()}"
-        text = f"On these events it costs least to {self._setting()}. " if not self.is_firm else ""
+        text = f"On these events it costs least to {self._setting()}. " if not self._has_enough else ""
+        if self._has_enough and not self.is_firm:
+            text = f"The choice was to {self._setting()}. "
+        reads, in_vain = self._read_counts
         text += (
-            f"With it {_percent(best, 'empty_read_share')} of the reads find no link and miss something that "
-            f"waits, {_percent(best, 'loss')} of what could be read is lost, {_percent(best, 'waste')} of "
-            f"what is forwarded is wasted, and {_delay(best)}."
+            f"With it {_percent(best, 'empty_read_share')} of reads happen offline and miss a waiting message "
+            f"({in_vain:,} of {words.count(reads, 'read')}{self._under_draws()}), {_percent(best, 'loss')} of "
+            f"what could be read is lost, {_percent(best, 'waste')} of what is forwarded is wasted, and {_delay(best)}."
         )
         if self._is_indifferent:
             return f"{text} Any other limit does as well."
         text += f" {self._saving()}"
-        low, high = self._good_limits()
-        if low < high:
-            text += f" Limits from {low:,} to {high:,} cost at most 5 % more."
         other = self._best_other()
         saved = float(other["saved_per_day"])
-        if saved < -1e-9:
-            doubt = "" if other["saved_per_day_high"] < 0 else ", which may be chance"
-            text += f" “{other['policy']}” costs {words.number(-saved)} a day less still{doubt}."
+        if saved < -_SURE:
+            doubt = "" if other["saved_per_day_high"] < 0 else "; the difference may be chance"
+            text += f" “{other['policy']}” costs {words.number(-saved)} a day less{doubt}."
         return text
+
+    def _under_draws(self) -> str:
+        draws = len(self.runs)
+        return f", each under {draws} draws of outages" if draws > 1 else ""
 
     def _saving(self) -> str:
         """Return what the setting costs, and how much less that is than its rival."""
@@ -279,8 +325,19 @@ class SizingStudy:
         ]
         text = (
             f"Prices are assumed: {', '.join(listed[:-1])}, and {listed[-1]}. With one of them halved or "
-            f"doubled, {self._by_price()}."
+            f"doubled, {self._by_price()}.{self._idle_prices()}"
         )
+        if self.is_example:
+            lasts = (
+                f", and messages that expire after {_about(self.lifetime_s)} on average (`expiration_h`)"
+                if self.lifetime_s
+                else ""
+            )
+            text += (
+                f" The example has {words.number(len(self.events.arrivals_us) / self.days)} messages "
+                f"(`arrivals_per_day`) and {words.number(len(self.events.reads_us) / self.days)} reads "
+                f"(`reads_per_day`) a day{lasts}."
+            )
         if self.assumed is None:
             return f"{text} Links are those of the log of outages."
         if not self.assumed.share:
@@ -305,6 +362,15 @@ class SizingStudy:
         if not self.has_threshold or least == most:
             return text
         return f"{text}, the threshold between {_threshold(least)} and {_threshold(most)}"
+
+    def _idle_prices(self) -> str:
+        """Return a sentence about the prices that change nothing when they are halved or doubled."""
+        settings = list(zip(self.by_price["limit"], self.by_price["threshold_s"], strict=True))
+        pairs = zip(_PRICES.values(), settings[1::2], settings[2::2], strict=True)
+        idle = [what for (what, _), *pair in pairs if all(one == settings[0] for one in pair)]
+        if not idle or len(idle) == len(_PRICES):
+            return ""
+        return f" Halving or doubling the price of {' or of '.join(idle)} changes nothing."
 
     def _limits_by_price(self) -> tuple[int, int]:
         return int(self.by_price["limit"].min()), int(self.by_price["limit"].max())
@@ -332,8 +398,8 @@ class SizingStudy:
         share = len(self.events.reads_us) * self.max_at_a_time / len(self.events.arrivals_us)
         if share < 1:
             notes.append(
-                f"At most {words.count(self.max_at_a_time, 'message')} at a time, no more than "
-                f"{words.percent(share)} of the messages can be read (`max_at_a_time`)."
+                f"With {words.count(self.max_at_a_time, 'message')} per read, at most {words.percent(share)} "
+                "of the messages can ever be read (`max_at_a_time`)."
             )
         if abs(share - 1) < _CRITICAL and (self.events.expires_us >= FOREVER_US).mean() > 0.5:
             notes.append(
@@ -369,13 +435,16 @@ class SizingStudy:
             low, high = (end if np.isfinite(end) else None for end in ends)
             return Measure(name, float(row[column]), unit, definition, low, high)
 
-        in_vain = "of the reads, those without a link that miss something that waits"
+        in_vain = "of the reads, those offline that miss a waiting message"
         threshold_s = sized.threshold_s if self.has_threshold else None
         low, high = self._limits_by_price()
+        least, most = self._good_limits()
         return [
             Measure("recommendation", self._headline(), "", "The recommendation in a sentence."),
-            Measure("is_firm", float(self.is_firm), "", "1: enough reads and days for a recommendation."),
+            Measure("is_firm", float(self.is_firm), "", "1: enough reads and days, and no better limit."),
             Measure("prefetch_limit", float(sized.limit), "messages", "Messages on the device, at most."),
+            Measure("good_limit_lowest", float(least), "messages", "Least limit that is not clearly worse."),
+            Measure("good_limit_highest", float(most), "messages", "Largest such limit that was tried."),
             Measure("prefetch_limit_lowest", float(low), "messages", "Least limit, a price x 0.5 or 2."),
             Measure("prefetch_limit_highest", float(high), "messages", "Largest such limit."),
             Measure("expiration_threshold_s", threshold_s, "s", "What expires sooner is not prefetched."),
@@ -400,15 +469,28 @@ class SizingStudy:
         ]  # fmt: skip
 
     def _good_limits(self) -> tuple[int, int]:
-        """Return the range of limits around the recommended one that cost hardly more."""
-        costs, limits = self.limits["cost_per_day"].tolist(), self.limits["limit"].tolist()
+        """Return the range of limits around the recommended one that are not clearly worse."""
+        limits = self.limits["limit"].tolist()
+        sure = self.limits["saved_per_day_low"].fillna(self.limits["saved_per_day"])
+        if not self.row(_RECOMMENDED)["cost_per_day"]:
+            sure = self.limits["cost_per_day"]  # what costs nothing cannot be beaten by chance
+        is_worse = (sure > _SURE).tolist()
         low = high = limits.index(self.sized.limit)
-        most = costs[low] * _SIMILAR + 1e-9
-        while low > 0 and costs[low - 1] <= most:
+        while low > 0 and not is_worse[low - 1]:
             low -= 1
-        while high + 1 < len(limits) and costs[high + 1] <= most:
+        while high + 1 < len(limits) and not is_worse[high + 1]:
             high += 1
         return int(limits[low]), int(limits[high])
+
+    def _good_in_words(self) -> str:
+        """Return the range of limits that are not clearly worse in words; nothing if it is one limit."""
+        low, high = self._good_limits()
+        is_open = high == self.limits["limit"].max()
+        if low == high:
+            return ""
+        if is_open:
+            return f"from {low:,} up" if low else ""
+        return f"from {low:,} to {high:,}" if low else f"up to {high:,}"
 
     def _best_other(self) -> pd.Series:
         """Return the row of the cheapest policy besides the recommended one."""
@@ -423,10 +505,13 @@ class SizingStudy:
         low, high = self._good_limits()
         at = table["limit"].tolist().index(limit)
         beside = [place for place in (at - 1, at + 1) if 0 <= place < len(table)]
+        good = self._good_in_words()
         if self._is_indifferent:
             title = "No limit is better than another: all cost the same"
+        elif good:
+            title = f"Any limit {good} will do: the differences may be chance"
         elif low < high:
-            title = f"Limits from {low:,} to {high:,} cost at most 5 % more than {limit:,}"
+            title = "No limit is clearly better than another: the differences may be chance"
         else:
             more = [table["cost_per_day"].iloc[place] - table["cost_per_day"].iloc[at] for place in beside]
             title = f"A limit of {limit:,} costs " + " and ".join(
@@ -434,16 +519,27 @@ class SizingStudy:
                 f"{table['limit'].iloc[place]:,}"
                 for place, value in zip(beside, more, strict=True)
             )
-        text = (
-            "A small limit leaves the user without messages when there is no link; a large one fills the "
-            "device with what nobody reads."
-        )
-        cheapest = table.loc[table["cost_per_day"].idxmin()]
-        if table["cost_per_day"].iloc[at] > cheapest["cost_per_day"] + 1e-9:
+        text = "A small limit leaves the user without messages when there is no link."
+        below = table[table["limit"] < low]
+        if len(below) and (below["saved_per_day_low"] > _SURE).all():
             text += (
-                f" {limit:,} was the cheapest on the days for choosing; on those for scoring, shown here, "
-                f"{cheapest['limit']:,.0f} is, by "
-                f"{words.number(table['cost_per_day'].iloc[at] - cheapest['cost_per_day'])} a day."
+                f" A limit of {below['limit'].iloc[-1]:,} or less is clearly worse: it costs at least "
+                f"{words.number(below['saved_per_day'].min())} a day more than {limit:,}."
+            )
+        waste = table["waste"].to_numpy()
+        last = int(table["limit"].to_numpy()[np.argmax(np.abs(waste - waste[-1]) < _SURE)])
+        if waste[-1] > waste[0]:
+            text += (
+                f" A large one brings what nobody reads: {words.percent(waste[-1])} of what is forwarded is "
+                f"wasted from {last:,} on."
+            )
+        cheapest = table.loc[table["cost_per_day"].idxmin()]
+        less = table["cost_per_day"].iloc[at] - cheapest["cost_per_day"]
+        if less > _SURE:
+            doubt = "" if cheapest["saved_per_day_high"] < 0 else "; the difference may be chance"
+            text += (
+                f" {limit:,} costs least on the days for choosing; on those for scoring, shown here, "
+                f"{cheapest['limit']:,.0f} does, by {words.number(less)} a day{doubt}."
             )
         return Answer(title, text)
 
@@ -454,15 +550,30 @@ class SizingStudy:
             return Answer("Nothing expires, so there is no threshold to choose", text)
         if not self.sized.limit:
             return Answer("Nothing is prefetched, so no threshold matters", text)
-        costs = self.thresholds["cost_per_day"]
-        saved = float(costs.iloc[0] - costs[self.thresholds["threshold_s"] == self.sized.threshold_s].iloc[0])
-        within = words.duration(self.sized.threshold_s)
-        if not self.sized.threshold_s:
-            title = "No threshold costs less than none"
-        elif saved > 0:
-            title = f"Not prefetching what expires within {within} saves {words.number(saved)} a day"
+        rows = self.thresholds
+        chosen_s = self.sized.threshold_s
+        if chosen_s:
+            within, none = words.duration(chosen_s), rows.iloc[0]
+            saved = float(none["saved_per_day"])
+            if saved > _SURE:
+                doubt = "" if none["saved_per_day_low"] > 0 else ", which may be chance"
+                title = (
+                    f"Not prefetching what expires within {within} saves {words.number(saved)} a day{doubt}"
+                )
+            else:
+                title = f"A threshold of {within} does not pay on the days it is scored on"
         else:
-            title = f"A threshold of {within} does not pay on the days it is scored on"
+            best = rows.iloc[int(rows["cost_per_day"].to_numpy().argmin())]
+            saved = -float(best["saved_per_day"])
+            if saved > _SURE:
+                doubt = (
+                    " on the days for scoring, but did not surely on those for choosing"
+                    if best["saved_per_day_high"] < 0
+                    else ", which may be chance"
+                )
+                title = f"A threshold of {words.duration(best['threshold_s'])} saves {words.number(saved)} a day{doubt}"
+            else:
+                title = "No threshold costs less than none"
         return Answer(
             title,
             "What expires before the next read is better not sent; but what expires while there is no "
@@ -489,13 +600,13 @@ class SizingStudy:
         else:
             less = "less" if saved > 0 else "more"
             title = (
-                f"The recommended setting costs {difference} a day {less} than “{name}”, which may be chance"
+                f"The recommended setting costs {difference} a day {less} than “{name}”; this may be chance"
             )
         return Answer(title)
 
     def prices_answer(self) -> Answer:
         """Return how the limit follows the prices, as a heading."""
-        return Answer(f"With one price halved or doubled, {self._by_price()}")
+        return Answer(f"With one price halved or doubled, {self._by_price()}", self._idle_prices().strip())
 
     def limit_table(self) -> pd.DataFrame:
         """Return the scores by limit, with the recommended threshold."""
@@ -524,12 +635,13 @@ class SizingStudy:
         return _threshold(self.sized.threshold_s)
 
     def near(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows of a table of settings around the recommended one, at most nine."""
+        """Return the rows of settings around the recommended one, and the cheapest, at most ten."""
         first = table.columns[0]
         chosen = self.sized.limit if first == "limit" else self.threshold_name
         at = table[first].tolist().index(chosen)
         begin = max(min(at - _NEAR, len(table) - 2 * _NEAR - 1), 0)
-        return table.iloc[begin : begin + 2 * _NEAR + 1]
+        places = {*range(begin, min(begin + 2 * _NEAR + 1, len(table)))}
+        return table.iloc[sorted(places | {int(table["cost_per_day"].to_numpy().argmin())})]
 
 
 def read_events(
@@ -578,11 +690,14 @@ def study_sizing(
 ) -> SizingStudy:
     """Choose the limit and the threshold that cost least on odd days, and score them on even ones.
 
-    ``threshold`` is that of the rank. A log of less than four days is not split.
+    No expiration threshold is chosen, unless it surely saves on the days for choosing. ``threshold`` is that
+    of the rank. A log of less than four days is not split.
     """
     played: dict[str, Any] = {"max": max_at_a_time, "threshold": threshold}
     variants = _variants(prices)
     sized, extended = _search(chosen_on, list(variants.values()), played, _half(chosen_on[0], "odd"))
+    threshold_s = None if _pays(chosen_on, sized, played) else 0.0
+    sized = sized.at(prices, threshold_s=threshold_s)
     scored: dict[str, Any] = played | {"prices": prices, "days": _half(scored_on[0], "even")}
     tried = sorted(sized.table["limit"].unique().tolist())
     # Powers of two, and what lies around the best of them.
@@ -590,11 +705,11 @@ def study_sizing(
     thresholds_s = sorted(sized.table["threshold_s"].unique().tolist())
     by_limit = {limit: _buffer(limit, sized.threshold_s) for limit in limits}
     by_threshold = {threshold_s: _buffer(sized.limit, threshold_s) for threshold_s in thresholds_s}
-    at_prices = {label: sized.at(variant) for label, variant in variants.items()}
+    at_prices = {label: sized.at(variant, threshold_s=threshold_s) for label, variant in variants.items()}
     by_price = {label: _buffer(one.limit, one.threshold_s) for label, one in at_prices.items()}
     policies: dict[str, Forwarding | Push] = {_RECOMMENDED: _buffer(sized.limit, sized.threshold_s)}
     if not sized.limit:
-        rival = sized.at(prices, min_limit=1)
+        rival = sized.at(prices, min_limit=1, threshold_s=threshold_s)
         policies[f"up to {rival.limit:,}"] = _buffer(rival.limit, rival.threshold_s)
     policies |= {
         _NONE: Forwarding("on-demand"),
@@ -613,8 +728,8 @@ def study_sizing(
         max_at_a_time,
         sized,
         extended,
-        _scores(scored_on, by_limit, "limit", scored),
-        _scores(scored_on, by_threshold, "threshold_s", scored),
+        _scores(scored_on, by_limit, "limit", scored, sized.limit),
+        _scores(scored_on, by_threshold, "threshold_s", scored, sized.threshold_s),
         _scores(scored_on, policies, "policy", scored),
         price_rows[["price", "limit", "threshold_s", *_MEASURES]],
     )
@@ -629,11 +744,32 @@ def _threshold(threshold_s: float) -> str:
     return words.duration(threshold_s) if threshold_s else "none"
 
 
+def _pays(runs: Sequence[Drawn], sized: Sizing, played: dict[str, Any]) -> bool:
+    """Return whether the expiration threshold surely saves, on the days for choosing."""
+    without = sized.at(sized.prices, threshold_s=0.0)
+    if not (sized.limit and sized.threshold_s):
+        return False
+    policies = {
+        "with": _buffer(sized.limit, sized.threshold_s),
+        "without": _buffer(without.limit, without.threshold_s),
+    }
+    table = score_policies(runs, policies, prices=sized.prices, days=_half(runs[0], "odd"), **played)
+    return bool(table["saved_per_day_low"].iloc[1] > _SURE)
+
+
 def _scores(
-    runs: Sequence[Drawn], policies: Mapping[Any, Forwarding | Push], first: str, scored: dict[str, Any]
+    runs: Sequence[Drawn],
+    policies: Mapping[Any, Forwarding | Push],
+    first: str,
+    scored: dict[str, Any],
+    chosen: Any = None,
 ) -> pd.DataFrame:
-    """Return the scores of policies by what names them, with delays in minutes too."""
-    once = {repr(policy): policy for policy in policies.values()}
+    """Return the scores of policies by what names them, with delays in minutes too.
+
+    What is saved is compared with the ``chosen`` one, or the first.
+    """
+    compared = [policies[chosen]] if chosen in policies else []
+    once = {repr(policy): policy for policy in [*compared, *policies.values()]}
     table = score_policies(runs, once, **scored).set_index("policy")
     table = table.loc[[repr(policy) for policy in policies.values()]].reset_index(drop=True)
     table.insert(0, first, list(policies))

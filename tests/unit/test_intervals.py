@@ -104,6 +104,9 @@ def test_clustered_share_of_none_is_uncertain():
     every = intervals.by_day(np.full((10, 3), 5), np.full((10, 3), 5))
     assert (every.value, every.high) == (1.0, 1.0)
     assert every.low == pytest.approx(1 - none.high)
+    one = np.zeros((10, 3))
+    one[0, 0] = 1
+    assert intervals.by_day(one, np.full((10, 3), 5)).high > none.high, "one is no less than none"
 
 
 def test_clustered_kinds_keep_to_what_is_possible():

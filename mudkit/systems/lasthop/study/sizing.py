@@ -113,10 +113,12 @@ class Sizing:
         row = table[(table["limit"] == self.limit) & (table["threshold_s"] == self.threshold_s)].iloc[0]
         return {str(name): float(value) for name, value in row.items()}
 
-    def at(self, prices: Prices, min_limit: int = 0) -> Sizing:
-        """Return the best setting at other prices, among limits from ``min_limit`` on."""
+    def at(self, prices: Prices, *, min_limit: int = 0, threshold_s: float | None = None) -> Sizing:
+        """Return the best setting at other prices, among limits from ``min_limit`` on, with any threshold."""
         table = _priced(self.table, prices)
         among = table[table["limit"] >= min_limit]
+        if threshold_s is not None:
+            among = among[among["threshold_s"] == threshold_s]
         order = among.assign(_cost=among["cost_per_day"].round(9)).sort_values(
             ["_cost", "limit", "threshold_s"], ascending=[True, True, False]
         )

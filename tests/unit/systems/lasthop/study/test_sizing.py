@@ -58,6 +58,7 @@ def test_prices_move_the_limit(sizing):
     late = sizing.at(Prices(0.0, 0.0, 0.0, 1.0))
     assert late.best["delay_s"] == pytest.approx(sizing.table["delay_s"].min())
     assert sizing.at(Prices(1.0, 0.0, 0.0, 0.0), min_limit=1).limit == 4
+    assert sizing.at(sizing.prices, threshold_s=0.0).threshold_s == 0.0
 
 
 def test_ties_are_resolved_by_least_prefetching():
