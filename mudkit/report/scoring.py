@@ -557,8 +557,8 @@ class ScoreStudy:
             return Answer(f"{_begun(task)}: nothing was delivered that was wanted", question)
         beaten = [name for name in self.board.systems if name not in best]
         text = (
-            f"{question} Another system is as good or better both in {_COSTS[self.cost][0]} and in deliveries "
-            f"in time than {_or([_named(name) for name in beaten])}."
+            f"{question} Another system is as good or better both in {_COSTS[self.cost][0]} and in "
+            f"deliveries in time than {_or([_named(name) for name in beaten])}."
             if beaten
             else question
         )
