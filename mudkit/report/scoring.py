@@ -383,8 +383,9 @@ class ScoreStudy:
                 f"{words.number(cost)} {unit} each)"
             )
         bars = f"{100 * _LOOSER:.0f} points less in time than the best instead of {100 * _TOLERANCE:.0f}"
-        chosen = _and(others) if others else "the same" if len(uses) == 1 else "the same for each task"
-        return f" If a system may bring {bars}, the choice is {chosen}."
+        stays = "stays the same" if len(uses) == 1 else "stays the same for each task"
+        chosen = f"becomes {_and(others)}" if others else stays
+        return f" If a system may bring {bars}, the choice {chosen}."
 
     def _warnings(self) -> list[str]:
         notes = [] if self.own is None else self.own.warnings()
@@ -556,8 +557,8 @@ class ScoreStudy:
             return Answer(f"{_begun(task)}: nothing was delivered that was wanted", question)
         beaten = [name for name in self.board.systems if name not in best]
         text = (
-            f"{question} Another system is as good or better both in {_COSTS[self.cost][0]} and in time than "
-            f"{_or([_named(name) for name in beaten])}."
+            f"{question} Another system is as good or better both in {_COSTS[self.cost][0]} and in "
+            f"deliveries in time than {_or([_named(name) for name in beaten])}."
             if beaten
             else question
         )
@@ -664,7 +665,7 @@ class ScoreStudy:
         sentences = []
         for row in known.to_dict("records"):
             parts = [
-                f"the {what} of {words.percent(row[name])} of the phones"
+                f"the {what} of {words.percent(row[name])}"
                 for name, what in (
                     ("places_by_others_share", "place"),
                     ("interests_by_others_share", "interests"),
@@ -672,7 +673,9 @@ class ScoreStudy:
                 if row[name] > 0
             ]
             if parts:
-                sentences.append(f"With {_named(str(row['system']))} other devices know {_and(parts)}. ")
+                sentences.append(
+                    f"With {_named(str(row['system']))} other devices know {_and(parts)} of the phones. "
+                )
         return "".join(sentences)
 
     def task_table(self) -> pd.DataFrame:

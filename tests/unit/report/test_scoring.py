@@ -102,7 +102,7 @@ def test_cheapest_of_equally_useful_systems_is_recommended():
     )
     assert "sending to every phone costs more the larger the fleet" in screen.assumption
     assert (
-        "If a system may bring 10 points less in time than the best instead of 2, the choice is SUBLIM for "
+        "If a system may bring 10 points less in time than the best instead of 2, the choice becomes SUBLIM for "
         "news with ranks (90 % in time for 1.11 J each)." in screen.assumption
     )
     assert any(warning.startswith("News with ranks: MUD cannot express all") for warning in screen.warnings)
@@ -134,7 +134,7 @@ def test_first_screen_speaks_of_the_tasks_that_it_names():
     assert "100 % of what was wanted there is in time, for 5 J each." in screen.headline
     assert f"Nothing firm can be said of {PHOTOS.name}: 30 deliveries are too few." in screen.headline
     assert "That rests on 300 to 500 wanted deliveries a task" in screen.reason
-    assert "the choice is the same for each task" in screen.assumption
+    assert "the choice stays the same for each task" in screen.assumption
 
 
 def test_choice_that_depends_on_runs_is_close_and_not_firm():
@@ -319,7 +319,10 @@ def test_privacy_table_counts_knowledge_of_relays_and_servers(study):
     answer = study.known_answer()
     assert answer.title == "Only Contrail keeps items from servers"
     assert known.loc["Contrail", "places_by_others_share"] == 0.5  # of the phones of two tasks
-    assert "With Contrail other devices know the place of 50 % of the phones" in answer.text
+    assert (
+        "With Contrail other devices know the place of 50 % and the interests of 50 % of the phones"
+        in answer.text
+    )
     assert set(scoring.KNOWN_LABELS) == set(known.columns)
 
 
