@@ -275,9 +275,10 @@ class SizingStudy:
             text = f"The choice was to {self._setting()}. "
         reads, in_vain = self._read_counts
         text += (
-            f"With it {_percent(best, 'empty_read_share')} of reads happen offline and miss a waiting message "
-            f"({in_vain:,} of {words.count(reads, 'read')}{self._under_draws()}), {_percent(best, 'loss')} of "
-            f"what could be read is lost, {_percent(best, 'waste')} of what is forwarded is wasted, and {_delay(best)}."
+            f"With it {_percent(best, 'empty_read_share')} of reads happen offline and miss a waiting "
+            f"message ({in_vain:,} of {words.count(reads, 'read')}{self._under_draws()}), "
+            f"{_percent(best, 'loss')} of what could be read is lost, {_percent(best, 'waste')} of what is "
+            f"forwarded is wasted, and {_delay(best)}."
         )
         if self._is_indifferent:
             return f"{text} Any other limit does as well."
@@ -508,6 +509,8 @@ class SizingStudy:
         good = self._good_in_words()
         if self._is_indifferent:
             title = "No limit is better than another: all cost the same"
+        elif good and not self._has_enough:
+            title = f"Too little was scored to tell limits {good} apart"
         elif good:
             title = f"Any limit {good} will do: the differences may be chance"
         elif low < high:
@@ -571,7 +574,8 @@ class SizingStudy:
                     if best["saved_per_day_high"] < 0
                     else ", which may be chance"
                 )
-                title = f"A threshold of {words.duration(best['threshold_s'])} saves {words.number(saved)} a day{doubt}"
+                within = words.duration(best["threshold_s"])
+                title = f"A threshold of {within} saves {words.number(saved)} a day{doubt}"
             else:
                 title = "No threshold costs less than none"
         return Answer(
