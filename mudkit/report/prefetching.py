@@ -276,7 +276,7 @@ class SizingStudy:
         reads, in_vain = self._read_counts
         text += (
             f"With it {_percent(best, 'empty_read_share')} of reads happen offline and miss a waiting "
-            f"message ({in_vain:,} of {words.count(reads, 'read')}{self._under_draws()}), "
+            f"message ({in_vain:,} of {self._reads_in_words(reads)}), "
             f"{_percent(best, 'loss')} of what could be read is lost, {_percent(best, 'waste')} of what is "
             f"forwarded is wasted, and {_delay(best)}."
         )
@@ -290,9 +290,12 @@ class SizingStudy:
             text += f" “{other['policy']}” costs {words.number(-saved)} a day less{doubt}."
         return text
 
-    def _under_draws(self) -> str:
+    def _reads_in_words(self, reads: int) -> str:
+        """Return a number of reads over all draws in words."""
         draws = len(self.runs)
-        return f", each under {draws} draws of outages" if draws > 1 else ""
+        if draws == 1:
+            return words.count(reads, "read")
+        return f"{reads:,}: {words.count(reads // draws, 'read')} under {draws} draws of outages"
 
     def _saving(self) -> str:
         """Return what the setting costs, and how much less that is than its rival."""
@@ -526,8 +529,9 @@ class SizingStudy:
         below = table[table["limit"] < low]
         if len(below) and (below["saved_per_day_low"] > _SURE).all():
             text += (
-                f" A limit of {below['limit'].iloc[-1]:,} or less is clearly worse: it costs at least "
-                f"{words.number(below['saved_per_day'].min())} a day more than {limit:,}."
+                f" A limit of {below['limit'].iloc[-1]:,} or less is clearly worse: "
+                f"{below['limit'].iloc[-1]:,} costs {words.number(below['saved_per_day'].iloc[-1])} a day more "
+                f"than {limit:,}."
             )
         waste = table["waste"].to_numpy()
         last = int(table["limit"].to_numpy()[np.argmax(np.abs(waste - waste[-1]) < _SURE)])

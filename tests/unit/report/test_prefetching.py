@@ -291,7 +291,10 @@ def test_prices_that_change_nothing_are_named(example):
 def test_first_screen_counts_the_reads_in_vain(example):
     reads, in_vain = example._read_counts
     assert in_vain / reads == pytest.approx(example.row("recommended")["empty_read_share"])
-    assert f"({in_vain} of {reads} reads, each under 2 draws of outages)" in example.first_screen().reason
+    assert (
+        f"({in_vain} of {reads}: {reads // 2} reads under 2 draws of outages)"
+        in example.first_screen().reason
+    )
     assert "(`expiration_h`)" in example.first_screen().assumption
 
 
