@@ -275,9 +275,10 @@ class SizingStudy:
             text = f"The choice was to {self._setting()}. "
         reads, in_vain = self._read_counts
         text += (
-            f"With it {_percent(best, 'empty_read_share')} of reads happen offline and miss a waiting message "
-            f"({in_vain:,} of {words.count(reads, 'read')}{self._under_draws()}), {_percent(best, 'loss')} of "
-            f"what could be read is lost, {_percent(best, 'waste')} of what is forwarded is wasted, and {_delay(best)}."
+            f"With it {_percent(best, 'empty_read_share')} of reads happen offline and miss a waiting "
+            f"message ({in_vain:,} of {self._reads_in_words(reads)}), "
+            f"{_percent(best, 'loss')} of what could be read is lost, {_percent(best, 'waste')} of what is "
+            f"forwarded is wasted, and {_delay(best)}."
         )
         if self._is_indifferent:
             return f"{text} Any other limit does as well."
@@ -289,9 +290,12 @@ class SizingStudy:
             text += f" “{other['policy']}” costs {words.number(-saved)} a day less{doubt}."
         return text
 
-    def _under_draws(self) -> str:
+    def _reads_in_words(self, reads: int) -> str:
+        """Return a number of reads over all draws in words."""
         draws = len(self.runs)
-        return f", each under {draws} draws of outages" if draws > 1 else ""
+        if draws == 1:
+            return words.count(reads, "read")
+        return f"{reads:,}: {words.count(reads // draws, 'read')} under {draws} draws of outages"
 
     def _saving(self) -> str:
         """Return what the setting costs, and how much less that is than its rival."""
@@ -508,6 +512,8 @@ class SizingStudy:
         good = self._good_in_words()
         if self._is_indifferent:
             title = "No limit is better than another: all cost the same"
+        elif good and not self._has_enough:
+            title = f"Too little was scored to tell limits {good} apart"
         elif good:
             title = f"Any limit {good} will do: the differences may be chance"
         elif low < high:
@@ -522,10 +528,8 @@ class SizingStudy:
         text = "A small limit leaves the user without messages when there is no link."
         below = table[table["limit"] < low]
         if len(below) and (below["saved_per_day_low"] > _SURE).all():
-            text += (
-                f" A limit of {below['limit'].iloc[-1]:,} or less is clearly worse: it costs at least "
-                f"{words.number(below['saved_per_day'].min())} a day more than {limit:,}."
-            )
+            worse, more = below["limit"].iloc[-1], words.number(below["saved_per_day"].iloc[-1])
+            text += f" A limit of {worse} or less is clearly worse: {worse} costs {more} a day more than {limit:,}."
         waste = table["waste"].to_numpy()
         last = int(table["limit"].to_numpy()[np.argmax(np.abs(waste - waste[-1]) < _SURE)])
         if waste[-1] > waste[0]:
@@ -571,7 +575,8 @@ class SizingStudy:
                     if best["saved_per_day_high"] < 0
                     else ", which may be chance"
                 )
-                title = f"A threshold of {words.duration(best['threshold_s'])} saves {words.number(saved)} a day{doubt}"
+                within = words.duration(best["threshold_s"])
+                title = f"A threshold of {within} saves {words.number(saved)} a day{doubt}"
             else:
                 title = "No threshold costs less than none"
         return Answer(
