@@ -301,11 +301,9 @@ class JoiningStudy:
     def _price(self) -> str:
         """Return what receivers get instead of the messages, in a sentence."""
         what = "the last place" if self.verdict == "last" else "a mean place"
-        within = words.distance(self.sums.error_m() / 1000)
-        return (
-            f"The price: receivers get {what}, at most {within} from 95 % of the positions; "
-            f"{self._quantity_told()}."
-        )
+        error_m = self.sums.error_m()
+        within = f"at most {words.distance(error_m / 1000)} from" if error_m else "which is exact for"
+        return f"The price: receivers get {what}, {within} 95 % of the positions; {self._quantity_told()}."
 
     def _instead(self) -> str:
         """Return a sentence for sections on joining the messages of cells, if that is not recommended."""
