@@ -420,7 +420,7 @@ def join_own(cells: Cells, interval_s: int, threshold: int | None = None) -> Sum
 def own_groups(cells: Cells, interval_s: int, threshold: int | None = None) -> NDArray[np.int64]:
     """Return a number for each device, cell and interval, in the order of ``cells.messages``.
 
-    With a threshold it is that of each part of so many messages.
+    With a threshold each part of that size has its own number.
     """
     group = _numbered(cells.messages.device.astype(np.int64), cells.groups(interval_s))
     return group if threshold is None else _numbered(group, _rank(group) // threshold)

@@ -133,6 +133,7 @@ class PlayedStretch:
         when = _span(self.positions, self.tz)
         devices = self.positions["device"].to_pandas().nunique()
         messages = words.count(len(self.positions), "message")
+        whole = words.size(len(self.positions) * message_bytes)
         text = (
             "This is another way than those above, to show what an application can do with joined messages: "
             "receivers who stand still get each message of their own cell and of the cells beside it at "
@@ -140,9 +141,9 @@ class PlayedStretch:
             f"{words.duration(self.interval_s)}. Played message by message: {when}, the busiest stretch of "
             f"this length, with {messages} of {words.count(devices, 'device')}. The bytes are all that a "
             "receiver gets, surroundings and others, and are measured after gzip. With the size assumed "
-            f"above, {words.size(message_bytes)} a message, {words.size(len(self.positions) * message_bytes)} "
-            "would be sent if nothing was joined; do not compare the two as bytes. The map shows what each "
-            "of them knows; its clock counts from the beginning of the stretch."
+            f"above, {words.size(message_bytes)} a message, {whole} would be sent if nothing was joined; do "
+            "not compare the two as bytes. The map shows what each of them knows; its clock counts from the "
+            "beginning of the stretch."
         )
         if not len(self.run.received):
             return Answer("Nothing is reported in the busiest stretch", text)

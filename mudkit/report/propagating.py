@@ -101,8 +101,14 @@ _MEASURES: Final = {
     "different_left_share": ("share", "bytes left with them, if no aggregate holds two messages of a device"),
     "last_left_share": ("share", "bytes left by the best interval, if each device sends its last position"),
     "last_interval_s": ("s", "that interval"),
-    "half_aggregate_left_share": ("share", "joined_left_share, if an aggregate has half of aggregate_bytes"),
-    "double_aggregate_left_share": ("share", "joined_left_share, if an aggregate has twice aggregate_bytes"),
+    "half_aggregate_left_share": (
+        "share",
+        "bytes left by what is recommended, if an aggregate has half of aggregate_bytes",
+    ),
+    "double_aggregate_left_share": (
+        "share",
+        "bytes left by what is recommended, if an aggregate has twice aggregate_bytes",
+    ),
     "receivers": ("devices", "devices of the trace; each receives all that is sent"),
 }
 """Units and definitions of the figures of the first screen."""
@@ -295,11 +301,9 @@ class JoiningStudy:
     def _price(self) -> str:
         """Return what receivers get instead of the messages, in a sentence."""
         what = "the last place" if self.verdict == "last" else "a mean place"
-        within = words.distance(self.sums.error_m() / 1000)
-        return (
-            f"The price: receivers get {what} of an interval, within {within} of 95 % of the positions, and "
-            f"{self._quantity_told()}."
-        )
+        error_m = self.sums.error_m()
+        within = f"at most {words.distance(error_m / 1000)} from" if error_m else "which is exact for"
+        return f"The price: receivers get {what}, {within} 95 % of the positions; {self._quantity_told()}."
 
     def _instead(self) -> str:
         """Return a sentence for sections on joining the messages of cells, if that is not recommended."""
@@ -308,7 +312,7 @@ class JoiningStudy:
         if self.verdict == "own":
             return (
                 "Here the messages of different devices are joined, too, which is not recommended: with the "
-                "same cells and interval a device that joins only its own leaves "
+                "framed cells and interval a device that joins only its own leaves "
                 f"{words.percent(self.left_share)}. "
             )
         return f"Not what is recommended ({_WAYS[self.verdict]}): here the messages of a cell are joined. "
@@ -380,7 +384,7 @@ class JoiningStudy:
         sizes, limits = self.search.sizes, self.search.limits
         text = f"Assumed, not measured: a message of {words.size(sizes.message_bytes)} (`message_bytes`)"
         if self.verdict == "join":
-            half, double = (words.percent(self._left_with(factor)) for factor in (0.5, 2.0))
+            half, double = (words.percent(case["bytes_left_share"]) for case in self._sized.values())
             text += (
                 f" and an aggregate of {words.size(sizes.aggregate_bytes)} (with half of that {half} are "
                 f"left, with twice that {double})"
@@ -405,11 +409,14 @@ class JoiningStudy:
             "(`max_quantity_error`)."
         )
 
-    def _left_with(self, factor: float) -> float:
-        """Return what is left if an aggregate has a multiple of its size."""
-        sizes = self.search.sizes
-        larger = replace(sizes, aggregate_bytes=_times(sizes.aggregate_bytes, factor))
-        return self.joined.left_share(larger)
+    @cached_property
+    def _sized(self) -> dict[float, dict[str, Any]]:
+        """Recommendations with an aggregate of half or twice its size, by that factor."""
+        sizes, cases = self.search.sizes, {}
+        for factor in (0.5, 2.0):
+            other = replace(sizes, aggregate_bytes=_times(sizes.aggregate_bytes, factor))
+            cases[factor] = self._assuming(self.search.assuming(sizes=other))
+        return cases
 
     def _measures(self) -> list[Measure]:
         sums, sizes, days = self.sums, self.search.sizes, self.days
@@ -435,8 +442,8 @@ class JoiningStudy:
             "different_left_share": self.different.left_share(sizes),
             "last_left_share": self.last[1].left_share(sizes) if self.last else None,
             "last_interval_s": self.last[0] if self.last else None,
-            "half_aggregate_left_share": self._left_with(0.5),
-            "double_aggregate_left_share": self._left_with(2.0),
+            "half_aggregate_left_share": self._sized[0.5]["bytes_left_share"],
+            "double_aggregate_left_share": self._sized[2.0]["bytes_left_share"],
             "receivers": len(self.messages.names),
         }
         around = {
@@ -519,7 +526,7 @@ class JoiningStudy:
 
     @property
     def drawn(self) -> str:
-        """What the map shows, in a sentence."""
+        """Sentence on the way that the map shows."""
         if self.verdict == "own":
             return "The map shows what is recommended: each device joins its own messages."
         return self._instead().strip() or "The map shows what is recommended."
@@ -623,10 +630,13 @@ class JoiningStudy:
             "own": f"What is recommended sends {words.count(self.own.sent, 'message')}. ",
             "last": f"What is recommended sends {words.count(self.sums.sent, 'message')}. ",
         }.get(self.verdict, "")
-        verb = "are" if self.verdict == "join" else "would be"
+        others = (
+            "" if self.verdict == "join" else "If the messages of a cell were joined, whoever sent them, "
+        )
+        verb = "would be" if others else "are"
         return Answer(
             title,
-            f"{recommended}If the messages of a cell are joined, whoever sent them, "
+            f"{recommended}{others}"
             f"{words.count(sums.sent, 'message')} and aggregates {verb} sent; {alone} of them hold one "
             f"message. If no aggregate held two messages of one device, {words.percent(shared)} of the bytes "
             "would be left.",
@@ -716,8 +726,9 @@ class JoiningStudy:
         factors = ((0.5, "half"), (2.0, "twice"))
         for factor, word in factors:
             bytes_ = _times(sizes.aggregate_bytes, factor)
-            case = self._assuming(self.search.assuming(sizes=replace(sizes, aggregate_bytes=bytes_)))
-            rows.append({"assumed": f"an aggregate {word} as large, {words.size(bytes_)}"} | case)
+            rows.append(
+                {"assumed": f"an aggregate {word} as large, {words.size(bytes_)}"} | self._sized[factor]
+            )
         for factor, word in factors:
             delay_s = _times(limits.max_delay_s, factor)
             case = self._assuming(self.search.assuming(limits=replace(limits, max_delay_s=delay_s)))

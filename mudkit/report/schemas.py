@@ -224,7 +224,7 @@ class Propagation(Parameters):
         500.0,
         gt=0,
         le=1e6,
-        description="95 % of the positions have to lie this near to what is told of them",
+        description="95 % of positions have to be reported within this distance of the truth",
     )
     max_quantity_error: float | None = Field(
         None,
@@ -245,7 +245,7 @@ class Propagation(Parameters):
     aggregate_bytes: int = Field(400, ge=1, le=1 << 20, description="size of an aggregate")
     quantity: Literal["auto", "speed", "devices"] = Field(
         "auto",
-        description="what is told of a cell; auto: speed where the trace has it, else the devices in it",
+        description="what is reported of a cell; auto: speed where the trace has it, else the devices in it",
     )
     played_minutes: float = Field(
         30.0, ge=1, le=1440, description="length of the stretch that is played, where most is reported"

@@ -89,7 +89,7 @@ def test_receivers_stand_where_most_happens_and_at_the_edge(report):
     assert (receipts["t_s"] - receipts["reported_s"]).max() <= 300
     text = page(report)
     assert re.search(
-        r"Within 30 min, a receiver where most happens gets [\d.]+ kB, one at the edge [\d.]+ kB", text
+        r"Within \d+ min, a receiver where most happens gets [\d.]+ kB, one at the edge [\d.]+ kB", text
     )
     assert re.search(r"\w+day, \d+ May 2008, \d\d:\d\d:\d\d to ", text), "the day is named"
     assert "dB" not in text, "no noise was recorded"

@@ -6,6 +6,7 @@ import math
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -293,3 +294,21 @@ def test_recorded_taxis_leave_what_duckdb_counts(cabspotting):
     assert join_own(Cells(messages, choice.zoom), choice.interval_s).sent == own
     assert 0.1 < sums.own_repeats_share(SIZES) < 0.9
     assert figures.tiles(3, [0.0], [0.0])[0][0] == 4
+
+
+@pytest.mark.parametrize("threshold", [None, 1, 2, 5])
+def test_own_messages_sent_early_equal_those_of_pandas(threshold):
+    positions = draw_positions(8)
+    cells = Cells(Messages(positions), 13)
+    sums = join_own(cells, 600, threshold)
+    table = pd.DataFrame(
+        {"device": cells.messages.device, "t_us": cells.messages.t_us, "cell": cells.groups(10**9)}
+    )
+    keys = ["device", "cell", "interval"]
+    table["interval"] = table["t_us"] // 600_000_000
+    table["part"] = table.groupby(keys).cumcount() // (threshold or len(table))
+    parts = table.groupby([*keys, "part"])["t_us"].agg(["size", "sum", "max"]).reset_index()
+    end_us = (parts["interval"] + 1) * 600_000_000
+    sent_us = end_us.where(parts["size"] != threshold, parts["max"])
+    assert sums.sent == sums.told_devices == len(parts)
+    assert sums.wait_s == pytest.approx(((sent_us * parts["size"] - parts["sum"]) / 1e6).sum())

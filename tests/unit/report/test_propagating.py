@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from mudkit import words
 from mudkit.errors import TraceContentError
 from mudkit.report import playing, propagating
 from mudkit.report.joining import Limits, Sizes
@@ -97,16 +98,79 @@ def test_simplest_way_that_leaves_as_little_is_recommended(build, way, headline)
 
 
 def test_own_messages_are_joined_where_devices_never_meet():
-    """Move each device to and fro between two places that it shares with nobody."""
-    device, number = (part.ravel() for part in np.mgrid[:8, :400])
-    lon = -122 + 0.05 * (number % 2)
-    screen = study(make_source(device, 20 * number, 37 + 0.1 * device, lon), max_error_m=300.0).first_screen()
+    screen = study(make_commuters(), max_error_m=300.0).first_screen()
     values = {measure.name: measure.value for measure in screen.measures}
     assert values["way"] == "own"
     assert values["threshold"] is None
     assert values["own_repeats_share"] == pytest.approx(1)
     assert screen.headline.startswith("Let each device send one message per ")
     assert "a server that joins saves nothing more" in screen.reason
+
+
+def make_commuters():
+    """Move each device to and fro between two places that it shares with nobody."""
+    device, number = (part.ravel() for part in np.mgrid[:8, :400])
+    return make_source(device, 20 * number, 37 + 0.1 * device, -122 + 0.05 * (number % 2))
+
+
+@pytest.mark.parametrize("build", [make_standing, make_crowds, make_commuters, make_apart])
+def test_every_section_has_the_number_of_the_headline(build):
+    shown = study(build(), max_error_m=300.0)
+    screen = shown.first_screen()
+    assumed, ways = shown.assumptions(), shown.baselines()
+    as_assumed = assumed.set_index("assumed").loc["as assumed"]
+    assert as_assumed["bytes_left_share"] == pytest.approx(shown.left_share)
+    by_way = ways[ways["bytes_left_share"] == as_assumed["bytes_left_share"]]["way"]
+    assert by_way.str.startswith(as_assumed["way"]).any()
+    if shown.verdict in ("own", "join"):
+        counted = count_cells(shown.source.positions, **shown.shown, sizes=SIZES)
+        left = counted["bytes_out"].sum() / counted["bytes_in"].sum()
+        assert left == pytest.approx(shown.left.value)
+        assert shown.drawn.startswith("The map shows what is recommended")
+        column = shown.threshold_table()["bytes_left_share"]
+        assert np.isclose(column, shown.left.value).any()
+    else:
+        assert "Not what is recommended" in shown.drawn
+    values = {measure.name: measure.value for measure in screen.measures}
+    half = assumed[assumed["assumed"].str.startswith("an aggregate half")]["bytes_left_share"]
+    assert values["half_aggregate_left_share"] == half.item()
+    if shown.verdict == "own":
+        joined = ways.set_index("way")["bytes_left_share"]["messages of a cell joined"]
+        assert values["joined_left_share"] == joined
+        assert shown.grid_answer().text.startswith("Here the messages of different devices are joined, too")
+
+
+def test_heading_of_the_grid_is_about_combinations_within_the_limits():
+    shown = study(make_walks(), "speed")
+    grid = shown.grid()
+    least = grid[grid["keeps_limits"]]["bytes_left_share"].min()
+    assert least > grid["bytes_left_share"].min()
+    assert f"decide: {words.percent(least)} to" in shown.grid_answer().title
+
+
+def test_price_and_missing_limit_are_named():
+    screen = study(make_walks(), "speed").first_screen()
+    assert "The price: receivers get a mean place, at most" in screen.reason
+    assert "no limit is set on the error of the speed (`max_quantity_error`)" in screen.assumption
+    assert "Assumed, not measured: a message of 400 B" in screen.assumption
+
+
+@pytest.mark.parametrize(
+    ("days", "first"),
+    [
+        (4, "1970-01-01 18:00 to 20:00"),
+        (7, "1970-01-01 16:00 to 20:00"),
+        (10, "1970-01-01 18:00 to 1970-01-02 00:00"),
+        (40, "1970-01-01"),
+    ],
+)
+def test_pictures_have_usual_lengths_and_name_the_day_on_which_they_end(days, first):
+    """Count queues of 5 min in Chicago from 18:00 on."""
+    counted = make_counted(1, days * 288, 300)
+    counted["since_s"] += 86_400
+    labels = pictures(counted, 14, 300, "America/Chicago", "cells")["at"].to_pylist()
+    assert labels[0] == first
+    assert len(labels) <= 48
 
 
 @pytest.mark.parametrize("build", [make_standing, make_crowds, make_walks, make_apart])
