@@ -528,8 +528,10 @@ class SizingStudy:
         text = "A small limit leaves the user without messages when there is no link."
         below = table[table["limit"] < low]
         if len(below) and (below["saved_per_day_low"] > _SURE).all():
-            worse, more = below["limit"].iloc[-1], words.number(below["saved_per_day"].iloc[-1])
-            text += f" A limit of {worse} or less is clearly worse: {worse} costs {more} a day more than {limit:,}."
+            worse = f"{below['limit'].iloc[-1]:,}"
+            costs = words.number(below["saved_per_day"].iloc[-1])
+            text += f" A limit of {worse} or less is clearly worse: {worse} costs {costs} a day more"
+            text += f" than {limit:,}."
         waste = table["waste"].to_numpy()
         last = int(table["limit"].to_numpy()[np.argmax(np.abs(waste - waste[-1]) < _SURE)])
         if waste[-1] > waste[0]:
