@@ -138,7 +138,7 @@ class FilteredTable:
 
 def _plain(html: str) -> str:
     """Return a table without the style of each short cell, which would be most of a page."""
-    head, body, tail = re.split("(?=<tbody>)|(?=</tbody>)", html)
+    head, body, tail = re.split("(?=</?tbody>)", html)
     return (
         head
         + re.sub(r"(<t[dh])((?: scope='row')?) style='[^']*white-space:nowrap[^']*'", r"\1\2", body)

@@ -59,7 +59,7 @@ def test_server_process_that_ends_early_raises_its_error(tmp_path):
 
 def test_digest_ignores_row_order_but_not_values():
     one, two, three = (
-        pa.table({"points": points, "read_id": ids})
+        pa.table({"points": points, "read_id": ids, "missing": points})
         for points, ids in (([5, 6], [1, 2]), ([6, 5], [2, 1]), ([6, 5], [1, 2]))
     )
     assert lab_spark._digest(one) == lab_spark._digest(two) != lab_spark._digest(three)
