@@ -19,7 +19,7 @@ SUMMARY: Final = "application/vnd.mudkit-summary+json"
 
 UNITS: Final = (
     "", "share", "ms", "s", "min", "h", "days", "m", "km", "m/s", "km/h", "B", "kB", "MB", "GB", "J", "kJ",
-    "Wh", "messages", "a day", "messages/day", "MB/day", "GB/day", "J/day", "kJ/day",
+    "Wh", "devices", "messages", "a day", "messages/day", "MB/day", "GB/day", "J/day", "kJ/day", "price/day",
 )  # fmt: skip
 """Units of measures; none for counts and texts."""
 

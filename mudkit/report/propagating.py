@@ -465,7 +465,7 @@ class JoiningStudy:
                 text += "; of the best combination, which is not recommended"
             of = around.get(name)
             ends = (of.low, of.high) if of is not None and of.kind == "interval" else (None, None)
-            measures.append(Measure(name, value, unit, text, *ends))
+            measures.append(Measure(name, value, unit, f"{text[0].upper()}{text[1:]}.", *ends))
         return measures
 
     def grid(self) -> pd.DataFrame:

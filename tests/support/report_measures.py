@@ -9,7 +9,7 @@ import nbformat
 
 from mudkit.report.run import _TEMPLATES
 
-_SCREEN = "profiling.first_screen(source)"
+_SCREEN = "profiling.first_screen(source, defects, stays)"
 _CELL = """
 import dataclasses
 import numpy as np
@@ -36,7 +36,7 @@ def write_measured_template(folder: Path) -> Path:
     shutil.copytree(_TEMPLATES, folder)
     file = folder / "trace_profile.ipynb"
     notebook = nbformat.read(file, as_version=4)
-    place = next(number for number, cell in enumerate(notebook.cells) if cell.source == _SCREEN)
+    place = next(number for number, cell in enumerate(notebook.cells) if _SCREEN in cell.source)
     notebook.cells[place].source = _CELL.strip()
     cells = "save_table(profiling.cells(source, cells_zoom), 'cells', data_dir);"
     notebook.cells = [*notebook.cells[: place + 1], nbformat.v4.new_code_cell(cells)]
