@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mudkit.learning import FixedRule, export_policy
+
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 GUIDES = sorted(page for page in (ROOT / "docs" / "guides").glob("*.md") if page.stem != "index")
@@ -45,6 +47,7 @@ OUTCOMES = {
     "mud-1": "shown.to_dict('index') == {'a17': {'topic': 'arts'}}",
     "predicates-1": "shown == ['ann']",
     "radiator-1": "printed.count('car-1') == 4 and set(shown['receiver']) == {'phone-00000'}",
+    "reports-1": "shown['version'] == 1",
     "scoreboard-1": "{'relay', 'servers', 'a phone'} <= set(shown['party'])",
     "streams-1": "shown[0].count() > 0 and shown[1].count() == shown[2] == 0",
     "sublim-1": "'R4' in printed",
@@ -89,6 +92,8 @@ def sample_folder(tmp_path, repository, monkeypatch):
             ("text", pa.string()),
         ]
     )
+    policy = export_policy(FixedRule(1.0, 10.0))
+    (tmp_path / "policy.json").write_text(json.dumps(dict(policy.document)))
     (tmp_path / "events").mkdir()
     for number, batch in enumerate((events[:-1], events[-1:])):  # the second advances the watermark
         file = tmp_path / "events" / f"{number}.parquet"
