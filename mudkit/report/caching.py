@@ -162,8 +162,10 @@ class ReadStudy:
         of_rule = words.percent(float(self.in_use.is_fresh.mean()), 1)
         if self.family == "always ask":
             best = max(self.search.choices, key=lambda choice: float(choice.is_fresh.mean()))
-            first = words.percent(float(best.is_fresh.mean()), 1), "of the reads are answered fresh from the "
-            first = first[0], first[1] + "cache by the best policy that was found"
+            first = (
+                words.percent(float(best.is_fresh.mean()), 1),
+                "of the reads are answered fresh from the cache by the best policy that was found",
+            )
         else:
             first = words.percent(self.fresh.value, 1), "of the reads get a fresh answer from the cache"
         stale = float(self.in_use.is_stale.mean())
