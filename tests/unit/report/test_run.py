@@ -39,7 +39,7 @@ def test_duration_and_first_stage_are_printed_before_heavy_imports(tmp_path):
         check=True,
     )
     first, second = process.stderr.splitlines()
-    assert first == "prefetch_sizing: takes about 20 s on two quiet cores"
+    assert first == "prefetch_sizing: takes about 30 s on two quiet cores"
     assert second.split() == ["0", "s", "starting"]
 
 
