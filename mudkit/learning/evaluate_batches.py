@@ -76,12 +76,27 @@ def evaluate_writes(
     ------
     ParameterError, TraceContentError
     """
+    writes, requests = Writes.of(first_reads, positions), ReadRequests.of(reads)
+    how = {"folds": folds, "repeats": repeats, "radio": radio, "completeness": completeness}
+    return measure_writes(writes, requests, policies, **how)  # type: ignore[arg-type]
+
+
+def measure_writes(
+    writes: Writes,
+    requests: ReadRequests,
+    policies: Sequence[BatchPolicy | BatchLearner | BatchBound],
+    *,
+    folds: Folds = "device",
+    repeats: int = 3,
+    radio: RadioModel | None = None,
+    completeness: float | None = None,
+) -> pd.DataFrame:
+    """Compare policies as :func:`evaluate_writes` does, on writes and reads that are prepared."""
     check_folds(folds)
     _check_completeness(completeness, policies)
     repeats = whole_number("repeats", repeats, 1, _TENTHS)
     carried = RadioModel() if radio is None else radio
-    writes, requests = Writes.of(first_reads, positions), ReadRequests.of(reads)
-    if completeness is not None:
+    if completeness is not None and requests.points is None:
         requests = requests.counted(writes)
     by: Groups = "device" if folds == "device" else "day"
     measured = []
@@ -169,7 +184,7 @@ def bound_us(match: Batch | None, test: Writes, requests: ReadRequests) -> NDArr
     if match is None:
         return test.first_us
     given_up = missed(test, batches(test, match.due_us(test)).sent_us, requests)
-    return test.but_for(requests.but_for(given_up)).first_us
+    return test.seen_by(requests.but_for(given_up)).first_us
 
 
 def _check_completeness(

@@ -29,6 +29,7 @@ __all__ = ["NEVER_US", "Batches", "ReadRequests", "Writes", "batch_shares", "bat
 
 NEVER_US: Final = np.iinfo(np.int64).max
 """The time of what does not happen."""
+_BY: Final = [("device", "ascending"), ("ts", "ascending")]
 _CLASS_US: Final = 600 * US_PER_S
 _NEWEST: Final = 32
 
@@ -50,17 +51,29 @@ class Writes:
     @classmethod
     def of(cls, first_reads: Any, positions: Any) -> Writes:
         """Join labels to positions, which must belong together, of one place a device and moment."""
-        by = [("device", "ascending"), ("ts", "ascending")]
-        first_reads, positions = arrow(first_reads).sort_by(by), arrow(positions).sort_by(by)
-        device, t_us = device_codes(positions["device"]), epoch_us(positions["ts"])
+        first_reads, positions = arrow(first_reads).sort_by(_BY), arrow(positions).sort_by(_BY)
         fits = len(first_reads) == len(positions) and positions["device"].equals(first_reads["device"])
-        if not fits or not np.array_equal(t_us, epoch_us(first_reads["ts"])):
+        if not fits or not np.array_equal(epoch_us(positions["ts"]), epoch_us(first_reads["ts"])):
             raise TraceContentError(
                 "These labels are of other positions.",
                 found=f"{len(first_reads):,} labels, {len(positions):,} positions",
                 expected="labels that label_writes made of these positions",
                 remedy="label the writes again",
             )
+        first = first_reads["first_read_ts"]
+        known = np.asarray(first.is_valid().to_numpy(), dtype=np.bool_)
+        writes = cls._of_sorted(positions)
+        writes.first_us[known] = epoch_us(first.drop_null())
+        return writes
+
+    @classmethod
+    def unread(cls, positions: Any) -> Writes:
+        """Return positions, of one place a device and moment, as writes that nobody reads; see `seen_by`."""
+        return cls._of_sorted(arrow(positions).select(["device", "ts", "lat", "lon"]).sort_by(_BY))
+
+    @classmethod
+    def _of_sorted(cls, positions: pa.Table) -> Writes:
+        device, t_us = device_codes(positions["device"]), epoch_us(positions["ts"])
         if ((np.diff(t_us) == 0) & (np.diff(device) == 0)).any():
             raise TraceContentError(
                 "A device is at two places at once.",
@@ -68,10 +81,7 @@ class Writes:
                 expected="one at most",
                 remedy="load the trace with mudkit.trace.load or pipeline.ingest, which set such rows aside",
             )
-        first = first_reads["first_read_ts"]
-        known = np.asarray(first.is_valid().to_numpy(), dtype=np.bool_)
-        first_us = np.full(len(known), NEVER_US, dtype=np.int64)
-        first_us[known] = epoch_us(first.drop_null())
+        first_us = np.full(len(t_us), NEVER_US, dtype=np.int64)
         lat, lon = (np.asarray(positions[name].to_numpy(), np.float64) for name in ("lat", "lon"))
         return cls(device, t_us, lat, lon, first_us, positions["device"].combine_chunks().unique())
 
@@ -80,7 +90,7 @@ class Writes:
         names = "device", "t_us", "lat", "lon", "first_us"
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
-    def but_for(self, requests: ReadRequests) -> Writes:
+    def seen_by(self, requests: ReadRequests) -> Writes:
         """Return the writes with their first reads among these requests."""
         from mudkit.pipeline.coverage import NOTHING  # loads Spark
 
@@ -190,7 +200,8 @@ def batches(writes: Writes, due_us: NDArray[np.int64]) -> Batches:
 
     A write due at :data:`NEVER_US` stays on the device, and nothing takes it along.
     """
-    rows = np.flatnonzero(due_us != NEVER_US)
+    is_due = due_us != NEVER_US
+    rows = slice(None) if is_due.all() else np.flatnonzero(is_due)  # a slice copies nothing
     device, t_us, due = writes.device[rows], writes.t_us[rows], due_us[rows]
     is_same = np.diff(device) == 0
     sent_us = np.full(len(due_us), NEVER_US, dtype=np.int64)
@@ -199,7 +210,7 @@ def batches(writes: Writes, due_us: NDArray[np.int64]) -> Batches:
         begins = _begins(device, t_us, due)
         number = np.cumsum(begins) - 1
         sent_us[rows] = due[begins][number]
-        return Batches(int(number[-1]) + 1 if len(rows) else 0, sent_us)
+        return Batches(int(number[-1]) + 1 if len(number) else 0, sent_us)
     numbers, at_us = [], []
     batch, until_us, last = -1, -1, -1
     for who, now, until in zip(device.tolist(), t_us.tolist(), due.tolist(), strict=True):

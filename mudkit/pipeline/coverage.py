@@ -110,11 +110,6 @@ class Points(NamedTuple):
     lon: NDArray[np.float64]
     owner: NDArray[np.int32]
 
-    def by_time(self) -> Points:
-        """Return the points in order of time."""
-        order = np.argsort(self.t_us, kind="stable")
-        return Points(self.t_us[order], self.lat[order], self.lon[order], self.owner[order])
-
 
 class Counts(NamedTuple):
     """Partial counts by read id and by (read, cached read): points, and those that the device does not hold.
@@ -200,8 +195,9 @@ class Reads:
         """Count points, in any order, against all counted reads; yield partial counts without zeros."""
         if not len(some_points.t_us) or not len(self.ids):
             return
-        t_us, lat, lon, owner = some_points.by_time()
-        first, past = self._of_times(t_us)
+        t_us, lat, lon, owner = some_points
+        order = np.argsort(t_us, kind="stable")
+        first, past = self._of_times(t_us[order])
         counted = max(first, self.first_counted)
         if counted >= past:
             return
@@ -209,7 +205,8 @@ class Reads:
         read, cached = self.pairs(counted, past)
         starts = np.searchsorted(read, np.arange(first, past + 1))
         cached_others = np.zeros(len(read), dtype=np.int64)
-        for rows in self._pieces(t_us, _PIECE_POINTS):
+        for some_rows in self._pieces(t_us[order], _PIECE_POINTS):
+            rows = order[some_rows]
             a, b = self._of_times(t_us[rows])
             if max(a, counted) >= b:
                 continue
@@ -282,9 +279,10 @@ class Reads:
         counts = np.zeros(len(self.ids), dtype=np.int64)
         if not len(points.t_us) or not len(self.ids):
             return counts
-        arrival_us = arrival_us[np.argsort(points.t_us, kind="stable")]
-        t_us, lat, lon, owner = points.by_time()
-        for rows in self._pieces(t_us, _PIECE_POINTS):
+        t_us, lat, lon, owner = points
+        order = np.argsort(t_us, kind="stable")
+        for some_rows in self._pieces(t_us[order], _PIECE_POINTS):
+            rows = order[some_rows]
             a, b = self._of_times(t_us[rows])
             b = min(b, int(np.searchsorted(self.end_us, arrival_us[rows].max())))  # later reads lack none
             if a >= b:

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from mudkit import words
 from mudkit.errors import TraceContentError
-from mudkit.learning import Batch, BatchTree, evaluate_writes
+from mudkit.learning import Batch, BatchTree
+from mudkit.learning.evaluate_batches import measure_writes
 from mudkit.learning.trees import Folds
-from mudkit.pipeline.coverage import first_reads
+from mudkit.learning.writes import ReadRequests, Writes
 from mudkit.report.page import Answer
 from mudkit.report.source import TraceSource
 
@@ -110,19 +111,18 @@ def study_writes(
     folds : {'device', 'time'}
         What delays are learnt from and tested on: other devices, or other days.
     """
-    first = first_reads(source.positions, source.reads)
     step = -(-len(source.reads) // _MAX_READS)
     judged = source.reads.take(pa.array(np.arange(0, len(source.reads), step or 1)))
 
     def evaluated(*policies: Batch | BatchTree) -> pd.DataFrame:
-        table = evaluate_writes(
-            first, source.positions, judged, policies, folds=folds, completeness=completeness
-        )
+        table = measure_writes(writes, requests, policies, folds=folds, completeness=completeness)
         kinds = [f"{one.minutes:g}" if isinstance(one, Batch) else "learnt" for one in policies]
         return table.assign(kind=kinds, policy=[_delay(one) for one in policies])
 
     table, problem, best = pd.DataFrame(), "", 0.0
     try:
+        writes = Writes.unread(source.positions).seen_by(ReadRequests.of(source.reads))
+        requests = ReadRequests.of(judged).counted(writes)
         table = evaluated(*(Batch(minutes) for minutes in sorted({*_DELAYS_MIN, batch_minutes})))
         highest = table["missed_share_high"].fillna(table["missed_share"])
         best = max((float(kind) for kind in table["kind"][highest <= max_stale]), default=0.0)
