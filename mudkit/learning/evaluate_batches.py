@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["bound_us", "evaluate_writes", "trained_on"]
 
 _TENTHS = 10
+_TURNS = 3
 _US_PER_DAY = 86_400 * US_PER_S
 _MEASURES = ("message_share", "point_share", "missed_share", "bytes", "radio_mj")
 
@@ -36,7 +37,7 @@ def evaluate_writes(
     policies: Sequence[BatchPolicy | BatchLearner | BatchBound],
     *,
     folds: Folds = "device",
-    repeats: int = 3,
+    repeats: int = _TURNS,
     radio: RadioModel | None = None,
     completeness: float | None = None,
 ) -> pd.DataFrame:
@@ -76,28 +77,29 @@ def evaluate_writes(
     ------
     ParameterError, TraceContentError
     """
+    check_folds(folds)
+    _check_completeness(completeness, policies)
+    repeats = whole_number("repeats", repeats, 1, _TENTHS)
     writes, requests = Writes.of(first_reads, positions), ReadRequests.of(reads)
-    how = {"folds": folds, "repeats": repeats, "radio": radio, "completeness": completeness}
-    return measure_writes(writes, requests, policies, **how)  # type: ignore[arg-type]
+    if completeness is not None:
+        requests = requests.counted(writes)
+    return measure_writes(writes, requests, policies, folds, completeness, repeats, radio)
 
 
 def measure_writes(
     writes: Writes,
     requests: ReadRequests,
     policies: Sequence[BatchPolicy | BatchLearner | BatchBound],
-    *,
-    folds: Folds = "device",
-    repeats: int = 3,
+    folds: Folds,
+    completeness: float | None,
+    repeats: int = _TURNS,
     radio: RadioModel | None = None,
-    completeness: float | None = None,
 ) -> pd.DataFrame:
-    """Compare policies as :func:`evaluate_writes` does, on writes and reads that are prepared."""
-    check_folds(folds)
-    _check_completeness(completeness, policies)
-    repeats = whole_number("repeats", repeats, 1, _TENTHS)
+    """Compare policies as :func:`evaluate_writes` does, on writes and requests that are prepared.
+
+    With a `completeness`, the points of the requests are counted. Nothing is checked.
+    """
     carried = RadioModel() if radio is None else radio
-    if completeness is not None and requests.points is None:
-        requests = requests.counted(writes)
     by: Groups = "device" if folds == "device" else "day"
     measured = []
     for learnt_from in _parts(writes, folds, repeats):

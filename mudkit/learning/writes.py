@@ -62,17 +62,18 @@ class Writes:
             )
         first = first_reads["first_read_ts"]
         known = np.asarray(first.is_valid().to_numpy(), dtype=np.bool_)
-        writes = cls._of_sorted(positions)
-        writes.first_us[known] = epoch_us(first.drop_null())
-        return writes
+        first_us = np.full(len(known), NEVER_US, dtype=np.int64)
+        first_us[known] = epoch_us(first.drop_null())
+        return cls._of_sorted(positions, first_us)
 
     @classmethod
     def unread(cls, positions: Any) -> Writes:
         """Return positions, of one place a device and moment, as writes that nobody reads; see `seen_by`."""
-        return cls._of_sorted(arrow(positions).select(["device", "ts", "lat", "lon"]).sort_by(_BY))
+        positions = arrow(positions).select(["device", "ts", "lat", "lon"]).sort_by(_BY)
+        return cls._of_sorted(positions, np.full(len(positions), NEVER_US, dtype=np.int64))
 
     @classmethod
-    def _of_sorted(cls, positions: pa.Table) -> Writes:
+    def _of_sorted(cls, positions: pa.Table, first_us: NDArray[np.int64]) -> Writes:
         device, t_us = device_codes(positions["device"]), epoch_us(positions["ts"])
         if ((np.diff(t_us) == 0) & (np.diff(device) == 0)).any():
             raise TraceContentError(
@@ -81,7 +82,6 @@ class Writes:
                 expected="one at most",
                 remedy="load the trace with mudkit.trace.load or pipeline.ingest, which set such rows aside",
             )
-        first_us = np.full(len(t_us), NEVER_US, dtype=np.int64)
         lat, lon = (np.asarray(positions[name].to_numpy(), np.float64) for name in ("lat", "lon"))
         return cls(device, t_us, lat, lon, first_us, positions["device"].combine_chunks().unique())
 

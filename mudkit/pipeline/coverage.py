@@ -197,7 +197,8 @@ class Reads:
             return
         t_us, lat, lon, owner = some_points
         order = np.argsort(t_us, kind="stable")
-        first, past = self._of_times(t_us[order])
+        ascending_us = t_us[order]
+        first, past = self._of_times(ascending_us)
         counted = max(first, self.first_counted)
         if counted >= past:
             return
@@ -205,7 +206,7 @@ class Reads:
         read, cached = self.pairs(counted, past)
         starts = np.searchsorted(read, np.arange(first, past + 1))
         cached_others = np.zeros(len(read), dtype=np.int64)
-        for some_rows in self._pieces(t_us[order], _PIECE_POINTS):
+        for some_rows in self._pieces(ascending_us, _PIECE_POINTS):
             rows = order[some_rows]
             a, b = self._of_times(t_us[rows])
             if max(a, counted) >= b:

@@ -115,7 +115,7 @@ def study_writes(
     judged = source.reads.take(pa.array(np.arange(0, len(source.reads), step or 1)))
 
     def evaluated(*policies: Batch | BatchTree) -> pd.DataFrame:
-        table = measure_writes(writes, requests, policies, folds=folds, completeness=completeness)
+        table = measure_writes(writes, requests, policies, folds, completeness)
         kinds = [f"{one.minutes:g}" if isinstance(one, Batch) else "learnt" for one in policies]
         return table.assign(kind=kinds, policy=[_delay(one) for one in policies])
 

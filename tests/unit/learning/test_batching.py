@@ -106,6 +106,19 @@ def test_missed_reads_match_the_definition(rows, queries, data):
         assert missed(writes, sent.sent_us, reads, least).tolist() == expected
 
 
+@given(WRITES, READS)
+@examples(60)
+def test_writes_seen_by_reads_have_their_first_reads(rows, queries):
+    """Find the first reads without labels, from rows in any order, as the definition has them."""
+    expected, requests = make_world(rows, queries, window_min=20)
+    writes = Writes.unread(build_positions(rows[::-1]))
+    assert set(writes.first_us.tolist()) <= {NEVER_US}
+    writes = writes.seen_by(requests)
+    for name in ("device", "t_us", "lat", "lon", "first_us"):
+        assert getattr(writes, name).tolist() == getattr(expected, name).tolist(), name
+    assert writes.names.equals(expected.names)
+
+
 def test_own_writes_are_never_missed():
     writes, reads = make_world([("a", 0, 0), ("b", 5, 0)], [("a", 10, 0), ("b", 20, 0), ("q", 400, 0)])
     assert to_minutes(writes.first_us) == [20, 10]
