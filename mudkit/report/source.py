@@ -389,6 +389,7 @@ def open_source(
     layout = [] if is_folder else _layout(path, format, dict(columns or {}))
     aside = _aside(loaded.rejected, layout, tz, options.get("time_unit", "s"))
     is_part = bool(devices_read or selection)
+    all_aside = len(aside)
     if is_part:
         here = {"", *pc.unique(loaded.positions["device"]).to_pylist()}
         aside = aside[aside["device"].isin(here)]
@@ -416,6 +417,8 @@ def open_source(
     if selection:
         named = ("positions", "reads") if needs_reads else ("positions",)
         counts += [(f"not selected: {name}", seen[name] - kept[name]) for name in named]
+        if not devices_read and len(aside) < all_aside:
+            counts.append(("not selected: rejected, of other devices", all_aside - len(aside)))
     rows = pd.DataFrame(counts, columns=["what", "rows"])
     selected = selection.describe()
     if needs_reads and (missing := selection.missing_in_reads()):
