@@ -66,7 +66,7 @@ class CachingRun(NamedTuple):
 
     @property
     def completeness(self) -> float:
-        """Mean share of its points that an answer had."""
+        """Mean share that an answer had of what others wrote."""
         return float(self.reads["completeness"].mean())
 
     def measures(self) -> dict[str, float]:

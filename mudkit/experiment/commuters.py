@@ -70,9 +70,9 @@ class CommutersRun(NamedTuple):
     lab : Lab
     reads : pandas.DataFrame
         A row for each read that was answered: ``device, at_s, lat, lon, is_sent, points`` (that its answer
-        should hold), ``missing`` of them (a device holds what it wrote itself), ``completeness``, and
-        ``cache_completeness``: that of a cache of the device's own writes and of the answers to all its
-        earlier reads. No cache holds more: below 1, no policy can answer completely from the device.
+        should hold), ``missing`` of them (a device holds what it wrote itself), ``completeness`` (the share
+        of what others wrote), and ``cache_completeness``: that of a cache of the answers to all earlier
+        reads of the device. No cache holds more: below 1, no policy can answer completely from the device.
     versions, write_versions : list of int
         Versions of the shipped read and write policies that the clients use in the end; 0: none.
     point_share : float
@@ -271,20 +271,22 @@ class Drive:
 
         owner, t_us, lat, lon = map(np.array, zip(*self._written, strict=True))
         window_us = round(self._plan.window_s * US_PER_S)
-        covered: dict[int, NDArray[np.bool_]] = {row: owner == row for row in range(len(self.devices))}
+        covered = {row: np.zeros(len(owner), dtype=np.bool_) for row in range(len(self.devices))}
         rows = []
         for query, (row, at_us, place, operation) in enumerate(self._queries):
             box = box_bounds(*place, self._plan.box_km)
             due = (t_us > at_us - window_us) & (t_us <= at_us) & in_box(lat, lon, box)
-            covered_share = 1.0 if not due.any() else float(covered[row][due].mean())
+            of_others = due & (owner != row)
+            covered_share = float(covered[row][of_others].mean()) if of_others.any() else 1.0
             covered[row] = covered[row] | due
             if query not in self._answered_us:
                 continue
             records: Mapping[str, Any] = operation.result().records
             keys = list(map(self._key, owner[due].tolist(), t_us[due].tolist()))
             is_own = (owner[due] == row).tolist()  # pending ones are on the device
-            missing = sum(key not in records and not own for key, own in zip(keys, is_own, strict=True))
-            share = 1.0 - missing / len(keys) if keys else 1.0
+            others = [key for key, own in zip(keys, is_own, strict=True) if not own]
+            missing = sum(key not in records for key in others)
+            share = 1.0 - missing / len(others) if others else 1.0
             is_sent = self._answered_us[query] > at_us  # a device answers in no time, the cloud does not
             name = self.devices[row].name
             rows.append((name, at_us / 1e6, *place, is_sent, len(keys), missing, share, covered_share))

@@ -43,7 +43,7 @@ def cache_completeness(
     Returns
     -------
     ndarray of float64, shape (reads,)
-        The share of each answer's points that the device holds; 1 where the answer has no points.
+        The share that the device holds of each answer's points of other devices; 1 where they wrote none.
     """
     positions = arrow(positions)
     reads = arrow(reads).sort_by([("device", "ascending"), ("ts", "ascending"), ("read_id", "ascending")])
@@ -65,12 +65,12 @@ def cache_completeness(
     for read in range(len(at_us)):
         if read and device[read] != device[read - 1]:
             begins = read
-        rows = first[read] + np.flatnonzero(
-            in_box(lat[first[read] : past[read]], lon[first[read] : past[read]], boxes[read])
-        )
+        of_window = slice(first[read], past[read])
+        is_due = in_box(lat[of_window], lon[of_window], boxes[read]) & (owner[of_window] != device[read])
+        rows = first[read] + np.flatnonzero(is_due)
         if not len(rows):
             continue
-        has = owner[rows] == device[read]
+        has = np.zeros(len(rows), dtype=np.bool_)
         for earlier in range(read if sent is not None else read - 1, begins - 1, -1):
             if at_us[earlier] <= since_us[read]:
                 break

@@ -48,6 +48,13 @@ class Pairs:
     def of(cls, labels: Any, reads: Any, positions: Any = None) -> Pairs:
         """Join labels to reads, which must belong together; without positions, nothing written is known."""
         labels, reads = arrow(labels), arrow(reads)
+        if "others" not in labels.column_names:
+            raise TraceContentError(
+                "These are labels of mudkit 0.2, which counted a device's own points as missing.",
+                found=", ".join(labels.column_names),
+                expected="read_id, cached_read_id, points, others, missing, completeness",
+                remedy="label the reads again",
+            )
         if "read_id" not in reads.column_names:
             reads = reads.append_column("read_id", pa.array(read_ids(reads)))
         reads = reads.sort_by([("device", "ascending"), ("ts", "ascending"), ("read_id", "ascending")])

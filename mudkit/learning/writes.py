@@ -133,11 +133,11 @@ class Writes:
 class ReadRequests:
     """Reads, in order of time: what misses a write that comes late.
 
-    ``points`` is the number of points of each answer, those of the reader included; None: not counted.
+    ``others`` is the number of points of other devices in each answer; None: not counted.
     """
 
     table: pa.Table
-    points: NDArray[np.int64] | None = None
+    others: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, reads: Any) -> ReadRequests:
@@ -167,19 +167,19 @@ class ReadRequests:
         return Reads.of(self.table)
 
     def counted(self, writes: Writes) -> ReadRequests:
-        """Return the reads with their number of points, if these writes are all that there is."""
-        points = np.zeros(len(self.table), dtype=np.int64)
+        """Return the reads with their number of others' points, if these writes are all that there is."""
+        others = np.zeros(len(self.table), dtype=np.int64)
         for counts in self.prepared.count(writes.points(self.prepared)):
             if counts.cached is None:
                 at = pc.index_in(self.table["read_id"], value_set=pa.array(counts.read))
                 known = at.is_valid().to_numpy()
-                points[known] = counts.points[at.drop_null().to_numpy()]
-        return replace(self, points=points)
+                others[known] = counts.others[at.drop_null().to_numpy()]
+        return replace(self, others=others)
 
     def has(self, late: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the completeness of each answer when this number of its points has not come."""
-        assert self.points is not None
-        return np.where(self.points == 0, 1.0, (self.points - late) / np.maximum(self.points, 1))
+        """Return the completeness of each answer when this number of others' points has not come."""
+        assert self.others is not None
+        return np.where(self.others == 0, 1.0, (self.others - late) / np.maximum(self.others, 1))
 
 
 @dataclass(frozen=True)
@@ -255,12 +255,12 @@ def missed(
     """Return which reads miss writes of other devices that their answer should hold.
 
     Without `completeness` one such write is enough (Mobius 7.3), as with 1; else a read misses some when less
-    than this share of its answer's points has come. An answer's points are those that were counted for the
+    than this share of what others wrote has come. What they wrote are the points that were counted for the
     requests, else those among these writes.
     """
     is_late = sent_us > writes.first_us  # of the others no read misses any
     if completeness is not None and completeness < 1:
-        requests = requests if requests.points is not None else requests.counted(writes)
+        requests = requests if requests.others is not None else requests.counted(writes)
         points = writes.take(is_late).points(requests.prepared)
         return requests.has(requests.prepared.late(points, sent_us[is_late])) < completeness
     late = np.flatnonzero(is_late)

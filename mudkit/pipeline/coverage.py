@@ -3,7 +3,8 @@
 The answer of a read at ``t`` has the points of its box with times in ``(t - window, t]``. **A point that the
 reading device wrote itself is held by that device the moment it is written**: it is one of the points of the
 answer, but never missing, neither in a cached answer nor because its batch has not been sent. So only
-another device's read can miss a point. Labels, policies, bounds and reports all mean this.
+another device's read can miss a point, and the **completeness** of an answer is the share that is there of
+the points that others wrote: 1 where they wrote none. Labels, policies, bounds and reports all mean this.
 
 Points are processed in pieces, in any order; counts of disjoint pieces add up, so Spark can distribute them.
 Within a piece every point has three ranks (by time, latitude, longitude): each edge of a read is found once
@@ -56,14 +57,16 @@ def read_labels(positions: pa.Table, reads: pa.Table, horizon_s: float) -> pa.Ta
         some = positions.take(pa.array(order[first : first + _SLICE_POINTS]))
         parts += [_partial(*counts) for counts in prepared.count(prepared.points_of(some))]
     keys = ["read_id", "cached_read_id"]
-    sums = pa.concat_tables(parts).group_by(keys).aggregate([("points", "sum"), ("missing", "sum")])
-    points, missing = sums["points_sum"].to_numpy(), sums["missing_sum"].to_numpy()
+    counted = ["points", "others", "missing"]
+    sums = pa.concat_tables(parts).group_by(keys).aggregate([(name, "sum") for name in counted])
+    points, others, missing = (sums[f"{name}_sum"].to_numpy() for name in counted)
     return pa.table(
         {
             **{key: sums[key] for key in keys},
             "points": points,
+            "others": others,
             "missing": missing,
-            "completeness": np.where(points == 0, 1.0, (points - missing) / np.maximum(points, 1)),
+            "completeness": np.where(others == 0, 1.0, (others - missing) / np.maximum(others, 1)),
         }
     )
 
@@ -88,16 +91,16 @@ def first_reads(positions: pa.Table, reads: pa.Table) -> pa.Table:
 def _partial(
     read: NDArray[np.int64],
     cached: NDArray[np.int64] | None,
-    points: NDArray[np.int64] | None = None,
-    missing: NDArray[np.int64] | None = None,
+    *counts: NDArray[np.int64],
 ) -> pa.Table:
-    nothing = np.zeros(len(read), dtype=np.int64)
+    points, others, missing = counts or [np.zeros(len(read), dtype=np.int64)] * 3
     return pa.table(
         {
             "read_id": read,
             "cached_read_id": pa.nulls(len(read), pa.int64()) if cached is None else pa.array(cached),
-            "points": nothing if points is None else points,
-            "missing": nothing if missing is None else missing,
+            "points": points,
+            "others": others,
+            "missing": missing,
         }
     )
 
@@ -112,14 +115,16 @@ class Points(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Partial counts by read id and by (read, cached read): points, and those that the device does not hold.
+    """Partial counts by read id and by (read, cached read): points, those of other devices, and those missing.
 
-    With nothing cached it holds what it wrote itself, else also what the cached answer has.
+    What is missing is what the device does not hold: with nothing cached all that others wrote, else what the
+    cached answer does not have of it.
     """
 
     read: NDArray[np.int64]
     cached: NDArray[np.int64] | None
     points: NDArray[np.int64]
+    others: NDArray[np.int64]
     missing: NDArray[np.int64]
 
 
@@ -221,10 +226,12 @@ class Reads:
                 cached_others[both] += _ones(of_others[read[both] - a] & bits[cached[both] - a])
         points[: counted - first] = 0
         any_points = np.flatnonzero(points)
-        yield Counts(self.ids[first + any_points], None, points[any_points], others[any_points])
-        of_read, missing = points[read - first], others[read - first] - cached_others
-        pairs = np.flatnonzero(of_read)
-        yield Counts(self.ids[read[pairs]], self.ids[cached[pairs]], of_read[pairs], missing[pairs])
+        alone = points[any_points], others[any_points], others[any_points]
+        yield Counts(self.ids[first + any_points], None, *alone)
+        pairs = np.flatnonzero(points[read - first])
+        of_read = read[pairs] - first
+        whole = points[of_read], others[of_read], others[of_read] - cached_others[pairs]
+        yield Counts(self.ids[read[pairs]], self.ids[cached[pairs]], *whole)
 
     def first(self, points: Points) -> NDArray[np.int64]:
         """Return the number of another device's first read that has each point, else :data:`NOTHING`.

@@ -28,10 +28,11 @@ _PARTIAL = pa.schema(
         ("read_id", pa.int64()),
         ("cached_read_id", pa.int64()),
         ("points", pa.int64()),
+        ("others", pa.int64()),
         ("missing", pa.int64()),
     ]
 )
-_PARTIAL_DDL = "read_id BIGINT, cached_read_id BIGINT, points BIGINT, missing BIGINT"
+_PARTIAL_DDL = "read_id BIGINT, cached_read_id BIGINT, points BIGINT, others BIGINT, missing BIGINT"
 
 
 @check_options
@@ -40,9 +41,10 @@ def label_reads(positions: DataFrame, reads: DataFrame, *, horizon_s: float = 72
 
     The answer of a read at ``t`` has the points of its box with times in ``(t - window, t]``. The cached
     answer of an earlier read ``p`` of the same device has those of them that are also in ``p``'s box and in
-    ``(t_p - window, t_p]``. What the device wrote itself it holds: such points are part of the answer, and
-    never missing. Counts are exact. Reads are sent with the job (about 60 bytes each); positions
-    are read once, best in order of time, as in a trace folder.
+    ``(t_p - window, t_p]``. What the device wrote itself it holds: such points are part of the answer, but
+    only those of other devices can be missing, and only they count for the completeness. Counts are exact.
+    Reads are sent with the job (about 60 bytes each); positions are read once, best in order of time, as in a
+    trace folder.
 
     Parameters
     ----------
@@ -56,10 +58,10 @@ def label_reads(positions: DataFrame, reads: DataFrame, *, horizon_s: float = 72
     Returns
     -------
     DataFrame
-        ``read_id, cached_read_id, points, missing, completeness``: for each read one row with
+        ``read_id, cached_read_id, points, others, missing, completeness``: for each read one row with
         ``cached_read_id`` null (nothing cached: all points of other devices are missing) and one for each
-        earlier read within the horizon. ``completeness`` is ``1 - missing / points``, and 1 for an answer
-        without points.
+        earlier read within the horizon. ``others`` are the points of other devices; ``completeness`` is
+        ``1 - missing / others``, and 1 where they wrote none.
 
     Raises
     ------
@@ -101,10 +103,11 @@ def labels_of(positions: DataFrame, prepared: Reads) -> DataFrame:
     numbers = spark.range(0, pieces, 1, pieces)
     every = numbers.mapInArrow(lambda batches: _zeros(prepared, pieces, batches), _PARTIAL_DDL)
     sums = counted.unionAll(every).groupBy("read_id", "cached_read_id")
-    total = sums.agg(F.sum("points").alias("points"), F.sum("missing").alias("missing"))
-    points, missing = F.col("points"), F.col("missing")
-    share = F.when(points == 0, 1.0).otherwise((points - missing) / points)
-    return total.select("read_id", "cached_read_id", "points", "missing", share.alias("completeness"))
+    counted = ["points", "others", "missing"]
+    total = sums.agg(*(F.sum(name).alias(name) for name in counted))
+    others, missing = F.col("others"), F.col("missing")
+    share = F.when(others == 0, 1.0).otherwise((others - missing) / others)
+    return total.select("read_id", "cached_read_id", *counted, share.alias("completeness"))
 
 
 def _count(reads: Reads, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -127,17 +130,16 @@ def _zeros(reads: Reads, pieces: int, batches: Iterator[pa.RecordBatch]) -> Iter
             read, cached = reads.pairs(first, past)
             for ids, of in ((reads.ids[first:past], None), (reads.ids[read], reads.ids[cached])):
                 nothing = np.zeros(len(ids), dtype=np.int64)
-                yield from _batches(ids, of, nothing, nothing)
+                yield from _batches(ids, of, nothing, nothing, nothing)
 
 
 def _batches(
     read: NDArray[np.int64],
     cached: NDArray[np.int64] | None,
-    points: NDArray[np.int64],
-    missing: NDArray[np.int64],
+    *counts: NDArray[np.int64],
 ) -> Iterator[pa.RecordBatch]:
     of = pa.nulls(len(read), pa.int64()) if cached is None else pa.array(cached)
-    table = pa.table([pa.array(read), of, pa.array(points), pa.array(missing)], schema=_PARTIAL)
+    table = pa.table([pa.array(read), of, *map(pa.array, counts)], schema=_PARTIAL)
     yield from table.to_batches(max_chunksize=_FLUSH_LABELS)
 
 

@@ -59,8 +59,8 @@ class WriteStudy:
         at_once, in_use = rows["0"], rows[f"{self.in_use:g}"]
         delay = words.duration(60 * self.in_use)
         text = (
-            "A read is stale when it lacks too many of its points because others wait on devices; what a "
-            f"cache makes stale comes on top. The delay in use, {delay}, makes "
+            "A read is stale when it lacks too much of what others wrote because it waits on their devices; "
+            f"what a cache makes stale comes on top. The delay in use, {delay}, makes "
             f"{words.percent(in_use['missed_share'], 1)} of the reads stale, with {_messages(in_use)}. "
         )
         if "learnt" in rows:
@@ -105,7 +105,7 @@ def study_writes(
     batch_minutes : float
         The delay in use.
     completeness : float
-        Share of its points below which a read is stale.
+        Share of what others wrote below which a read is stale.
     max_stale : float
         Largest share of the reads that may become stale because writes wait.
     folds : {'device', 'time'}

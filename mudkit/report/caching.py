@@ -270,7 +270,7 @@ class ReadStudy:
         origin = f"Reads are not recorded but derived by {derived}" if derived else "Reads are recorded"
         return (
             f"{origin}; each asks for the {window} (`window_s`) in a box of {box} (`box_km`). An answer is "
-            f"stale when it {self.stale_means()} (`completeness`); a device has what it wrote. "
+            f"stale when it {self.stale_means()} (`completeness`); what a device wrote itself it has. "
             f"At most {words.percent(self.max_stale)} of the reads may be answered stale (`max_stale`), from "
             f"answers that are up to {words.duration(self.horizon_s)} old (`horizon_s`)."
         )
@@ -278,8 +278,8 @@ class ReadStudy:
     def stale_means(self) -> str:
         """Return when an answer is stale, in words."""
         if self.completeness == 1.0:
-            return "lacks one of its points or more"
-        return f"lacks more than {words.percent(1 - self.completeness)} of its points"
+            return "lacks a point that others wrote"
+        return f"lacks more than {words.percent(1 - self.completeness)} of what others wrote"
 
     def _warnings(self) -> list[str]:
         results = []
@@ -658,7 +658,7 @@ def study_reads(
     rule : FixedRule
         Rule in use, which what is recommended is compared with, but does not depend on.
     completeness : float
-        Share of its points below which an answer is stale.
+        Share of what others wrote below which an answer is stale.
     max_stale : float
         Largest share of the reads that may be answered stale.
     horizon_s : float

@@ -123,7 +123,7 @@ class CachePolicy(OfTrace):
     rule_km: float = Field(1.0, ge=0, allow_inf_nan=False, description="distance of the rule in use")
     rule_minutes: float = Field(10.0, ge=0, description="age of the rule in use")
     completeness: float = Field(
-        0.9, gt=0, le=1, description="an answer with a smaller share of its points is stale"
+        0.9, gt=0, le=1, description="an answer with a smaller share of what others wrote is stale"
     )
     max_stale: float = Field(
         0.02, ge=0, le=1, description="largest share of reads that may be answered stale"

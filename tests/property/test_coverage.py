@@ -55,14 +55,13 @@ def build_table(reads):
     )
 
 
-def add_counts(total, missing, pieces):
+def add_counts(total, others, missing, pieces):
     for counts in pieces:
         cached = [None] * len(counts.read) if counts.cached is None else counts.cached.tolist()
-        for read, of, n, m in zip(
-            counts.read.tolist(), cached, counts.points.tolist(), counts.missing.tolist(), strict=True
-        ):
-            total[read, of] += n
-            missing[read, of] += m
+        numbers = (counts.points.tolist(), counts.others.tolist(), counts.missing.tolist())
+        for read, of, *each in zip(counts.read.tolist(), cached, *numbers, strict=True):
+            for sums, number in zip((total, others, missing), each, strict=True):
+                sums[read, of] += number
 
 
 @given(
@@ -91,21 +90,23 @@ def test_counts_are_exact(points, reads, horizon, cuts):
     t_us = np.array([base + p[0] * 1_000_000 for p in points], np.int64)
     lat, lon = np.zeros(len(points)), np.array([lon_at(p[1][1]) for p in points], float)
     owner = prepared.owners(pa.array([p[2] for p in points], pa.string()))
-    total, missing = Counter(), Counter()
+    total, of_others, missing = Counter(), Counter(), Counter()
     edges = [0, *sorted(c for c in cuts if c < len(points)), len(points)]
     for a, b in pairwise(edges):
         some = Points(t_us[a:b], lat[a:b], lon[a:b], owner[a:b])
-        add_counts(total, missing, prepared.count(some))
-    expected_total, expected_missing = Counter(), Counter()
+        add_counts(total, of_others, missing, prepared.count(some))
+    expected_total, expected_others, expected_missing = Counter(), Counter(), Counter()
     for q, read in of_id.items():
         answer = [p for p in points if contains(read, p)]
         others = [p for p in answer if p[2] != read[0]]
-        expected_total[q, None], expected_missing[q, None] = len(answer), len(others)
+        expected_total[q, None] = len(answer)
+        expected_others[q, None] = expected_missing[q, None] = len(others)
         for p, earlier in of_id.items():
             if earlier[0] == read[0] and read[1] - horizon <= earlier[1] < read[1]:
-                expected_total[q, p] = len(answer)
+                expected_total[q, p], expected_others[q, p] = len(answer), len(others)
                 expected_missing[q, p] = sum(not contains(earlier, point) for point in others)
     assert +total == +expected_total
+    assert +of_others == +expected_others
     assert +missing == +expected_missing
     assert {*total} <= {*expected_total}
 
@@ -151,9 +152,9 @@ def test_counts_are_exact_over_many_pieces(seed):
     )
     prepared = Reads.of(reads, 5000)
     owner = rng.integers(0, 9, n)
-    total, missing = Counter(), Counter()
+    total, of_others, missing = Counter(), Counter(), Counter()
     owners = prepared.owners(pa.array([f"d{number}" for number in owner]))
-    add_counts(total, missing, prepared.count(Points(t_us, lat, lon, owners)))
+    add_counts(total, of_others, missing, prepared.count(Points(t_us, lat, lon, owners)))
     rows = reads
     t_read = epoch_us(rows["ts"])
     half = rows["box_km"].to_numpy() / 2 / KM
@@ -170,11 +171,12 @@ def test_counts_are_exact_over_many_pieces(seed):
     for q in range(m):
         others = inside[q] & (owner != int(device[q][1:]))
         assert total[ids[q], None] == inside[q].sum()
-        assert missing[ids[q], None] == others.sum()
+        assert missing[ids[q], None] == of_others[ids[q], None] == others.sum()
         for p in range(m):
             if device[p] == device[q] and 0 < t_read[q] - t_read[p] <= 5_000_000_000:
                 assert missing[ids[q], ids[p]] == (others & ~inside[p]).sum()
                 assert total[ids[q], ids[p]] == inside[q].sum()
+                assert of_others[ids[q], ids[p]] == others.sum()
 
 
 @given(

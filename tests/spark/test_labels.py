@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spark
 
 
 def compute_labels(positions, reads, horizon_s, only=None):
-    """Return labels by the definition: (read, cached) to (points, missing)."""
+    """Return labels by the definition: (read, cached) to (points, others, missing)."""
     rows = reads.to_pylist()
     chosen = rows if only is None else [rows[i] for i in only]
     answers, owner = {}, positions["device"].to_pylist()
@@ -27,19 +27,19 @@ def compute_labels(positions, reads, horizon_s, only=None):
     labels = {}
     for q in chosen:
         others = find_points(q) - {i for i, device in enumerate(owner) if device == q["device"]}
-        labels[q["read_id"], None] = (len(find_points(q)), len(others))
+        labels[q["read_id"], None] = (len(find_points(q)), len(others), len(others))
         for p in rows:
             age_s = (q["ts"] - p["ts"]).total_seconds()
             if p["device"] == q["device"] and 0 < age_s <= horizon_s:
                 missing = others - find_points(p)
-                labels[q["read_id"], p["read_id"]] = len(find_points(q)), len(missing)
+                labels[q["read_id"], p["read_id"]] = len(find_points(q)), len(others), len(missing)
     return labels
 
 
 def to_dict(table, only=None):
     chosen = None if only is None else set(only)
     return {
-        (row["read_id"], row["cached_read_id"]): (row["points"], row["missing"])
+        (row["read_id"], row["cached_read_id"]): (row["points"], row["others"], row["missing"])
         for row in table.to_pylist()
         if chosen is None or row["read_id"] in chosen
     }
@@ -65,7 +65,7 @@ def test_edges_of_boxes_and_windows(spark, tmp_path):
     assert to_dict(labels) == compute_labels(positions, reads_table, 3600)
     at_3600 = reads_table["read_id"][0].as_py()
     # Of the 25 places 9 lie in the box; of the times 0, 1, 3600, 3601 the window (0, 3600] has two.
-    assert to_dict(labels)[at_3600, None] == (18, 18)
+    assert to_dict(labels)[at_3600, None] == (18, 18, 18)
 
 
 @pytest.mark.soak(keep=1)
@@ -94,7 +94,7 @@ def test_random_reads_match_the_definition_in_any_partition(spark, tmp_path, see
     in_process = read_labels(positions, reads_table, 4000.0)
     assert to_dict(in_process) == to_dict(labels)
     for row in [*labels.to_pylist(), *in_process.to_pylist()]:
-        share = 1 - row["missing"] / row["points"] if row["points"] else 1.0
+        share = 1 - row["missing"] / row["others"] if row["others"] else 1.0
         assert row["completeness"] == pytest.approx(share)
 
 
@@ -122,14 +122,14 @@ def test_reads_without_ids_receive_ids(spark, tmp_path):
     positions, reads_table = build_positions([(0, 0, 0)]), build_reads([("a", 0, 0, 0, 20, 60)])
     plain = frame(spark, reads_table, tmp_path / "r").drop("read_id")
     labels = pipeline.label_reads(frame(spark, positions, tmp_path / "p"), plain).toArrow()
-    assert to_dict(labels) == {(reads_table["read_id"][0].as_py(), None): (1, 1)}
+    assert to_dict(labels) == {(reads_table["read_id"][0].as_py(), None): (1, 1, 1)}
 
 
 def test_answers_without_positions_are_complete(spark, tmp_path):
     reads_table = build_reads([("a", 0, 0, 0, 20, 60), ("a", 5, 0, 0, 20, 60)])
     no_positions = frame(spark, POSITIONS.empty_table(), tmp_path / "p")
     labels = pipeline.label_reads(no_positions, frame(spark, reads_table, tmp_path / "r")).toArrow()
-    assert sorted(to_dict(labels).values()) == [(0, 0)] * 3
+    assert sorted(to_dict(labels).values()) == [(0, 0, 0)] * 3
     assert labels["completeness"].to_pylist() == [1.0] * 3
 
 

@@ -42,8 +42,8 @@ class Labelled:
 
     @cached_property
     def completeness(self) -> NDArray[np.float64]:
-        """Completeness of the cached answer of each pair; an empty answer is complete."""
-        return _completeness(self.points[self.read], self.missing)
+        """Completeness of the cached answer of each pair; nothing by others is complete."""
+        return _completeness(self.others[self.read], self.missing)
 
     @cached_property
     def known(self) -> dict[str, NDArray[Any]]:
@@ -67,14 +67,16 @@ class Labelled:
         """Return the labels as the pipeline writes them."""
         alone = pa.nulls(len(self.ids), pa.int64())
         points = np.concatenate([self.points, self.points[self.read]])
+        others = np.concatenate([self.others, self.others[self.read]])
         missing = np.concatenate([self.others, self.missing])
         return pa.table(
             {
                 "read_id": np.concatenate([self.ids, self.ids[self.read]]),
                 "cached_read_id": pa.concat_arrays([alone, pa.array(self.ids[self.cached])]),
                 "points": points,
+                "others": others,
                 "missing": missing,
-                "completeness": _completeness(points, missing),
+                "completeness": _completeness(others, missing),
             }
         )
 

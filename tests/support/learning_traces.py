@@ -56,6 +56,7 @@ def build_labelled_reads(devices=12, days=4, a_day=12, seed=0, noise=0.05):
                 np.concatenate([ids, ids[cached]]), mask=np.arange(rows + len(read)) < rows
             ),
             "points": pa.array(np.concatenate([points, points[read]])),
+            "others": pa.array(np.concatenate([points, points[read]])),
             "missing": pa.array(np.concatenate([points, missing])),
             "completeness": np.concatenate([np.zeros(rows), 1 - missing / points[read]]),
         }

@@ -37,6 +37,7 @@ def make_labels(reads, pairs, points=10):
             "read_id": pa.array(read, pa.int64()),
             "cached_read_id": pa.array(cached, pa.int64()),
             "points": pa.array([points] * len(rows), pa.int64()),
+            "others": pa.array([points] * len(rows), pa.int64()),
             "missing": pa.array(missing, pa.int64()),
             "completeness": [1 - m / points for m in missing],
         }

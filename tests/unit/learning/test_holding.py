@@ -24,8 +24,9 @@ def measure(reads, sent=None, arrival_min=None, writes=WRITES):
 
 def test_own_writes_are_held_at_once():
     writes = build_positions([("a", 1, 0), ("b", 2, 0)])
-    assert measure([(10, 0)], writes=writes) == [0.5]
-    assert measure([(10, 0)], writes=writes, arrival_min=[11, 2]) == [0.5]
+    assert measure([(10, 0)], writes=writes) == [0.0], "nothing of what b wrote"
+    assert measure([(10, 0)], [True], writes=writes, arrival_min=[11, 2]) == [1.0]
+    assert measure([(10, 0)], writes=build_positions([("a", 1, 0)])) == [1.0], "nobody else wrote"
 
 
 def test_answers_lack_writes_that_have_not_arrived():
@@ -56,16 +57,16 @@ def test_completeness_matches_the_definition(writes, reads, data):
     read_rows, write_rows = table.to_pylist(), positions.to_pylist()
     expected = []
     for number, read in enumerate(read_rows):
-        expected_writes = [write for write in write_rows if contains(read, write)]
+        expected_writes = [
+            write for write in write_rows if contains(read, write) and write["device"] != read["device"]
+        ]
         answers = [
             earlier
             for earlier, is_sent in zip(read_rows[: number + 1], sent, strict=False)
             if is_sent and earlier["device"] == read["device"]
         ]
         held_writes = [
-            write
-            for write in expected_writes
-            if write["device"] == read["device"] or any(contains(answer, write) for answer in answers)
+            write for write in expected_writes if any(contains(answer, write) for answer in answers)
         ]
         expected.append(len(held_writes) / len(expected_writes) if expected_writes else 1.0)
     assert cache_completeness(positions, table, np.array(sent)).tolist() == pytest.approx(expected)

@@ -119,7 +119,7 @@ def test_page_names_what_differs_and_what_the_difference_assumes(tmp_path):
     )
     html = read_html(comparison.folder)
     assert "The runs differ in completeness, period" in " ".join(sorted_heading(html))
-    assert "below 90 % of its points, and below 80 %" in html
+    assert "below 90 % of what others wrote, and below 80 %" in html
     assert "assume that the two runs are independent" in html
     assert "cccccccccccc" in html
     saved = pd.read_parquet(comparison.folder / "data" / "compared.parquet")

@@ -140,7 +140,7 @@ def test_points_of_its_own_are_in_an_answer_but_never_missing():
     assert labelled.points.tolist() == [2, 4]
     assert labelled.others.tolist() == [1, 2]
     assert labelled.missing.tolist() == [1]
-    assert labelled.completeness.tolist() == [0.75]
+    assert labelled.completeness.tolist() == [0.5]
     assert labelled.table()["cached_read_id"].null_count == 2
 
 

@@ -46,12 +46,12 @@ WITH sizes AS (
     FROM pairs JOIN answers wanted ON wanted.read_id = pairs.read_id AND NOT wanted.own
     JOIN answers held ON held.read_id = cached_read_id AND held.point = wanted.point GROUP BY ALL
 ), labels AS (
-    SELECT read_id, NULL::BIGINT AS cached_read_id, points, others AS missing FROM sizes
+    SELECT read_id, NULL::BIGINT AS cached_read_id, points, others, others AS missing FROM sizes
     UNION ALL
-    SELECT read_id, cached_read_id, points, others - coalesce(shared, 0)
+    SELECT read_id, cached_read_id, points, others, others - coalesce(shared, 0)
     FROM pairs JOIN sizes USING (read_id) LEFT JOIN shared USING (read_id, cached_read_id)
 )
-SELECT *, CASE WHEN points = 0 THEN 1.0::DOUBLE ELSE (points - missing)::DOUBLE / points END AS completeness
+SELECT *, CASE WHEN others = 0 THEN 1.0::DOUBLE ELSE (others - missing)::DOUBLE / others END AS completeness
 FROM labels
 """
 
