@@ -7,7 +7,7 @@ exactly none or all is never rounded to 0 % or 100 %.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,10 +21,12 @@ __all__ = [
     "distance",
     "duration",
     "interval",
+    "joined",
     "label",
     "listing",
     "number",
     "percent",
+    "quoted",
     "size",
 ]
 
@@ -148,6 +150,17 @@ def listing(names: Iterable[str], most: int = 5) -> str:
     named = list(names)
     text = ", ".join(named[:most])
     return text if len(named) <= most else f"{text} and {len(named) - most:,} more"
+
+
+def joined(names: Sequence[str], conjunction: str = "and") -> str:
+    """Return all of one or more names as in a sentence: ``a, b and c``."""
+    *most, last = names
+    return f"{', '.join(most)} {conjunction} {last}" if most else last
+
+
+def quoted(name: str) -> str:
+    """Return a name; one that reads like a phrase stands in quotes."""
+    return f"“{name}”" if name.islower() else name
 
 
 @dataclass(frozen=True)

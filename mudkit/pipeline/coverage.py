@@ -115,7 +115,7 @@ class Points(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Partial counts by read id and by (read, cached read): points, those of other devices, and those missing.
+    """Partial counts by read id and by (read, cached read): points, those of other devices, missing ones.
 
     What is missing is what the device does not hold: with nothing cached all that others wrote, else what the
     cached answer does not have of it.

@@ -103,11 +103,11 @@ def labels_of(positions: DataFrame, prepared: Reads) -> DataFrame:
     numbers = spark.range(0, pieces, 1, pieces)
     every = numbers.mapInArrow(lambda batches: _zeros(prepared, pieces, batches), _PARTIAL_DDL)
     sums = counted.unionAll(every).groupBy("read_id", "cached_read_id")
-    counted = ["points", "others", "missing"]
-    total = sums.agg(*(F.sum(name).alias(name) for name in counted))
+    counts = ["points", "others", "missing"]
+    total = sums.agg(*(F.sum(name).alias(name) for name in counts))
     others, missing = F.col("others"), F.col("missing")
     share = F.when(others == 0, 1.0).otherwise((others - missing) / others)
-    return total.select("read_id", "cached_read_id", *counted, share.alias("completeness"))
+    return total.select("read_id", "cached_read_id", *counts, share.alias("completeness"))
 
 
 def _count(reads: Reads, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -467,8 +467,8 @@ class _Pair:
                 words.percent(limit) if isinstance(limit, float) else "an unknown share" for limit in limits
             ]
             warnings.append(
-                f"The runs define a stale answer differently: below {shares[0]} of what others wrote, and below "
-                f"{shares[1]}. Shares of stale answers are not the same quantity."
+                f"The runs define a stale answer differently: below {shares[0]} of what others wrote, and "
+                f"below {shares[1]}. Shares of stale answers are not the same quantity."
             )
         if len(other := self._named("defined differently")):
             warnings.append(

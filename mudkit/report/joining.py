@@ -175,11 +175,6 @@ class Sums:
         """Return the distance within which a share of the positions lies, to within 2 %."""
         return distance_m(self.distances, share)
 
-    @property
-    def rms_m(self) -> float:
-        """Root mean square of the distances."""
-        return math.sqrt(self.squares_m2 / self.messages)
-
     def quantity_error(self, quantity: str) -> float:
         """Return the error of the quantity.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -12,6 +12,22 @@ import numpy as np
 
 from mudkit import words
 from mudkit.intervals import MIN_REPETITIONS
+from mudkit.report.choosing import (
+    ENDS,
+    MAX_LIMIT,
+    MIN_SPLIT_DAYS,
+    PRICES,
+    SURE,
+    buffer,
+    count_days,
+    count_scored_days,
+    find_end_us,
+    pays,
+    pick_days,
+    score,
+    search_setting,
+    vary_prices,
+)
 from mudkit.report.page import Answer, FirstScreen, Measure
 from mudkit.report.source import dominant
 from mudkit.sources import Outages
@@ -23,15 +39,12 @@ from mudkit.systems.lasthop import (
     Scenario,
     add_outages,
     read_logs,
-    score_policies,
-    size_prefetch,
 )
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mudkit.systems.lasthop.study.readers import Days
     from mudkit.systems.lasthop.study.scenario import Drawn
     from mudkit.systems.lasthop.study.sizing import Sizing
 
@@ -55,29 +68,15 @@ _RECOMMENDED, _LEARNT, _ALL, _NONE, _PUSH = (
     "only when asked",
     "a push service",
 )
-_PRICES: Final = {
-    "wasted": ("a wasted message", "price_wasted"),
-    "lost": ("a lost message", "price_lost"),
-    "empty_read": ("a read in vain", "price_empty_read"),
-    "delay_hour": ("an hour of delay", "price_delay_hour"),
-}
-"""Names of what has a price, and the parameters that set it."""
 _MEASURES: Final = ("waste", "loss", "empty_read_share", "delay_min")
-_ENDS: Final = ("_low", "_high")
 _DELAY_ENDS: Final = ("delay_s_low", "delay_s_high")
-_MAX_LIMIT: Final = 1 << 17
-_MAX_THRESHOLD_S: Final = 64 * 86_400.0
 _NEAR: Final = 4
 """Rows on screen before and after the recommended setting."""
 _MIN_READS: Final = 30
 """Reads below which nothing is recommended."""
-_MIN_SPLIT_DAYS: Final = 4
-"""Days from which every other one is kept for scoring."""
 _SHORT_DAYS: Final = 7
 _CRITICAL: Final = 0.15
 """Difference of what can be read and what arrives, as a share, below which queues wander."""
-_SURE: Final = 1e-9
-"""Cost a day up to which a difference is one of rounding."""
 
 
 @dataclass(frozen=True)
@@ -110,14 +109,14 @@ class SizingStudy:
     @property
     def days(self) -> float:
         """Length of the events in days."""
-        return max(_end_us(self.events) / 86_400e6, 1e-9)
+        return max(find_end_us(self.events) / 86_400e6, 1e-9)
 
     @property
     def down_share(self) -> float:
         """Share of time without a link, over all runs."""
         shares = []
         for run in self.runs:
-            end_us = _end_us(run)
+            end_us = find_end_us(run)
             ends_us = [0, *run.switches_us[run.switches_us < end_us].tolist(), end_us]
             lasts_us = [end - begin for begin, end in itertools.pairwise(ends_us)]
             shares.append(sum(lasts_us[1 if run.starts_up else 0 :: 2]) / end_us)
@@ -150,18 +149,18 @@ class SizingStudy:
 
     @property
     def _has_enough(self) -> bool:
-        return len(self.events.reads_us) >= _MIN_READS and _scored_days(self.events) >= MIN_REPETITIONS
+        return len(self.events.reads_us) >= _MIN_READS and count_scored_days(self.events) >= MIN_REPETITIONS
 
     @property
     def _better_limit(self) -> int | None:
         """The cheapest limit on the days for scoring, if it costs clearly less than the chosen one."""
         row = self.limits.loc[self.limits["cost_per_day"].idxmin()]
-        return int(row["limit"]) if row["saved_per_day_high"] < -_SURE else None
+        return int(row["limit"]) if row["saved_per_day_high"] < -SURE else None
 
     @property
     def _read_counts(self) -> tuple[int, int]:
         """Number of reads that are scored, and of those in vain, over all draws."""
-        days = _half(self.events, "even")
+        days = pick_days(self.events, "even")
         reads_us = self.events.reads_us
         kept = reads_us if days == "all" else reads_us[reads_us // 86_400_000_000 % 2 == 1]
         reads = len(kept) * len(self.runs)
@@ -285,7 +284,7 @@ class SizingStudy:
         text += f" {self._saving()}"
         other = self._best_other()
         saved = float(other["saved_per_day"])
-        if saved < -_SURE:
+        if saved < -SURE:
             doubt = "" if other["saved_per_day_high"] < 0 else "; the difference may be chance"
             text += f" “{other['policy']}” costs {words.number(-saved)} a day less{doubt}."
         return text
@@ -325,7 +324,7 @@ class SizingStudy:
         prices = self.sized.prices
         listed = [
             f"{what} {words.number(getattr(prices, name))} (`{parameter}`)"
-            for name, (what, parameter) in _PRICES.items()
+            for name, (what, parameter) in PRICES.items()
         ]
         text = (
             f"Prices are assumed: {', '.join(listed[:-1])}, and {listed[-1]}. With one of them halved or "
@@ -370,9 +369,9 @@ class SizingStudy:
     def _idle_prices(self) -> str:
         """Return a sentence about the prices that change nothing when they are halved or doubled."""
         settings = list(zip(self.by_price["limit"], self.by_price["threshold_s"], strict=True))
-        pairs = zip(_PRICES.values(), settings[1::2], settings[2::2], strict=True)
+        pairs = zip(PRICES.values(), settings[1::2], settings[2::2], strict=True)
         idle = [what for (what, _), *pair in pairs if all(one == settings[0] for one in pair)]
-        if not idle or len(idle) == len(_PRICES):
+        if not idle or len(idle) == len(PRICES):
             return ""
         return f" Halving or doubling the price of {' or of '.join(idle)} changes nothing."
 
@@ -392,7 +391,7 @@ class SizingStudy:
                 f"{words.count(moved, 'row')} of the logs {'was' if moved == 1 else 'were'} out of order; "
                 "the logs were sorted by time."
             )
-        if _days(self.events) < _MIN_SPLIT_DAYS:
+        if count_days(self.events) < MIN_SPLIT_DAYS:
             notes.append(
                 f"The events last {words.number(self.days)} days, too few to choose on some and score on "
                 "others: both are done on all of them, which flatters the choice."
@@ -416,8 +415,8 @@ class SizingStudy:
                 f"A best setting lay at the edge of the {' and '.join(self.extended)} tried first; the "
                 "range was extended until it no longer did."
             )
-        if self.sized.limit >= _MAX_LIMIT:
-            notes.append(f"No limit above {_MAX_LIMIT:,} was tried: forward all.")
+        if self.sized.limit >= MAX_LIMIT:
+            notes.append(f"No limit above {MAX_LIMIT:,} was tried: forward all.")
         return notes
 
     def _dominance(self) -> list[str]:
@@ -435,7 +434,7 @@ class SizingStudy:
 
         def scored(name: str, unit: str, definition: str, row: pd.Series = best, of: str = "") -> Measure:
             column = of or name
-            ends = (float(row[f"{column}{end}"]) if f"{column}{end}" in row else np.nan for end in _ENDS)
+            ends = (float(row[f"{column}{end}"]) if f"{column}{end}" in row else np.nan for end in ENDS)
             low, high = (end if np.isfinite(end) else None for end in ends)
             return Measure(name, float(row[column]), unit, definition, low, high)
 
@@ -478,7 +477,7 @@ class SizingStudy:
         sure = self.limits["saved_per_day_low"].fillna(self.limits["saved_per_day"])
         if not self.row(_RECOMMENDED)["cost_per_day"]:
             sure = self.limits["cost_per_day"]  # what costs nothing cannot be beaten by chance
-        is_worse = (sure > _SURE).tolist()
+        is_worse = (sure > SURE).tolist()
         low = high = limits.index(self.sized.limit)
         while low > 0 and not is_worse[low - 1]:
             low -= 1
@@ -527,13 +526,13 @@ class SizingStudy:
             )
         text = "A small limit leaves the user without messages when there is no link."
         below = table[table["limit"] < low]
-        if len(below) and (below["saved_per_day_low"] > _SURE).all():
+        if len(below) and (below["saved_per_day_low"] > SURE).all():
             worse = f"{below['limit'].iloc[-1]:,}"
             costs = words.number(below["saved_per_day"].iloc[-1])
             text += f" A limit of {worse} or less is clearly worse: {worse} costs {costs} a day more"
             text += f" than {limit:,}."
         waste = table["waste"].to_numpy()
-        last = int(table["limit"].to_numpy()[np.argmax(np.abs(waste - waste[-1]) < _SURE)])
+        last = int(table["limit"].to_numpy()[np.argmax(np.abs(waste - waste[-1]) < SURE)])
         if waste[-1] > waste[0]:
             text += (
                 f" A large one brings what nobody reads: {words.percent(waste[-1])} of what is forwarded is "
@@ -541,7 +540,7 @@ class SizingStudy:
             )
         cheapest = table.loc[table["cost_per_day"].idxmin()]
         less = table["cost_per_day"].iloc[at] - cheapest["cost_per_day"]
-        if less > _SURE:
+        if less > SURE:
             doubt = "" if cheapest["saved_per_day_high"] < 0 else "; the difference may be chance"
             text += (
                 f" {limit:,} costs least on the days for choosing; on those for scoring, shown here, "
@@ -561,7 +560,7 @@ class SizingStudy:
         if chosen_s:
             within, none = words.duration(chosen_s), rows.iloc[0]
             saved = float(none["saved_per_day"])
-            if saved > _SURE:
+            if saved > SURE:
                 doubt = "" if none["saved_per_day_low"] > 0 else ", which may be chance"
                 title = (
                     f"Not prefetching what expires within {within} saves {words.number(saved)} a day{doubt}"
@@ -571,7 +570,7 @@ class SizingStudy:
         else:
             best = rows.iloc[int(rows["cost_per_day"].to_numpy().argmin())]
             saved = -float(best["saved_per_day"])
-            if saved > _SURE:
+            if saved > SURE:
                 doubt = (
                     " on the days for scoring, but did not surely on those for choosing"
                     if best["saved_per_day_high"] < 0
@@ -701,30 +700,31 @@ def study_sizing(
     of the rank. A log of less than four days is not split.
     """
     played: dict[str, Any] = {"max": max_at_a_time, "threshold": threshold}
-    variants = _variants(prices)
-    sized, extended = _search(chosen_on, list(variants.values()), played, _half(chosen_on[0], "odd"))
-    threshold_s = None if _pays(chosen_on, sized, played) else 0.0
+    variants = vary_prices(prices)
+    days = pick_days(chosen_on[0], "odd")
+    sized, extended = search_setting(chosen_on, list(variants.values()), played, days)
+    threshold_s = None if pays(chosen_on, sized, played) else 0.0
     sized = sized.at(prices, threshold_s=threshold_s)
-    scored: dict[str, Any] = played | {"prices": prices, "days": _half(scored_on[0], "even")}
+    scored: dict[str, Any] = played | {"prices": prices, "days": pick_days(scored_on[0], "even")}
     tried = sorted(sized.table["limit"].unique().tolist())
     # Powers of two, and what lies around the best of them.
     limits = [limit for limit in tried if not limit & (limit - 1) or 0.5 < limit / (sized.limit or 1) < 2]
     thresholds_s = sorted(sized.table["threshold_s"].unique().tolist())
-    by_limit = {limit: _buffer(limit, sized.threshold_s) for limit in limits}
-    by_threshold = {threshold_s: _buffer(sized.limit, threshold_s) for threshold_s in thresholds_s}
+    by_limit = {limit: buffer(limit, sized.threshold_s) for limit in limits}
+    by_threshold = {threshold_s: buffer(sized.limit, threshold_s) for threshold_s in thresholds_s}
     at_prices = {label: sized.at(variant, threshold_s=threshold_s) for label, variant in variants.items()}
-    by_price = {label: _buffer(one.limit, one.threshold_s) for label, one in at_prices.items()}
-    policies: dict[str, Forwarding | Push] = {_RECOMMENDED: _buffer(sized.limit, sized.threshold_s)}
+    by_price = {label: buffer(one.limit, one.threshold_s) for label, one in at_prices.items()}
+    policies: dict[str, Forwarding | Push] = {_RECOMMENDED: buffer(sized.limit, sized.threshold_s)}
     if not sized.limit:
         rival = sized.at(prices, min_limit=1, threshold_s=threshold_s)
-        policies[f"up to {rival.limit:,}"] = _buffer(rival.limit, rival.threshold_s)
+        policies[f"up to {rival.limit:,}"] = buffer(rival.limit, rival.threshold_s)
     policies |= {
         _NONE: Forwarding("on-demand"),
         _ALL: Forwarding("on-line"),
         _LEARNT: Forwarding.of("unified"),
         _PUSH: Push(),
     }
-    price_rows = _scores(scored_on, by_price, "price", scored)
+    price_rows = score(scored_on, by_price, "price", scored)
     price_rows.insert(1, "limit", [one.limit for one in at_prices.values()])
     price_rows.insert(2, "threshold_s", [one.threshold_s for one in at_prices.values()])
     return SizingStudy(
@@ -735,15 +735,11 @@ def study_sizing(
         max_at_a_time,
         sized,
         extended,
-        _scores(scored_on, by_limit, "limit", scored, sized.limit),
-        _scores(scored_on, by_threshold, "threshold_s", scored, sized.threshold_s),
-        _scores(scored_on, policies, "policy", scored),
+        score(scored_on, by_limit, "limit", scored, sized.limit),
+        score(scored_on, by_threshold, "threshold_s", scored, sized.threshold_s),
+        score(scored_on, policies, "policy", scored),
         price_rows[["price", "limit", "threshold_s", *_MEASURES]],
     )
-
-
-def _buffer(limit: int, threshold_s: float) -> Forwarding:
-    return Forwarding("buffer", limit, expiration_threshold_s=threshold_s)
 
 
 def _threshold(threshold_s: float) -> str:
@@ -751,100 +747,14 @@ def _threshold(threshold_s: float) -> str:
     return words.duration(threshold_s) if threshold_s else "none"
 
 
-def _pays(runs: Sequence[Drawn], sized: Sizing, played: dict[str, Any]) -> bool:
-    """Return whether the expiration threshold surely saves, on the days for choosing."""
-    without = sized.at(sized.prices, threshold_s=0.0)
-    if not (sized.limit and sized.threshold_s):
-        return False
-    policies = {
-        "with": _buffer(sized.limit, sized.threshold_s),
-        "without": _buffer(without.limit, without.threshold_s),
-    }
-    table = score_policies(runs, policies, prices=sized.prices, days=_half(runs[0], "odd"), **played)
-    return bool(table["saved_per_day_low"].iloc[1] > _SURE)
-
-
-def _scores(
-    runs: Sequence[Drawn],
-    policies: Mapping[Any, Forwarding | Push],
-    first: str,
-    scored: dict[str, Any],
-    chosen: Any = None,
-) -> pd.DataFrame:
-    """Return the scores of policies by what names them, with delays in minutes too.
-
-    What is saved is compared with the ``chosen`` one, or the first.
-    """
-    compared = [policies[chosen]] if chosen in policies else []
-    once = {repr(policy): policy for policy in [*compared, *policies.values()]}
-    table = score_policies(runs, once, **scored).set_index("policy")
-    table = table.loc[[repr(policy) for policy in policies.values()]].reset_index(drop=True)
-    table.insert(0, first, list(policies))
-    in_minutes = {f"delay_min{end}": table[f"delay_s{end}"] / 60 for end in ("", *_ENDS)}
-    return table.assign(**in_minutes)
-
-
-def _variants(prices: Prices) -> dict[str, Prices]:
-    """Return the prices, and those of which one is halved or doubled."""
-    variants = {"as assumed": prices}
-    for entry in fields(prices):
-        what, price = _PRICES[entry.name][0], getattr(prices, entry.name)
-        for named, factor in (("halved", 0.5), ("doubled", 2.0)):
-            changed = min(factor * price, entry.metadata["high"])
-            variants[f"{what} {named}, {words.number(changed)}"] = replace(prices, **{entry.name: changed})
-    return variants
-
-
-def _search(
-    runs: list[Drawn], prices: list[Prices], played: dict[str, Any], days: Days
-) -> tuple[Sizing, list[str]]:
-    """Try settings, further ones while a best one is the largest, then some around the best ones.
-
-    The best ones are those of all ``prices``; the first of these are the user's own.
-    """
-    search = size_prefetch(runs, prices=prices[0], days=days, **played)
-    extended = []
-
-    def tried(**which: Any) -> Sizing:
-        others = {
-            "limits": search.table["limit"].unique().tolist(),
-            "thresholds_s": search.table["threshold_s"].unique().tolist(),
-        }
-        return search.join(size_prefetch(runs, prices=prices[0], days=days, **others | which, **played))
-
-    for name, range_name, most in (
-        ("limit", "limits", _MAX_LIMIT),
-        ("threshold_s", "thresholds_s", _MAX_THRESHOLD_S),
-    ):
-        while 0 < (edge := search.table[name].max()) < most:
-            if all(getattr(search.at(one), name) < edge for one in prices):
-                break
-            wider = tried(**{range_name: [type(edge)(2 * edge).item()]})
-            if not any(_is_cheaper(wider.at(one), search.at(one)) for one in prices):
-                break
-            search = wider
-            extended.append(range_name.removesuffix("_s"))
-    for best in {(one.limit, one.threshold_s) for one in map(search.at, prices)}:
-        if best[0] > 2:
-            near = sorted({round(best[0] * part) for part in (0.625, 0.75, 0.875, 1.25, 1.5, 1.75)})
-            thresholds_s = sorted(search.table["threshold_s"].unique().tolist())
-            at = thresholds_s.index(best[1])
-            search = tried(limits=near, thresholds_s=thresholds_s[max(at - 1, 0) : at + 2])
-    return search, list(dict.fromkeys(extended))
-
-
-def _is_cheaper(one: Sizing, other: Sizing) -> bool:
-    return one.best["cost_per_day"] < other.best["cost_per_day"] - 1e-9
-
-
 def _shown(table: pd.DataFrame, first: str) -> pd.DataFrame:
-    names = [f"{name}{end}" for name in (*_MEASURES, "cost_per_day") for end in ("", *_ENDS)]
+    names = [f"{name}{end}" for name in (*_MEASURES, "cost_per_day") for end in ("", *ENDS)]
     return table[[first, *names]]
 
 
 def _percent(row: pd.Series, name: str) -> str:
     """Return a share with its interval."""
-    low, high = (100 * float(row[f"{name}{end}"]) for end in _ENDS)
+    low, high = (100 * float(row[f"{name}{end}"]) for end in ENDS)
     places = 0 if high >= 10 and not 0 < row[name] < 0.1 else 1
     if not np.isfinite(low) or round(low, places) == round(high, places):
         return words.percent(row[name])
@@ -868,21 +778,3 @@ def _delay(row: pd.Series) -> str:
 def _about(seconds: float) -> str:
     """Return a duration to the minute from ten minutes on."""
     return words.duration(60 * round(seconds / 60) if seconds >= 600 else seconds)
-
-
-def _half(drawn: Drawn, which: Days) -> Days:
-    """Return the days that count: all of a log that is too short to be split."""
-    return which if _days(drawn) >= _MIN_SPLIT_DAYS else "all"
-
-
-def _days(drawn: Drawn) -> int:
-    return _end_us(drawn) // 86_400_000_000 + 1
-
-
-def _scored_days(drawn: Drawn) -> int:
-    days = _days(drawn)
-    return days // 2 if days >= _MIN_SPLIT_DAYS else days
-
-
-def _end_us(run: Drawn) -> int:
-    return max(int(run.arrivals_us[-1]), int(run.reads_us[-1]), 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from mudkit import figures, intervals, words
+from mudkit import intervals, words
 from mudkit.errors import TraceContentError
+from mudkit.report.joined_measures import first_measures
 from mudkit.report.joining import (
     AS_GOOD,
     Cells,
@@ -25,7 +26,6 @@ from mudkit.report.joining import (
     Sums,
     best_last,
     cell_km,
-    error_interval,
     join_different,
     join_last,
     join_own,
@@ -35,9 +35,8 @@ from mudkit.report.joining import (
     own_groups,
     search,
 )
-from mudkit.report.page import Answer, FirstScreen, Measure
+from mudkit.report.page import Answer, FirstScreen
 from mudkit.report.source import TraceSource
-from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S, middle
 
 if TYPE_CHECKING:
@@ -45,77 +44,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "MAX_MAP_CELLS",
-    "MAX_PICTURES",
     "JoiningStudy",
-    "busiest",
     "chosen_quantity",
-    "count_cells",
-    "pictures",
-    "places_answer",
     "study_joining",
 ]
 
-MAX_PICTURES: Final = 48
-"""Maximum number of pictures of a map; neighbouring intervals of a longer trace are joined."""
-MAX_MAP_CELLS: Final = 5000
-"""Cells in all pictures of a map, with fewer pictures where there are more; a page stays under 6 MB."""
-_S_PER_DAY: Final = 86_400
-_STEPS_S: Final = (
-    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 14_400, 21_600, 28_800, 43_200,
-)  # fmt: skip
-"""Lengths of time of a picture that is shorter than a day."""
-_SUMS: Final = ("messages_in", "aggregates_out", "bytes_in", "bytes_out")
-_HALF: Final = 0.5
-_DRAWN_SHARE: Final = 0.95
-_MEASURES: Final = {
-    "way": (
-        "",
-        "join (messages of a cell), own (a device joins its own of a cell), last (positions) or nothing",
-    ),
-    "interval_s": ("s", "length of an interval, which is the longest delay"),
-    "cells_zoom": ("", "level of the cells"),
-    "cell_km": ("km", "side of a cell"),
-    "threshold": (
-        "messages",
-        "a queue is sent as soon as it holds this many; null: not before its interval ends",
-    ),
-    "bytes_left_share": ("share", "bytes that are sent, of those of all messages"),
-    "messages_left_share": ("share", "messages and aggregates that are sent, of all messages"),
-    "own_repeats_share": (
-        "share",
-        "part of what joining the messages of cells saves that comes from devices repeating themselves",
-    ),
-    "position_error_m": ("m", "95 % of positions are reported within this distance of the truth"),
-    "position_median_m": ("m", "half of the positions are reported within this distance of the truth"),
-    "quantity_error": ("", "see the quantity"),
-    "delay_s": ("s", "mean time that a message waits"),
-    "joined_left_share": (
-        "share",
-        "bytes left by the combination of the page, if messages of different devices are joined",
-    ),
-    "own_left_share": (
-        "share",
-        "bytes left with its cells and interval, if a device joins its own messages only",
-    ),
-    "different_left_share": ("share", "bytes left with them, if no aggregate holds two messages of a device"),
-    "last_left_share": ("share", "bytes left by the best interval, if each device sends its last position"),
-    "last_interval_s": ("s", "that interval"),
-    "half_aggregate_left_share": (
-        "share",
-        "bytes left by what is recommended, if an aggregate has half of aggregate_bytes",
-    ),
-    "double_aggregate_left_share": (
-        "share",
-        "bytes left by what is recommended, if an aggregate has twice aggregate_bytes",
-    ),
-    "receivers": ("devices", "devices of the trace; each receives all that is sent"),
-}
-"""Units and definitions of the figures of the first screen."""
-_QUANTITY_ERRORS: Final = {
-    "speed": ("km/h", "root mean square error of the reported speeds"),
-    "devices": ("share", "devices that are counted too many in an interval, of those that are there"),
-}
 Way: TypeAlias = Literal["nothing", "last", "own", "join"]
 _WAYS: Final[dict[Way, str]] = {
     "nothing": "every message by itself",
@@ -270,7 +203,7 @@ class JoiningStudy:
             self._reason(),
             self._assumption(),
             self.source.warnings(),
-            self._measures(),
+            first_measures(self),
         )
 
     def _tiles(self) -> list[tuple[str, str]]:
@@ -384,7 +317,7 @@ class JoiningStudy:
         sizes, limits = self.search.sizes, self.search.limits
         text = f"Assumed, not measured: a message of {words.size(sizes.message_bytes)} (`message_bytes`)"
         if self.verdict == "join":
-            half, double = (words.percent(case["bytes_left_share"]) for case in self._sized.values())
+            half, double = (words.percent(case["bytes_left_share"]) for case in self.sized.values())
             text += (
                 f" and an aggregate of {words.size(sizes.aggregate_bytes)} (with half of that {half} are "
                 f"left, with twice that {double})"
@@ -410,63 +343,13 @@ class JoiningStudy:
         )
 
     @cached_property
-    def _sized(self) -> dict[float, dict[str, Any]]:
+    def sized(self) -> dict[float, dict[str, Any]]:
         """Recommendations with an aggregate of half or twice its size, by that factor."""
         sizes, cases = self.search.sizes, {}
         for factor in (0.5, 2.0):
             other = replace(sizes, aggregate_bytes=_times(sizes.aggregate_bytes, factor))
             cases[factor] = self._assuming(self.search.assuming(sizes=other))
         return cases
-
-    def _measures(self) -> list[Measure]:
-        sums, sizes, days = self.sums, self.search.sizes, self.days
-        is_used, has_cells = self.verdict != "nothing", self.verdict in ("own", "join")
-        messages = [day.messages for day in days]
-        saved = [day.messages * sizes.message_bytes - day.bytes_out(sizes) for day in days]
-        repeats = [(day.messages - day.told_devices) * sizes.message_bytes for day in days]
-        values = {
-            "way": self.verdict,
-            "interval_s": self.interval_s if is_used else None,
-            "cells_zoom": self.zoom if has_cells else None,
-            "cell_km": self.cell_km if has_cells else None,
-            "threshold": self.choice.threshold if self.verdict == "join" else None,
-            "bytes_left_share": self.left.value,
-            "messages_left_share": sums.sent / sums.messages,
-            "own_repeats_share": self.joined.own_repeats_share(sizes),
-            "position_error_m": sums.error_m(),
-            "position_median_m": sums.error_m(_HALF),
-            "quantity_error": sums.quantity_error(self.quantity),
-            "delay_s": sums.delay_s,
-            "joined_left_share": self.joined.left_share(sizes),
-            "own_left_share": self.own.left_share(sizes),
-            "different_left_share": self.different.left_share(sizes),
-            "last_left_share": self.last[1].left_share(sizes) if self.last else None,
-            "last_interval_s": self.last[0] if self.last else None,
-            "half_aggregate_left_share": self._sized[0.5]["bytes_left_share"],
-            "double_aggregate_left_share": self._sized[2.0]["bytes_left_share"],
-            "receivers": len(self.messages.names),
-        }
-        around = {
-            "bytes_left_share": self.left,
-            "messages_left_share": intervals.ratio([day.sent for day in days], messages),
-            "position_error_m": error_interval(days),
-            "position_median_m": error_interval(days, _HALF),
-            "quantity_error": _quantity_interval(days, self.quantity),
-            "delay_s": intervals.ratio([day.wait_s for day in days], messages),
-        }
-        if self.verdict in ("join", "nothing"):
-            around["own_repeats_share"] = intervals.ratio(repeats, saved)
-        measures = []
-        for name, value in values.items():
-            unit, text = _MEASURES[name]
-            if name == "quantity_error":
-                unit, text = _QUANTITY_ERRORS[self.quantity]
-            if name in around and not is_used:
-                text += "; of the best combination, which is not recommended"
-            of = around.get(name)
-            ends = (of.low, of.high) if of is not None and of.kind == "interval" else (None, None)
-            measures.append(Measure(name, value, unit, f"{text[0].upper()}{text[1:]}.", *ends))
-        return measures
 
     def grid(self) -> pd.DataFrame:
         """Return what each combination without a threshold leaves and tells, a row each."""
@@ -485,7 +368,7 @@ class JoiningStudy:
         return {
             "bytes_left_share": sums.left_share(self.search.sizes),
             "messages_left_share": sums.sent / sums.messages,
-            "position_median_m": sums.error_m(_HALF),
+            "position_median_m": sums.error_m(0.5),
             "position_error_m": sums.error_m(),
             self._error_column: sums.quantity_error(self.quantity),
             "delay_s": sums.delay_s,
@@ -727,7 +610,7 @@ class JoiningStudy:
         for factor, word in factors:
             bytes_ = _times(sizes.aggregate_bytes, factor)
             rows.append(
-                {"assumed": f"an aggregate {word} as large, {words.size(bytes_)}"} | self._sized[factor]
+                {"assumed": f"an aggregate {word} as large, {words.size(bytes_)}"} | self.sized[factor]
             )
         for factor, word in factors:
             delay_s = _times(limits.max_delay_s, factor)
@@ -793,16 +676,6 @@ def _times(value: int, factor: float) -> int:
     return max(round(factor * value), 1)
 
 
-def _quantity_interval(days: Sequence[Sums], quantity: str) -> intervals.Interval:
-    """Return the error of the quantity with its interval over days."""
-    if quantity == "speed":
-        squares = intervals.ratio([day.value_squares for day in days], [day.values for day in days])
-        low, high = (3.6 * math.sqrt(end) for end in (squares.low, squares.high))
-        return replace(squares, value=3.6 * math.sqrt(squares.value), low=low, high=high)
-    counted = intervals.ratio([day.told_devices for day in days], [day.devices for day in days])
-    return replace(counted, value=counted.value - 1, low=counted.low - 1, high=counted.high - 1)
-
-
 def _days(t_us: NDArray[np.int64], tz: str) -> NDArray[np.int64]:
     """Return the number of each time's local day."""
     import pandas as pd
@@ -852,150 +725,6 @@ def _conclude(
     else:
         last = best_last(messages, searched.limits, searched.quantity)
     return JoiningStudy(source, messages, searched, choice, is_allowed, own, last, cells, thresholds)
-
-
-def count_cells(
-    positions: pa.Table,
-    *,
-    zoom: int,
-    interval_s: int,
-    threshold: int | None,
-    sizes: Sizes,
-    is_own: bool = False,
-) -> pd.DataFrame:
-    """Count messages and bytes by cell and interval, like :func:`mudkit.pipeline.propagation`.
-
-    With ``is_own`` each device joins its own messages into one message.
-    """
-    import pandas as pd
-
-    lat, lon = (positions[name].to_numpy() for name in ("lat", "lon"))
-    x, y = figures.tiles(zoom, lat, lon)
-    since_s = epoch_us(positions["ts"]) // (interval_s * US_PER_S) * interval_s
-    keys = ["x", "y", "since_s"]
-    placed = pd.DataFrame({"x": x, "y": y, "since_s": since_s})
-    if is_own:
-        device = positions["device"].combine_chunks().dictionary_encode().indices.to_numpy()
-        grouped = placed.assign(device=device).groupby([*keys, "device"]).size().groupby(keys)
-        own = grouped.agg(messages_in="sum", aggregates_out="size").reset_index()
-        return own.assign(
-            bytes_in=own["messages_in"] * sizes.message_bytes,
-            bytes_out=own["aggregates_out"] * sizes.message_bytes,
-        )
-    cells = placed.groupby(keys).size()
-    whole = cells.rename("messages_in").reset_index()
-    messages = whole["messages_in"].to_numpy()
-    size = threshold or max(int(messages.max()), 2)
-    rest = messages % size
-    alone = messages if size == 1 else (rest == 1).astype(np.int64)
-    aggregates = messages // size + (rest > 0)
-    bytes_out = alone * sizes.message_bytes + (aggregates - alone) * sizes.aggregate_bytes
-    return whole.assign(
-        aggregates_out=aggregates, bytes_in=messages * sizes.message_bytes, bytes_out=bytes_out
-    )
-
-
-def pictures(counted: pd.DataFrame, zoom: int, interval_s: int, tz: str, label: str) -> pa.Table:
-    """Add up each cell over as many intervals as keep to ``MAX_PICTURES`` and ``MAX_MAP_CELLS``.
-
-    Of many cells only those with the most messages are drawn, which hold 95 % of them.
-    """
-    import pandas as pd
-
-    by_cell = counted.groupby(["x", "y"])["messages_in"].sum().sort_values(ascending=False, kind="stable")
-    if len(by_cell) * MAX_PICTURES > MAX_MAP_CELLS:
-        enough = int(np.searchsorted(by_cell.cumsum().to_numpy(), _DRAWN_SHARE * by_cell.sum())) + 1
-        kept = by_cell.iloc[: min(enough, MAX_MAP_CELLS)].index
-        counted = counted[pd.MultiIndex.from_frame(counted[["x", "y"]]).isin(kept)]
-    local = pd.to_datetime(counted["since_s"], unit="s", utc=True).dt.tz_convert(tz).dt.tz_localize(None)
-    local_s = local.to_numpy().astype("datetime64[s]").astype(np.int64)
-    for step_s in _steps(interval_s):
-        unit_s = min(step_s, _S_PER_DAY)
-        first_s = int(local_s.min()) // unit_s * unit_s
-        number = (local_s - first_s) // step_s
-        if number.max() and number.max() >= MAX_PICTURES:
-            continue
-        placed = counted.assign(picture=number)
-        table = placed.groupby(["picture", "x", "y"])[[*_SUMS]].sum().reset_index()
-        if len(table) <= MAX_MAP_CELLS or not number.max():
-            break
-    begin = pd.to_datetime(first_s + table["picture"] * step_s, unit="s")
-    at = begin.map(lambda day: _period(day, step_s)).to_list()
-    x, y = (table[name].to_numpy(dtype=np.float64) for name in ("x", "y"))
-    captions = [
-        f"{words.count(messages, 'message')} as {aggregates:,}"
-        for messages, aggregates in zip(table["messages_in"], table["aggregates_out"], strict=True)
-    ]
-    return pa.table(
-        {
-            "at": at,
-            "joined": [label] * len(table),
-            **figures.tile_bounds(zoom, x, y),
-            **{name: table[name] for name in _SUMS},
-            "text": captions,
-            "bytes_left": 100 * table["bytes_out"] / table["bytes_in"],
-        }
-    )
-
-
-def _steps(interval_s: int) -> Iterator[int]:
-    """Yield usual lengths of time from an interval on, without an end: parts of a day, then days."""
-    yield from (step_s for step_s in _STEPS_S if step_s >= interval_s)
-    days = 1
-    while True:
-        if days * _S_PER_DAY >= interval_s:
-            yield days * _S_PER_DAY
-        days = 7 if days == 4 else 2 * days
-
-
-def _period(begin: pd.Timestamp, step_s: int) -> str:
-    """Return a length of time in words, from its local begin; of days the last one is included."""
-    import pandas as pd
-
-    end = begin + pd.Timedelta(seconds=step_s)
-    if step_s < _S_PER_DAY:
-        clock = "%H:%M" if step_s % 60 == 0 else "%H:%M:%S"
-        until = clock if end.date() == begin.date() else f"%Y-%m-%d {clock}"
-        return f"{begin:%Y-%m-%d} {begin.strftime(clock)} to {end.strftime(until)}"
-    last = end - pd.Timedelta(days=1)
-    return f"{begin:%Y-%m-%d}" + (f" to {last:%Y-%m-%d}" if last > begin else "")
-
-
-def busiest(shown: pa.Table) -> int:
-    """Return the number of the picture with the most messages."""
-    return int(shown.to_pandas().groupby("at", sort=False)["messages_in"].sum().to_numpy().argmax())
-
-
-def places_answer(counted: pd.DataFrame, shown: pa.Table, way: str = "") -> Answer:
-    """Return how unevenly the saving is spread over cells, as a heading; ``way`` says what is drawn."""
-    saved = (counted["bytes_in"] - counted["bytes_out"]).groupby([counted["x"], counted["y"]]).sum()
-    saved = saved.sort_values(ascending=False)
-    if not len(saved) or saved.sum() <= 0:
-        return Answer("No cell saves anything", way)
-    enough = int(np.searchsorted(saved.cumsum().to_numpy(), 0.8 * saved.sum())) + 1
-    make = "makes" if enough == 1 else "make"
-    drawn = shown.select(["south", "west"]).group_by(["south", "west"]).aggregate([]).num_rows
-    left_out = f" The {drawn:,} cells with the most messages are drawn." if drawn < len(saved) else ""
-    return Answer(
-        f"{words.count(enough, 'cell')} of {len(saved):,} {make} four fifths of the saving",
-        f"{way + ' ' if way else ''}{_idle(int((saved <= 0).sum()))}. In dark cells nearly every message is "
-        "sent by itself."
-        f"{left_out} The map begins with {_busiest_label(shown)}, when most is sent; the slider takes the "
-        "arrow keys.",
-    )
-
-
-def _busiest_label(shown: pa.Table) -> str:
-    labels = list(dict.fromkeys(shown["at"].to_pylist()))
-    return str(labels[busiest(shown)])
-
-
-def _idle(cells: int) -> str:
-    return (
-        f"{words.count(cells, 'cell')} {'saves' if cells == 1 else 'save'} nothing"
-        if cells
-        else "Every cell saves something"
-    )
 
 
 def chosen_quantity(positions: pa.Table, quantity: str) -> str:

@@ -28,7 +28,6 @@ from mudkit.experiment import (
     scoreboard,
 )
 from mudkit.experiment.order_checks import PEOPLE
-from mudkit.experiment.privacy import OTHERS, PHONE, RELAY, SERVERS
 from mudkit.experiment.tasks import SETTLE_S
 from mudkit.processes import spread_out
 from mudkit.report.page import Answer, FirstScreen, Measure
@@ -44,7 +43,6 @@ __all__ = [
     "BEST",
     "DEFINITION",
     "FATE_LABELS",
-    "KNOWN_LABELS",
     "MEASURE_LABELS",
     "MIN_DELIVERIES",
     "ScoreStudy",
@@ -95,16 +93,6 @@ FATE_LABELS: Final = {
     "lost": "lost",
 }
 """Names of the parts of what was wanted."""
-KNOWN_LABELS: Final = {
-    "items_read": "items that servers read",
-    "items_not_for_it": "items of others on phones",
-    "pairs": "pairs that servers know",
-    "places_share": "phones whose place servers know, %",
-    "interests_share": "phones whose interests servers know, %",
-    "places_by_others_share": "phones whose place other devices know, %",
-    "interests_by_others_share": "phones whose interests other devices know, %",
-}
-_KNOWN_SHARES: Final = tuple(name for name in KNOWN_LABELS if name.endswith("_share"))
 DEFINITION: Final = (
     "Each figure is of all deliveries of all runs together: a sum divided by a sum, or a median of all times"
 )
@@ -270,12 +258,13 @@ class ScoreStudy:
         most, share = self._missed
         rest = f"; of the rest {words.percent(self._of_ended)} is in time" if most == "unopened" else ""
         uses = self._named_uses
-        where = "" if self._is_of_all or uses.empty else f" in {_and([str(task) for task in uses['task']])}"
+        tasks = [str(task) for task in uses["task"]]
+        where = "" if self._is_of_all or uses.empty else f" in {words.joined(tasks)}"
         systems = "the system named for each" if len(uses) > 1 else "the system named"
         base = ""
         if set(uses["system"]) != {self.board.baseline}:
             every = " in the same tasks" if len(uses) > 1 else ""
-            base = f"; {words.number(costs[1])} {unit} with {_named(self.board.baseline)}{every}"
+            base = f"; {words.number(costs[1])} {unit} with {words.quoted(self.board.baseline)}{every}"
         return [
             (words.percent(in_time), f"of what was wanted{where} is in time with {systems}"),
             (
@@ -298,19 +287,20 @@ class ScoreStudy:
         is_firm = uses["verdict"].iloc[0] == "firm"
         by_count = uses["system"].value_counts(sort=False).sort_values(ascending=False, kind="stable").index
         which = {
-            name: _and([str(task) for task in uses.loc[uses["system"] == name, "task"]]) for name in by_count
+            name: words.joined([str(task) for task in uses.loc[uses["system"] == name, "task"]])
+            for name in by_count
         }
         if len(which) == 1 and len(uses) > 1 and len(uses) == len(self.board.tasks):
             which = {by_count[0]: _all(list(uses["task"]))}
-        parts = [f"{_named(name)} for {tasks}" for name, tasks in which.items()]
+        parts = [f"{words.quoted(name)} for {tasks}" for name, tasks in which.items()]
         if not is_firm:
-            leads = [f"{_named(name)} is ahead for {tasks}" for name, tasks in which.items()]
+            leads = [f"{words.quoted(name)} is ahead for {tasks}" for name, tasks in which.items()]
             return f"No recommendation is firm: {', and '.join(leads)}, but {self._why_not(uses)}."
         others = self.uses[self.uses["verdict"].isin(("few deliveries", "close"))]
         text = f"Use {', and '.join(parts)}: {self._brought()}."
         if others.empty:
             return text
-        of_others = _and([str(task) for task in others["task"]])
+        of_others = words.joined([str(task) for task in others["task"]])
         return f"{text} Nothing firm can be said of {of_others}: {self._why_not(others)}."
 
     def _why_not(self, uses: pd.DataFrame) -> str:
@@ -319,7 +309,7 @@ class ScoreStudy:
         if len(few) and len(close):
             return "the deliveries are too few or others close behind"
         if len(close) == 1:
-            return f"{_named(close['runner_up'].iloc[0])} is close behind"
+            return f"{words.quoted(close['runner_up'].iloc[0])} is close behind"
         if len(close):
             return "others are close behind"
         counts = few["deliveries"]
@@ -379,12 +369,12 @@ class ScoreStudy:
                 continue
             share, cost = (float(pool.value(name)[looser]) for name in ("useful_share", self.cost))
             others.append(
-                f"{_named(self.board.systems[looser])} for {task} ({words.percent(share)} in time for "
+                f"{words.quoted(self.board.systems[looser])} for {task} ({words.percent(share)} in time for "
                 f"{words.number(cost)} {unit} each)"
             )
         bars = f"{100 * _LOOSER:.0f} points less in time than the best instead of {100 * _TOLERANCE:.0f}"
         stays = "stays the same" if len(uses) == 1 else "stays the same for each task"
-        chosen = f"becomes {_and(others)}" if others else stays
+        chosen = f"becomes {words.joined(others)}" if others else stays
         return f" If a system may bring {bars}, the choice {chosen}."
 
     def _warnings(self) -> list[str]:
@@ -406,11 +396,11 @@ class ScoreStudy:
             elif row["verdict"] == "close":
                 notes.append(
                     f"{begun}: the choice is close; other runs, phones or deliveries may lead to "
-                    f"{_named(row['runner_up'])}."
+                    f"{words.quoted(row['runner_up'])}."
                 )
         named = self.cannot().merge(self._named_uses[["task", "system"]], on=["task", "system"])
         notes += [
-            f"{_begun(task)}: {_named(system)} cannot express all of the task. {text}"
+            f"{_begun(task)}: {words.quoted(system)} cannot express all of the task. {text}"
             for task, system, text in named.itertuples(index=False)
         ]
         return notes
@@ -486,7 +476,7 @@ class ScoreStudy:
         firm = uses[uses["verdict"] == "firm"]
         counts = firm["system"].value_counts()
         tasks = words.count(len(self.uses), "task")
-        fits = [f"{_named(str(name))} fits {count} of {tasks}" for name, count in counts.items()]
+        fits = [f"{words.quoted(str(name))} fits {count} of {tasks}" for name, count in counts.items()]
         if fits and len(firm) < len(self.uses):
             is_open = len(self.uses) - len(firm)
             fits.append(f"{is_open} {'stays' if is_open == 1 else 'stay'} open")
@@ -503,9 +493,9 @@ class ScoreStudy:
         best = f"; the most with any system is {most}" if most != share else ""
         brought = f"{share} is in time for {words.number(row['cost'])} {_COSTS[self.cost][1]} each{best}"
         if row["verdict"] == "firm":
-            return f"{_named(row['system'])} fits {row['task']}: {brought}."
+            return f"{words.quoted(row['system'])} fits {row['task']}: {brought}."
         why = "the choice is close" if row["verdict"] == "close" else "the deliveries are too few"
-        return f"For {row['task']} {_named(row['system'])} is ahead, but {why}: {brought}."
+        return f"For {row['task']} {words.quoted(row['system'])} is ahead, but {why}: {brought}."
 
     def use_table(self) -> pd.DataFrame:
         """Return what is shown of :attr:`uses`."""
@@ -525,7 +515,7 @@ class ScoreStudy:
             "system": "use",
             "useful_share": "in time, % of wanted",
             f"cost_{unit.lower()}": f"{unit} for each in time",
-            f"baseline_{unit.lower()}": f"{unit} with {_named(self.board.baseline)}",
+            f"baseline_{unit.lower()}": f"{unit} with {words.quoted(self.board.baseline)}",
             "certain_share": "same choice, % of draws",
             "deliveries": "wanted deliveries",
         }
@@ -558,13 +548,13 @@ class ScoreStudy:
         beaten = [name for name in self.board.systems if name not in best]
         text = (
             f"{question} Another system is as good or better both in {_COSTS[self.cost][0]} and in "
-            f"deliveries in time than {_or([_named(name) for name in beaten])}."
+            f"deliveries in time than {words.joined([words.quoted(name) for name in beaten], 'or')}."
             if beaten
             else question
         )
         brought = f"{words.percent(use['useful_share'])} in time"
         paid = f"{words.number(use['cost'])} {_COSTS[self.cost][1]} each"
-        return Answer(f"{_begun(task)}: {_named(use['system'])} brings {brought} for {paid}", text)
+        return Answer(f"{_begun(task)}: {words.quoted(use['system'])} brings {brought} for {paid}", text)
 
     def measures(self, task: str) -> pd.DataFrame:
         """Return the measures of a task that are on screen, a row a system, with intervals."""
@@ -597,86 +587,11 @@ class ScoreStudy:
             else ""
         )
         return Answer(
-            f"{title}; {_and(missed)}" if missed else title,
+            f"{title}; {words.joined(missed)}" if missed else title,
             f"{ended}Late: on the phone only after it had expired. Stale: in time on the phone, but not seen "
             "before it expired. Never opened: on the phone, and not seen by the end of the run. Lost: "
             "never on the phone. The five parts add up to what was wanted.",
         )
-
-    def known(self) -> pd.DataFrame:
-        """Return what servers and phones know with each system: sums over tasks of the first seed.
-
-        Shares are of the phones of all tasks.
-        """
-        phones = {task.name: task.scenario.devices for task in self.given}
-        table = self.privacy()
-        of_task = table["task"].map(phones)
-        table["items_not_for_it"] *= of_task  # it is that of a phone
-        for name in _KNOWN_SHARES:
-            table[name] = table[name].fillna(0.0) * of_task / sum(phones.values())
-        return table.groupby("system", sort=False)[list(KNOWN_LABELS)].sum().reset_index()
-
-    def privacy(self) -> pd.DataFrame:
-        """Return what parties know, a row a task and system; places and interests as shares of the phones."""
-        import pandas as pd
-
-        rows = []
-        for task in self.board.tasks:
-            for system in self.board.systems:
-                known, disclosed = (
-                    entry[(entry["task"] == task) & (entry["system"] == system)].set_index("party")
-                    for entry in (self.board.privacy, self.board.disclosures)
-                )
-                rows.append(
-                    {
-                        "task": task,
-                        "system": system,
-                        "items_read": known.loc[SERVERS, "items_read"],
-                        "items_read_by_relay": known["items_read"].get(RELAY, math.nan),
-                        "items_not_for_it": known.loc[PHONE, "items_not_for_it"],
-                        "pairs": known.loc[SERVERS, "pairs"],
-                        "places_share": disclosed.loc[SERVERS, "places"],
-                        "interests_share": disclosed.loc[SERVERS, "interests"],
-                        "places_by_others_share": disclosed.loc[OTHERS, "places"],
-                        "interests_by_others_share": disclosed.loc[OTHERS, "interests"],
-                    }
-                )
-        return pd.DataFrame(rows)
-
-    def known_answer(self) -> Answer:
-        """Return which systems keep items from servers, as a heading."""
-        table = self.known()
-        blind = [_named(str(name)) for name in table.loc[table["items_read"] == 0, "system"]]
-        if not blind:
-            title = "Every system lets servers read items"
-        elif len(blind) == len(table):
-            title = "No server reads an item"
-        else:
-            title = f"Only {_and(blind)} {'keeps' if len(blind) == 1 else 'keep'} items from servers"
-        return Answer(
-            title,
-            f"{self._told_to_others(table)}Searched for in every byte that servers and phones held in the "
-            "runs of the first seed: what is compressed but not encrypted counts as read.",
-        )
-
-    @staticmethod
-    def _told_to_others(known: pd.DataFrame) -> str:
-        """Return of which systems other devices know places or interests, in sentences."""
-        sentences = []
-        for row in known.to_dict("records"):
-            parts = [
-                f"the {what} of {words.percent(row[name])}"
-                for name, what in (
-                    ("places_by_others_share", "place"),
-                    ("interests_by_others_share", "interests"),
-                )
-                if row[name] > 0
-            ]
-            if parts:
-                sentences.append(
-                    f"With {_named(str(row['system']))} other devices know {_and(parts)} of the phones. "
-                )
-        return "".join(sentences)
 
     def task_table(self) -> pd.DataFrame:
         """Return the tasks, a row each."""
@@ -869,25 +784,10 @@ def _divided(part: float, whole: float) -> float:
     return part / whole if whole else math.nan
 
 
-def _named(system: str) -> str:
-    """Return the name of a system; one that reads like a phrase stands in quotes."""
-    return f"“{system}”" if system.islower() else system
-
-
 def _begun(task: object) -> str:
     """Return the name of a task as a sentence begins."""
     name = str(task)
     return name[:1].upper() + name[1:]
-
-
-def _and(names: Sequence[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last
-
-
-def _or(names: Sequence[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _all(tasks: Sequence[str]) -> str:

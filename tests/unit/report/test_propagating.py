@@ -1,8 +1,7 @@
-"""Report propagation: recommendations, headings, pictures and the stretch that is played."""
+"""Report propagation: recommendations, headings and tables."""
 
 from __future__ import annotations
 
-import math
 import re
 
 import numpy as np
@@ -12,17 +11,9 @@ import pytest
 
 from mudkit import words
 from mudkit.errors import TraceContentError
-from mudkit.report import playing, propagating
+from mudkit.report.joined_maps import count_cells
 from mudkit.report.joining import Limits, Sizes
-from mudkit.report.playing import busiest_positions, named_places, play_stretch
-from mudkit.report.propagating import (
-    busiest,
-    chosen_quantity,
-    count_cells,
-    pictures,
-    places_answer,
-    study_joining,
-)
+from mudkit.report.propagating import chosen_quantity, study_joining
 from mudkit.report.source import TraceSource
 from mudkit.trace.schema import POSITIONS, timestamps
 
@@ -155,24 +146,6 @@ def test_price_and_missing_limit_are_named():
     assert "Assumed, not measured: a message of 400 B" in screen.assumption
 
 
-@pytest.mark.parametrize(
-    ("days", "first"),
-    [
-        (4, "1970-01-01 18:00 to 20:00"),
-        (7, "1970-01-01 16:00 to 20:00"),
-        (10, "1970-01-01 18:00 to 1970-01-02 00:00"),
-        (40, "1970-01-01"),
-    ],
-)
-def test_pictures_have_usual_lengths_and_name_the_day_on_which_they_end(days, first):
-    """Count queues of 5 min in Chicago from 18:00 on."""
-    counted = make_counted(1, days * 288, 300)
-    counted["since_s"] += 86_400
-    labels = pictures(counted, 14, 300, "America/Chicago", "cells")["at"].to_pylist()
-    assert labels[0] == first
-    assert len(labels) <= 48
-
-
 @pytest.mark.parametrize("build", [make_standing, make_crowds, make_walks, make_apart])
 def test_every_heading_is_a_sentence_and_follows_from_its_table(build):
     shown = study(build(), "speed" if build is make_walks else "devices")
@@ -243,123 +216,3 @@ def test_quantity_is_chosen_from_the_trace_columns(speeds, quantity, expected):
             chosen_quantity(positions, quantity)
     else:
         assert chosen_quantity(positions, quantity) == expected
-
-
-def test_messages_of_a_cell_and_interval_are_joined():
-    """Join seven messages of an interval and one of the next, in one cell; one more lies elsewhere."""
-    t_us = [T0_US + 1_000_000 * t for t in (*range(7), 300, 1)]
-    lat, lon = zip(*[(37.75, -122.41)] * 8, (37.65, -122.2), strict=True)
-    positions = pa.table({"ts": timestamps(np.array(t_us)), "lat": lat, "lon": lon})
-    for threshold, sent, size in ((1, 9, 3600), (5, 4, 2 * 600 + 2 * 400), (None, 3, 600 + 2 * 400)):
-        counted = count_cells(positions, zoom=14, interval_s=300, threshold=threshold, sizes=Sizes(400, 600))
-        assert len(counted) == 3
-        assert (counted["aggregates_out"].sum(), counted["bytes_out"].sum()) == (sent, size)
-
-
-def make_counted(cells, intervals, interval_s=3600, messages=2):
-    cell, number = (part.ravel() for part in np.mgrid[:cells, :intervals])
-    sums = {"messages_in": messages, "aggregates_out": 1, "bytes_in": 400 * messages, "bytes_out": 400}
-    return pd.DataFrame({"x": cell, "y": 1, "since_s": interval_s * number, **sums})
-
-
-@pytest.mark.parametrize(
-    ("hours", "labels"),
-    [(40, ["1970-01-01 00:00 to 01:00", "1970-01-01 01:00 to 02:00"]), (4000, ["1970-01-01 to 1970-01-04"])],
-)
-def test_pictures_are_labelled_with_their_time_range(hours, labels):
-    shown = pictures(make_counted(1, hours), 14, 3600, "UTC", "cells")
-    assert shown["at"].to_pylist()[: len(labels)] == labels
-
-
-def test_pictures_of_many_cells_keep_the_fullest(monkeypatch):
-    monkeypatch.setattr(propagating, "MAX_MAP_CELLS", 60)
-    counted = make_counted(100, 4)
-    counted.loc[counted["x"] < 2, ["messages_in", "bytes_in"]] = [1000, 400_000]
-    shown = pictures(counted, 14, 3600, "UTC", "cells")
-    assert len(shown) <= 60
-    drawn = len(shown.select(["west"]).to_pandas().drop_duplicates())
-    assert 2 <= drawn < 100
-    answer = places_answer(counted, shown)
-    assert answer.title == "2 cells of 100 make four fifths of the saving"
-    assert f"The {drawn:,} cells with the most messages are drawn." in answer.text
-    assert "1970-01-01" in answer.text
-
-
-def test_places_without_saving_are_named():
-    counted = make_counted(3, 2, messages=1)
-    assert places_answer(counted, pictures(counted, 14, 3600, "UTC", "c")).title == "No cell saves anything"
-
-
-def test_map_begins_with_the_busiest_picture():
-    counted = make_counted(2, 3)
-    counted.loc[counted["since_s"] == 3600, "messages_in"] = 50
-    assert busiest(pictures(counted, 14, 3600, "UTC", "c")) == 1
-
-
-@pytest.fixture
-def crossing():
-    """Return reports of thirty people who commute across a town, one a minute."""
-    person, minute = (part.ravel() for part in np.mgrid[:30, :20])
-    ts = pd.Timestamp("2024-05-01 06:00", tz="UTC") + pd.to_timedelta(minute, unit="min")
-    columns = {
-        "device": [f"p{number:02d}" for number in person],
-        "ts": ts,
-        "lat": 45 + person / 150,
-        "lon": 7 + minute / 300,
-        "speed_mps": 10.0 + person,
-    }
-    return pa.Table.from_pandas(pd.DataFrame(columns), preserve_index=False)
-
-
-def test_receivers_are_found_by_density_or_given(crossing):
-    places = named_places(crossing, 12)
-    assert list(places) == ["where most happens", "between", "at the edge"]
-    assert len(set(places.values())) == 3
-    assert named_places(crossing, 12, {"station": "45.1,7.02"}) == {"station": (45.1, 7.02)}
-    assert list(named_places(crossing, 3)) == ["where most happens"]
-
-
-def test_surroundings_arrive_at_once_and_all_else_joined(crossing):
-    played = play_stretch(crossing, "speed", named_places(crossing, 12), zoom=12, interval_s=300, tz="UTC")
-    table = played.table()
-    assert (table["messages_around"] + table["other_messages"] == len(crossing)).all()
-    assert (table["messages_around"] > 0).all()
-    assert (table["other_delay_s"] <= 300).all()
-    received = played.run.received
-    assert (received["age_s"] == 0).groupby(received["receiver"]).sum().min() > 0
-    answer = played.answer(table, 400)
-    assert re.match(r"Within 19 min, a receiver .* gets [\d.]+ kB, one .* [\d.]+ kB", answer.title)
-    assert "Wednesday, 1 May 2024, 06:00:00 to 06:19:00 (UTC)" in answer.text
-    html = played.map().get_root().render()
-    assert "speed, km/h" in html
-    assert html.count("mudkitMap.slides(") == 1
-    for name in played.places:
-        assert name in html
-
-
-def test_devices_are_counted_in_the_cells_of_the_page(crossing):
-    """Count the 30 people of one moment: no cell holds more, and cells are those of the zoom level."""
-    played = play_stretch(crossing, "devices", {"here": (45.1, 7.02)}, zoom=12, interval_s=60, tz="UTC")
-    cells = played.run.cells
-    assert 1 <= cells["value"].min() <= cells["value"].max() <= 30
-    assert cells["km"].iloc[0] == pytest.approx(40_030 * math.cos(math.radians(45.1)) / 2**12, rel=0.01)
-    assert "at here" in played.answer(played.table(), 400).title
-
-
-def test_stretch_that_takes_long_is_shortened(crossing, monkeypatch):
-    whole = busiest_positions(crossing, 30.0, 300)
-    assert len(whole) == len(crossing)
-    monkeypatch.setattr(playing, "MAX_PLAYED", 50_000)
-    assert 0 < len(busiest_positions(crossing, 30.0, 300)) < len(crossing)
-
-
-def test_map_of_many_cells_has_fewer_pictures(crossing, monkeypatch):
-    played = play_stretch(crossing, "speed", {"here": (45.1, 7.02)}, zoom=12, interval_s=300, tz="UTC")
-
-    def count():
-        text = played.map().get_root().render()
-        return len(set(re.findall(r"at ((?:\d+ (?:h|min|s) ?)+)", text)))
-
-    before = count()
-    monkeypatch.setattr(playing, "_MAX_CELLS", 3 * len(played.run.cells.groupby(["lat", "lon"])))
-    assert (before > 5, count()) == (True, 3)

@@ -12,6 +12,7 @@ from mudkit.display import show
 from mudkit.experiment import ADAPTERS, FATES, MEASURES, NEWS, PHOTOS, TASKS, TRAFFIC, Scoreboard, scoreboard
 from mudkit.experiment.order_checks import SAME_AS_FIRST
 from mudkit.report import scoring
+from mudkit.report.knowing import KNOWN_LABELS, known_answer, list_known, sum_known
 from mudkit.report.scoring import ScoreStudy, order_table, try_orders
 
 SMALL = [NEWS.over(devices=4, hours=3.0), TRAFFIC.over(devices=4, hours=0.3)]
@@ -309,21 +310,22 @@ def test_undominated_points_are_on_the_front(study):
 
 
 def test_privacy_table_counts_knowledge_of_relays_and_servers(study):
-    table = study.privacy().set_index(["task", "system"])
+    table = list_known(study.board).set_index(["task", "system"])
     assert table.loc[(TRAFFIC.name, "SUBLIM"), "places_share"] == 1.0
     assert table.loc[(TRAFFIC.name, "Contrail"), "places_by_others_share"] == 1.0
     assert table.loc[(NEWS.name, "to everyone"), "items_not_for_it"] > 0
-    known = study.known().set_index("system")
+    totals = sum_known(study.board, study.given)
+    known = totals.set_index("system")
     assert known.loc["Contrail", "items_read"] == 0.0
     assert known.loc["SUBLIM", "items_read"] == table["items_read"].xs("SUBLIM", level="system").sum()
-    answer = study.known_answer()
+    answer = known_answer(totals)
     assert answer.title == "Only Contrail keeps items from servers"
     assert known.loc["Contrail", "places_by_others_share"] == 0.5  # of the phones of two tasks
     assert (
         "With Contrail other devices know the place of 50 % and the interests of 50 % of the phones"
         in answer.text
     )
-    assert set(scoring.KNOWN_LABELS) == set(known.columns)
+    assert set(KNOWN_LABELS) == set(known.columns)
 
 
 def test_clear_differences_exclude_zero(study):

@@ -1,0 +1,161 @@
+"""Choose a setting of prefetching on some days of a log, and score settings on the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from mudkit import words
+from mudkit.systems.lasthop import Forwarding, Prices, Push, score_policies, size_prefetch
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mudkit.systems.lasthop.study.readers import Days
+    from mudkit.systems.lasthop.study.scenario import Drawn
+    from mudkit.systems.lasthop.study.sizing import Sizing
+
+__all__ = [
+    "ENDS",
+    "MAX_LIMIT",
+    "MIN_SPLIT_DAYS",
+    "PRICES",
+    "SURE",
+    "buffer",
+    "count_days",
+    "count_scored_days",
+    "find_end_us",
+    "pays",
+    "pick_days",
+    "score",
+    "search_setting",
+    "vary_prices",
+]
+
+PRICES: Final = {
+    "wasted": ("a wasted message", "price_wasted"),
+    "lost": ("a lost message", "price_lost"),
+    "empty_read": ("a read in vain", "price_empty_read"),
+    "delay_hour": ("an hour of delay", "price_delay_hour"),
+}
+"""Names of what has a price, and the parameters that set it."""
+ENDS: Final = ("_low", "_high")
+MAX_LIMIT: Final = 1 << 17
+_MAX_THRESHOLD_S: Final = 64 * 86_400.0
+MIN_SPLIT_DAYS: Final = 4
+"""Days from which every other one is kept for scoring."""
+SURE: Final = 1e-9
+"""Cost a day up to which a difference is one of rounding."""
+
+
+def buffer(limit: int, threshold_s: float) -> Forwarding:
+    """Return the way of forwarding with this prefetch limit and expiration threshold; 0: none."""
+    return Forwarding("buffer", limit, expiration_threshold_s=threshold_s)
+
+
+def pays(runs: Sequence[Drawn], sized: Sizing, played: dict[str, Any]) -> bool:
+    """Return whether the expiration threshold surely saves, on the days for choosing."""
+    without = sized.at(sized.prices, threshold_s=0.0)
+    if not (sized.limit and sized.threshold_s):
+        return False
+    policies = {
+        "with": buffer(sized.limit, sized.threshold_s),
+        "without": buffer(without.limit, without.threshold_s),
+    }
+    table = score_policies(runs, policies, prices=sized.prices, days=pick_days(runs[0], "odd"), **played)
+    return bool(table["saved_per_day_low"].iloc[1] > SURE)
+
+
+def score(
+    runs: Sequence[Drawn],
+    policies: Mapping[Any, Forwarding | Push],
+    first: str,
+    scored: dict[str, Any],
+    chosen: Any = None,
+) -> pd.DataFrame:
+    """Return the scores of policies by what names them, with delays in minutes too.
+
+    What is saved is compared with the ``chosen`` one, or the first.
+    """
+    compared = [policies[chosen]] if chosen in policies else []
+    once = {repr(policy): policy for policy in [*compared, *policies.values()]}
+    table = score_policies(runs, once, **scored).set_index("policy")
+    table = table.loc[[repr(policy) for policy in policies.values()]].reset_index(drop=True)
+    table.insert(0, first, list(policies))
+    in_minutes = {f"delay_min{end}": table[f"delay_s{end}"] / 60 for end in ("", *ENDS)}
+    return table.assign(**in_minutes)
+
+
+def vary_prices(prices: Prices) -> dict[str, Prices]:
+    """Return the prices, and those of which one is halved or doubled."""
+    variants = {"as assumed": prices}
+    for entry in fields(prices):
+        what, price = PRICES[entry.name][0], getattr(prices, entry.name)
+        for named, factor in (("halved", 0.5), ("doubled", 2.0)):
+            changed = min(factor * price, entry.metadata["high"])
+            variants[f"{what} {named}, {words.number(changed)}"] = replace(prices, **{entry.name: changed})
+    return variants
+
+
+def search_setting(
+    runs: list[Drawn], prices: list[Prices], played: dict[str, Any], days: Days
+) -> tuple[Sizing, list[str]]:
+    """Try settings, further ones while a best one is the largest, then some around the best ones.
+
+    The best ones are those of all ``prices``; the first of these are the user's own.
+    """
+    search = size_prefetch(runs, prices=prices[0], days=days, **played)
+    extended = []
+
+    def tried(**which: Any) -> Sizing:
+        others = {
+            "limits": search.table["limit"].unique().tolist(),
+            "thresholds_s": search.table["threshold_s"].unique().tolist(),
+        }
+        return search.join(size_prefetch(runs, prices=prices[0], days=days, **others | which, **played))
+
+    for name, range_name, most in (
+        ("limit", "limits", MAX_LIMIT),
+        ("threshold_s", "thresholds_s", _MAX_THRESHOLD_S),
+    ):
+        while 0 < (edge := search.table[name].max()) < most:
+            if all(getattr(search.at(one), name) < edge for one in prices):
+                break
+            wider = tried(**{range_name: [type(edge)(2 * edge).item()]})
+            if not any(_is_cheaper(wider.at(one), search.at(one)) for one in prices):
+                break
+            search = wider
+            extended.append(range_name.removesuffix("_s"))
+    for best in {(one.limit, one.threshold_s) for one in map(search.at, prices)}:
+        if best[0] > 2:
+            near = sorted({round(best[0] * part) for part in (0.625, 0.75, 0.875, 1.25, 1.5, 1.75)})
+            thresholds_s = sorted(search.table["threshold_s"].unique().tolist())
+            at = thresholds_s.index(best[1])
+            search = tried(limits=near, thresholds_s=thresholds_s[max(at - 1, 0) : at + 2])
+    return search, list(dict.fromkeys(extended))
+
+
+def _is_cheaper(one: Sizing, other: Sizing) -> bool:
+    return one.best["cost_per_day"] < other.best["cost_per_day"] - 1e-9
+
+
+def pick_days(drawn: Drawn, which: Days) -> Days:
+    """Return the days that count: all of a log that is too short to be split."""
+    return which if count_days(drawn) >= MIN_SPLIT_DAYS else "all"
+
+
+def count_days(drawn: Drawn) -> int:
+    """Return the days that the events touch, counted from their begin."""
+    return find_end_us(drawn) // 86_400_000_000 + 1
+
+
+def count_scored_days(drawn: Drawn) -> int:
+    """Return the days on which settings are scored."""
+    days = count_days(drawn)
+    return days // 2 if days >= MIN_SPLIT_DAYS else days
+
+
+def find_end_us(run: Drawn) -> int:
+    """Return the time of the last arrival or read, at least 1 µs."""
+    return max(int(run.arrivals_us[-1]), int(run.reads_us[-1]), 1)

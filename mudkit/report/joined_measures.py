@@ -1,0 +1,128 @@
+"""The figures that the first screen of the report propagation writes to summary.json."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from mudkit import intervals
+from mudkit.report.joining import Sums, error_interval
+from mudkit.report.page import Measure
+
+if TYPE_CHECKING:
+    from mudkit.report.propagating import JoiningStudy
+
+__all__ = ["first_measures"]
+
+_MEASURES: Final = {
+    "way": (
+        "",
+        "join (messages of a cell), own (a device joins its own of a cell), last (positions) or nothing",
+    ),
+    "interval_s": ("s", "length of an interval, which is the longest delay"),
+    "cells_zoom": ("", "level of the cells"),
+    "cell_km": ("km", "side of a cell"),
+    "threshold": (
+        "messages",
+        "a queue is sent as soon as it holds this many; null: not before its interval ends",
+    ),
+    "bytes_left_share": ("share", "bytes that are sent, of those of all messages"),
+    "messages_left_share": ("share", "messages and aggregates that are sent, of all messages"),
+    "own_repeats_share": (
+        "share",
+        "part of what joining the messages of cells saves that comes from devices repeating themselves",
+    ),
+    "position_error_m": ("m", "95 % of positions are reported within this distance of the truth"),
+    "position_median_m": ("m", "half of the positions are reported within this distance of the truth"),
+    "quantity_error": ("", "see the quantity"),
+    "delay_s": ("s", "mean time that a message waits"),
+    "joined_left_share": (
+        "share",
+        "bytes left by the combination of the page, if messages of different devices are joined",
+    ),
+    "own_left_share": (
+        "share",
+        "bytes left with its cells and interval, if a device joins its own messages only",
+    ),
+    "different_left_share": ("share", "bytes left with them, if no aggregate holds two messages of a device"),
+    "last_left_share": ("share", "bytes left by the best interval, if each device sends its last position"),
+    "last_interval_s": ("s", "that interval"),
+    "half_aggregate_left_share": (
+        "share",
+        "bytes left by what is recommended, if an aggregate has half of aggregate_bytes",
+    ),
+    "double_aggregate_left_share": (
+        "share",
+        "bytes left by what is recommended, if an aggregate has twice aggregate_bytes",
+    ),
+    "receivers": ("devices", "devices of the trace; each receives all that is sent"),
+}
+"""Units and definitions of the figures of the first screen."""
+_QUANTITY_ERRORS: Final = {
+    "speed": ("km/h", "root mean square error of the reported speeds"),
+    "devices": ("share", "devices that are counted too many in an interval, of those that are there"),
+}
+
+
+def first_measures(study: JoiningStudy) -> list[Measure]:
+    """Return the figures of the first screen, with intervals over days where they are known."""
+    sums, sizes, days = study.sums, study.search.sizes, study.days
+    is_used, has_cells = study.verdict != "nothing", study.verdict in ("own", "join")
+    messages = [day.messages for day in days]
+    saved = [day.messages * sizes.message_bytes - day.bytes_out(sizes) for day in days]
+    repeats = [(day.messages - day.told_devices) * sizes.message_bytes for day in days]
+    values = {
+        "way": study.verdict,
+        "interval_s": study.interval_s if is_used else None,
+        "cells_zoom": study.zoom if has_cells else None,
+        "cell_km": study.cell_km if has_cells else None,
+        "threshold": study.choice.threshold if study.verdict == "join" else None,
+        "bytes_left_share": study.left.value,
+        "messages_left_share": sums.sent / sums.messages,
+        "own_repeats_share": study.joined.own_repeats_share(sizes),
+        "position_error_m": sums.error_m(),
+        "position_median_m": sums.error_m(0.5),
+        "quantity_error": sums.quantity_error(study.quantity),
+        "delay_s": sums.delay_s,
+        "joined_left_share": study.joined.left_share(sizes),
+        "own_left_share": study.own.left_share(sizes),
+        "different_left_share": study.different.left_share(sizes),
+        "last_left_share": study.last[1].left_share(sizes) if study.last else None,
+        "last_interval_s": study.last[0] if study.last else None,
+        "half_aggregate_left_share": study.sized[0.5]["bytes_left_share"],
+        "double_aggregate_left_share": study.sized[2.0]["bytes_left_share"],
+        "receivers": len(study.messages.names),
+    }
+    around = {
+        "bytes_left_share": study.left,
+        "messages_left_share": intervals.ratio([day.sent for day in days], messages),
+        "position_error_m": error_interval(days),
+        "position_median_m": error_interval(days, 0.5),
+        "quantity_error": _quantity_interval(days, study.quantity),
+        "delay_s": intervals.ratio([day.wait_s for day in days], messages),
+    }
+    if study.verdict in ("join", "nothing"):
+        around["own_repeats_share"] = intervals.ratio(repeats, saved)
+    measures = []
+    for name, value in values.items():
+        unit, text = _MEASURES[name]
+        if name == "quantity_error":
+            unit, text = _QUANTITY_ERRORS[study.quantity]
+        if name in around and not is_used:
+            text += "; of the best combination, which is not recommended"
+        of = around.get(name)
+        ends = (of.low, of.high) if of is not None and of.kind == "interval" else (None, None)
+        measures.append(Measure(name, value, unit, f"{text[0].upper()}{text[1:]}.", *ends))
+    return measures
+
+
+def _quantity_interval(days: Sequence[Sums], quantity: str) -> intervals.Interval:
+    """Return the error of the quantity with its interval over days."""
+    if quantity == "speed":
+        squares = intervals.ratio([day.value_squares for day in days], [day.values for day in days])
+        low, high = (3.6 * math.sqrt(end) for end in (squares.low, squares.high))
+        return replace(squares, value=3.6 * math.sqrt(squares.value), low=low, high=high)
+    counted = intervals.ratio([day.told_devices for day in days], [day.devices for day in days])
+    return replace(counted, value=counted.value - 1, low=counted.low - 1, high=counted.high - 1)

@@ -1,0 +1,83 @@
+"""Stretch of a trace that is played to receivers at places."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from mudkit.report import playing
+from mudkit.report.playing import busiest_positions, named_places, play_stretch
+
+
+@pytest.fixture
+def crossing():
+    """Return reports of thirty people who commute across a town, one a minute."""
+    person, minute = (part.ravel() for part in np.mgrid[:30, :20])
+    ts = pd.Timestamp("2024-05-01 06:00", tz="UTC") + pd.to_timedelta(minute, unit="min")
+    columns = {
+        "device": [f"p{number:02d}" for number in person],
+        "ts": ts,
+        "lat": 45 + person / 150,
+        "lon": 7 + minute / 300,
+        "speed_mps": 10.0 + person,
+    }
+    return pa.Table.from_pandas(pd.DataFrame(columns), preserve_index=False)
+
+
+def test_receivers_are_found_by_density_or_given(crossing):
+    places = named_places(crossing, 12)
+    assert list(places) == ["where most happens", "between", "at the edge"]
+    assert len(set(places.values())) == 3
+    assert named_places(crossing, 12, {"station": "45.1,7.02"}) == {"station": (45.1, 7.02)}
+    assert list(named_places(crossing, 3)) == ["where most happens"]
+
+
+def test_surroundings_arrive_at_once_and_all_else_joined(crossing):
+    played = play_stretch(crossing, "speed", named_places(crossing, 12), zoom=12, interval_s=300, tz="UTC")
+    table = played.table()
+    assert (table["messages_around"] + table["other_messages"] == len(crossing)).all()
+    assert (table["messages_around"] > 0).all()
+    assert (table["other_delay_s"] <= 300).all()
+    received = played.run.received
+    assert (received["age_s"] == 0).groupby(received["receiver"]).sum().min() > 0
+    answer = played.answer(table, 400)
+    assert re.match(r"Within 19 min, a receiver .* gets [\d.]+ kB, one .* [\d.]+ kB", answer.title)
+    assert "Wednesday, 1 May 2024, 06:00:00 to 06:19:00 (UTC)" in answer.text
+    html = played.map().get_root().render()
+    assert "speed, km/h" in html
+    assert html.count("mudkitMap.slides(") == 1
+    for name in played.places:
+        assert name in html
+
+
+def test_devices_are_counted_in_the_cells_of_the_page(crossing):
+    """Count the 30 people of one moment: no cell holds more, and cells are those of the zoom level."""
+    played = play_stretch(crossing, "devices", {"here": (45.1, 7.02)}, zoom=12, interval_s=60, tz="UTC")
+    cells = played.run.cells
+    assert 1 <= cells["value"].min() <= cells["value"].max() <= 30
+    assert cells["km"].iloc[0] == pytest.approx(40_030 * math.cos(math.radians(45.1)) / 2**12, rel=0.01)
+    assert "at here" in played.answer(played.table(), 400).title
+
+
+def test_stretch_that_takes_long_is_shortened(crossing, monkeypatch):
+    whole = busiest_positions(crossing, 30.0, 300)
+    assert len(whole) == len(crossing)
+    monkeypatch.setattr(playing, "MAX_PLAYED", 50_000)
+    assert 0 < len(busiest_positions(crossing, 30.0, 300)) < len(crossing)
+
+
+def test_map_of_many_cells_has_fewer_pictures(crossing, monkeypatch):
+    played = play_stretch(crossing, "speed", {"here": (45.1, 7.02)}, zoom=12, interval_s=300, tz="UTC")
+
+    def count():
+        text = played.map().get_root().render()
+        return len(set(re.findall(r"at ((?:\d+ (?:h|min|s) ?)+)", text)))
+
+    before = count()
+    monkeypatch.setattr(playing, "_MAX_CELLS", 3 * len(played.run.cells.groupby(["lat", "lon"])))
+    assert (before > 5, count()) == (True, 3)
