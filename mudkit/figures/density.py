@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from mudkit import words
 from mudkit.arguments import check_options
-from mudkit.figures.background import read_background
 from mudkit.figures.cities import ATTRIBUTION, cities_within
 from mudkit.figures.geometry import Frame, to_mercator
 from mudkit.figures.map_page import Grid, add_call, density_png, map_with_ground
@@ -73,14 +72,15 @@ def density_map(
         The background cannot be read.
     """
     lat, lon = places(positions, "positions")
-    drawn = read_background(background) if background else None
     leaflet_map, frame = map_with_ground(
-        f"Map: {words.count(len(lat), 'position')}", [(lat, lon)], (lat, lon), np.ones(len(lat))
+        f"Map: {words.count(len(lat), 'position')}",
+        [(lat, lon)],
+        (lat, lon),
+        np.ones(len(lat)),
+        background=background,
     )
     lon = frame.unwrap(lon)
     window = frame.surroundings()
-    if drawn is not None:
-        add_call(leaflet_map, "background", drawn.within(window))
     add_call(leaflet_map, "streets", {"pictures": _streets(lat, lon, frame)})
     levels = _levels(lat, lon)
     add_call(leaflet_map, "density", {"levels": levels, "colours": ramp(32), "label": label})

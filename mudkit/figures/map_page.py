@@ -13,6 +13,7 @@ import base64
 import html
 import json
 import math
+import os
 import struct
 import zlib
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from folium.plugins import HeatMap
 from numpy.typing import NDArray
 
 from mudkit.figures import assets
+from mudkit.figures.background import read_background
 from mudkit.figures.geometry import (
     Frame,
     Line,
@@ -141,13 +143,15 @@ def map_with_ground(
     ground: Group | None,
     weights: Floats | None = None,
     *,
+    background: str | os.PathLike[str] | None = None,
     heat: bool = False,
 ) -> tuple[folium.Map, Frame]:
     """Return a map with its ground, framed around the places shown and the positions of the ground.
 
-    With ``weights`` of the first group shown, the map opens where nearly all of their weight is. ``heat``
-    loads the heat layer.
+    With ``weights`` of the first group shown, the map opens where nearly all of their weight is.
+    ``background`` is a GeoJSON file whose lines are drawn above the ground. ``heat`` loads the heat layer.
     """
+    drawn = read_background(background) if background else None
     frame = Frame.around([*shown, *([ground] if ground is not None else [])])
     leaflet_map = _empty_map(title, heat)
     window = frame.surroundings()
@@ -169,6 +173,8 @@ def map_with_ground(
         sources.append("land: Natural Earth")
     data["attribution"] = html.escape("; ".join(sources))
     add_call(leaflet_map, "base", data)
+    if drawn is not None:
+        add_call(leaflet_map, "background", drawn.within(window))
     return leaflet_map, frame
 
 

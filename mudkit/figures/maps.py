@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -126,6 +127,7 @@ def cell_map(
     label: str | None = None,
     positions: pa.Table | None = None,
     limits: tuple[float, float] | None = None,
+    background: str | os.PathLike[str] | None = None,
 ) -> folium.Map:
     """Draw rectangles coloured by a value, which the pointer shows, with a legend.
 
@@ -143,6 +145,8 @@ def cell_map(
         As in :func:`heat_map`.
     limits : (float, float), optional
         Ends of the colour scale; by default those of the values.
+    background : path-like, optional
+        As in :func:`density_map`.
 
     Raises
     ------
@@ -166,7 +170,9 @@ def cell_map(
         )
     scale = ColourScale.of(values, limits)
     title = label or value
-    leaflet_map = _map_of_cells(f"Map of cells: {title}; {_counted(values, 'cell')}", edges, positions)
+    leaflet_map = _map_of_cells(
+        f"Map of cells: {title}; {_counted(values, 'cell')}", edges, positions, background
+    )
     rows = _rounded(*edges.T)
     labels = (f"{title}: {words.number(number)}" for number in values.tolist())
     boxes = [[*row, shade, text] for row, shade, text in zip(rows, scale.shades(values), labels, strict=True)]
@@ -186,6 +192,7 @@ def cell_slides(
     label: str | None = None,
     positions: pa.Table | None = None,
     limits: tuple[float, float] | None = None,
+    background: str | os.PathLike[str] | None = None,
     first: int = 0,
 ) -> folium.Map:
     """Draw rectangles coloured by a value, a picture per time; slider and choice work by keyboard.
@@ -209,6 +216,8 @@ def cell_slides(
         As in :func:`heat_map`.
     limits : (float, float), optional
         Ends of the colour scale; by default those of the values.
+    background : path-like, optional
+        As in :func:`density_map`.
     first : int
         Number of the picture that is shown first, from 0.
 
@@ -239,7 +248,7 @@ def cell_slides(
     title = label or value
     pictured = words.count(len(labels), "picture")
     leaflet_map = _map_of_cells(
-        f"Map over time: {title}; {_counted(values, 'cell')} in {pictured}", edges, positions
+        f"Map over time: {title}; {_counted(values, 'cell')} in {pictured}", edges, positions, background
     )
     boxes, which = np.unique(np.round(edges, 6), axis=0, return_inverse=True)
     scale = ColourScale.of(values, limits)
@@ -372,11 +381,13 @@ def _check_edges(edges: Floats) -> None:
         refuse_off_sphere(lat, lon, "cells")
 
 
-def _map_of_cells(title: str, edges: Floats, positions: pa.Table | None) -> folium.Map:
+def _map_of_cells(
+    title: str, edges: Floats, positions: pa.Table | None, background: str | os.PathLike[str] | None
+) -> folium.Map:
     """Return a map around cells, whose longitudes are changed to the turn of its frame."""
     edges[:, 3] += np.where(edges[:, 1] > edges[:, 3], 360.0, 0.0)
     corners = [(edges[:, 0], edges[:, 1]), (edges[:, 2], edges[:, 3])]
-    leaflet_map, frame = map_with_ground(title, corners, _ground(positions))
+    leaflet_map, frame = map_with_ground(title, corners, _ground(positions), background=background)
     middles = (edges[:, 1] + edges[:, 3]) / 2
     edges[:, 1::2] += (frame.unwrap(middles) - middles)[:, None]
     return leaflet_map

@@ -74,6 +74,9 @@ Period = Annotated[
     Field(description="period to keep, BEGIN/END, local to tz: 2008-05-17/2008-05-24; empty: all"),
     AfterValidator(_within),
 ]
+Background = Annotated[
+    str, Field(description="GeoJSON file whose lines are drawn below the cells of the map; empty: none")
+]
 
 
 class OfTrace(Parameters):
@@ -113,7 +116,7 @@ class TraceProfile(OfTrace):
     """Parameters of ``trace_profile``."""
 
     cells_zoom: int = Field(15, ge=0, le=22, description="level of the cells that are counted and exported")
-    background: str = Field("", description="GeoJSON file that is drawn below the map; empty: none")
+    background: Background = ""
 
 
 class CachePolicy(OfTrace):
@@ -133,6 +136,7 @@ class CachePolicy(OfTrace):
         "device", description="what the trees are tested on: other devices, or other days"
     )
     cells_zoom: int = Field(14, ge=0, le=22, description="level of the map's cells")
+    background: Background = ""
 
     @model_validator(mode="after")
     def _rule_within_horizon(self) -> CachePolicy:
@@ -253,6 +257,7 @@ class Propagation(Parameters):
     places: dict[str, str] = Field(
         {}, description="receivers who stand still, as LAT,LON by name; empty: three are found by density"
     )
+    background: Background = ""
 
     _tz = field_validator("tz")(_zone)
 

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import csv
 
 from mudkit import figures, units
-from mudkit.errors import ParameterError
+from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures import assets
 from mudkit.figures.geometry import Frame
 from mudkit.figures.map_page import map_with_ground
@@ -342,3 +342,19 @@ def test_area_circle_is_within_the_bounds():
 def test_area_map_ground_is_drawn_from_positions():
     attribution = parse_call(draw(positions=POINTS), "base")["attribution"]
     assert "3 positions" in attribution
+
+
+def test_background_of_ones_own_is_drawn_below_cells(tmp_path):
+    file = tmp_path / "streets.geojson"
+    file.write_text('{"type": "LineString", "coordinates": [[-122.4, 37.7], [-122.39, 37.75]]}')
+    cells = make_boxes([37.7, 37.8], [-122.4, -122.4], 4.0, share=[10.0, 20.0], at=["a", "a"], who=["b", "b"])
+    for drawn in (
+        figures.cell_map(cells, "share", background=file),
+        figures.cell_slides(cells, "share", time="at", by="who", background=file),
+    ):
+        page = render(drawn)
+        assert "background: streets.geojson" in page
+        assert "[[37.7,-122.4],[37.75,-122.39]]" in page.replace(" ", "")
+    elsewhere = make_boxes([48.0], [11.0], 4.0, share=[10.0])
+    with pytest.raises(TraceContentError, match="lies elsewhere than the trace"):
+        figures.cell_map(elsewhere, "share", background=file)
