@@ -423,7 +423,8 @@ def open_source(
     selected = selection.describe()
     if needs_reads and (missing := selection.missing_in_reads()):
         selected += f" (reads have no {words.listing(missing)}: the predicate keeps them all)"
-    return TraceSource(path.name, loaded.positions, log, rows, tz, devices_read, aside, selected, seen)
+    name = Path(*path.absolute().parts[-2:]).as_posix()  # of two files of one name the folders differ
+    return TraceSource(name, loaded.positions, log, rows, tz, devices_read, aside, selected, seen)
 
 
 def _layout(path: Path, format: str, columns: Mapping[str, str]) -> list[str]:  # noqa: A002
