@@ -410,13 +410,14 @@ def bar_panels(table: pd.DataFrame, measures: Mapping[str, str], *, title: str, 
     figure = make_subplots(rows=1, cols=len(measures), shared_yaxes=True, horizontal_spacing=0.06)
     for place, (measure, axis_title) in enumerate(measures.items(), start=1):
         values = table[measure]
+        places = words.decimals(values)
         most = max(float(values.max()), 0.0) if len(values) else 0.0
         # Shares end at 100 %, with the numbers of long bars inside, unless all bars are short.
         is_share = "%" in axis_title and 100.0 / _SHORT_BAR < most <= 100.0
         figure.add_trace(
             go.Bar(
                 x=values, y=table[y].map(str), orientation="h", marker_color=BLUE, showlegend=False,
-                name=axis_title, text=[_bar_label(value) for value in values], cliponaxis=False,
+                name=axis_title, text=[words.number(value, places if value else 0) for value in values], cliponaxis=False,
                 textposition="auto" if is_share else "outside",
                 insidetextfont={"color": ink_on(BLUE)},
             ), 1, place,
@@ -519,9 +520,3 @@ def _whiskers(trace: Any) -> list[list[tuple[float, float]]]:
     if trace.error_y.visible:
         lines.append([(x, y - trace.error_y.arrayminus[0]), (x, y + trace.error_y.array[0])])
     return lines
-
-
-def _bar_label(value: Any) -> str:
-    if math.isnan(value):
-        return words.NO_VALUE
-    return f"{value:,.0f}" if value >= 99.5 or value == int(value) else f"{value:.2g}"

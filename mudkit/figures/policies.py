@@ -501,7 +501,7 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
 
 
 @described
-def sensitivity(table: pd.DataFrame, *, title: str) -> go.Figure:
+def sensitivity(table: pd.DataFrame, *, recommended: str, title: str) -> go.Figure:
     """Draw what is recommended, and what it saves, when an assumption is another.
 
     Parameters
@@ -509,12 +509,14 @@ def sensitivity(table: pd.DataFrame, *, title: str) -> go.Figure:
     table : pandas.DataFrame
         Rows from top to bottom, the first one as assumed: ``assumed`` (what is assumed, in words), ``family``
         (what is recommended), ``fresh_share`` with ``…_low`` and ``…_high`` (of the reads).
+    recommended : str
+        What the page recommends; other rows have another mark.
     title : str
         Title of the figure.
     """
     require_columns(table, "table", ("assumed", "family", *_FRESH))
     fresh, low, high = (100 * table[name].to_numpy(dtype=np.float64) for name in _FRESH)
-    is_same = (table["family"] == table["family"].iloc[0]).to_numpy()
+    is_same = (table["family"] == recommended).to_numpy()
     figure = go.Figure()
     for rows, name, colour, symbol in (
         (is_same, "the same recommendation", BLUE, "circle"),

@@ -30,6 +30,9 @@ __all__ = [
     "LearntReads",
     "Policy",
     "Tree",
+    "describe_policy",
+    "format_age",
+    "hour_runs",
     "hours_of_day",
 ]
 
@@ -230,9 +233,47 @@ class LearntReads(Displayed):
         """The names of its features, in order."""
         return FEATURE_SETS[self.features]
 
+    @property
+    def leaves(self) -> int:
+        """Number of leaves of the tree."""
+        return int(np.count_nonzero(self.tree.is_leaf))
+
     def _view(self) -> View:
         return learnt_view("LearntReads", self.tree, self.names, ("local", "remote"))
 
     def local(self, pairs: Pairs) -> NDArray[np.bool_]:
         """Answer locally where the tree says so."""
         return np.equal(self.tree.decide(read_features(pairs, self.features, self.density)), _LOCAL)
+
+
+def describe_policy(policy: Always | FixedRule | LearntReads) -> str:
+    """Return a policy in words."""
+    if isinstance(policy, Always):
+        return "always ask"
+    if isinstance(policy, LearntReads):
+        return f"tree of {words.count(policy.leaves, 'leaf', 'leaves')}"
+    near = "" if math.isinf(policy.km) else f"from within {words.distance(policy.km)} and "
+    ages = policy.by_hour
+    if len(set(ages)) == 1:
+        return f"{near}at most {format_age(ages[0])} old"
+    runs = hour_runs(ages)
+    if len(runs) == 2:
+        (first, past, inside), (_, _, outside) = runs if runs[0][0] < runs[0][1] else runs[::-1]
+        return f"{near}{_up_to(inside)} from {first:02d}:00 to {past:02d}:00, else {_up_to(outside)}"
+    return f"{near}at most {format_age(min(ages))} to {format_age(max(ages))} old, by the hour"
+
+
+def _up_to(minutes: float) -> str:
+    return f"at most {format_age(minutes)} old" if minutes else "never used"
+
+
+def format_age(minutes: float) -> str:
+    """Return an age in words."""
+    return words.duration(60 * minutes)
+
+
+def hour_runs(ages: tuple[float, ...]) -> list[tuple[int, int, float]]:
+    """Return hours from, to, and the age of runs of hours with one age; the last may go over midnight."""
+    starts = [hour for hour in range(HOURS) if ages[hour] != ages[hour - 1]] or [0]
+    ends = [*starts[1:], starts[0] or HOURS]
+    return [(first, past, ages[first]) for first, past in zip(starts, ends, strict=True)]

@@ -28,7 +28,7 @@ from mudkit.learning import (
 from mudkit.learning.costs import read_costs
 from mudkit.learning.evaluate import READ_MEASURES, measures_by_read
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.policies import LearntReads
+from mudkit.learning.policies import LearntReads, describe_policy, format_age, hour_runs
 from mudkit.learning.replay import fewest_sends, fewest_sends_by_stale, replay
 from mudkit.learning.search import (
     MAX_RISK,
@@ -45,12 +45,12 @@ from mudkit.learning.trees import Folds
 from mudkit.pipeline.coverage import read_labels
 from mudkit.report.page import Answer, FirstScreen, Measure
 from mudkit.report.source import TraceSource
-from mudkit.systems.mud.policies.artefact import HOURS, Artefact
+from mudkit.systems.mud.policies.artefact import Artefact
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BEST", "CAPTION", "SAVINGS_LABELS", "ReadStudy", "describe", "study_reads"]
+__all__ = ["BEST", "CAPTION", "SAVINGS_LABELS", "ReadStudy", "study_reads"]
 
 CAPTION: Final = (
     "Policies, each chosen on other devices or days than those it is scored on; data and energy of a read on "
@@ -169,9 +169,9 @@ class ReadStudy:
         else:
             first = words.percent(self.fresh.value, 1), "of the reads get a fresh answer from the cache"
         stale = float(self.in_use.is_stale.mean())
-        second = of_rule, f"do so with the rule in use, {describe(self.rule)}"
+        second = of_rule, f"do so with the rule in use, {describe_policy(self.rule)}"
         if stale > self.max_stale:
-            text = f"are stale with the rule in use, {describe(self.rule)}; {allowed} are allowed"
+            text = f"are stale with the rule in use, {describe_policy(self.rule)}; {allowed} are allowed"
             second = words.percent(stale, 1), text
         most = words.percent(self.most_fresh, 1)
         return [first, second, (most, "is the most that any policy could give, with hindsight")]
@@ -189,10 +189,10 @@ class ReadStudy:
             )
         share = f"{words.percent(self.fresh.value, 1)} of the reads get a fresh answer without the server"
         if self.family == "tree":
-            return f"Use the learnt {describe(self.policy)}: {share}."
+            return f"Use the learnt {describe_policy(self.policy)}: {share}."
         if self.family == "age by hour":
             return f"Answer from the cache up to an age that depends on the hour: {share}."
-        return f"Answer from the cache when its answer is {describe(self.policy)}: {share}."
+        return f"Answer from the cache when its answer is {describe_policy(self.policy)}: {share}."
 
     def _reasons(self) -> list[str]:
         search, chosen = self.search, self.search.chosen
@@ -203,7 +203,7 @@ class ReadStudy:
                 texts.append("No policy keeps the limit of stale answers with a margin.")
             else:
                 texts.append(
-                    f"The best that was found, “{describe(best.policy)}”, answers "
+                    f"The best that was found, “{describe_policy(best.policy)}”, answers "
                     f"{_shown(search.share(best.is_fresh))} fresh, and exceeds the limit of stale answers on "
                     f"other devices and days with a probability of {words.percent(search.risk(best))}."
                 )
@@ -227,11 +227,13 @@ class ReadStudy:
             if rule.family == "always ask":
                 return ["No rule keeps the limit."]
             gain = search.gain(chosen, rule)
-            return [f"The best without a tree, “{describe(rule.policy)}”, gives {_points(gain)} fewer."]
+            return [
+                f"The best without a tree, “{describe_policy(rule.policy)}”, gives {_points(gain)} fewer."
+            ]
         tree = search.choice("tree")
         if tree is None:
             return []
-        gain, name = search.gain(tree, chosen), f"A learnt {describe(tree.policy)}"
+        gain, name = search.gain(tree, chosen), f"A learnt {describe_policy(tree.policy)}"
         if gain.value <= 0:
             return [f"{name} gives no more."]
         if search.risk(tree) > MAX_RISK:
@@ -240,7 +242,7 @@ class ReadStudy:
 
     def _against_rule(self) -> str:
         """Return whether the rule in use may stay, in words."""
-        rule, gain = f"The rule in use, “{describe(self.rule)}”,", self.gain
+        rule, gain = f"The rule in use, “{describe_policy(self.rule)}”,", self.gain
         stale, risk = float(self.in_use.is_stale.mean()), self.search.risk(self.in_use)
         if not (self.in_use.is_fresh | self.in_use.is_stale).any():
             return f"{rule} asks the server for every read."
@@ -292,8 +294,12 @@ class ReadStudy:
                 f"The recommended rule keeps answers as long as any that was looked at, "
                 f"{words.duration(oldest_s)}: a larger `horizon_s` may save more."
             )
-        others = self.sensitivity[self.sensitivity["family"] != self.sensitivity["family"].iloc[0]]
-        if len(others) and self.search.has_enough_reads:
+        if self._rival and self.search.has_enough_reads:
+            results.append(
+                f"The choice between “{self.family}” and “{self._rival}” is close: on {self._tried_on()} "
+                f"alone it is “{self._rival}”."
+            )
+        if len(others := self._changed) and self.search.has_enough_reads:
             results.append(
                 "The recommendation depends on what is assumed. Another kind of policy would be recommended "
                 f"with: {words.listing(others['assumed'], 8)}."
@@ -311,7 +317,7 @@ class ReadStudy:
 
         return [
             Measure("recommendation", self.family, "", "Family of the recommended policy."),
-            Measure("policy", describe(self.policy), "", "The recommended policy in words."),
+            Measure("policy", describe_policy(self.policy), "", "The recommended policy in words."),
             share("fresh_share", self.fresh, "Reads that it answers fresh from the cache, out of fold."),
             share("stale_share", self.stale, "Reads that it answers stale, out of fold."),
             share("sent_share", sent, "Reads that ask the server with it, out of fold."),
@@ -342,30 +348,47 @@ class ReadStudy:
             Measure("reads", float(len(search.pairs.device)), "", "Reads that were replayed."),
         ]
 
+    @property
+    def _rival(self) -> str:
+        """The family of the devices on which assumptions are tried, as assumed, if it is another one."""
+        family = str(self.sensitivity["family"].iloc[0])
+        return "" if family == self.family else family
+
+    @property
+    def _changed(self) -> pd.DataFrame:
+        """Rows of other assumptions under which neither family would be recommended."""
+        others = self.sensitivity.iloc[1:]
+        return others[~others["family"].isin([self.family, self._rival])]
+
+    def _tried_on(self) -> str:
+        count = pc.count_distinct(self.reads_tried["device"]).as_py()
+        return words.count(count, "device")
+
     def sensitivity_answer(self) -> Answer:
         """Return whether other assumptions change the recommendation, as a heading."""
-        table = self.sensitivity
-        others = table[table["family"] != table["family"].iloc[0]]
+        table, others = self.sensitivity, self._changed
         low, high = 100 * table["fresh_share"].min(), 100 * table["fresh_share"].max()
-        of = ""
-        if len(self.reads_tried) < len(self.source.reads):
-            count = pc.count_distinct(self.reads_tried["device"]).as_py()
-            of = f" To save time they were tried on {words.count(count, 'device')}."
-            if table["family"].iloc[0] != self.family:
-                of += f" On these alone, the recommendation would be another: {table['family'].iloc[0]}."
         span = f"{words.interval(low, high, 1)} % of the reads are answered fresh" if high > 0 else ""
-        if not len(others):
+        parts = ["Window, box, missing points and limit are halved and doubled."]
+        if len(others):
+            title = f"{len(others)} of {len(table) - 1} other assumptions change the recommendation"
+        elif self._rival:
+            title = f"The choice between “{self.family}” and “{self._rival}” is close"
+        else:
             title = "Other assumptions give the same recommendation"
-            return Answer(
-                f"{title}: {span}" if span else title,
-                f"Window, box, missing points and limit are halved and doubled.{of}",
+            title, span = (f"{title}: {span}" if span else title), ""
+        if span:
+            parts.append(f"{span}.")
+        if len(others):
+            parts.append(
+                "A simpler policy is recommended where it is nearly as good, so a looser limit may give a "
+                "smaller share."
             )
-        return Answer(
-            f"{len(others)} of {len(table) - 1} other assumptions change the recommendation",
-            "Window, box, missing points and limit are halved and doubled. "
-            f"{span + '. ' if span else ''}A simpler policy is recommended where it is nearly as good, so a "
-            f"looser limit may give a smaller share.{of}",
-        )
+        if len(self.reads_tried) < len(self.source.reads):
+            parts.append(f"To save time they were tried on {self._tried_on()}.")
+        if self._rival:
+            parts.append(f"On these alone “{self._rival}” is recommended as assumed.")
+        return Answer(title, " ".join(parts))
 
     def policies_answer(self) -> Answer:
         """Return how far the recommended policy is from the best with hindsight, as a heading."""
@@ -390,7 +413,10 @@ class ReadStudy:
     def described(self) -> pd.DataFrame:
         """Return the rule in use, and the best policy of each family in words."""
         choices = [choice for choice in self.search.choices if choice.family != "always ask"]
-        rows = [(RULE, describe(self.rule)), *((one.family, describe(one.policy)) for one in choices)]
+        rows = [
+            (RULE, describe_policy(self.rule)),
+            *((one.family, describe_policy(one.policy)) for one in choices),
+        ]
         return pd.DataFrame(rows, columns=["policy", "answers from the cache that are used"])
 
     def policy_bars(self) -> pd.DataFrame:
@@ -430,7 +456,7 @@ class ReadStudy:
         tree = self.search.choice("tree")
         if tree is None or not isinstance(tree.policy, LearntReads):
             return Answer("No tree was learnt", self.search.problem)
-        leaves = _leaves(tree.policy)
+        leaves = tree.policy.leaves
         use = "and is recommended" if self.family == "tree" else "and is not recommended"
         if leaves == 1:
             return Answer(f"The best tree always does the same, {use}")
@@ -482,8 +508,8 @@ class ReadStudy:
         if not isinstance(self.policy, FixedRule) or not isinstance(self.policy.minutes, tuple):
             return None
         rows = [
-            {"from": f"{first:02d}:00", "to": f"{past:02d}:00", "largest age": _age(minutes)}
-            for first, past, minutes in _runs(self.policy.minutes)
+            {"from": f"{first:02d}:00", "to": f"{past:02d}:00", "largest age": format_age(minutes)}
+            for first, past, minutes in hour_runs(self.policy.minutes)
         ]
         return pd.DataFrame(rows)
 
@@ -580,44 +606,6 @@ def _saved(before: pd.Series, after: pd.Series) -> str:
         for name in ("messages_per_day", "data_gb_per_day", "radio_j_per_day")
     )
     return f"{words.number(messages)} messages, {words.size(1e9 * data_gb)} and {words.number(energy_j)} J"
-
-
-def describe(policy: Always | FixedRule | LearntReads) -> str:
-    """Return a policy in words."""
-    if isinstance(policy, Always):
-        return "always ask"
-    if isinstance(policy, LearntReads):
-        return f"tree of {words.count(_leaves(policy), 'leaf', 'leaves')}"
-    near = "" if math.isinf(policy.km) else f"from within {words.distance(policy.km)} and "
-    ages = policy.by_hour
-    if len(set(ages)) == 1:
-        return f"{near}at most {_age(ages[0])} old"
-    runs = _runs(ages)
-    if len(runs) == 2:
-        (first, past, inside), (_, _, outside) = runs if runs[0][0] < runs[0][1] else runs[::-1]
-        return (
-            f"{near}{_up_to(inside)} from {first:02d}:00 to {past:02d}:00, {_up_to(outside)} at other times"
-        )
-    return f"{near}at most {_age(min(ages))} to {_age(max(ages))} old, by the hour"
-
-
-def _up_to(minutes: float) -> str:
-    return f"at most {_age(minutes)} old" if minutes else "never used"
-
-
-def _age(minutes: float) -> str:
-    return words.duration(60 * minutes)
-
-
-def _runs(ages: tuple[float, ...]) -> list[tuple[int, int, float]]:
-    """Return hours from, to, and the age of runs of hours with one age; the last may go over midnight."""
-    starts = [hour for hour in range(HOURS) if ages[hour] != ages[hour - 1]] or [0]
-    ends = [*starts[1:], starts[0] or HOURS]
-    return [(first, past, ages[first]) for first, past in zip(starts, ends, strict=True)]
-
-
-def _leaves(policy: LearntReads) -> int:
-    return int(np.count_nonzero(policy.tree.is_leaf))
 
 
 def _one_or_range(column: pa.ChunkedArray, shown: Callable[[float], str]) -> str:

@@ -456,7 +456,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
             [("as assumed", "age", 0.2, 0.15, 0.25), ("window 4 h", "tree", 0.4, 0.33, 0.46), ("box 10 km", "age", 0.1, 0.07, 0.14)],
             columns=["assumed", "family", "fresh_share", "fresh_share_low", "fresh_share_high"],
         ),
-        title="What is recommended with other assumptions",
+        recommended="age", title="What is recommended with other assumptions",
     ),
     "signals": lambda: figures.signals(_signals(), hz=200, title="A pulse of 72", y="millivolt", seconds=3.0),
     "tradeoff": lambda: figures.tradeoff(

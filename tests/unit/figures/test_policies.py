@@ -259,7 +259,9 @@ def test_any_distance_is_the_last_row_of_rules():
 
 def draw_sensitivity(*rows):
     columns = ["assumed", "family", "fresh_share", "fresh_share_low", "fresh_share_high"]
-    return figures.sensitivity(pd.DataFrame(rows, columns=columns), title="Other assumptions")
+    return figures.sensitivity(
+        pd.DataFrame(rows, columns=columns), recommended="age", title="Other assumptions"
+    )
 
 
 def test_other_recommendations_have_another_mark():

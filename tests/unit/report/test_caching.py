@@ -3,8 +3,10 @@
 import json
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from report_traces import build_hopeless, build_learnable, build_rule_is_best, source
 
@@ -13,7 +15,7 @@ from mudkit.learning import FixedRule
 from mudkit.learning.pairs import Pairs
 from mudkit.pipeline.coverage import read_labels
 from mudkit.report.batching import study_writes
-from mudkit.report.caching import HINDSIGHT, RULE, ReadStudy, describe, study_reads
+from mudkit.report.caching import HINDSIGHT, RULE, ReadStudy, study_reads
 from mudkit.systems import mud
 from mudkit.systems.mud import Artefact
 
@@ -70,6 +72,30 @@ def test_recommendation_does_not_depend_on_the_rule_in_use(by_age):
     assert not other.is_rule_allowed
     assert not other.does_rule_stay
     assert re.search(r"answers [\d.]+ % stale, more than the 5 % allowed", render_text(other))
+
+
+@pytest.mark.parametrize(
+    ("families", "title", "warning"),
+    [
+        (["age", "age", "age"], "Other assumptions give the same recommendation", None),
+        (["age", "tree", "age"], "1 of 2 other assumptions change the recommendation", "with: box 10 km."),
+        (["tree", "tree", "age"], "The choice between “age” and “tree” is close", "alone it is “tree”."),
+        (["tree", "time of day", "age"], "1 of 2 other assumptions change", "with: box 10 km."),
+    ],
+)
+def test_other_assumptions_are_compared_with_what_is_recommended(by_age, families, title, warning):
+    """Try assumptions on some devices, on which another policy may be recommended as assumed."""
+    study = replace(by_age)
+    shares = {f"fresh_share{end}": [0.2, 0.3, 0.4] for end in ("", "_low", "_high")}
+    assumed = ["as assumed", "box 10 km", "box 40 km"]
+    vars(study)["sensitivity"] = pd.DataFrame({"assumed": assumed, "family": families, **shares})
+    assert study.sensitivity_answer().title.startswith(title)
+    notes = " ".join(study.first_screen().warnings)
+    assert ("is close" in notes) == (families[0] != "age")
+    if warning is None:
+        assert "Another kind of policy" not in notes
+    else:
+        assert warning in notes
 
 
 def test_always_ask_is_recommended_when_cached_answers_are_useless(hopeless):
@@ -200,26 +226,6 @@ def test_savings_are_those_of_the_reads_of_a_day(by_age):
     assert always == pytest.approx(3 * reads / days), "a query, a part of its answer, and the end"
     sent = (by_age.policies.set_index("kind").loc["age", "sent_share"]) * reads
     assert table["messages_per_day"].iloc[-1] == pytest.approx(3 * sent / days)
-
-
-@pytest.mark.parametrize(
-    ("rule", "text"),
-    [
-        (FixedRule(1.0, 10.0), "from within 1 km and at most 10 min old"),
-        (FixedRule(math.inf, 90.0), "at most 1 h 30 min old"),
-        (
-            FixedRule(math.inf, (120.0,) * 6 + (5.0,) * 16 + (120.0,) * 2),
-            "at most 5 min old from 06:00 to 22:00, at most 2 h old at other times",
-        ),
-        (
-            FixedRule(0.25, (0.0,) * 8 + (30.0,) * 16),
-            "from within 250 m and never used from 00:00 to 08:00, at most 30 min old at other times",
-        ),
-        (FixedRule(math.inf, tuple(map(float, range(24)))), "at most 0 s to 23 min old, by the hour"),
-    ],
-)
-def test_rules_are_described_in_words(rule, text):
-    assert describe(rule) == text
 
 
 def test_writes_of_a_single_device_are_not_compared():
