@@ -411,13 +411,14 @@ def bar_panels(table: pd.DataFrame, measures: Mapping[str, str], *, title: str, 
     for place, (measure, axis_title) in enumerate(measures.items(), start=1):
         values = table[measure]
         places = words.decimals(values)
+        texts = [words.number(value, places if value else 0) for value in values]
         most = max(float(values.max()), 0.0) if len(values) else 0.0
         # Shares end at 100 %, with the numbers of long bars inside, unless all bars are short.
         is_share = "%" in axis_title and 100.0 / _SHORT_BAR < most <= 100.0
         figure.add_trace(
             go.Bar(
                 x=values, y=table[y].map(str), orientation="h", marker_color=BLUE, showlegend=False,
-                name=axis_title, text=[words.number(value, places if value else 0) for value in values], cliponaxis=False,
+                name=axis_title, text=texts, cliponaxis=False,
                 textposition="auto" if is_share else "outside",
                 insidetextfont={"color": ink_on(BLUE)},
             ), 1, place,

@@ -93,7 +93,7 @@ def test_each_measure_has_a_panel_with_its_unit():
     assert figure.layout.xaxis.range[1] > 1234.5
     assert draw_panels(TABLE.head(0)).layout.xaxis.range == (0, 1)
     assert draw_panels(TABLE.tail(1)).layout.xaxis2.range == (0, 1)
-    assert draw_panels(TABLE.assign(kB=[99.9, 9.96])).data[0].text == ("100", "10")
+    assert draw_panels(TABLE.assign(kB=[99.9, 9.96])).data[0].text == ("99.9", "10.0")
 
 
 def test_signals_cover_the_same_time():
