@@ -548,9 +548,8 @@ class ReadStudy:
             (folder / "policy.json").write_text(document + "\n", encoding="utf-8")
 
     def savings(self) -> pd.DataFrame:
-        """Return messages, data and radio energy that reads take a day, with each policy and without any."""
-        days = max(len(np.unique(self.search.day)), 1)
-        reads = len(self.search.pairs.device) / days
+        """Return what reads take a day with each policy and without any: that of the trace by its length."""
+        reads = len(self.search.pairs.device) / self.source.length_days
         rows = self.policies[self.policies["kind"].isin(["always ask", RULE, self.family])]
         return pd.DataFrame(
             {

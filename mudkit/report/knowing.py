@@ -1,4 +1,4 @@
-"""What servers and phones know in the runs of the report scoreboard."""
+"""Count what servers and phones know in the runs of the report scoreboard."""
 
 from __future__ import annotations
 

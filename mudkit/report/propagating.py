@@ -325,7 +325,7 @@ class JoiningStudy:
         devices, whole = len(self.messages.names), self.sums.bytes_out(sizes)
         if self.verdict == "nothing":
             whole = len(self.messages) * sizes.message_bytes
-        a_day, worst = whole / len(self.days), limits.max_quantity_error
+        a_day, worst = whole / self.source.length_days, limits.max_quantity_error
         bound = "; no limit is set on " + (
             "the error of the speed" if self.quantity == "speed" else "devices counted too many"
         )

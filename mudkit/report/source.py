@@ -143,6 +143,12 @@ class TraceSource:
             parts.append(self.selected)
         return " · ".join(parts)
 
+    @property
+    def length_days(self) -> float:
+        """Time from the first position to the last one, in days; at least one day."""
+        ends = pc.min_max(self.positions["ts"]).as_py()
+        return max((ends["max"] - ends["min"]).total_seconds() / 86_400, 1.0)
+
     def days(self) -> pd.DataFrame:
         """Count ``positions, reads, devices`` by day of local time; days without rows are absent."""
         return self._days

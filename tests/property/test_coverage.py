@@ -59,8 +59,8 @@ def add_counts(total, others, missing, pieces):
     for counts in pieces:
         cached = [None] * len(counts.read) if counts.cached is None else counts.cached.tolist()
         numbers = (counts.points.tolist(), counts.others.tolist(), counts.missing.tolist())
-        for read, of, *each in zip(counts.read.tolist(), cached, *numbers, strict=True):
-            for sums, number in zip((total, others, missing), each, strict=True):
+        for read, of, *counted in zip(counts.read.tolist(), cached, *numbers, strict=True):
+            for sums, number in zip((total, others, missing), counted, strict=True):
                 sums[read, of] += number
 
 

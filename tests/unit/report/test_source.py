@@ -80,6 +80,14 @@ def test_description_is_a_single_line():
     )
 
 
+def test_length_is_that_from_first_to_last_position():
+    trace = make_trace(days=(0, 4))
+    t_us = trace.positions["ts"].cast("int64").to_numpy()
+    assert trace.length_days == pytest.approx((t_us.max() - t_us.min()) / 86_400e6)
+    assert trace.length_days > 4
+    assert make_trace(days=(0,)).length_days == 1
+
+
 def test_days_follow_the_time_zone():
     days = make_trace(days=(0,), tz="America/Chicago").days()
     assert next(f"{day:%d %B}" for day in days.index) == "01 March"
