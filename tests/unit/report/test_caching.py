@@ -5,7 +5,6 @@ import math
 import re
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 from report_traces import build_hopeless, build_learnable, build_rule_is_best, source
