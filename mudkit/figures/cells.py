@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import pyarrow as pa
 
+from mudkit import words
 from mudkit.arguments import check_options
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described, redescribed
@@ -195,7 +196,7 @@ def hits_by_cell(reads: pd.DataFrame, zoom: int = 14) -> pa.Table:
     count = table["reads"]
     local, stale = (100 * table[name] / count for name in ("is_local", "is_stale"))
     labels = [
-        f"{number:,} reads: {hits:.0f} % answered locally, {misses:.0f} % stale"
+        f"{words.count(number, 'read')}: {hits:.0f} % answered locally, {misses:.0f} % stale"
         for number, hits, misses in zip(count, local, stale, strict=True)
     ]
     return pa.table(

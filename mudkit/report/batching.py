@@ -59,8 +59,10 @@ class WriteStudy:
         at_once, in_use = rows["0"], rows[f"{self.in_use:g}"]
         delay = words.duration(60 * self.in_use)
         text = (
-            "A read is stale when it lacks too much of what others wrote because it waits on their devices; "
-            f"what a cache makes stale comes on top. The delay in use, {delay}, makes "
+            "A read is stale when it lacks too much of what others wrote because it waits on their devices. "
+            "Here every read asks the server. Together with a cache more are stale than both shares added: "
+            "what is answered from it may have lacked writes when it was fetched, too. The limit is for one "
+            f"of the two. The delay in use (`batch_minutes`), {delay}, makes "
             f"{words.percent(in_use['missed_share'], 1)} of the reads stale, with {_messages(in_use)}. "
         )
         if "learnt" in rows:

@@ -569,10 +569,6 @@ class Search:
         size = next(size for size in threshold_grid(largest) if sums.left_share(self.sizes, size) <= most)
         return Choice(-below, interval_s, size if size < largest else None, sums)
 
-    def assuming(self, sizes: Sizes | None = None, limits: Limits | None = None) -> Search:
-        """Return the same combinations, judged by other sizes or limits."""
-        return replace(self, sizes=sizes or self.sizes, limits=limits or self.limits)
-
 
 def search(
     messages: Messages,
@@ -581,6 +577,7 @@ def search(
     quantity: str,
     *,
     zoom: int | None = None,
+    known: Search | None = None,
 ) -> Search:
     """Try intervals and cells, further ones while the best lies at an edge, and finer ones around the best.
 
@@ -596,8 +593,12 @@ def search(
         ``speed`` or ``devices``.
     zoom : int, optional
         The only level that is tried.
+    known : Search, optional
+        What was tried on the same messages, with other limits.
     """
     result = Search(limits, sizes, quantity)
+    if known is not None:
+        result = replace(result, tried={**known.tried}, with_threshold={**known.with_threshold})
     lengths_s = _lengths_s(limits.max_delay_s)
     counted = {length_s: messages.count_devices(length_s) for length_s in lengths_s}
 
@@ -605,7 +606,8 @@ def search(
         for level in sorted(zooms, reverse=True):  # small cells keep the limits
             cells = Cells(messages, level)
             for length_s in lengths_s:
-                result.tried[level, length_s] = cells.sums(length_s, devices=counted[length_s])
+                if (level, length_s) not in result.tried:
+                    result.tried[level, length_s] = cells.sums(length_s, devices=counted[length_s])
             _refine(result, cells)
             _try_thresholds(result, cells)
 

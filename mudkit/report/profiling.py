@@ -507,9 +507,9 @@ def interval_answer(source: TraceSource) -> Answer:
     gaps_s = _gaps_s(source)
     if not len(gaps_s):
         return Answer("No device reports twice")
-    share = float((gaps_s > _LONG_GAP_S).mean())
+    share = float((gaps_s >= _LONG_GAP_S).mean())
     return Answer(
-        f"{words.percent(share)} of the steps from one position to the next take longer than ten minutes",
+        f"{words.percent(share)} of the steps from one position to the next take ten minutes or longer",
         f"The median step takes {words.duration(float(np.median(gaps_s)))}.",
     )
 

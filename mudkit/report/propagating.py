@@ -348,7 +348,7 @@ class JoiningStudy:
         sizes, cases = self.search.sizes, {}
         for factor in (0.5, 2.0):
             other = replace(sizes, aggregate_bytes=_times(sizes.aggregate_bytes, factor))
-            cases[factor] = self._assuming(self.search.assuming(sizes=other))
+            cases[factor] = self._assuming(replace(self.search, sizes=other))
         return cases
 
     def grid(self) -> pd.DataFrame:
@@ -538,6 +538,7 @@ class JoiningStudy:
             {"threshold": f"{size:,}" if size > 1 else "1, nothing joined"} | self._row(self._early(size))
             for size in sizes
         ]
+        rows[0][self._error_column] = 0.0  # what is sent by itself names its device, and tells its speed
         rows.append({"threshold": "any, none is sent early"} | self._row(self._early(None)))
         return pd.DataFrame(rows)
 
@@ -614,11 +615,11 @@ class JoiningStudy:
             )
         for factor, word in factors:
             delay_s = _times(limits.max_delay_s, factor)
-            case = self._assuming(self.search.assuming(limits=replace(limits, max_delay_s=delay_s)))
+            case = self._limited(replace(limits, max_delay_s=delay_s))
             rows.append({"assumed": f"{word} the delay, {words.duration(delay_s)}"} | case)
         for factor, word in factors:
             error_m = factor * limits.max_error_m
-            case = self._assuming(self.search.assuming(limits=replace(limits, max_error_m=error_m)))
+            case = self._limited(replace(limits, max_error_m=error_m))
             rows.append({"assumed": f"{word} the distance, {words.distance(error_m / 1000)}"} | case)
         if (half := self._half_fleet()) is not None:
             left = {"bytes_left_share": half.left_share(sizes)}
@@ -638,8 +639,15 @@ class JoiningStudy:
         }
 
     def _assuming(self, case: Search) -> dict[str, Any]:
-        """Return what is recommended if the same combinations are judged otherwise."""
+        """Return what is recommended with other sizes or limits."""
         return _conclude(self.source, self.messages, case, self.thresholds, self)._recommended()
+
+    def _limited(self, limits: Limits) -> dict[str, Any]:
+        """Return what is recommended with other limits; intervals and cells are searched again."""
+        zooms = {zoom for zoom, _ in self.search.tried}
+        only = zooms.pop() if len(zooms) == 1 else None
+        found = search(self.messages, limits, self.search.sizes, self.quantity, zoom=only, known=self.search)
+        return self._assuming(found)
 
     def _half_fleet(self) -> Sums | None:
         """Return the sums of half of the devices, drawn by a checksum of their names.

@@ -21,6 +21,7 @@ from mudkit import words
 from mudkit.errors import TraceContentError
 from mudkit.files import existing
 from mudkit.report.selection import Selection
+from mudkit.trace.derive import Rule
 from mudkit.trace.options import Options
 from mudkit.trace.schema import epoch_us
 from mudkit.trace.values import NO_TIME, numbers, times_us
@@ -48,6 +49,7 @@ _ZONE_HOURS: Final = 2.5
 _COUNTRY_HOURS: Final = 3.5
 _COUNTRY_KM: Final = 1500.0
 _GAP_DAYS: Final = 7
+_NEARLY: Final = 0.95
 _NOWHERE_DEGREES: Final = 1e-3
 _NOWHERE_KM: Final = 100.0
 _CLEANED: Final = ("duplicate", "speed over 70 m/s")
@@ -147,7 +149,7 @@ class TraceSource:
     def length_days(self) -> float:
         """Time from the first position to the last one, in days; at least one day."""
         ends = pc.min_max(self.positions["ts"]).as_py()
-        return max((ends["max"] - ends["min"]).total_seconds() / 86_400, 1.0)
+        return max(float((ends["max"] - ends["min"]).total_seconds()) / 86_400, 1.0)
 
     def days(self) -> pd.DataFrame:
         """Count ``positions, reads, devices`` by day of local time; days without rows are absent."""
@@ -167,6 +169,7 @@ class TraceSource:
             *self._sample(),
             *self._dominance(),
             *self._gaps(),
+            *self._seldom(),
             *self.nowhere(),
             *self._clusters(),
             *self._zones(),
@@ -206,6 +209,27 @@ class TraceSource:
         starts, index = np.unique(quarter, return_inverse=True)
         local = pd.to_datetime(starts * QUARTER_S, unit="s", utc=True).tz_convert(self.tz).tz_localize(None)
         return local[index]
+
+    def _seldom(self) -> Iterable[str]:
+        """Warn of days on which devices report so seldom that `trip_start` takes every step for a stop."""
+        import pandas as pd  # loading it takes longer than loading all of mudkit
+
+        if not self.derived_by().startswith("trip_start"):
+            return
+        still_s = Rule.parse(self.derived_by()).still_s
+        same = np.diff(self.device) == 0
+        steps_s = np.diff(self.t_us)[same] / US_PER_S
+        day = self.local(self.t_us[1:][same] // (QUARTER_S * US_PER_S)).floor("D")
+        medians_s = pd.Series(steps_s).groupby(day).median()
+        seldom = medians_s[medians_s >= _NEARLY * still_s]
+        if len(seldom) and (reads := self.days()["reads"]).sum():
+            share = reads[reads.index.isin(seldom.index)].sum() / reads.sum()
+            every = words.duration(seldom.median())
+            yield (
+                f"On {words.count(len(seldom), 'day')} devices report every {every}, and each pause of "
+                f"{words.duration(still_s)} counts as a stop: {words.percent(share)} of the reads are derived "
+                "from these days. Give `rule=trip_start(still_s=…)` a longer time."
+            )
 
     def _sample(self) -> Iterable[str]:
         if self.devices_read:

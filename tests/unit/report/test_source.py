@@ -61,6 +61,10 @@ def draw_reads_by_phone(counts):
             make_trace(reads=[np.arange(40) * 30] * 12, origin="derived: trip_start"),
             "of the derived reads follow another of the same device within a minute",
         ),
+        (
+            make_trace(reads=[np.arange(40) * 300] * 12, origin="derived: trip_start(still_s=60)"),
+            "and each pause of 1 min counts as a stop: ",
+        ),
         (make_trace(lon=np.linspace(-100, -70, 200)), "Places span 2 time zones, but all hours are UTC."),
         (make_trace(lon=-97.0), "Hours are UTC, but the places lie near UTC-6: set `tz`."),
         (make_trace(reads=draw_reads(12, 24, 5)), "There are only 60 reads"),
