@@ -76,6 +76,7 @@ _DECISION_MARKS: Final = {
 _LANE_PX, _PANEL_PX, _DECISION_MARGINS_PX = 26, 40, 130
 _SEARCH_COLUMNS: Final = ("km", "minutes", "fresh_share", "stale_share", "is_allowed")
 _SEARCH_ROW_PX, _SEARCH_MARGINS_PX = 38, 130
+_TENTHS_BELOW: Final = 10.0
 _FRESH: Final = ("fresh_share", "fresh_share_low", "fresh_share_high")
 _SENSITIVITY_ROW_PX, _SENSITIVITY_MARGINS_PX = 28, 130
 _FINE_POINTS = 10
@@ -465,11 +466,12 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
         for column in range(len(minutes)):
             value = percent[row, column]
             is_shown = np.isfinite(value)
+            over = words.number(stale[row, column], 1 if stale[row, column] < _TENTHS_BELOW else 0)
             part = (value - low) / (high - low) if is_shown and low < high else 1.0
             figure.add_annotation(
                 x=ages[column],
                 y=distances[row],
-                text=words.number(value, places) if is_shown else f"({stale[row, column]:.0f} stale)",
+                text=words.number(value, places) if is_shown else f"({over} stale)",
                 showarrow=False,
                 font={"size": 13, "color": ink_on(shades[round(part * last)]) if is_shown else INK},
             )

@@ -229,7 +229,7 @@ class JoiningStudy:
             return f"reported speeds are off by {words.number(error)} km/h (root mean square)"
         if error == 0:
             return "each device is counted once an interval"
-        return f"each device is counted {words.number(1 + error)} times an interval"
+        return f"counts of devices are {words.number(1 + error)} times too high"
 
     def _price(self) -> str:
         """Return what receivers get instead of the messages, in a sentence."""
@@ -644,10 +644,10 @@ class JoiningStudy:
 
     def _limited(self, limits: Limits) -> dict[str, Any]:
         """Return what is recommended with other limits; intervals and cells are searched again."""
-        zooms = {zoom for zoom, _ in self.search.tried}
+        sizes, tried = self.search.sizes, self.search
+        zooms = {zoom for zoom, _ in tried.tried}
         only = zooms.pop() if len(zooms) == 1 else None
-        found = search(self.messages, limits, self.search.sizes, self.quantity, zoom=only, known=self.search)
-        return self._assuming(found)
+        return self._assuming(search(self.messages, limits, sizes, self.quantity, zoom=only, known=tried))
 
     def _half_fleet(self) -> Sums | None:
         """Return the sums of half of the devices, drawn by a checksum of their names.

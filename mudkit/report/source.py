@@ -214,7 +214,7 @@ class TraceSource:
         """Warn of days on which devices report so seldom that `trip_start` takes every step for a stop."""
         import pandas as pd  # loading it takes longer than loading all of mudkit
 
-        if not self.derived_by().startswith("trip_start"):
+        if not len(self.reads) or not self.derived_by().startswith("trip_start"):
             return
         still_s = Rule.parse(self.derived_by()).still_s
         same = np.diff(self.device) == 0
@@ -227,8 +227,8 @@ class TraceSource:
             every = words.duration(seldom.median())
             yield (
                 f"On {words.count(len(seldom), 'day')} devices report every {every}, and each pause of "
-                f"{words.duration(still_s)} counts as a stop: {words.percent(share)} of the reads are derived "
-                "from these days. Give `rule=trip_start(still_s=…)` a longer time."
+                f"{words.duration(still_s)} counts as a stop: {words.percent(share)} of the reads are of "
+                "these days. Give `rule=trip_start(still_s=…)` a longer time."
             )
 
     def _sample(self) -> Iterable[str]:
