@@ -24,6 +24,7 @@ _HOUR_US: Final = 3600 * US_PER_S
 _QUARTER_US: Final = QUARTER_S * US_PER_S
 _QUARTERS_A_DAY: Final = 96
 
+_MIN_COVERED_S: Final = 600.0
 _MIN_HOLE_S: Final = 180.0
 _HOLE_FACTOR: Final = 3.0
 _HOLE_ROWS: Final = 20
@@ -137,7 +138,11 @@ def _holes(source: TraceSource) -> Iterable[Defect]:
         length_s = (end_us - start_us) / US_PER_S
         around_us = int(min(max(length_s, 1800.0), 3600.0) * US_PER_S)
         edges = np.searchsorted(t_us, [start_us - around_us, end_us + around_us])
-        rate = min(at - edges[0] + 1, edges[1] - at - 1) / (around_us / US_PER_S)
+        covered_s = [  # a trace may begin or end, or have another hole, near by
+            max((end - begin) / US_PER_S, _MIN_COVERED_S)
+            for begin, end in ((t_us[edges[0]], start_us), (end_us, t_us[edges[1] - 1]))
+        ]
+        rate = min((at - edges[0] + 1) / covered_s[0], (edges[1] - at - 1) / covered_s[1])
         if rate * length_s < _HOLE_ROWS or rate < _HOLE_RATE * usual:
             continue
         before, after = (

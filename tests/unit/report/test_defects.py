@@ -160,3 +160,16 @@ def test_recorded_taxis_have_their_known_holes(cabspotting):
     texts = [defect.text for defect in find_defects(source) if defect.kind in ("hole", "zone", "exchanged")]
     assert any("20 May 2008, 07:04 to 08:38" in text for text in texts)
     assert all("No device reports" in text for text in texts)
+
+
+def test_hole_shortly_before_the_end_of_a_part_is_found(tmp_path):
+    """Stop a quarter of an hour after the hole, and go on two days later."""
+    frame = fleet()
+    silent = within(frame, 2, 11, 14) | within(frame, 2, 14.2, 24) | within(frame, 3, 0, 24)
+    _source, defects = look(frame[~silent], tmp_path)
+    begins = {
+        pd.Timestamp(defect.start_us, unit="us", tz="UTC") for defect in defects if defect.kind == "hole"
+    }
+    assert any(
+        abs(begin - (T0 + pd.Timedelta(days=2, hours=11))) < pd.Timedelta(minutes=2) for begin in begins
+    )
