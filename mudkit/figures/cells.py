@@ -177,7 +177,7 @@ def hits_by_cell(reads: pd.DataFrame, zoom: int = 14) -> pa.Table:
     -------
     pyarrow.Table
         ``south, west, north, east`` and ``lat, lon`` (middle of the cell), degrees; ``reads``; ``local,
-        stale``, percent of its reads; and ``told``, these numbers as text.
+        stale``, percent of its reads; and ``text``, these numbers in words.
 
     Raises
     ------
