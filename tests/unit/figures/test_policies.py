@@ -278,6 +278,13 @@ def test_other_recommendations_have_another_mark():
     assert figure.layout.xaxis.range[0] == 0
 
 
+def test_marks_compare_with_what_the_page_recommends():
+    same, other = draw_sensitivity(
+        ("as assumed", "tree", 0.2, 0.1, 0.3), ("window 4 h", "age", 0.4, 0.3, 0.5)
+    ).data
+    assert (list(same.y), list(other.y)) == (["window 4 h"], ["as assumed"])
+
+
 def test_axis_of_sensitivity_fits_shares_that_hardly_differ():
     figure = draw_sensitivity(("as assumed", "age", 0.5, 0.48, 0.52), ("window 4 h", "age", 0.51, 0.49, 0.53))
     low, high = figure.layout.xaxis.range

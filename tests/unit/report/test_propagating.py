@@ -131,6 +131,24 @@ def test_every_section_has_the_number_of_the_headline(build):
         assert shown.grid_answer().text.startswith("Here the messages of different devices are joined, too")
 
 
+def test_other_limits_are_searched_as_thoroughly_as_those_of_the_page():
+    rows = study(make_walks()).assumptions().set_index("assumed")["bytes_left_share"]
+    others = {
+        "half the delay": (150, 500.0),
+        "twice the delay": (600, 500.0),
+        "half the distance": (300, 250.0),
+    }
+    for assumed, (max_delay_s, max_error_m) in others.items():
+        alone = study(make_walks(), max_delay_s=max_delay_s, max_error_m=max_error_m)
+        assert rows[rows.index.str.startswith(assumed)].item() == pytest.approx(alone.left_share, rel=0.01)
+
+
+def test_messages_that_are_sent_by_themselves_name_their_devices():
+    table = study(make_walks()).threshold_table()
+    assert table["counted_too_many_share"].iloc[0] == 0
+    assert table["counted_too_many_share"].iloc[-1] > 0
+
+
 def test_heading_of_the_grid_is_about_combinations_within_the_limits():
     shown = study(make_walks(), "speed")
     grid = shown.grid()
