@@ -163,7 +163,7 @@ def test_recorded_taxis_have_their_known_holes(cabspotting):
 
 
 def test_hole_shortly_before_the_end_of_a_part_is_found(tmp_path):
-    """Stop a quarter of an hour after the hole, and go on two days later."""
+    """Stop a quarter of an hour after the hole; the next part begins two days later."""
     frame = fleet()
     silent = within(frame, 2, 11, 14) | within(frame, 2, 14.2, 24) | within(frame, 3, 0, 24)
     _source, defects = look(frame[~silent], tmp_path)
