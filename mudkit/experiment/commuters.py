@@ -282,14 +282,12 @@ class Drive:
             if query not in self._answered_us:
                 continue
             records: Mapping[str, Any] = operation.result().records
-            keys = list(map(self._key, owner[due].tolist(), t_us[due].tolist()))
-            is_own = (owner[due] == row).tolist()  # pending ones are on the device
-            others = [key for key, own in zip(keys, is_own, strict=True) if not own]
+            others = list(map(self._key, owner[of_others].tolist(), t_us[of_others].tolist()))
             missing = sum(key not in records for key in others)
             share = 1.0 - missing / len(others) if others else 1.0
             is_sent = self._answered_us[query] > at_us  # a device answers in no time, the cloud does not
             name = self.devices[row].name
-            rows.append((name, at_us / 1e6, *place, is_sent, len(keys), missing, share, covered_share))
+            rows.append((name, at_us / 1e6, *place, is_sent, int(due.sum()), missing, share, covered_share))
         columns = [
             "device",
             "at_s",

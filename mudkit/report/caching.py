@@ -221,14 +221,10 @@ class ReadStudy:
 
     def _scored(self) -> str:
         """Return what the shares are scored on, and what the policy that is shipped gives."""
-        on = (
-            "days with a policy chosen on earlier ones"
-            if self.folds == "time"
-            else ("devices with a policy chosen on the others")
-        )
+        one, others = ("day", "other days") if self.folds == "time" else ("device", "other devices")
         return (
-            f"These shares are of {on}; the policy named here is chosen on all, of whose reads it answers "
-            f"{words.percent(self.shipped, 1)} fresh."
+            f"Each {one} is scored with a policy chosen on {others}; the one named here is chosen on all, "
+            f"and answers {words.percent(self.shipped, 1)} of their reads fresh."
         )
 
     def _against_others(self) -> list[str]:

@@ -229,7 +229,7 @@ class JoiningStudy:
             return f"reported speeds are off by {words.number(error)} km/h (root mean square)"
         if error == 0:
             return "each device is counted once an interval"
-        return f"counts of devices are {words.number(1 + error)} times too high"
+        return f"counts of devices are {words.number(1 + error)} times the truth"
 
     def _price(self) -> str:
         """Return what receivers get instead of the messages, in a sentence."""

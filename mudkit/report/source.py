@@ -214,9 +214,11 @@ class TraceSource:
         """Warn of days on which devices report so seldom that `trip_start` takes every step for a stop."""
         import pandas as pd  # loading it takes longer than loading all of mudkit
 
-        if not len(self.reads) or not self.derived_by().startswith("trip_start"):
+        derived = self.derived_by() if len(self.reads) else ""
+        rule = re.fullmatch(r"trip_start(?:\(still_s=([0-9.]+)\))?", derived)
+        if rule is None:
             return
-        still_s = Rule.parse(self.derived_by()).still_s
+        still_s = float(rule[1] or Rule("trip_start").still_s)
         same = np.diff(self.device) == 0
         steps_s = np.diff(self.t_us)[same] / US_PER_S
         day = self.local(self.t_us[1:][same] // (QUARTER_S * US_PER_S)).floor("D")

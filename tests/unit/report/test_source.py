@@ -76,6 +76,13 @@ def test_distortions_of_the_data_are_warned_of(trace, message):
     assert any(message in warning for warning in warnings) if message else warnings == []
 
 
+@pytest.mark.parametrize(
+    "origin", ["derived: trip_start, by hand", "derived: trip_start(still_s=)", "derived: trip_start(600)"]
+)
+def test_other_origins_of_reads_are_left_alone(origin):
+    assert not any("counts as a stop" in warning for warning in make_trace(origin=origin).warnings())
+
+
 def test_description_is_a_single_line():
     trace = make_trace(origin="derived: trip_start(still_s=600)")
     assert trace.describe() == (
