@@ -522,7 +522,19 @@ class JoiningStudy:
             f"{recommended}{others}"
             f"{words.count(sums.sent, 'message')} and aggregates {verb} sent; {alone} of them hold one "
             f"message. If no aggregate held two messages of one device, {words.percent(shared)} of the bytes "
-            "would be left.",
+            f"would be left.{self._overlap()}",
+        )
+
+    def _overlap(self) -> str:
+        """Return why the two partial ways save more in sum than both together, as a sentence."""
+        sizes = self.search.sizes
+        saved = [100 * (1 - sums.left_share(sizes)) for sums in (self.own, self.different, self.joined)]
+        own, different, both = (words.number(round(points)) for points in saved)
+        if saved[0] + saved[1] <= saved[2] + 0.5 or min(saved) < 0.5:
+            return ""
+        return (
+            f" The two ways overlap: each device's own messages alone save {own} points, messages of different "
+            f"devices alone {different}, all together {both}; many could be joined in either way."
         )
 
     def threshold_table(self) -> pd.DataFrame:
