@@ -430,7 +430,7 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
         ``km`` (infinite: any distance), ``minutes, fresh_share, stale_share, is_allowed``. Rules that are not
         allowed are left empty; their share of stale answers is in brackets.
     rule, best : FixedRule
-        The rule in use and the best one, which are framed where the table has them.
+        The fixed rule and the best one, which are framed where the table has them.
     title : str
         Title of the figure.
     """

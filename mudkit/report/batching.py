@@ -15,7 +15,7 @@ from mudkit.learning import Batch, BatchTree
 from mudkit.learning.evaluate_batches import measure_writes
 from mudkit.learning.trees import Folds
 from mudkit.learning.writes import ReadRequests, Writes
-from mudkit.report.page import Answer
+from mudkit.report.page import Answer, Measure
 from mudkit.report.source import TraceSource
 
 __all__ = ["LABELS", "WriteStudy", "study_writes"]
@@ -34,11 +34,11 @@ _DELAYS_MIN: Final = (0.0, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0)
 class WriteStudy:
     """Fixed delays of writes and a learnt one, with the reads that each makes stale.
 
-    ``best`` is the longest delay that keeps the limit in every turn, 0 without one, and ``in_use`` the fixed
-    delay in use, both in minutes. Without any policies, ``problem`` says why.
+    ``best`` is the longest delay that keeps the limit in every turn, 0 without one, and ``fixed`` the fixed
+    delay given, both in minutes. Without any policies, ``problem`` says why.
     """
 
-    in_use: float
+    fixed: float
     best: float
     max_stale: float
     policies: pd.DataFrame
@@ -56,14 +56,14 @@ class WriteStudy:
             return Answer("Nothing can be said of writes", self.problem)
         rows = {str(row["kind"]): row for _, row in self.policies.iterrows()}
         limit = words.percent(self.max_stale)
-        at_once, in_use = rows["0"], rows[f"{self.in_use:g}"]
-        delay = words.duration(60 * self.in_use)
+        at_once, fixed = rows["0"], rows[f"{self.fixed:g}"]
+        delay = words.duration(60 * self.fixed)
         text = (
             "A read is stale when it lacks too much of what others wrote because it waits on their devices. "
             "Here every read asks the server. Together with a cache more are stale than both shares added: "
             "what is answered from it may have lacked writes when it was fetched, too. The limit is for one "
-            f"of the two. The delay in use (`batch_minutes`), {delay}, makes "
-            f"{words.percent(in_use['missed_share'], 1)} of the reads stale, with {_messages(in_use)}. "
+            f"of the two. A delay of {delay} (`batch_minutes`), to compare with, makes "
+            f"{words.percent(fixed['missed_share'], 1)} of the reads stale, with {_messages(fixed)}. "
         )
         if "learnt" in rows:
             learnt = rows["learnt"]
@@ -82,9 +82,42 @@ class WriteStudy:
         return Answer(
             f"Let writes wait {words.duration(60 * self.best)} at most: "
             f"{words.percent(best['missed_share'], 1)} of the reads become stale",
-            f"{limit} may. It takes {_messages(best)}, {words.percent(saved)} fewer than sending each write "
-            f"at once. {text}",
+            f"At most {limit} may be. It takes {_messages(best)}, {words.percent(saved)} fewer than sending "
+            f"each write at once. {text}",
         )
+
+    def summary(self) -> str:
+        """Return how long writes may wait, and what that saves, in a sentence; empty if nothing is known."""
+        if not len(self.policies):
+            return ""
+        if not self.best:
+            return "Writes should not wait."
+        best, at_once = self._row(f"{self.best:g}"), self._row("0")
+        saved = 1.0 - best["message_share"] / at_once["message_share"]
+        return (
+            f"If every read asks the server, writes may wait {words.duration(60 * self.best)}, which saves "
+            f"{words.percent(saved)} of their messages (below)."
+        )
+
+    def measures(self) -> list[Measure]:
+        """Return the figures of :meth:`summary`."""
+        if not len(self.policies):
+            return []
+        best = self._row(f"{self.best:g}")
+        ends = (float(best[f"message_share_{end}"]) for end in ("low", "high"))
+        return [
+            Measure("write_delay_s", 60 * self.best, "s", "How long writes may wait if every read asks."),
+            Measure(
+                "write_message_share",
+                float(best["message_share"]),
+                "share",
+                "Messages that writes take with it, of the writes.",
+                *ends,
+            ),
+        ]
+
+    def _row(self, kind: str) -> pd.Series:
+        return self.policies[self.policies["kind"] == kind].iloc[0]
 
 
 def _messages(row: pd.Series) -> str:
@@ -105,7 +138,7 @@ def study_writes(
     ----------
     source : TraceSource
     batch_minutes : float
-        The delay in use.
+        A delay to compare with, in minutes.
     completeness : float
         Share of what others wrote below which a read is stale.
     max_stale : float

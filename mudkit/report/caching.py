@@ -43,9 +43,13 @@ from mudkit.learning.search import (
 )
 from mudkit.learning.trees import Folds
 from mudkit.pipeline.coverage import read_labels
+from mudkit.report.assuming import reads_to_try, shown_range, try_assumptions
+from mudkit.report.batching import WriteStudy
 from mudkit.report.page import Answer, FirstScreen, Measure
 from mudkit.report.source import TraceSource
 from mudkit.systems.mud.policies.artefact import Artefact
+from mudkit.trace.schema import epoch_us
+from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,10 +66,10 @@ SAVINGS_LABELS: Final = {
     "data_gb_per_day": "data, GB",
     "radio_j_per_day": "radio energy, J",
 }
-RULE, HINDSIGHT = "rule in use", "with hindsight"
+RULE, HINDSIGHT = "fixed rule", "with hindsight"
 _MIN_CELL_READS: Final = 10
-_SENSITIVITY_READS: Final = 20_000
-"""Reads on which other assumptions are tried, of whole devices."""
+_MIN_RISK: Final = 0.001
+"""Less than this is nothing that the days of a trace can tell."""
 _GRID_KM: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, math.inf)
 _GRID_MINUTES: Final = (2.0, 5.0, 10.0, 15.0, 20.0, 40.0, 60.0, 120.0)
 
@@ -83,27 +87,23 @@ class ReadStudy:
     completeness: float
     horizon_s: float
     search: Recommendation
-    in_use: Choice
+    fixed: Choice
     policies: pd.DataFrame
     most_fresh: float
     tried: pd.DataFrame
     folds: Folds
 
     @cached_property
-    def reads_tried(self) -> pa.Table:
-        """Reads on which other assumptions are tried: all, or those of some devices."""
-        reads = self.source.reads
-        step = -(-len(reads) // _SENSITIVITY_READS)
-        if step == 1:
-            return reads
-        devices = pc.unique(reads["device"])
-        some = devices.take(pa.array(np.arange(0, len(devices), step)))
-        return reads.filter(pc.is_in(reads["device"], some))
-
-    @cached_property
     def sensitivity(self) -> pd.DataFrame:
         """Recommendation under other assumptions, a row each; the first row is as assumed."""
-        return _try_assumptions(self)
+        return try_assumptions(
+            self.source,
+            self.search.pairs,
+            completeness=self.completeness,
+            max_stale=self.max_stale,
+            horizon_s=self.horizon_s,
+            folds=self.folds,
+        )
 
     @property
     def max_stale(self) -> float:
@@ -132,34 +132,34 @@ class ReadStudy:
 
     @cached_property
     def gain(self) -> Interval:
-        """Share of the reads that it answers fresh beyond those of the rule in use."""
-        return self.search.gain(self.search.chosen, self.in_use)
+        """Share of the reads that it answers fresh beyond those of the fixed rule."""
+        return self.search.gain(self.search.chosen, self.fixed)
 
     @property
     def is_rule_allowed(self) -> bool:
-        """True if the rule in use keeps the limit of stale answers as surely as a recommendation has to."""
-        return self.search.risk(self.in_use) <= MAX_RISK
+        """True if the fixed rule keeps the limit of stale answers as surely as a recommendation has to."""
+        return self.search.risk(self.fixed) <= MAX_RISK
 
     @property
     def does_rule_stay(self) -> bool:
-        """True if the rule in use keeps the limit, and what is recommended is hardly better or not surely."""
+        """True if the fixed rule keeps the limit, and what is recommended is hardly better or not surely."""
         return self.is_rule_allowed and not (self.gain.value > MIN_GAIN and self.gain.low > 0)
 
-    def first_screen(self) -> FirstScreen:
+    def first_screen(self, delays: WriteStudy) -> FirstScreen:
         """Return what was read, three figures, the recommendation, what it rests on and assumes."""
         return FirstScreen(
             self.source.describe(),
             self._tiles(),
             self._headline(),
-            " ".join(self._reasons()),
+            " ".join([*self._reasons(), delays.summary()]),
             self._assumption(),
             [*self.source.warnings(), *self._warnings()],
-            self._measures(),
+            [*self._measures(), *delays.measures()],
         )
 
     def _tiles(self) -> list[tuple[str, str]]:
         allowed = words.percent(self.max_stale)
-        of_rule = words.percent(float(self.in_use.is_fresh.mean()), 1)
+        of_rule = words.percent(float(self.fixed.is_fresh.mean()), 1)
         if self.family == "always ask":
             best = max(self.search.choices, key=lambda choice: float(choice.is_fresh.mean()))
             first = (
@@ -168,10 +168,10 @@ class ReadStudy:
             )
         else:
             first = words.percent(self.fresh.value, 1), "of the reads get a fresh answer from the cache"
-        stale = float(self.in_use.is_stale.mean())
-        second = of_rule, f"do so with the rule in use, {describe_policy(self.rule)}"
+        stale = float(self.fixed.is_stale.mean())
+        second = of_rule, f"do so with the fixed rule, {describe_policy(self.rule)}"
         if stale > self.max_stale:
-            text = f"are stale with the rule in use, {describe_policy(self.rule)}; {allowed} are allowed"
+            text = f"are stale with the fixed rule, {describe_policy(self.rule)}; {allowed} are allowed"
             second = words.percent(stale, 1), text
         most = words.percent(self.most_fresh, 1)
         return [first, second, (most, "is the most that any policy could give, with hindsight")]
@@ -183,10 +183,10 @@ class ReadStudy:
                 f"{'is' if len(self.search.pairs.device) == 1 else 'are'} too few; {MIN_READS} are needed."
             )
         if self.family == "always ask":
-            return (
-                f"Ask the server for every read: with at most {words.percent(self.max_stale)} stale, no "
-                f"policy surely answers {words.percent(MIN_GAIN)} of the reads fresh."
-            )
+            stale = f"Ask the server for every read: with at most {words.percent(self.max_stale)} stale,"
+            if self.most_fresh < MIN_GAIN:
+                return f"{stale} no cache could answer more than {words.percent(self.most_fresh, 1)} fresh."
+            return f"{stale} no policy surely answers {words.percent(MIN_GAIN)} fresh, the least that counts."
         share = f"{words.percent(self.fresh.value, 1)} of the reads get a fresh answer without the server"
         if self.family == "tree":
             return f"Use the learnt {describe_policy(self.policy)}: {share}."
@@ -205,14 +205,14 @@ class ReadStudy:
                 texts.append(
                     f"The best that was found, “{describe_policy(best.policy)}”, answers "
                     f"{_shown(search.share(best.is_fresh))} fresh, and exceeds the limit of stale answers on "
-                    f"other devices and days with a probability of {words.percent(search.risk(best))}."
+                    f"other devices and days with a probability of {_shown_risk(search.risk(best))}."
                 )
         else:
             low, high = 100 * self.fresh.low, 100 * self.fresh.high
             texts.append(
                 f"On as many other devices and days it will be {words.interval(low, high, 1)} % (95 %), and "
                 f"more than the {words.percent(self.max_stale)} allowed will be stale with a probability of "
-                f"{words.percent(search.risk(chosen))}; here {words.percent(self.stale.value, 1)} are. "
+                f"{_shown_risk(search.risk(chosen))}; here {words.percent(self.stale.value, 1)} are. "
                 f"{self._scored()}"
             )
             texts += self._against_others()
@@ -245,24 +245,27 @@ class ReadStudy:
         if gain.value <= 0:
             return [f"{name} gives no more."]
         if search.risk(tree) > MAX_RISK:
-            return [f"{name} is too likely to miss the limit ({words.percent(search.risk(tree))})."]
+            return [f"{name} is too likely to miss the limit ({_shown_risk(search.risk(tree))})."]
         return [f"{name} gives only {_points(gain)} more."]
 
     def _against_rule(self) -> str:
-        """Return whether the rule in use may stay, in words."""
-        rule, gain = f"The rule in use, “{describe_policy(self.rule)}”,", self.gain
-        stale, risk = float(self.in_use.is_stale.mean()), self.search.risk(self.in_use)
-        if not (self.in_use.is_fresh | self.in_use.is_stale).any():
+        """Return whether the fixed rule may stay, in words."""
+        rule, gain = f"The fixed rule, “{describe_policy(self.rule)}”,", self.gain
+        stale, risk = float(self.fixed.is_stale.mean()), self.search.risk(self.fixed)
+        if not (self.fixed.is_fresh | self.fixed.is_stale).any():
+            shortest_s = float(self.gaps_s.min(initial=math.inf))
+            if shortest_s >= 60.0 * max(self.rule.by_hour):
+                return f"{rule} can answer no read: two of one device are further apart than that."
             return f"{rule} asks the server for every read."
         if stale > self.max_stale:
             return (
                 f"{rule} answers {words.percent(stale, 1)} stale, more than the "
                 f"{words.percent(self.max_stale)} allowed."
             )
-        gives = f"{rule} gives {words.percent(float(self.in_use.is_fresh.mean()), 1)}"
+        gives = f"{rule} gives {words.percent(float(self.fixed.is_fresh.mean()), 1)}"
         if not self.is_rule_allowed:
             return (
-                f"{gives}, but misses the limit on other devices with a probability of {words.percent(risk)}."
+                f"{gives}, but misses the limit on other devices with a probability of {_shown_risk(risk)}."
             )
         if not self.does_rule_stay:
             return f"{gives}, {_points(gain)} fewer."
@@ -275,17 +278,34 @@ class ReadStudy:
 
     def _assumption(self) -> str:
         reads = self.source.reads
-        box, window = (_one_or_range(reads[name], shown) for name, shown in _ASSUMED)
+        box, window = (shown_range(reads[name], shown) for name, shown in _ASSUMED)
         derived = self.source.derived_by()
         origin = f"Reads are not recorded but derived by {derived}" if derived else "Reads are recorded"
         return (
-            f"{origin}; each asks for the {window} (`window_s`) in a box of {box} (`box_km`). An answer is "
+            f"{origin}; each asks for the {window} (`window_s`) in a box of {box} (`box_km`).{self._apart()} "
+            "An answer is "
             f"stale when it {self.stale_means()} (`completeness`){self._soon_stale()}; what a device wrote "
             f"itself it has. At most {words.percent(self.max_stale)} of the reads may be answered stale "
             f"(`max_stale`), from answers that are up to {words.duration(self.horizon_s)} old (`horizon_s`). "
-            "Writes are taken to reach the server at once. The rule in use is a parameter (`rule_km`, "
-            "`rule_minutes`)."
+            "Here writes reach the server at once. The fixed rule, to compare with, is a parameter "
+            "(`rule_km`, `rule_minutes`)."
         )
+
+    @cached_property
+    def gaps_s(self) -> NDArray[np.float64]:
+        """Time from each read to the next one of the same device, in seconds."""
+        reads = self.source.reads
+        device = np.asarray(reads["device"].combine_chunks().dictionary_encode().indices)
+        t_us = epoch_us(reads["ts"])
+        order = np.lexsort((t_us, device))
+        return np.asarray(np.diff(t_us[order])[np.diff(device[order]) == 0] / US_PER_S, dtype=np.float64)
+
+    def _apart(self) -> str:
+        """Return how far apart two reads of one device are, as a sentence."""
+        if not len(self.gaps_s):
+            return ""
+        least, median = (words.duration(float(value)) for value in np.quantile(self.gaps_s, (0.0, 0.5)))
+        return f" Two reads of one device are {median} apart at the median, {least} at least."
 
     def _soon_stale(self) -> str:
         """Return after how long an answer is stale if others write steadily, where all reads ask alike."""
@@ -302,9 +322,9 @@ class ReadStudy:
 
     def _warnings(self) -> list[str]:
         results = []
-        local = self.in_use.is_fresh | self.in_use.is_stale
-        if local.any() and not self.in_use.is_fresh.any():
-            results.append("Every answer that the rule in use gives from the cache is stale.")
+        local = self.fixed.is_fresh | self.fixed.is_stale
+        if local.any() and not self.fixed.is_fresh.any():
+            results.append("Every answer that the fixed rule gives from the cache is stale.")
         oldest_s = 60.0 * max(self.policy.by_hour) if isinstance(self.policy, FixedRule) else 0.0
         if oldest_s > 0.98 * float(self.search.pairs.age_s.max(initial=np.inf)):
             results.append(
@@ -330,7 +350,8 @@ class ReadStudy:
         sent = search.share(~(chosen.is_fresh | chosen.is_stale))
 
         def share(name: str, of: Interval, definition: str) -> Measure:
-            return Measure(name, of.value, "share", definition, of.low, of.high)
+            ends = (None, None) if chosen.family == "always ask" else (of.low, of.high)  # by definition
+            return Measure(name, of.value, "share", definition, *ends)
 
         return [
             Measure("recommendation", self.family, "", "Family of the recommended policy."),
@@ -340,21 +361,22 @@ class ReadStudy:
             share("sent_share", sent, "Reads that ask the server with it, out of fold."),
             Measure(
                 "limit_risk",
-                search.risk(chosen),
+                0.0 if chosen.family == "always ask" else max(search.risk(chosen), _MIN_RISK),
                 "share",
-                "Probability that as many other devices and days have more stale answers than allowed.",
+                "Probability that as many other devices and days have more stale answers than allowed; "
+                f"{_MIN_RISK:g} if lower, 0 without a cache.",
             ),
             Measure(
                 "rule_fresh_share",
-                float(self.in_use.is_fresh.mean()),
+                float(self.fixed.is_fresh.mean()),
                 "share",
-                "Reads that the rule in use answers fresh.",
+                "Reads that the fixed rule answers fresh.",
             ),
             Measure(
                 "rule_stale_share",
-                float(self.in_use.is_stale.mean()),
+                float(self.fixed.is_stale.mean()),
                 "share",
-                "Reads that the rule in use answers stale.",
+                "Reads that the fixed rule answers stale.",
             ),
             Measure(
                 "most_fresh_share",
@@ -363,6 +385,12 @@ class ReadStudy:
                 "Most reads that any policy could answer fresh within the limit, with hindsight.",
             ),
             Measure("reads", float(len(search.pairs.device)), "", "Reads that were replayed."),
+            Measure(
+                "read_gap_median_s",
+                float(np.median(self.gaps_s)) if len(self.gaps_s) else None,
+                "s",
+                "Median time between two reads of one device.",
+            ),
         ]
 
     @property
@@ -378,8 +406,7 @@ class ReadStudy:
         return others[~others["family"].isin([self.family, self._rival])]
 
     def _tried_on(self) -> str:
-        count = pc.count_distinct(self.reads_tried["device"]).as_py()
-        return words.count(count, "device")
+        return words.count(pc.count_distinct(reads_to_try(self.source.reads)["device"]).as_py(), "device")
 
     def sensitivity_answer(self) -> Answer:
         """Return whether other assumptions change the recommendation, as a heading."""
@@ -401,7 +428,7 @@ class ReadStudy:
                 "A simpler policy is recommended where it is nearly as good, so a looser limit may give a "
                 "smaller share."
             )
-        if len(self.reads_tried) < len(self.source.reads):
+        if len(reads_to_try(self.source.reads)) < len(self.source.reads):
             parts.append(f"To save time they were tried on {self._tried_on()}.")
         if self._rival:
             parts.append(f"On these alone “{self._rival}” is recommended as assumed.")
@@ -428,7 +455,7 @@ class ReadStudy:
         return self.policies[["policy", *columns]]
 
     def described(self) -> pd.DataFrame:
-        """Return the rule in use, and the best policy of each family in words."""
+        """Return the fixed rule, and the best policy of each family in words."""
         choices = [choice for choice in self.search.choices if choice.family != "always ask"]
         rows = [
             (RULE, describe_policy(self.rule)),
@@ -449,14 +476,17 @@ class ReadStudy:
 
     def rules_answer(self) -> Answer:
         """Return the heading of the grid of rules."""
-        fresh = self.tried.loc[self.tried["is_allowed"], "fresh_share"].max()
+        best, tried = self.best_on_grid(), self.tried
+        framed = tried[(tried["km"] == best.km) & (tried["minutes"] == best.by_hour[0])]
+        fresh = words.percent(float(framed["fresh_share"].iloc[0]), 1)
         has_best = self.search.choice("distance and age") is not None
-        title = f"The best rule of distance and age answers {words.percent(fresh, 1)} of the reads fresh"
+        title = f"The best rule of distance and age answers {fresh} of the reads fresh"
         return Answer(
-            title if has_best else "No rule of distance and age keeps the limit",
+            title if has_best else "No rule of distance and age keeps the limit with a margin",
             f"{words.count(len(self.search.rules), 'rule')} were replayed, on a grid that was refined around "
             "the best. Here are some; a cell is the share of reads that is answered fresh, on all devices. "
-            "Empty cells would exceed the limit of stale answers; how many percent is in brackets.",
+            "Empty cells would exceed the limit of stale answers; how many percent is in brackets. The best "
+            "keeps it with a margin, so that it holds on other devices, too: a cell with more may not.",
         )
 
     def best_on_grid(self) -> FixedRule:
@@ -592,7 +622,7 @@ class ReadStudy:
         always, rule, chosen = (table.iloc[row] for row in (0, 1, -1))
         return Answer(
             f"It saves the fleet {_saved(always, chosen)} a day against asking for every read",
-            f"Against the rule in use it saves {_saved(rule, chosen)} a day. A query takes three messages: "
+            f"Against the fixed rule it saves {_saved(rule, chosen)} a day. A query takes three messages: "
             "itself, its answer, and one that closes it. All go over LTE, with nothing else on the radio. "
             "`policy.json` beside this page, chosen on all devices, is what devices evaluate. The cloud "
             "of a lab ships it to clients with `read_policy=mud.ShippedPolicy()`: "
@@ -603,10 +633,6 @@ class ReadStudy:
 _ASSUMED: Final[tuple[tuple[str, Callable[[float], str]], ...]] = (
     ("box_km", lambda km: f"{words.number(km)} km"),
     ("window_s", lambda window_s: f"last {words.duration(window_s)}"),
-)
-_SCALED: Final[tuple[tuple[str, Callable[[float], str]], ...]] = (
-    ("window_s", lambda window_s: f"window {words.duration(window_s)}"),
-    ("box_km", lambda km: f"box {words.number(km)} km"),
 )
 
 
@@ -619,13 +645,12 @@ def _saved(before: pd.Series, after: pd.Series) -> str:
     return f"{words.number(messages)} messages, {words.size(1e9 * data_gb)} and {words.number(energy_j)} J"
 
 
-def _one_or_range(column: pa.ChunkedArray, shown: Callable[[float], str]) -> str:
-    low, high = (float(value) for value in pc.min_max(column).as_py().values())
-    return shown(low) if low == high else f"{shown(low)} to {shown(high)}"
-
-
 def _shown(of: Interval) -> str:
     return f"{words.percent(of.value, 1)} ({words.interval(100 * of.low, 100 * of.high, 1)})"
+
+
+def _shown_risk(risk: float) -> str:
+    return words.percent(risk) if risk >= _MIN_RISK else f"less than {words.percent(_MIN_RISK, 1)}"
 
 
 def _negated(of: Interval) -> Interval:
@@ -655,7 +680,7 @@ def study_reads(
     ----------
     source : TraceSource
     rule : FixedRule
-        Rule in use, which what is recommended is compared with, but does not depend on.
+        Fixed rule, which what is recommended is compared with, but does not depend on.
     completeness : float
         Share of what others wrote below which an answer is stale.
     max_stale : float
@@ -668,7 +693,7 @@ def study_reads(
     pairs = Pairs.of(read_labels(source.positions, source.reads, horizon_s), source.reads)
     is_stale = pairs.completeness < completeness
     search = recommend(pairs, is_stale, max_stale, folds=folds)
-    in_use = replayed(pairs, is_stale, "distance and age", rule, rule.local(pairs))
+    fixed = replayed(pairs, is_stale, "distance and age", rule, rule.local(pairs))
     most_fresh, hindsight = _hindsight(pairs, is_stale, max_stale)
     return ReadStudy(
         source,
@@ -676,8 +701,8 @@ def study_reads(
         completeness,
         horizon_s,
         search,
-        in_use,
-        _compare(search, in_use, hindsight),
+        fixed,
+        _compare(search, fixed, hindsight),
         most_fresh,
         _grid(search, rule),
         folds,
@@ -700,13 +725,13 @@ def _stale_share(search: Recommendation, is_stale: NDArray[Any]) -> Interval:
     return intervals.clustered(is_stale, search.device, search.day, ahead=True, limits=(0.0, math.inf))
 
 
-def _compare(search: Recommendation, in_use: Choice, hindsight: NDArray[np.int64]) -> pd.DataFrame:
+def _compare(search: Recommendation, fixed: Choice, hindsight: NDArray[np.int64]) -> pd.DataFrame:
     """Measure the policies by read: shares, data and energy, with their intervals; a row for each."""
     pairs, is_stale, costs, radio = search.pairs, search.is_stale, read_costs("latency"), RadioModel()
     rows: list[tuple[str, NDArray[np.bool_] | None]] = [
         (choice.family, choice.decisions) for choice in search.choices
     ]
-    rows[1:1] = [(RULE, in_use.decisions)]
+    rows[1:1] = [(RULE, fixed.decisions)]
     table = []
     for kind, decisions in [*rows, (HINDSIGHT, None)]:
         served = hindsight if decisions is None else replay(pairs, decisions)
@@ -735,7 +760,7 @@ def _compare(search: Recommendation, in_use: Choice, hindsight: NDArray[np.int64
 
 
 def _grid(search: Recommendation, rule: FixedRule) -> pd.DataFrame:
-    """Replay some rules of distance and age on all reads, the best one and the one in use among them."""
+    """Replay some rules of distance and age on all reads, the best one and the fixed one among them."""
     best = search.choice("distance and age")
     framed = [rule, *([best.policy] if best is not None else [])]
     plain = [one for one in framed if isinstance(one, FixedRule) and not isinstance(one.minutes, tuple)]
@@ -755,37 +780,3 @@ def _grid(search: Recommendation, rule: FixedRule) -> pd.DataFrame:
             "is_allowed": stale <= search.max_stale + 1e-12,
         }
     )
-
-
-def _try_assumptions(study: ReadStudy) -> pd.DataFrame:
-    """Recommend with window, box, completeness and limit halved and doubled."""
-    reads, limit, completeness = study.reads_tried, study.max_stale, study.completeness
-    rows = []
-
-    def add(assumed: str, pairs: Pairs, missing_share: float, max_stale: float) -> None:
-        is_stale = pairs.completeness < 1.0 - missing_share
-        of = recommend(pairs, is_stale, max_stale, folds=study.folds)
-        share = of.share(of.chosen.is_fresh)
-        values = {"fresh_share": share.value, "fresh_share_low": share.low, "fresh_share_high": share.high}
-        rows.append({"assumed": assumed, "family": of.chosen.family, **values})
-
-    def labelled(table: pa.Table) -> Pairs:
-        return Pairs.of(read_labels(study.source.positions, table, study.horizon_s), table)
-
-    pairs = study.search.pairs if len(reads) == len(study.source.reads) else labelled(reads)
-    missing_share = 1.0 - completeness
-    add("as assumed", pairs, missing_share, limit)
-    for name, text in _SCALED:
-        for factor in (0.5, 2.0):
-            scaled = pc.multiply(reads[name], factor)
-            other = labelled(reads.set_column(reads.column_names.index(name), name, scaled))
-            add(_one_or_range(scaled, text), other, missing_share, limit)
-    for factor in (0.5, 2.0):
-        share = min(factor * missing_share, 1.0)
-        if share != missing_share:
-            add(f"{words.percent(share)} of the points missing", pairs, share, limit)
-    for factor in (0.5, 2.0):
-        allowed = min(factor * limit, 1.0)
-        if allowed != limit:
-            add(f"{words.percent(allowed)} stale allowed", pairs, missing_share, allowed)
-    return pd.DataFrame(rows)

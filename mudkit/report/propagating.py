@@ -533,8 +533,8 @@ class JoiningStudy:
         if saved[0] + saved[1] <= saved[2] + 0.5 or min(saved) < 0.5:
             return ""
         return (
-            f" The two ways overlap: each device's own messages alone save {own} points, messages of different "
-            f"devices alone {different}, all together {both}; many could be joined in either way."
+            f" The two ways overlap: each device's own messages alone save {own} points, messages of "
+            f"different devices alone {different}, all together {both}; many could be joined in either way."
         )
 
     def threshold_table(self) -> pd.DataFrame:

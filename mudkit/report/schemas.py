@@ -123,8 +123,8 @@ class CachePolicy(OfTrace):
     """Parameters of ``cache_policy``."""
 
     horizon_s: float = Field(7200.0, gt=0, le=MAX_WINDOW_S, description="how old a cached answer may be")
-    rule_km: float = Field(1.0, ge=0, allow_inf_nan=False, description="distance of the rule in use")
-    rule_minutes: float = Field(10.0, ge=0, description="age of the rule in use")
+    rule_km: float = Field(1.0, ge=0, allow_inf_nan=False, description="distance of the fixed rule")
+    rule_minutes: float = Field(10.0, ge=0, description="age of the fixed rule")
     completeness: float = Field(
         0.9, gt=0, le=1, description="an answer with a smaller share of what others wrote is stale"
     )

@@ -33,7 +33,7 @@ def report(tmp_path_factory):
 def test_recommendation_matches_the_saved_tables(report):
     policies = table(report, "policies")
     chosen = policies[policies["policy"].str.endswith("(recommended)")].iloc[0]
-    rule = policies[policies["policy"] == "rule in use"].iloc[0]
+    rule = policies[policies["policy"] == "fixed rule"].iloc[0]
     assert chosen["fresh_share"] - rule["fresh_share"] > 0.15, "a reader sees what is saved"
     assert f"{100 * chosen['fresh_share']:.1f} % of the reads get a fresh answer" in page(report)
     assert chosen["stale_share"] <= 0.04

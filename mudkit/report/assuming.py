@@ -1,0 +1,121 @@
+"""Recommendations of the report cache_policy under other assumptions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mudkit import words
+from mudkit.learning.pairs import Pairs
+from mudkit.learning.search import recommend
+from mudkit.pipeline.coverage import read_labels
+from mudkit.report.source import TraceSource
+from mudkit.trace.derive import Rule, derive_reads
+
+if TYPE_CHECKING:
+    from mudkit.learning.trees import Folds
+
+__all__ = ["reads_to_try", "shown_range", "try_assumptions"]
+
+_MAX_READS: Final = 20_000
+_SCALED: Final[tuple[tuple[str, Callable[[float], str]], ...]] = (
+    ("window_s", lambda window_s: f"window {words.duration(window_s)}"),
+    ("box_km", lambda km: f"box {words.number(km)} km"),
+)
+_OF_RULE: Final = {"trip_start": "still_s", "poisson": "per_day"}
+"""The parameter of each rule for reads that has one."""
+
+
+def reads_to_try(reads: pa.Table) -> pa.Table:
+    """Return the reads on which other assumptions are tried: all, or those of some devices."""
+    step = -(-len(reads) // _MAX_READS)
+    if step == 1:
+        return reads
+    devices = pc.unique(reads["device"])
+    some = devices.take(pa.array(np.arange(0, len(devices), step)))
+    return reads.filter(pc.is_in(reads["device"], some))
+
+
+def shown_range(column: pa.ChunkedArray, shown: Callable[[float], str]) -> str:
+    """Return the values of a column in words: one, or the range."""
+    low, high = (float(value) for value in pc.min_max(column).as_py().values())
+    return shown(low) if low == high else f"{shown(low)} to {shown(high)}"
+
+
+def try_assumptions(
+    source: TraceSource,
+    pairs: Pairs,
+    *,
+    completeness: float,
+    max_stale: float,
+    horizon_s: float,
+    folds: Folds,
+) -> pd.DataFrame:
+    """Recommend with the reads' rule, window, box, completeness and limit halved and doubled.
+
+    ``pairs`` are those of all reads of ``source``. The columns are ``assumed, family, fresh_share`` with its
+    interval; the first row is as assumed.
+    """
+    reads = reads_to_try(source.reads)
+    rows = []
+
+    def add(assumed: str, pairs: Pairs, missing_share: float, max_stale: float) -> None:
+        of = recommend(pairs, pairs.completeness < 1.0 - missing_share, max_stale, folds=folds)
+        row: dict[str, Any] = {"assumed": assumed, "family": of.chosen.family}
+        share = of.share(of.chosen.is_fresh)
+        row |= {"fresh_share": share.value, "fresh_share_low": share.low, "fresh_share_high": share.high}
+        if of.chosen.family == "always ask":  # by definition
+            row |= {"fresh_share_low": np.nan, "fresh_share_high": np.nan}
+        rows.append(row)
+
+    def labelled(table: pa.Table) -> Pairs:
+        return Pairs.of(read_labels(source.positions, table, horizon_s), table)
+
+    if len(reads) < len(source.reads):
+        pairs = labelled(reads)
+    missing_share = 1.0 - completeness
+    add("as assumed", pairs, missing_share, max_stale)
+    for assumed, table in _derived_anew(source, reads):
+        add(assumed, labelled(table), missing_share, max_stale)
+    for name, text in _SCALED:
+        for factor in (0.5, 2.0):
+            scaled = pc.multiply(reads[name], factor)
+            other = labelled(reads.set_column(reads.column_names.index(name), name, scaled))
+            add(shown_range(scaled, text), other, missing_share, max_stale)
+    for factor in (0.5, 2.0):
+        share = min(factor * missing_share, 1.0)
+        if share != missing_share:
+            add(f"{words.percent(share)} of the points missing", pairs, share, max_stale)
+    for factor in (0.5, 2.0):
+        allowed = min(factor * max_stale, 1.0)
+        if allowed != max_stale:
+            add(f"{words.percent(allowed)} stale allowed", pairs, missing_share, allowed)
+    return pd.DataFrame(rows)
+
+
+def _derived_anew(source: TraceSource, reads: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the reads of the same devices by the same rule with its parameter halved and doubled.
+
+    Recorded reads, and positions of which only some were selected, yield none.
+    """
+    derived = source.derived_by()
+    if not derived or source.selected:
+        return
+    rule = Rule.parse(derived)
+    name = _OF_RULE.get(rule.name)
+    if name is None:
+        return
+    devices = pc.unique(reads["device"] if len(reads) < len(source.reads) else source.positions["device"])
+    positions = source.positions.filter(pc.is_in(source.positions["device"], devices))
+    request = {column: reads[column][0].as_py() for column in ("box_km", "window_s")}
+    for factor in (0.5, 2.0):
+        other = replace(rule, **{name: factor * getattr(rule, name)})
+        table = derive_reads(positions, other, **request)
+        if len(table):
+            yield f"reads by {other}", table
