@@ -115,6 +115,25 @@ class Rule:
         written = ", ".join(f"{name}={_number(getattr(self, name))}" for name in _PARAMETERS[self.name])
         return f"{self.name}({written})" if written else self.name
 
+    def describe(self) -> str:
+        """Return in words at which positions and times the rule derives reads, for a page."""
+        m = round(1000 * STILL_KM)
+        return {
+            "trip_start": (
+                f"A device moves to its first position, and to each position {m} m or more from the one "
+                "before or from the last one that it moved to. It reads at its first position, and at each "
+                f"one that it moves to {_number(self.still_s)} s or more after it last moved. A silence "
+                "counts as standing still: a device that appears elsewhere after one reads there."
+            ),
+            "poisson": (
+                f"A device reads {_number(self.per_day)} times a day on average, at the times of a Poisson "
+                f"process (seed {self.seed}) that lie between two of its positions at most "
+                f"{_number(KNOWN_S)} s apart. It reads where the earlier of the two is."
+            ),
+            "occupancy": "A taxi reads where it takes up a fare: at a position with one after one without.",
+            "none": "No reads are derived.",
+        }[self.name]
+
 
 def _number(value: float) -> str:
     """Return the shortest text of a number."""

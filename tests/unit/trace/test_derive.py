@@ -1,6 +1,8 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mudkit.errors import TraceContentError
 from mudkit.trace.derive import Rule, derive_reads
@@ -89,6 +91,57 @@ def test_gap_ends_a_trip():
 def test_rules_are_parsed(text, rule):
     assert Rule.parse(text) == rule
     assert Rule.parse(str(rule)) == rule
+
+
+def starts_by_the_words(rows, still_s):
+    """Find reads as ``Rule.describe`` says, row by row."""
+    starts, last = [], {}
+    for device, t, km in rows:
+        if device not in last:
+            starts.append((device, t))
+            last[device] = (t, km, km)
+            continue
+        moved_s, moved_km, before_km = last[device]
+        if max(abs(km - before_km), abs(km - moved_km)) >= 0.05:
+            if t - moved_s >= still_s:
+                starts.append((device, t))
+            moved_s, moved_km = t, km
+        last[device] = (moved_s, moved_km, km)
+    return starts
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from([30, 60, 299, 300, 301, 4000]), st.sampled_from([-88, -40, 0, 16, 40, 60])),
+        max_size=40,
+    ),
+    still_s=st.sampled_from([0, 60, 300, 600]),
+)
+def test_trip_starts_are_those_of_the_description(steps, still_s):
+    t, metres, rows = 0, 0, [("a", 0, 0.0)]
+    for step_s, step_m in steps:
+        t, metres = t + step_s, metres + step_m
+        rows.append(("a", t, metres / 1000))
+    rows.append(("b", 5, 0.0))
+    rule = Rule("trip_start", still_s)
+    reads = derive_reads(build_positions(*rows), rule, box_km=1, window_s=60)
+    assert list_times(reads) == starts_by_the_words(rows, still_s)
+    assert f"{still_s} s or more after it last moved" in rule.describe()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("trip_start(still_s=300)", ["50 m", "300 s", "first position"]),
+        ("poisson(per_day=24, seed=7)", ["24 times a day", "seed 7", "600 s"]),
+        ("occupancy", ["takes up a fare"]),
+        ("none", ["No reads"]),
+    ],
+)
+def test_rules_describe_themselves_with_their_parameters(text, words):
+    described = Rule.parse(text).describe()
+    assert all(word in described for word in words)
+    assert described.endswith(".")
 
 
 @pytest.mark.parametrize("rule", ["none", "poisson"])
