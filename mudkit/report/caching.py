@@ -48,6 +48,7 @@ from mudkit.report.batching import WriteStudy
 from mudkit.report.page import Answer, FirstScreen, Measure
 from mudkit.report.source import TraceSource
 from mudkit.systems.mud.policies.artefact import Artefact
+from mudkit.trace.derive import Rule
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S
 
@@ -305,7 +306,8 @@ class ReadStudy:
         if not len(self.gaps_s):
             return ""
         least, median = (words.duration(float(value)) for value in np.quantile(self.gaps_s, (0.0, 0.5)))
-        return f" Two reads of one device are {median} apart at the median, {least} at least."
+        never_sooner = f", {least} at least" if self.gaps_s.min() > 0 else ""
+        return f" Two reads of one device are {median} apart at the median{never_sooner}."
 
     def _soon_stale(self) -> str:
         """Return after how long an answer is stale if others write steadily, where all reads ask alike."""
@@ -413,7 +415,11 @@ class ReadStudy:
         table, others = self.sensitivity, self._changed
         low, high = 100 * table["fresh_share"].min(), 100 * table["fresh_share"].max()
         span = f"{words.interval(low, high, 1)} % of the reads are answered fresh" if high > 0 else ""
-        parts = ["Window, box, missing points and limit are halved and doubled."]
+        is_derived_anew = table["assumed"].str.startswith("reads by").any()
+        first = "The rule for reads, window" if is_derived_anew else "Window"
+        parts = [f"{first}, box, missing points and limit are halved and doubled."]
+        if derived := self.source.derived_by():
+            parts.append(f"By {derived}: {Rule.parse(derived).describe()}")
         if len(others):
             title = f"{len(others)} of {len(table) - 1} other assumptions change the recommendation"
         elif self._rival:
