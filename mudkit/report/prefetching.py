@@ -257,7 +257,8 @@ class SizingStudy:
             return f"No clear gain from prefetching; what costs least is to {self._setting()}."
         good = self._good_in_words()
         if good and not self._is_indifferent:
-            return f"{self._setting().capitalize()}; any limit {good} will do."
+            few = words.count(self._read_counts[0] // len(self.runs), "read")
+            return f"{self._setting().capitalize()}; by cost, limits {good} cannot be told apart on {few}."
         return f"{self._setting().capitalize()}."
 
     def _reason(self) -> str:
@@ -514,7 +515,7 @@ class SizingStudy:
         elif good and not self._has_enough:
             title = f"Too little was scored to tell limits {good} apart"
         elif good:
-            title = f"Any limit {good} will do: the differences may be chance"
+            title = f"By cost, limits {good} cannot be told apart: the differences may be chance"
         elif low < high:
             title = "No limit is clearly better than another: the differences may be chance"
         else:

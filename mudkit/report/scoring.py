@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -197,8 +197,7 @@ class ScoreStudy:
             words.count(deliveries, "wanted delivery", "wanted deliveries"),
             "the same devices, moves, links, outages and items for all",
         ]
-        if self.own is not None:
-            read.insert(0, self.own.describe())
+        read.insert(0, "a simulation" if self.own is None else f"a simulation on {self.own.describe()}")
         return FirstScreen(
             " · ".join(read),
             self._tiles(),
@@ -252,29 +251,30 @@ class ScoreStudy:
 
     def _tiles(self) -> list[tuple[str, str]]:
         named, unit, _ = _COSTS[self.cost]
-        totals = self._totals
-        in_time = _divided(totals["useful"], totals["wanted"])
-        costs = [_divided(totals[f"{of}paid"], totals[f"{of}useful"]) for of in ("", "base_")]
         most, share = self._missed
-        rest = f"; of the rest {words.percent(self._of_ended)} is in time" if most == "unopened" else ""
+        rest = ": the main reason for not being in time"
+        if most == "unopened":
+            rest = f" before its run ended{rest}; of the rest {words.percent(self._of_ended)} is in time"
         uses = self._named_uses
         tasks = [str(task) for task in uses["task"]]
         where = "" if self._is_of_all or uses.empty else f" in {words.joined(tasks)}"
         systems = "the system named for each" if len(uses) > 1 else "the system named"
         base = ""
         if set(uses["system"]) != {self.board.baseline}:
-            every = " in the same tasks" if len(uses) > 1 else ""
-            base = f"; {words.number(costs[1])} {unit} with {words.quoted(self.board.baseline)}{every}"
+            base = _span(uses["baseline_cost"], words.number)
+            base = f"; {base} {unit} with {words.quoted(self.board.baseline)}"
         return [
-            (words.percent(in_time), f"of what was wanted{where} is in time with {systems}"),
             (
-                f"{words.number(costs[0])} {unit}",
+                _span(uses["useful_share"], words.percent),
+                f"of what was wanted{where} is in time with {systems}",
+            ),
+            (
+                f"{_span(uses['cost'], words.number)} {unit}",
                 f"of {named} for each delivery in time{base}",
             ),
             (
                 words.percent(share) if most else "nothing",
-                f"of what was wanted{where} was {FATE_LABELS[most]}: the main reason for not being in time"
-                f"{rest}"
+                f"of what was wanted{where} was {FATE_LABELS[most]}{rest}"
                 if most
                 else "that was wanted is missed",
             ),
@@ -547,8 +547,8 @@ class ScoreStudy:
             return Answer(f"{_begun(task)}: nothing was delivered that was wanted", question)
         beaten = [name for name in self.board.systems if name not in best]
         text = (
-            f"{question} Another system is as good or better both in {_COSTS[self.cost][0]} and in "
-            f"deliveries in time than {words.joined([words.quoted(name) for name in beaten], 'or')}."
+            f"{question} Beaten, in {_COSTS[self.cost][0]} and in deliveries in time together, "
+            f"{'is' if len(beaten) == 1 else 'are'} {words.joined([words.quoted(name) for name in beaten])}."
             if beaten
             else question
         )
@@ -782,6 +782,14 @@ def _choice(
 
 def _divided(part: float, whole: float) -> float:
     return part / whole if whole else math.nan
+
+
+def _span(values: pd.Series, shown: Callable[[float], str]) -> str:
+    """Return the range of some figures in words: ``61 to 100 %``."""
+    if values.empty:
+        return words.NO_VALUE
+    low, high = shown(values.min()), shown(values.max())
+    return low if low == high else f"{low.removesuffix(' %')} to {high}"
 
 
 def _begun(task: object) -> str:

@@ -210,7 +210,9 @@ def test_readers_view_decides():
     study = study_runs([events])
     assert study.row("only when asked")["empty_read_share"] == 0.5
     assert study.row("only when asked")["loss"] == 0.0
-    assert study.first_screen().headline == "Prefetch up to 1 message; any limit from 1 up will do."
+    assert study.first_screen().headline == (
+        "Prefetch up to 1 message; by cost, limits from 1 up cannot be told apart on 20 reads."
+    )
     assert study.row("recommended")["empty_read_share"] == 0.0
     assert study_runs([events], empty_read=0.0, delay_hour=0.0).sized.limit == 0
 
