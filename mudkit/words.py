@@ -7,7 +7,7 @@ exactly none or all is never rounded to 0 % or 100 %.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -28,6 +28,7 @@ __all__ = [
     "percent",
     "quoted",
     "size",
+    "span",
 ]
 
 NO_VALUE: Final = "–"
@@ -143,6 +144,12 @@ def interval(low: float, high: float, places: int | None = None) -> str:
     """Return an interval: ``81 to 88``."""
     places = decimals([low, high]) if places is None else places
     return f"{number(low, places)} to {number(high, places)}"
+
+
+def span(low: float, high: float, shown: Callable[[float], str]) -> str:
+    """Return a range of figures, or the one that both are: ``61 to 100 %``, ``20 km``."""
+    ends = shown(low), shown(high)
+    return ends[0] if ends[0] == ends[1] else f"{ends[0].removesuffix(' %')} to {ends[1]}"
 
 
 def listing(names: Iterable[str], most: int = 5) -> str:

@@ -45,7 +45,7 @@ def reads_to_try(reads: pa.Table) -> pa.Table:
 def shown_range(column: pa.ChunkedArray, shown: Callable[[float], str]) -> str:
     """Return the values of a column in words: one, or the range."""
     low, high = (float(value) for value in pc.min_max(column).as_py().values())
-    return shown(low) if low == high else f"{shown(low)} to {shown(high)}"
+    return words.span(low, high, shown)
 
 
 def try_assumptions(

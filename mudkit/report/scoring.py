@@ -261,15 +261,15 @@ class ScoreStudy:
         systems = "the system named for each" if len(uses) > 1 else "the system named"
         base = ""
         if set(uses["system"]) != {self.board.baseline}:
-            base = _span(uses["baseline_cost"], words.number)
+            base = self._span("baseline_cost", words.number)
             base = f"; {base} {unit} with {words.quoted(self.board.baseline)}"
         return [
             (
-                _span(uses["useful_share"], words.percent),
+                self._span("useful_share", words.percent),
                 f"of what was wanted{where} is in time with {systems}",
             ),
             (
-                f"{_span(uses['cost'], words.number)} {unit}",
+                f"{self._span('cost', words.number)} {unit}",
                 f"of {named} for each delivery in time{base}",
             ),
             (
@@ -279,6 +279,10 @@ class ScoreStudy:
                 else "that was wanted is missed",
             ),
         ]
+
+    def _span(self, name: str, shown: Callable[[float], str]) -> str:
+        values = self._named_uses[name]
+        return words.span(values.min(), values.max(), shown)
 
     def _headline(self) -> str:
         uses = self._named_uses
@@ -333,8 +337,7 @@ class ScoreStudy:
         near = f"Among systems that bring at most {100 * _TOLERANCE:.0f} points less in time than the best, "
         takes = "it takes" if len(uses) == 1 else "each takes"
         text = f"{near}{takes} the least {_COSTS[self.cost][0]} for a delivery in time."
-        low, high = uses["certain_share"].min(), uses["certain_share"].max()
-        same = words.percent(low) if low == high else f"{words.percent(low)} to {words.percent(high)}"
+        same = self._span("certain_share", words.percent)
         counts = uses["deliveries"]
         if len(uses) == 1:
             deliveries = words.count(int(counts.iloc[0]), "wanted delivery", "wanted deliveries")
@@ -782,14 +785,6 @@ def _choice(
 
 def _divided(part: float, whole: float) -> float:
     return part / whole if whole else math.nan
-
-
-def _span(values: pd.Series, shown: Callable[[float], str]) -> str:
-    """Return the range of some figures in words: ``61 to 100 %``."""
-    if values.empty:
-        return words.NO_VALUE
-    low, high = shown(values.min()), shown(values.max())
-    return low if low == high else f"{low.removesuffix(' %')} to {high}"
 
 
 def _begun(task: object) -> str:

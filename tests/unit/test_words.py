@@ -110,6 +110,12 @@ def test_distances() -> None:
     assert shown == ["0 km", "15.5 m", "250 m", "1 km", "1.25 km", "−500 m"]
 
 
+def test_spans_of_equal_figures_have_one() -> None:
+    assert words.span(0.61, 1.0, words.percent) == "61 to 100 %"
+    assert words.span(0.6101, 0.6102, words.percent) == "61 %"
+    assert words.span(0.5, 20.0, words.distance) == "500 m to 20 km"
+
+
 def test_differences_have_a_sign() -> None:
     assert words.difference(3) == "+3 points"
     assert words.difference(-1) == f"{MINUS}1 point"

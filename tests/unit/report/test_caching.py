@@ -106,8 +106,8 @@ def test_always_ask_is_recommended_when_cached_answers_are_useless(hopeless):
     assert hopeless.first_screen(UNKNOWN).headline.startswith(
         "Nothing is recommended: 80 reads are too few; 100 are needed."
     )
-    told = render_text(hopeless)
-    assert "The fixed rule, “from within 1 km and at most 3 min old”, can answer no read: two of one" in told
+    text = render_text(hopeless)
+    assert "The fixed rule, “from within 1 km and at most 3 min old”, can answer no read: two of one" in text
     assert min(hopeless.gaps_s) >= 180.0
     assert hopeless.artefact().decide([0.0] * 3) == "remote"
 

@@ -132,7 +132,7 @@ def test_first_screen_speaks_of_the_tasks_that_it_names():
         "100 %", f"of what was wanted in {where} is in time with the system named for each"
     )  # fmt: skip
     assert screen.tiles[1][1].endswith("8.33 to 9 J with “to everyone”")
-    assert "100 % of what was wanted there is in time, for 5 J each." in screen.headline
+    assert "100 % of what was wanted there is in time, for 3 to 8.33 J each." in screen.headline
     assert f"Nothing firm can be said of {PHOTOS.name}: 30 deliveries are too few." in screen.headline
     assert "That rests on 300 to 500 wanted deliveries a task" in screen.reason
     assert "the choice stays the same for each task" in screen.assumption

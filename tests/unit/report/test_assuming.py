@@ -1,0 +1,89 @@
+"""Other assumptions of the report cache_policy: reads are derived anew, and each row counts what it assumes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from report_traces import T0_S, source
+
+from mudkit.learning.pairs import Pairs
+from mudkit.learning.search import recommend
+from mudkit.pipeline.coverage import read_labels
+from mudkit.report import assuming
+from mudkit.report.assuming import try_assumptions
+from mudkit.trace.derive import Rule, derive_reads
+from mudkit.trace.schema import POSITIONS, timestamps
+
+LIMITS = {"completeness": 0.9, "max_stale": 0.05, "horizon_s": 7200.0, "folds": "device"}
+
+
+@pytest.fixture(scope="module")
+def moving():
+    """Build cars that stand still for 4, 12 or 30 minutes between movements of a kilometre."""
+    rows = []
+    for car in range(4):
+        t_s, lat = T0_S, 47.0
+        for stop in range(15):
+            for _ in range((4, 12, 30)[(stop + car) % 3]):
+                rows.append((f"car-{car}", t_s, lat, 8.0 + car / 10))
+                t_s += 60
+            lat += 0.01
+    device, t_s, lat, lon = zip(*rows, strict=True)
+    columns = {"device": device, "ts": timestamps(np.array(t_s) * 1_000_000), "lat": lat, "lon": lon}
+    columns["speed_mps"] = pa.nulls(len(rows), pa.float64())
+    return pa.table(columns, schema=POSITIONS)
+
+
+def tried(trace):
+    pairs = Pairs.of(read_labels(trace.positions, trace.reads, LIMITS["horizon_s"]), trace.reads)
+    return try_assumptions(trace, pairs, **LIMITS).set_index("assumed")
+
+
+def derived(positions, rule):
+    reads = derive_reads(positions, Rule.parse(rule), box_km=20.0, window_s=7200.0)
+    return replace(source([0], [[0, 60]], window_s=7200), positions=positions, reads=reads)
+
+
+@pytest.fixture(scope="module")
+def by_trip_start(moving):
+    return derived(moving, "trip_start(still_s=600)")
+
+
+@pytest.fixture(scope="module")
+def table(by_trip_start):
+    return tried(by_trip_start)
+
+
+def test_reads_are_derived_anew_with_half_and_twice_the_parameter(moving, table):
+    assert [name for name in table.index if name.startswith("reads by")] == [
+        "reads by trip_start(still_s=300)",
+        "reads by trip_start(still_s=1200)",
+    ]
+    longer = derived(moving, "trip_start(still_s=1200)")
+    pairs = Pairs.of(read_labels(longer.positions, longer.reads, LIMITS["horizon_s"]), longer.reads)
+    of = recommend(pairs, pairs.completeness < 0.9, LIMITS["max_stale"], folds="device")
+    row = table.loc["reads by trip_start(still_s=1200)"]
+    assert (row["family"], row["fresh_share"]) == (of.chosen.family, of.chosen.is_fresh.mean())
+
+
+@pytest.mark.parametrize("change", ["recorded", "selected"])
+def test_recorded_and_selected_reads_are_not_derived_anew(by_trip_start, change, monkeypatch):
+    reads = by_trip_start.reads
+    place = reads.column_names.index("origin")
+    trace = {
+        "recorded": replace(
+            by_trip_start, reads=reads.set_column(place, "origin", pa.array(["recorded"] * len(reads)))
+        ),
+        "selected": replace(by_trip_start, selected="hours before 9"),
+    }[change]
+    monkeypatch.setattr(assuming, "_SCALED", ())
+    assert not any(name.startswith("reads by") for name in tried(trace).index)
+
+
+def test_asking_always_has_no_interval(table):
+    """Answer nothing fresh from the cache by definition, not by chance."""
+    always = table[table["family"] == "always ask"]
+    assert len(always)
+    assert always[["fresh_share_low", "fresh_share_high"]].isna().all(axis=None)
+    assert (always["fresh_share"] == 0.0).all()
