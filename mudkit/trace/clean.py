@@ -68,26 +68,23 @@ def clean_positions(good: pa.Table) -> Positions:
     Rows of a device are judged in the order of time: the order of rows and files does not matter, and a late
     row is not rejected.
     """
-    codes = _codes(good["device"])
+    names, codes = _coded(good["device"])
     t_us, lat, lon = (good[name].to_numpy() for name in ("t_us", "lat", "lon"))
     # Of rows with equal time and place the one with more values is kept: infinity sorts last.
     extra = [name for name in ("speed_mps", "occupied") if name in good.column_names]
     judgement = judge(codes, t_us, lat, lon, [_or_infinite(good[name]) for name in extra])
-    kept = good.take(judgement.kept)
-    table = pa.table(
-        {
-            "device": kept["device"],
-            "ts": timestamps(kept["t_us"].to_numpy()),
-            "lat": kept["lat"],
-            "lon": kept["lon"],
-            "speed_mps": _or_nulls(kept, "speed_mps", pa.float64()),
-        }
-    )
-    by_device = pc.sort_indices(table, sort_keys=[("device", "ascending"), ("ts", "ascending")])
-    occupied = kept["occupied"].combine_chunks().take(by_device) if "occupied" in kept.column_names else None
     aside = np.flatnonzero(judgement.verdict != KEPT)
     reasons = np.array([_REASONS.get(code, "") for code in range(TOO_FAST + 1)])[judgement.verdict[aside]]
-    return Positions(table.take(by_device).cast(POSITIONS), occupied, _rejected(good, aside, reasons))
+    place_of = np.argsort(pc.sort_indices(names).to_numpy())
+    kept = judgement.kept
+    rows = kept[np.lexsort((t_us[kept], place_of[codes[kept]]))]
+    del judgement, kept, codes
+    columns = {name: good[name].take(rows) for name in ("device", "lat", "lon")}
+    columns["ts"] = timestamps(t_us[rows])
+    columns["speed_mps"] = _or_nulls(good, "speed_mps", pa.float64()).take(rows)
+    occupied = good["occupied"].take(rows).combine_chunks() if "occupied" in good.column_names else None
+    table = pa.table({name: columns[name] for name in POSITIONS.names})
+    return Positions(table.cast(POSITIONS), occupied, _rejected(good, aside, reasons))
 
 
 def clean_reads(good: pa.Table, plan: LoadPlan) -> tuple[pa.Table, pa.Table]:
@@ -143,10 +140,11 @@ def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _codes(column: pa.ChunkedArray) -> NDArray[np.int64]:
+def _coded(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int64]]:
+    """Return the names of devices, and the place of each row's among them."""
     whole = column.combine_chunks()
     coded = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
-    return np.asarray(coded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
+    return coded.dictionary, np.asarray(coded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def _or_infinite(column: pa.ChunkedArray) -> NDArray[np.float64]:
