@@ -19,6 +19,7 @@ from mudkit.trace.derive import derive_reads
 from mudkit.trace.formats import Source
 from mudkit.trace.options import LoadPlan
 from mudkit.trace.plausible import DUPLICATE, KEPT, TOO_FAST, judge
+from mudkit.trace.recordings import device_codes
 from mudkit.trace.schema import POSITIONS, READS, REJECTED, timestamps, with_read_ids
 
 __all__ = [
@@ -68,17 +69,14 @@ def clean_positions(good: pa.Table) -> Positions:
     Rows of a device are judged in the order of time: the order of rows and files does not matter, and a late
     row is not rejected.
     """
-    names, codes = _coded(good["device"])
+    codes = device_codes(good["device"])
     t_us, lat, lon = (good[name].to_numpy() for name in ("t_us", "lat", "lon"))
     # Of rows with equal time and place the one with more values is kept: infinity sorts last.
     extra = [name for name in ("speed_mps", "occupied") if name in good.column_names]
     judgement = judge(codes, t_us, lat, lon, [_or_infinite(good[name]) for name in extra])
     aside = np.flatnonzero(judgement.verdict != KEPT)
     reasons = np.array([_REASONS.get(code, "") for code in range(TOO_FAST + 1)])[judgement.verdict[aside]]
-    place_of = np.argsort(pc.sort_indices(names).to_numpy())
-    kept = judgement.kept
-    rows = kept[np.lexsort((t_us[kept], place_of[codes[kept]]))]
-    del judgement, kept, codes
+    rows = judgement.kept
     columns = {name: good[name].take(rows) for name in ("device", "lat", "lon")}
     columns["ts"] = timestamps(t_us[rows])
     columns["speed_mps"] = _or_nulls(good, "speed_mps", pa.float64()).take(rows)
@@ -138,13 +136,6 @@ def check_moves(source: Source, positions: int, devices: int, rejected: Mapping[
 
 def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def _coded(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int64]]:
-    """Return the names of devices, and the place of each row's among them."""
-    whole = column.combine_chunks()
-    coded = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
-    return coded.dictionary, np.asarray(coded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def _or_infinite(column: pa.ChunkedArray) -> NDArray[np.float64]:

@@ -100,6 +100,7 @@ def stretches(
 
 def device_codes(device: pa.ChunkedArray) -> NDArray[np.int64]:
     """Return the number of each row's device, from 0 in the order of names."""
-    names = device.combine_chunks().dictionary_encode()
+    whole = device.combine_chunks()
+    names = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
     rank = pc.rank(names.dictionary, "ascending").to_numpy().astype(np.int64) - 1
     return np.asarray(rank[names.indices.to_numpy(zero_copy_only=False)], dtype=np.int64)
