@@ -44,16 +44,16 @@ _MEASURES: Final = {
     ),
     "position_error_m": (
         "m",
-        "the place that is told is within this distance of where 95 % of the positions were reported",
+        "95 % of the positions were reported within this distance of the place that receivers get",
     ),
     "position_median_m": (
         "m",
-        "the place that is told is within this distance of where half of the positions were reported",
+        "half of the positions were reported within this distance of the place that receivers get",
     ),
     "position_sent_error_m": (
         "m",
-        "when it is sent, the place that is told is within this distance of the device's last report, for "
-        "95 % of the positions",
+        "when that place is sent, the device's last report is within this distance of it, for 95 % of the "
+        "positions",
     ),
     "quantity_error": ("", "see the quantity"),
     "delay_s": ("s", "mean time that a message waits"),
@@ -74,7 +74,7 @@ _MEASURES: Final = {
     ),
     "last_same_error_m": (
         "m",
-        "these last positions are within this distance of where 95 % of the positions were reported",
+        "95 % of the positions were reported within this distance of these last ones",
     ),
     "half_aggregate_left_share": (
         "share",

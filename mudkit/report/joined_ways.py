@@ -21,8 +21,8 @@ __all__ = ["MEASURES", "baselines", "baselines_answer", "baselines_shown", "draw
 
 MEASURES: Final = {
     "left": "bytes left, %",
-    "error": "95 % within, when reported, m",
-    "sent": "95 % within, when sent, m",
+    "error": "95 % when reported, m",
+    "sent": "95 % when sent, m",
 }
 """Columns of :func:`drawn`, with the titles of their axes."""
 

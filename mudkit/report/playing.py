@@ -133,9 +133,9 @@ class PlayedStretch:
         when = _span(self.positions, self.tz)
         devices = self.positions["device"].to_pandas().nunique()
         messages = words.count(len(self.positions), "message")
-        length, wanted = (words.duration(60 * of) for of in (minutes, wanted_minutes))
+        length, requested = (words.duration(60 * of) for of in (minutes, wanted_minutes))
         shorter = (
-            f" It is shorter than {wanted} (`played_minutes`), which takes too long to play: each message "
+            f" It is shorter than {requested} (`played_minutes`), which takes too long to play: each message "
             "is compared with all that wait."
             if minutes < wanted_minutes
             else ""

@@ -284,10 +284,10 @@ class JoiningStudy:
         error_m, sent_m = self.sums.error_m(), self.sent_error_m
         within = f"at most {_apart(error_m)} from" if error_m else "exactly"
         then = f"at most {_apart(sent_m)} from" if sent_m else "exactly"
-        told = "" if self._warning() else f"; {self._quantity_told()}"
+        quantity = "" if self._warning() else f"; {self._quantity_told()}"
         return (
             f"The price: receivers get {what}, {within} where 95 % of the positions were reported, and "
-            f"{then} the devices' last reports at the moment of sending{told}."
+            f"{then} the devices' last reports at the moment of sending{quantity}."
         )
 
     def _warning(self) -> str:
@@ -461,7 +461,7 @@ class JoiningStudy:
     def label(self) -> str:
         """Cells, interval and threshold that the page shows, in a few words."""
         early = f", at most {self.choice.threshold:,}" if self.choice.threshold else ""
-        early = ", each device its own" if self.verdict == "own" else early
+        early = ", by device" if self.verdict == "own" else early
         return f"{words.distance(self.cell_km)}, {words.duration(self.choice.interval_s)}{early}"
 
     @property

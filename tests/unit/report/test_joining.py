@@ -349,15 +349,15 @@ def test_distances_when_sent_equal_those_of_pandas(threshold):
         "different": (different_groups(cells, 40_000), None),
     }
     for name, (groups, size) in ways.items():
-        told = distance_m(count_bins(cells.sent_bins(groups, 40_000, size))[0])
+        error_m = distance_m(count_bins(cells.sent_bins(groups, 40_000, size))[0])
         in_time = np.empty(len(groups), dtype=np.int64)
         in_time[cells.order] = groups
         distances = np.sort(measure_when_sent(positions, 40_000, in_time, size))
-        assert told == pytest.approx(distances[math.ceil(0.95 * len(distances)) - 1], rel=0.025), name
+        assert error_m == pytest.approx(distances[math.ceil(0.95 * len(distances)) - 1], rel=0.025), name
 
 
 def test_joined_last_positions_are_compared_with_those_of_their_devices():
-    """Join two devices 2 km apart: both are told 1 km away, however they moved before."""
+    """Join two devices 2 km apart: the place of both is 1 km away, however they moved before."""
     positions = make_positions([0, 0, 1], [0, 10, 20], [37.9, 37.709, 37.691], [-122.4] * 3)
     bins = last_sent_bins(Messages(positions), 8, 300)
     assert distance_m(count_bins(bins)[0]) == pytest.approx(1000, rel=0.025)
