@@ -17,7 +17,15 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MAX_MAP_CELLS", "MAX_PICTURES", "busiest", "count_cells", "pictures", "places_answer"]
+__all__ = [
+    "MAX_MAP_CELLS",
+    "MAX_PICTURES",
+    "busiest",
+    "count_cells",
+    "pictures",
+    "places_answer",
+    "sum_cells",
+]
 
 MAX_PICTURES: Final = 48
 """Maximum number of pictures of a map; neighbouring intervals of a longer trace are joined."""
@@ -144,11 +152,21 @@ def busiest(shown: pa.Table) -> int:
     return int(shown.to_pandas().groupby("at", sort=False)["messages_in"].sum().to_numpy().argmax())
 
 
-def places_answer(counted: pd.DataFrame, shown: pa.Table, way: str = "") -> Answer:
-    """Return how unevenly the saving is spread over cells, as a heading; ``way`` says what is drawn."""
-    saved = (counted["bytes_in"] - counted["bytes_out"]).groupby([counted["x"], counted["y"]]).sum()
-    saved = saved.sort_values(ascending=False)
-    if not len(saved) or saved.sum() <= 0:
+def sum_cells(counted: pd.DataFrame, zoom: int) -> pd.DataFrame:
+    """Return messages and bytes of each cell over all intervals; the cells that save most come first."""
+    import pandas as pd
+
+    summed = counted.groupby(["x", "y"])[[*_SUMS]].sum().reset_index()
+    saved = summed["bytes_in"] - summed["bytes_out"]
+    summed = summed.iloc[np.argsort(-saved.to_numpy(), kind="stable")].reset_index(drop=True)
+    x, y = (summed.pop(name).to_numpy(dtype=np.float64) for name in ("x", "y"))
+    return pd.DataFrame({**figures.tile_bounds(zoom, x, y), **summed})
+
+
+def places_answer(cells: pd.DataFrame, shown: pa.Table, way: str = "") -> Answer:
+    """Return how unevenly the saving is spread over :func:`sum_cells`, as a heading; ``way`` is drawn."""
+    saved = cells["bytes_in"] - cells["bytes_out"]
+    if saved.sum() <= 0:
         return Answer("No cell saves anything", way)
     enough = int(np.searchsorted(saved.cumsum().to_numpy(), 0.8 * saved.sum())) + 1
     make = "makes" if enough == 1 else "make"

@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from mudkit import intervals
-from mudkit.report.joining import Sums, error_interval
+from mudkit.report.joined_accuracy import error_interval
+from mudkit.report.joining import Sums
 from mudkit.report.page import Measure
 
 if TYPE_CHECKING:
@@ -32,10 +35,26 @@ _MEASURES: Final = {
     "messages_left_share": ("share", "messages and aggregates that are sent, of all messages"),
     "own_repeats_share": (
         "share",
-        "part of what joining the messages of cells saves that comes from devices repeating themselves",
+        "bytes of messages that repeat one of their device in an aggregate, of those that joining saves",
     ),
-    "position_error_m": ("m", "95 % of positions are reported within this distance of the truth"),
-    "position_median_m": ("m", "half of the positions are reported within this distance of the truth"),
+    "repeated_messages_share": (
+        "share",
+        "messages that repeat one of their device in an aggregate, of those that joining the messages of "
+        "cells saves",
+    ),
+    "position_error_m": (
+        "m",
+        "95 % of the positions were reported within this distance of the place that receivers get",
+    ),
+    "position_median_m": (
+        "m",
+        "half of the positions were reported within this distance of the place that receivers get",
+    ),
+    "position_sent_error_m": (
+        "m",
+        "when that place is sent, the device's last report is within this distance of it, for 95 % of the "
+        "positions",
+    ),
     "quantity_error": ("", "see the quantity"),
     "delay_s": ("s", "mean time that a message waits"),
     "joined_left_share": (
@@ -49,6 +68,14 @@ _MEASURES: Final = {
     "different_left_share": ("share", "bytes left with them, if no aggregate holds two messages of a device"),
     "last_left_share": ("share", "bytes left by the best interval, if each device sends its last position"),
     "last_interval_s": ("s", "that interval"),
+    "last_same_left_share": (
+        "share",
+        "bytes left if each device sends its last position at the interval of the cells",
+    ),
+    "last_same_error_m": (
+        "m",
+        "95 % of the positions were reported within this distance of these last ones",
+    ),
     "half_aggregate_left_share": (
         "share",
         "bytes left by what is recommended, if an aggregate has half of aggregate_bytes",
@@ -70,9 +97,9 @@ def first_measures(study: JoiningStudy) -> list[Measure]:
     """Return the figures of the first screen, with intervals over days where they are known."""
     sums, sizes, days = study.sums, study.search.sizes, study.days
     is_used, has_cells = study.verdict != "nothing", study.verdict in ("own", "join")
-    messages = [day.messages for day in days]
+    messages, distances = [day.messages for day in days], np.array([day.distances for day in days])
     saved = [day.messages * sizes.message_bytes - day.bytes_out(sizes) for day in days]
-    repeats = [(day.messages - day.told_devices) * sizes.message_bytes for day in days]
+    repeated = [day.messages - day.told_devices for day in days]
     values = {
         "way": study.verdict,
         "interval_s": study.interval_s if is_used else None,
@@ -82,8 +109,10 @@ def first_measures(study: JoiningStudy) -> list[Measure]:
         "bytes_left_share": study.left.value,
         "messages_left_share": sums.sent / sums.messages,
         "own_repeats_share": study.joined.own_repeats_share(sizes),
+        "repeated_messages_share": study.joined.repeated_share,
         "position_error_m": sums.error_m(),
         "position_median_m": sums.error_m(0.5),
+        "position_sent_error_m": study.sent_error_m,
         "quantity_error": sums.quantity_error(study.quantity),
         "delay_s": sums.delay_s,
         "joined_left_share": study.joined.left_share(sizes),
@@ -91,6 +120,8 @@ def first_measures(study: JoiningStudy) -> list[Measure]:
         "different_left_share": study.different.left_share(sizes),
         "last_left_share": study.last[1].left_share(sizes) if study.last else None,
         "last_interval_s": study.last[0] if study.last else None,
+        "last_same_left_share": study.last_same.left_share(sizes),
+        "last_same_error_m": study.last_same.error_m(),
         "half_aggregate_left_share": study.sized[0.5]["bytes_left_share"],
         "double_aggregate_left_share": study.sized[2.0]["bytes_left_share"],
         "receivers": len(study.messages.names),
@@ -98,13 +129,17 @@ def first_measures(study: JoiningStudy) -> list[Measure]:
     around = {
         "bytes_left_share": study.left,
         "messages_left_share": intervals.ratio([day.sent for day in days], messages),
-        "position_error_m": error_interval(days),
-        "position_median_m": error_interval(days, 0.5),
+        "position_error_m": error_interval(distances),
+        "position_median_m": error_interval(distances, 0.5),
+        "position_sent_error_m": error_interval(study.sent_distances),
         "quantity_error": _quantity_interval(days, study.quantity),
         "delay_s": intervals.ratio([day.wait_s for day in days], messages),
     }
     if study.verdict in ("join", "nothing"):
+        repeats = [sizes.message_bytes * count for count in repeated]
         around["own_repeats_share"] = intervals.ratio(repeats, saved)
+        fewer = [day.messages - day.sent for day in days]
+        around["repeated_messages_share"] = intervals.ratio(repeated, fewer)
     measures = []
     for name, value in values.items():
         unit, text = _MEASURES[name]

@@ -17,9 +17,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from mudkit import figures, intervals
+from mudkit import figures
+from mudkit.report.joined_accuracy import (
+    TOLD_SHARE,
+    count_bins,
+    distance_bins,
+    distance_m,
+    last_reports,
+    squares_m2,
+)
 from mudkit.trace.schema import epoch_us
-from mudkit.units import EARTH_RADIUS_KM, KM_PER_DEGREE, US_PER_S, middle
+from mudkit.units import EARTH_RADIUS_KM, US_PER_S, middle
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,13 +44,13 @@ __all__ = [
     "Sums",
     "best_last",
     "cell_km",
-    "error_interval",
+    "different_groups",
     "join_different",
     "join_last",
     "join_own",
     "keep_last",
     "last_groups",
-    "left_interval",
+    "last_sent_bins",
     "own_groups",
     "search",
     "threshold_grid",
@@ -51,8 +59,6 @@ __all__ = [
 AS_GOOD: Final = 1.05
 """A combination is as good as the best if it leaves at most this times its bytes."""
 MAX_ZOOM: Final = 22
-TOLD_SHARE: Final = 0.95
-"""Share of positions that the limit of the distance is about."""
 _COARSER, _FINER = 2, 3
 _INTERVALS_S: Final = (
     1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400,
@@ -60,13 +66,7 @@ _INTERVALS_S: Final = (
 _SPAN: Final = (16, 4)
 """Factors by which the shortest and the longest interval that are tried differ from the longest delay."""
 _ROUNDS: Final = 8
-_BIN: Final = math.log(1.02)
-_BINS: Final = 900
-"""Bins of distances: the first is below 1 m, each further one 2 % wide."""
-_SAME_M2: Final = 1e-6
 _ROW_BITS: Final = 24
-_DRAWS: Final = 2000
-_DRAWS_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True)
@@ -165,8 +165,14 @@ class Sums:
         """Return the bytes that are left, as a share of those of all messages."""
         return self.bytes_out(sizes, threshold) / (self.messages * sizes.message_bytes)
 
+    @property
+    def repeated_share(self) -> float:
+        """Share of the saved messages that repeat one of their device in an aggregate; NaN: none is saved."""
+        saved = self.messages - self.sent
+        return (self.messages - self.told_devices) / saved if saved else math.nan
+
     def own_repeats_share(self, sizes: Sizes) -> float:
-        """Return which share of the saved bytes is one device that repeats itself; NaN if none are saved."""
+        """Return the bytes of repeated messages as a share of the bytes that are saved; NaN: none are."""
         saved = self.messages * sizes.message_bytes - self.bytes_out(sizes)
         own = (self.messages - self.told_devices) * sizes.message_bytes
         return own / saved if saved > 0 else math.nan
@@ -196,17 +202,6 @@ class Sums:
         return self.error_m() <= limits.max_error_m and (
             worst is None or not self.quantity_error(quantity) > worst
         )
-
-
-def distance_m(bins: NDArray[np.int64], share: float) -> float:
-    """Return the distance at which a share of all is reached, interpolated within its bin."""
-    counts = np.cumsum(bins)
-    aim = share * counts[-1]
-    at = int(np.searchsorted(counts, aim))
-    if at == 0:
-        return 0.0
-    part = float((aim - counts[at - 1]) / bins[at])
-    return part if at == 1 else math.exp((at - 2 + part) * _BIN)
 
 
 class Messages:
@@ -271,7 +266,7 @@ class Cells:
     """
 
     def __init__(self, messages: Messages, zoom: int) -> None:
-        self.zoom, self._source = zoom, messages
+        self.zoom, self.source = zoom, messages
         x, y = figures.tiles(zoom, messages.lat, messages.lon)
         cell = (x << _ROW_BITS) + y
         self.order = np.argsort(cell, kind="stable")
@@ -285,7 +280,7 @@ class Cells:
 
     def count_devices(self, interval_s: int) -> int:
         """Count the devices of each interval, and add the counts up."""
-        return self._source.count_devices(interval_s)
+        return self.source.count_devices(interval_s)
 
     def groups(self, interval_s: int, threshold: int | None = None) -> NDArray[np.int64]:
         """Return the number of each message's aggregate."""
@@ -316,6 +311,33 @@ class Cells:
         filled = np.bincount(group)
         return np.asarray(np.where(filled == 1, sizes.message_bytes, sizes.aggregate_bytes / filled)[group])
 
+    def sent_bins(
+        self, group: NDArray[np.int64], interval_s: int, threshold: int | None = None
+    ) -> NDArray[np.int64]:
+        """Return how far each message's aggregate is from the last report of its device when it is sent.
+
+        These are bins of distances, in the order of ``messages``. Reports at the very end of an interval
+        belong to the next one.
+
+        Parameters
+        ----------
+        group : ndarray
+            Aggregate of each message.
+        interval_s : int
+        threshold : int, optional
+            Aggregates of as many messages were sent with their last one.
+        """
+        messages = self.messages
+        lat, lon = _places(messages, group)
+        sent_us = (messages.intervals(interval_s) + 1) * (interval_s * US_PER_S) - 1
+        if threshold is not None:
+            filled = np.bincount(group)
+            last_us = np.full(len(filled), messages.t_us.min())
+            np.maximum.at(last_us, group, messages.t_us)
+            sent_us = np.where((filled == threshold)[group], last_us[group], sent_us)
+        last = self.source.take(last_reports(self.source, messages.device, sent_us))
+        return distance_bins(squares_m2(last.lat, last.lon, lat[group], lon[group]))
+
 
 def _runs(*columns: NDArray[Any]) -> NDArray[np.bool_]:
     """Return where a row differs from the one before in any column; the first one does."""
@@ -343,10 +365,7 @@ def _counted(filled: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.i
 
 def _means(messages: Messages, group: NDArray[np.int64]) -> list[NDArray[np.float64] | None]:
     """Return the mean latitude, longitude and value of groups of messages; NaN: none of them has a value."""
-    filled = np.bincount(group)
-    means: list[NDArray[np.float64] | None] = [
-        np.bincount(group, weights=part) / filled for part in (messages.lat, messages.lon)
-    ]
+    means: list[NDArray[np.float64] | None] = [*_places(messages, group)]
     if messages.value is None:
         return [*means, None]
     known = np.isfinite(messages.value)
@@ -355,25 +374,25 @@ def _means(messages: Messages, group: NDArray[np.int64]) -> list[NDArray[np.floa
         return [*means, summed / np.bincount(group, weights=known)]
 
 
+def _places(messages: Messages, group: NDArray[np.int64]) -> list[NDArray[np.float64]]:
+    """Return the mean latitude and longitude of groups of messages."""
+    filled = np.bincount(group)
+    return [np.bincount(group, weights=part) / filled for part in (messages.lat, messages.lon)]
+
+
 def _errors(messages: Messages, stated: Sequence[Any]) -> tuple[NDArray[np.int64], float, int, float]:
     """Compare messages with the latitude, longitude and value of their aggregates.
 
     Returns distances by bins, the sum of their squares, values, and the sum of their squared differences.
-    Distances are those on a plane, which is near enough within a city.
     """
     told_lat, told_lon, told_value = stated
-    metres = 1000 * float(KM_PER_DEGREE)
-    squares_m2 = ((messages.lon - told_lon) * np.cos(np.radians(messages.lat)) * metres) ** 2
-    squares_m2 += ((messages.lat - told_lat) * metres) ** 2
-    apart_m2 = squares_m2[squares_m2 > _SAME_M2]
-    bins = np.clip(np.ceil(np.log(apart_m2) / (2 * _BIN)) + 1, 1, _BINS - 1).astype(np.int64)
-    distances = np.bincount(bins, minlength=_BINS)
-    distances[0] = len(squares_m2) - len(apart_m2)
+    squares = squares_m2(messages.lat, messages.lon, told_lat, told_lon)
+    distances, summed = count_bins(distance_bins(squares))[0], float(squares.sum())
     if messages.value is None or told_value is None:
-        return distances, float(apart_m2.sum()), 0, 0.0
+        return distances, summed, 0, 0.0
     errors = messages.value - told_value
     errors = errors[np.isfinite(errors)]
-    return distances, float(apart_m2.sum()), len(errors), float(errors @ errors)
+    return distances, summed, len(errors), float(errors @ errors)
 
 
 def keep_last(messages: Messages, interval_s: int) -> Sums:
@@ -388,12 +407,27 @@ def keep_last(messages: Messages, interval_s: int) -> Sums:
 def join_last(messages: Messages, zoom: int, interval_s: int) -> Sums:
     """Add up what is left if the last positions of the devices in a cell and interval are joined."""
     ordered, run, last = _last_of_devices(messages, interval_s)
-    kept = ordered.take(last)
-    group = _numbered(*figures.tiles(zoom, kept.lat, kept.lon), kept.intervals(interval_s))
+    kept, group = _last_in_cells(ordered, last, zoom, interval_s)
     stated = [mean if mean is None else mean[group][run] for mean in _means(kept, group)]
     waited = float(messages.waits_s(interval_s).sum())
     errors = _errors(ordered, stated)
     return Sums(len(messages), _counted(np.bincount(group)), waited, *errors, len(last), len(last))
+
+
+def _last_in_cells(
+    ordered: Messages, last: NDArray[np.int64], zoom: int, interval_s: int
+) -> tuple[Messages, NDArray[np.int64]]:
+    """Return the last messages, and the number of each one's cell and interval."""
+    kept = ordered.take(last)
+    return kept, _numbered(*figures.tiles(zoom, kept.lat, kept.lon), kept.intervals(interval_s))
+
+
+def last_sent_bins(messages: Messages, zoom: int, interval_s: int) -> NDArray[np.int64]:
+    """Return how far joined last positions are from their own, as bins, in the order of ``by_device``."""
+    ordered, run, last = _last_of_devices(messages, interval_s)
+    kept, group = _last_in_cells(ordered, last, zoom, interval_s)
+    lat, lon = _places(kept, group)
+    return distance_bins(squares_m2(kept.lat, kept.lon, lat[group], lon[group]))[run]
 
 
 def join_own(cells: Cells, interval_s: int, threshold: int | None = None) -> Sums:
@@ -426,12 +460,14 @@ def join_different(cells: Cells, interval_s: int) -> Sums:
 
     The first messages of the devices in a queue are joined, then their second ones, and so on.
     """
-    messages = cells.messages
-    queue = cells.groups(interval_s)
-    rank = _rank(own_groups(cells, interval_s))
+    messages, group = cells.messages, different_groups(cells, interval_s)
     waited = float(messages.waits_s(interval_s).sum())
-    devices = cells.count_devices(interval_s)
-    return _sums(messages, _numbered(queue, rank), waited, len(queue), devices)
+    return _sums(messages, group, waited, len(group), cells.count_devices(interval_s))
+
+
+def different_groups(cells: Cells, interval_s: int) -> NDArray[np.int64]:
+    """Return the aggregate of each message of :func:`join_different`, in the order of ``cells.messages``."""
+    return _numbered(cells.groups(interval_s), _rank(own_groups(cells, interval_s)))
 
 
 def _rank(group: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -726,60 +762,3 @@ def best_last(messages: Messages, limits: Limits, quantity: str) -> tuple[int, S
         tried[between] = keep_last(messages, between)
     good = [length_s for length_s in allowed if tried[length_s].sent <= AS_GOOD * tried[best].sent]
     return min(good), tried[min(good)]
-
-
-def left_interval(
-    costs: NDArray[np.float64], device: NDArray[np.int32], day: NDArray[np.int64], message_bytes: int
-) -> intervals.Interval:
-    """Return the share of bytes that is left, with its 95 % interval over devices and days.
-
-    Devices and days are resampled independently (A. Owen, The pigeonhole bootstrap, 2007), each if there are
-    five at least. The bytes of an aggregate are divided among its messages; the groups stay as recorded.
-    """
-    from scipy import sparse
-
-    devices, row = np.unique(device, return_inverse=True)
-    days, column = np.unique(day, return_inverse=True)
-    shape = (len(days), len(devices))
-    value = float(costs.sum() / (len(costs) * message_bytes))
-    if max(shape) < intervals.MIN_REPETITIONS:
-        return intervals.Interval(value, np.nan, np.nan, "value")
-    parts, wholes = (
-        sparse.csr_array((weights, (column, row)), shape=shape)
-        for weights in (costs, np.full(len(costs), float(message_bytes)))
-    )
-    random = np.random.Generator(np.random.PCG64(len(costs)))
-    drawn: list[float] = []
-    for _ in range(_DRAWS // _DRAWS_AT_ONCE):
-        of_days, of_devices = (_weights(random, length) for length in shape)
-        part, whole = (((table @ of_devices.T) * of_days.T).sum(axis=0) for table in (parts, wholes))
-        drawn += (part[whole > 0] / whole[whole > 0]).tolist()
-    return _around(value, drawn)
-
-
-def error_interval(parts: Sequence[Sums], share: float = TOLD_SHARE) -> intervals.Interval:
-    """Return the distance within which a share of the positions lies, with its 95 % interval over parts.
-
-    The parts are days, which are resampled if there are five at least.
-    """
-    bins = np.array([part.distances for part in parts])
-    value = distance_m(bins.sum(axis=0), share)
-    if len(parts) < intervals.MIN_REPETITIONS:
-        return intervals.Interval(value, np.nan, np.nan, "value")
-    random = np.random.Generator(np.random.PCG64(len(parts)))
-    draws = range(_DRAWS // _DRAWS_AT_ONCE)
-    return _around(
-        value, [distance_m(row, share) for _ in draws for row in _weights(random, len(parts)) @ bins]
-    )
-
-
-def _weights(random: np.random.Generator, length: int) -> NDArray[np.int64]:
-    """Return how often each of some things is drawn, a row per draw; all once if there are too few."""
-    if length < intervals.MIN_REPETITIONS:
-        return np.ones((_DRAWS_AT_ONCE, length), dtype=np.int64)
-    return random.multinomial(length, np.full(length, 1 / length), size=_DRAWS_AT_ONCE)
-
-
-def _around(value: float, drawn: Sequence[float]) -> intervals.Interval:
-    low, high = (float(end) for end in np.percentile(drawn, [2.5, 97.5]))
-    return intervals.Interval(value, min(low, value), max(high, value), "interval")

@@ -37,8 +37,8 @@ _TOLD: Final = {"speed": "speed, km/h", "devices": "devices in a cell"}
 _LABELS: Final = {"received_bytes": "received, kB", "other_delay_s": "mean delay of others, s"}
 
 
-def busiest_positions(positions: pa.Table, minutes: float, interval_s: int) -> pa.Table:
-    """Return the positions of the busiest stretch of time, which starts at a multiple of its length.
+def busiest_positions(positions: pa.Table, minutes: float, interval_s: int) -> tuple[pa.Table, float]:
+    """Return the positions of the busiest stretch of time, and its minutes; it starts at a multiple of these.
 
     It is halved while to play it would take too long: each message is compared with all that wait.
     """
@@ -50,7 +50,7 @@ def busiest_positions(positions: pa.Table, minutes: float, interval_s: int) -> p
         messages = int(counts.max())
         waiting = messages * min(interval_s * US_PER_S / length_us, 1.0)
         if messages * waiting <= MAX_PLAYED or length_us < 2 * US_PER_S:
-            return positions.filter(pa.array(number == stretches[counts.argmax()]))
+            return positions.filter(pa.array(number == stretches[counts.argmax()])), length_us / 60e6
         length_us //= 2
 
 
@@ -128,22 +128,26 @@ class PlayedStretch:
             )
         return pd.DataFrame(rows)
 
-    def answer(self, table: pd.DataFrame, message_bytes: int) -> Answer:
-        """Return what reaches the places in the stretch, as a heading; a message has ``message_bytes``."""
+    def answer(self, table: pd.DataFrame, minutes: float, wanted_minutes: float) -> Answer:
+        """Return what reaches the places in a stretch of some minutes, as a heading."""
         when = _span(self.positions, self.tz)
         devices = self.positions["device"].to_pandas().nunique()
         messages = words.count(len(self.positions), "message")
-        whole = words.size(len(self.positions) * message_bytes)
+        length, requested = (words.duration(60 * of) for of in (minutes, wanted_minutes))
+        shorter = (
+            f" It is shorter than {requested} (`played_minutes`), which takes too long to play: each message "
+            "is compared with all that wait."
+            if minutes < wanted_minutes
+            else ""
+        )
         text = (
             "This is another way than those above, to show what an application can do with joined messages: "
             "receivers who stand still get each message of their own cell and of the cells beside it at "
             "once, and all others joined, those of different devices, too, every "
             f"{words.duration(self.interval_s)}. Played message by message: {when}, the busiest stretch of "
-            f"this length, with {messages} of {words.count(devices, 'device')}. The bytes are all that a "
-            "receiver gets, surroundings and others, and are measured after gzip. With the size assumed "
-            f"above, {words.size(message_bytes)} a message, {whole} would be sent if nothing was joined; do "
-            "not compare the two as bytes. The map shows what each of them knows; its clock counts from the "
-            "beginning of the stretch."
+            f"{length}, with {messages} of {words.count(devices, 'device')}.{shorter} The bytes are all that "
+            "a receiver gets, surroundings and others, measured after gzip, not by the sizes assumed above. "
+            "The map shows what each of them knows; its clock counts from the beginning of the stretch."
         )
         if not len(self.run.received):
             return Answer("Nothing is reported in the busiest stretch", text)

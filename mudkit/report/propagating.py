@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from mudkit import intervals, words
 from mudkit.errors import TraceContentError
+from mudkit.report.joined_accuracy import count_bins, distance_m, left_interval
 from mudkit.report.joined_measures import first_measures
 from mudkit.report.joining import (
     AS_GOOD,
@@ -27,11 +28,9 @@ from mudkit.report.joining import (
     best_last,
     cell_km,
     join_different,
-    join_last,
     join_own,
     keep_last,
     last_groups,
-    left_interval,
     own_groups,
     search,
 )
@@ -44,13 +43,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "WAYS",
     "JoiningStudy",
     "chosen_quantity",
     "study_joining",
 ]
 
 Way: TypeAlias = Literal["nothing", "last", "own", "join"]
-_WAYS: Final[dict[Way, str]] = {
+WAYS: Final[dict[Way, str]] = {
     "nothing": "every message by itself",
     "last": "last position of each device",
     "own": "own messages of a cell joined by each device",
@@ -61,12 +61,15 @@ _LABELS: Final = {
     "threshold": "sent early at",
     "bytes_left_share": "bytes left, %",
     "messages_left_share": "messages left, %",
-    "position_error_m": "95 % of positions within, m",
+    "position_error_m": "95 % within, when reported, m",
+    "position_sent_error_m": "95 % within, when sent, m",
     "speed_error_kmh": "error of speed, km/h",
     "counted_too_many_share": "devices counted too many, %",
     "delay_s": "mean delay, s",
-    "own_repeats_share": "own repeats, % of the saving",
+    "repeated_messages_share": "repeats of a device, % of messages saved",
 }
+_FAR_COUNT: Final = 0.1
+"""Counts of devices that exceed the truth by more than this share are of no use."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,11 @@ class JoiningStudy:
         best = min(ways.values())
         return next(way for way, left in ways.items() if left <= AS_GOOD * best)
 
+    @cached_property
+    def last_same(self) -> Sums:
+        """Sums of the interval of the page, if each device sends its last position alone."""
+        return keep_last(self.messages, self.choice.interval_s)
+
     @property
     def sums(self) -> Sums:
         """Sums of what is recommended; of ``choice``, if nothing is joined."""
@@ -154,8 +162,43 @@ class JoiningStudy:
 
         Queues are sent early only if that is recommended, or if the limits demand it.
         """
-        is_early = self.verdict != "own" or not self.search.is_allowed(*self.best_key)
-        return self.choice.sums if is_early else self.search.tried[self.best_key]
+        return self.choice.sums if self._is_early else self.search.tried[self.best_key]
+
+    @property
+    def _is_early(self) -> bool:
+        return self.verdict != "own" or not self.search.is_allowed(*self.best_key)
+
+    @cached_property
+    def joined_bins(self) -> NDArray[np.int64]:
+        """Distances of :attr:`joined` when it is sent, as bins."""
+        every, size = self.choice.interval_s, self.choice.threshold if self._is_early else None
+        return self.cells.sent_bins(self.cells.groups(every, size), every, size)
+
+    @cached_property
+    def own_bins(self) -> NDArray[np.int64]:
+        """Distances of :attr:`own` when it is sent, as bins."""
+        every = self.choice.interval_s
+        return self.cells.sent_bins(own_groups(self.cells, every), every)
+
+    @cached_property
+    def sent_distances(self) -> NDArray[np.int64]:
+        """Counts of messages by local day and by distance from what is recommended when that is sent.
+
+        It is the distance of a device's last report; a last position is that report.
+        """
+        messages, every = self.cells.messages, self.interval_s
+        bins = np.zeros(len(messages), dtype=np.int64)
+        if self.verdict != "last":
+            bins = self.own_bins if self.verdict == "own" else self.joined_bins
+        days, day = np.unique(
+            _days(messages.intervals(every) * every * US_PER_S, self.source.tz), return_inverse=True
+        )
+        return count_bins(bins, day, len(days))
+
+    @property
+    def sent_error_m(self) -> float:
+        """Distance within which 95 % of the devices' last reports lie when what is recommended is sent."""
+        return distance_m(self.sent_distances.sum(axis=0))
 
     @property
     def interval_s(self) -> int:
@@ -207,18 +250,22 @@ class JoiningStudy:
         )
 
     def _tiles(self) -> list[tuple[str, str]]:
-        is_used = self.verdict != "nothing"
+        is_used, repeated = self.verdict != "nothing", self.joined.repeated_share
         left = f"of the bytes {'are' if is_used else 'would be'} left"
         if self.left.kind == "interval":
             ends = words.interval(100 * self.left.low, 100 * self.left.high)
             left += f"; {ends} % on other days and with other devices of this fleet (95 %)"
-        apart = f"at most from the truth for 95 % of {'the reported' if is_used else 'all'} positions"
-        own = self.joined.own_repeats_share(self.search.sizes)
-        repeats = "of what joining the messages of cells saves comes from devices repeating themselves"
+        apart = (
+            "at most from where the device reported, for 95 % of the positions; "
+            f"{_apart(self.sent_error_m)} from its last report at the moment of sending"
+        )
+        repeats = "of the messages that joining saves repeat one of their device in the same aggregate"
         return [
             (words.percent(self.left.value), left),
-            (words.distance(self.sums.error_m() / 1000), f"{apart}; {self._quantity_told()}"),
-            (words.percent(min(own, 1.0)), repeats if own == own else f"{repeats}: it saves nothing"),
+            (_apart(self.sums.error_m()), apart),
+            ("0", "messages are saved by joining those of cells")
+            if math.isnan(repeated)
+            else (words.percent(repeated), repeats),
         ]
 
     def _quantity_told(self) -> str:
@@ -234,9 +281,38 @@ class JoiningStudy:
     def _price(self) -> str:
         """Return what receivers get instead of the messages, in a sentence."""
         what = "the last place" if self.verdict == "last" else "a mean place"
-        error_m = self.sums.error_m()
-        within = f"at most {words.distance(error_m / 1000)} from" if error_m else "which is exact for"
-        return f"The price: receivers get {what}, {within} 95 % of the positions; {self._quantity_told()}."
+        error_m, sent_m = self.sums.error_m(), self.sent_error_m
+        within = f"at most {_apart(error_m)} from" if error_m else "exactly"
+        then = f"at most {_apart(sent_m)} from" if sent_m else "exactly"
+        quantity = "" if self._warning() else f"; {self._quantity_told()}"
+        return (
+            f"The price: receivers get {what}, {within} where 95 % of the positions were reported, and "
+            f"{then} the devices' last reports at the moment of sending{quantity}."
+        )
+
+    def _warning(self) -> str:
+        """Return a sentence that counts of devices are of no use, if they are far from the truth."""
+        is_far = self.quantity == "devices" and self.sums.quantity_error("devices") > _FAR_COUNT
+        what = "messages" if self.verdict == "own" else "aggregates"
+        return f" Do not count devices by these {what}: {self._quantity_told()}." if is_far else ""
+
+    def _last_told(self) -> str:
+        """Return a sentence on sending last positions instead, at the same interval and within the limits."""
+        every, sizes = words.duration(self.choice.interval_s), self.search.sizes
+        left = words.percent(self.last_same.left_share(sizes))
+        away = _apart(self.last_same.error_m())
+        text = (
+            f"Sending only the last position of each device every {every} leaves {left}, and is exact at the "
+            f"moment of sending, but up to {away} from where 95 % of the positions were reported"
+        )
+        if self.last is None:
+            return f"{text}; it keeps the limits at no interval."
+        if self.last[0] == self.choice.interval_s:
+            return f"{text}, which is within the limits."
+        return (
+            f"{text}; within the limits it is sent every {words.duration(self.last[0])} and leaves "
+            f"{words.percent(self.last[1].left_share(sizes))}."
+        )
 
     def _instead(self) -> str:
         """Return a sentence for sections on joining the messages of cells, if that is not recommended."""
@@ -248,7 +324,7 @@ class JoiningStudy:
                 "framed cells and interval a device that joins only its own leaves "
                 f"{words.percent(self.left_share)}. "
             )
-        return f"Not what is recommended ({_WAYS[self.verdict]}): here the messages of a cell are joined. "
+        return f"Not what is recommended ({WAYS[self.verdict]}): here the messages of a cell are joined. "
 
     def _headline(self) -> str:
         if self.verdict == "nothing":
@@ -264,7 +340,7 @@ class JoiningStudy:
             "own": f"Let each device send one message per {every} and cell {side} wide",
             "join": f"Join the messages of cells {side} wide every {every}{early}",
         }[self.verdict]
-        return f"{what}: {words.percent(self.left.value)} of the bytes are left."
+        return f"{what}: {words.percent(self.left.value)} of the bytes are left.{self._warning()}"
 
     def _reason(self) -> str:
         sizes = self.search.sizes
@@ -299,14 +375,8 @@ class JoiningStudy:
             parts.append(f"Joining {cells} leaves {words.percent(joined)}.")
         elif self.verdict == "last":
             parts.append("No interval and cell at which messages are joined keeps the limits.")
-        if self.verdict != "last" and self.last is None:
-            parts.append("Sending only the last position of each device keeps the limits at no interval.")
-        elif self.verdict != "last" and self.last is not None:
-            parts.append(
-                "Sending only the last position of each device keeps the limits if it is sent every "
-                f"{words.duration(self.last[0])}, and leaves "
-                f"{words.percent(self.last[1].left_share(sizes))}."
-            )
+        if self.verdict != "last":
+            parts.append(self._last_told())
         parts.append(
             f"Messages wait {words.duration(self.sums.delay_s)} on average and "
             f"{words.duration(self.interval_s)} at most."
@@ -338,7 +408,8 @@ class JoiningStudy:
         return (
             f"{text}; all that is sent goes to {receivers}. With these sizes that is {words.size(a_day)} "
             f"a day{to_all}. Allowed: a delay of {words.duration(limits.max_delay_s)} (`max_delay_s`), "
-            f"{words.distance(limits.max_error_m / 1000)} for 95 % of the positions (`max_error_m`){bound} "
+            f"{words.distance(limits.max_error_m / 1000)} from where 95 % of the positions were reported "
+            f"(`max_error_m`){bound} "
             "(`max_quantity_error`)."
         )
 
@@ -358,25 +429,27 @@ class JoiningStudy:
         lat, _ = middle(self.messages.lat, self.messages.lon)
         rows = [
             {"cells_zoom": zoom, "cell_km": cell_km(zoom, lat), "interval_s": interval_s}
-            | self._row(sums)
+            | self.row(sums)
             | {"keeps_limits": self.search.is_allowed(zoom, interval_s)}
             for (zoom, interval_s), sums in sorted(self.search.tried.items())
         ]
         return pd.DataFrame(rows)
 
-    def _row(self, sums: Sums) -> dict[str, float]:
+    def row(self, sums: Sums) -> dict[str, float]:
+        """Return what a way leaves and tells, as a row of a table."""
         return {
             "bytes_left_share": sums.left_share(self.search.sizes),
             "messages_left_share": sums.sent / sums.messages,
             "position_median_m": sums.error_m(0.5),
             "position_error_m": sums.error_m(),
-            self._error_column: sums.quantity_error(self.quantity),
+            self.error_column: sums.quantity_error(self.quantity),
             "delay_s": sums.delay_s,
-            "own_repeats_share": sums.own_repeats_share(self.search.sizes),
+            "repeated_messages_share": sums.repeated_share,
         }
 
     @property
-    def _error_column(self) -> str:
+    def error_column(self) -> str:
+        """Column of the error of the quantity."""
         return "speed_error_kmh" if self.quantity == "speed" else "counted_too_many_share"
 
     @property
@@ -388,7 +461,7 @@ class JoiningStudy:
     def label(self) -> str:
         """Cells, interval and threshold that the page shows, in a few words."""
         early = f", at most {self.choice.threshold:,}" if self.choice.threshold else ""
-        early = ", each device its own" if self.verdict == "own" else early
+        early = ", by device" if self.verdict == "own" else early
         return f"{words.distance(self.cell_km)}, {words.duration(self.choice.interval_s)}{early}"
 
     @property
@@ -419,29 +492,14 @@ class JoiningStudy:
         zoom, interval_s = self.best_key
         is_near = (grid["cells_zoom"] == zoom) | (grid["interval_s"] == interval_s)
         rows = grid[is_near].sort_values(["cells_zoom", "interval_s"])
-        columns = ["cell_km", "interval", "bytes_left_share", "position_error_m", self._error_column,
-                   "own_repeats_share", "keeps_limits"]  # fmt: skip
+        columns = ["cell_km", "interval", "bytes_left_share", "position_error_m", self.error_column,
+                   "repeated_messages_share", "keeps_limits"]  # fmt: skip
         return rows.assign(interval=[words.duration(s) for s in rows["interval_s"]])[columns]
-
-    def ways_shown(self, baselines: pd.DataFrame) -> pd.DataFrame:
-        """Return the other ways as a table on screen."""
-        columns = ["way", "bytes_left_share", "messages_left_share", "position_error_m", self._error_column,
-                   "delay_s", "keeps_limits"]  # fmt: skip
-        return baselines[columns]
-
-    def bars(self, baselines: pd.DataFrame) -> pd.DataFrame:
-        """Return the other ways as bars: ``way``, and a column for each of :attr:`measures`."""
-        return baselines.assign(left=100 * baselines["bytes_left_share"], error=baselines["position_error_m"])
-
-    @property
-    def measures(self) -> dict[str, str]:
-        """Columns of :meth:`bars`, with the titles of their axes."""
-        return {"left": "bytes left, %", "error": "95 % of positions within, m"}
 
     def thresholds_shown(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the thresholds as a table on screen."""
         columns = ["threshold", "bytes_left_share", "messages_left_share", "position_error_m",
-                   self._error_column, "delay_s", "own_repeats_share"]  # fmt: skip
+                   self.error_column, "delay_s", "repeated_messages_share"]  # fmt: skip
         return table[columns]
 
     def assumptions_shown(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -466,75 +524,8 @@ class JoiningStudy:
         return Answer(
             title,
             f"{self._instead()}{words.count(len(self.search.tried), 'combination')} were tried without "
-            f"sending early; {kept}. The second number of a cell is the distance within which 95 % of "
-            "positions are reported.",
-        )
-
-    def baselines(self) -> pd.DataFrame:
-        """Return what other ways leave on the same messages, beside the combination of the page."""
-        import pandas as pd
-
-        every = self.choice.interval_s
-        ways: list[tuple[str, int, Sums]] = [
-            (_WAYS["last"], every, keep_last(self.messages, every)),
-            ("last positions, joined by cell", every, join_last(self.messages, self.zoom, every)),
-            (_WAYS["own"], every, self.own),
-            ("different devices joined, never two messages of one", every, self.different),
-            (_WAYS["join"], every, self.joined),
-        ]
-        if self.last is not None and self.last[0] != every:
-            ways.insert(1, (f"{ways[0][0]} every {words.duration(self.last[0])}", *self.last))
-        rows = [
-            {"way": name, "interval_s": interval_s}
-            | self._row(sums)
-            | {"keeps_limits": sums.keeps(self.search.limits, self.quantity)}
-            for name, interval_s, sums in ways
-        ]
-        nothing = {name: 0.0 for name in rows[0] if name not in ("way", "own_repeats_share")}
-        nothing |= {"bytes_left_share": 1.0, "messages_left_share": 1.0}
-        first = {"way": _WAYS["nothing"]} | nothing | {"interval_s": 0, "keeps_limits": True}
-        return pd.DataFrame([first, *rows])
-
-    def baselines_answer(self) -> Answer:
-        """Return which part of the saving comes from devices repeating themselves, as a heading."""
-        sums, sizes = self.joined, self.search.sizes
-        own = sums.own_repeats_share(sizes)
-        if math.isnan(own):
-            return Answer("Joining saves nothing", "No two messages share a cell and an interval.")
-        alone = words.percent(int(sums.sizes[1][sums.sizes[0] == 1].sum()) / sums.sent)
-        shared = self.different.left_share(sizes)
-        if own >= 1:
-            title = "The whole saving comes from devices repeating themselves"
-        elif own > 0:
-            title = f"{words.percent(own)} of the saving comes from devices repeating themselves"
-        else:
-            title = "The whole saving comes from different devices"
-        recommended = {
-            "own": f"What is recommended sends {words.count(self.own.sent, 'message')}. ",
-            "last": f"What is recommended sends {words.count(self.sums.sent, 'message')}. ",
-        }.get(self.verdict, "")
-        others = (
-            "" if self.verdict == "join" else "If the messages of a cell were joined, whoever sent them, "
-        )
-        verb = "would be" if others else "are"
-        return Answer(
-            title,
-            f"{recommended}{others}"
-            f"{words.count(sums.sent, 'message')} and aggregates {verb} sent; {alone} of them hold one "
-            f"message. If no aggregate held two messages of one device, {words.percent(shared)} of the bytes "
-            f"would be left.{self._overlap()}",
-        )
-
-    def _overlap(self) -> str:
-        """Return why the two partial ways save more in sum than both together, as a sentence."""
-        sizes = self.search.sizes
-        saved = [100 * (1 - sums.left_share(sizes)) for sums in (self.own, self.different, self.joined)]
-        own, different, both = (words.number(round(points)) for points in saved)
-        if saved[0] + saved[1] <= saved[2] + 0.5 or min(saved) < 0.5:
-            return ""
-        return (
-            f" The two ways overlap: each device's own messages alone save {own} points, messages of "
-            f"different devices alone {different}, all together {both}; many could be joined in either way."
+            f"sending early; {kept}. The second number of a cell: 95 % of the positions were reported within "
+            "this distance of their aggregate.",
         )
 
     def threshold_table(self) -> pd.DataFrame:
@@ -547,11 +538,11 @@ class JoiningStudy:
             {1, *(size for size in self.thresholds if size < largest), *([chosen] if chosen else [])}
         )
         rows = [
-            {"threshold": f"{size:,}" if size > 1 else "1, nothing joined"} | self._row(self._early(size))
+            {"threshold": f"{size:,}" if size > 1 else "1, nothing joined"} | self.row(self._early(size))
             for size in sizes
         ]
-        rows[0][self._error_column] = 0.0  # what is sent by itself names its device, and tells its speed
-        rows.append({"threshold": "any, none is sent early"} | self._row(self._early(None)))
+        rows[0][self.error_column] = 0.0  # what is sent by itself names its device, and tells its speed
+        rows.append({"threshold": "any, none is sent early"} | self.row(self._early(None)))
         return pd.DataFrame(rows)
 
     @cached_property
@@ -643,7 +634,7 @@ class JoiningStudy:
         way = self.verdict
         has_cells, threshold = way in ("own", "join"), self.choice.threshold if way == "join" else None
         return {
-            "way": _WAYS[way],
+            "way": WAYS[way],
             "interval_s": math.nan if way == "nothing" else float(self.interval_s),
             "cell_km": self.cell_km if has_cells else math.nan,
             "threshold": float(threshold or math.nan),
@@ -690,6 +681,11 @@ class JoiningStudy:
             else "Halving or doubling each assumption changes nothing",
             f"What is recommended if one assumption changes, among the combinations that were tried.{other}",
         )
+
+
+def _apart(distance: float) -> str:
+    """Return a distance in metres in words."""
+    return words.distance(distance / 1000) if distance else "0 m"
 
 
 def _times(value: int, factor: float) -> int:

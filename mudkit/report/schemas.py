@@ -228,7 +228,7 @@ class Propagation(Parameters):
         500.0,
         gt=0,
         le=1e6,
-        description="95 % of positions have to be reported within this distance of the truth",
+        description="95 % of positions have to lie within this distance of the place that receivers get",
     )
     max_quantity_error: float | None = Field(
         None,

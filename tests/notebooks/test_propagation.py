@@ -57,7 +57,7 @@ def test_tables_count_messages_and_bytes(report):
 
 
 def test_pictures_cover_all_messages_at_the_cabs(report):
-    shown = table(report, "cells")
+    shown = table(report, "pictures")
     assert shown["at"].nunique() <= 48
     assert shown["messages_in"].sum() == 800
     edges = shown[["south", "west", "north", "east"]].drop_duplicates()

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from mudkit.report import joined_maps
-from mudkit.report.joined_maps import busiest, count_cells, pictures, places_answer
+from mudkit.report.joined_maps import busiest, count_cells, pictures, places_answer, sum_cells
 from mudkit.report.joining import Sizes
 from mudkit.trace.schema import timestamps
 
@@ -49,7 +49,13 @@ def test_pictures_of_many_cells_keep_the_fullest(monkeypatch):
     assert len(shown) <= 60
     drawn = len(shown.select(["west"]).to_pandas().drop_duplicates())
     assert 2 <= drawn < 100
-    answer = places_answer(counted, shown)
+    cells = sum_cells(counted, 14)
+    answer = places_answer(cells, shown)
+    assert len(cells) == 100
+    assert cells["messages_in"].sum() == counted["messages_in"].sum()
+    saved = (cells["bytes_in"] - cells["bytes_out"]).to_numpy()
+    assert saved[:2].sum() >= 0.8 * saved.sum() > saved[0]
+    assert cells[["south", "west"]].drop_duplicates().shape[0] == 100
     assert answer.title == "2 cells of 100 make four fifths of the saving"
     assert f"The {drawn:,} cells with the most messages are drawn." in answer.text
     assert "1970-01-01" in answer.text
@@ -57,7 +63,10 @@ def test_pictures_of_many_cells_keep_the_fullest(monkeypatch):
 
 def test_places_without_saving_are_named():
     counted = make_counted(3, 2, messages=1)
-    assert places_answer(counted, pictures(counted, 14, 3600, "UTC", "c")).title == "No cell saves anything"
+    assert (
+        places_answer(sum_cells(counted, 14), pictures(counted, 14, 3600, "UTC", "c")).title
+        == "No cell saves anything"
+    )
 
 
 def test_map_begins_with_the_busiest_picture():

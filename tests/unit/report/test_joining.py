@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mudkit import figures, units
+from mudkit.report.joined_accuracy import count_bins, distance_m, error_interval, left_interval
 from mudkit.report.joining import (
     AS_GOOD,
     Cells,
@@ -20,12 +21,13 @@ from mudkit.report.joining import (
     Messages,
     Sizes,
     best_last,
-    error_interval,
+    different_groups,
     join_different,
     join_last,
     join_own,
     keep_last,
-    left_interval,
+    last_sent_bins,
+    own_groups,
     search,
     threshold_grid,
 )
@@ -121,7 +123,8 @@ def test_sums_of_whole_days_add_up():
         )  # fmt: skip
     assert summed.wait_s == pytest.approx(whole.wait_s)
     assert summed.value_squares == pytest.approx(whole.value_squares)
-    assert error_interval(parts).low <= whole.error_m() <= error_interval(parts).high
+    interval = error_interval(np.array([part.distances for part in parts]))
+    assert interval.low <= whole.error_m() <= interval.high
 
 
 @settings(deadline=None, max_examples=40)
@@ -138,6 +141,8 @@ def test_splitting_queues_equals_counting_parts(seed, zoom, interval_s, threshol
     assert parts.wait_s <= whole.wait_s + 1e-6
     assert whole.told_devices <= parts.told_devices <= whole.messages
     own, different = join_own(cells, interval_s), join_different(cells, interval_s)
+    assert math.isnan(parts.repeated_share) or 0 <= parts.repeated_share <= 1
+    assert own.repeated_share == 1 or math.isnan(own.repeated_share)
     assert own.sent == whole.told_devices
     assert whole.sent <= min(own.sent, different.sent) <= whole.messages
     assert own.squares_m2 <= whole.squares_m2 * (1 + 1e-6) + 1e-6
@@ -312,3 +317,47 @@ def test_own_messages_sent_early_equal_those_of_pandas(threshold):
     sent_us = end_us.where(parts["size"] != threshold, parts["max"])
     assert sums.sent == sums.told_devices == len(parts)
     assert sums.wait_s == pytest.approx(((sent_us * parts["size"] - parts["sum"]) / 1e6).sum())
+
+
+def measure_when_sent(positions, interval_s, groups, threshold=None):
+    """Return the distance of told places from the device's last report when they are sent, row by row.
+
+    ``groups`` is the aggregate of each row in order of time.
+    """
+    frame = positions.to_pandas().sort_values("ts", kind="stable", ignore_index=True)
+    frame["s"] = (frame["ts"] - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
+    by = frame.groupby(np.asarray(groups))
+    lat, lon, filled = by["lat"].transform("mean"), by["lon"].transform("mean"), by["s"].transform("size")
+    end_s = (frame["s"] // interval_s + 1) * interval_s
+    sent_s = np.where(filled == threshold, by["s"].transform("max"), end_s - 1e-4)
+    distances = []
+    for row in range(len(frame)):
+        is_before = (frame["device"] == frame["device"][row]) & (frame["s"] <= sent_s[row])
+        last = frame[is_before].iloc[-1]
+        distances.append(1000 * units.distance_km(last["lat"], last["lon"], lat[row], lon[row]))
+    return np.array(distances)
+
+
+@pytest.mark.parametrize("threshold", [None, 2, 5])
+def test_distances_when_sent_equal_those_of_pandas(threshold):
+    positions = draw_positions(4, 300, 5)
+    messages = Messages(positions)
+    cells = Cells(messages, 11)
+    ways = {
+        "join": (cells.groups(40_000, threshold), threshold),
+        "own": (own_groups(cells, 40_000), None),
+        "different": (different_groups(cells, 40_000), None),
+    }
+    for name, (groups, size) in ways.items():
+        error_m = distance_m(count_bins(cells.sent_bins(groups, 40_000, size))[0])
+        in_time = np.empty(len(groups), dtype=np.int64)
+        in_time[cells.order] = groups
+        distances = np.sort(measure_when_sent(positions, 40_000, in_time, size))
+        assert error_m == pytest.approx(distances[math.ceil(0.95 * len(distances)) - 1], rel=0.025), name
+
+
+def test_joined_last_positions_are_compared_with_those_of_their_devices():
+    """Join two devices 2 km apart: the place of both is 1 km away, however they moved before."""
+    positions = make_positions([0, 0, 1], [0, 10, 20], [37.9, 37.709, 37.691], [-122.4] * 3)
+    bins = last_sent_bins(Messages(positions), 8, 300)
+    assert distance_m(count_bins(bins)[0]) == pytest.approx(1000, rel=0.025)

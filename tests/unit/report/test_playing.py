@@ -45,8 +45,9 @@ def test_surroundings_arrive_at_once_and_all_else_joined(crossing):
     assert (table["other_delay_s"] <= 300).all()
     received = played.run.received
     assert (received["age_s"] == 0).groupby(received["receiver"]).sum().min() > 0
-    answer = played.answer(table, 400)
+    answer = played.answer(table, 30.0, 30.0)
     assert re.match(r"Within 19 min, a receiver .* gets [\d.]+ kB, one .* [\d.]+ kB", answer.title)
+    assert len(re.findall(r"[\d.]+ [kM]?B\b", answer.text)) == 0, "sizes that cannot be compared"
     assert "Wednesday, 1 May 2024, 06:00:00 to 06:19:00 (UTC)" in answer.text
     html = played.map().get_root().render()
     assert "speed, km/h" in html
@@ -61,14 +62,21 @@ def test_devices_are_counted_in_the_cells_of_the_page(crossing):
     cells = played.run.cells
     assert 1 <= cells["value"].min() <= cells["value"].max() <= 30
     assert cells["km"].iloc[0] == pytest.approx(40_030 * math.cos(math.radians(45.1)) / 2**12, rel=0.01)
-    assert "at here" in played.answer(played.table(), 400).title
+    assert "at here" in played.answer(played.table(), 30.0, 30.0).title
 
 
 def test_stretch_that_takes_long_is_shortened(crossing, monkeypatch):
-    whole = busiest_positions(crossing, 30.0, 300)
-    assert len(whole) == len(crossing)
+    whole, minutes = busiest_positions(crossing, 30.0, 300)
+    assert (len(whole), minutes) == (len(crossing), 30.0)
     monkeypatch.setattr(playing, "MAX_PLAYED", 50_000)
-    assert 0 < len(busiest_positions(crossing, 30.0, 300)) < len(crossing)
+    part, minutes = busiest_positions(crossing, 30.0, 300)
+    assert 0 < len(part) < len(crossing)
+    assert minutes == 7.5
+    played = play_stretch(part, "speed", {"here": (45.1, 7.02)}, zoom=12, interval_s=300, tz="UTC")
+    text = played.answer(played.table(), minutes, 30.0).text
+    assert "the busiest stretch of 7 min 30 s, with" in text
+    assert "It is shorter than 30 min (`played_minutes`), which takes too long to play" in text
+    assert "shorter" not in played.answer(played.table(), 7.5, 7.5).text
 
 
 def test_map_of_many_cells_has_fewer_pictures(crossing, monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 
 from mudkit import words
 from mudkit.errors import TraceContentError
+from mudkit.report import joined_ways
 from mudkit.report.joined_maps import count_cells
 from mudkit.report.joining import Limits, Sizes
 from mudkit.report.propagating import chosen_quantity, study_joining
@@ -108,7 +109,7 @@ def make_commuters():
 def test_every_section_has_the_number_of_the_headline(build):
     shown = study(build(), max_error_m=300.0)
     screen = shown.first_screen()
-    assumed, ways = shown.assumptions(), shown.baselines()
+    assumed, ways = shown.assumptions(), joined_ways.baselines(shown)
     as_assumed = assumed.set_index("assumed").loc["as assumed"]
     assert as_assumed["bytes_left_share"] == pytest.approx(shown.left_share)
     by_way = ways[ways["bytes_left_share"] == as_assumed["bytes_left_share"]]["way"]
@@ -168,10 +169,10 @@ def test_price_and_missing_limit_are_named():
 def test_every_heading_is_a_sentence_and_follows_from_its_table(build):
     shown = study(build(), "speed" if build is make_walks else "devices")
     grid, ways, thresholds, assumed = (
-        shown.grid(), shown.baselines(), shown.threshold_table(), shown.assumptions()
+        shown.grid(), joined_ways.baselines(shown), shown.threshold_table(), shown.assumptions()
     )  # fmt: skip
     answers = [
-        shown.grid_answer(), shown.baselines_answer(), shown.threshold_answer(), shown.assumptions_answer(assumed)
+        shown.grid_answer(), joined_ways.baselines_answer(shown), shown.threshold_answer(), shown.assumptions_answer(assumed)
     ]  # fmt: skip
     for answer in answers:
         assert "nan" not in f"{answer.title} {answer.text}".lower()
@@ -180,7 +181,11 @@ def test_every_heading_is_a_sentence_and_follows_from_its_table(build):
     assert ways["bytes_left_share"].iloc[0] == 1
     assert thresholds["bytes_left_share"].iloc[0] == pytest.approx(1)
     assert shown.near(grid)["interval"].str.contains("min|s|h").all()
-    for table in (shown.ways_shown(ways), shown.thresholds_shown(thresholds), shown.near(grid)):
+    for table in (
+        joined_ways.baselines_shown(shown, ways),
+        shown.thresholds_shown(thresholds),
+        shown.near(grid),
+    ):
         assert len(table.columns) <= 7
     least, most = assumed["bytes_left_share"].min(), assumed["bytes_left_share"].max()
     assert 0 < least <= most
@@ -190,7 +195,77 @@ def test_one_device_has_no_half_and_no_others():
     shown = study(make_standing(1))
     assert "half of the devices" not in " ".join(shown.assumptions()["assumed"])
     assert "goes to one device" in shown.first_screen().assumption
-    assert "The whole saving comes from devices repeating themselves" in shown.baselines_answer().title
+    assert (
+        "All messages that joining saves repeat one of their device"
+        in joined_ways.baselines_answer(shown).title
+    )
+
+
+def make_drives():
+    """Drive devices along a road they share, one after the other, 15 m/s, with a report every 30 s."""
+    device, number = (part.ravel() for part in np.mgrid[:40, :120])
+    return make_source(device, 30 * number, 45 + 0.004 * ((number + 7 * device) % 120), 7 + 1e-5 * device)
+
+
+def test_first_screen_tells_where_devices_are_when_it_is_sent():
+    """Drive 4.5 km in an interval: a mean place is as far from the last report as a last one from the first."""
+    shown = study(make_drives())
+    screen = shown.first_screen()
+    values = {measure.name: measure.value for measure in screen.measures}
+    assert shown.verdict == "join"
+    assert values["position_sent_error_m"] > 5 * values["position_error_m"]
+    assert values["position_sent_error_m"] == pytest.approx(values["last_same_error_m"], rel=0.2)
+    sent = words.distance(values["position_sent_error_m"] / 1000)
+    assert f"; {sent} from its last report at the moment of sending" in screen.tiles[1][1]
+    assert f"at most {sent} from the devices' last reports at the moment of sending" in screen.reason
+    away = words.distance(values["last_same_error_m"] / 1000)
+    left = words.percent(values["last_same_left_share"])
+    assert f"leaves {left}, and is exact at the moment of sending, but up to {away} from" in screen.reason
+    ways = joined_ways.baselines(shown).set_index("way")
+    joined = ways.loc["messages of a cell joined"]
+    assert joined["position_sent_error_m"] == values["position_sent_error_m"]
+    assert joined["position_error_m"] == values["position_error_m"]
+    assert ways.loc["last position of each device", "position_sent_error_m"] == 0
+    assert "position_sent_error_m" in joined_ways.baselines_shown(shown, ways.reset_index())
+    assert set(joined_ways.MEASURES) <= set(joined_ways.drawn(ways.reset_index()))
+
+
+def test_last_positions_are_the_last_reports_when_they_are_sent():
+    screen = study(make_standing()).first_screen()
+    values = {measure.name: measure.value for measure in screen.measures}
+    assert (values["way"], values["position_sent_error_m"]) == ("last", 0)
+    assert "exactly the devices' last reports at the moment of sending" in screen.reason
+
+
+def test_devices_are_not_counted_where_counts_are_far_from_the_truth():
+    """Drive through several cells an interval; devices that report once are counted once."""
+    shown = study(make_drives())
+    screen = shown.first_screen()
+    error = shown.sums.quantity_error("devices")
+    assert error > 0.1
+    warning = (
+        f"Do not count devices by these aggregates: counts of devices are {words.number(1 + error)} times"
+    )
+    assert warning in screen.headline
+    assert "counts of devices" not in screen.reason
+    assert "Do not count" not in study(make_crowds()).first_screen().headline
+    assert "Do not count" not in study(make_walks(), "speed").first_screen().headline
+
+
+@pytest.mark.parametrize("sizes", [SIZES, Sizes(400, 700)])
+def test_share_of_repeats_is_the_same_in_tile_heading_and_file(sizes):
+    """Count messages, whatever an aggregate takes: those saved, and of these the repeats of a device."""
+    shown = study_joining(make_drives(), Limits(300, 500.0), sizes, "devices")
+    screen, sums = shown.first_screen(), shown.joined
+    values = {measure.name: measure.value for measure in screen.measures}
+    share = (sums.messages - sums.told_devices) / (sums.messages - sums.sent)
+    assert 0 < share < 1
+    assert values["repeated_messages_share"] == pytest.approx(share)
+    text = "of the messages that joining saves repeat one of their device in the same aggregate"
+    assert screen.tiles[2] == (words.percent(share), text)
+    answer = joined_ways.baselines_answer(shown)
+    assert answer.title == f"{words.percent(share)} {text}"
+    assert "all of them" in answer.text
 
 
 def test_limits_that_nothing_keeps_are_named():
