@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit import words
+from mudkit.errors import ParameterError
 from mudkit.figures import tile_bounds, tiles
 from mudkit.figures.cities import place_names
 from mudkit.report.defects import Defect, coincidence, find_defects, missing_share, sentences, usable
@@ -27,6 +28,7 @@ from mudkit.report.stays import (
     places,
     silences,
 )
+from mudkit.trace.derive import Rule
 from mudkit.trace.values import NO_TIME
 from mudkit.units import US_PER_S
 
@@ -44,6 +46,7 @@ __all__ = [
     "over_time",
     "pauses",
     "place_answer",
+    "read_answer",
     "speeds",
     "stops",
     "stretches",
@@ -230,7 +233,9 @@ def _of_defects(defects: list[Defect]) -> list[Measure]:
 
     silent_us = sum(defect.end_us - defect.start_us for defect in defects if defect.kind == "silent")
     return [
-        Measure("fleet_holes", counted("hole"), "", "Times in which no device reports, though many do."),
+        Measure(
+            "fleet_holes", counted("hole"), "", "Times in which no device reports, though many usually do."
+        ),
         Measure(
             "silent_hours", silent_us / 3600e6, "h", "Hours in which under half of the usual devices report."
         ),
@@ -343,8 +348,8 @@ def trip_answer(source: TraceSource, stays: Stays) -> Answer:
     about = (
         f"A device stops when its rows show it within 50 m of one place for {minutes} or longer. What lies "
         f"between two stops, or silences of more than {silence}, is called a trip here if it is "
-        f"{words.distance(MIN_TRIP_KM)} or longer: shorter halts do not end it, so a taxi's trip may hold "
-        f"several fares. {_silent(source)}"
+        f"{words.distance(MIN_TRIP_KM)} or longer: shorter halts do not end it. {_of_fares(source)}"
+        f"{_silent(source)}"
     ).rstrip()
     counted = f"{words.count(len(trips), 'trip')} and {words.count(len(stops), 'stop')} were found."
     if not len(trips):
@@ -357,6 +362,19 @@ def trip_answer(source: TraceSource, stays: Stays) -> Answer:
     if len(stops):
         counted += f" The median stop takes {words.duration(_median(stops['stop_s']))}."
     return Answer(title, f"{counted} {about}")
+
+
+def _of_fares(source: TraceSource) -> str:
+    """Return what fares are like beside trips; if the file does not say, that a trip is none."""
+    fares = source.fares.to_pandas()
+    fares = fares[fares["fare_km"] >= MIN_TRIP_KM]
+    if not len(fares):
+        return "It may hold several fares or rides. "
+    return (
+        f"A trip is not a fare: {words.count(len(fares), 'fare')} of {words.distance(MIN_TRIP_KM)} or more "
+        f"are {words.distance(_median(fares['fare_km']))} long and take "
+        f"{words.duration(_median(fares['fare_s']))} (medians). "
+    )
 
 
 def _silent(source: TraceSource) -> str:
@@ -576,6 +594,20 @@ def device_answer(table: pd.DataFrame) -> Answer:
     """Return how the positions of :func:`devices` are spread over devices, as a heading."""
     few, part = _fewest(table["positions"].to_numpy())
     return Answer(f"{few:,} of {words.count(len(table), 'device')} produced {part} of the positions")
+
+
+def read_answer(source: TraceSource) -> Answer:
+    """Return where the reads come from, and the rule in words, as a heading."""
+    if not len(source.reads):
+        return Answer("There are no reads")
+    derived = source.derived_by()
+    if not derived:
+        return Answer(f"{words.count(len(source.reads), 'read')} were recorded")
+    try:
+        text = Rule.parse(derived).describe()
+    except ParameterError:  # several rules, or those of another program
+        text = ""
+    return Answer(f"{words.count(len(source.reads), 'read')} derived by {derived}", text)
 
 
 def interval_answer(source: TraceSource) -> Answer:

@@ -24,7 +24,7 @@ from mudkit.report.recording import BREAK_DAYS, HOLE, Recording, record
 from mudkit.report.selection import Selection
 from mudkit.trace.derive import Rule
 from mudkit.trace.options import Options
-from mudkit.trace.schema import epoch_us
+from mudkit.trace.schema import FARES, epoch_us
 from mudkit.trace.values import NO_TIME, numbers, times_us
 from mudkit.units import US_PER_S, distance_km
 
@@ -83,6 +83,8 @@ class TraceSource:
         What ``where`` and ``period`` select, in words; empty: they were not given.
     selected_from : mapping of str to int
         Rows of ``positions`` and ``reads`` before that.
+    fares : pyarrow.Table
+        Fares that begin at one of the positions; empty: the file does not say when a taxi has one.
     """
 
     name: str
@@ -94,6 +96,7 @@ class TraceSource:
     aside: pd.DataFrame = field(default_factory=lambda: no_rows_aside())
     selected: str = ""
     selected_from: Mapping[str, int] = field(default_factory=dict)
+    fares: pa.Table = field(default_factory=FARES.empty_table)
 
     @cached_property
     def devices(self) -> list[str]:
@@ -531,7 +534,14 @@ def open_source(
     if needs_reads and (missing := selection.missing_in_reads()):
         selected += f" (reads have no {words.listing(missing)}: the predicate keeps them all)"
     name = Path(*path.absolute().parts[-2:]).as_posix()  # of two files of one name the folders differ
-    return TraceSource(name, loaded.positions, log, rows, tz, devices_read, aside, selected, seen)
+    fares = _fares_of(loaded) if is_part else loaded.fares
+    return TraceSource(name, loaded.positions, log, rows, tz, devices_read, aside, selected, seen, fares)
+
+
+def _fares_of(loaded: traces.Loaded) -> pa.Table:
+    """Return the fares that begin at a position of a selection or sample."""
+    keys = ["device", "ts"]
+    return loaded.fares.join(loaded.positions.select(keys), keys=keys, join_type="left semi")
 
 
 def _layout(path: Path, format: str, columns: Mapping[str, str]) -> list[str]:  # noqa: A002
@@ -587,7 +597,7 @@ def _load_sample(
     A selection may leave little: then it takes all devices at first, and half of them each time that the
     rows become too many. The number of devices is 0 if all of them are kept.
     """
-    tables: dict[str, list[pa.Table]] = {"positions": [], "reads": [], "rejected": []}
+    tables: dict[str, list[pa.Table]] = {"positions": [], "reads": [], "rejected": [], "fares": []}
     parts, devices = 1 if selection else parts, 0
     with traces.scan(path, **how) as pieces:
         for piece in pieces:
@@ -595,7 +605,7 @@ def _load_sample(
             for rows_of, part in ((seen, piece), (kept, chosen)):
                 _count(rows_of, part)
             devices += pc.count_distinct(chosen.positions["device"]).as_py()  # a piece has whole devices
-            for name in ("positions", "reads"):
+            for name in ("positions", "reads", "fares"):
                 tables[name].append(_one_of(getattr(chosen, name), parts))
             tables["rejected"].append(piece.rejected)
             while selection and sum(map(len, tables["positions"])) > MAX_ROWS:
