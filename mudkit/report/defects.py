@@ -176,8 +176,8 @@ def usable(source: TraceSource, defects: Sequence[Defect]) -> str:
     if any(defect.kind in ("hole", "silent", "gap") for defect in defects):
         share = words.percent(missing_share(source, defects))
         parts.append(
-            f"in {share} of the devices' time rows are missing, so counts by hour are too low there, and "
-            "stops and trips end"
+            f"in {share} of the devices' time rows are missing: counts by hour are too low there, and stops "
+            "and trips end"
         )
     wrong = [defect for defect in defects if defect.kind in ("clock", "exchanged", "zone", "contradiction")]
     devices = {name for defect in wrong for name in defect.devices}
@@ -190,7 +190,8 @@ def usable(source: TraceSource, defects: Sequence[Defect]) -> str:
         parts.append("positions at latitude 0, longitude 0 should be left out")
     if not parts:
         return ""
-    return f"For use: {'; '.join(parts)}; the rest can be used as it is."
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}. The rest can be used as it is."
 
 
 def _holes(source: TraceSource) -> Iterable[Defect]:

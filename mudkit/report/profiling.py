@@ -432,7 +432,7 @@ def dwell_places(stays: Stays) -> pd.DataFrame:
     total = table["stop_s"].sum()
     table.insert(0, "place", [name or words.NO_VALUE for name in place_names(table["lat"], table["lon"])])
     table.insert(
-        1, "at", [f"{lat:.4f}, {lon:.4f}" for lat, lon in zip(table["lat"], table["lon"], strict=True)]
+        1, "at", [f"{lat:.3f}, {lon:.3f}" for lat, lon in zip(table["lat"], table["lon"], strict=True)]
     )
     table["stop_hours"] = table.pop("stop_s") / 3600.0
     table["time_share"] = table["stop_hours"] * 3600.0 / total if total else 0.0
