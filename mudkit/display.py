@@ -603,6 +603,8 @@ def _column(head: Any, name: str, best: str | None) -> tuple[list[Cell], Align]:
     column = head[name]
     if column.dtype.kind not in "iuf":
         values = column.tolist()
+        if any(isinstance(value, datetime) and _has_time(value) for value in values):
+            return [Cell(_moment(value)) for value in values], "left"
         return [Cell(_text(value)) for value in values], "right" if _is_numeric(values) else "left"
     scale = words.label(name).scale
     values = [float(value) * scale for value in column.tolist()] if scale != 1 else column.tolist()
@@ -624,6 +626,16 @@ def _column(head: Any, name: str, best: str | None) -> tuple[list[Cell], Align]:
     return cells, "right"
 
 
+def _has_time(value: datetime) -> bool:
+    return value == value and value.time() != time()  # NaT is not equal to itself
+
+
+def _moment(value: Any) -> str:
+    """Return a date with its time, at midnight too: others of its column have one."""
+    is_moment = isinstance(value, datetime) and value == value
+    return f"{value:%Y-%m-%d %H:%M:%S}" if is_moment else _text(value)
+
+
 def _text(value: Any, depth: int = 0) -> str:
     """Return any value as a text of a cell; nested values up to a depth, and the first of many."""
     if (
@@ -643,7 +655,7 @@ def _text(value: Any, depth: int = 0) -> str:
     if isinstance(value, timedelta):
         return words.duration(value.total_seconds())
     if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d}" if value.time() == time() else f"{value:%Y-%m-%d %H:%M:%S}"
+        return _moment(value) if _has_time(value) else f"{value:%Y-%m-%d}"
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, bytes):

@@ -263,7 +263,7 @@ class _Work:
             return
         rows = pa.concat_tables([pq.read_table(file) for file in files], promote_options="default")
         writer = TraceWriter(self.stage.out, f"bucket-{number:05d}-")
-        positions, reads, rejected = clean(rows, self.plan)
+        positions, reads, rejected, _fares = clean(rows, self.plan)
         if self.plan.options.table == "positions":
             writer.write("positions", positions)
             yield "positions", "", len(positions), pc.count_distinct(positions["device"]).as_py(), ""

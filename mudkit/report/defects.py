@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -10,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mudkit import words
-from mudkit.report.source import QUARTER_S, TraceSource
+from mudkit.report.recording import BREAK, HOLE, REST, silent_us
 from mudkit.trace.parse import EXCHANGED, LATE
 from mudkit.trace.values import NO_TIME
 from mudkit.units import US_PER_S, distance_km
@@ -18,20 +19,15 @@ from mudkit.units import US_PER_S, distance_km
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Defect", "find_defects", "sentences"]
+    from mudkit.report.source import TraceSource
+
+__all__ = ["Defect", "coincidence", "find_defects", "missing_share", "sentences", "usable"]
 
 _HOUR_US: Final = 3600 * US_PER_S
-_QUARTER_US: Final = QUARTER_S * US_PER_S
-_QUARTERS_A_DAY: Final = 96
 
-_MIN_COVERED_S: Final = 600.0
-_MIN_HOLE_S: Final = 180.0
-_HOLE_FACTOR: Final = 3.0
-_HOLE_ROWS: Final = 20
-_HOLE_RATE: Final = 0.25
-_MAX_HOLES: Final = 500
 _FLEET: Final = 3
-_CHANCE: Final = 1e-3
+_SHORT_HOLE_S: Final = 3600.0
+_SAME_TIME_DAYS: Final = 3
 
 _SILENT: Final = 0.5
 _SILENT_DEVICES: Final = 5
@@ -44,6 +40,7 @@ _MIN_GAP_S: Final = 3600.0
 _GAP_FACTOR: Final = 3.0
 _MIN_RESTS: Final = 20
 _MAX_GAPS: Final = 2_000
+_NEARLY: Final = 0.99
 
 _YEAR_US: Final = 365 * 24 * _HOUR_US
 _RESET_SHARE: Final = 0.01
@@ -75,6 +72,8 @@ class Defect:
         Devices that have it; empty: all.
     start_us, end_us : int
         When, microseconds since 1970; NO_TIME: the whole time.
+    counted_s : float, optional
+        How much of that time counts: of a ``gap`` that in which other devices report. By default all.
     """
 
     kind: str
@@ -82,10 +81,13 @@ class Defect:
     devices: tuple[str, ...] = ()
     start_us: int = NO_TIME
     end_us: int = NO_TIME
+    counted_s: float | None = None
 
     @property
     def length_s(self) -> float:
-        """Length in seconds; 0: the whole time."""
+        """Length in seconds, as far as it counts; 0: the whole time."""
+        if self.counted_s is not None:
+            return self.counted_s
         return 0.0 if NO_TIME in (self.start_us, self.end_us) else (self.end_us - self.start_us) / US_PER_S
 
 
@@ -103,104 +105,106 @@ def find_defects(source: TraceSource) -> list[Defect]:
         *_shifted(source),
         *_nowhere(source),
         *_contradictions(source),
-        *_gaps(source, [*holes, *silent]),
+        *_gaps(source, silent),
     ]
 
 
-def sentences(defects: Sequence[Defect]) -> list[str]:
-    """Return a sentence for each kind of defect: the longest of it, and how many there are more."""
+def sentences(source: TraceSource, defects: Sequence[Defect]) -> list[str]:
+    """Return a sentence or two for each kind of defect: the longest of it, and how many there are more."""
     texts = []
     for kind in dict.fromkeys(defect.kind for defect in defects):
         same = [defect for defect in defects if defect.kind == kind]
-        more = f" The table below lists {len(same) - 1:,} more." if same[1:] else ""
-        texts.append(max(same, key=lambda defect: defect.length_s).text + more)
+        text = max(same, key=lambda defect: defect.length_s).text
+        if same[1:]:
+            text += f" The table below lists {len(same) - 1:,} more{coincidence(source, same)}."
+        texts.append(text)
     return texts
 
 
-def _holes(source: TraceSource) -> Iterable[Defect]:
-    """Find times in which no device reports, though all did just before and just after."""
-    order = np.argsort(source.t_us, kind="stable")
-    t_us = source.t_us[order]
-    steps_s = np.diff(t_us) / US_PER_S
-    if len(source.devices) < _FLEET or not len(steps_s):
-        return
-    own_s = _steps_s(source)
-    shortest_s = max(
-        _MIN_HOLE_S,
-        _HOLE_FACTOR * float(np.percentile(steps_s, 99)),
-        _HOLE_FACTOR * float(np.median(own_s)) if len(own_s) else 0.0,
+def coincidence(source: TraceSource, defects: Sequence[Defect]) -> str:
+    """Return how many of the holes come at one time of the day, as the end of a sentence; empty: too few."""
+    count, minute = _at_one_time(source, defects)
+    if not count:
+        return ""
+    cut = ", where the file seems to be cut by day" if minute == 0 else ""
+    return f"; {count:,} of the {len(defects):,} holes come at {minute // 60:02d}:{minute % 60:02d}{cut}"
+
+
+def _at_one_time(source: TraceSource, defects: Sequence[Defect]) -> tuple[int, int]:
+    """Return how many short holes contain one minute of the local day, and which; (0, 0): too few days."""
+    counts = np.zeros(1440, dtype=np.int64)
+    days: dict[int, set[dt.date]] = {}
+    for hole in defects:
+        if hole.kind != "hole" or hole.length_s > _SHORT_HOLE_S:
+            continue
+        first, last = (_local(source, moment) for moment in (hole.start_us, hole.end_us))
+        minutes = pd.date_range(first.floor("min"), last.floor("min"), freq="min")
+        at = np.unique(minutes.hour * 60 + minutes.minute)
+        counts[at] += 1
+        for minute in at.tolist():
+            days.setdefault(minute, set()).add(first.date())
+    # Of the minutes that most holes contain, the first after midnight, or the first of all.
+    minute = int(counts.argmax())
+    is_pattern = len(days.get(minute, ())) >= _SAME_TIME_DAYS
+    return (int(counts[minute]), minute) if is_pattern else (0, 0)
+
+
+def missing_share(source: TraceSource, defects: Sequence[Defect]) -> float:
+    """Return the share of the devices' time that lies in holes, silent hours and long gaps.
+
+    The time of a device is that from its first position to its last one, without the times at which no device
+    reports and few usually do.
+    """
+    number = np.arange(len(source.devices))
+    first_us = source.t_us[np.searchsorted(source.device, number)]
+    last_us = source.t_us[np.searchsorted(source.device, number, side="right") - 1]
+    others = source.recording.of_kind(BREAK, REST)
+    resting_us = silent_us(others["start_us"].to_numpy(), others["end_us"].to_numpy(), first_us, last_us)
+    of_all = [defect for defect in defects if defect.kind in ("hole", "silent")]
+    begin, end = (
+        np.array([getattr(defect, name) for defect in of_all], dtype=np.int64)
+        for name in ("start_us", "end_us")
     )
-    quarters = source.quarters
-    usual = float(np.median(quarters.groupby("quarter")["rows"].sum())) / QUARTER_S
-    longest = np.argsort(-steps_s, kind="stable")[:_MAX_HOLES]
-    for at in np.sort(longest[steps_s[longest] >= shortest_s]).tolist():
-        start_us, end_us = int(t_us[at]), int(t_us[at + 1])
-        length_s = (end_us - start_us) / US_PER_S
-        around_us = int(min(max(length_s, 1800.0), 3600.0) * US_PER_S)
-        edges = np.searchsorted(t_us, [start_us - around_us, end_us + around_us])
-        covered_s = [  # a trace may begin or end, or have another hole, near by
-            max((end - begin) / US_PER_S, _MIN_COVERED_S)
-            for begin, end in ((t_us[edges[0]], start_us), (end_us, t_us[edges[1] - 1]))
-        ]
-        rate = min((at - edges[0] + 1) / covered_s[0], (edges[1] - at - 1) / covered_s[1])
-        if rate * length_s < _HOLE_ROWS or rate < _HOLE_RATE * usual:
-            continue
-        before, after = (
-            np.unique(source.device[order[first:last]])
-            for first, last in ((edges[0], at + 1), (at + 1, edges[1]))
+    missing_s = silent_us(begin, end, first_us, last_us).sum() / US_PER_S
+    missing_s += sum(defect.length_s for defect in defects if defect.kind == "gap")
+    return float(missing_s / max((last_us - first_us - resting_us).sum() / US_PER_S, 1.0))
+
+
+def usable(source: TraceSource, defects: Sequence[Defect]) -> str:
+    """Return what the defects mean for the use of the trace, in a sentence; empty: nothing."""
+    parts = []
+    if any(defect.kind in ("hole", "silent", "gap") for defect in defects):
+        share = words.percent(missing_share(source, defects))
+        parts.append(
+            f"in {share} of the devices' time rows are missing: counts by hour are too low there, and stops "
+            "and trips end"
         )
-        common = len(np.intersect1d(before, after))
-        if common < max(_FLEET, min(len(before), len(after)) / 2):
-            continue
-        if _is_usual(t_us, start_us, end_us) or _is_rhythm(t_us, at):
-            continue
-        share = _silent_share(own_s, length_s, length_s + 2 * around_us / US_PER_S)
-        trials = (t_us[-1] - t_us[0]) / US_PER_S / length_s
-        if trials * share**common > _CHANCE:
-            continue
+    wrong = [defect for defect in defects if defect.kind in ("clock", "exchanged", "zone", "contradiction")]
+    devices = {name for defect in wrong for name in defect.devices}
+    if devices:
+        parts.append(
+            f"{words.count(len(devices), 'device')} of {len(source.devices):,} "
+            f"{'has' if len(devices) == 1 else 'have'} wrong times or places, and should be left out"
+        )
+    if any(defect.kind == "nowhere" for defect in defects):
+        parts.append("positions at latitude 0, longitude 0 should be left out")
+    if not parts:
+        return ""
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}. The rest can be used as it is."
+
+
+def _holes(source: TraceSource) -> Iterable[Defect]:
+    """Find times in which no device reports, though many usually do."""
+    holes = source.recording.of_kind(HOLE)
+    for start_us, end_us, usual in zip(holes["start_us"], holes["end_us"], holes["usual"], strict=True):
         yield Defect(
             "hole",
-            f"No device reports from {_span(source, start_us, end_us)}, though {common:,} did "
-            "just before and after.",
+            f"No device reports from {_span(source, start_us, end_us)}; {round(usual):,} usually do then.",
             (),
-            start_us,
-            end_us,
+            int(start_us),
+            int(end_us),
         )
-
-
-def _is_usual(t_us: NDArray[np.int64], start_us: int, end_us: int) -> bool:
-    """Return whether most of the days or weeks around have no rows at that time either, as at night."""
-    day_us = 24 * _HOUR_US
-    is_long = end_us - start_us >= day_us
-    if end_us - start_us >= 7 * day_us:
-        return False
-    # Nights do not begin to the minute: only the middle is compared.
-    margin_us = (end_us - start_us) // 8
-    rows = []
-    for day in (-14, -7, 7, 14) if is_long else (-7, -6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 7):
-        first, begin, end, last = np.searchsorted(
-            t_us,
-            np.array(
-                [start_us - 3 * _HOUR_US, start_us + margin_us, end_us - margin_us, end_us + 3 * _HOUR_US]
-            )
-            + day * day_us,
-        )
-        if begin > first and last > end:
-            rows.append(end - begin)
-    return len(rows) >= (1 if is_long else 2) and float(np.median(rows)) == 0.0
-
-
-def _is_rhythm(t_us: NDArray[np.int64], at: int) -> bool:
-    """Return whether steps of such a length are usual around it, as in a feed that is read now and then."""
-    first, last = np.searchsorted(t_us, [t_us[at] - 3 * _HOUR_US, t_us[at + 1] + 3 * _HOUR_US])
-    steps_us = np.sort(np.diff(t_us[first:last]))
-    return bool(len(steps_us) > 3 and t_us[at + 1] - t_us[at] < 2 * steps_us[-4])
-
-
-def _silent_share(own_s: NDArray[np.float64], length_s: float, most_s: float) -> float:
-    """Return the share of time that devices, which report before and after, are silent for a length."""
-    short_s = own_s[own_s <= most_s]
-    return float(short_s[short_s >= length_s].sum() / max(short_s.sum(), 1.0))
 
 
 def _silent_hours(source: TraceSource, holes: Sequence[Defect]) -> Iterable[Defect]:
@@ -402,46 +406,44 @@ def _contradictions(source: TraceSource) -> Iterable[Defect]:
         )
 
 
-def _gaps(source: TraceSource, others: Sequence[Defect]) -> Iterable[Defect]:
-    """Find times without a row of a device that are much longer than its rests, while others report."""
-    steps_us = np.diff(source.t_us)
+def _gaps(source: TraceSource, silent: Sequence[Defect]) -> Iterable[Defect]:
+    """Find times without a row of a device that are much longer than usual, counted while others report."""
+    if len(source.devices) < 2:
+        return
     is_same = np.diff(source.device) == 0
-    steps_s = np.where(is_same, steps_us / US_PER_S, 0.0)
-    rests_s = steps_s[steps_s >= _REST_S]
-    if len(source.devices) < 2 or not is_same.any():
+    steps_us = np.where(is_same, np.diff(source.t_us), 0)
+    breaks = source.recording.of_kind(BREAK)
+    at = np.flatnonzero(steps_us >= _REST_S * US_PER_S)
+    begin_us, end_us = breaks["start_us"].to_numpy(), breaks["end_us"].to_numpy()
+    is_within = silent_us(begin_us, end_us, source.t_us[at], source.t_us[at + 1]) == 0
+    at = at[is_within]
+    pauses = source.recording.pauses
+    off_us = [
+        np.concatenate([pauses[name].to_numpy(), [getattr(defect, name) for defect in silent]]).astype(int)
+        for name in ("start_us", "end_us")
+    ]
+    start_us, end_us = source.t_us[at], source.t_us[at + 1]
+    counted_s = (end_us - start_us - silent_us(off_us[0], off_us[1], start_us, end_us)) / US_PER_S
+    rests_s = counted_s[counted_s >= _REST_S]
+    if not len(rests_s):
         return
     usual_s = (
         float(np.percentile(rests_s, 95))
         if len(rests_s) >= _MIN_RESTS
-        else 10 * float(np.median(steps_s[is_same]))
+        else 10 * float(np.median(steps_us[is_same])) / US_PER_S
     )
-    at = np.flatnonzero(steps_s >= max(_MIN_GAP_S, _GAP_FACTOR * usual_s))
-    at = np.sort(at[np.argsort(-steps_s[at], kind="stable")[:_MAX_GAPS]])
-    quarters = source.quarters
-    first = int(quarters["quarter"].min())
-    active = np.zeros(int(quarters["quarter"].max()) - first + 2, dtype=np.int64)
-    active[np.unique(quarters["quarter"].to_numpy()) - first + 1] = 1
-    reported, usually = np.cumsum(active), float(active[1:].mean())
-    defects = []
-    for row in at.tolist():
-        start_us, end_us = int(source.t_us[row]), int(source.t_us[row + 1])
-        begin, end = start_us // _QUARTER_US - first + 1, end_us // _QUARTER_US - first
-        if end <= begin or (reported[end] - reported[begin]) / (end - begin) < 0.5 * usually:
-            continue
-        if any(
-            other.start_us - _HOUR_US <= start_us and end_us <= other.end_us + _HOUR_US for other in others
-        ):
-            continue
-        if end_us - start_us > _YEAR_US:
-            continue  # a clock that was reset
-        name = source.devices[source.device[row]]
-        text = f"{name} reports nothing from {_span(source, start_us, end_us)}, while others do."
-        defects.append(Defect("gap", text, (name,), start_us, end_us))
-    yield from sorted(defects, key=lambda defect: defect.start_us - defect.end_us)
-
-
-def _steps_s(source: TraceSource) -> NDArray[np.float64]:
-    return np.asarray(np.diff(source.t_us)[np.diff(source.device) == 0] / US_PER_S)
+    is_long = counted_s >= max(_MIN_GAP_S, _GAP_FACTOR * usual_s)
+    longest = np.flatnonzero(is_long)[np.argsort(-counted_s[is_long], kind="stable")[:_MAX_GAPS]]
+    for row in longest.tolist():
+        begin, end = int(start_us[row]), int(end_us[row])
+        name = source.devices[source.device[at[row]]]
+        others = (
+            ", while others do"
+            if counted_s[row] * US_PER_S >= _NEARLY * (end - begin)
+            else f"; others report for {words.duration(float(counted_s[row]))} of that time"
+        )
+        text = f"{name} reports nothing from {_span(source, begin, end)}{others}."
+        yield Defect("gap", text, (name,), begin, end, float(counted_s[row]))
 
 
 def _runs(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
@@ -452,11 +454,13 @@ def _runs(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
 
 def _span(source: TraceSource, start_us: int, end_us: int) -> str:
     """Return when something begins and ends, local time, and how long it is."""
-    start, end = (
-        pd.Timestamp(part, unit="us", tz="UTC").tz_convert(source.tz) for part in (start_us, end_us)
-    )
+    start, end = (_local(source, part) for part in (start_us, end_us))
     until = f"{end:%H:%M}" if start.date() == end.date() else f"{end:%-d %B %Y, %H:%M}"
     return f"{start:%-d %B %Y, %H:%M} to {until} ({words.duration(round((end_us - start_us) / US_PER_S))})"
+
+
+def _local(source: TraceSource, t_us: int) -> pd.Timestamp:
+    return pd.Timestamp(t_us, unit="us", tz="UTC").tz_convert(source.tz)
 
 
 def _date(t_us: int) -> str:

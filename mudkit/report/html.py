@@ -80,6 +80,7 @@ td { text-align: right; vertical-align: top; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 th span { opacity: 1 !important; }
 tbody th { font-weight: inherit; font-size: inherit; color: inherit; }
+.filtered th, .filtered td { padding: 3px 8px; }
 .text_cell th, .text_cell td { text-align: left; }
 img, svg { max-width: 100%; }
 .mudkit-figure { width: 100%; }

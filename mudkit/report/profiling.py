@@ -11,10 +11,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit import words
+from mudkit.errors import ParameterError
 from mudkit.figures import tile_bounds, tiles
 from mudkit.figures.cities import place_names
-from mudkit.report.defects import Defect, find_defects, sentences
+from mudkit.report.defects import Defect, coincidence, find_defects, missing_share, sentences, usable
 from mudkit.report.page import Answer, FirstScreen, Measure
+from mudkit.report.recording import REST
 from mudkit.report.source import TraceSource
 from mudkit.report.stays import (
     MIN_STOP_S,
@@ -26,6 +28,7 @@ from mudkit.report.stays import (
     places,
     silences,
 )
+from mudkit.trace.derive import Rule
 from mudkit.trace.values import NO_TIME
 from mudkit.units import US_PER_S
 
@@ -41,9 +44,12 @@ __all__ = [
     "interval_answer",
     "intervals",
     "over_time",
+    "pauses",
     "place_answer",
+    "read_answer",
     "speeds",
     "stops",
+    "stretches",
     "time_answer",
     "trip_answer",
     "trips",
@@ -88,22 +94,23 @@ def first_screen(
         (words.duration(median_s), "is the median time between two positions of a device"),
         (
             words.count(len(days), "day"),
-            f"with rows; {words.number(per_day)} {'device reports' if per_day == 1 else 'devices report'} on "
-            "the median day",
+            f"with rows{_of_days(source)}; {words.number(per_day)} "
+            f"{'device reports' if per_day == 1 else 'devices report'} on the median day",
         ),
     ]
     is_clean = share <= _CLEAN and not defects
-    texts = sentences(defects)
+    texts = sentences(source, defects)
     assumption = "What a cache on the devices could save is another report: `mudkit report cache_policy`."
     return FirstScreen(
         source.describe(),
         shown,
         _headline(defects, share),
-        _reason(source, aside, kept, is_clean=is_clean),
+        f"{usable(source, defects)} {_reason(source, aside, kept, is_clean=is_clean)}".lstrip(),
         assumption,
         [*texts, *(warning for warning in source.warnings() if warning not in texts)],
         [
             *_counted(source, per_device, days, median_s),
+            *_of_recording(source, defects),
             Measure("rows_set_aside_share", share, "share", "Rows of these devices that were set aside."),
             Measure("is_clean", "yes" if is_clean else "no", "", "Whether no defect was found, and at most "
                     f"{words.percent(_CLEAN)} of the rows were set aside."),
@@ -111,6 +118,19 @@ def first_screen(
             *_of_stays(stays),
         ],
     )  # fmt: skip
+
+
+def _of_days(source: TraceSource) -> str:
+    """Return of how many days, and in how many stretches; empty: on all of them."""
+    stretches = source.recording.stretches
+    span = _span_days(stretches)
+    if span == stretches["days"].sum():
+        return ""
+    return f" of {span:,}, in {words.count(len(stretches), 'stretch', 'stretches')}"
+
+
+def _span_days(stretches: pd.DataFrame) -> int:
+    return int((stretches["last"].iloc[-1] - stretches["first"].iloc[0]).days) + 1
 
 
 def _headline(defects: list[Defect], share: float) -> str:
@@ -191,6 +211,19 @@ def _counted(
     ]
 
 
+def _of_recording(source: TraceSource, defects: list[Defect]) -> list[Measure]:
+    stretches = source.recording.stretches
+    begun, resumed = source.reads_where_recorded_anew()
+    return [
+        Measure("span_days", _span_days(stretches), "", "Days of local time from the first row to the last."),
+        Measure("stretches", len(stretches), "", "Stretches that a week or more without rows divides."),
+        Measure("missing_share", missing_share(source, defects), "share", "Of the time from the first to the "
+                "last row of each device, what lies in holes, silent hours and long gaps."),
+        Measure("reads_where_recorded_anew", begun + resumed, "", "Reads that `trip_start` derives where the "
+                "recording begins or resumes."),
+    ]  # fmt: skip
+
+
 def _of_defects(defects: list[Defect]) -> list[Measure]:
     def counted(kind: str) -> int:
         return sum(defect.kind == kind for defect in defects)
@@ -200,7 +233,9 @@ def _of_defects(defects: list[Defect]) -> list[Measure]:
 
     silent_us = sum(defect.end_us - defect.start_us for defect in defects if defect.kind == "silent")
     return [
-        Measure("fleet_holes", counted("hole"), "", "Times in which no device reports, though most should."),
+        Measure(
+            "fleet_holes", counted("hole"), "", "Times in which no device reports, though many usually do."
+        ),
         Measure(
             "silent_hours", silent_us / 3600e6, "h", "Hours in which under half of the usual devices report."
         ),
@@ -209,7 +244,12 @@ def _of_defects(defects: list[Defect]) -> list[Measure]:
             "devices_with_exchanged_places", named("exchanged"), "", "Devices with lat and lon exchanged."
         ),
         Measure("devices_in_other_zone", named("zone"), "", "Devices whose times are whole hours off."),
-        Measure("long_gaps", counted("gap"), "", "Times without a row of a device, far beyond its rests."),
+        Measure(
+            "long_gaps",
+            counted("gap"),
+            "",
+            "Times without a row of a device, far beyond its rests, while others report.",
+        ),
     ]
 
 
@@ -217,7 +257,7 @@ def _of_stays(stays: Stays) -> list[Measure]:
     stops, trips = stays
     return [
         Measure("stops", len(stops), "", f"Stays within 50 m for at least {MIN_STOP_S} s."),
-        Measure("trips", len(trips), "", f"Movements between stops of at least {MIN_TRIP_KM:g} km."),
+        Measure("trips", len(trips), "", f"Ways of {MIN_TRIP_KM:g} km or more between stops or silences."),
         Measure("median_stop_s", _median(stops["stop_s"]), "s", "Median length of a stop."),
         Measure("median_trip_s", _median(trips["trip_s"]), "s", "Median length of a trip."),
         Measure("median_trip_km", _median(trips["trip_km"]), "km", "Median way of a trip."),
@@ -229,18 +269,30 @@ def _median(column: pd.Series) -> float:
     return float(column.median()) if len(column) else np.nan
 
 
-def defect_answer(defects: list[Defect]) -> Answer:
+def defect_answer(source: TraceSource, defects: list[Defect]) -> Answer:
     """Return how many defects there are, as a heading."""
+    rests = len(source.recording.of_kind(REST))
+    resting = ""
+    if rests:
+        resting = (
+            f" {words.count(rests, 'more time', 'more times')} without a row {'is' if rests == 1 else 'are'} "
+            "no defect, as few devices usually report then; `pauses.csv` lists all."
+        )
     if not defects:
         return Answer(
             "No defect was found",
             "Looked for: times in which no device reports, hours in which most are silent, reset clocks, "
             "exchanged coordinates, devices in another time zone, positions at latitude 0, longitude 0, "
-            "contradicting rows, and long gaps of a device.",
+            f"contradicting rows, and long gaps of a device.{resting}",
         )
     counts = Counter(defect.kind for defect in defects)
     named = [words.count(count, *_NOUNS[kind]) for kind, count in counts.items()]
-    return Answer(f"{words.count(len(defects), 'defect')} found: {_joined(named)}")
+    holes = [defect for defect in defects if defect.kind == "hole"]
+    at_one_time = coincidence(source, holes).removeprefix("; ")
+    seam = f"{at_one_time[0].upper()}{at_one_time[1:]}." if at_one_time else ""
+    return Answer(
+        f"{words.count(len(defects), 'defect')} found: {_joined(named)}", f"{seam}{resting}".strip()
+    )
 
 
 def defect_table(source: TraceSource, defects: list[Defect]) -> pd.DataFrame:
@@ -267,24 +319,62 @@ def defect_table(source: TraceSource, defects: list[Defect]) -> pd.DataFrame:
     return table.astype({"first": "datetime64[us]", "last": "datetime64[us]"})
 
 
+def stretches(source: TraceSource) -> pd.DataFrame:
+    """List stretches of days with rows: ``first, last`` (day), ``days`` with rows, ``positions``."""
+    table = source.recording.stretches
+    edges = np.searchsorted(
+        np.sort(source.t_us), np.append(table["start_us"].to_numpy(), np.iinfo(np.int64).max)
+    )
+    return table[["first", "last", "days"]].assign(positions=np.diff(edges))
+
+
+def pauses(source: TraceSource) -> pd.DataFrame:
+    """List times without a row of any device: ``first, last`` (local time), ``pause_s, kind, usual``."""
+    table = source.recording.pauses
+    first, last = (
+        pd.to_datetime(table[name].to_numpy(), unit="us", utc=True).tz_convert(source.tz).tz_localize(None)
+        for name in ("start_us", "end_us")
+    )
+    pause_s = (table["end_us"] - table["start_us"]).to_numpy() / US_PER_S
+    return pd.DataFrame(
+        {"first": first, "last": last, "pause_s": pause_s, "kind": table["kind"], "usual": table["usual"]}
+    )
+
+
 def trip_answer(source: TraceSource, stays: Stays) -> Answer:
     """Return how devices move, and what silences hide, as a heading."""
     stops, trips = stays
+    minutes, silence = words.duration(MIN_STOP_S), words.duration(SILENCE_S)
     about = (
-        f"A device stops when its rows show it within 50 m for {words.duration(MIN_STOP_S)}. A trip lies "
-        f"between two stops, or silences of {words.duration(SILENCE_S)}, and is at least "
-        f"{words.distance(MIN_TRIP_KM)} long. {_silent(source)}"
+        f"A device stops when its rows show it within 50 m of one place for {minutes} or longer. What lies "
+        f"between two stops, or silences of more than {silence}, is called a trip here if it is "
+        f"{words.distance(MIN_TRIP_KM)} or longer: shorter halts do not end it. {_of_fares(source)}"
+        f"{_silent(source)}"
     ).rstrip()
     counted = f"{words.count(len(trips), 'trip')} and {words.count(len(stops), 'stop')} were found."
     if not len(trips):
         return Answer("There are no trips", f"{counted} {about}" if len(stops) else about)
+    way = words.distance(_median(trips["trip_km"]))
     title = (
-        f"The median trip is {words.distance(_median(trips['trip_km']))} long and takes "
-        f"{words.duration(_median(trips['trip_s']))}"
+        f"Between two stops of {minutes} or longer, a device goes {way} in "
+        f"{words.duration(_median(trips['trip_s']))} (median)"
     )
     if len(stops):
         counted += f" The median stop takes {words.duration(_median(stops['stop_s']))}."
     return Answer(title, f"{counted} {about}")
+
+
+def _of_fares(source: TraceSource) -> str:
+    """Return what fares are like beside trips; if the file does not say, that a trip is none."""
+    fares = source.fares.to_pandas()
+    fares = fares[fares["fare_km"] >= MIN_TRIP_KM]
+    if not len(fares):
+        return "It may hold several fares or rides. "
+    return (
+        f"A trip is not a fare: {words.count(len(fares), 'fare')} of {words.distance(MIN_TRIP_KM)} or more "
+        f"are {words.distance(_median(fares['fare_km']))} long and take "
+        f"{words.duration(_median(fares['fare_s']))} (medians). "
+    )
 
 
 def _silent(source: TraceSource) -> str:
@@ -335,14 +425,18 @@ def speeds(stays: Stays) -> pd.DataFrame:
 def dwell_places(stays: Stays) -> pd.DataFrame:
     """List the places of stops, those with most time first, named by the city near them.
 
-    ``place, stops, devices, stop_hours, time_share`` (of the time of all stops), ``lat, lon``.
+    ``place, at`` (latitude and longitude), ``stops, devices, stop_hours, time_share`` (of the time of all
+    stops), ``lat, lon``.
     """
     table = places(stays.stops)
     total = table["stop_s"].sum()
     table.insert(0, "place", [name or words.NO_VALUE for name in place_names(table["lat"], table["lon"])])
+    table.insert(
+        1, "at", [f"{lat:.3f}, {lon:.3f}" for lat, lon in zip(table["lat"], table["lon"], strict=True)]
+    )
     table["stop_hours"] = table.pop("stop_s") / 3600.0
     table["time_share"] = table["stop_hours"] * 3600.0 / total if total else 0.0
-    return table[["place", "stops", "devices", "stop_hours", "time_share", "lat", "lon"]]
+    return table[["place", "at", "stops", "devices", "stop_hours", "time_share", "lat", "lon"]]
 
 
 def dwell_answer(stays: Stays) -> Answer:
@@ -500,6 +594,20 @@ def device_answer(table: pd.DataFrame) -> Answer:
     """Return how the positions of :func:`devices` are spread over devices, as a heading."""
     few, part = _fewest(table["positions"].to_numpy())
     return Answer(f"{few:,} of {words.count(len(table), 'device')} produced {part} of the positions")
+
+
+def read_answer(source: TraceSource) -> Answer:
+    """Return where the reads come from, and the rule in words, as a heading."""
+    if not len(source.reads):
+        return Answer("There are no reads")
+    derived = source.derived_by()
+    if not derived:
+        return Answer(f"{words.count(len(source.reads), 'read')} were recorded")
+    try:
+        text = Rule.parse(derived).describe()
+    except ParameterError:  # several rules, or those of another program
+        text = ""
+    return Answer(f"{words.count(len(source.reads), 'read')} derived by {derived}", text)
 
 
 def interval_answer(source: TraceSource) -> Answer:

@@ -20,10 +20,11 @@ from mudkit import trace as traces
 from mudkit import words
 from mudkit.errors import TraceContentError
 from mudkit.files import existing
+from mudkit.report.recording import BREAK_DAYS, HOLE, Recording, record
 from mudkit.report.selection import Selection
 from mudkit.trace.derive import Rule
 from mudkit.trace.options import Options
-from mudkit.trace.schema import epoch_us
+from mudkit.trace.schema import FARES, epoch_us
 from mudkit.trace.values import NO_TIME, numbers, times_us
 from mudkit.units import US_PER_S, distance_km
 
@@ -48,8 +49,8 @@ _ZONE_DEGREES: Final = 20.0
 _ZONE_HOURS: Final = 2.5
 _COUNTRY_HOURS: Final = 3.5
 _COUNTRY_KM: Final = 1500.0
-_GAP_DAYS: Final = 7
 _NEARLY: Final = 0.95
+_ANEW: Final = 0.01
 _NOWHERE_DEGREES: Final = 1e-3
 _NOWHERE_KM: Final = 100.0
 _CLEANED: Final = ("duplicate", "speed over 70 m/s")
@@ -82,6 +83,8 @@ class TraceSource:
         What ``where`` and ``period`` select, in words; empty: they were not given.
     selected_from : mapping of str to int
         Rows of ``positions`` and ``reads`` before that.
+    fares : pyarrow.Table
+        Fares that begin at one of the positions; empty: the file does not say when a taxi has one.
     """
 
     name: str
@@ -93,6 +96,7 @@ class TraceSource:
     aside: pd.DataFrame = field(default_factory=lambda: no_rows_aside())
     selected: str = ""
     selected_from: Mapping[str, int] = field(default_factory=dict)
+    fares: pa.Table = field(default_factory=FARES.empty_table)
 
     @cached_property
     def devices(self) -> list[str]:
@@ -119,6 +123,25 @@ class TraceSource:
         first = np.flatnonzero((np.diff(self.device, prepend=-1) != 0) | (np.diff(quarter, prepend=-1) != 0))
         rows = np.diff(first, append=len(quarter))
         return pd.DataFrame({"device": self.device[first], "quarter": quarter[first], "rows": rows})
+
+    @cached_property
+    def recording(self) -> Recording:
+        """Stretches of days with rows, and times without a row of any device."""
+        return record(self)
+
+    def median_steps_s(self) -> pd.Series:
+        """Return the median time between two positions of a device by day of the later (days since 1970)."""
+        return self._median_steps_s
+
+    @cached_property
+    def _median_steps_s(self) -> pd.Series:
+        import pandas as pd  # loading it takes longer than loading all of mudkit
+
+        same = np.diff(self.device) == 0
+        steps_s = np.diff(self.t_us)[same] / US_PER_S
+        quarter, index = np.unique(self.t_us[1:][same] // (QUARTER_S * US_PER_S), return_inverse=True)
+        day = self.local(quarter).floor("D").to_numpy().astype("datetime64[D]").astype(np.int64)
+        return pd.Series(steps_s).groupby(day[index]).median()
 
     @cached_property
     def _coded(self) -> pa.DictionaryArray:
@@ -170,6 +193,7 @@ class TraceSource:
             *self._dominance(),
             *self._gaps(),
             *self._seldom(),
+            *self._resumed(),
             *self.nowhere(),
             *self._clusters(),
             *self._zones(),
@@ -214,24 +238,72 @@ class TraceSource:
         """Warn of days on which devices report so seldom that `trip_start` takes every step for a stop."""
         import pandas as pd  # loading it takes longer than loading all of mudkit
 
-        derived = self.derived_by() if len(self.reads) else ""
-        rule = re.fullmatch(r"trip_start(?:\(still_s=([0-9.]+)\))?", derived)
-        if rule is None:
+        still_s = self._still_s()
+        if still_s is None:
             return
-        still_s = float(rule[1] or Rule("trip_start").still_s)
-        same = np.diff(self.device) == 0
-        steps_s = np.diff(self.t_us)[same] / US_PER_S
-        day = self.local(self.t_us[1:][same] // (QUARTER_S * US_PER_S)).floor("D")
-        medians_s = pd.Series(steps_s).groupby(day).median()
+        medians_s = self.median_steps_s()
         seldom = medians_s[medians_s >= _NEARLY * still_s]
         if len(seldom) and (reads := self.days()["reads"]).sum():
-            share = reads[reads.index.isin(seldom.index)].sum() / reads.sum()
+            of_day = pd.DatetimeIndex(reads.index).to_numpy().astype("datetime64[D]").astype(np.int64)
+            share = reads[np.isin(of_day, seldom.index)].sum() / reads.sum()
             every = words.duration(seldom.median())
             yield (
                 f"On {words.count(len(seldom), 'day')} devices report every {every}, and each pause of "
                 f"{words.duration(still_s)} counts as a stop: {words.percent(share)} of the reads are of "
                 "these days. Give `rule=trip_start(still_s=…)` a longer time."
             )
+
+    def _still_s(self) -> float | None:
+        """Return the time without movement of the rule `trip_start`; None if reads are not derived by it."""
+        derived = self.derived_by() if len(self.reads) else ""
+        rule = re.fullmatch(r"trip_start(?:\(still_s=([0-9.]+)\))?", derived)
+        return float(rule[1] or Rule("trip_start").still_s) if rule else None
+
+    def _resumed(self) -> Iterable[str]:
+        """Warn of reads that are derived because the recording begins or resumes, and no trip."""
+        still_s = self._still_s()
+        if still_s is None:
+            return
+        begun, resumed = self.reads_where_recorded_anew()
+        share = (begun + resumed) / len(self.reads)
+        if share >= _ANEW:
+            begins = f"{begun:,} times within {words.duration(still_s)} after the recording begins"
+            yield (
+                f"{begun + resumed:,} of the reads ({words.percent(share)}) may be no starts of trips: "
+                f"`trip_start` reads where a device is first seen, {begins}"
+                + (f", and {resumed:,} times after it resumes." if resumed else ".")
+            )
+
+    def reads_where_recorded_anew(self) -> tuple[int, int]:
+        """Count the reads that `trip_start` derives where the recording begins, and where it resumes.
+
+        It begins with each stretch, and resumes after a hole of the whole fleet that is at least as
+        long as the rule's time without movement. A read is counted if its position is the first of the device
+        since then, and comes within that time.
+        """
+        import pandas as pd
+
+        still_s = self._still_s()
+        if still_s is None or not len(self.positions):
+            return 0, 0
+        still_us = still_s * US_PER_S
+        holes = self.recording.of_kind(HOLE)
+        ends_us = holes["end_us"][holes["end_us"] - holes["start_us"] >= still_us].to_numpy()
+        starts_us = self.recording.stretches["start_us"].to_numpy()
+        moments = np.sort(np.concatenate([starts_us, ends_us]))
+        is_new = np.append(True, np.diff(self.device) != 0)[: len(self.t_us)]
+        step_us = np.diff(self.t_us, prepend=self.t_us[0])
+        rows = np.flatnonzero(is_new | (step_us >= still_us))
+        at = np.searchsorted(moments, self.t_us[rows], side="right") - 1
+        rows, at = rows[at >= 0], at[at >= 0]
+        is_first = is_new[rows] | (self.t_us[rows] - step_us[rows] < moments[at])
+        is_first &= self.t_us[rows] - moments[at] <= still_us
+        rows, at = rows[is_first], at[is_first]
+        number = pc.index_in(self.reads["device"], value_set=pa.array(self.devices, pa.string()))
+        reads = pd.MultiIndex.from_arrays([number.to_numpy(), epoch_us(self.reads["ts"])])
+        is_read = pd.MultiIndex.from_arrays([self.device[rows], self.t_us[rows]]).isin(reads)
+        begun = np.isin(moments[at], starts_us)
+        return int((is_read & begun).sum()), int((is_read & ~begun).sum())
 
     def _sample(self) -> Iterable[str]:
         if self.devices_read:
@@ -257,17 +329,23 @@ class TraceSource:
                 )
 
     def _gaps(self) -> Iterable[str]:
-        days = self.days().index
-        if len(days) < 2:
+        import pandas as pd
+
+        if not len(self.positions):
             return
-        steps = np.diff(days.to_numpy()).astype("timedelta64[D]").astype(int)
-        if steps.max() > _GAP_DAYS:
-            at = int(steps.argmax())
-            yield (
-                f"Rows lie on {words.count(len(days), 'day')} within "
-                f"{words.count(int(steps.sum()) + 1, 'day')}; between {days[at]:%-d %B %Y} and "
-                f"{days[at + 1]:%-d %B %Y} nothing was recorded."
-            )
+        stretches = self.recording.stretches
+        if len(stretches) < 2:
+            return
+        last, first = stretches["last"].iloc[:-1].to_numpy(), stretches["first"].iloc[1:].to_numpy()
+        empty = (first - last).astype("timedelta64[D]").astype(int) - 1
+        at = int(empty.argmax())
+        span = (stretches["last"].iloc[-1] - stretches["first"].iloc[0]).days + 1
+        recorded = int(stretches["days"].sum())
+        yield (
+            f"Rows lie on {recorded:,} of {words.count(span, 'day')}, in {len(stretches):,} stretches with "
+            f"{BREAK_DAYS} days or more without rows between them: at most {int(empty[at]):,}, between "
+            f"{pd.Timestamp(last[at]):%-d %B %Y} and {pd.Timestamp(first[at]):%-d %B %Y}."
+        )
 
     def _clusters(self) -> Iterable[str]:
         if not len(self.reads) or not self.derived_by():
@@ -456,7 +534,14 @@ def open_source(
     if needs_reads and (missing := selection.missing_in_reads()):
         selected += f" (reads have no {words.listing(missing)}: the predicate keeps them all)"
     name = Path(*path.absolute().parts[-2:]).as_posix()  # of two files of one name the folders differ
-    return TraceSource(name, loaded.positions, log, rows, tz, devices_read, aside, selected, seen)
+    fares = _fares_of(loaded) if is_part else loaded.fares
+    return TraceSource(name, loaded.positions, log, rows, tz, devices_read, aside, selected, seen, fares)
+
+
+def _fares_of(loaded: traces.Loaded) -> pa.Table:
+    """Return the fares that begin at a position of a selection or sample."""
+    keys = ["device", "ts"]
+    return loaded.fares.join(loaded.positions.select(keys), keys=keys, join_type="left semi")
 
 
 def _layout(path: Path, format: str, columns: Mapping[str, str]) -> list[str]:  # noqa: A002
@@ -512,7 +597,7 @@ def _load_sample(
     A selection may leave little: then it takes all devices at first, and half of them each time that the
     rows become too many. The number of devices is 0 if all of them are kept.
     """
-    tables: dict[str, list[pa.Table]] = {"positions": [], "reads": [], "rejected": []}
+    tables: dict[str, list[pa.Table]] = {"positions": [], "reads": [], "rejected": [], "fares": []}
     parts, devices = 1 if selection else parts, 0
     with traces.scan(path, **how) as pieces:
         for piece in pieces:
@@ -520,7 +605,7 @@ def _load_sample(
             for rows_of, part in ((seen, piece), (kept, chosen)):
                 _count(rows_of, part)
             devices += pc.count_distinct(chosen.positions["device"]).as_py()  # a piece has whole devices
-            for name in ("positions", "reads"):
+            for name in ("positions", "reads", "fares"):
                 tables[name].append(_one_of(getattr(chosen, name), parts))
             tables["rejected"].append(piece.rejected)
             while selection and sum(map(len, tables["positions"])) > MAX_ROWS:

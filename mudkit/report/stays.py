@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from mudkit.figures import tiles
+from mudkit.report.recording import BREAK, silent_us
 from mudkit.trace.derive import moved_from
 from mudkit.units import US_PER_S, distance_km
 
@@ -113,7 +114,7 @@ def find_stays(source: TraceSource) -> Stays:
 
 
 def silences(source: TraceSource) -> pd.DataFrame:
-    """List the times without a row that end stops and trips.
+    """List the times without a row that end stops and trips, but not those between stretches of days.
 
     ``silence_s``, and ``moved_km`` from the last row before to the first row after.
     """
@@ -122,6 +123,9 @@ def silences(source: TraceSource) -> pd.DataFrame:
     lat, lon = (source.positions[name].to_numpy() for name in ("lat", "lon"))
     step_us = np.diff(source.t_us)
     at = np.flatnonzero((np.diff(source.device) == 0) & (step_us > SILENCE_S * US_PER_S))
+    breaks = source.recording.of_kind(BREAK)
+    begin, end = breaks["start_us"].to_numpy(), breaks["end_us"].to_numpy()
+    at = at[silent_us(begin, end, source.t_us[at], source.t_us[at + 1]) == 0]
     moved_km = distance_km(lat[at], lon[at], lat[at + 1], lon[at + 1])
     return pd.DataFrame({"silence_s": step_us[at] / US_PER_S, "moved_km": moved_km})
 

@@ -137,13 +137,17 @@ class FilteredTable:
 
 
 def _plain(html: str) -> str:
-    """Return a table without the style of each short cell, which would be most of a page."""
+    """Return a table whose cells have no style but their side, as that of each would be most of a page.
+
+    The page pads heads and cells alike, and aligns cells to the right.
+    """
     head, body, tail = re.split("(?=</?tbody>)", html)
-    return (
-        head
-        + re.sub(r"(<t[dh])((?: scope='row')?) style='[^']*white-space:nowrap[^']*'", r"\1\2", body)
-        + tail
+    cells = re.sub(
+        r"(<t[dh])((?: scope='row')?) style='[^']*text-align:(left|right)[^']*'",
+        lambda cell: f"{cell[1]}{cell[2]}" + (" style='text-align:left'" if cell[3] == "left" else ""),
+        body,
     )
+    return head.replace("style='padding:3px 8px;", "style='") + cells + tail
 
 
 MAX_FILTERED: Final = 1_000

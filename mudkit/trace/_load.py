@@ -100,10 +100,11 @@ def load(
         return _load_folder(path)
     plan = options.plan(path)
     parsed = parse_source(plan)
-    positions, reads, rejected = clean(parsed.good, plan)
+    positions, reads, rejected, fares = clean(parsed.good, plan)
     if plan.options.table == "positions":
         _check_positions(plan.source, parsed, positions, rejected)
-    return Loaded(positions, reads, pa.concat_tables([parsed.bad, rejected]), plan.description())
+    aside = pa.concat_tables([parsed.bad, rejected])
+    return Loaded(positions, reads, aside, plan.description(), fares)
 
 
 def _check_positions(source: Source, parsed: Parsed, positions: pa.Table, rejected: pa.Table) -> None:

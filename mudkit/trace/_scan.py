@@ -178,10 +178,10 @@ class Scan(Displayed):
         unread = self._kept.unread()
         for first, last in _groups(self._kept.devices, self._batch_rows):
             self._refuse_closed()
-            positions, reads, rejected = self._origin.tables(self._kept, first, last)
+            positions, reads, rejected, fares = self._origin.tables(self._kept, first, last)
             totals.add(positions, rejected)
             aside = [*_up_to(unread, self._batch_rows), rejected]
-            yield Loaded(positions, reads, pa.concat_tables(aside), self.source)
+            yield Loaded(positions, reads, pa.concat_tables(aside), self.source, fares)
         while more := _up_to(unread, self._batch_rows):
             self._refuse_closed()
             empty = POSITIONS.empty_table(), READS.empty_table()

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
-from mudkit.trace.derive import derive_reads
+from mudkit.trace.derive import derive_reads, list_fares
 from mudkit.trace.formats import Source
 from mudkit.trace.options import LoadPlan
 from mudkit.trace.plausible import DUPLICATE, KEPT, TOO_FAST, judge
 from mudkit.trace.recordings import device_codes
-from mudkit.trace.schema import POSITIONS, READS, REJECTED, timestamps, with_read_ids
+from mudkit.trace.schema import FARES, POSITIONS, READS, REJECTED, timestamps, with_read_ids
 
 __all__ = [
     "CleanTables",
@@ -41,6 +41,7 @@ class CleanTables(NamedTuple):
     positions: pa.Table
     reads: pa.Table
     rejected: pa.Table
+    fares: pa.Table = FARES.empty_table()
 
 
 def clean(good: pa.Table, plan: LoadPlan) -> CleanTables:
@@ -52,7 +53,8 @@ def clean(good: pa.Table, plan: LoadPlan) -> CleanTables:
         return CleanTables(POSITIONS.empty_table(), *clean_reads(good, plan))
     positions, occupied, rejected = clean_positions(good)
     requests = {"box_km": plan.box_km, "window_s": plan.window_s}
-    return CleanTables(positions, derive_reads(positions, plan.rule, **requests, occupied=occupied), rejected)
+    reads = derive_reads(positions, plan.rule, **requests, occupied=occupied)
+    return CleanTables(positions, reads, rejected, list_fares(positions, occupied))
 
 
 class Positions(NamedTuple):

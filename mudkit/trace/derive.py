@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError, TraceContentError, did_you_mean
 from mudkit.sources.streams import Stream, device_number
-from mudkit.trace.schema import READS, epoch_us, timestamps, with_read_ids
+from mudkit.trace.schema import FARES, READS, epoch_us, timestamps, with_read_ids
 from mudkit.units import EARTH_RADIUS_KM, US_PER_S, distance_km
 
-__all__ = ["KNOWN_S", "RULES", "STILL_KM", "Rule", "derive_reads", "moved_from"]
+__all__ = ["KNOWN_S", "RULES", "STILL_KM", "Rule", "derive_reads", "list_fares", "moved_from"]
 
 _Chosen: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -35,6 +35,9 @@ _PART_ROWS = 1 << 16
 
 KNOWN_S = 600.0
 """Between two positions at most this far apart a device is known to be somewhere."""
+
+MAX_FARE_STEP_S = 1800.0
+"""A longer time without a row cuts a fare."""
 
 MAX_PER_DAY, MIN_PER_DAY = 86_400.0, 0.001
 _US_PER_DAY = 86_400 * US_PER_S
@@ -234,6 +237,38 @@ def _occupancy(
     starts[1:] = full[1:] & empty[:-1] & same_device[1:]
     rows = np.flatnonzero(starts)
     return rows, epoch_us(positions["ts"])[rows]
+
+
+def list_fares(positions: pa.Table, occupied: pa.Array | None) -> pa.Table:
+    """List whole fares: ``device, ts`` (where it was taken up), ``fare_s, fare_km``.
+
+    A fare leads from the first position with one after one without to the next position without one. It is
+    not whole if the device reports nothing for more than :data:`MAX_FARE_STEP_S` between two of its
+    positions, or if a position does not say whether there is a fare.
+    """
+    if occupied is None or not len(positions):
+        return FARES.empty_table()
+    code = np.asarray(pc.fill_null(occupied.cast(pa.int8()), -1).to_numpy(zero_copy_only=False), np.int8)
+    device = positions["device"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    t_us = epoch_us(positions["ts"])
+    lat, lon = positions["lat"].to_numpy(), positions["lon"].to_numpy()
+    step_us = np.diff(t_us)
+    is_cut = (np.diff(device) != 0) | (step_us > MAX_FARE_STEP_S * US_PER_S)
+    change = np.flatnonzero(is_cut | (np.diff(code) != 0)) + 1  # rows that begin a part of one state
+    begins, ends = change[:-1], change[1:]
+    is_fare = (code[begins] == 1) & (code[begins - 1] == 0) & (code[ends] == 0)
+    is_fare &= ~is_cut[begins - 1] & ~is_cut[ends - 1]
+    first, last = begins[is_fare], ends[is_fare]
+    way_km = np.append(0.0, np.cumsum(distance_km(lat[:-1], lon[:-1], lat[1:], lon[1:])))
+    return pa.table(
+        {
+            "device": positions["device"].take(pa.array(first)),
+            "ts": positions["ts"].take(pa.array(first)),
+            "fare_s": (t_us[last] - t_us[first]) / US_PER_S,
+            "fare_km": way_km[last] - way_km[first],
+        },
+        schema=FARES,
+    )
 
 
 def _poisson(positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule, occupied: Any) -> _Chosen:

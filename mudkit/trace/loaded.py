@@ -15,7 +15,7 @@ from mudkit.arguments import check_options
 from mudkit.display import Displayed, View, first_rows
 from mudkit.predicates import Predicate
 from mudkit.trace.folder import TraceWriter, select
-from mudkit.trace.schema import epoch_us, rejected_by_reason
+from mudkit.trace.schema import FARES, epoch_us, rejected_by_reason
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -39,12 +39,16 @@ class Loaded(Displayed):
         Tables with the schemas of :mod:`mudkit.trace.schema`; positions are ordered by device and time.
     source : dict
         Provenance: file and all options of loading; saved in ``trace.json``.
+    fares : pyarrow.Table
+        Whole fares of taxis, if the file says when one has a fare (:func:`mudkit.trace.derive.list_fares`):
+        ``device, ts, fare_s, fare_km``. They are not saved, and not selected by :meth:`where`.
     """
 
     positions: pa.Table
     reads: pa.Table
     rejected: pa.Table
     source: dict[str, Any] = field(default_factory=dict)
+    fares: pa.Table = field(default_factory=FARES.empty_table)
 
     def _view(self) -> View:
         table = self.positions if len(self.positions) else self.reads

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BILL",
     "DELIVERIES",
+    "FARES",
     "FATES",
     "INCIDENTS",
     "LINKS",
@@ -71,6 +72,16 @@ READS = pa.schema(
         _required("origin", pa.string()),  # 'recorded' or 'derived: <rule>'
     ]
 )
+
+FARES = pa.schema(
+    [
+        _required("device", pa.string()),
+        _required("ts", _TS),
+        _required("fare_s", pa.float64()),
+        _required("fare_km", pa.float64()),
+    ]
+)
+"""Fares of taxis, in memory only: a trace folder does not hold them."""
 
 REJECTED = pa.schema(
     [

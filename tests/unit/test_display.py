@@ -154,6 +154,12 @@ def test_special_values_are_formatted(value: object, text: str) -> None:
     assert text in render({"x": value}).words
 
 
+def test_midnight_keeps_its_time_beside_other_times() -> None:
+    midnight, noon = pd.Timestamp("2008-05-17"), pd.Timestamp("2008-05-18 12:00")
+    assert "2008-05-17 00:00:00" in render(pd.DataFrame({"first": [midnight, noon, pd.NaT]})).words
+    assert "00:00" not in render(pd.DataFrame({"first": [midnight, pd.NaT]})).words
+
+
 @pytest.mark.parametrize("value", [pd.DataFrame(), pd.DataFrame({"a": []}), {}, []])
 def test_empty_tables_state_no_rows(value: object) -> None:
     assert "No rows." in render(value).words

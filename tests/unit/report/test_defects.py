@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mudkit.report.defects import find_defects
-from mudkit.report.profiling import defect_answer, defect_table, first_screen
+from mudkit.report.defects import find_defects, missing_share
+from mudkit.report.profiling import defect_answer, defect_table, first_screen, pauses
 from mudkit.report.source import open_source
 from mudkit.report.stays import find_stays
 
@@ -104,7 +104,7 @@ def test_clean_trace_is_called_clean(tmp_path):
     screen = first_screen(source, defects, find_stays(source))
     assert screen.headline.startswith("The trace is clean")
     assert {measure.name: measure.value for measure in screen.measures}["is_clean"] == "yes"
-    assert defect_answer(defects).title == "No defect was found"
+    assert defect_answer(source, defects).title == "No defect was found"
 
 
 @pytest.mark.parametrize(
@@ -160,6 +160,69 @@ def test_recorded_taxis_have_their_known_holes(cabspotting):
     texts = [defect.text for defect in find_defects(source) if defect.kind in ("hole", "zone", "exchanged")]
     assert any("20 May 2008, 07:04 to 08:38" in text for text in texts)
     assert all("No device reports" in text for text in texts)
+
+
+def test_holes_at_one_time_of_the_day_are_named(tmp_path):
+    """A file that is cut by day loses the minutes around midnight; the page says so, and what it costs."""
+    rng = np.random.default_rng(3)
+    second = np.arange(0, 6 * DAY_S, 60)
+    parts = [
+        pd.DataFrame(
+            {
+                "device": f"car{number:02d}",
+                "s": second + rng.integers(0, 60),
+                "lat": 48.1 + np.cumsum(rng.normal(0, 1e-3, len(second))),
+                "lon": 11.6,
+            }
+        )
+        for number in range(12)
+    ]
+    frame = pd.concat(parts)
+    of_day_s = (frame["s"] + 7200) % DAY_S  # Berlin's summer time
+    source, defects = look(frame[(of_day_s >= 300) & ~within(frame, 2, 10, 11)], tmp_path)
+    assert [defect.kind for defect in defects] == ["hole"] * 7
+    screen = first_screen(source, defects, find_stays(source))
+    assert (
+        "lists 6 more; 6 of the 7 holes come at 00:00, where the file seems to be cut by day"
+        in screen.warnings[0]
+    )
+    assert "6 of the 7 holes come at 00:00" in defect_answer(source, defects).text
+    lost_s = 6 * 5 * 60 + 3600
+    assert missing_share(source, defects) == pytest.approx(lost_s / (6 * DAY_S), rel=0.1)
+    assert screen.reason.startswith("In 1.1 % of the devices' time rows are missing: counts by hour")
+    assert len(pauses(source)) == 7
+
+
+def test_gap_counts_only_while_others_report(tmp_path):
+    """A fleet that works by day: of the time that a car is missing only the days count, not the nights."""
+    frame = fleet()
+    frame = frame[~(is_of(frame, 11) & within(frame, 1, 0, 72))]
+    _source, (gap,) = look(frame, tmp_path)
+    assert 95 * 3600 > (gap.end_us - gap.start_us) / 1e6 > 80 * 3600
+    assert 36 * 3600 < gap.length_s < 42 * 3600, "three days of twelve hours and a bit"
+    assert "others report for 1 d 1" in gap.text
+
+
+def test_scattered_days_are_no_holes_and_no_gaps(tmp_path):
+    """A file of single days of years: the days that it does not have are no defects."""
+    frame = fleet()
+    day = frame["s"] // DAY_S
+    frame["s"] += day.map({0: 0, 1: 40, 2: 45, 3: 200, 4: 420}) * DAY_S - day * DAY_S
+    source, defects = look(frame, tmp_path)
+    assert defects == []
+    assert any("Rows lie on 5 of 421 days, in 4 stretches" in warning for warning in source.warnings())
+    tile = first_screen(source, defects, find_stays(source)).tiles[2]
+    assert tile[1].startswith("with rows of 421, in 4 stretches; 24 devices report")
+    hole = look(frame[~frame["s"].between(200 * DAY_S + 36_000, 200 * DAY_S + 39_600)], tmp_path)[1]
+    assert [(defect.kind, round(defect.length_s / 600)) for defect in hole] == [("hole", 6)]
+
+
+def test_missing_day_among_others_is_a_hole(tmp_path):
+    frame = fleet()
+    frame = pd.concat([frame.assign(s=frame["s"] + 5 * DAY_S * number) for number in range(3)])
+    _, (hole,) = look(frame[~within(frame, 7, 0, 24)], tmp_path)
+    assert hole.kind == "hole"
+    assert 35 * 3600 < hole.length_s < 37 * 3600
 
 
 def test_hole_shortly_before_the_end_of_a_part_is_found(tmp_path):

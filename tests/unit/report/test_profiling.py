@@ -1,5 +1,7 @@
 """Report trace_profile: times between positions."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -18,10 +20,12 @@ from mudkit.report.profiling import (
     intervals,
     over_time,
     place_answer,
+    read_answer,
     time_answer,
     trip_answer,
 )
 from mudkit.report.stays import Stays, find_stays
+from mudkit.trace.derive import Rule, list_fares
 
 
 def profile(trace):
@@ -118,6 +122,40 @@ def test_stop_of_a_parked_device_that_is_silent_is_said_not_to_be_counted():
     assert "the median of 2 such silences is 12 h 29 min, and 100 % of them end within 500 m" in text
     short = source([0, 60, 120], draw_reads(3, 24, 5), window_s=600)
     assert "silence ends a stop" not in trip_answer(short, find_stays(short)).text
+
+
+def test_trips_are_said_to_lie_between_stops_and_to_be_no_fares():
+    """Drive 6 km without a stop of five minutes: one trip, though the taxi has two fares on the way."""
+    second = np.arange(0, 3600, 60)
+    trace = source(second, draw_reads(3, 24, 5), window_s=600)
+    north = pa.array(np.interp(second, [600, 3000], [0.0, 0.054]))
+    drive = trace.positions.set_column(2, "lat", north)
+    plain = type(trace)(trace.name, drive, trace.reads, trace.rows, trace.tz)
+    answer = trip_answer(plain, find_stays(plain))
+    assert answer.title == "Between two stops of 5 min or longer, a device goes 6 km in 40 min (median)"
+    assert "It may hold several fares or rides." in answer.text
+    occupied = pa.array((second % 1800 >= 900).tolist())
+    fares = list_fares(drive, occupied)
+    taxi = dataclasses.replace(plain, fares=fares)
+    assert "A trip is not a fare: 1 fare of 500 m or more" in trip_answer(taxi, find_stays(taxi)).text
+
+
+def test_places_that_share_a_name_are_told_apart():
+    table = dwell_places(stays_at((0, 35.48, 600.0), (1, 35.47, 600.0), (2, 35.475, 600.0)))
+    assert table["place"].nunique() < 3
+    assert table["at"].nunique() == 3
+    assert table["at"].tolist()[0] == f"{table['lat'][0]:.3f}, {table['lon'][0]:.3f}"
+
+
+def test_rule_of_the_reads_is_stated_in_words():
+    trace = source(range(0, 6000, 60), draw_reads(3, 24, 5), window_s=600)
+    assert read_answer(trace).title == "15 reads were recorded"
+    for rule in ("trip_start(still_s=300)", "occupancy", "poisson(per_day=24, seed=1)"):
+        origin = pa.array([f"derived: {rule}"] * len(trace.reads))
+        reads = trace.reads.set_column(trace.reads.column_names.index("origin"), "origin", origin)
+        answer = read_answer(dataclasses.replace(trace, reads=reads))
+        assert answer.title == f"15 reads derived by {rule}"
+        assert answer.text == Rule.parse(rule).describe()
 
 
 def test_median_step_is_not_the_half_of_long_ones():

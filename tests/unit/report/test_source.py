@@ -55,7 +55,7 @@ def draw_reads_by_phone(counts):
         ),
         (
             make_trace(days=(0, 1, 700), reads=draw_reads(12, 24, 40)),
-            "Rows lie on 3 days within 701 days; between 2 March 2010 and",
+            "Rows lie on 3 of 701 days, in 2 stretches with 7 days or more without rows between them: at most 698,",
         ),
         (
             make_trace(reads=[np.arange(40) * 30] * 12, origin="derived: trip_start"),
@@ -81,6 +81,27 @@ def test_distortions_of_the_data_are_warned_of(trace, message):
 )
 def test_other_origins_of_reads_are_left_alone(origin):
     assert not any("counts as a stop" in warning for warning in make_trace(origin=origin).warnings())
+
+
+def test_reads_where_the_recording_begins_or_resumes_are_warned_of(tmp_path):
+    """Forty cars that drive all day: none starts a trip, but each has a read where it is first seen."""
+    rows = [
+        f"car{car:02d},{T0_S + 60 * minute + car},{0.01 * minute % 1:.4f},{0.1 * car:.4f}"
+        for car in range(40)
+        for minute in range(1440)
+        if not 600 <= minute < 630
+    ]
+    file = tmp_path / "cars.csv"
+    file.write_text("device,ts,lat,lon\n" + "\n".join(rows) + "\n")
+    trace = open_source(str(file), rule="trip_start(still_s=900)")
+    assert len(trace.reads) == 80
+    assert trace.reads_where_recorded_anew() == (40, 40)
+    (warning,) = [text for text in trace.warnings() if "no starts of trips" in text]
+    assert warning.startswith("80 of the reads (100 %)")
+    assert "40 times within 15 min after the recording begins, and 40 times after it resumes" in warning
+    poisson = open_source(str(file), rule="poisson(per_day=24)")
+    assert poisson.reads_where_recorded_anew() == (0, 0)
+    assert not any("no starts of trips" in text for text in poisson.warnings())
 
 
 def test_description_is_a_single_line():

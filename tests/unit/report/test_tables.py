@@ -110,6 +110,33 @@ def test_filtered_table_escapes_names_and_label():
     assert [th.get_text() for th in page.find("thead").find_all("th")] == ["device", "rows"]
 
 
+def test_filtered_table_aligns_heads_and_cells_alike():
+    """Cells of all columns have one padding, the page's, and stand on the side of their heads."""
+    texts = ["short", "a text that is longer than the names of most devices"] * 10
+    table = pd.DataFrame(
+        {"device": "cab", "text": texts, "first": pd.Timestamp("2008-05-20"), "rows": range(20)}
+    )
+    page = BeautifulSoup(
+        FilteredTable(table, "t", columns=list(table), label="Only")._repr_html_(), "html.parser"
+    )
+    sides = [
+        [
+            "left" if "text-align:left" in cell["style"] else "right"
+            for cell in page.find("thead").find_all("th")
+        ],
+        *(
+            [
+                "left" if "text-align:left" in cell.get("style", "") else "right"
+                for cell in row.find_all(["th", "td"])
+            ]
+            for row in page.find("tbody").find_all("tr")
+        ),
+    ]
+    assert sides == [["left", "left", "left", "right"]] * 21
+    cells = page.find("table").find_all(["th", "td"])
+    assert not [cell for cell in cells if "padding" in cell.get("style", "")]
+
+
 @pytest.mark.parametrize("rows", [0, 1, 11])
 def test_small_table_has_no_filter(rows):
     table = filtered(rows)

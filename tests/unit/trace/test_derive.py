@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.errors import TraceContentError
-from mudkit.trace.derive import Rule, derive_reads
+from mudkit.trace.derive import Rule, derive_reads, list_fares
 from mudkit.trace.schema import POSITIONS, READS, timestamps
 
 
@@ -34,6 +34,26 @@ def test_occupancy_read_is_the_change_from_empty_to_occupied():
     assert list_times(reads) == [("a", 60)]  # b starts occupied, and a null is no change
     assert set(reads["origin"].to_pylist()) == {"derived: occupancy"}
     assert reads.schema == READS
+
+
+def test_whole_fares_are_listed_with_length_and_time():
+    table = build_positions(
+        *[("a", 60 * i, i) for i in range(8)],
+        *[("b", 60 * i, i) for i in range(4)],
+        *[("c", t, t / 60) for t in (0, 60, 4000, 4060)],
+        *[("d", 60 * i, i) for i in range(4)],
+    )
+    occupied = [False, True, True, False, True, True, True, False]  # two fares
+    occupied += [True, True, False, True]  # one whose begin, and one whose end is not known
+    occupied += [False, True, True, False]  # a silence
+    occupied += [False, True, None, False]  # not known
+    fares = list_fares(table, pa.array(occupied)).to_pylist()
+    assert [(fare["device"], fare["ts"].timestamp(), fare["fare_s"]) for fare in fares] == [
+        ("a", 60, 120),
+        ("a", 240, 180),
+    ]
+    assert [fare["fare_km"] for fare in fares] == pytest.approx([2, 3], rel=1e-4)
+    assert len(list_fares(table, None)) == 0
 
 
 def test_trip_starts_at_the_first_fix_and_after_standing_still():

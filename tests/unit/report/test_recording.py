@@ -1,0 +1,93 @@
+"""Recorded times of a fleet: pauses without a row, of known kinds, and how much of a time they take."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit.report.recording import BREAK, HOLE, REST, silent_us
+from mudkit.report.source import TraceSource
+from mudkit.trace.schema import POSITIONS, READS, timestamps
+
+DAY_S = 86_400
+T0_S = int(pd.Timestamp("2023-05-01", tz="UTC").timestamp())
+
+
+def build(second, devices=12):
+    """Build a trace in which all devices report at the same seconds."""
+    n = len(second) * devices
+    positions = pa.table(
+        {
+            "device": np.repeat([f"d{number:02d}" for number in range(devices)], len(second)),
+            "ts": timestamps((T0_S + np.tile(second, devices)) * 1_000_000),
+            "lat": np.zeros(n),
+            "lon": np.zeros(n),
+            "speed_mps": pa.nulls(n, pa.float64()),
+        },
+        schema=POSITIONS,
+    )
+    counts = pd.DataFrame({"what": ["positions"], "rows": [n]})
+    return TraceSource("made.csv", positions, READS.empty_table(), counts, "UTC")
+
+
+def by_day(days, first_h=0, last_h=24):
+    return np.concatenate([day * DAY_S + np.arange(first_h * 3600, last_h * 3600, 60) for day in days])
+
+
+def kinds(trace):
+    return trace.recording.pauses["kind"].tolist()
+
+
+def test_nights_are_rests_and_days_apart_are_breaks():
+    assert kinds(build(by_day(range(5), 7, 19))) == [REST] * 4
+    trace = build(by_day([0, 20, 45], 7, 19))
+    assert kinds(trace) == [BREAK] * 2
+    assert trace.recording.stretches["days"].tolist() == [1, 1, 1]
+
+
+def test_weekends_are_rests_and_a_missing_day_is_a_hole():
+    weekdays = [day for day in range(21) if day % 7 < 5]
+    assert set(kinds(build(by_day(weekdays)))) == {REST}
+    trace = build(by_day([day for day in range(21) if day != 9]))
+    (hole,) = trace.recording.pauses.to_dict("records")
+    assert (hole["kind"], hole["usual"]) == (HOLE, 12.0)
+    assert hole["end_us"] - hole["start_us"] == (DAY_S + 60) * 1_000_000
+
+
+def test_hole_of_a_single_day_is_compared_with_the_times_around():
+    second = by_day([0])
+    assert kinds(build(second[(second < 36_000) | (second >= 36_600)])) == [HOLE]
+    assert kinds(build(second[(second < 36_000) | (second >= 36_060)])) == [], "2 min"
+
+
+def test_hole_is_three_times_as_long_as_the_steps_of_its_day():
+    second = by_day(range(4))
+    slow = second[(second // DAY_S != 2) | (second % 600 == 0)]
+    gap = (slow >= 2 * DAY_S + 36_000) & (slow < 2 * DAY_S + 36_600)
+    assert kinds(build(slow)) == []
+    assert kinds(build(slow[~gap])) == [], "20 min, of steps of 10 min"
+    gap = (slow >= 2 * DAY_S + 36_000) & (slow < 2 * DAY_S + 39_000)
+    assert kinds(build(slow[~gap])) == [HOLE]
+
+
+def test_few_devices_make_no_hole():
+    second = by_day(range(4))
+    second = second[(second < 36_000) | (second >= 39_600)]
+    assert kinds(build(second, devices=2)) == [REST]
+    assert kinds(build(second, devices=3)) == [HOLE]
+
+
+moments = st.integers(0, 60)
+
+
+@given(parts=st.lists(st.tuples(moments, st.integers(0, 20)), max_size=8), span=st.tuples(moments, moments))
+def test_silent_time_is_that_of_the_union(parts, span):
+    """Count the units of the line one by one."""
+    first, last = sorted(span)
+    silent = {unit for begin, length in parts for unit in range(begin, begin + length)}
+    begin = np.array([begin for begin, _ in parts], dtype=np.int64)
+    end = np.array([begin + length for begin, length in parts], dtype=np.int64)
+    assert silent_us(begin, end, np.array([first]), np.array([last])).tolist() == [
+        len(silent & set(range(first, last)))
+    ]
