@@ -605,10 +605,14 @@ class FollowLog(Struct, frozen=True, tag_field="kind", tag="follow"):
 
 
 class Has(Struct, frozen=True, tag_field="kind", tag="has"):
-    """Follower to back end: acknowledgement of the log up to an entry; ``start`` as in :class:`Ask`."""
+    """Follower to back end: acknowledgement of the log up to an entry; ``start`` as in :class:`Ask`.
+
+    ``nonce`` asks for the lineage of the log as it is now; absent: no question.
+    """
 
     lsn: Lsn
     start: Name | UnsetType = UNSET
+    nonce: Name | UnsetType = UNSET
 
 
 class RowEntry(Struct, frozen=True, tag_field="op", tag="row"):
@@ -642,11 +646,12 @@ LogEntry: TypeAlias = RowEntry | TableEntry | DropEntry
 class Log(Struct, frozen=True, tag_field="kind", tag="log"):
     """Back end to follower: the next entries of the log; none: the follower is to ask for the state.
 
-    ``lineage`` is that of the log; absent: it is empty.
+    ``lineage`` is that of the log; absent: it is empty. ``nonce`` is that of :class:`Has`, in the answer.
     """
 
     entries: list[LogEntry]
     lineage: Lineage | UnsetType = UNSET
+    nonce: Name | UnsetType = UNSET
 
 
 class State(Struct, frozen=True, tag_field="kind", tag="state"):
