@@ -7,11 +7,13 @@
 :mod:`.retransmit`    one timer, a deadline for each item
 :mod:`.session`       incarnations, hellos, the lineage of a log
 :mod:`.records`       rows of the ledger of deliveries
+:mod:`.notices`       notifications of the application, repeated after a kill
 ====================  ============================================================================
 
 Guarantees under loss, repetition, delay, reordering, kills, wipes and restored backups:
 
-* What was acknowledged to a caller is durable, and reaches its application once, in order.
+* What was acknowledged to a caller is durable, and reaches its application once, in order. Only a kill
+  between a commit and its callbacks may repeat a notification, with the same id.
 * What was accepted arrives or is refused soon after the last fault, under any traffic: only the item itself
   moves its deadline, and a machine with pending items always has a timer set.
 * Without faults nothing is sent twice.
