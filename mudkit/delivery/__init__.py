@@ -18,9 +18,9 @@ Guarantees under loss, repetition, delay, reordering, kills, wipes and restored 
   moves its deadline, and a machine with pending items always has a timer set.
 * Without faults nothing is sent twice.
 
-Any sequence of restores is recognised. Devices and servers prove by a nonce that a message is of their present
-start: :class:`.session.Peer` does it for hellos, :class:`.session.Follower` for logs. A message of another
-incarnation or lineage without the open nonce is a late copy, or its sender has to be asked.
+Any sequence of restores is recognised. Devices and servers prove by a nonce that a message is of their
+present start: :class:`.session.Peer` does it for hellos, :class:`.session.Follower` for logs. A message of
+another incarnation or lineage without the open nonce is a late copy, or its sender has to be asked.
 
 Parts return effects and hold plain data, no functions, so a machine that consists of them can be copied.
 """

@@ -8,6 +8,7 @@ from inspect import signature
 from typing import Annotated, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
 from mudkit.arguments import check_calls, check_init
+from mudkit.delivery.notices import Identified
 from mudkit.errors import AccessDenied, ParameterError, brief
 from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
@@ -604,7 +605,7 @@ class PubSub:
         ----------
         topic : str
         callback : callable
-            Called with the message's columns.
+            Called with the message's columns; their attribute ``id`` is that of the :class:`Change`.
         data : mapping, optional
             The subscriber's data.
         sync_timestamp : float, optional
@@ -618,7 +619,7 @@ class PubSub:
 
         def changed(change: Change | Fields) -> None:
             if isinstance(change, Change) and change.record is not None:
-                callback(change.record)
+                callback(Identified(dict(change.record), change.id))
 
         predicate = Predicate("topic = :topic", topic=topic)
         return self._client.read(self._table, predicate, "continuous", data, None, sync_timestamp, changed)

@@ -15,8 +15,8 @@ heartbeat     sign of life to the server
 ============  ======================================================================================
 
 A repeated registration has the log position, the delivered records, and the number of the table (another one
-of the same name has none of them), so that no change is missed or delivered twice. What arrives at the moment
-in which a device is killed counts as delivered: its application is killed, too.
+of the same name has none of them), so that no change is missed or delivered twice. A notification is stored
+with the position until its callback was called, and repeated with the same id after a kill between the two.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
+from mudkit.delivery.notices import Identified, Notices
 from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import ParameterError
 from mudkit.events import CancelTimer, Complete, Effect, Notify, Ports, Send, SetTimer
@@ -64,12 +65,32 @@ from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import detached
+from mudkit.wire import Fields
 
 __all__ = ["HEARTBEAT", "HELLO", "ContinuousReads"]
 
 HEARTBEAT: Final = "heartbeat"
 HELLO: Final = "hello"
 """Key of a hello in the retransmission timer."""
+
+
+class _Notice(Struct, frozen=True):
+    """Notification of a listener: a change, or the reason ``ended`` for which the read has ended."""
+
+    listener: str
+    id: str
+    ended: str | None = None
+    kind: str = ""
+    key: str = ""
+    record: Fields | None = None
+    version: int = 0
+
+    def notify(self) -> Notify:
+        """Build the effect, with a record that the application may change."""
+        if self.ended is not None:
+            return Notify(self.listener, Identified({"ended": self.ended}, self.id))
+        record = None if self.record is None else detached(self.record)
+        return Notify(self.listener, Change(self.kind, self.key, record, self.version, self.id))
 
 
 class ContinuousReads:
@@ -109,6 +130,16 @@ class ContinuousReads:
         }
         self._lives: dict[str, int] = {}
         """Latest known life of each processor."""
+        self._notices = Notices(ports.store, _Notice)
+        self._notice_count = 0
+
+    def begin(self) -> Sequence[Effect]:
+        """Repeat the notifications whose callbacks a kill may have prevented."""
+        return self._notices.repeat(_Notice.notify)
+
+    def notified(self) -> None:
+        """Remove the notifications whose callbacks were called."""
+        self._notices.fired()
 
     def watches(self) -> list[Watch]:
         """Return the continuous reads."""
@@ -332,7 +363,7 @@ class ContinuousReads:
         if body.ended is not UNSET:
             self._forget(watch)
             others = self._leave(now_us, reading) if body.is_alone is True else ()
-            return Notify(reading.listener, {"ended": body.ended}), *others
+            return *self._notify(reading, ended=body.ended), *others
         reading.table = body.table
         is_known = (body.start or "") == reading.starts.get(processor, "")
         since = reading.since.get(processor, 0) if is_known else 0
@@ -373,10 +404,26 @@ class ContinuousReads:
             if watch.delivered.pop(key, None) is None:
                 return ()
             self._store.delete(_delivered_key(reading.handle, key))
-            return (Notify(reading.listener, Change("remove", key, None, version)),)
+            return self._notify(reading, kind="remove", key=key, version=version)
         watch.delivered[key] = version
         self._store.put(_delivered_key(reading.handle, key), version)
-        return (Notify(reading.listener, Change("upsert", key, detached(change.data), version)),)
+        return self._notify(reading, kind="upsert", key=key, record=change.data, version=version)
+
+    def _notify(
+        self,
+        reading: Reading,
+        *,
+        ended: str | None = None,
+        kind: str = "",
+        key: str = "",
+        record: Fields | None = None,
+        version: int = 0,
+    ) -> Sequence[Effect]:
+        """Notify the listener of a read, durably."""
+        self._notice_count += 1
+        identity = f"{self._connection.incarnation}.{self._notice_count}"
+        notice = _Notice(reading.listener, identity, ended, kind, key, record, version)
+        return notice.notify(), self._notices.add(notice)
 
     def _register(self, now_us: int, watch: Watch) -> Sequence[Effect]:
         assert self._session is not None
@@ -394,7 +441,7 @@ class ContinuousReads:
         if watch.reading.handle in self._watches:
             self._forget(watch)
             if op_id is None:
-                effects.append(Notify(watch.reading.listener, {"ended": error.summary}))
+                effects += self._notify(watch.reading, ended=error.summary)
             if isinstance(last, PlacedRegistered):  # by one processor; others may have accepted it
                 effects += self._leave(now_us, watch.reading)
         return effects
