@@ -812,7 +812,7 @@ class Hello(Struct, frozen=True, tag_field="kind", tag="hello", kw_only=True):
     ``session`` None: it has none. ``is_new`` False: a heartbeat. ``policies`` has the version of each kind of
     policy that it follows. ``seq`` counts the hellos of a start of the client, which ``incarnation``
     identifies. ``nonce`` is that of the last :class:`Identify`; absent: there was none since the last
-    welcome.
+    welcome. ``tokens`` has the token of each app of the session that has one; absent in a heartbeat.
     """
 
     endpoint: Endpoint
@@ -822,6 +822,7 @@ class Hello(Struct, frozen=True, tag_field="kind", tag="hello", kw_only=True):
     incarnation: Name
     seq: Count
     nonce: Name | UnsetType = UNSET
+    tokens: dict[Name, str] | UnsetType = UNSET
 
 
 class Welcome(Struct, frozen=True, tag_field="kind", tag="welcome"):

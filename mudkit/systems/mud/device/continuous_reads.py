@@ -59,6 +59,7 @@ from mudkit.systems.mud.messages import (
     UpdateData,
     UpdateDataRequest,
     Welcome,
+    app_of,
     decode_error,
 )
 from mudkit.systems.mud.result import Change
@@ -170,7 +171,7 @@ class ContinuousReads:
         self._watches[handle] = watch = Watch(reading, op_id=op_id)
         self._save(reading)
         effects: list[Effect] = []
-        if not self._is_greeted:
+        if not self._is_greeted and HELLO not in self._connection.timer:
             effects += self.hello(now_us)
         if self._session is not None:
             effects += self._register(now_us, watch)
@@ -225,8 +226,8 @@ class ContinuousReads:
         return *self._hello(now_us, is_new=False), SetTimer(HEARTBEAT, HEARTBEAT_US)
 
     def redirected(self, now_us: int, to: str) -> Sequence[Effect]:
-        """Send a hello to the responsible server."""
-        if to not in self._servers:
+        """Send a hello to the responsible server, unless such a hello is unanswered."""
+        if to not in self._servers or (to == self._server and HELLO in self._connection.timer):
             return ()
         self._server = to
         return self.greet(now_us)
@@ -333,6 +334,8 @@ class ContinuousReads:
 
     def _hello(self, now_us: int, *, is_new: bool) -> Sequence[Effect]:
         self._hello_seq += 1
+        token = self._connection.token
+        tokens = {} if token is None else {app_of(self._connection.endpoint): token}
         message = Hello(
             endpoint=self._connection.endpoint,
             session=self._session,
@@ -341,6 +344,7 @@ class ContinuousReads:
             incarnation=self._connection.incarnation,
             seq=self._hello_seq,
             nonce=UNSET if self._nonce is None else self._nonce,
+            tokens=tokens if is_new or self._nonce is not None else UNSET,
         )
         return Send(self._server, message), *self._connection.timer.sent(now_us, HELLO)
 
