@@ -30,8 +30,8 @@ __all__ = [
 
 _KEY: Final = "incarnation"
 _BYTES: Final = 4
-_MAX_FORMER: Final = 64
-"""Starts of a log that its lineage and its followers remember."""
+_MAX_STARTS: Final = 64
+"""Starts of a log that its lineage contains."""
 
 Lineage: TypeAlias = dict[str, int]
 """First sequence number of each start of a log's machine after the first start, by incarnation, in order."""
@@ -89,24 +89,37 @@ def _firsts_after_common(lineage: Lineage, other: Lineage) -> list[int]:
 class Follower(msgspec.Struct):
     """Position of a follower of a log, by which it recognises one that was restored from a backup.
 
-    ``lineage`` and ``last_seq`` are the log's as last heard (None: never). A message whose last start is in
-    ``former``, those of lineages heard before, or an earlier one of ``lineage`` is a late copy.
+    ``lineage`` and ``last_seq`` are the log's as last heard (None: never). A lineage does not show whether it
+    is the present one: a store may be restored from any backups in any order, and messages of one start may
+    arrive after those of the next. So another lineage counts only in the answer to a question: the follower
+    sends its ``nonce`` (:meth:`ask`), and the present start returns it with its lineage.
     """
 
     lineage: Lineage = {}
-    former: list[str] = []
     last_seq: int | None = None
+    nonce: str | None = None
 
-    def hear(self, lineage: Lineage, last_seq: int) -> bool:
-        """Return whether a message is from the log as it is now; if not, it is a late copy."""
+    def hear(self, lineage: Lineage, last_seq: int, nonce: str | None = None) -> bool:
+        """Return whether a message is from the log as it is now; if not, :meth:`ask`.
+
+        ``nonce`` is that of the question it answers. The first message of all counts without one.
+        """
+        is_answer = nonce is not None and nonce == self.nonce
         if lineage == self.lineage:
             self.last_seq = max(self.last_seq or 0, last_seq)
-            return True
-        if last_start(lineage) in ("", *self.former, *self.lineage):
+        elif is_answer or (self.last_seq is None and not self.lineage and self.nonce is None):
+            self.lineage, self.last_seq = lineage, last_seq
+        else:
             return False
-        self.former = [*self.former, *self.lineage][-_MAX_FORMER:]
-        self.lineage, self.last_seq = lineage, last_seq
+        if is_answer:
+            self.nonce = None
         return True
+
+    def ask(self, entropy: Entropy) -> str:
+        """Return the nonce of the open question; draw one if there is none."""
+        if self.nonce is None:
+            self.nonce = entropy(_BYTES).hex()
+        return self.nonce
 
 
 def last_start(lineage: Lineage) -> str:
@@ -116,7 +129,7 @@ def last_start(lineage: Lineage) -> str:
 
 def continued(lineage: Lineage, last_seq: int, incarnation: str) -> Lineage:
     """Return the lineage of a log that another start continues after a sequence number."""
-    return dict([*[*lineage.items()][1 - _MAX_FORMER :], (incarnation, last_seq + 1)])
+    return dict([*[*lineage.items()][1 - _MAX_STARTS :], (incarnation, last_seq + 1)])
 
 
 def shared_since(lineage: Lineage, start: str, last_seq: int) -> int:

@@ -367,8 +367,8 @@ def measure_campaign(
         if catch is not None and catch.operations is not None:
             figures[f"operations of the smallest counterexample, {name}"] = catch.operations
     faults = {
-        name: total.counts[name]
-        for name in ("cut", "killed", "address", "network", "lost", "repeated", "late")
+        name: sum(count for column, count in total.counts.items() if name in column.split())
+        for name in ("cut", "killed", "wiped", "restored", "address", "network", "lost", "repeated", "late")
     }
     parameters = {
         "runs": f"{MINUTES[0]} or {MINUTES[1]} virtual minutes, 10 to 60 operations and some for each fault, "

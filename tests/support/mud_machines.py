@@ -37,7 +37,7 @@ _DEFAULT_FIELDS = {
     "part": {"lsn": 7, "rows": []},
     "registered": {"life": 1, "lsn": 7, "data_seq": 1},
     "described": {"error": None},
-    "hello": {"session": None, "is_new": True, "policies": {}, "incarnation": "first"},
+    "hello": {"session": None, "is_new": True, "policies": {}, "incarnation": "first", "tokens": {}},
     "describe": {"claims": None},
     "read": {"id": "i", "reply": "gateway", "name": "t", "table": 1, "partition": 0, "auth": {}, "least": 0, **_READ_FIELDS},
     "write": {"id": "i", "reply": "gateway", "client": "jane/news", "claims": None, "refused": None, **_WRITE_FIELDS},

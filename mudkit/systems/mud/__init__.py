@@ -39,7 +39,7 @@ Guarantees:
 * Reads never go back: each read type returns non-decreasing versions of a record. ``uncommitted`` is
   fork-sequential, ``committed`` sequential; ``committed_wio`` follows this client's earlier writes (4.2).
 * A continuous read delivers every change that its reader may see, once and in order, or ends with a
-  reason.
+  reason. Only a kill between a commit and its callbacks repeats one, with the same ``id``.
 * What a writer hides from a reader, neither data, errors nor version numbers reveal.
 * A wiped device is another client. A store restored from a backup, of a client or the back end, is
   recognised: what is lost is an incident, and acknowledged entries are never answered wrongly.

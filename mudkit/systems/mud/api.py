@@ -8,6 +8,7 @@ from inspect import signature
 from typing import Annotated, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
 from mudkit.arguments import check_calls, check_init
+from mudkit.delivery.notices import Identified
 from mudkit.errors import AccessDenied, ParameterError, brief
 from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
@@ -291,7 +292,8 @@ class Client(OnHost):
         data : mapping, optional
             The reader's data, ``receiver.…`` in writers' predicates.
         utility : Utility, optional
-            Worth and costs of an answer; by default no local answer counts as fresh.
+            Worth and costs of an answer; by default no local answer counts as fresh. Not for a continuous
+            read.
         sync_timestamp : float, optional
             Commit time in seconds of the lab from which a continuous read also delivers existing records;
             None: none of them.
@@ -300,9 +302,10 @@ class Client(OnHost):
             with ``{"ended": reason}`` when the cloud ends it, because its token expires, the table is closed
             or dropped, or its predicate fails on a record.
         latest : bool
-            Read the store's latest versions.
+            Read the store's latest versions, as a continuous read always does.
         aggregate : str, optional
-            Aggregates to return instead of records, for instance ``"count(*), avg(speed)"``.
+            Aggregates to return instead of records, for instance ``"count(*), avg(speed)"``. Not for a
+            continuous read.
 
         Returns
         -------
@@ -315,13 +318,15 @@ class Client(OnHost):
         Raises
         ------
         ParameterError
-            The reader's data is no mapping.
+            The reader's data is no mapping, or a continuous read has an aggregate or a utility.
         PredicateError
             The predicate cannot be parsed, or a ``lookup`` does not name its table by a constant.
         """
         parsed = None if predicate is None else _parsed(predicate)
         reader = {} if data is None else check_record(data, ())
         if type == "continuous":
+            _refuse_option("aggregate", aggregate)
+            _refuse_option("utility", utility)
             if sync_timestamp is not None:
                 number("sync_timestamp", sync_timestamp, -1e12, 1e12)
             if parsed is None:
@@ -458,6 +463,18 @@ def _check_app(app: Value, token: str | None, device: str, authority: Authority)
             found=f"app {proven!r}",
             expected=f"app {app!r}",
             remedy=f"use one for this app: lab.token(user=…, app={app!r})",
+        )
+
+
+def _refuse_option(name: str, value: Utility | str | None) -> None:
+    """Raise ParameterError for an option that a continuous read does not have."""
+    if value is not None:
+        raise ParameterError(
+            f"A continuous read has no {name}.",
+            where=name,
+            found=brief(value),
+            expected="None",
+            remedy="leave it out, or read with another type",
         )
 
 
@@ -604,7 +621,7 @@ class PubSub:
         ----------
         topic : str
         callback : callable
-            Called with the message's columns.
+            Called with the message's columns; their attribute ``id`` is that of the :class:`Change`.
         data : mapping, optional
             The subscriber's data.
         sync_timestamp : float, optional
@@ -618,7 +635,7 @@ class PubSub:
 
         def changed(change: Change | Fields) -> None:
             if isinstance(change, Change) and change.record is not None:
-                callback(change.record)
+                callback(Identified(dict(change.record), change.id))
 
         predicate = Predicate("topic = :topic", topic=topic)
         return self._client.read(self._table, predicate, "continuous", data, None, sync_timestamp, changed)

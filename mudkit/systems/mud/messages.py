@@ -605,10 +605,14 @@ class FollowLog(Struct, frozen=True, tag_field="kind", tag="follow"):
 
 
 class Has(Struct, frozen=True, tag_field="kind", tag="has"):
-    """Follower to back end: acknowledgement of the log up to an entry; ``start`` as in :class:`Ask`."""
+    """Follower to back end: acknowledgement of the log up to an entry; ``start`` as in :class:`Ask`.
+
+    ``nonce`` asks for the lineage of the log as it is now; absent: no question.
+    """
 
     lsn: Lsn
     start: Name | UnsetType = UNSET
+    nonce: Name | UnsetType = UNSET
 
 
 class RowEntry(Struct, frozen=True, tag_field="op", tag="row"):
@@ -642,11 +646,12 @@ LogEntry: TypeAlias = RowEntry | TableEntry | DropEntry
 class Log(Struct, frozen=True, tag_field="kind", tag="log"):
     """Back end to follower: the next entries of the log; none: the follower is to ask for the state.
 
-    ``lineage`` is that of the log; absent: it is empty.
+    ``lineage`` is that of the log; absent: it is empty. ``nonce`` is that of :class:`Has`, in the answer.
     """
 
     entries: list[LogEntry]
     lineage: Lineage | UnsetType = UNSET
+    nonce: Name | UnsetType = UNSET
 
 
 class State(Struct, frozen=True, tag_field="kind", tag="state"):
@@ -807,7 +812,7 @@ class Hello(Struct, frozen=True, tag_field="kind", tag="hello", kw_only=True):
     ``session`` None: it has none. ``is_new`` False: a heartbeat. ``policies`` has the version of each kind of
     policy that it follows. ``seq`` counts the hellos of a start of the client, which ``incarnation``
     identifies. ``nonce`` is that of the last :class:`Identify`; absent: there was none since the last
-    welcome.
+    welcome. ``tokens`` has the token of each app of the session that has one; absent in a heartbeat.
     """
 
     endpoint: Endpoint
@@ -817,6 +822,7 @@ class Hello(Struct, frozen=True, tag_field="kind", tag="hello", kw_only=True):
     incarnation: Name
     seq: Count
     nonce: Name | UnsetType = UNSET
+    tokens: dict[Name, str] | UnsetType = UNSET
 
 
 class Welcome(Struct, frozen=True, tag_field="kind", tag="welcome"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -39,12 +39,16 @@ class Change:
     record : mapping or None
     version : int
         The version of the record.
+    id : str
+        Name of this notification. A device that was killed between storing a change and the callback repeats
+        it with the same id. It is not compared.
     """
 
     kind: str
     key: str
     record: Fields | None
     version: int
+    id: str = field(default="", compare=False, repr=False)
 
 
 class ReadResult(Displayed, msgspec.Struct, frozen=True):

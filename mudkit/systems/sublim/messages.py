@@ -67,6 +67,7 @@ PolicyText: TypeAlias = dict[str, Value]
 _Subscriber = Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 """Name of a device, without control characters: store keys join names by line feeds."""
 _Incarnation = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\Z")]
+_Nonce = _Incarnation
 _Measured = (
     Annotated[int, msgspec.Meta(ge=-(10**15), le=10**15)] | Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
 )
@@ -190,7 +191,12 @@ class Read(msgspec.Struct, frozen=True, tag_field="operation", tag="read"):
 
 
 class Join(msgspec.Struct, frozen=True, tag_field="kind", tag="join"):
-    """Access point to publish server: started."""
+    """Access point to publish server: started.
+
+    ``nonce`` asks for the lineage of the log as it is now; absent: no question.
+    """
+
+    nonce: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
 class Replay(msgspec.Struct, frozen=True, tag_field="kind", tag="replay"):
@@ -210,12 +216,14 @@ class Have(msgspec.Struct, frozen=True, tag_field="kind", tag="have"):
     """Access point to publish server: acknowledges all messages up to a number.
 
     ``start`` is the last start in the lineage that it knows; absent: the lineage is empty. ``moved``: its
-    subscribers with another address since the last one that the server has noted; absent: none.
+    subscribers with another address since the last one that the server has noted; absent: none. ``nonce`` as
+    in :class:`Join`.
     """
 
     last: Count
     start: _Incarnation | msgspec.UnsetType = msgspec.UNSET
     moved: dict[_Subscriber, Whereabouts] | msgspec.UnsetType = msgspec.UNSET
+    nonce: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
 class Messages(msgspec.Struct, frozen=True, tag_field="kind", tag="messages"):
@@ -223,7 +231,7 @@ class Messages(msgspec.Struct, frozen=True, tag_field="kind", tag="messages"):
 
     ``lineage`` is that of the server's log (:func:`mudkit.delivery.session.shared_seq`); absent: empty.
     ``noted``: what :class:`Have` said of subscribers, and is stored. ``served``, in the answer to Join: the
-    subscribers that this access point had; absent: none.
+    subscribers that this access point had; absent: none. ``nonce`` is that of the question that this answers.
     """
 
     last: Count
@@ -232,6 +240,7 @@ class Messages(msgspec.Struct, frozen=True, tag_field="kind", tag="messages"):
     lineage: Lineage | msgspec.UnsetType = msgspec.UNSET
     noted: dict[_Subscriber, Whereabouts] | msgspec.UnsetType = msgspec.UNSET
     served: dict[_Subscriber, Whereabouts] | msgspec.UnsetType = msgspec.UNSET
+    nonce: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
 # -- clients and access points

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -156,46 +158,78 @@ def test_follower_tracks_a_growing_log() -> None:
     assert follower.last_seq == 7
 
 
-def test_follower_accepts_a_restored_log_and_ignores_late_copies() -> None:
+def test_follower_accepts_another_start_only_in_the_answer_to_its_question() -> None:
+    draws = iter((b"1111", b"2222"))
+
+    def entropy(count: int) -> bytes:
+        return next(draws)[:count]
+
     follower = Follower()
-    assert follower.hear({"a": 5}, 9)
-    assert follower.hear({"a": 5, "b": 8}, 7)
-    assert (follower.last_seq, follower.former) == (7, ["a"])
-    assert not follower.hear({"a": 5}, 20)
-    assert not follower.hear({}, 20)
-    assert (follower.last_seq, follower.lineage) == (7, {"a": 5, "b": 8})
-    assert follower.hear({"c": 3}, 2)  # the start b is in no backup
-    assert follower.former == ["a", "a", "b"]
-    assert not follower.hear({"b": 8}, 9)
+    assert follower.hear({"a": 5}, 9)  # the first one
+    assert not follower.hear({"c": 3}, 2)
+    nonce = follower.ask(entropy)
+    assert follower.ask(entropy) == nonce  # the same until it is answered
+    assert not follower.hear({"b": 4}, 7, "another")
+    assert not follower.hear({"c": 3}, 2)
+    assert (follower.lineage, follower.last_seq) == ({"a": 5}, 9)
+    assert follower.hear({"c": 3}, 2, nonce)
+    assert (follower.lineage, follower.last_seq) == ({"c": 3}, 2)
+    assert not follower.hear({"b": 4}, 7, nonce)  # a late copy of the answer of another start
+    assert follower.ask(entropy) != nonce
 
 
-def test_follower_ignores_late_copies_of_a_skipped_start() -> None:
+def test_follower_that_knows_a_lineage_asks_after_its_restart() -> None:
+    follower = Follower({"a": 5})
+    assert not follower.hear({"b": 3}, 2)
+    assert not follower.hear({}, 2)
+    assert follower.hear({"a": 5}, 7)
+    assert not follower.hear({"b": 3}, 2, None)
+    assert follower.hear({}, 3, follower.ask(bytes))  # a wiped store
+    assert follower.lineage == {}
+
+
+def test_answered_question_is_closed_also_if_nothing_has_changed() -> None:
+    follower = Follower({"a": 5}, 7)
+    assert follower.hear({"a": 5}, 8, follower.ask(bytes))
+    assert follower.nonce is None
+    assert not follower.hear({"b": 5}, 9, bytes(4).hex())
+
+
+@given(st.data())
+def test_follower_finds_the_present_log_after_any_restores_and_late_copies(data: st.DataObject) -> None:
+    """Restore any backup at any time; deliver all messages of all starts in any order, twice, or never."""
+    entropy = count(1)
+    logs: list[Lineage] = [{}]
+    """Lineage of each start, the present one last; each is a backup, too."""
+    questions: list[tuple[int, str]] = []
+    messages: list[tuple[int, str | None]] = [(0, None)]
+    """Start and nonce of what was sent."""
     follower = Follower()
-    follower.hear({"a": 8}, 7)
-    assert follower.hear({"a": 8, "b": 8, "c": 8}, 7)
-    assert not follower.hear({"a": 8, "b": 8}, 7)
-    assert follower.hear({"a": 8, "b": 8, "c": 8}, 9)
-    assert follower.hear({"a": 8, "b": 8, "c": 8, "d": 10}, 9)
 
+    def deliver(start: int, nonce: str | None) -> None:
+        if not follower.hear(logs[start], 7, nonce):
+            question = follower.ask(lambda size: next(entropy).to_bytes(size, "big"))
+            questions.append((len(logs) - 1, question))
 
-@given(st.lists(st.integers(0, 8), min_size=1, max_size=30))
-def test_follower_never_returns_to_an_earlier_start(order: list[int]) -> None:
-    """Deliver messages of nine successive starts late, twice, in any order, or not at all."""
-    lineages: list[dict[str, int]] = [{}]
-    for number in range(8):
-        lineages.append(continued(lineages[-1], 7, f"start {number}"))
-    follower, newest = Follower(), 0
-    for number in order:
-        assert follower.hear(lineages[number], 7) == (number >= newest)
-        newest = max(number, newest)
-        assert follower.lineage == lineages[newest]
-
-
-def test_follower_keeps_the_last_64_starts() -> None:
-    follower = Follower()
-    for number in range(70):
-        assert follower.hear({f"{number}": 1}, 1)
-    assert follower.former == [f"{number}" for number in range(5, 69)]
+    for _ in range(data.draw(st.integers(0, 30))):
+        match data.draw(st.sampled_from(["restore", "answer", "deliver"])):
+            case "restore":
+                backup = data.draw(st.sampled_from(logs))
+                logs.append(continued(backup, 7, f"start {len(logs)}"))
+                messages.append((len(logs) - 1, None))
+            case "answer" if questions:
+                begun, nonce = data.draw(st.sampled_from(questions))
+                messages.append((data.draw(st.integers(begun, len(logs) - 1)), nonce))
+            case "deliver":
+                deliver(*data.draw(st.sampled_from(messages)))
+    # What the present start sends until it is acknowledged: at most two rounds.
+    for _ in range(2):
+        deliver(len(logs) - 1, None)
+        deliver(len(logs) - 1, follower.nonce)
+    assert follower.hear(logs[-1], 7)
+    for start, nonce in messages:
+        assert follower.hear(logs[start], 7, nonce) == (start == len(logs) - 1 or logs[start] == logs[-1])
+    assert follower.lineage == logs[-1]
 
 
 def test_lineage_keeps_the_last_64_starts() -> None:

@@ -12,6 +12,7 @@ from mudkit.reproduce.mobius import M1, M2, M6
 from mudkit.reproduce.row import judge
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.verify.campaign.bugs import BUGS, Bug
+from mudkit.verify.campaign.runs import play_some
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +91,15 @@ def test_m6_counts_runs_and_broken_promises(monkeypatch):
     monkeypatch.setattr(BackEnd, "_results", lambda self, client: {})  # applies duplicate writes
     measured = mobius.measure_campaign(seeds=range(10), bugs=())
     assert measured.figures["runs in which a promise was broken"].median > 0
+
+
+def test_m6_counts_the_faults_of_its_runs():
+    seeds = range(12)
+    counts = play_some(seeds).counts
+    faults = mobius.measure_campaign(seeds=seeds, bugs=()).parameters["faults"]
+    assert faults["killed"] == sum(count for name, count in counts.items() if " killed" in name) > 50
+    assert all(faults[name] == counts[name] for name in faults if name != "killed")
+    assert faults["cut"] > 0
 
 
 @pytest.mark.soak

@@ -14,6 +14,7 @@ from zlib import crc32
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from mudkit.delivery.notices import Notices
 from mudkit.delivery.session import rolled_back
 from mudkit.delivery.stream import StreamItem
 from mudkit.display import View, first_rows
@@ -225,9 +226,9 @@ class ClientMachine:
         return ()
 
     def _begin(self, now_us: int) -> Sequence[Effect]:
-        """Draw the incarnation of this start, and send the writes of the last one."""
+        """Draw the incarnation of this start, and send the writes and repeat the notices of the last one."""
         self._connection.incarnation = self.local.writes.incarnation
-        return self._writes.advance(now_us)
+        return [*self._watching.begin(), *self._writes.advance(now_us)]
 
     def _timer(self, now_us: int, name: str) -> Sequence[Effect]:
         match name:
@@ -239,6 +240,8 @@ class ClientMachine:
                 return self._look(now_us)
             case t if t == HEARTBEAT:
                 return self._watching.heartbeat(now_us)
+            case Notices.TIMER:
+                self._watching.notified()
         return ()
 
     # -- calls

@@ -15,8 +15,8 @@ heartbeat     sign of life to the server
 ============  ======================================================================================
 
 A repeated registration has the log position, the delivered records, and the number of the table (another one
-of the same name has none of them), so that no change is missed or delivered twice. What arrives at the moment
-in which a device is killed counts as delivered: its application is killed, too.
+of the same name has none of them), so that no change is missed or delivered twice. A notification is stored
+with the position until its callback was called, and repeated with the same id after a kill between the two.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
+from mudkit.delivery.notices import Identified, Notices
 from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import ParameterError
 from mudkit.events import CancelTimer, Complete, Effect, Notify, Ports, Send, SetTimer
@@ -58,18 +59,39 @@ from mudkit.systems.mud.messages import (
     UpdateData,
     UpdateDataRequest,
     Welcome,
+    app_of,
     decode_error,
 )
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import detached
+from mudkit.wire import Fields
 
 __all__ = ["HEARTBEAT", "HELLO", "ContinuousReads"]
 
 HEARTBEAT: Final = "heartbeat"
 HELLO: Final = "hello"
 """Key of a hello in the retransmission timer."""
+
+
+class _Notice(Struct, frozen=True):
+    """Notification of a listener: a change, or the reason ``ended`` for which the read has ended."""
+
+    listener: str
+    id: str
+    ended: str | None = None
+    kind: str = ""
+    key: str = ""
+    record: Fields | None = None
+    version: int = 0
+
+    def notify(self) -> Notify:
+        """Build the effect, with a record that the application may change."""
+        if self.ended is not None:
+            return Notify(self.listener, Identified({"ended": self.ended}, self.id))
+        record = None if self.record is None else detached(self.record)
+        return Notify(self.listener, Change(self.kind, self.key, record, self.version, self.id))
 
 
 class ContinuousReads:
@@ -109,6 +131,16 @@ class ContinuousReads:
         }
         self._lives: dict[str, int] = {}
         """Latest known life of each processor."""
+        self._notices = Notices(ports.store, _Notice)
+        self._notice_count = 0
+
+    def begin(self) -> Sequence[Effect]:
+        """Repeat the notifications whose callbacks a kill may have prevented."""
+        return self._notices.repeat(_Notice.notify)
+
+    def notified(self) -> None:
+        """Remove the notifications whose callbacks were called."""
+        self._notices.fired()
 
     def watches(self) -> list[Watch]:
         """Return the continuous reads."""
@@ -139,7 +171,7 @@ class ContinuousReads:
         self._watches[handle] = watch = Watch(reading, op_id=op_id)
         self._save(reading)
         effects: list[Effect] = []
-        if not self._is_greeted:
+        if not self._is_greeted and HELLO not in self._connection.timer:
             effects += self.hello(now_us)
         if self._session is not None:
             effects += self._register(now_us, watch)
@@ -194,8 +226,8 @@ class ContinuousReads:
         return *self._hello(now_us, is_new=False), SetTimer(HEARTBEAT, HEARTBEAT_US)
 
     def redirected(self, now_us: int, to: str) -> Sequence[Effect]:
-        """Send a hello to the responsible server."""
-        if to not in self._servers:
+        """Send a hello to the responsible server, unless such a hello is unanswered."""
+        if to not in self._servers or (to == self._server and HELLO in self._connection.timer):
             return ()
         self._server = to
         return self.greet(now_us)
@@ -302,6 +334,8 @@ class ContinuousReads:
 
     def _hello(self, now_us: int, *, is_new: bool) -> Sequence[Effect]:
         self._hello_seq += 1
+        token = self._connection.token
+        tokens = {} if token is None else {app_of(self._connection.endpoint): token}
         message = Hello(
             endpoint=self._connection.endpoint,
             session=self._session,
@@ -310,6 +344,7 @@ class ContinuousReads:
             incarnation=self._connection.incarnation,
             seq=self._hello_seq,
             nonce=UNSET if self._nonce is None else self._nonce,
+            tokens=tokens if is_new or self._nonce is not None else UNSET,
         )
         return Send(self._server, message), *self._connection.timer.sent(now_us, HELLO)
 
@@ -332,7 +367,7 @@ class ContinuousReads:
         if body.ended is not UNSET:
             self._forget(watch)
             others = self._leave(now_us, reading) if body.is_alone is True else ()
-            return Notify(reading.listener, {"ended": body.ended}), *others
+            return *self._notify(reading, ended=body.ended), *others
         reading.table = body.table
         is_known = (body.start or "") == reading.starts.get(processor, "")
         since = reading.since.get(processor, 0) if is_known else 0
@@ -373,10 +408,26 @@ class ContinuousReads:
             if watch.delivered.pop(key, None) is None:
                 return ()
             self._store.delete(_delivered_key(reading.handle, key))
-            return (Notify(reading.listener, Change("remove", key, None, version)),)
+            return self._notify(reading, kind="remove", key=key, version=version)
         watch.delivered[key] = version
         self._store.put(_delivered_key(reading.handle, key), version)
-        return (Notify(reading.listener, Change("upsert", key, detached(change.data), version)),)
+        return self._notify(reading, kind="upsert", key=key, record=change.data, version=version)
+
+    def _notify(
+        self,
+        reading: Reading,
+        *,
+        ended: str | None = None,
+        kind: str = "",
+        key: str = "",
+        record: Fields | None = None,
+        version: int = 0,
+    ) -> Sequence[Effect]:
+        """Notify the listener of a read, durably."""
+        self._notice_count += 1
+        identity = f"{self._connection.incarnation}.{self._notice_count}"
+        notice = _Notice(reading.listener, identity, ended, kind, key, record, version)
+        return notice.notify(), self._notices.add(notice)
 
     def _register(self, now_us: int, watch: Watch) -> Sequence[Effect]:
         assert self._session is not None
@@ -394,7 +445,7 @@ class ContinuousReads:
         if watch.reading.handle in self._watches:
             self._forget(watch)
             if op_id is None:
-                effects.append(Notify(watch.reading.listener, {"ended": error.summary}))
+                effects += self._notify(watch.reading, ended=error.summary)
             if isinstance(last, PlacedRegistered):  # by one processor; others may have accepted it
                 effects += self._leave(now_us, watch.reading)
         return effects

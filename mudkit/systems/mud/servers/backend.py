@@ -15,8 +15,10 @@ PartitionRead  answer from the master copy, which is always the latest
 FollowLog      send the whole state
 start          the log of a non-empty store continues with another start in its lineage; clients and
                followers that know another start learn which of the entries that they know are lost. A
-               wiped store does the same as soon as it receives a start that it does not know
-Has            acknowledgement of a follower; entries are retransmitted until they are acknowledged
+               wiped store does the same as soon as it receives a start or an entry that it does not know
+Has            acknowledgement of a follower; entries are retransmitted until they are acknowledged. Its
+               nonce, if any, is returned with the lineage: a follower believes no other messages of a start
+               that it does not know
 =============  ======================================================================================
 
 The paper's store compares and swaps. Added here: a write is applied once, however often it arrives, also
@@ -111,6 +113,8 @@ class BackEnd:
         """The start that continues an existing log, until it has handled an event."""
         self._has: dict[str, int] = dict.fromkeys((*replicas, *processors), _UNKNOWN)
         """Acknowledged position of each follower."""
+        self._followed: set[str] = set()
+        """Followers that have requested the state since this start."""
         self._unacknowledged: RetransmitTimer[str] = RetransmitTimer("again", _AGAIN_US, _AGAIN_US, 0)
         """Followers with unacknowledged messages."""
 
@@ -143,7 +147,7 @@ class BackEnd:
                 message = None if accepts is None else accepts.decode(event.message)
                 if message is None:
                     return dropped(event)
-                begun = self._begin_anew(now_us) if self._was_wiped(message) else ()
+                begun = self._begin_anew(now_us) if self._was_wiped(source, message) else ()
                 return (*begun, *self._received(now_us, event, message))
             case LinkUp():
                 return self._push(now_us, self._has)
@@ -152,9 +156,15 @@ class BackEnd:
                 return [*self._push(now_us, late), *self._unacknowledged.fired(now_us)]
         return ()
 
-    def _was_wiped(self, message: _Message) -> bool:
-        """Return whether a sender knows a start, but this store is in its first one."""
-        return not self._lineage and not isinstance(message, FollowLog) and bool(message.start or "")
+    def _was_wiped(self, source: str, message: _Message) -> bool:
+        """Return whether this store is in its first start, and a sender knows another one, or lost entries.
+
+        A follower that knows entries has requested the state of the start that it got them from.
+        """
+        if self._lineage or isinstance(message, FollowLog):
+            return False
+        knows_entries = isinstance(message, Has) and message.lsn != _UNKNOWN
+        return bool(message.start or "") or (knows_entries and source not in self._followed)
 
     def _begin_anew(self, now_us: int) -> Sequence[Effect]:
         """Name this start, so that it is not taken for the first one that others know."""
@@ -175,9 +185,7 @@ class BackEnd:
                 start
             ):
                 return (Send(source, self._restarted(identity, start or "")),)
-            case PartitionRead(start=start) | RoutedWrite(start=start) | Has(start=start) if self._is_other(
-                start
-            ):
+            case PartitionRead(start=start) | RoutedWrite(start=start) if self._is_other(start):
                 return ()  # sent to the former start; the client will repeat it
             case Describe():
                 return (Send(source, self._describe(message)),)
@@ -190,11 +198,16 @@ class BackEnd:
             case FollowLog(turn=turn):
                 # Its position is unknown until it acknowledges the state that it requests.
                 self._has[source] = _UNKNOWN
+                self._followed.add(source)
                 state = replace(self._copy.state(turn), lineage=self._lineage or UNSET)
                 return Send(source, state), *self._unacknowledged.sent(now_us, source)
-            case Has(lsn=lsn):
+            case Has(lsn=lsn, start=start, nonce=nonce):
+                log = Log([], self._lineage or UNSET, nonce)
+                answer = () if nonce is UNSET else (Send(source, log),)
+                if self._is_other(start):
+                    return answer
                 is_possible = lsn == _UNKNOWN or BEFORE_FIRST <= lsn <= self._copy.lsn
-                return self._acknowledged(now_us, source, lsn) if is_possible else dropped(event)
+                return *answer, *(self._acknowledged(now_us, source, lsn) if is_possible else dropped(event))
 
     def _is_other(self, start: str | UnsetType) -> bool:
         """Return whether a sender knows another start than this one."""

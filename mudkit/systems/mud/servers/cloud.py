@@ -107,9 +107,9 @@ class Cloud(Displayed):
         self.installed = install(self.generator, partial(Generator, servers=self.notification_servers))
         for number_, address in enumerate(self.notification_servers):
             install(address, partial(
-                NotificationServer, number=number_, servers=self.notification_servers,
-                processors=self.processors, generator=self.generator, max_waiting=max_waiting,
-                max_wait_s=max_wait_s,
+                NotificationServer, authority=self.authority, number=number_,
+                servers=self.notification_servers, processors=self.processors, generator=self.generator,
+                max_waiting=max_waiting, max_wait_s=max_wait_s,
             ))  # fmt: skip
 
     def _view(self) -> View:

@@ -4,11 +4,13 @@ Its rules (Mobius 5):
 
 ============  ========================================================================================
 any message   dropped unless its sender may send it; a client only about its own endpoint
-Hello         redirect, if another server is responsible; of another start of the client: request one
+Hello         redirect, if another server is responsible; without a token of the app, while a session was
+              begun with one: dropped; of another start of the client: request one
               with a nonce; a late copy: ignored; a known session continues at the address of the hello,
               and waiting items are sent there; a new address is sent to the processors with its reads
               (Moved), until acknowledged; else a new session begins
-heartbeat     the same, but nothing is retransmitted
+heartbeat     sign of life at the known address, without a token; of another session or address: request a
+              hello
 StreamItem    of a processor: into the queue of the endpoint; a policy of the generator: kept in memory,
               and to every client of that app that follows such policies, or to those that it is for; one for
               all devices replaces all earlier ones
@@ -37,6 +39,7 @@ from msgspec import UNSET
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Heard, Peer
 from mudkit.delivery.stream import Incoming, StreamAck, StreamItem
+from mudkit.errors import AccessDenied
 from mudkit.events import (
     Effect,
     Event,
@@ -71,6 +74,7 @@ from mudkit.systems.mud.messages import (
 )
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.receiving import dropped
+from mudkit.tokens import Authority
 
 __all__ = ["HEARTBEAT_US", "NotificationServer"]
 
@@ -90,7 +94,8 @@ class _Session:
     """Session of a client.
 
     ``number`` orders sessions by their beginning; ``policies`` has the version that the client has, or is
-    being sent, of each kind of policy that it follows. ``processors`` are those with continuous reads of it.
+    being sent, of each kind of policy that it follows. ``is_proven``: a token of its app has begun it.
+    ``processors`` are those with continuous reads of it.
     """
 
     number: int
@@ -99,6 +104,7 @@ class _Session:
     sender: StreamSender[Notification]
     policies: dict[str, int]
     peer: Peer
+    is_proven: bool
     processors: set[str] = field(default_factory=set)
 
 
@@ -113,13 +119,14 @@ class _Unheard:
 class NotificationServer:
     """Machine of a notification server.
 
-    ``number`` is its index in ``servers``. At most ``max_waiting`` notifications wait for a client that is
-    not reached, each for at most ``max_wait_s``.
+    ``authority`` issued the tokens. ``number`` is its index in ``servers``. At most ``max_waiting``
+    notifications wait for a client that is not reached, each for at most ``max_wait_s``.
     """
 
     def __init__(
         self,
         ports: Ports,
+        authority: Authority,
         number: int,
         servers: Sequence[str],
         processors: Sequence[str],
@@ -128,6 +135,7 @@ class NotificationServer:
         max_wait_s: float,
     ) -> None:
         self._store, self._entropy = ports.store, ports.entropy
+        self._authority = authority
         self._number, self._servers = number, servers
         self._generator, self._cloud = generator, {generator, *processors}
         self._max_waiting, self._max_wait_us = max_waiting, round(max_wait_s * 1e6)
@@ -226,7 +234,8 @@ class NotificationServer:
                 if session is None:
                     return ()  # it was given up
                 if netid_of(session.endpoint) == event.sender:
-                    return session.sender.acked(now_us, seq)
+                    is_from_client = session.sender.address == event.source
+                    return session.sender.acked(now_us, seq) if is_from_client else ()
         return None
 
     def _follow(self, now_us: int) -> Sequence[Effect]:
@@ -278,25 +287,39 @@ class NotificationServer:
             self._addresses[key] = address
             self._store.put(key, address)
 
-    def _hello(self, now_us: int, source: str, hello: Hello) -> Sequence[Effect]:
+    def _hello(self, now_us: int, source: str, hello: Hello) -> Sequence[Effect] | None:
+        """Handle the hello of a client; None: it is to be dropped."""
         endpoint = hello.endpoint
         responsible = server_of(netid_of(endpoint), len(self._servers))
         if responsible != self._number:
             return (Send(source, Redirect(self._servers[responsible])),)
         peer = self._peer(endpoint)
         heard = peer.hear(hello.incarnation, hello.seq, None if hello.nonce is UNSET else hello.nonce)
-        if heard is Heard.STRANGER:
-            return (Send(source, Identify(endpoint, peer.ask(self._entropy))),)
         if heard is Heard.STALE:
             return ()
+        is_proven = self._is_proven(hello)
+        owner = self._sessions.get(self._session_of.get(endpoint, ""))
+        if hello.tokens is UNSET:  # a heartbeat, which only repeats what the server knows
+            if hello.is_new or hello.nonce is not UNSET:
+                return None
+            if owner is None or (owner.sender.name, owner.sender.address) != (hello.session, source):
+                heard = Heard.STRANGER
+        elif not is_proven and owner is not None and owner.is_proven:
+            return None
+        if heard is Heard.STRANGER:
+            return (Send(source, Identify(endpoint, peer.ask(self._entropy))),)
+        name = hello.session
+        if name is None and peer.incarnation == hello.incarnation:  # its welcome is on its way
+            name = self._session_of.get(endpoint)
         peer.take(hello.incarnation, hello.seq)
         self._unheard.pop(endpoint, None)
         effects = [*self._hello_requests.answered(now_us, endpoint)]
-        session = None if hello.session is None else self._sessions.get(hello.session)
+        session = None if name is None else self._sessions.get(name)
         is_known = session is not None and session.endpoint == endpoint
         if session is None or not is_known:
             effects += self._give_up(self._session_of.get(endpoint))
-            session = self._begin(now_us, source, hello, peer)
+            session = self._begin(now_us, source, hello, peer, is_proven=is_proven)
+        session.is_proven |= is_proven
         sender, name = session.sender, session.sender.name
         session.heard_us = now_us
         self._heard.pop(name, None)
@@ -321,12 +344,26 @@ class NotificationServer:
         name = self._session_of.get(endpoint)
         return Peer() if name is None else self._sessions[name].peer
 
-    def _begin(self, now_us: int, source: str, hello: Hello, peer: Peer) -> _Session:
+    def _is_proven(self, hello: Hello) -> bool:
+        """Return whether a hello has a token of its app for its device.
+
+        An expired one proves the app, too: its reads are ended in this session.
+        """
+        tokens = {} if hello.tokens is UNSET else hello.tokens
+        app = app_of(hello.endpoint)
+        try:
+            claims = self._authority.decode(tokens.get(app))
+        except AccessDenied:
+            return False
+        return claims.app == app and claims.device in (None, netid_of(hello.endpoint))
+
+    def _begin(self, now_us: int, source: str, hello: Hello, peer: Peer, *, is_proven: bool) -> _Session:
         """Begin a session; queue the policies that its client lacks."""
         self._count += 1
         name = f"{self._servers[self._number]} {self._life}.{self._count}"
         sender = StreamSender[Notification](name, name, source)
-        session = _Session(self._count, hello.endpoint, now_us, sender, dict(hello.policies), peer)
+        policies = dict(hello.policies)
+        session = _Session(self._count, hello.endpoint, now_us, sender, policies, peer, is_proven)
         self._sessions[name] = session
         self._session_of[hello.endpoint] = name
         for by_version in self._policies.values():

@@ -227,7 +227,7 @@ class Processor:
         self._me = ports.address
         self._number, self._processors = number, processors
         self._back_end, self._replicas, self._servers = back_end, replicas, servers
-        self._log = LogFollower(back_end, ports.entropy(8).hex())
+        self._log = LogFollower(back_end, ports.entropy)
         self._life = 0
         self._turn = 0
         self._readings: dict[Handle, _Reading] = {}
@@ -307,7 +307,7 @@ class Processor:
     def _from_back_end(self, now_us: int, event: Received, message: Log | State) -> Sequence[Effect]:
         copy = self._log.copy
         if not self._log.hear(message):
-            return (self._log.has(),)  # a late message of a former start, or the store was wiped
+            return (self._log.has(),)  # of another start: a later or a former one, or the store was wiped
         # Readers were sent what a back end that was restored from a backup does not have.
         effects = () if self._log.copy is copy else self._begin_life(now_us)
         if not self._log.fits(message):

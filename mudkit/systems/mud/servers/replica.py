@@ -11,7 +11,7 @@ from msgspec import UNSET
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Follower, Lineage, last_start, shared_seq, shared_since
 from mudkit.errors import MudkitError, TableProblem
-from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
+from mudkit.events import Effect, Entropy, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.systems.mud.messages import (
     FOLLOWER_FROM_BACK_END,
     REPLICA_FROM_PROCESSOR,
@@ -43,12 +43,14 @@ _Place: TypeAlias = tuple[int, tuple[str, ...]]
 class LogFollower:
     """Copy of the tables that follows the back end's log, in order, across restarts of either side.
 
-    ``turn`` identifies this life of the machine: a state that an earlier life requested is too old.
+    A state that an earlier life of the machine requested is too old.
     """
 
-    def __init__(self, master: str, turn: str) -> None:
+    def __init__(self, master: str, entropy: Entropy) -> None:
         self._master = master
-        self._turn = turn
+        self._entropy = entropy
+        self._turn = entropy(8).hex()
+        """Identifier of this life of the machine."""
         self.copy = TableReplica()
         self.lsn = -1
         """Last entry received, whether or not the copy has applied it; -1: no state yet."""
@@ -68,15 +70,20 @@ class LogFollower:
         return last_start(self.lineage)
 
     def hear(self, message: Log | State) -> bool:
-        """Return whether a message belongs to the current log.
+        """Return whether a message belongs to the current log; if not, :meth:`has` asks for its lineage.
 
-        Discard the state if the log was restored from a backup and does not contain all of it.
+        Discard the state if the log was restored from a backup and does not contain all of it. Discard it,
+        too, if the log does not contain the last start: this copy has gone back with it, and the log may have
+        removed entries that were acknowledged before.
         """
-        before = self.lineage
+        before, start = self.lineage, self.start
         lineage: Lineage = {} if message.lineage is UNSET else message.lineage
-        if not self._history.hear(lineage, 0):
+        nonce = message.nonce if isinstance(message, Log) and message.nonce is not UNSET else None
+        if not self._history.hear(lineage, 0, nonce):
+            self._history.ask(self._entropy)
             return False
-        if self.lsn > shared_seq(before, self.lsn, lineage, self.lsn):
+        is_abandoned = bool(start) and start not in lineage
+        if is_abandoned or self.lsn > shared_seq(before, self.lsn, lineage, self.lsn):
             self.copy, self.lsn, self._tables = TableReplica(), -1, {}
         return True
 
@@ -144,8 +151,8 @@ class LogFollower:
                 yield entry
 
     def has(self) -> Send:
-        """Acknowledge the log up to the last entry received."""
-        return Send(self._master, Has(self.lsn, self.start or UNSET))
+        """Acknowledge the log up to the last entry received, with the open question."""
+        return Send(self._master, Has(self.lsn, self.start or UNSET, self._history.nonce or UNSET))
 
 
 def _places(tables: Iterable[Table]) -> dict[str, _Place]:
@@ -204,7 +211,7 @@ class Replica:
             **dict.fromkeys(processors, REPLICA_FROM_PROCESSOR),
         }
         self._lag_us = lag_us
-        self._log = LogFollower(master, ports.entropy(8).hex())
+        self._log = LogFollower(master, ports.entropy)
         self._waiting: deque[tuple[int, LogEntry]] = deque()
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -230,7 +237,7 @@ class Replica:
             return answer_read(self._log.copy, message, self._master, is_other_start=is_other)
         copy = self._log.copy
         if not self._log.hear(message):
-            return (self._log.has(),)  # a late message of a former start, or the store was wiped
+            return (self._log.has(),)  # of another start: a later or a former one, or the store was wiped
         if self._log.copy is not copy:
             self._waiting.clear()
         if not self._log.fits(message):

@@ -98,11 +98,12 @@ class AccessPointMachine:
         self, ports: Ports, server: str, functions: Mapping[str, FunctionPolicy], sites: Sequence[Site]
     ) -> None:
         self._store = ports.store
+        self._entropy = ports.entropy
         self._server = server
         self._functions = functions
         self._sites = sites
         kept = ports.store.get("log", Follower) or Follower()
-        self._log = Follower(kept.lineage, kept.former)
+        self._log = Follower(kept.lineage)
         self._requested_seq: int | None = None
         """First number of the messages requested and not received."""
         self._unanswered: RetransmitTimer[str] = RetransmitTimer(_SERVER)
@@ -300,8 +301,10 @@ class AccessPointMachine:
         effects: list[Effect] = []
         is_first, before = self._log.last_seq is None, self._log.lineage
         lineage: Lineage = {} if message.lineage is UNSET else message.lineage
-        if not self._log.hear(lineage, message.last):
-            return ()
+        if not self._log.hear(lineage, message.last, message.nonce or None):
+            nonce = self._log.ask(self._entropy)
+            known = Join() if is_first else self._have(list(self._moved))
+            return (Send(self._server, replace(known, nonce=nonce)),)
         if is_first:
             self._handover.start_seq = message.messages[0].seq - 1 if message.messages else message.last
             effects += self._unanswered.answered(now_us, _JOIN)
@@ -325,7 +328,7 @@ class AccessPointMachine:
             effects += self._seek(now_us, message.served)
         if message.noted is not UNSET:
             self._noted |= message.noted
-        flooded = self._plain.flood(message)
+        flooded = self._plain.flood(message, lineage)
         have = Send(self._server, self._have(list(self._moved)))
         return [*effects, *flooded, *self._catch_up(now_us), have]
 

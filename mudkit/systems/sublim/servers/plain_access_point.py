@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from mudkit.delivery.records import delivery
 from mudkit.delivery.session import Follower, Lineage, last_start, shared_seq
@@ -64,7 +65,7 @@ class PlainService:
     def __init__(self) -> None:
         self._subscriptions: dict[str, tuple[str, Predicate]] = {}
         """Address and predicate by subscriber."""
-        self._log = Follower()
+        self._lineage: Lineage = {}
         self._last = 0
 
     def subscribe(self, source: str, message: Hello | Bye) -> None:
@@ -86,14 +87,11 @@ class PlainService:
             if subscription[0] != address
         }
 
-    def flood(self, announced: Messages) -> Sequence[Effect]:
-        """Send new messages to the subscribers whose predicate matches."""
-        lineage: Lineage = {} if announced.lineage is UNSET else announced.lineage
-        before = self._log.lineage
-        if not self._log.hear(lineage, announced.last):
-            return ()
-        if lineage != before:
-            self._last = shared_seq(before, self._last, lineage, announced.last)
+    def flood(self, announced: Messages, lineage: Lineage) -> Sequence[Effect]:
+        """Send new messages of the present log to the subscribers whose predicate matches."""
+        if lineage != self._lineage:
+            self._last = shared_seq(self._lineage, self._last, lineage, announced.last)
+            self._lineage = lineage
         effects: list[Effect] = []
         for message in announced.messages:
             if message.seq <= self._last:
@@ -119,6 +117,8 @@ class PlainAccessPointMachine:
 
     def __init__(self, ports: Ports, server: str) -> None:
         self._server = server
+        self._entropy = ports.entropy
+        self._log = Follower()
         self._service = PlainService()
         self._has_joined = False
 
@@ -134,10 +134,12 @@ class PlainAccessPointMachine:
                 if messages is None:
                     return dropped(event)
                 self._has_joined = True
-                have = Have(messages.last)
-                if messages.lineage is not UNSET:
-                    have = Have(messages.last, last_start(messages.lineage))
-                return [*self._service.flood(messages), Send(self._server, have)]
+                lineage: Lineage = {} if messages.lineage is UNSET else messages.lineage
+                is_current = self._log.hear(lineage, messages.last, messages.nonce or None)
+                have = Have(self._log.last_seq or 0, last_start(self._log.lineage) or UNSET)
+                if not is_current:
+                    return (Send(self._server, replace(have, nonce=self._log.ask(self._entropy))),)
+                return [*self._service.flood(messages, lineage), Send(self._server, have)]
             case Received(source=source):
                 message = FROM_PLAIN_CLIENT.decode(event.message)
                 if message is None or message.subscriber != event.sender:

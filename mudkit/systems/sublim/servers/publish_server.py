@@ -109,20 +109,23 @@ class PublishServerMachine:
         match message:
             case _ if message is None or all(site.address != source for site in self._sites):
                 return dropped(event)
-            case Join():
+            case Join(nonce=nonce):
                 if source not in self._points:
                     self._points[source] = 0
                     self._store.put("points", list(self._points))
-                return (Send(source, replace(self._announcement(), served=self._served(source) or UNSET)),)
+                served = self._served(source) or UNSET
+                return (Send(source, replace(self._announcement(), served=served, nonce=nonce)),)
             case Replay(first=first):
                 return (Send(source, self._replayed(first)),)
-            case Have(last=last, start=start, moved=moved):
+            case Have(last=last, start=start, moved=moved, nonce=nonce):
                 if moved is not UNSET:
                     for name, where in moved.items():
                         self._store.put(_AT + name, _At(source, where))
                     self._noted.setdefault(source, {}).update(moved)
                 if (start or "") == last_start(self._lineage):  # else it refers to another log
                     self._points[source] = max(self._points.get(source, 0), last)
+                if nonce is not UNSET:
+                    return (Send(source, replace(self._announcement(), nonce=nonce)),)
         return ()
 
     def _served(self, point: str) -> dict[str, Whereabouts]:

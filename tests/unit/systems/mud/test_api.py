@@ -580,6 +580,16 @@ def test_alter_adds_and_removes_columns(place, bob, jane):
 
 
 MALFORMED = [
+    (
+        lambda jane: jane.read("news", type="continuous", aggregate="count(*)"),
+        ParameterError,
+        "A continuous read has no aggregate",
+    ),
+    (
+        lambda jane: jane.read("news", type="continuous", utility=freshness(60.0)),
+        ParameterError,
+        "A continuous read has no utility",
+    ),
     (lambda jane: jane.write("news", "a", {"x": 1}, predicate="receiver.age >="), PredicateError, "."),
     (lambda jane: jane.read("news", "topic = "), PredicateError, "."),
     (lambda jane: jane.write("news", 7, {"x": 1}), ParameterError, "a text or None"),

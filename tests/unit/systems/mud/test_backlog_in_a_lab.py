@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 
 import pytest
 from mud_place import Place
 
 from mudkit.fleet.link import profile_of
+from mudkit.wire import as_wire
 
 LATE_S = 180
 """The three minutes of docs/how-a-message-travels.md."""
@@ -70,3 +72,35 @@ def test_device_work_grows_linearly_with_the_backlog():
         return calls
 
     assert count_calls(300) < 2.5 * count_calls(150)
+
+
+@pytest.mark.parametrize(
+    "device", ["phone", "bob"]
+)  # the second and the first notification server are theirs
+@pytest.mark.parametrize("is_redirected", [False, True])
+def test_reads_registered_at_once_take_one_message_each(device, is_redirected):
+    """Register before the first hello is answered, or redirected."""
+    place, count = Place(), 20
+    place.client("ann").create("news").result()
+    reader = place.client(device)
+    if not is_redirected:
+        reader.read("news", "n > 100", type="continuous").result()
+    kinds = Counter()
+
+    def record_kind(transfer):
+        if transfer.sender.host.name == device:
+            kinds[as_wire(transfer.message)["kind"]] += 1
+        return (0,)
+
+    place.lab.world.fault_hook = record_kind
+    reads = [reader.read("news", f"n > {number}", type="continuous") for number in range(count)]
+    place.lab.run(minutes=10)
+    assert all(read.done() for read in reads)
+    assert kinds["ask"] == count
+    assert kinds["hello"] <= 2
+    place.lab.faults.kill(device)
+    place.lab.faults.restart(device)
+    kinds.clear()
+    place.lab.run(minutes=10)
+    assert kinds["ask"] == count + (not is_redirected)
+    assert kinds["hello"] <= 3

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 from mud_place import Place
 
+from mudkit import Lab
 from mudkit.errors import AccessDenied, TableProblem
 from mudkit.events import Call, Complete, Send
-from mudkit.fleet.store import MemoryStore
-from mudkit.systems.mud import AlwaysRemote, Conflict, freshness
+from mudkit.fleet.store import Killed, MemoryStore
+from mudkit.systems.mud import AlwaysRemote, Client, Cloud, Conflict, PubSub, freshness
 from mudkit.wire import as_wire
 
 FRESH = freshness(1e6)
@@ -306,3 +309,81 @@ def test_token_bound_to_a_device_is_refused_on_another(place):
     eve = place.client("eve", token=token)
     with pytest.raises(AccessDenied, match="another device"):
         eve.read("news").result()
+
+
+# -- kills between a commit and its callbacks
+
+
+def kill_at(process, place, point):
+    """Kill a machine at one of its next commits, counted from 0; return a function that counts them."""
+    passed = []
+
+    def crash_point(name):
+        if name == point:
+            passed.append(name)
+            if len(passed) == place + 1:
+                raise Killed
+
+    process.store.crash_point = crash_point
+    return lambda: len(passed)
+
+
+@pytest.mark.parametrize("point", ["before commit", "after commit"])
+@pytest.mark.parametrize("commit", range(4))
+def test_each_change_reaches_the_listener_also_after_a_kill(commit, point):
+    lab = Lab(seed=1)
+    cloud = Cloud(lab)
+    ann, bob = (
+        Client(lab.device(name), cloud, app="app", token=lab.token(name, "app")) for name in ("ann", "bob")
+    )
+    ann.create("t").result()
+    changes, ended = {}, {}
+    """Notifications by id; a repeat is equal."""
+    repeated = []
+
+    def receive(notification):
+        known = ended if isinstance(notification, dict) else changes
+        if notification.id in known:
+            repeated.append(notification.id)
+            assert known[notification.id] == notification
+        known[notification.id] = deepcopy(notification)
+        if known is changes:
+            notification.record["n"].append("changed by the application")
+
+    bob.read("t", type="continuous", callback=receive).result()
+    lab.run(minutes=1)
+    count_commits = kill_at(bob.installed, commit, point)
+    for number, key in enumerate("kl"):
+        ann.write("t", key, {"n": [number]}).result()
+        lab.run(seconds=5)
+    assert count_commits() == commit + 1
+    lab.faults.restart("bob")
+    lab.run(minutes=5)
+    delivered = [(change.key, change.record) for change in changes.values()]
+    assert delivered == [("k", {"n": [0]}), ("l", {"n": [1]})]
+    assert len(repeated) <= 1
+    kill_at(bob.installed, commit % 2, point)
+    ann.drop("t").result()
+    lab.run(seconds=5)
+    lab.faults.restart("bob")
+    lab.run(minutes=5)
+    assert len(ended) == 1
+    assert len(repeated) <= 2
+
+
+def test_subscriber_recognises_a_repeated_message_by_its_id():
+    lab = Lab(seed=1)
+    cloud = Cloud(lab)
+    ann, bob = (
+        Client(lab.device(name), cloud, app="app", token=lab.token(name, "app")) for name in ("ann", "bob")
+    )
+    ann.create("t").result()
+    messages = []
+    PubSub(bob, "t").subscribe("arts", messages.append).result()
+    kill_at(bob.installed, 1, "before commit")  # after the callback
+    PubSub(ann, "t").publish("arts", text="one").result()
+    lab.run(seconds=5)
+    lab.faults.restart("bob")
+    lab.run(minutes=5)
+    assert [message["text"] for message in messages] == ["one", "one"]
+    assert messages[0].id == messages[1].id

@@ -7,6 +7,7 @@ import pytest
 from mudkit import Lab
 from mudkit.errors import TableProblem
 from mudkit.systems.mud import Client, Cloud, Conflict
+from mudkit.systems.mud.messages import Log
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
 
 
@@ -99,6 +100,93 @@ def test_write_based_on_a_lost_version_conflicts(place):
     with pytest.raises(Conflict):
         write.result()
     assert read_records(place.ann, latest=True) == {"a": {"n": 8}}
+
+
+@pytest.mark.parametrize(
+    "order", ["old newer", "newer old", "old newer old newer", "old old newer", "newer newer"]
+)
+@pytest.mark.parametrize("pause_s", [0.001, 60.0])
+def test_any_sequence_of_restores_is_recognised(place, order, pause_s):
+    """Restore backups in any order; replicas, processors and clients follow the last one."""
+    lab = place.lab
+    backups = {"old": place.backup}
+    for number in range(3):  # entries that every follower acknowledges, and the log removes
+        place.ann.write("t", f"newer {number}", {"n": 1}).result()
+    lab.run(seconds=5)
+    backups["newer"] = lab.faults.backup("mud-store")
+    place.write_lost_entries()
+    for name in order.split():
+        lab.faults.restore("mud-store", backups[name])
+        lab.run(seconds=pause_s)
+    lab.run(minutes=1)
+    kept = {"a": {"n": 1}}
+    if order.endswith("newer"):
+        kept |= {f"newer {number}": {"n": 1} for number in range(3)}
+    changes = []
+    place.bob.read("t", type="continuous", callback=lambda change: changes.append(change.key)).result()
+    place.ann.write("t", "z", {"n": 9}).result()
+    lab.run(minutes=1)
+    assert changes == ["z"]
+    for client in (place.ann, place.bob, place.client("carl")):
+        assert read_records(client) == read_records(client, latest=True) == {**kept, "z": {"n": 9}}
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 5.0])
+@pytest.mark.parametrize("written", [0, 3, 10])
+@pytest.mark.parametrize("is_wiped", [True, False])
+def test_store_restored_to_its_empty_beginning_is_recognised(is_wiped, written, pause_s):
+    lab = Lab(seed=1)
+    cloud = Cloud(lab)
+    empty = {} if is_wiped else lab.faults.backup("mud-store")
+    ann, bob = create_clients(lab, cloud)
+    ann.create("t").result()
+    for number in range(written):
+        ann.write("t", f"lost {number}", {}).result()
+    bob.read("t").result()
+    lab.run(seconds=5)
+    lab.faults.restore("mud-store", empty)
+    lab.run(seconds=pause_s)
+    ann.create("t").result()
+    for number in range(4):
+        ann.write("t", f"new {number}", {}).result()
+    lab.run(minutes=1)
+    (carl,) = create_clients(lab, cloud, "carl")
+    for client in (ann, bob, carl):
+        assert read_records(client) == read_records(client, latest=True) == {f"new {n}": {} for n in range(4)}
+
+
+def test_copy_of_an_abandoned_start_changes_nothing_hours_later():
+    """Restart the followers, so that they know nothing of the starts before."""
+    lab = Lab(seed=1)
+    cloud = Cloud(lab, replicas=1, processors=1)
+    ann, bob = create_clients(lab, cloud)
+    ann.create("t").result()
+    backup = lab.faults.backup("mud-store")
+    lab.faults.restore("mud-store", backup)
+    repeated = []
+
+    def repeat_entries(transfer):
+        if not isinstance(transfer.message, Log) or not transfer.message.entries:
+            return (0,)
+        repeated.append(transfer.to)
+        return (0, 3 * 3600 * 10**6)
+
+    lab.world.fault_hook = repeat_entries
+    ann.write("t", "abandoned", {}).result()
+    lab.run(seconds=5)
+    lab.world.fault_hook = None
+    lab.faults.restore("mud-store", backup)
+    for host in ("mud-replica-1", "mud-processor-1"):
+        lab.faults.kill(host)
+        lab.faults.restart(host)
+    lab.run(hours=4)
+    assert sorted(repeated) == sorted([*cloud.replicas, *cloud.processors])
+    changes = []
+    bob.read("t", type="continuous", callback=lambda change: changes.append(change.key)).result()
+    ann.write("t", "kept", {}).result()
+    lab.run(minutes=1)
+    assert changes == ["kept"]
+    assert read_records(bob) == read_records(bob, latest=True) == {"kept": {}}
 
 
 def test_lost_table_can_be_created_again(place):
@@ -201,8 +289,8 @@ def count_messages(lab):
     return sum(row.messages for row in lab.world.bill())
 
 
-def create_clients(lab, cloud):
-    tokens = {name: lab.token(name, "app", hours=9) for name in ("ann", "bob")}
+def create_clients(lab, cloud, *names):
+    tokens = {name: lab.token(name, "app", hours=9) for name in names or ("ann", "bob")}
     return [Client(lab.device(name), cloud, app="app", token=token) for name, token in tokens.items()]
 
 

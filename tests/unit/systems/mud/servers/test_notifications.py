@@ -5,15 +5,17 @@ from __future__ import annotations
 from itertools import count
 
 import pytest
-from mud_machines import handle_event, ports, sent
+from mud_machines import handle_event, is_dropped, ports, sent
 
 from mudkit.delivery.stream import Outgoing, StreamItem
 from mudkit.events import LinkUp, Received, SendFailed, SetTimer, TimerFired
 from mudkit.systems.mud.messages import Welcome, server_of
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US, NotificationServer
+from mudkit.tokens import Authority
 from mudkit.wire import as_wire
 
 DEAD_US = 2 * HEARTBEAT_US + 60_000_000
+AUTHORITY = Authority(bytes(32))
 seqs = count(1)
 """Numbers of hellos."""
 LATE_US = 6_000_000
@@ -26,6 +28,7 @@ class Harness:
     def __init__(self, max_waiting=2, max_wait_s=100.0, **arguments):
         self.server = NotificationServer(
             ports("server"),
+            AUTHORITY,
             **{"number": 0, "servers": ["server"], **arguments},
             generator="generator",
             processors=["processor", "another processor"],
@@ -204,10 +207,10 @@ def test_silent_client_is_given_up_while_others_send_heartbeats(harness):
     assert effects[-1] == SetTimer("sweep", 2 * HEARTBEAT_US)
 
 
-def create_heartbeat(name, session):
+def create_heartbeat(name, session, address=None, **fields):
     hello = {"kind": "hello", "endpoint": f"{name}/news", "session": session, "is_new": False, "policies": {},
-             "incarnation": "first", "seq": next(seqs)}  # fmt: skip
-    return Received(name, hello)
+             "incarnation": "first", "seq": next(seqs), **fields}  # fmt: skip
+    return Received(address or name, hello)
 
 
 def test_sweep_timer_is_set_while_sessions_exist(harness):
@@ -217,9 +220,8 @@ def test_sweep_timer_is_set_while_sessions_exist(harness):
     jane, _ = harness.send_hello()
     assert list_sweeps(harness.server.handle(0, create_heartbeat("jane", jane))) == []  # already set
     assert list_sweeps(harness.server.handle(DEAD_US, TimerFired("sweep"))) == []  # no session is left
-    assert list_sweeps(harness.server.handle(DEAD_US, create_heartbeat("jane", jane))) == [
-        SetTimer("sweep", DEAD_US)
-    ]
+    hello = create_heartbeat("jane", jane, is_new=True, tokens={})
+    assert list_sweeps(harness.server.handle(DEAD_US, hello)) == [SetTimer("sweep", DEAD_US)]
 
 
 def test_processor_life_is_sent_to_all_others_if_one_is_given_up(harness):
@@ -261,7 +263,9 @@ def test_restarted_server_uses_other_session_names():
     store_ports = ports("server")
     session_names = set()
     for _ in range(2):
-        server = NotificationServer(store_ports, 0, ["server"], ["processor"], "generator", 2, 100.0)
+        server = NotificationServer(
+            store_ports, AUTHORITY, 0, ["server"], ["processor"], "generator", 2, 100.0
+        )
         sent_messages = sent(server.handle(0, LinkUp("server", "server")))
         assert server.handle(0, LinkUp("server", "server")) == ()
         nonces = [message["nonce"] for _, message in sent_messages if message["kind"] == "identify"]
@@ -297,6 +301,11 @@ def send_hello(server, seq, incarnation="first", address="jane", **fields):
     )
 
 
+def is_rogue_dropped(server, seq, **fields):
+    """Return whether the server drops a hello of another machine on Jane's device."""
+    return is_dropped(server, "hello", "jane@rogue", endpoint="jane/news", seq=seq, **fields)
+
+
 def list_kinds(messages):
     return [(to, message["kind"]) for to, message in messages]
 
@@ -306,6 +315,68 @@ def test_late_duplicate_of_a_hello_is_ignored(harness):
     harness.endpoints[session] = "jane/news"
     assert send_hello(harness.server, 4, address="jane@1") == []
     assert list_items(harness.send_change(session)) == [("jane@2", 1)]
+
+
+def issue(app="news", device=None, authority=AUTHORITY):
+    return authority.issue(app, "jane", expires_s=1.0, device=device)
+
+
+OTHER_TOKENS = {
+    "none": {},
+    "of another app": {"news": issue("weather")},
+    "under another app": {"weather": issue()},
+    "of another device": {"news": issue(device="bobs")},
+    "of another authority": {"news": issue(authority=Authority(bytes(31) + b"x"))},
+    "no token": {"news": "jane"},
+}
+
+
+@pytest.mark.parametrize("tokens", OTHER_TOKENS.values(), ids=OTHER_TOKENS)
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("incarnation", ["first", "rogue"])
+def test_session_of_an_app_with_a_token_is_not_taken_over(harness, tokens, is_new, incarnation):
+    """The server hears a token, also an expired one, of its app and device; then another machine there."""
+    messages = send_hello(harness.server, 5, tokens={"news": issue(device="jane")}, now_us=9_000_000)
+    session = messages[0][1]["session"]
+    harness.endpoints[session] = "jane/news"
+    for name in (session, None):
+        fields = {"session": name, "incarnation": incarnation, "is_new": is_new}
+        for nonce in ({}, {"nonce": "0"}):
+            assert is_rogue_dropped(harness.server, 9, tokens=tokens, **fields, **nonce)
+    assert list_items(harness.send_change(session)) == [("jane", 1)]
+    ack = {"kind": "confirmed", "stream": session, "number": 1}
+    assert harness.server.handle(0, Received("jane@rogue", ack)) == ()
+    (item,) = sent(harness.server.handle(LATE_US, TimerFired(f"again {session}")))
+    assert item[0] == "jane"
+
+
+def test_token_takes_a_session_over_that_was_begun_without_one(harness):
+    first = send_hello(harness.server, 1, "rogue", address="jane@rogue")[0][1]["session"]
+    tokens = {"news": issue()}
+    ((_, question),) = send_hello(harness.server, 1, tokens=tokens)
+    messages = send_hello(harness.server, 2, tokens=tokens, nonce=question["nonce"])
+    (session,) = (message["session"] for _, message in messages if message["kind"] == "welcome")
+    assert session != first
+    assert is_rogue_dropped(harness.server, 2, incarnation="rogue", session=first)
+
+
+@pytest.mark.parametrize("tokens", [{}, {"news": issue()}])
+def test_heartbeat_counts_only_at_the_address_of_its_session(harness, tokens):
+    session = send_hello(harness.server, 1, tokens=tokens)[0][1]["session"]
+    (welcome,) = sent(harness.server.handle(0, create_heartbeat("jane", session)))
+    assert welcome[1]["kind"] == "welcome"
+    for name, address in ((session, "jane@2"), ("another", "jane")):
+        ((to, question),) = sent(harness.server.handle(0, create_heartbeat("jane", name, address)))
+        assert (to, question["kind"]) == (address, "identify")
+    messages = send_hello(
+        harness.server, next(seqs), address="jane@2", session=session, tokens=tokens, nonce=question["nonce"]
+    )
+    assert [message["session"] for _, message in messages if message["kind"] == "welcome"] == [session]
+
+
+def test_repeated_first_hello_continues_the_session_that_it_has_begun(harness):
+    names = {send_hello(harness.server, seq)[0][1]["session"] for seq in (1, 2, 3)}
+    assert len(names) == 1
 
 
 def test_hello_of_another_incarnation_requires_a_nonce(harness):
@@ -324,7 +395,9 @@ def test_hello_of_another_incarnation_requires_a_nonce(harness):
 def test_restarted_server_asks_until_a_hello_carries_its_nonce():
     store_ports = ports("server")
     for _ in range(2):
-        server = NotificationServer(store_ports, 0, ["server"], ["processor"], "generator", 2, 100.0)
+        server = NotificationServer(
+            store_ports, AUTHORITY, 0, ["server"], ["processor"], "generator", 2, 100.0
+        )
         sent_messages = sent(server.handle(0, LinkUp("server", "server")))
         send_hello(server, 1) if not sent_messages[1:] else None
     (*_, (to, question)) = sent_messages
@@ -339,7 +412,9 @@ def test_restarted_server_asks_until_a_hello_carries_its_nonce():
 def test_restarted_server_stops_asking_silent_clients():
     store_ports = ports("server")
     for _ in range(2):
-        server = NotificationServer(store_ports, 0, ["server"], ["processor"], "generator", 2, 100.0)
+        server = NotificationServer(
+            store_ports, AUTHORITY, 0, ["server"], ["processor"], "generator", 2, 100.0
+        )
         sent_messages = sent(server.handle(0, LinkUp("server", "server")))
         send_hello(server, 1) if not sent_messages[1:] else None
     assert list_kinds(sent(server.handle(DEAD_US - 1, TimerFired("identify")))) == [("jane", "identify")]

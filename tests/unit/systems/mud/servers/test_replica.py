@@ -27,21 +27,22 @@ def drop(lsn, name="t"):
     return DropEntry(lsn, name)
 
 
-STATE = State("now", 0, [table(0).table], [])
+TURN = bytes(8).hex()
+STATE = State(TURN, 0, [table(0).table], [])
 
 
 @pytest.fixture
 def follower():
-    follower = LogFollower("master", "now")
+    follower = LogFollower("master", bytes)
     follower.state(0, STATE)
     return follower
 
 
 def test_state_is_requested_until_it_arrives():
-    follower = LogFollower("master", "now")
+    follower = LogFollower("master", bytes)
     send, timer = follower.begin(0)
     for now_us in (200_000, 400_000):
-        assert (send.to, send.message) == ("master", FollowLog("now"))
+        assert (send.to, send.message) == ("master", FollowLog(TURN))
         assert timer == SetTimer(BEGIN, 200_000)
         send, timer = follower.overdue(now_us)
     assert follower.state(500_000, STATE)[1:] == (CancelTimer(BEGIN),)
@@ -49,13 +50,13 @@ def test_state_is_requested_until_it_arrives():
 
 
 def test_late_state_is_ignored(follower):
-    assert sent(follower.state(0, State("now", 3, [], []))) == [("master", {"kind": "has", "lsn": 0})]
+    assert sent(follower.state(0, State(TURN, 3, [], []))) == [("master", {"kind": "has", "lsn": 0})]
     assert follower.copy.lsn == 0
     assert [new.lsn for new in follower.fresh(Log([entry(1), entry(2)]))] == [1, 2]
 
 
 def test_state_requested_by_an_earlier_life_is_ignored():
-    follower = LogFollower("master", "now")
+    follower = LogFollower("master", bytes)
     assert follower.state(0, State("before", 3, [], [])) == ()
     assert follower.begin(0) != ()
 
@@ -68,7 +69,7 @@ def test_entries_are_accepted_once_and_in_order(follower):
 
 
 def test_entries_are_ignored_without_a_state():
-    assert list(LogFollower("master", "now").fresh(Log([entry(0), entry(1)]))) == []
+    assert list(LogFollower("master", bytes).fresh(Log([entry(0), entry(1)]))) == []
 
 
 @pytest.mark.parametrize(
@@ -109,22 +110,40 @@ def test_inconsistent_entries_are_not_followed(follower, entries, is_consistent)
 )
 def test_inconsistent_state_does_not_fit(names, numbers, rows, is_consistent):
     tables = [table(1, *properties).table for properties in zip(names, numbers, strict=True)]
-    state = State("now", 1, tables, [(name, row(1, name).row) for name in rows])
-    assert LogFollower("master", "now").fits(state) == is_consistent
+    state = State(TURN, 1, tables, [(name, row(1, name).row) for name in rows])
+    assert LogFollower("master", bytes).fits(state) == is_consistent
+
+
+def answer(follower, lineage, *entries):
+    """Send the follower a log of another start, and the answer to the question that it then asks."""
+    follower.hear(Log([], lineage))
+    return follower.hear(Log([*entries], lineage, follower.has().message.nonce))
 
 
 def test_state_is_kept_only_if_the_next_start_has_all_of_it(follower):
     list(follower.fresh(Log([entry(1), entry(2), entry(3)])))
-    assert follower.hear(Log([], {"b": 4}))
+    assert answer(follower, {"b": 4})
     assert (follower.lsn, follower.start, follower.shared("")) == (3, "b", 3)
-    assert follower.hear(Log([], {"c": 2}))
-    assert (follower.lsn, follower.start) == (-1, "c")
+    assert answer(follower, {"b": 4, "c": 4})
+    assert (follower.lsn, follower.start) == (3, "c")
+    assert answer(follower, {"d": 2})
+    assert (follower.lsn, follower.start) == (-1, "d")
     assert follower.begin(0) != ()
 
 
-def test_messages_of_a_former_start_are_not_accepted(follower):
-    follower.hear(Log([], {"b": 1}))
-    follower.hear(Log([], {"c": 1}))
-    assert not follower.hear(Log([entry(1)]))
-    assert not follower.hear(Log([entry(1)], {"b": 1}))
-    assert (follower.lsn, follower.start) == (0, "c")
+def test_state_is_discarded_if_the_log_does_not_contain_the_last_start(follower):
+    """The next log has all entries up to 0, but it has removed those after it, which it takes for known."""
+    assert answer(follower, {"older backup": 1})
+    assert answer(follower, {"newer backup": 4})
+    assert (follower.lsn, follower.start) == (-1, "newer backup")
+
+
+def test_messages_of_another_start_are_accepted_only_in_answer_to_a_question(follower):
+    assert answer(follower, {"b": 1})
+    assert answer(follower, {"c": 1})
+    for lineage in ({}, {"b": 1}, {"never heard of": 1}):
+        assert not follower.hear(Log([entry(1)], lineage))
+        assert not follower.hear(Log([entry(1)], lineage, "another question"))
+    assert (follower.lsn, follower.start) == (-1, "c")
+    assert follower.hear(Log([], {"c": 1}, follower.has().message.nonce))
+    assert sent([follower.has()]) == [("master", {"kind": "has", "lsn": -1, "start": "c"})]
