@@ -121,8 +121,9 @@ class _StoredFact(msgspec.Struct, frozen=True):
 class EventLog:
     """Durable log of numbered facts for the server.
 
-    The last ``MAX_ACKED_FACTS`` acknowledged facts stay, for a server that comes back from a backup. Numbers continue after a restart, and a restored store assigns them again: the lineage says from which
-    number on each start has assigned them.
+    The last ``MAX_ACKED_FACTS`` acknowledged facts stay, for a server that comes back from a backup. Numbers
+    continue after a restart, and a restored store assigns them again: the lineage says from which number on
+    each start has assigned them.
     """
 
     def __init__(self, ports: Ports) -> None:
