@@ -70,6 +70,7 @@ __all__ = [
     "OpenPort",
     "Page",
     "PredicateJson",
+    "Probe",
     "Publish",
     "Pull",
     "QueueEntry",
@@ -237,6 +238,10 @@ class Pull(_Visit, frozen=True, tag="pull"):
     start: _Start = UNSET
 
 
+class Probe(_Visit, frozen=True, tag="probe"):
+    """Device to gateway: a page takes long; the gateway answers :class:`Filled`."""
+
+
 class Bye(_Visit, frozen=True, tag="bye"):
     """Device to gateway: the connection of a visit is closed."""
 
@@ -262,7 +267,7 @@ class Deliver(_Message, frozen=True, tag="deliver"):
 
 
 class Filled(_Message, frozen=True, tag="filled"):
-    """Gateway to device: the queue is not empty; pull over the open connection."""
+    """Gateway to device: the queue is not empty; pull over the open connection. Also answers a probe."""
 
 
 Request: TypeAlias = Join | Send | Membership | Withdraw | Pull
@@ -542,7 +547,9 @@ class Adopted(_Message, frozen=True, tag="adopted"):
 DEVICE_FROM_GATEWAY: Final = Accepts[Deliver | Filled | Sent](Deliver, Filled, Sent)
 DEVICE_FROM_DEVICE: Final = Accepts[DeviceMessage](Data, Filter, Key, ItemKey)
 """Messages in a :class:`Deliver`."""
-GATEWAY_FROM_DEVICE: Final = Accepts[Request | Bye](Join, Send, Membership, Withdraw, Pull, Bye)
+GATEWAY_FROM_DEVICE: Final = Accepts[Request | Probe | Bye](
+    Join, Send, Membership, Withdraw, Pull, Probe, Bye
+)
 GATEWAY_FROM_COMPUTE: Final = Accepts[Tell](Tell)
 GATEWAY_FROM_STORAGE: Final = Accepts[QueueFilled | Restarted](QueueFilled, Restarted)
 COMPUTE_FROM_GATEWAY: Final = Accepts[Ask](Ask)

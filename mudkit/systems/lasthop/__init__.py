@@ -20,13 +20,15 @@ Messages
 
 Durable state
     Server: subscriptions, waiting messages, messages below the threshold, recent reads, devices and their
-    addresses. Device: subscriptions, its queue, facts that are not acknowledged, and an incarnation.
+    addresses. Device: subscriptions, its queue, facts that are not acknowledged and the last ones that are,
+    and an incarnation.
 
 Guarantees
     A user gets a message at most once, and never after its expiration, also under loss, repetition and
     restarts. Facts are handled once, in order. A message lost in flight waits again after the next Hello. A
     device with an empty store is another device: the subscriptions of the old one end. A store restored from
-    a backup is recognised, and the loss is an incident.
+    a backup is recognised, and the loss is an incident. The device sends a restored server the facts again
+    that it has forgotten, so that no message that was read comes twice.
 
 ``study/``: :func:`simulate` runs the same spool on presorted events without a network; over a link of kind
 ``ideal`` both give the same results. Beyond the paper are push services (:class:`Push`), your own logs

@@ -226,23 +226,28 @@ class _Message(Struct, frozen=True, tag_field="kind"):
 
 
 class Subscriptions(Struct, frozen=True):
-    """All subscriptions of a device, as part of a hello.
+    """All subscriptions of a device, and the state of its log of facts, as part of a hello.
 
-    ``topics`` has each with the number of the fact by which it began. ``first`` is the first unacknowledged
-    fact, ``base`` the last one in the store when the machine started.
+    ``topics`` has each with the number of the fact by which it began, and the highest ``order`` of its
+    messages on the device. ``first`` is the first fact that the device still has; facts up to ``acked`` were
+    acknowledged. The others answer Identify: its ``nonce``, and in ``base`` the last fact that both sides
+    share, if the server's next one is not the device's (null: it is).
     """
 
-    topics: dict[_Text, tuple[Count, SubscriptionFields]]
+    topics: dict[_Text, tuple[Count, SubscriptionFields, Count]]
     first: Count
-    base: Count
+    acked: Count
+    base: Count | None = None
+    nonce: _Incarnation | UnsetType = UNSET
 
 
 class Hello(_Message, frozen=True, tag="hello"):
     """Device to server: begin a session.
 
     ``room`` is the capacity (null: unlimited); ``after`` the last session and its last item; or else
-    ``holds`` the messages on the device with their ranks; ``facts`` those not acknowledged. ``wants`` is
-    present when a store may be an old backup: after a restart of the device, and in answer to Identify.
+    ``holds`` the messages on the device with their ranks; ``facts`` those not acknowledged, or not known to
+    the server. ``wants`` is present when a store may be an old backup: after a restart of the device, and in
+    answer to Identify.
     """
 
     session: Session
@@ -296,14 +301,17 @@ class FactsAck(_Message, frozen=True, tag="heard"):
 
 
 class Identify(_Message, frozen=True, tag="who"):
-    """Server to device: the session is unknown; begin another one.
+    """Server to device: the session is unknown; begin another one, whose hello carries the nonce.
 
-    ``start`` is the incarnation of a server that has just started: a device answers each once, whatever
-    session the server knows. It is absent if the server has received a message of this session.
+    ``known`` is the last start of the device at the server, and the number of its last fact there. A server
+    that has just started has ``restarted``: a device answers this once, whatever session the server knows. It
+    is absent if the server has received a message of this session.
     """
 
     session: Session
-    start: _Incarnation | UnsetType = UNSET
+    nonce: _Incarnation
+    known: tuple[str, Count, Count]
+    restarted: bool | UnsetType = UNSET
 
 
 class _Body(Struct, frozen=True, tag_field="what"):
@@ -373,7 +381,7 @@ class FromDevice(Accepts[Hello | DeviceFacts | ReadRequest | Ack]):
         facts = [fact for _, fact in decoded.facts] if isinstance(decoded, Hello | DeviceFacts) else []
         subscriptions = decoded.wants if isinstance(decoded, Hello) else UNSET
         if subscriptions is not UNSET:
-            facts += [Subscribed(topic, fields) for topic, (_, fields) in subscriptions.topics.items()]
+            facts += [Subscribed(topic, fields) for topic, (_, fields, _) in subscriptions.topics.items()]
         return decoded if all(_is_valid(fact) for fact in facts) else None
 
 

@@ -21,13 +21,16 @@ Pull component:
 state    event              action, next state
 =======  =================  ==================================================================
 asleep   interval over      request a page; asked
-asked    page with entries  acknowledge them and request the next page; asked
+asked    page with entries  acknowledge them and request the next page, unless it is the second copy of
+                            a page that was requested again; asked
 asked    empty page         with an idle timeout: open; without: asleep
-asked    timeout            request again; asked
+asked    timeout            probe, because the page may be on its way over a slow link; asked
+asked    answer to a probe  request again, because links keep the order: the page was lost; asked
 open     filled             request a page; asked
 open     idle timeout       send bye; asleep
 any      link down          asleep; at link up, an overdue request is sent at once
 any      send failed        asleep for at least ``_MIN_FAILED_US``
+other    page               late: its entries are received, and delivered again
 =======  =================  ==================================================================
 """
 
@@ -45,7 +48,17 @@ from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.events import CancelTimer, Effect, SetTimer, size_bytes
 from mudkit.events import Send as SendTo
 from mudkit.systems.contrail.device.core import Core
-from mudkit.systems.contrail.messages import Bye, Data, Deliver, Join, Membership, Send, Unread, Withdraw
+from mudkit.systems.contrail.messages import (
+    Bye,
+    Data,
+    Deliver,
+    Join,
+    Membership,
+    Probe,
+    Send,
+    Unread,
+    Withdraw,
+)
 from mudkit.systems.contrail.messages import Pull as PullMessage
 
 __all__ = ["MAX_OUT", "PULL", "RETRY", "Outbox", "Pull", "Pushed"]
@@ -56,7 +69,10 @@ _PUSH_TIMEOUT_US: Final = 10_000_000
 """Initial timeout: a page takes 7 s over a slow link, and the answer may be queued behind it."""
 PULL: Final = "pull "
 _PULL_TIMEOUT_US: Final = 20_000_000
-"""Timeout of a page, which takes 7 s over a slow link and may be queued behind others."""
+"""Least timeout of a page: 7 s over a slow link, and it may be queued behind others. Longer where the last page
+took more than half of it; doubles with each probe."""
+_MAX_PROBE_US: Final = 60_000_000
+"""Longest time between two probes."""
 _MIN_FAILED_US: Final = 1_000_000
 """Minimum sleep after the provider was unreachable."""
 
@@ -210,6 +226,12 @@ class Pull:
         self._visit = core.first
         self._is_held = False
         """The last request asked to keep the connection open when the queue is empty."""
+        self._asked_us = self._took_us = 0
+        """Time of the last request, and how long the last page took."""
+        self._probes = 0
+        """Number of probes since the last request."""
+        self._repeated = 0
+        """Number of requests of this visit that were repeated, whose pages may both come."""
         self._got: list[int] = []
         self._start: str | UnsetType = UNSET
         """Incarnation of the storage that delivered these entries."""
@@ -243,18 +265,24 @@ class Pull:
         """Acknowledge received entries and request the next page."""
         if self.is_asleep:
             self._visit += 1
-            self._got = []
+            self._got, self._repeated = [], 0
         self._state, self._is_held = "asked", self.idle_us > 0
+        self._asked_us, self._probes = self._core.now_us, 0
         start = self._start if self._got else UNSET
         pull = PullMessage(self._core.me, self._visit, self._got, self._is_held, start)
-        return [SendTo(self.gateway, pull), SetTimer(self._timer, _PULL_TIMEOUT_US)]
+        return [SendTo(self.gateway, pull), SetTimer(self._timer, max(_PULL_TIMEOUT_US, 2 * self._took_us))]
 
     def receive_page(self, message: Deliver) -> tuple[list[Unread], list[Effect]]:
         """Process a page; return its messages, not decoded yet."""
+        messages, numbers = [content for _, content in message.page], [number for number, _ in message.page]
         if self._state != "asked" or message.visit != self._visit:
-            return [], []  # late; unacknowledged entries are delivered again
-        self._got, self._start = [number for number, _ in message.page], message.start
-        messages = [content for _, content in message.page]
+            return messages, []  # late: not acknowledged, so they are delivered again
+        is_again = message.start == self._start and not set(numbers).isdisjoint(self._got)
+        if self._repeated and is_again:
+            self._repeated -= 1
+            return messages, []  # the second copy of the last page; the next one is on its way
+        self._got, self._start = numbers, message.start
+        self._took_us = self._core.now_us - self._asked_us
         if messages or (self.idle_us > 0 and not self._is_held):
             return messages, self.request_page()
         if self.idle_us > 0:
@@ -267,17 +295,20 @@ class Pull:
         return self.request_page() if self.is_asleep and self.is_up and self.interval_us else []
 
     def handle_filled(self) -> list[Effect]:
-        """Request a page after a notification over the open connection."""
-        if self._state != "open":
-            return []
-        self._got = []
-        return self.request_page()
+        """Request a page after a notification over the open connection, or after the answer to a probe."""
+        if self._state == "open":
+            self._got = []
+            return self.request_page()
+        if self._state == "asked" and self._probes:
+            self._repeated += 1
+            return self.request_page()
+        return []
 
     def handle_timer(self) -> list[Effect]:
         """Handle the end of the polling interval, the timeout or the idle timeout."""
         if self._state == "open":
             return [SendTo(self.gateway, Bye(self._core.me, self._visit)), *self._sleep()]
-        return self.request_page() if self._state == "asked" else self.settle()
+        return self._probe() if self._state == "asked" else self.settle()
 
     def handle_failure(self) -> list[Effect]:
         """Sleep, because the provider is unreachable."""
@@ -285,6 +316,12 @@ class Pull:
             return []
         self._state, self._asleep_since_us = "asleep", self._core.now_us
         return [SetTimer(self._timer, max(self.interval_us or 0, _MIN_FAILED_US))]
+
+    def _probe(self) -> list[Effect]:
+        """Ask the gateway for a sign, which follows the page if that is on its way."""
+        self._probes += 1
+        wait_us = min(_PULL_TIMEOUT_US << min(self._probes, 10), _MAX_PROBE_US)
+        return [SendTo(self.gateway, Probe(self._core.me, self._visit)), SetTimer(self._timer, wait_us)]
 
     def _sleep(self) -> list[Effect]:
         self._state, self._asleep_since_us = "asleep", self._core.now_us

@@ -53,6 +53,7 @@ from mudkit.systems.contrail.messages import (
     Filled,
     Join,
     Membership,
+    Probe,
     Send,
     Sent,
     Withdraw,
@@ -376,7 +377,7 @@ class ModuleMachine:
     def _send_failed(self, to: str, event: SendFailed) -> list[Effect]:
         relay = self._relay_of(to)
         match event.message:
-            case PullMessage() if relay is not None:
+            case PullMessage() | Probe() if relay is not None:
                 return self._pulls[relay].handle_failure()
             case (Send() | Join() | Membership() | Withdraw()) as push if relay is not None:
                 return self._sending.handle_failure(relay, push.number)

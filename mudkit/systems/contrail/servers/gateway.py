@@ -5,6 +5,7 @@ request   forwarded to the compute instances in turn, skipping unreachable ones;
           its own name only: the network identifies the sender
 tell      forwarded to the device
 filled    forwarded to the device if it has an open connection; otherwise ``gone`` to the storage
+probe     answered at once: behind the page that the device waits for, if that was sent
 bye       the connection is closed
 late      a pull or bye of an earlier visit of the device is ignored
 restart   of this gateway or of a storage: one of them may not know the open connections, so all
@@ -31,6 +32,7 @@ from mudkit.systems.contrail.messages import (
     Data,
     Filled,
     Gone,
+    Probe,
     Pull,
     QueueFilled,
     Request,
@@ -105,8 +107,10 @@ class Gateway:
                     self._set_connection(device, None)
         return ()
 
-    def _request(self, source: str, message: Request | Bye) -> Sequence[Effect]:
+    def _request(self, source: str, message: Request | Probe | Bye) -> Sequence[Effect]:
         match message:
+            case Probe():
+                return (SendTo(source, Filled()),)
             case Bye(device=device, visit=visit):
                 if visit >= self._visits.get(device, 0):
                     self._visits[device] = visit + 1
@@ -135,7 +139,7 @@ class Gateway:
         return SendTo(to, msgspec.structs.replace(ask, tries=ask.tries + 1))
 
 
-def _is_own(message: Request | Bye, sender: str) -> bool:
+def _is_own(message: Request | Probe | Bye, sender: str) -> bool:
     """Return whether a device sends in its own name and within the size limit."""
     if message.device != sender:
         return False

@@ -31,7 +31,7 @@ from msgspec import UNSET, UnsetType
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import store_incarnation
+from mudkit.delivery.session import Lineage, continued, shared_since, store_incarnation
 from mudkit.delivery.stream import Incoming
 from mudkit.display import View, first_rows
 from mudkit.errors import OutboxFull, ParameterError, brief
@@ -105,10 +105,12 @@ _HELLO: Final = 0
 """Key of the hello in the retransmission timer; reads have their numbers, from 1 on."""
 _FACTS: Final = -1
 """Key of the facts in the retransmission timer."""
-_MIN_DRAWN_LIFE: Final = 2
-"""The first start of a store has life 1; later ones draw theirs from here on."""
+INITIAL_LIFE: Final = 1
+"""Life of the first start of a store; later ones draw theirs from the next number on."""
 _MAX_EMPTY_READS: Final = 16
 """Pending empty reads of a topic; older ones affect no moving average."""
+MAX_ACKED_FACTS: Final = 256
+"""Acknowledged facts that are kept, for a server that comes back from a backup."""
 _ACCEPTED: Final = FromServer()
 
 
@@ -117,12 +119,19 @@ class _StoredFact(msgspec.Struct, frozen=True):
 
 
 class EventLog:
-    """Durable log of numbered facts that the server has not acknowledged."""
+    """Durable log of numbered facts for the server.
+
+    The last ``MAX_ACKED_FACTS`` acknowledged facts stay, for a server that comes back from a backup. Numbers
+    continue after a restart, and a restored store assigns them again: the lineage says from which number on
+    each start has assigned them.
+    """
 
     def __init__(self, ports: Ports) -> None:
+        self._store = ports.store
         self._outbox = Outbox(ports, _StoredFact, "fact")
-        self.base_seq = self._outbox.last_seq
-        """Number of the last fact when the machine started."""
+        acked = self._store.items("acked ", _StoredFact)
+        self._acked = {int(key.rpartition(" ")[2]): stored for key, stored in acked}
+        self._lineage: Lineage = self._store.get("lineage", Lineage) or {}
 
     @property
     def is_empty(self) -> bool:
@@ -131,8 +140,23 @@ class EventLog:
 
     @property
     def first_seq(self) -> int:
-        """Number of the first fact that is not acknowledged."""
-        return self._outbox.first_seq
+        """Number of the first fact of the log."""
+        return next(iter(self._acked), self._outbox.first_seq)
+
+    @property
+    def acked_seq(self) -> int:
+        """Number of the last acknowledged fact."""
+        return self._outbox.first_seq - 1
+
+    def restart(self, life: int) -> None:
+        """Continue the log in another start of the machine, and store the lineage."""
+        self._lineage = continued(self._lineage, self._outbox.last_seq, str(life))
+        self._store.put("lineage", self._lineage)
+
+    def shared_seq(self, life: int) -> int:
+        """Return the last number whose fact is that of a start of the machine; 0: it is unknown."""
+        start = "" if life == INITIAL_LIFE else str(life)
+        return shared_since(self._lineage, start, self._outbox.last_seq)
 
     def add(self, fact: Fact) -> int:
         """Store a fact, and return its number; raise OutboxFull if too many are pending."""
@@ -148,12 +172,25 @@ class EventLog:
         return seq
 
     def acked(self, seq: int) -> list[int]:
-        """Remove the facts up to a number, and return their numbers."""
-        return [number for number, _ in self._outbox.acked(seq)]
+        """Acknowledge the facts up to a number, and return their numbers."""
+        acked = self._outbox.acked(seq)
+        for number, stored in acked:
+            self._acked[number] = stored
+            self._store.put(_acked_key(number), stored)
+        for number in list(self._acked)[:-MAX_ACKED_FACTS]:
+            del self._acked[number]
+            self._store.delete(_acked_key(number))
+        return [number for number, _ in acked]
 
-    def pending(self) -> list[tuple[int, Fact]]:
-        """Return number and content of all facts that are not acknowledged."""
-        return [(seq, stored.fact) for seq, stored in self._outbox.items()]
+    def pending(self, after_seq: int | None = None) -> list[tuple[int, Fact]]:
+        """Return number and content of all facts after a number; None: of those not acknowledged."""
+        acked = {} if after_seq is None else self._acked
+        facts = [*acked.items(), *self._outbox.items()]
+        return [(seq, stored.fact) for seq, stored in facts if after_seq is None or seq > after_seq]
+
+
+def _acked_key(seq: int) -> str:
+    return f"acked {seq:019d}"
 
 
 def _is_empty_read(fact: Fact) -> bool:
@@ -216,8 +253,10 @@ class DeviceMachine:
         self._is_welcome = False
         self._sends_subscriptions = False
         """True if the next hello carries all subscriptions."""
-        self._answered_start = ""
-        """Incarnation of the server whose Identify was answered last."""
+        self._question: Identify | None = None
+        """Question that the hello answers."""
+        self._answered = ""
+        """Nonce of the last Identify of a restarted server that was answered."""
         # Retransmission
         self._facts = EventLog(ports)
         self._sent_fact = 0
@@ -255,9 +294,10 @@ class DeviceMachine:
         if not self._life:
             self._incarnation = store_incarnation(self._ports)
             if self._store.get("life", int) is None:
-                self._life = 1
+                self._life = INITIAL_LIFE
             else:  # the store may be an old backup, so the number is drawn: no other start has it
-                self._life = _MIN_DRAWN_LIFE + int.from_bytes(self._ports.entropy(4), "big")
+                self._life = INITIAL_LIFE + 1 + int.from_bytes(self._ports.entropy(4), "big")
+                self._facts.restart(self._life)
                 self._sends_subscriptions = True
             self._store.put("life", self._life)
         self._queue.expire(now_us)
@@ -275,23 +315,24 @@ class DeviceMachine:
                 return [*effects, self._ack(), *self._watch_overtaken()]
             case Stream():
                 return ()
-            case Identify(start=str(start)) if start != self._answered_start:
-                self._answered_start = start
-                return self._restart_session()
+            case Identify(restarted=True, nonce=nonce) if nonce != self._answered:
+                self._answered = nonce
+                return self._restart_session(message)
             case _ if message.session != self._session:
                 return ()
             case FactsAck(seq=seq):
                 return self._acked(seq)
             case Welcome(seq=seq):
                 return [*self._acked(seq), *self._welcome()]
-            case Identify(start=start):
-                return self._restart_session() if start is UNSET else ()
+            case Identify(restarted=restarted):
+                return self._restart_session(message) if restarted is UNSET else ()
 
-    def _restart_session(self) -> Sequence[Effect]:
+    def _restart_session(self, question: Identify) -> Sequence[Effect]:
         """Begin a session in which the server gets the whole state."""
         if not self._has_link:
             return ()
         self._is_welcome, self._sends_subscriptions, self._after = False, True, None
+        self._question = question
         return self._start_session()
 
     def _decide(self, event: Event) -> Sequence[Effect]:
@@ -341,7 +382,7 @@ class DeviceMachine:
         """Send pending reads, once the server has accepted the session."""
         if self._is_welcome:
             return ()
-        self._is_welcome, self._sends_subscriptions = True, False
+        self._is_welcome, self._sends_subscriptions, self._question = True, False, None
         stop = self._unanswered.answered(self._now_us, _HELLO)
         return [*stop, *(effect for number in self._pending_reads for effect in self._request(number))]
 
@@ -353,11 +394,30 @@ class DeviceMachine:
 
     def _send_hello(self) -> Sequence[Effect]:
         """Send the position in the last session, or else all messages on the device."""
-        holds = {} if self._after is not None else self._ranks()
-        facts = self._facts.pending()
-        wants = self._subscriptions() if self._sends_subscriptions and self._after is None else UNSET
-        hello = Hello(self._me, self._session, self._capacity, self._after, holds, facts, wants)
+        hello = Hello(self._me, self._session, self._capacity, self._after, {}, self._facts.pending())
+        if self._after is None:
+            hello = msgspec.structs.replace(hello, holds=self._ranks())
+            if self._sends_subscriptions:
+                facts, wants = self._whole_state()
+                hello = msgspec.structs.replace(hello, facts=facts, wants=wants)
         return self._send(_HELLO, hello)
+
+    def _whole_state(self) -> tuple[list[tuple[int, Fact]], Subscriptions]:
+        """Return the facts that the server lacks, and all subscriptions."""
+        facts, question = self._facts, self._question
+        topics = {
+            topic: (run, SubscriptionFields.of(subscription), self._queue.last_order(topic))
+            for topic, (run, subscription) in self._topics.items()
+        }
+        if question is None or question.known[0] != self._incarnation:  # nothing of this store is known there
+            nonce = UNSET if question is None else question.nonce
+            wants = Subscriptions(topics, facts.acked_seq + 1, facts.acked_seq, None, nonce)
+            return facts.pending(), wants
+        _, life, known_seq = question.known
+        shared_seq = facts.shared_seq(life)
+        base = None if known_seq <= shared_seq else shared_seq
+        wants = Subscriptions(topics, facts.first_seq, facts.acked_seq, base, question.nonce)
+        return facts.pending(min(known_seq, shared_seq)), wants
 
     def _send_facts(self) -> Sequence[Effect]:
         if not self._is_welcome:
@@ -578,13 +638,6 @@ class DeviceMachine:
 
     def _ranks(self) -> dict[str, dict[str, float]]:
         return {topic: self._queue.ranks(topic) for topic in self._topics}
-
-    def _subscriptions(self) -> Subscriptions:
-        topics = {
-            topic: (run, SubscriptionFields.of(subscription))
-            for topic, (run, subscription) in self._topics.items()
-        }
-        return Subscriptions(topics, self._facts.first_seq, self._facts.base_seq)
 
     def _report_dropped(self, topic: str, identities: list[str]) -> None:
         """Report messages that are not on the device and will not be shown."""

@@ -119,6 +119,10 @@ class DeviceQueue:
         """Return the ranks of the messages of a topic."""
         return {str(message.identity): message.rank for message in self._queues.get(topic, ())}
 
+    def last_order(self, topic: str) -> int:
+        """Return the highest arrival number of the messages of a topic; 0: it has none."""
+        return max((message.order for message in self._queues.get(topic, ())), default=0)
+
     def end(self, topic: str) -> None:
         """Remove all messages of a topic."""
         for identity in self.ranks(topic):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -66,7 +66,8 @@ class _StoredState(msgspec.Struct, frozen=True):
     """Other durable state.
 
     ``reads`` has time and size of recent reads, ``shown`` is the number of messages shown on a ``day``,
-    ``due`` the number that may be shown since the last delivery (None: unlimited).
+    ``due`` the number that may be shown since the last delivery (None: unlimited). ``lost`` names messages on
+    the device that a rolled back spool does not have.
     """
 
     reads: list[tuple[int, int]] = []
@@ -74,6 +75,7 @@ class _StoredState(msgspec.Struct, frozen=True):
     shown: int = 0
     due: float | None = 0
     last_order: int = msgspec.field(name="last", default=0)
+    lost: list[str] = []
 
 
 class Missed(NamedTuple):
@@ -117,6 +119,7 @@ class ServerSubscription:
         self._reads = state.reads
         self._day, self._shown = state.day, state.shown
         self._due = math.inf if state.due is None else state.due
+        self._lost = set(state.lost)
         self._showing: set[str] = set()
         """Messages that the device was asked to show, until it reports them."""
         self._is_showing = False
@@ -213,6 +216,7 @@ class ServerSubscription:
             self._shown += len(ids)
             self._set_interrupt()
         self._showing.difference_update(ids)
+        self._lost.difference_update(ids)
         self._store_state()
         if self.spool.is_up:
             self.spool.network(now_us, is_up=True)  # the device has room
@@ -221,11 +225,24 @@ class ServerSubscription:
         """Connect a device that reports all messages that it holds, with their ranks."""
         self._now_us = now_us
         for unknown in self.spool.reconcile(now_us, ranks):
-            self._pending.append(Retraction(self.topic, self.run, str(unknown)))
+            if unknown not in self._lost:
+                self._pending.append(Retraction(self.topic, self.run, str(unknown)))
         for message in self.spool.device:
             if ranks[str(message.identity)] != message.rank:
                 self._pending.append(RankChange(self.topic, self.run, str(message.identity), message.rank))
         self._connect()
+
+    def is_rolled_back(self, last_order: int, identities: Iterable[str]) -> bool:
+        """Return whether the device holds a message that arrived after all that this spool knows of.
+
+        If so, leave the device the messages that are unknown here: they cannot be sent again.
+        """
+        if last_order <= self.spool.last_order:
+            return False
+        self.spool.skip_orders(last_order)
+        self._lost.update(identity for identity in identities if self.spool.find(identity) is None)
+        self._store_state()
+        return True
 
     def resume(self, now_us: int, missed: Missed) -> None:
         """Connect a device that resumes a stream."""
@@ -363,7 +380,8 @@ class ServerSubscription:
 
     def _store_state(self) -> None:
         due = None if self._due == math.inf else self._due
-        state = _StoredState(self._reads, self._day, self._shown, due, self.spool.last_order)
+        last_order, lost = self.spool.last_order, sorted(self._lost)
+        state = _StoredState(self._reads, self._day, self._shown, due, last_order, lost)
         self._store.put(f"state {self._key}", state)
 
     def _forward(self, message: Message) -> None:

@@ -15,7 +15,8 @@ timer        expirations and delays; quiet hours, fixed times, a new day; retran
 ===========  =======================================================================================
 
 Subscriptions and waiting messages are durable. After a restart the server sends Identify, and devices report
-the messages that they hold. A device that returns with an empty store is another device of the same name: the
+the messages that they hold and the facts that it has lost; until then it accepts nothing of them, because its
+store may be an old backup. A device that returns with an empty store is another device of the same name: the
 old subscriptions end, and late messages of the old device are dropped.
 """
 
@@ -91,6 +92,7 @@ _DUE: Final = "due "
 """Prefix of the timer of a subscription."""
 _IDENTIFY: Final = 0
 """Key of Identify in the retransmission timer of a device; items of its stream have numbers from 1 on."""
+_NONCE_BYTES: Final = 4
 _ACCEPTED: Final = FromDevice()
 
 
@@ -108,8 +110,10 @@ class Peer:
     unanswered: RetransmitTimer[int] = field(init=False)
     """Items of the stream that are not acknowledged, by number; key 0 is Identify."""
     is_connected: bool = False
-    claimed: Session | None = None
-    """Session of another start that was asked to identify itself."""
+    nonce: str | None = None
+    """Nonce of the open question; the hello of another start has to carry it, which a late copy cannot."""
+    is_identified: bool = True
+    """False after a restart of the server, until the device has answered."""
     facts_seq: int = 0
     """Number of the last fact received."""
     read_numbers: set[int] = field(default_factory=set)
@@ -128,12 +132,11 @@ class Peer:
         """Begin with another start of the device."""
         if self.session[0]:
             self.former = [*self.former, self.session[:2]][-_MAX_FORMER:]
-        self.session, self.claimed, self.stream = ("", 0, 0), None, None
+        self.session, self.stream = ("", 0, 0), None
 
-    def has_identified(self, session: Session) -> bool:
-        """Return whether another start answered Identify; a late copy of its hello does not count."""
-        claimed = self.claimed
-        return claimed is not None and claimed[:2] == session[:2] and claimed < session
+    def has_answered(self, hello: Hello) -> bool:
+        """Return whether a hello answers the open question."""
+        return self.nonce is not None and hello.wants is not UNSET and hello.wants.nonce == self.nonce
 
     def record_read(self, number: int) -> bool:
         """Record the number of a read, and return whether it is new."""
@@ -161,7 +164,7 @@ class SpoolServer:
     """
 
     def __init__(self, ports: Ports, time_of_day_us: int, capacity: int) -> None:
-        self._store = ports.store
+        self._store, self._entropy, self._address = ports.store, ports.entropy, ports.address
         self._start = Incarnation(ports)
         self._start_of_day_us, self._capacity = time_of_day_us, capacity
         self._peers: dict[str, Peer] = {}
@@ -323,32 +326,32 @@ class SpoolServer:
         welcome = Send(source, Welcome(device, session, peer.facts_seq))
         if session == peer.session and peer.is_connected:
             return (welcome,)
-        before = peer.stream
+        is_other, is_answer = session[:2] != peer.session[:2], peer.has_answered(message)
+        must_answer = is_other and (bool(peer.session[0]) or self._is_restarted)
+        if not is_answer and (must_answer or not peer.is_identified):
+            return (self._ask(source, peer, session),)
+        before, wants = peer.stream, message.wants
         effects: list[Effect] = []
-        if session[:2] != peer.session[:2]:
-            if peer.session[0] and not peer.has_identified(session):
-                peer.claimed = session
-                return (Send(source, Identify(device, session)),)
+        if is_other:
             if session[0] != peer.session[0]:
                 effects += self._forget_device(peer)
-            elif message.wants is not UNSET:
-                effects += self._roll_back(peer, message.wants.base)
             peer.restart()
             before = None
         if session == peer.session or (after is not None and (before is None or before.name != after[0])):
             # A late copy, or a device that must send everything.
-            return [*effects, Send(source, Identify(device, session))]
+            return [*effects, self._ask(source, peer, session)]
         effects += self._disconnect(peer)
-        peer.session = session
+        peer.session, peer.nonce, peer.is_identified = session, None, True
         peer.room = math.inf if message.room is None else message.room
-        if message.wants is not UNSET and message.wants.first - 1 > peer.facts_seq:
-            detail = f"facts of {device} up to number {message.wants.first - 1} are not known here"
-            effects.append(Record("incidents", {"incident": "began anew", "detail": detail}))
-            peer.facts_seq = message.wants.first - 1
+        if wants is not UNSET:
+            if is_answer and wants.base is not None:
+                effects += self._roll_back(peer, wants.base)
+            effects += self._skip_lost_facts(peer, wants)
         _, taken = self._handle_facts(peer, message.facts)
         effects += taken
-        if message.wants is not UNSET:
-            effects += self._replace_subscriptions(peer, message.wants)
+        if wants is not UNSET:
+            effects += self._replace_subscriptions(peer, wants)
+            effects += self._keep_lost_messages(peer, wants, message.holds)
         peer.read_numbers = set()  # read numbers belong to a session
         peer.stream = Outgoing("{} {}.{}".format(*session))
         peer.address, peer.is_connected = source, True
@@ -365,7 +368,7 @@ class SpoolServer:
     def _receive_facts(self, source: str, message: DeviceFacts) -> Sequence[Effect]:
         session, peer = message.session, self._peer(message.device)
         effects: list[Effect] = []
-        if session[:2] == peer.session[:2]:
+        if session[:2] == peer.session[:2] and peer.is_identified:  # else earlier facts may be unknown
             is_new, taken = self._handle_facts(peer, message.facts)
             effects += taken
             if is_new:
@@ -472,13 +475,34 @@ class SpoolServer:
         peer.facts_seq = base
         return (rolled_back(peer.name, lost),)
 
+    def _skip_lost_facts(self, peer: Peer, wants: Subscriptions) -> Sequence[Effect]:
+        """Report acknowledged facts that are unknown here: this server's store is an old backup."""
+        known_seq, acked_seq = peer.facts_seq, wants.acked
+        peer.facts_seq = max(known_seq, wants.first - 1)
+        if acked_seq <= known_seq:
+            return ()
+        lost = f"facts {known_seq + 1} to {acked_seq} of {peer.name} were gone; it has sent them again"
+        if wants.first > known_seq + 1:
+            lost += f" from {wants.first} on"
+        return (rolled_back(self._address, lost),)
+
+    def _keep_lost_messages(
+        self, peer: Peer, wants: Subscriptions, holds: dict[str, dict[str, float]]
+    ) -> Sequence[Effect]:
+        """Leave a device the messages that only it has: this server's store is an old backup."""
+        return [
+            rolled_back(self._address, f"messages of {topic!r} up to number {last_order} are gone")
+            for topic, (_, _, last_order) in wants.topics.items()
+            if peer.topics[topic].is_rolled_back(last_order, holds.get(topic, {}))
+        ]
+
     def _replace_subscriptions(self, peer: Peer, subscriptions: Subscriptions) -> Sequence[Effect]:
         """Begin, change and end subscriptions to match those of the device."""
         effects: list[Effect] = []
         for topic, known in list(peer.topics.items()):
             if topic not in subscriptions.topics or subscriptions.topics[topic][0] != known.run:
                 effects += self._end(peer, topic)
-        for topic, (run, fields) in subscriptions.topics.items():
+        for topic, (run, fields, _) in subscriptions.topics.items():
             if topic not in peer.topics:
                 effects += self._begin(peer, run, fields.subscription())
             elif SubscriptionFields.of(peer.topics[topic].subscription) != fields:
@@ -518,7 +542,14 @@ class SpoolServer:
         is_current = session == peer.session and peer.is_connected
         if is_current or peer.is_outdated(session):
             return is_current, ()
-        return is_current, (Send(source, Identify(peer.name, session)),)
+        return is_current, (self._ask(source, peer, session),)
+
+    def _ask(self, to: str, peer: Peer, session: Session, *, restarted: bool = False) -> Send:
+        """Build a question to a device; the nonce is drawn once for each."""
+        if peer.nonce is None:
+            peer.nonce = self._entropy(_NONCE_BYTES).hex()
+        known = (*peer.session[:2], peer.facts_seq)
+        return Send(to, Identify(peer.name, session, peer.nonce, known, True if restarted else UNSET))
 
     def _peer(self, device: str) -> Peer:
         if device not in self._peers:
@@ -531,6 +562,7 @@ class SpoolServer:
             peer.session = stored.session
             peer.former = [(str(store), int(life)) for store, life in stored.former]
             peer.address, peer.facts_seq = stored.address, stored.facts_seq
+            peer.is_identified = False
 
     def _store_peer(self, peer: Peer) -> None:
         former: list[list[str | int]] = [[store, life] for store, life in peer.former]
@@ -541,8 +573,8 @@ class SpoolServer:
         """Send Identify to a device known before the restart, until it answers."""
         if peer.address is None:
             return ()
-        question = Identify(peer.name, peer.session, self._start.id)
-        return Send(peer.address, question), *peer.unanswered.sent(self._now_us, _IDENTIFY)
+        question = self._ask(peer.address, peer, peer.session, restarted=True)
+        return question, *peer.unanswered.sent(self._now_us, _IDENTIFY)
 
     def _send_items(self, peer: Peer, items: Iterable[StreamItem[Body]]) -> Sequence[Effect]:
         """Send items of a stream if the device is connected, and retransmit until acknowledged."""

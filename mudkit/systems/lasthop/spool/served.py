@@ -66,6 +66,10 @@ class ServedSpool(Spool):
         """Number of the last arrival."""
         return self._order
 
+    def skip_orders(self, last_order: int) -> None:
+        """Assign no number up to ``last_order`` to an arrival."""
+        self._order = max(self._order, last_order)
+
     def all(self) -> list[Message]:
         """Return all messages that are waiting or on the device."""
         return list(self._known.values())
@@ -141,7 +145,7 @@ class ServedSpool(Spool):
         self, now_us: int, messages: Iterable[Message], reads: Iterable[tuple[int, int]], last_order: int
     ) -> None:
         """Restore messages and ``reads`` (time, count); orders up to ``last_order`` are not used again."""
-        self._order = max(self._order, last_order)
+        self.skip_orders(last_order)
         for at_us, count in reads:
             self.habits.read(at_us, count)
         self._learn()

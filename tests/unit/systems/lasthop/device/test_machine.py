@@ -296,9 +296,10 @@ def test_known_session_resumes_after_its_last_item(phone):
     phone.connect(10)
     assert phone.last_sent("hello")["after"] == [f"{INCARNATION} 1.1", 2]
     assert phone.last_sent("hello")["holds"] == {}
-    phone.receive("who", session=[INCARNATION, 1, 1])  # of an earlier session
+    who = {"nonce": "12345678", "known": [INCARNATION, 1, 0]}
+    phone.receive("who", session=[INCARNATION, 1, 1], **who)  # of an earlier session
     assert phone.last_sent("hello")["session"] == [INCARNATION, 1, 2]
-    phone.receive("who", session=[INCARNATION, 1, 2])
+    phone.receive("who", session=[INCARNATION, 1, 2], **who)
     assert phone.last_sent("hello")["session"] == [INCARNATION, 1, 3]
     assert phone.last_sent("hello")["holds"] == {"news": {"a": 1.0, "b": 1.0}}
 

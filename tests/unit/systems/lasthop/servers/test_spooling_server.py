@@ -62,6 +62,18 @@ class Server:
     def receive_hello(self, session=(1, 1), source="ann/p", after=None, holds=None, facts=(), room=None):
         self.receive("hello", source, session, after=after, holds=holds or {}, facts=list(facts), room=room)
 
+    def receive_answer(self, session, holds=None, facts=(), **wants):
+        """Receive the hello that answers the last question, with the subscriptions that are known here."""
+        nonce = next(message["nonce"] for _, message in reversed(self.sent) if message["kind"] == "who")
+        peer = self.machine._peers["ann"]
+        topics = {
+            topic: [known.run, as_wire(SubscriptionFields.of(known.subscription)), 0]
+            for topic, known in peer.topics.items()
+        }
+        wants = {"topics": topics, "first": 1, "acked": peer.facts_seq, "nonce": nonce, **wants}
+        fields = {"after": None, "holds": holds or {}, "facts": list(facts), "room": None}
+        self.receive("hello", session=session, wants=wants, **fields)
+
     def receive_facts(self, *facts, session=(1, 1)):
         numbered = []
         for fact in facts:
@@ -164,8 +176,31 @@ def test_restarted_server_requests_the_state_of_an_unknown_session(server):
     restarted.receive_hello((1, 2), after=[f"{INCARNATION} 1.1", 1])
     assert restarted.sent_kinds()[-1] == "who"
     restarted.receive_hello((1, 3), holds={"news": {"a": 1.0}})
+    assert restarted.sent_kinds() == ["who"]  # may be a late copy
+    restarted.receive_answer((1, 4), holds={"news": {"a": 1.0}})
     assert restarted.item_ids() == []
     assert restarted.queues() == (0, 1)
+
+
+def test_facts_wait_until_the_device_has_answered_a_restarted_server(server):
+    facts = server.receive_facts({"what": "read", "topic": "news", "at_us": 0, "ids": [], "number": 1})
+    restarted = Server(server.store)
+    restarted.receive("told", facts=[[9, facts[0][1]]])
+    assert restarted.sent_kinds() == ["who", "who"]
+    assert restarted.machine._peers["ann"].facts_seq == 2
+    restarted.receive_answer((1, 2), facts=[[8, facts[0][1]], [9, facts[0][1]]], first=3, acked=8)
+    assert restarted.machine._peers["ann"].facts_seq == 9
+    assert [row["incident"] for row in restarted.rows] == ["rolled back"]
+
+
+def test_facts_of_a_restored_device_are_accepted_from_the_last_shared_one(server):
+    server.receive_facts({"what": "read", "topic": "news", "at_us": 0, "ids": [], "number": 1})
+    server.receive_hello((2, 1))
+    fact = {"what": "read", "topic": "news", "at_us": 0, "ids": [], "number": 7}
+    server.receive_hello((2, 1), facts=[[2, fact]])
+    server.receive_answer((2, 2), facts=[[2, fact]], base=1, acked=1)
+    assert server.machine._peers["ann"].facts_seq == 2
+    assert [row["detail"] for row in server.rows] == ["ann: facts 2 to 2 are gone"]
 
 
 def test_missed_rank_changes_and_retractions_follow_the_hello(server):
@@ -178,7 +213,7 @@ def test_missed_rank_changes_and_retractions_follow_the_hello(server):
     assert (server.item_ids("rank"), server.item_ids("retract")) == (["a"], ["b"])
     server.receive_hello((2, 1), holds={"news": {"a": 1.0, "b": 5.0}})
     assert server.sent_kinds() == ["who"]  # a restarted device, or a late duplicate
-    server.receive_hello((2, 2), holds={"news": {"a": 1.0, "b": 5.0}})
+    server.receive_answer((2, 2), holds={"news": {"a": 1.0, "b": 5.0}})
     assert (server.item_ids("rank"), server.item_ids("retract")) == (["a"], ["b"])
 
 
@@ -236,7 +271,7 @@ def test_read_request_forwards_better_messages_once(server):
 def test_restarted_device_may_reuse_read_numbers(server):
     read = {"what": "read", "topic": "news", "at_us": 0, "ids": [], "number": 9}
     server.receive_hello((2, 1), facts=[[2, read]])
-    server.receive_hello((2, 2), facts=[[2, read]])
+    server.receive_answer((2, 2), facts=[[2, read]])
     server.publish("a")
     server.receive("read", session=(2, 2), topic="news", number=1, most=3)
     assert len(server.item_ids("offered")) == 1
@@ -256,7 +291,7 @@ def test_subscriptions_and_waiting_messages_are_restored(server):
     restarted.publish("new", 1.0)
     restarted.handle(Call(1, messages.Rerank("news", "low", 9.0)))  # already read
     assert restarted.last_sent == []
-    restarted.receive_hello((1, 2), holds={"news": {"high": 5.0}})
+    restarted.receive_answer((1, 2), holds={"news": {"high": 5.0}})
     assert restarted.item_ids() == ["soon"]
     restarted.handle(TimerFired("due ann\nnews"), 40)
     assert restarted.item_ids() == ["new"]
@@ -325,7 +360,7 @@ def test_facts_of_an_unknown_device_trigger_identify():
     server.receive("told", facts=[])
     assert server.sent_kinds() == ["who"]
     server.receive("confirmed", stream=f"{INCARNATION} 1.1", number=1)
-    server.handle(SendFailed("ann/p", Identify("bob", (INCARNATION, 1, 1))))
+    server.handle(SendFailed("ann/p", Identify("bob", (INCARNATION, 1, 1), INCARNATION, ("", 0, 0))))
     assert server.last_sent == []
 
 
@@ -392,8 +427,10 @@ def test_reordered_read_requests_are_handled_once(server):
 
 
 def test_new_incarnation_is_accepted_only_after_it_answers():
-    def receive_hello(incarnation, count):
+    def receive_hello(incarnation, count, nonce=None):
         fields = {"kind": "hello", "device": "ann", "after": None, "holds": {}, "facts": [], "room": None}
+        if nonce is not None:
+            fields["wants"] = {"topics": {}, "first": 1, "acked": 0, "nonce": nonce}
         server.handle(Received("ann/p", {**fields, "session": [incarnation, 1, count]}))
 
     server = Server()
@@ -405,7 +442,10 @@ def test_new_incarnation_is_accepted_only_after_it_answers():
     assert server.item_ids() == ["for ann"]
     receive_hello("ffffffff", 1)  # a duplicate
     assert server.sent_kinds() == ["who"]
-    receive_hello("ffffffff", 2)
+    receive_hello("ffffffff", 2)  # a late copy of a later one
+    receive_hello("ffffffff", 3, "12345678")
+    assert server.sent_kinds() == ["who"]
+    receive_hello("ffffffff", 3, server.last_sent[0][1]["nonce"])
     assert server.sent_kinds() == ["welcome"]
     server.publish("for nobody")
     assert server.last_sent == []
