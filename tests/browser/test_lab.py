@@ -66,7 +66,7 @@ def server(tmp_path_factory, repository):
         assert server.stderr is not None
         for line in server.stderr:
             lines.append(line)
-            if result := re.search(r"(http://127\.0\.0\.1:\d+)/lab\?token=(\w+)", line):
+            if result := re.search(r"(http://127\.0\.0\.1:\d+)/lab/tree/\S+\?token=(\w+)", line):
                 break
         else:
             pytest.fail("JupyterLab did not start:\n" + "".join(lines))
