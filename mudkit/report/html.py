@@ -31,8 +31,7 @@ _LOADING = ["img", "script", "link", "iframe", "video", "audio", "source", "obje
 _SOURCES = ("src", "srcset", "poster", "data")
 
 _CONTROLS = (
-    '<p class="mudkit-note">The picture of a widget: its controls work in JupyterLab, '
-    "in the notebook of this page.</p>"
+    '<p class="mudkit-note">Picture of a widget: to use its controls, run the notebook in JupyterLab.</p>'
 )
 
 _TEMPLATE = """
