@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 setup: $(READY)
 
 # The stamp is written last, so a set-up that was stopped goes on at the next call.
-$(READY): requirements.txt requirements-node.txt pyproject.toml tools/setup.sh tools/fetch_assets.py \
+$(READY): requirements.txt requirements-node.txt pyproject.toml tools/setup.sh tools/install.py tools/fetch_assets.py \
           $(wildcard mudkit/figures/assets/package*.json tests/browser/assets/package*.json)
 	@PYTHON="$(PYTHON)" sh tools/setup.sh $(VENV)
 	@touch $@

@@ -90,7 +90,7 @@ def _jupyterlab(folder: Path) -> Iterator[tuple[str, str]]:
     server = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
     try:
         for line in server.stderr or ():
-            if match := re.search(r"(http://127\.0\.0\.1:\d+)/lab\?token=(\w+)", line):
+            if match := re.search(r"(http://127\.0\.0\.1:\d+)/lab/tree/\S+\?token=(\w+)", line):
                 yield match[1], match[2]
                 return
         sys.exit("JupyterLab did not start")

@@ -23,17 +23,18 @@ if ! [ -x "$venv/bin/python" ] || ! "$venv/bin/python" -c 'import pip' 2>/dev/nu
     exit 1
   }
 fi
-pip() { "$venv/bin/python" -m pip --disable-pip-version-check --quiet "$@"; }
 
-say "installing what requirements.txt locks (a few minutes the first time)"
-pip install --require-hashes -r requirements.txt
-pip install --no-build-isolation --no-deps --editable .
+say "installing the packages of requirements.txt into $venv (a few minutes and 2 GB the first time)"
+"$venv/bin/python" tools/install.py requirements.txt
+say "installing mudkit itself"
+"$venv/bin/python" -m pip --disable-pip-version-check --quiet install --no-build-isolation --no-deps --editable .
 
+say "fetching the files of maps and browser tests with npm"
 fetched=0
 "$venv/bin/python" tools/fetch_assets.py || fetched=$?
 if [ "$fetched" = 3 ]; then
   say "no npm here: installing the one that PyPI has"
-  pip install --require-hashes -r requirements-node.txt
+  "$venv/bin/python" tools/install.py requirements-node.txt
   "$venv/bin/python" tools/fetch_assets.py
 elif [ "$fetched" != 0 ]; then
   exit "$fetched"

@@ -12,7 +12,7 @@ import numpy as np
 from mudkit import figures
 from mudkit.experiment import CacheBench, CachingRun, tree_nodes
 from mudkit.learning import COSTS, FixedRule
-from mudkit.widgets.panel import Figure, Panel
+from mudkit.widgets.panel import Figure, Panel, guide
 
 __all__ = ["CostPage"]
 
@@ -78,7 +78,7 @@ class CostPage(Panel):
         for slider in self.costs:
             slider.observe(lambda _: self._dragged(), names="value")
         rows = [ipywidgets.HBox(self.costs[at : at + 2]) for at in (0, 2)]
-        super().__init__([ipywidgets.HTML(_NOTE), self.preset, *rows, self.status, self.tree, self.map])
+        super().__init__([guide(_NOTE), self.preset, *rows, self.status, self.tree, self.map])
         self.add_class("mudkit-cost-page")
 
     def _choose(self) -> None:

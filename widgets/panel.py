@@ -15,11 +15,13 @@ import traitlets
 from mudkit import figures
 from mudkit.errors import MudkitError, ParameterError
 
-__all__ = ["STALE", "Figure", "Panel", "alert", "read_object"]
+__all__ = ["STALE", "Figure", "Panel", "alert", "guide", "read_object"]
 
 STALE: Final = "These values are invalid; below is the last valid result."
 """Heading of an alert above a result that stays."""
 _MAX_SHOWN: Final = 80
+_NOT_SHOWN: Final = "<p><i>A widget: run this cell, after those above it, to see it.</i></p>"
+"""Output of a panel in a notebook that is not trusted, or that stands where there are no widgets."""
 
 
 class _Page(anywidget.AnyWidget):
@@ -106,6 +108,19 @@ class _Page(anywidget.AnyWidget):
       outline-offset: 1px;
     }
     .mudkit-panel .noUi-handle { border-color: var(--jp-content-font-color2); }
+    /* Without its kernel: one sentence in place of a broken link beside each control. */
+    .mudkit-panel .jupyter-widgets-disconnected::before { content: none; }
+    .mudkit-panel.jupyter-widgets-disconnected::before {
+      content: "Saved result. To use the controls, run this cell, after those above it.";
+      font: italic var(--jp-content-font-size1, 14px) / 1.5 var(--jp-content-font-family, sans-serif);
+      color: var(--jp-content-font-color1, inherit);
+      padding: 2px 0 6px;
+    }
+    .mudkit-panel.jupyter-widgets-disconnected
+      :is(.widget-inline-hbox, .widget-button, .widget-play, .widget-checkbox) {
+      opacity: 0.55;
+      pointer-events: none;
+    }
     """
 
 
@@ -115,6 +130,9 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]
     def __init__(self, children: Sequence[ipywidgets.Widget]) -> None:
         super().__init__([*children, _Page()])
         self.add_class("mudkit-panel")
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        return {**super()._repr_mimebundle_(**kwargs), "text/html": _NOT_SHOWN}
 
 
 class Figure(go.FigureWidget):  # type: ignore[misc]
@@ -194,6 +212,13 @@ class Figure(go.FigureWidget):  # type: ignore[misc]
             for name in content.keys() & state.keys():
                 state[name] = self.trait_metadata(name, "to_json")(content[name], self)
         return state
+
+
+def guide(text: str) -> ipywidgets.HTML:
+    """Return an explanation of controls, which is left out where a panel is a picture."""
+    html = ipywidgets.HTML(text)
+    html.add_class("mudkit-guide")
+    return html
 
 
 def alert(heading: str, error: MudkitError) -> str:

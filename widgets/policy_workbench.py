@@ -17,7 +17,7 @@ from mudkit.experiment import CacheBench
 from mudkit.systems.sublim import Explanation, Finding, Policy, Rule, Verdict, findings
 from mudkit.systems.sublim._policy.policy import decision_table
 from mudkit.widgets.cost_page import CostPage
-from mudkit.widgets.panel import STALE, Figure, Panel, alert, read_object
+from mudkit.widgets.panel import STALE, Figure, Panel, alert, guide, read_object
 
 __all__ = ["PolicyWorkbench"]
 
@@ -126,7 +126,7 @@ class PolicyWorkbench(Panel):
         first = next(iter(self._messages))
         self.text = ipywidgets.Textarea(value=policy, layout={"width": "100%", "height": "auto"})
         self.text.add_class("mudkit-policy")
-        self._lines = ipywidgets.HTML()
+        self._lines = guide("")
         self.message = ipywidgets.Dropdown(options=list(self._messages), value=first, description="message")
         self.body = _text("its fields", "JSON; a number in a field of bytes is its length")
         self.battery = _slider("battery, %", _LEVELS, _CHARGER if battery is None else battery)
@@ -161,7 +161,7 @@ class PolicyWorkbench(Panel):
         self.begin.on_click(lambda _: self._begin())
         left = ipywidgets.VBox([self._lines], layout={"width": "3.2em", "flex": "0 0 auto"})
         return ipywidgets.VBox([
-            ipywidgets.HTML(_STYLE + _NOTE), ipywidgets.HBox([left, self.text], layout=_EDITOR),
+            guide(_STYLE + _NOTE), ipywidgets.HBox([left, self.text], layout=_EDITOR),
             self.problem, self.findings,
             ipywidgets.HBox([self.message, self.body]),
             ipywidgets.HBox([self.battery, self.bandwidth]), ipywidgets.HBox([self.display, self.step]),

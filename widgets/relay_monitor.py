@@ -14,7 +14,7 @@ from mudkit.arguments import check_options
 from mudkit.errors import MudkitError
 from mudkit.experiment import PartyViews, party_views
 from mudkit.systems.contrail import Item
-from mudkit.widgets.panel import STALE, Panel, alert, read_object
+from mudkit.widgets.panel import STALE, Panel, alert, guide, read_object
 
 __all__ = ["RelayMonitor"]
 
@@ -90,7 +90,7 @@ class RelayMonitor(Panel):
         self.needle.observe(lambda _: self._search(), names="value")
         super().__init__(
             [
-                ipywidgets.HTML(_NOTE),
+                guide(_NOTE),
                 ipywidgets.HBox([self.metadata, self.payload]),
                 ipywidgets.HBox([self.predicate, self.name]),
                 ipywidgets.HBox([self.polling, self.encrypted]),

@@ -17,7 +17,7 @@ from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Conflict, ReadResult, freshness
 from mudkit.systems.mud.device.read_path import READ_TYPES
 from mudkit.systems.mud.device.write_path import WRITE_TYPES
-from mudkit.widgets.panel import Panel, alert, read_object
+from mudkit.widgets.panel import Panel, alert, guide, read_object
 
 __all__ = ["TableBrowser"]
 
@@ -110,7 +110,7 @@ class TableBrowser(Panel):
         self._chosen({})
         super().__init__(
             [
-                ipywidgets.HTML(_NOTE),
+                guide(_NOTE),
                 ipywidgets.HBox([self.client, self.reader]),
                 ipywidgets.HBox([self.kind, self.predicate]),
                 ipywidgets.HBox([self.max_age, self.read]),

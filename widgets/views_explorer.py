@@ -13,7 +13,7 @@ from mudkit.arguments import check_options
 from mudkit.consistency import MODELS, History, Operation, Outcome, Status, Verdict, check
 from mudkit.display import Cell, Table
 from mudkit.errors import MudkitError, ParameterError
-from mudkit.widgets.panel import Figure, Panel, alert
+from mudkit.widgets.panel import Figure, Panel, alert, guide
 
 __all__ = ["ViewsExplorer"]
 
@@ -105,7 +105,7 @@ class ViewsExplorer(Panel):
         # columns of a history must be aligned
         style = "<style>.mudkit-history textarea {font-family: monospace; white-space: pre}</style>"
         choices = ipywidgets.HBox([self.model, self.record, self.step])
-        notation = ipywidgets.HTML(style + _NOTATION)
+        notation = guide(style + _NOTATION)
         super().__init__(
             [notation, self.text, self.problem, choices, self.verdict, self.figure, self.views, self.table]
         )

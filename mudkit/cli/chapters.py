@@ -84,7 +84,7 @@ def lab(
 
     Arguments not listed here, such as --no-browser, go to JupyterLab.
     """
-    from mudkit.cli.jupyter import command, environment, is_local_root, refuse_unknown
+    from mudkit.cli.jupyter import command, environment, refuse_unknown
 
     if student and source:
         raise ParameterError(
@@ -100,8 +100,6 @@ def lab(
         from mudkit.exercises.handing_out import hand_out
 
         chapters = hand_out(chapters, Path("chapters" if student else "work"), solutions=not student)
-    if is_local_root(context.args):
-        typer.echo("mudkit: running as root; JupyterLab listens on 127.0.0.1 (this machine) only", err=True)
     os.execve(sys.executable, command(chapters, context.args), environment())
 
 

@@ -1,9 +1,13 @@
-"""The command and environment with which ``mudkit lab`` starts JupyterLab; it contacts no other machine."""
+"""The command and environment with which ``mudkit lab`` starts JupyterLab; it contacts no other machine.
+
+The module is also a server extension: it replaces the log of JupyterLab's start by one line.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,33 +15,83 @@ from typing import TYPE_CHECKING, Any, Final
 from mudkit.errors import EnvironmentProblem, ParameterError, did_you_mean
 
 if TYPE_CHECKING:
+    from jupyter_server.serverapp import ServerApp
     from traitlets import TraitType
 
-__all__ = ["command", "environment", "is_local_root", "refuse_unknown"]
+__all__ = ["CHAPTER", "command", "environment", "refuse_unknown"]
+
+CHAPTER: Final = "00_start_here.ipynb"
 
 _DEFAULTS: Final = {
+    "Application.log_level": "ERROR",
     "ServerApp.ip": "127.0.0.1",
+    "KernelManager.transport_encryption": "auto",
     "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
     "LabApp.news_url": "None",
     "LabApp.extension_manager": "readonly",
 }
-"""Listen on this machine only; no check for updates, news or extension manager."""
-_ALIASES: Final = {"ip": "ServerApp.ip", "sock": "ServerApp.sock", "notebook-dir": "ServerApp.root_dir"}
+"""Log errors only, listen on this machine only, encrypt what is said with kernels, which warn otherwise.
+
+No check for updates, no news, no extension manager.
+"""
+_ALIASES: Final = {
+    "ip": "ServerApp.ip",
+    "sock": "ServerApp.sock",
+    "notebook-dir": "ServerApp.root_dir",
+    "browser": "ServerApp.browser",
+    "log-level": "Application.log_level",
+    "debug": "Application.log_level",
+}
+_HAS_OWN_TOKEN: Final = "mudkit_has_own_token"
 _OWN: Final = ("--student", "--source", "--help")
 _CONFIG: Final = Path(__file__).parent.parent / "data" / "jupyter"
 """Defaults of JupyterLab's settings, which a user's own settings override."""
 
 
 def command(folder: Path, arguments: Sequence[str]) -> list[str]:
-    """Return the command that opens JupyterLab on a folder; ``arguments`` replace the defaults."""
+    """Return the command that opens the first chapter of a folder; ``arguments`` replace the defaults."""
     given = _options(arguments)  # JupyterLab refuses duplicate options
     options = _DEFAULTS | {"ServerApp.root_dir": str(folder.resolve())}
+    if "ServerApp.root_dir" not in given:
+        options["LabApp.default_url"] = f"/lab/tree/{CHAPTER}"
+    flags = {"allow-root": _is_local_root(arguments), "no-browser": not _has_browser(given)}
     return [
         *(sys.executable, "-m", "jupyterlab"),
         *(f"--{name}={value}" for name, value in options.items() if name not in given),
-        *(["--allow-root"] if is_local_root(arguments) and "allow-root" not in given else []),
+        *(f"--{name}" for name, is_needed in flags.items() if is_needed and name not in given),
         *arguments,
     ]
+
+
+def _has_browser(given: set[str]) -> bool:
+    """Check whether an option names a browser or this machine has one; JupyterLab warns without one."""
+    if "ServerApp.browser" in given:
+        return True
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        return False
+    return True
+
+
+def _jupyter_server_extension_points() -> list[dict[str, str]]:
+    return [{"module": __name__}]
+
+
+def _load_jupyter_server_extension(app: ServerApp) -> None:
+    """Suppress JupyterLab's own lines about the address, which it prints for a token that it has drawn."""
+    provider = app.identity_provider
+    app.web_app.settings[_HAS_OWN_TOKEN] = bool(provider.token) and provider.token_generated
+    provider.token_generated = False
+
+
+async def _start_jupyter_server_extension(app: ServerApp) -> None:
+    """Print the address and what to do; the server answers now."""
+    app.identity_provider.token_generated = app.web_app.settings[_HAS_OWN_TOKEN]  # the address then has it
+    address = app.connect_url.split()[0]
+    first = "it opens in your browser" if app.open_browser else "open it in a browser"
+    line = f"mudkit: JupyterLab is at {address} ({first}; Shift-Enter runs a cell; Ctrl-C twice stops it)"
+    print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def environment() -> dict[str, str]:
@@ -46,7 +100,7 @@ def environment() -> dict[str, str]:
     return os.environ | {"JUPYTER_CONFIG_PATH": os.pathsep.join(paths)}
 
 
-def is_local_root(arguments: Sequence[str]) -> bool:
+def _is_local_root(arguments: Sequence[str]) -> bool:
     """Check whether the user is root, as in a container, and JupyterLab listens at its default address.
 
     JupyterLab refuses to run as root without ``--allow-root``, which :func:`command` then adds. A root user

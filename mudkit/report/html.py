@@ -7,7 +7,8 @@ import html
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import count
 from typing import Any
 
 import nbformat
@@ -23,10 +24,15 @@ __all__ = ["FIGURE_SCRIPT", "export_html", "plotly_script", "replace_outputs"]
 
 PLOTLY = "application/vnd.plotly.v1+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
+WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 
 _DEFAULT_HEIGHT_PX = 450
 _LOADING = ["img", "script", "link", "iframe", "video", "audio", "source", "object", "embed", "track"]
 _SOURCES = ("src", "srcset", "poster", "data")
+
+_CONTROLS = (
+    '<p class="mudkit-note">Picture of a widget: to use its controls, run the notebook in JupyterLab.</p>'
+)
 
 _TEMPLATE = """
 {%- extends 'basic/index.html.j2' -%}
@@ -84,7 +90,7 @@ tbody th { font-weight: inherit; font-size: inherit; color: inherit; }
 .text_cell th, .text_cell td { text-align: left; }
 img, svg { max-width: 100%; }
 .mudkit-figure { width: 100%; }
-.mudkit-needs-script { color: var(--soft); }
+.mudkit-needs-script, .mudkit-note { color: var(--soft); }
 .read { color: var(--soft); max-width: none; margin: 0 0 1.2rem; }
 .tiles { display: grid; grid-template-columns: repeat(3, 1fr); gap: 0.9rem; margin: 0 0 1.1rem; }
 .tile, .warn { background: var(--card); border: 1px solid var(--line); border-radius: 10px;
@@ -158,15 +164,16 @@ def export_html(
     """Write an executed notebook as one HTML file that opens without a network.
 
     Plotly figures work as in JupyterLab, with one copy of plotly.js; folium maps keep their page.
-    Outputs of widgets and progress bars are left out, mathematics stays LaTeX text, pictures from the network
-    become links; scripts, styles and frames from there are removed.
+    A widget of mudkit is the picture of its first state; other widgets and progress bars are left out.
+    Mathematics stays LaTeX text, pictures from the network become links; scripts, styles and frames
+    from there are removed.
     """
     shown = copy.deepcopy(notebook)
-    figures = replace_outputs(shown)
+    has_figures = replace_outputs(shown)
     shown.cells = _folded(shown.cells)
     shown.metadata["title"] = title
     page = _without_network(_rendered(shown, show_code))
-    if figures:
+    if has_figures:
         program = plotly_script().replace("</script", r"<\/script")
         head, end, tail = page.rpartition("</body>")
         scripts = "\n".join(f"<script>{text}</script>" for text in (program, FIGURE_SCRIPT))
@@ -200,10 +207,11 @@ def _rendered(notebook: nbformat.NotebookNode, show_code: bool) -> str:
     return str(page)
 
 
-def replace_outputs(notebook: nbformat.NotebookNode) -> int:
-    """Drop outputs that need a kernel, and turn those of plotly into HTML; return how many these are."""
-    notebook.metadata.pop("widgets", None)
-    figures = 0
+def replace_outputs(notebook: nbformat.NotebookNode) -> bool:
+    """Turn figures and panels into HTML, drop what else needs a kernel; return whether there are figures."""
+    saved = notebook.metadata.pop("widgets", {})
+    models = saved.get(WIDGET_STATE, {}).get("state", {})
+    numbers = count(1)
     for cell in notebook.cells:
         if cell.cell_type != "code":
             continue
@@ -211,17 +219,51 @@ def replace_outputs(notebook: nbformat.NotebookNode) -> int:
         for output in cell.outputs:
             data = output.get("data", {})
             if WIDGET in data:
-                continue
-            if PLOTLY in data:
-                figures += 1
-                output["data"] = {"text/html": _figure(data[PLOTLY], f"figure-{figures}")}
+                picture = _picture(models, data[WIDGET]["model_id"], numbers)
+                if not picture:
+                    continue
+                output["data"] = {"text/html": picture}
+            elif PLOTLY in data:
+                output["data"] = {"text/html": _figure(data[PLOTLY], next(numbers))}
             elif output.output_type == "stream" and output.name == "stderr":
                 output["text"] = _without_progress(output.text)
                 if not output.text.strip():
                     continue
             kept.append(output)
         cell.outputs = kept
-    return figures
+    return next(numbers) > 1
+
+
+def _picture(models: dict[str, Any], identity: str, numbers: Iterator[int]) -> str:
+    """Return results and figures of a :class:`mudkit.widgets.panel.Panel`, or nothing for other widgets."""
+    if "mudkit-panel" not in models.get(identity, {}).get("state", {}).get("_dom_classes", ()):
+        return ""
+    parts = [*_parts(models, identity, numbers)]
+    return "".join([*parts, _CONTROLS]) if parts else ""
+
+
+def _parts(models: dict[str, Any], identity: str, numbers: Iterator[int]) -> Iterator[str]:
+    model = models.get(identity, {})
+    state = model.get("state", {})
+    if "_widget_data" in state:
+        yield _figure(_restored(model), next(numbers))
+    is_guide = "mudkit-guide" in state.get("_dom_classes", ())
+    if state.get("_model_name") == "HTMLModel" and state.get("value") and not is_guide:
+        yield f"<div>{state['value']}</div>"
+    for child in state.get("children", ()):
+        yield from _parts(models, child.removeprefix("IPY_MODEL_"), numbers)
+
+
+def _restored(model: dict[str, Any]) -> dict[str, Any]:
+    """Return a figure from the saved state of its widget, which keeps long arrays as buffers beside it."""
+    state = copy.deepcopy(model["state"])
+    for buffer in model.get("buffers", ()):
+        array = state
+        for key in buffer["path"][:-1]:
+            array = array[key]
+        array["bdata"] = buffer["data"]
+        array["shape"] = ", ".join(map(str, array["shape"]))
+    return {"data": state["_widget_data"], "layout": state["_widget_layout"]}
 
 
 def _folded(cells: Iterable[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
@@ -250,8 +292,9 @@ def _raw(text: str) -> nbformat.NotebookNode:
     return cell
 
 
-def _figure(figure: dict[str, Any], name: str) -> str:
+def _figure(figure: dict[str, Any], number: int) -> str:
     """Return the place of a figure, and what it shows as JSON."""
+    name = f"figure-{number}"
     layout = figure.get("layout", {})
     height = (
         layout.get("height")

@@ -18,6 +18,8 @@ import pytest
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from playwright.sync_api import expect
 
+from mudkit.widgets.panel import Panel
+
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.spark,
@@ -66,7 +68,7 @@ def server(tmp_path_factory, repository):
         assert server.stderr is not None
         for line in server.stderr:
             lines.append(line)
-            if result := re.search(r"(http://127\.0\.0\.1:\d+)/lab\?token=(\w+)", line):
+            if result := re.search(r"(http://127\.0\.0\.1:\d+)/lab/tree/\S+\?token=(\w+)", line):
                 break
         else:
             pytest.fail("JupyterLab did not start:\n" + "".join(lines))
@@ -556,6 +558,34 @@ def test_saved_widgets_are_labelled_and_shown_without_a_kernel(chromium, lab, sc
         titles.nth(1).wait_for()
         assert titles.all_text_contents() == texts
         assert page.get_by_text("model not found").count() == 0
+        assert_asks_to_run_the_cell(page)
+
+
+def assert_asks_to_run_the_cell(page):
+    """Assert that each panel is marked by one sentence, and no part of it by a broken link."""
+    marks = page.evaluate(
+        """() => [...document.querySelectorAll('.jupyter-widgets-disconnected')].map(
+          part => [part.matches('.mudkit-panel'), getComputedStyle(part, '::before').content])"""
+    )
+    panels = [text for is_panel, text in marks if is_panel]
+    assert panels == ['"Saved result. To use the controls, run this cell, after those above it."'] * 2
+    assert len(marks) > 20
+    assert {text for is_panel, text in marks if not is_panel} == {"none"}
+
+
+def test_output_of_a_widget_that_is_not_trusted_asks_to_run_the_cell(chromium, lab, screenshot):
+    address, token, folder = lab
+    cell = nbformat.v4.new_code_cell("ViewsExplorer('ann: w1')", execution_count=1)
+    data = {**Panel([])._repr_mimebundle_(), "text/plain": "ViewsExplorer(children=(HTML(…"}
+    cell.outputs = [nbformat.v4.new_output("execute_result", data=data, execution_count=1)]
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), folder / "work" / "foreign.ipynb")
+    page = chromium.new_context(viewport={"width": 1300, "height": 1000}).new_page()
+    page.set_default_timeout(60_000)
+    page.goto(f"{address}/lab/workspaces/foreign/tree/foreign.ipynb?token={token}")
+    page.locator(".jp-OutputArea-output").get_by_text("run this cell, after those above it").wait_for()
+    page.screenshot(path=screenshot)
+    assert page.get_by_text("children=").count() == 0
+    page.context.close()
 
 
 def test_cost_page_follows_its_controls(chromium, lab, screenshot):

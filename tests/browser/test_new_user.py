@@ -1,4 +1,4 @@
-"""First start of `mudkit lab` by a new user, also root: JupyterLab shows no prompt."""
+"""First start of `mudkit lab` by a new user, also root: one line, the first chapter, no prompt."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ pytestmark = [pytest.mark.browser, pytest.mark.notebook]
 NOTIFICATIONS = "@jupyterlab/apputils-extension:notification"
 
 
+LINE = re.compile(
+    r"mudkit: JupyterLab is at (http://127\.0\.0\.1:\d+/lab/tree/00_start_here\.ipynb\?token=\w+) "
+    r"\(open it in a browser; Shift-Enter runs a cell; Ctrl-C twice stops it\)\n"
+)
+
+
 @pytest.fixture
-def address(tmp_path):
-    """Start `mudkit lab` with an empty home, without `--allow-root`; yield its address with the token."""
+def server(tmp_path):
+    """Start `mudkit lab` with an empty home, without `--allow-root`; yield its process."""
     home = tmp_path / "home"
     home.mkdir()
     environment = {
@@ -27,33 +33,31 @@ def address(tmp_path):
         [sys.executable, "-m", "mudkit", "lab", *options],
         cwd=tmp_path,
         env=environment | {"HOME": str(home)},
-        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     )
-    assert server.stderr is not None
-    lines = []
-    try:
-        for line in server.stderr:
-            lines.append(line)
-            if result := re.search(r"http://127\.0\.0\.1:\d+/lab\?token=\w+", line):
-                break
-        else:
-            pytest.fail("JupyterLab did not start:\n" + "".join(lines))
-        yield result[0]
-    finally:
-        os.killpg(server.pid, signal.SIGKILL)
-        server.communicate()
+    yield server
+    os.killpg(server.pid, signal.SIGKILL)
+    server.communicate()
 
 
-def test_new_user_sees_no_prompt_for_news(chromium, address, screenshot):
+def test_new_user_sees_one_line_and_the_first_chapter(chromium, server, screenshot):
+    line = server.stdout.readline()
+    assert LINE.fullmatch(line), line
     page = chromium.new_context().new_page()
     page.set_default_timeout(60_000)
-    page.goto(address)
-    page.locator(".jp-Launcher").get_by_text("Python 3").first.wait_for()
+    page.goto(LINE.fullmatch(line)[1])
+    page.locator(".jp-Notebook").get_by_role("heading", name="Start here").wait_for()
+    page.get_by_text("Python 3 (ipykernel) | Idle").first.wait_for()
     # The plugin prompts when JupyterLab is restored and has the settings, which it requests before this test.
     page.evaluate("window.jupyterapp.restored.then(() => true)")
     page.evaluate("name => window.jupyterapp.serviceManager.settings.fetch(name)", NOTIFICATIONS)
     page.screenshot(path=screenshot)
+    assert page.locator(".jp-Launcher").count() == 0
     assert page.get_by_text("official Jupyter news").count() == 0
     page.context.close()
+    server.terminate()
+    rest = server.stdout.read()
+    assert re.fullmatch(r"\[C .*\] received signal 15, stopping\n", rest), "it is the only line"

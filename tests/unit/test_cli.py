@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import webbrowser
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -230,6 +231,8 @@ def opened(tmp_path, monkeypatch):
 def test_students_open_copies_without_solutions(tmp_path, opened):
     run("lab", "--student", "--no-browser")
     assert f"--ServerApp.root_dir={tmp_path / 'chapters'}" in opened[0]
+    assert "--LabApp.default_url=/lab/tree/00_start_here.ipynb" in opened[0]
+    assert (tmp_path / "chapters" / "00_start_here.ipynb").is_file()
     assert opened[0][-1] == "--no-browser"
     assert not [file for file in (tmp_path / "chapters").iterdir() if "A solution" in file.read_text()]
 
@@ -260,7 +263,8 @@ def test_wrong_jupyterlab_option_is_refused_before_copying(tmp_path, opened, arg
 
 
 def test_jupyterlab_options_are_passed_on(opened):
-    own_options = [option for option in jupyter.command(Path(), [])[3:] if option != "--allow-root"]
+    flags = ("--allow-root", "--no-browser")
+    own_options = [option for option in jupyter.command(Path(), [])[3:] if option not in flags]
     arguments = [
         *own_options,
         "-y",
@@ -284,21 +288,54 @@ def test_jupyterlab_options_are_passed_on(opened):
 ])  # fmt: skip
 def test_root_is_allowed_at_the_default_address_only(opened, monkeypatch, user, arguments, is_added):
     monkeypatch.setattr("os.geteuid", lambda: user)
-    errors = run("lab", *arguments).stderr
+    assert run("lab", *arguments).output == "", "the line with the address is the only one"
     own_options = opened[0][3 : len(opened[0]) - len(arguments)]
     assert ("--allow-root" in own_options) == is_added
     assert ("--ServerApp.ip=127.0.0.1" in own_options) == (
         not any("ip" in argument for argument in arguments)
     )
-    notice = "mudkit: running as root; JupyterLab listens on 127.0.0.1 (this machine) only\n"
-    assert errors == (notice if user == 0 and "--ServerApp.ip=127.0.0.1" in own_options else "")
+
+
+@pytest.mark.parametrize(("arguments", "opens"), [
+    ([], True), (["--port=9000"], True), (["--notebook-dir=."], False), (["--ServerApp.root_dir", "."], False),
+    (["--LabApp.default_url=/lab"], False),
+])  # fmt: skip
+def test_first_chapter_is_opened_in_the_folder_of_chapters(opened, arguments, opens):
+    run("lab", *arguments)
+    assert ("--LabApp.default_url=/lab/tree/00_start_here.ipynb" in opened[0]) == opens
+
+
+@pytest.mark.parametrize("arguments", [["--debug"], ["--log-level=INFO"], ["--Application.log_level=30"]])
+def test_level_of_the_log_is_an_option(opened, arguments):
+    run("lab", *arguments)
+    run("lab")
+    logs = [[option for option in command if "log_level" in option] for command in opened]
+    assert logs == [
+        [option for option in arguments if "log_level" in option],
+        ["--Application.log_level=ERROR"],
+    ]
+
+
+@pytest.mark.parametrize(("browser", "arguments", "is_added"), [
+    (None, [], True), (None, ["--no-browser"], False), (None, ["--browser=links"], False), ("firefox", [], False),
+])  # fmt: skip
+def test_no_browser_is_opened_where_there_is_none(opened, monkeypatch, browser, arguments, is_added):
+    def find():
+        if browser is None:
+            raise webbrowser.Error("could not locate runnable browser")
+        return browser
+
+    monkeypatch.setattr("webbrowser.get", find)
+    run("lab", *arguments)
+    own_options = opened[0][3 : len(opened[0]) - len(arguments)]
+    assert ("--no-browser" in own_options) == is_added
 
 
 @pytest.mark.soak
 @pytest.mark.process
 def test_jupyterlab_starts_with_options_and_readonly_extensions(tmp_path):
     command = [sys.executable, "-m", "mudkit", "lab", "--no-browser", "--ServerApp.port=0", "--ip=127.0.0.1"]
-    command += ["--LabApp.news_url=None", "--notebook-dir=.", "--allow-root"]
+    command += ["--LabApp.news_url=None", "--notebook-dir=.", "--allow-root", "--log-level=INFO"]
     server = subprocess.Popen(
         command,
         cwd=tmp_path,

@@ -1,7 +1,9 @@
+import base64
 import copy
 import json
 import re
 
+import ipywidgets
 import nbformat.v4 as v4
 import numpy as np
 import plotly.graph_objects as go
@@ -12,6 +14,7 @@ from bs4 import BeautifulSoup
 from mudkit import figures
 from mudkit.errors import OutputProblem
 from mudkit.report.html import export_html
+from mudkit.widgets.panel import Figure, Panel, guide
 
 PLOTLY = "application/vnd.plotly.v1+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -226,3 +229,50 @@ def test_existing_file_survives_a_failed_export(tmp_path, monkeypatch):
     with pytest.raises(OutputProblem, match=r"report\.html could not be written"):
         export_html(make_notebook(), file, title="A")
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def make_panel():
+    """Return a notebook with a panel, a progress bar, and the state that JupyterLab or nbclient saves."""
+    figure = Figure(go.Scatter(x=np.arange(3.0), y=[1, 2, 4]), layout={"title": "Sent"})
+    figure.layout.meta = {"alt": "Three points."}
+    controls = [guide("Move the <b>slider</b>."), ipywidgets.IntSlider(value=3, description="days")]
+    panel = Panel([*controls, ipywidgets.HBox([ipywidgets.HTML("<b>2 of 3</b> were read")]), figure])
+    bar = ipywidgets.HBox([ipywidgets.HTML("50 %"), ipywidgets.FloatProgress(value=0.5)])
+    outputs = [v4.new_output("display_data", data=widget._repr_mimebundle_()) for widget in (panel, bar)]
+    notebook = make_notebook(*map(make_cell, outputs))
+    notebook.metadata["widgets"] = {
+        "application/vnd.jupyter.widget-state+json": ipywidgets.Widget.get_manager_state()
+    }
+    return notebook
+
+
+def test_panel_is_a_picture_of_its_state(tmp_path):
+    notebook = make_panel()
+    export_html(notebook, tmp_path / "a.html", title="A")
+    soup = BeautifulSoup((tmp_path / "a.html").read_text("utf-8"), "html.parser")
+    (holder,) = soup.select("script.mudkit-figure-data")
+    figure = json.loads(holder.string)
+    assert figure["layout"]["title"]["text"] == "Sent"
+    assert decode(figure["data"][0]["x"]) == [0.0, 1.0, 2.0]
+    assert soup.find(id=holder["data-figure"])["aria-label"] == "Three points."
+    (area,) = soup.select(".output_area:has(.mudkit-figure)")
+    assert area.find("b").text == "2 of 3"
+    assert area.find("p", class_="mudkit-note").text.startswith(
+        "Picture of a widget: to use its controls, run"
+    )
+    assert "slider" not in area.text, "explanations of controls are left out"
+    assert "50 %" not in soup.text, "progress bars are left out"
+
+
+@pytest.mark.parametrize("state", [{}, {"state": {}}, {"state": {"other": {"state": {}}}}])
+def test_panel_without_its_state_is_left_out(tmp_path, state):
+    notebook = make_panel()
+    notebook.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": state}
+    export_html(notebook, tmp_path / "a.html", title="A")
+    soup = BeautifulSoup((tmp_path / "a.html").read_text("utf-8"), "html.parser")
+    assert soup.select(".mudkit-figure, .mudkit-note") == []
+    assert "run this cell" not in soup.text
+
+
+def decode(array):
+    return np.frombuffer(base64.b64decode(array["bdata"]), array["dtype"]).tolist()

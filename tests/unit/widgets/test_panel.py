@@ -25,6 +25,12 @@ def test_panel_starts_with_the_given_children():
     assert "lmSuppressShortcuts" in panel.children[1]._esm
 
 
+def test_output_without_a_widget_asks_to_run_the_cell():
+    bundle = Panel([])._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    assert "run this cell" in bundle["text/html"]
+
+
 @pytest.mark.parametrize("text", ["", "{", "{'a': 1}", "[1]", "1", "null", DEEP, '{"a":' * 100_000])
 def test_text_without_a_json_object_is_refused(text):
     with pytest.raises(ParameterError, match="record") as caught:
