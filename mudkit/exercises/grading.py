@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -17,18 +16,19 @@ from typing import Any, Final
 import pandas as pd
 
 from mudkit.arguments import check_options
-from mudkit.errors import MudkitError, ParameterError, did_you_mean
-from mudkit.exercises.judging import Exercise, judged
+from mudkit.errors import MudkitError, ParameterError, brief, did_you_mean
+from mudkit.exercises.judges import exercises_of
+from mudkit.exercises.judging import WITHIN_S, Clock, Exercise, Overtime, PieceError, judged
 from mudkit.exercises.pieces import KINDS, read_source
 from mudkit.exercises.register import EXERCISES
+from mudkit.exercises.solution import Solution, SolutionEnded
 from mudkit.files import existing
 from mudkit.progress import VARIABLE, bar
 
-__all__ = ["WITHIN_S", "exercises_of", "grade", "judge_here"]
+__all__ = ["grade", "judge_here"]
 
-WITHIN_S: Final = 120.0
-"""Default time limit of one function."""
-_CHAPTERS: Final = Path(__file__).parent.parent / "notebooks"
+_SPARE_S: Final = 120.0
+"""Time for the start of the processes, beside the limits of loading and judging."""
 _JUDGE_PROGRAM: Final = (
     "import sys; from mudkit.exercises.grading import judge_here; judge_here(*sys.argv[1:])"
 )
@@ -36,6 +36,7 @@ _COLUMNS: Final = [
     "name", "file", "exercise", "piece", "verdict", "points", "scenarios", "scenario", "problem",
 ]  # fmt: skip
 _POINTS: Final = {"passed": 1, "not yet": 0, "not there": 0}
+_JUDGED: Final = ("passed", "not yet")
 
 
 @check_options
@@ -48,16 +49,18 @@ def grade(
 ) -> pd.DataFrame:
     """Judge the solutions in notebooks and Python files.
 
-    Each solution is loaded together with the names it uses, in the folder of its file or, if a file is
-    missing there, in that of the chapters, and judged in a process of its own. One that does not end, or ends
-    its process, does not affect the others. A solution has all rights of the user: judge strangers' files on
-    an account without access to anything valuable.
+    Each solution is loaded together with the names it uses and the statements that change their objects, in
+    the folder of its file or, if a file is missing there, in that of the chapters. It runs in a process of
+    its own and answers the judge over a pipe; the verdict is the one that :func:`judge` gives in the
+    notebook. One that does not end, or ends its process, does not affect the others. A solution has all
+    rights of the user: judge strangers' files on an account without access to anything valuable.
 
     Parameters
     ----------
     files : sequence of path-like
         Notebooks and Python files, each with any number of solutions, and folders, which are searched
-        recursively.
+        recursively. A solution is a function with the name that the exercise asks for, or the one that the
+        file itself passes to ``judge`` last.
     judges : path-like, optional
         A Python file that defines ``EXERCISES``, a dictionary of :class:`~mudkit.exercises.Exercise` by name,
         in addition to those of the chapters.
@@ -65,7 +68,7 @@ def grade(
         Names of the exercises to judge; a file without one of these gets a row that says so. Empty: all in
         the file.
     within_s : float
-        Time limit of one solution, in seconds.
+        Time limit of all scenarios of one solution, in seconds; one that does not end gets no points.
 
     Returns
     -------
@@ -115,38 +118,11 @@ def grade(
             for process in list(running):
                 _end(process)
             raise
+    sure = {row["file"] for row in rows if row["is_sure"]}
+    rows = [row for row in rows if row["is_sure"] or row["verdict"] in _JUDGED or row["file"] not in sure]
     table = pd.DataFrame(rows, columns=_COLUMNS)
     table["points"] = table["verdict"].map(_POINTS)
     return table.astype({"points": "Int64", "scenarios": "Int64"})
-
-
-def exercises_of(path: str | Path) -> dict[str, Exercise]:
-    """Load ``EXERCISES`` from a Python file; raise ParameterError if it has none."""
-    file = existing(path, "file of exercises")
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    if spec is None or spec.loader is None:
-        raise ParameterError("Expected a Python file.", where="judges", found=str(file), expected="*.py")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise ParameterError(
-            "This file of exercises cannot be loaded.",
-            where=str(file),
-            found=f"{type(error).__name__}: {error}",
-            remedy=f"run python {file} to see the line",
-        ) from error
-    exercises = getattr(module, "EXERCISES", None)
-    if not isinstance(exercises, Mapping) or not all(
-        isinstance(exercise, Exercise) for exercise in exercises.values()
-    ):
-        raise ParameterError(
-            "This file has no exercises.",
-            where=str(file),
-            found=f"EXERCISES is {exercises!r}"[:200],
-            expected="EXERCISES, a dictionary of mudkit.exercises.Exercise by name",
-        )
-    return dict(exercises)
 
 
 def _files_to_judge(given: str | Path) -> list[Path]:
@@ -178,23 +154,25 @@ def _submission_name(given: Path, file: Path) -> str:
 
 
 def _rows(file: str, known: Mapping[str, Exercise], exercises: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the rows of a file; a missing function already has its verdict."""
+    """Return the rows of a file; a missing function already has its verdict.
+
+    ``is_sure``: the file has, or should have, this function; otherwise it binds the name to what may be one.
+    """
     try:
-        functions = read_source(file).functions
+        source = read_source(file)
     except MudkitError as error:
-        return [{"file": file, "verdict": "not judged", "problem": str(error)}]
-    present = [name for name in known if known[name].piece() in functions]
-    rows = [
-        {"file": file, "exercise": name, "piece": known[name].piece()}
-        | (
-            {}
-            if name in present
-            else {"verdict": "not there", "problem": "this file does not define the function"}
-        )
-        for name in exercises or present
-    ]
+        return [{"file": file, "verdict": "not judged", "problem": str(error), "is_sure": True}]
+    rows = []
+    for name in exercises or known:
+        piece = known[name].piece()
+        row = {"file": file, "exercise": name, "piece": piece, "is_sure": True}
+        if source.defines(name, piece):
+            rows.append(row | {"is_sure": bool(exercises) or not source.may_define(name, piece)})
+        elif exercises:
+            rows.append(row | {"verdict": "not there", "problem": "this file does not define the function"})
     pieces = ", ".join(sorted({exercise.piece() for exercise in known.values()}))
-    return rows or [{"file": file, "verdict": "not there", "problem": f"this file defines none of {pieces}"}]
+    problem = f"this file defines none of {pieces}"
+    return rows or [{"file": file, "verdict": "not there", "problem": problem, "is_sure": True}]
 
 
 def _judge_in_process(
@@ -203,10 +181,10 @@ def _judge_in_process(
     """Judge a solution in a process of its own, which is in ``running`` while it runs."""
     if "verdict" in row:
         return {}
-    arguments = [row["file"], row["exercise"], row["piece"], *([] if judges is None else [str(judges)])]
+    arguments = [row["file"], row["exercise"], row["piece"], str(within_s)]
     # -P: a file in the working folder, such as random.py, must not shadow a module of Python.
     with subprocess.Popen(
-        [sys.executable, "-P", "-c", _JUDGE_PROGRAM, *arguments],
+        [sys.executable, "-P", "-c", _JUDGE_PROGRAM, *arguments, *([] if judges is None else [str(judges)])],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -215,18 +193,17 @@ def _judge_in_process(
     ) as process:
         running.add(process)
         try:
-            verdict, output = process.communicate(timeout=within_s)
+            verdict, output = process.communicate(timeout=2 * within_s + _SPARE_S)
         except subprocess.TimeoutExpired:
-            return {"verdict": "not judged", "problem": f"it did not end within {within_s:g} s"}
+            return {"verdict": "not judged", "problem": "the judge did not end"}
         finally:
             _end(process)
             running.discard(process)
     try:
-        return dict(json.loads(verdict))
+        return dict(json.loads(verdict.rpartition(b"\n")[2]))
     except ValueError:
         last_line = output.decode(errors="replace").strip().rpartition("\n")[2][:200]
-        problem = f"it ended the process with status {process.returncode}"
-        problem += f": {last_line}" if last_line else ""
+        problem = f"the judge ended with status {process.returncode}: {last_line}"
         return {"verdict": "not judged", "problem": problem}
 
 
@@ -236,44 +213,39 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Discard the output of a solution and of processes it starts; stdout is for the verdict."""
-    saved = {number: os.dup(number) for number in (1, 2)}
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    try:
-        for number in saved:
-            os.dup2(devnull, number)
-        yield
-    finally:
-        sys.stdout.flush()
-        for number, copy in saved.items():
-            os.dup2(copy, number)
-            os.close(copy)
-        os.close(devnull)
+def judge_here(
+    file: str, exercise: str, piece: str, within_s: str, judges: str | None = None
+) -> None:
+    """Judge a solution, which runs in a process of its own; write the verdict as JSON.
 
-
-def judge_here(file: str, exercise: str, piece: str, judges: str | None = None) -> None:
-    """Judge a solution in this process and write the verdict as JSON; started by :func:`grade`."""
+    Started by :func:`grade`.
+    """
     known = EXERCISES if judges is None else {**EXERCISES, **exercises_of(judges)}
-    path = Path(file).resolve()
-    os.chdir(path.parent)  # as in JupyterLab, where files beside the notebook are found
-    sys.path.append(str(path.parent))
-    with _silence():
-        try:
-            source = read_source(path)
-            try:
-                loaded = source.load(piece)
-            except FileNotFoundError:
-                os.chdir(_CHAPTERS)  # a submission may read files that lie beside the chapters
-                loaded = source.load(piece)
-                os.chdir(path.parent)
-        except Exception as error:
-            problem = f"loading it raises {type(error).__name__}: {error}"
-            answer: dict[str, Any] = {"verdict": "not judged", "problem": problem}
-        else:
-            verdict = judged(exercise, known[exercise], loaded)
-            answer = {"verdict": "passed" if verdict.passed else "not yet", "scenarios": verdict.scenarios}
-            if verdict.failure is not None:
-                answer |= {"scenario": verdict.failure.scenario, "problem": verdict.failure.problem}
-    json.dump(answer, sys.stdout)
+    solution = Solution(Path(file).resolve(), exercise, piece, judges)
+    try:
+        answer = _verdict(solution, exercise, known[exercise], float(within_s))
+    except SolutionEnded as error:
+        answer = {"verdict": "not judged", "problem": str(error)}
+    solution.end()  # before the verdict is written, so that nothing can follow it
+    sys.stdout.write(f"\n{json.dumps(answer)}")
+
+
+def _verdict(solution: Solution, name: str, exercise: Exercise, within_s: float) -> dict[str, Any]:
+    try:
+        with Clock(within_s).limit(within_s):
+            piece = solution.load()
+    except PieceError as error:
+        return {"verdict": "not judged", "problem": f"loading {error}"}
+    except Overtime:
+        return {"verdict": "not yet", "problem": f"loading it did not end within {within_s:g} s"}
+    if not callable(piece):
+        problem = f"the file binds {exercise.piece()} to {brief(piece)}, not to a function: write it as def"
+        return {"verdict": "not there", "problem": problem}
+    verdict = judged(name, exercise, piece, within_s)
+    answer: dict[str, Any] = {
+        "verdict": "passed" if verdict.passed else "not yet",
+        "scenarios": verdict.scenarios,
+    }
+    if verdict.failure is not None:
+        answer |= {"scenario": verdict.failure.scenario, "problem": verdict.failure.problem}
+    return answer

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from time import monotonic
+from types import FrameType
 from typing import Any, Final
 
 import plotly.graph_objects as go
@@ -18,6 +23,7 @@ from hypothesis.strategies import SearchStrategy
 
 from mudkit import figures
 from mudkit.arguments import check_options
+from mudkit.errors import brief
 from mudkit.display import Cell, Displayed, Table, View
 from mudkit.files import work_folder
 from mudkit.fleet.kernel import raise_failure
@@ -26,9 +32,18 @@ from mudkit.lab import Lab
 from mudkit.progress import bar
 
 __all__ = [
-    "FAILURE_TITLE", "DeliveryFaults", "Exercise", "PieceError", "Played", "Verdict", "judged", "new_lab",
+    "FAILURE_TITLE", "WITHIN_S", "Clock", "DeliveryFaults", "Exercise", "Overtime", "PieceError", "Played",
+    "Stopped", "Verdict", "error_text", "judged", "new_lab",
 ]  # fmt: skip
 
+WITHIN_S: Final = 120.0
+"""Default time limit of all scenarios of a solution."""
+_SCENARIO_S: Final = 10.0
+"""Time limit of one scenario."""
+_AGAIN_S: Final = 0.1
+"""Time after which a solution that has caught the interruption, or is called again, is interrupted again."""
+_GRACE_S: Final = 5.0
+"""Time after which the judge itself is interrupted as well, such as a lab that the solution keeps busy."""
 _SCENARIOS = 200
 _SEED = 0
 """Fixed, so that all solutions meet the same scenarios."""
@@ -112,6 +127,8 @@ class Verdict(Displayed):
         Number of scenarios run, including those that shrank the failing one.
     failure : Played or None
         Smallest scenario that fails. None: all pass.
+    is_smallest : bool
+        False if time was over before smaller scenarios were tried.
     """
 
     chapter: str
@@ -119,13 +136,15 @@ class Verdict(Displayed):
     passed: bool
     scenarios: int
     failure: Played | None
+    is_smallest: bool = True
 
     def __str__(self) -> str:
         if self.failure is None:
             return f"Passed. {self.property}\nHeld in all of {self.scenarios} scenarios."
         return (
             f"Not yet. {self.property}\n"
-            f"The smallest scenario in which it does not hold: {self.failure.scenario}\n"
+            f"{'The smallest' if self.is_smallest else 'A'} scenario in which it does not hold: "
+            f"{self.failure.scenario}\n"
             f"What happened: {self.failure.problem}"
         )
 
@@ -138,7 +157,7 @@ class Verdict(Displayed):
         else:
             rows = [
                 ("Broken rule", self.property),
-                ("Smallest scenario", self.failure.scenario),
+                ("Smallest scenario" if self.is_smallest else "Scenario", self.failure.scenario),
                 ("What happened", self.failure.problem or ""),
             ]
         passed = "✔ Passed" if self.passed else "✘ Not yet"
@@ -216,24 +235,151 @@ class DeliveryFaults:
         return self._delays_us.get(fault, (0,))
 
 
-def judged(chapter: str, exercise: Exercise, piece: Callable[..., Any]) -> Verdict:
-    """Judge a function; an exception that it raises is a failure like any other."""
-    set_hypothesis_home_dir(_home())  # the default is the reader's working folder
-    count = 0
-    failure: Played | None = None
-    outcomes: dict[str, set[str | None]] = defaultdict(set)
-    expected = exercise.returns  # a machine's closure may refer to values only, not to an exercise
+class Overtime(BaseException):
+    """A solution has run for too long. Not an Exception, so ``except Exception`` does not catch it."""
+
+
+class Clock:
+    """Time limit, which interrupts the reader's function in the main thread; in others there is none.
+
+    Parameters
+    ----------
+    within_s : float
+        Limit of all that is timed, in seconds.
+    """
+
+    def __init__(self, within_s: float) -> None:
+        self._within_s = within_s
+        self._ends_s = monotonic() + within_s
+        self._due_s = 0.0
+        self._most_s = within_s
+        self.is_over = False
+        """Whether a limit was exceeded."""
+
+    @contextmanager
+    def limit(self, most_s: float) -> Iterator[None]:
+        """Interrupt the body after ``most_s`` seconds, or when the time of all is over."""
+        left_s = self._ends_s - monotonic()
+        self._most_s = most_s if most_s < left_s else self._within_s
+        limit_s = min(most_s, left_s)
+        if limit_s <= 0:
+            self.is_over = True
+            raise Overtime
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        self._due_s = monotonic() + limit_s
+        before = signal.signal(signal.SIGALRM, self._interrupt)
+        signal.setitimer(signal.ITIMER_REAL, limit_s, _AGAIN_S)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, before)
+
+    def reason(self, ended: int, of: int) -> str:
+        """Describe the limit that was exceeded, after so many scenarios that ended."""
+        if ended and self._most_s == self._within_s:
+            return f"only {ended} of {of} scenarios ended within {self._within_s:g} s"
+        return f"it did not end within {self._most_s:g} s"
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        self.is_over = True
+        if monotonic() > self._due_s + _GRACE_S or _is_in_piece(frame):
+            raise Overtime
+
+
+def _is_in_piece(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_name == "guarded" and frame.f_code.co_filename == __file__:
+            return True
+        frame = frame.f_back
+    return False
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C, or the notebook's stop button, while a solution was judged."""
+
+    def _render_traceback_(self) -> list[str]:
+        # What IPython shows in place of a traceback, which would be of Hypothesis and of mudkit.
+        return [str(self)]
+
+
+def error_text(error: BaseException, file: str) -> str:
+    """Describe an exception of the reader's function, with its line unless it was raised in ``file``."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    line = f" (line {last.lineno})" if last.filename != file else ""
+    try:
+        text = str(error)
+    except Exception:  # the reader's own exception may fail in str
+        text = "…"
+    return f"it raises {type(error).__name__}: {text}{line}"
+
+
+_answered: Final[list[Any]] = []
+"""What the function has returned last in the current scenario; empty: nothing yet."""
+
+
+def _note(answer: Any) -> None:
+    _answered[:] = [answer]
+
+
+def _guard(piece: Callable[..., Any], expected: str) -> Callable[..., Any]:
+    """Return a function that turns what goes wrong in another into a PieceError.
+
+    A machine is copied together with its closure, which may therefore refer to values only.
+    """
 
     def guarded(*arguments: Any) -> Any:
         try:
             answer = piece(*arguments)
-        except Exception as error:
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            line = f" (line {last.lineno})" if last.filename != __file__ else ""
-            raise PieceError(f"it raises {type(error).__name__}: {error}{line}") from error
+        except PieceError:  # the function runs in another process
+            raise
+        except Overtime:
+            raise PieceError("it did not end.") from None
+        except (Exception, SystemExit, GeneratorExit) as error:
+            raise PieceError(error_text(error, __file__)) from error
         if answer is None and expected:
             raise PieceError(f"Your function returned None; expected {expected}.")
+        _note(answer)
         return answer
+
+    return guarded
+
+
+def _play(exercise: Exercise, guarded: Callable[..., Any], scenario: Any, clock: Clock) -> Played:
+    """Run a scenario; an answer that ``play`` cannot use is a failure of the function, too."""
+    words = str(scenario)[:400]
+    _answered.clear()
+    try:
+        with clock.limit(_SCENARIO_S):
+            return exercise.play(guarded, scenario)
+    except PieceError as error:  # a play function need not catch it
+        return Played(words, str(error))
+    except Overtime:
+        return Played(words, "it did not end.")
+    except Exception as error:
+        if not _answered:  # it is not about an answer
+            raise
+        expected = f"; expected {exercise.returns}" if exercise.returns else ""
+        return Played(
+            words,
+            f"it returned {brief(_answered[0], 80)}, which the judge cannot use "
+            f"({type(error).__name__}: {error}){expected}.",
+        )
+
+
+def judged(
+    chapter: str, exercise: Exercise, piece: Callable[..., Any], within_s: float = WITHIN_S
+) -> Verdict:
+    """Judge a function; an exception that it raises, or that it does not end, is a failure like any other."""
+    set_hypothesis_home_dir(_home())  # the default is the reader's working folder
+    count = 0
+    running = ""
+    failure: Played | None = None
+    outcomes: dict[str, set[str | None]] = defaultdict(set)
+    guarded = _guard(piece, exercise.returns)
+    clock = Clock(within_s)
 
     @seed(_SEED)
     @settings(
@@ -248,13 +394,15 @@ def judged(chapter: str, exercise: Exercise, piece: Callable[..., Any]) -> Verdi
     )
     @given(exercise.scenarios)
     def holds(scenario: Any) -> None:
-        nonlocal count, failure
+        nonlocal count, failure, running
+        running = str(scenario)[:400]
+        done(min(count + 1, _SCENARIOS))  # shrinking runs more
+        played = _play(exercise, guarded, scenario, clock)
+        if clock.is_over:
+            if failure is None:
+                failure = replace(played, problem=clock.reason(count, _SCENARIOS))
+            raise Overtime
         count += 1
-        done(min(count, _SCENARIOS))  # shrinking runs more
-        try:
-            played = exercise.play(guarded, scenario)
-        except PieceError as error:  # a play function need not catch it
-            played = Played(str(scenario)[:400], str(error))
         outcomes[played.scenario].add(played.problem)
         if played.problem is not None:
             failure = played
@@ -263,6 +411,11 @@ def judged(chapter: str, exercise: Exercise, piece: Callable[..., Any]) -> Verdi
     try:
         with bar(_SCENARIOS, "scenarios", "") as done:  # labs inside show no bar of their own
             holds()
+    except KeyboardInterrupt:
+        raise Stopped(f"Stopped after {count} scenarios, in this one: {running}") from None
+    except Overtime:
+        assert failure is not None
+        return Verdict(chapter, exercise.property, False, count, failure, is_smallest=False)
     except (_FailedError, Flaky) as error:
         assert failure is not None
         shown = failure

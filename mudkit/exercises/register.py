@@ -21,7 +21,7 @@ from mudkit.exercises import (
     write_batching,
     writer_predicates,
 )
-from mudkit.exercises.judging import Exercise, Verdict, judged
+from mudkit.exercises.judging import WITHIN_S, Exercise, Verdict, judged
 
 __all__ = ["EXERCISES", "judge"]
 
@@ -43,10 +43,11 @@ EXERCISES: Final[dict[str, Exercise]] = {
 
 
 @check_options
-def judge(chapter: str | Exercise, piece: Callable[..., Any]) -> Verdict:
+def judge(chapter: str | Exercise, piece: Callable[..., Any], *, within_s: float = WITHIN_S) -> Verdict:
     """Check a reader's function against the property of a chapter in random scenarios.
 
-    The scenarios are the same at every call.
+    The scenarios are the same at every call. A function that does not end one of them within 10 s, or all of
+    them within the time limit, has failed; it is interrupted in the main thread, where cells run.
 
     Parameters
     ----------
@@ -54,6 +55,8 @@ def judge(chapter: str | Exercise, piece: Callable[..., Any]) -> Verdict:
         Name of a chapter, for instance ``00_start_here``, or an exercise of your own.
     piece : callable
         The function that the exercise asks for.
+    within_s : float
+        Time limit of all scenarios, in seconds.
 
     Returns
     -------
@@ -63,7 +66,7 @@ def judge(chapter: str | Exercise, piece: Callable[..., Any]) -> Verdict:
     Raises
     ------
     ParameterError
-        There is no such chapter, or the piece cannot be called.
+        There is no such chapter, the piece cannot be called, or the time limit is not positive.
     """
     exercise = chapter if isinstance(chapter, Exercise) else EXERCISES.get(chapter)
     if exercise is None:
@@ -81,4 +84,8 @@ def judge(chapter: str | Exercise, piece: Callable[..., Any]) -> Verdict:
             found=repr(piece),
             expected=exercise.signature,
         )
-    return judged(chapter if isinstance(chapter, str) else exercise.piece(), exercise, piece)
+    if not within_s > 0:
+        raise ParameterError(
+            "The time limit is not positive.", where="within_s", found=repr(within_s), expected="seconds"
+        )
+    return judged(chapter if isinstance(chapter, str) else exercise.piece(), exercise, piece, within_s)

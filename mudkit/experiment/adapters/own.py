@@ -23,10 +23,22 @@ from mudkit.fleet import Host, Process, World
 from mudkit.lab import Lab
 from mudkit.units import US_PER_S
 
-__all__ = ["ITEMS", "RELAY", "Copies", "Handle", "Here", "Own", "own_machine"]
+__all__ = [
+    "ITEMS", "RELAY", "Copies", "Elsewhere", "Handle", "Here", "Own", "changed_names", "own_machine",
+]  # fmt: skip
 
 _OF_THE_LAB: Final = (Host, Lab, Process, Testbed, World)
 _REMEDY: Final = "keep it in here.memory, or in here.store, and send what others are to know"
+
+
+class Elsewhere:
+    """Code in another process, which is copied and compared there."""
+
+    __slots__ = ()
+
+    def differences(self, first: Any) -> list[str]:
+        """Return the names of values in which this copy differs from the first one."""
+        raise NotImplementedError
 
 
 class Copies:
@@ -50,7 +62,7 @@ class Copies:
         """Raise a ParameterError if a copy has kept something outside of what a machine has at hand."""
         first = cloudpickle.loads(self._code)
         for copy in self._copies:
-            changed = next(_changed(first, copy, "", {}), None)
+            changed = next(changed_names(first, copy), None)
             if changed is not None:
                 raise ParameterError(
                     "A machine keeps something outside of its memory and its store.",
@@ -113,12 +125,18 @@ def _by_value(code: Callable[..., Any]) -> Iterator[None]:
         cloudpickle.unregister_pickle_by_value(module)
 
 
-def _changed(first: Any, now: Any, where: str, seen: dict[int, Any]) -> Iterator[str]:
+def changed_names(first: Any, now: Any) -> Iterator[str]:
     """Yield the names of values in which two copies differ."""
+    return _changed(first, now, "", {})
+
+
+def _changed(first: Any, now: Any, where: str, seen: dict[int, Any]) -> Iterator[str]:
     if id(now) in seen:
         return
     seen[id(now)] = now  # a reference, so that no other object gets this id
-    if isinstance(first, types.FunctionType) and isinstance(now, types.FunctionType):
+    if isinstance(first, Elsewhere) and isinstance(now, Elsewhere):
+        yield from (f"{where}{name}" for name in now.differences(first))
+    elif isinstance(first, types.FunctionType) and isinstance(now, types.FunctionType):
         yield from _changed(_reached(first), _reached(now), where, seen)
     elif isinstance(first, types.MethodType) and isinstance(now, types.MethodType):
         yield from _changed(first.__self__, now.__self__, where, seen)
