@@ -64,7 +64,7 @@ class Lab(Displayed):
     record_messages : bool
         Record every message and transfer; a run of millions of them is faster without.
     record_exposure : bool
-        Record what each party received or stored (:meth:`held`).
+        Record what each party received or stored (:meth:`exposure`).
 
     Raises
     ------

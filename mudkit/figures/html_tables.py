@@ -37,7 +37,7 @@ def holdings(
     Parameters
     ----------
     versions : mapping of str to sequence of mapping
-        Stored versions by the heading of their column, as ``Client.held`` returns them: ``key, version,
+        Stored versions by the heading of their column, as ``Client.holdings`` returns them: ``key, version,
         record, predicate, visible``.
     readers : mapping of str to mapping, optional
         Attributes of the reader of each column.

@@ -23,7 +23,7 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
 class HeldRow(NamedTuple):
-    """A row of :meth:`mudkit.lab.Lab.held`: a field that a party held; ``times`` and ``bytes`` are totals.
+    """Row of :meth:`mudkit.lab.Lab.exposure`: a field that a party held; ``times`` and ``bytes`` are totals.
 
     ``how`` is ``received`` or ``stored``. ``field`` is the path of names, joined by dots; ``[]`` is an
     element of a list. ``form`` is ``clear``, ``ciphertext`` or ``packed``; the content of packed data is

@@ -321,7 +321,7 @@ class Predicate:
         ----------
         dialect : {'sqlite', 'spark'}
             SQLite needs the functions that :func:`mudkit.predicates.register_functions` adds to a connection.
-            Spark needs ``mudkit_matches(text, pattern)`` where the predicate has ``matches``;
+            Spark needs the function ``mudkit_matches`` where the predicate has ``matches``;
             :func:`mudkit.pipeline.column` registers it in the session.
         layout : Layout
             Columns that hold the attributes of each scope.

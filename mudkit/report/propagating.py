@@ -466,7 +466,7 @@ class JoiningStudy:
 
     @property
     def shown(self) -> dict[str, Any]:
-        """Arguments of :func:`count_cells`."""
+        """Arguments of :func:`mudkit.report.joined_maps.count_cells`."""
         is_own = self.verdict == "own"
         return {
             "zoom": self.zoom,

@@ -303,7 +303,7 @@ def save_page(
 ) -> Path:
     """Keep what was found already as a report is kept: a page, its notebook, its data, a manifest.
 
-    If a cell shows a :class:`FirstScreen`, there is a ``summary.json``, too.
+    If a cell shows a :class:`mudkit.report.page.FirstScreen`, there is a ``summary.json``, too.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Pages of the documentation: existing files and names, and the output of their code."""
+"""Pages of the documentation: walks through the code, quoted output, and sizes."""
 
 import ast
 import re
@@ -46,16 +46,6 @@ def test_every_step_has_a_file_and_a_name(page):
     for walk in text.split("\n## ")[1:]:
         numbers = [int(number) for number in re.findall(r"^(\d+)\. ", walk, re.MULTILINE)]
         assert numbers == list(range(1, len(numbers) + 1)), "steps are numbered without a gap"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_files_and_methods_in_sentences_exist(page):
-    text = page.read_text(encoding="utf-8")
-    for path in re.findall(r"`((?:mudkit|tests)/[^`]+)`", text) + re.findall(r"\]\(([^)]+)\)", text):
-        assert (ROOT / path).exists() or (page.parent / path).exists(), path
-    known = {name for file, _ in list_steps(page) for name in list_names(ROOT / file)}
-    for name in re.findall(r"`([A-Z]\w+\.\w+)`", text):
-        assert name in known, f"no file of the walks has {name}"
 
 
 APPLICATIONS = ROOT / "docs" / "applications.md"
@@ -127,48 +117,3 @@ def test_version_is_the_same_everywhere():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert metadata["version"] == citation["version"] == __version__
     assert f"\n## {__version__}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-
-
-def test_contributing_names_existing_files():
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    paths = re.findall(r"`((?:mudkit|tests|docs|notebooks|reports|widgets|tools)/[^`<{ ]*)`", text)
-    assert len(paths) > 30
-    assert [path for path in paths if not (ROOT / path).exists()] == []
-
-
-NO_MODULES = {"mudkit.zip", "mudkit.stream"}
-"""A file that is shipped, and the name of a random stream."""
-
-
-def is_defined(name):
-    """Return whether a dotted name is a module or occurs in the text of its module."""
-    place, parts = ROOT / "mudkit", name.split(".")[1:]
-    while parts and not parts[0].startswith("__") and place.is_dir():
-        if (place / parts[0]).is_dir():
-            place = place / parts.pop(0)
-        elif (place / f"{parts[0]}.py").is_file():
-            place = place / f"{parts.pop(0)}.py"
-        else:
-            place = place / "__init__.py"
-    text = place.read_text(encoding="utf-8") if parts and place.is_file() else ""
-    return not parts or parts[0].startswith("__") or re.search(rf"\b{parts[0]}\b", text) is not None
-
-
-def test_names_of_mudkit_exist():
-    """Check names in docstrings, comments and chapters too, which are never imported."""
-    folders = ("mudkit", "notebooks", "reports", "docs", "tests", "tools", "widgets")
-    files = [
-        path
-        for folder in folders
-        for path in (ROOT / folder).rglob("*")
-        if path.suffix in (".py", ".ipynb", ".md")
-    ]
-    files += [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "pyproject.toml"]
-    undefined = {
-        (path.relative_to(ROOT).as_posix(), name)
-        for path in files
-        if "build" not in path.parts
-        for name in re.findall(r"\bmudkit(?:\.[A-Za-z_]\w*)+", path.read_text(encoding="utf-8"))
-        if name not in NO_MODULES and not is_defined(name)
-    }
-    assert sorted(undefined) == []

@@ -76,7 +76,7 @@ Moment = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 
 
 class ContextFields(msgspec.Struct, frozen=True):
-    """Wire form of a context, as :meth:`Context.describe` returns it; a part of messages."""
+    """Wire form of a context, as :meth:`Context.to_dict` returns it; a part of messages."""
 
     people: list[str]
     attributes: dict[str, Value]

@@ -63,7 +63,7 @@ __all__ = [
 Body: TypeAlias = dict[str, Value]
 """Fields of a message, or manual variables: values of the application."""
 PolicyText: TypeAlias = dict[str, Value]
-"""Policy as JSON, see :meth:`Policy.describe`; or the name of a function."""
+"""Policy as JSON, see :meth:`Policy.to_dict`; or the name of a function."""
 _Subscriber = Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 """Name of a device, without control characters: store keys join names by line feeds."""
 _Incarnation = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\Z")]

@@ -92,7 +92,7 @@ _MOVE: Final = "move again"
 
 
 class _WhiteList(msgspec.Struct, frozen=True):
-    """White-list of a device (None: not shown), with the number of its :class:`Join`."""
+    """White-list of a device (None: not shown), with the number of its Join message."""
 
     friends: list[str] | None = None
     number: int = 0

@@ -58,7 +58,8 @@ class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     based on. ``due_us`` is when the write policy has it sent; None: at once. ``is_refused``: its token has
     expired.
 
-    Records and readers have passed :func:`check_record`, so that a store need not decode what it has encoded.
+    Records and readers have passed :func:`~mudkit.systems.mud.tables.records.check_record`, so that a store
+    need not decode what it has encoded.
     """
 
     is_plain: ClassVar[bool] = True

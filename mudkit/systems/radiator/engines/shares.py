@@ -7,7 +7,7 @@ aggregate for receivers of several shares is emitted once per share.
 ==========  =============================================================================================
 register    text: the attributes as JSON; replace the attributes of a registered client
 unregister  remove the client and its pending messages
-context     text: a context as :meth:`Context.describe` returns it; a problem if the client is not registered
+context     text: a context as :meth:`Context.to_dict` returns it; a problem if the client is not registered
 tick        advance the time
 any         skip an event whose number is not above the last one (a duplicate); report an event that
             cannot be decoded as a problem
