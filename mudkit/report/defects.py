@@ -424,15 +424,18 @@ def _gaps(source: TraceSource, silent: Sequence[Defect]) -> Iterable[Defect]:
     ]
     start_us, end_us = source.t_us[at], source.t_us[at + 1]
     counted_s = (end_us - start_us - silent_us(off_us[0], off_us[1], start_us, end_us)) / US_PER_S
-    rests_s = counted_s[counted_s >= _REST_S]
-    if not len(rests_s):
+    whole_s = (end_us - start_us) / US_PER_S
+    is_rest = counted_s >= _REST_S
+    if not is_rest.any():
         return
-    usual_s = (
-        float(np.percentile(rests_s, 95))
-        if len(rests_s) >= _MIN_RESTS
-        else 10 * float(np.median(steps_us[is_same])) / US_PER_S
-    )
-    is_long = counted_s >= max(_MIN_GAP_S, _GAP_FACTOR * usual_s)
+    is_long = counted_s >= _MIN_GAP_S
+    for length_s in (counted_s, whole_s):
+        usual_s = (
+            float(np.percentile(length_s[is_rest], 95))
+            if is_rest.sum() >= _MIN_RESTS
+            else 10 * float(np.median(steps_us[is_same])) / US_PER_S
+        )
+        is_long &= length_s >= _GAP_FACTOR * usual_s
     longest = np.flatnonzero(is_long)[np.argsort(-counted_s[is_long], kind="stable")[:_MAX_GAPS]]
     for row in longest.tolist():
         begin, end = int(start_us[row]), int(end_us[row])

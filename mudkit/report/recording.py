@@ -61,7 +61,8 @@ def record(source: TraceSource) -> Recording:
 
     A pause takes 3 minutes or longer, and at least three times as long as the median step of a device on the
     days on which it begins and ends. How many devices usually report then is the median, over the 14 nearest
-    days with rows, of their mean number a quarter of an hour in the middle half of that time of the day. A
+    days with rows (weekdays with weekdays, days of weekends with such) of the 15 before and after, of their
+    mean number a quarter of an hour in the middle half of that time of the day. A
     pause that holds a whole day is compared with the seven days before and after it, with rows or without.
     The same is computed of the two weeks before and after; the lower counts. Where nothing can be compared,
     the times just before and after count.
@@ -92,7 +93,8 @@ def record(source: TraceSource) -> Recording:
     usual_s = np.maximum(*(steps_s.reindex(part).fillna(0.0).to_numpy() for part in day))
     is_long = is_break | (end_us - start_us >= _STEPS * usual_s * US_PER_S)
     start_us, end_us, is_break = start_us[is_long], end_us[is_long], is_break[is_long]
-    usual = _usual(start_us, end_us, quarter, per_quarter, days, is_whole_day[is_long], ends_us)
+    own = day[0][is_long]
+    usual = _usual(start_us, end_us, own, quarter, per_quarter, days, is_whole_day[is_long], ends_us)
     few = min(_DEVICES, max(_FLEET, _FLEET_SHARE * len(source.devices)))
     kind = np.where(is_break, BREAK, np.where(usual < few, REST, HOLE))
     pauses = pd.DataFrame({"start_us": start_us, "end_us": end_us, "kind": kind, "usual": usual})
@@ -102,13 +104,17 @@ def record(source: TraceSource) -> Recording:
 def _usual(
     start_us: NDArray[np.int64],
     end_us: NDArray[np.int64],
+    own: NDArray[np.int64],
     quarter: NDArray[np.int64],
     per_quarter: NDArray[np.int64],
     days: NDArray[np.int64],
     is_whole_day: NDArray[np.bool_],
     stretches_us: list[NDArray[np.int64]],
 ) -> NDArray[np.float64]:
-    """Return how many devices usually report in a quarter of an hour at the time of each pause."""
+    """Return how many devices usually report in a quarter of an hour at the time of each pause.
+
+    ``own`` is the local day on which it begins.
+    """
     sums = np.append(0, np.cumsum(per_quarter))
     if not len(start_us):
         return np.zeros(0)
@@ -123,12 +129,12 @@ def _usual(
         is_covered = (at >= 0) & (end <= ends_us[np.maximum(at, 0)])
         return np.where(is_covered, rows / (last - first + 1), np.nan)
 
-    own = (start_us + end_us) // 2 // _DAY_US
     place = np.searchsorted(days, own)
     near, away = [], []
     for by in range(-_DAYS - 1, _DAYS + 2):
         other = days[np.clip(place + by, 0, len(days) - 1)]
         is_other = (place + by >= 0) & (place + by < len(days)) & (other != own)
+        is_other &= _is_weekend(other) == _is_weekend(own)
         near.append(np.where(is_other, mean((other - own) * _DAY_US, *stretches_us), np.nan))
         away.append(np.where(np.isfinite(near[-1]), np.abs(other - own), np.iinfo(np.int64).max))
     nearest = np.argsort(np.array(away), axis=0, kind="stable")[:_DAYS]
@@ -146,6 +152,11 @@ def _usual(
     just_around = np.fmin(*(mean(sign * (end_us - start_us), *stretches_us) for sign in (-1, 1)))
     usual = np.fmin(usual, np.where(is_whole_day, *by_week))
     return np.where(np.isnan(usual), np.nan_to_num(just_around), usual)
+
+
+def _is_weekend(day: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return whether days since 1970, which began on a Thursday, are Saturdays or Sundays."""
+    return np.asarray((day + 3) % 7 >= 5)
 
 
 def _median(rows: NDArray[np.float64]) -> NDArray[np.float64]:
