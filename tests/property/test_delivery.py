@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from faulty_world import TIMES_US, FaultyWorld, S, faults, restores, wipes
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from post import Post, Put
 
@@ -130,6 +130,11 @@ def test_no_message_stays_pending_after_wipes(steps: Any, wipes: Any) -> None:
 
 
 @settings(max_examples=150)
+@example(  # the backup is older than the only hello, which came from another address
+    steps=[("kill", 0, "ann", 1), ("move", 0, "ann", None)],
+    restores=[("restore", 2_173_640, "bob", 786_668)],
+    every_s=2,
+)
 @given(steps=steps, restores=restores(NAMES), every_s=st.sampled_from([None, 2, 9]))
 def test_messages_accepted_after_a_restore_are_delivered(
     steps: Any, restores: Any, every_s: float | None

@@ -168,7 +168,9 @@ class Post:
             name = f"{self.other} {item.incarnation} {item.seq}"
             effects = [Notify("post", item.text), delivery(name, self.name, delivered_us=now_us)]
         last = self.inbox.last_seq(self.other, item.incarnation)
-        return [*effects, Send(source, Ack(last, item.incarnation))]
+        # A restored store may lack the last hello, and a moved peer says none by itself.
+        question = () if source == self.address else (Send(source, Ask(self.peer.ask(self.ports.entropy))),)
+        return [*effects, Send(source, Ack(last, item.incarnation)), *question]
 
     def send_hello(self, now_us: int) -> Sequence[Effect]:
         seq = (self.store.get("hello", int) or 0) + 1

@@ -18,11 +18,13 @@ from mudkit.verify.campaign.observers import Cells, ObservedHost, ObservedNetwor
 from mudkit.verify.campaign.work import APP, MAIN, SIDE, Burst, RandomDelays, Work
 from mudkit.wire import as_wire
 
-__all__ = ["BURST_S", "MINUTES", "SETTLE_HOURS", "Campaign"]
+__all__ = ["BURST_S", "MINUTES", "PROBE", "SETTLE_HOURS", "Campaign"]
 
 MINUTES: Final = (12, 75)
 """Lengths of runs; in the longer ones, notification servers give up silent devices."""
 SETTLE_HOURS: Final = 1.5
+PROBE: Final = "probe"
+"""Key and value that are written when the faults have ended, if the back end was restored."""
 BURST_S: Final = 180.0
 """Time, in seconds, within which what a burst of losses has lost arrives: the promised three minutes.
 
@@ -85,6 +87,7 @@ class Campaign:
             with_predicates=draw.random() < 0.3,
             with_side=draw.random() < 0.5,
             now_us=lambda: self.lab.world.now_us,
+            session_of=lambda name: self.lab.world.hosts[name].processes[0].session,
         )
         standing = ["lagging replicas"] if lag_s and self.cloud.replicas else []
         standing += ["two devices"] if "ann-tablet" in names else []
@@ -95,6 +98,8 @@ class Campaign:
         """Pending writes listed by each client at the end."""
         self.policies: dict[str, dict[str, Any]] = {}
         """Policies listed by each client at the end."""
+        self.probe: dict[str, list[Any]] = {}
+        """Values that a read and a continuous read of each client found of :data:`PROBE`."""
         self._watch_log()
         self._watch_kills()
 
@@ -203,8 +208,38 @@ class Campaign:
         self.lab.run(minutes=10)
         self.faults.heal()
         self.lab.run(hours=SETTLE_HOURS)
+        if self.cloud.back_end.split("/")[0] in self.rolled_back_us:
+            self._probe()
         self.pending = {name: client.pending().result() for name, client in self.clients.items()}
         self.policies = {name: client.policies().result() for name, client in self.clients.items()}
+
+    def _probe(self) -> None:
+        """Register continuous reads, write a record, and read it from the replicas."""
+        lab = self.lab
+        able = {
+            name: client
+            for name, client in self.clients.items()
+            if not self.has_expired(name, lab.world.now_us)
+        }
+        writers = [client for name, client in able.items() if name in self._undelayed]
+        if not writers:
+            return
+        self.probe = {f"{kind} of {name}": [] for name in able for kind in ("read", "continuous read")}
+
+        def recorder(name: str) -> Any:
+            found = self.probe[f"continuous read of {name}"]
+            return lambda change: found.append(change if isinstance(change, dict) else change.record["v"])
+
+        for name, client in able.items():
+            client.read(MAIN, f"key = '{PROBE}'", "continuous", callback=recorder(name))
+        lab.run(minutes=2)
+        writers[0].write(MAIN, PROBE, {"v": PROBE, "n": 1})
+        lab.run(minutes=5)
+        reads: dict[str, Any] = {name: client.read(MAIN, f"key = '{PROBE}'") for name, client in able.items()}
+        lab.run(minutes=2)
+        for name, read in reads.items():
+            found = read.result().records.values() if read.status == "ok" else [read.status]
+            self.probe[f"read of {name}"] = [record["v"] for record in found]
 
     def _plan(self, now_us: int) -> list[tuple[int, str]]:
         """Return the steps of the run with their times: two kinds of faults, and work among them."""

@@ -32,7 +32,7 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
     "watching": (
         "asked for a hello",
         "ended", "heartbeat timer", "hello timer", "known or unregistered", "life", "life, registered again",
-        "policy", "redirected", "refused", "refused here", "register, asked",
+        "notified timer", "policy", "redirected", "refused", "refused here", "register, asked",
         "register, no session", "registered",
         "registered in part or in an older life", "remove passed on", "stream, gap", "stream, next",
         "stream, of another session", "stream, seen before", "synced", "unregister", "unregister done",

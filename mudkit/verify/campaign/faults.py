@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, Final
 
 from mudkit.fleet.host import Backup
+from mudkit.fleet.link import Transfer
 from mudkit.fleet.store import ignore
 from mudkit.lab import Lab
 from mudkit.systems.mud import Cloud
@@ -16,6 +17,15 @@ __all__ = ["AFTER_S", "COLUMNS", "KINDS", "STANDING", "FaultInjector"]
 
 AFTER_S: Final = 300.0
 """A fault counts as in effect until this time after its repair."""
+_OLD_COPIES_SHARE: Final = 0.05
+_OLD_COPIES_S: Final = (60.0, 5400.0)
+"""Delay of the copies that a network that repeats messages makes of some of them, in seconds."""
+_STORE_WEIGHT: Final = 4
+"""Weight of the back end among the roles that are restored: all others follow its log."""
+_AGAIN_SHARE: Final = 0.7
+"""Share of the restores of the back end that another one follows."""
+_AGAIN_S: Final = 120.0
+"""Longest time until then, in seconds."""
 
 _DEVICE: Final = (None, "before commit", "after commit", "held, still pending")
 _STORE: Final = (None, "before commit", "after commit", "decided, not in the log")
@@ -64,6 +74,8 @@ class FaultInjector:
         self._devices = devices
         self._restarts = Random(draw.random())
         """A separate stream, so that draws at crash points do not change the rest of a run."""
+        self._copies = Random(self._restarts.random())
+        """A separate stream for copies of messages and choices of backups."""
         servers = {
             "store": [cloud.back_end],
             "replica": cloud.replicas,
@@ -84,14 +96,13 @@ class FaultInjector:
         """Host being killed at once; all others are killed at a crash point."""
         self._down: dict[str, str] = {}
         """Kill from which each host has not recovered yet."""
-        self._backups: dict[str, Backup] = {}
+        self._backups: list[dict[str, Backup]] = []
+        """Backups of all hosts, the oldest first."""
         self._disturbed: set[str] = set()
         self._now: tuple[str, ...] = ()
         self._changes_us: float = -1.0
         self.counts: Counter[str] = Counter(standing)
         """Number of occurrences of each column; crash points that no machine reaches are not counted."""
-        self.killed_after_commit: set[str] = set()
-        """Devices with a trap after a commit."""
         before = self._world.on_incident
 
         def record_incident(host: Any, incident: str, detail: Any) -> None:
@@ -193,8 +204,22 @@ class FaultInjector:
             delay_share=draw.choice([0.1, 0.5]) if "late" in self._disturbed else 0.0,
             delay_s=draw.choice([0.5, 20.0]),
         )
+        if "repeated" in self._disturbed:
+            self._add_old_copies()
         for fault in self._disturbed:
             self._begin(fault, float("inf"))
+
+    def _add_old_copies(self) -> None:
+        """Repeat some messages a long time later, when their machines may have other stores and addresses."""
+        before, copies = self._world.fault_hook, self._copies
+
+        def fault_hook(transfer: Transfer) -> Sequence[int]:
+            delays_us = (0,) if before is None else before(transfer)
+            if copies.random() >= _OLD_COPIES_SHARE:
+                return delays_us
+            return *delays_us, round(copies.uniform(*_OLD_COPIES_S) * 1e6)
+
+        self._world.fault_hook = fault_hook
 
     def _kill(self, role: str, point: str | None) -> str | None:
         hosts = self._hosts[role]
@@ -209,24 +234,33 @@ class FaultInjector:
         if point is not None:
             self._traps[host] = point
             self._faults.kill(host, at=point)
-        if role == "device" and point == "after commit":
-            self.killed_after_commit.add(host)
         if is_killed_at_start and point is not None:
             self._faults.restart(host)
         return host if role == "device" else None
 
     def _restore(self) -> str | None:
-        """Back up all hosts (at first, and sometimes later), or restore one of them."""
+        """Back up all hosts (at first, and sometimes later), or restore one of them from any backup.
+
+        The back end is often restored twice: its operator sees that the first backup was too old.
+        """
         if not self._backups or self._draw.random() < 0.3:
-            self._backups = {host: self._faults.backup(host) for host in self._kind_of}
+            self._backups.append({host: self._faults.backup(host) for host in self._kind_of})
             return None
-        kind = self._draw.choice([kind for kind, hosts in self._hosts.items() if hosts])
+        kinds = [kind for kind, hosts in self._hosts.items() if hosts]
+        kind = self._draw.choices(kinds, [_STORE_WEIGHT if kind == "store" else 1 for kind in kinds])[0]
         host = self._draw.choice(self._hosts[kind])
+        if kind == "store" and self._copies.random() < _AGAIN_SHARE:
+            newest = self._backups[-1]
+            again_us = self._world.now_us + round(self._copies.uniform(0.0, _AGAIN_S) * 1e6)
+            self._world.at(again_us, lambda _: self._restore_from(host, newest))
+        self._restore_from(host, self._copies.choice(self._backups))
+        return host if kind == "device" else None
+
+    def _restore_from(self, host: str, backup: dict[str, Backup]) -> None:
         self._killed_now = host
-        self._faults.restore(host, self._backups[host])
+        self._faults.restore(host, backup[host])
         self._killed_now = None
         self._begin("restored", 0.0)
-        return host if kind == "device" else None
 
     def _record_kill(self, host: str) -> None:
         point = None if host == self._killed_now else self._traps.pop(host, None)

@@ -10,7 +10,7 @@ from mudkit.consistency import History, Status, Verdict, check
 from mudkit.errors import AccessDenied, MudkitError, ParameterError, TableProblem, TokenExpired
 from mudkit.predicates import Predicate
 from mudkit.systems.mud import Conflict
-from mudkit.verify.campaign.campaign import BURST_S, Campaign
+from mudkit.verify.campaign.campaign import BURST_S, PROBE, Campaign
 from mudkit.verify.campaign.work import MAIN, SIDE, ReaderData, Watch, WriteRecord
 
 __all__ = ["PROMISED", "Judgement", "play"]
@@ -73,6 +73,7 @@ class Judgement:
             promises["writes acknowledged after a restore are kept"] = lambda: self._judge_since(
                 rows, since_us
             )
+            promises["a restored back end serves reads, writes and continuous reads"] = self._judge_probe
         for promise, judge in promises.items():
             known = len(self.problems)
             judge()
@@ -270,6 +271,12 @@ class Judgement:
                 self.problems.append(f"{value!r} was never answered after a restore")
             if value and times[value] > 1:
                 self.problems.append(f"{value!r} was committed {times[value]} times")
+
+    def _judge_probe(self) -> None:
+        """Check what was written and read after the back end was restored and the faults had ended."""
+        for name, found in self.campaign.probe.items():
+            if found != [PROBE]:
+                self.problems.append(f"after a restore, {name} found {found}, and {PROBE!r} was written")
 
     def _judge_bases(self, rows: list[dict[str, Any]]) -> None:
         """Check that each committed conditional write replaces the record that its client had."""
@@ -479,17 +486,10 @@ def _watch_problems(campaign: Campaign, watch: Watch, rows: list[dict[str, Any]]
         return
     since_us = 0 if reader.operation is None else reader.operation.responded_us
     final = {row["key"]: row for row in rows}
-    stored = None
-    if watch.client in campaign.faults.killed_after_commit:  # stored, but the application died before
-        (process,) = campaign.lab.world.hosts[watch.client].processes
-        prefix = f"read {watch.operation.result():09d} "
-        stored = {key.removeprefix(prefix): version for key, version in process.store.items(prefix)}
     for key, row in final.items():
         known, (is_visible,) = last.get(key), visibility(row, [reader])
         if row["ts_us"] <= since_us:
             continue  # it depends on the time at which the data changed
-        if stored is not None and stored.get(key, 0) == (row["ver"] if is_visible else 0):
-            continue
         if is_visible:
             is_old = watch.sync is None or row["ts_us"] < round(watch.sync * 1e6)
             if row["lsn"] <= watch.lsn and is_old and known is None:

@@ -70,6 +70,8 @@ class Watch:
     operation: Any = None
     notified: list[Any] = field(default_factory=list)
     notified_us: list[int] = field(default_factory=list)
+    sessions: dict[str, int] = field(default_factory=dict)
+    """Life of the client's machine at the last notification of each id."""
     lsn: int = 0
     """Last entry of the log when the read was registered."""
     is_on: bool = True
@@ -114,15 +116,16 @@ class Work:
     """Applications of one run.
 
     ``groups`` is the reader data of each client. ``with_predicates``: writers hide records; ``with_side``:
-    the table :data:`SIDE` exists at times.
+    the table :data:`SIDE` exists at times. ``session_of`` returns the number of lives of a client's machine.
     """
 
     def __init__(
         self, clients: Mapping[str, Client], cloud: Cloud, draw: Random, keys: list[str],
         groups: Mapping[str, str], *, with_predicates: bool, with_side: bool, now_us: Callable[[], int],
+        session_of: Callable[[str], int],
     ) -> None:  # fmt: skip
         self._clients = clients
-        self._now_us = now_us
+        self._now_us, self._session_of = now_us, session_of
         self._cloud = cloud
         self._draw = draw
         self._keys = keys
@@ -220,6 +223,11 @@ class Work:
 
         def record(notification: Any) -> None:
             if watch.is_restored:
+                return
+            session = self._session_of(name)
+            before = watch.sessions.get(notification.id, session)
+            watch.sessions[notification.id] = session
+            if before < session:  # a kill may repeat it
                 return
             watch.notified.append(notification)
             watch.notified_us.append(self._now_us())
