@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -43,6 +44,7 @@ def checks(start: bool = False) -> list[Check]:
         ("packages", _packages),
         ("Java", _java),
         ("Spark", _spark_started if start else _spark),
+        ("Spark's workers", _workers),
         ("memory", _memory),
         ("disk, this folder", lambda name: _disk(name, Path.cwd())),
         ("disk, temporary files", lambda name: _disk(name, Path(tempfile.gettempdir()))),
@@ -127,6 +129,9 @@ def _java(name: str) -> Check:
 
 
 def _spark(name: str) -> Check:
+    from mudkit.pipeline.launch.settings import check_variables
+
+    check_variables(os.environ)
     version = importlib.metadata.version("pyspark")
     return Check(name, None, f"{version}, start not tried", "mudkit doctor --start")
 
@@ -148,6 +153,30 @@ def _spark_started(name: str) -> Check:
             stop()
     how = "ran already" if ran else f"started in {started_s:.1f} s"
     return Check(name, int(table["count"].sum()) == 1000, f"{version}, {how}, first job in {worked_s:.1f} s")
+
+
+def _workers(name: str) -> Check:
+    """Check the Python that the workers of a session run that mudkit has not started on this machine."""
+    variable = os.environ.get("PYSPARK_PYTHON")
+    python = variable or "python3"
+    named = f"PYSPARK_PYTHON={variable}" if variable else "python3 of the PATH, as PYSPARK_PYTHON is not set"
+    place = shutil.which(python)
+    code = "import sys, pyarrow; print(*sys.version_info[:2], sep='.')"
+    if place is None:
+        problem = "is not there"
+    else:
+        tried = subprocess.run([place, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+        version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        if tried.returncode:
+            problem = "does not have pyarrow" if "pyarrow" in tried.stderr else "does not run"
+        elif tried.stdout.strip() != version:
+            problem = f"is Python {tried.stdout.strip()}, and this one is {version}"
+        else:
+            return Check(name, True, f"{named}: Python {version} with pyarrow")
+    state = (
+        f"{named}: {problem}; only sessions that mudkit starts on this machine work, with {sys.executable}"
+    )
+    return Check(name, None, state, f"export PYSPARK_PYTHON={sys.executable}")
 
 
 def _memory(name: str) -> Check:

@@ -35,6 +35,14 @@ _SQL_CONFIG = {
     "spark.sql.parser.manageParserCaches": "true",
     "spark.sql.parser.parserDfaCacheFlushThreshold": "50000",
 }
+_CHANGING = (
+    "SPARK_HOME",
+    "SPARK_CONF_DIR",
+    "SPARK_DIST_CLASSPATH",
+    "PYSPARK_SUBMIT_ARGS",
+    "JAVA_TOOL_OPTIONS",
+)
+"""Variables, perhaps of another installation, that change how Spark starts."""
 _REMEDY = "run `mudkit doctor`; what Spark itself said is above"
 
 
@@ -78,7 +86,8 @@ def session(
 
     Later calls return the same session. A session that was stopped or whose JVM died is replaced. For a
     session that other code started in this process, a new session of its context is used, so that its
-    settings and views stay unchanged.
+    settings and views stay unchanged. Its workers need the packages below, too: the first function that needs
+    them says what is missing.
 
     On a cluster mudkit is sent to the executors (of another code's session with the first job that needs it),
     but not its dependencies: their Python (``PYSPARK_PYTHON``, or the path of this one) must have the same
@@ -103,7 +112,8 @@ def session(
     ParameterError
         An argument is invalid, or contradicts the running session, which `stop` ends.
     EnvironmentProblem
-        There is no Java, Spark does not start, or the cluster or the Connect server does not answer.
+        There is no Java, a variable such as ``SPARK_HOME`` keeps Spark from starting, Spark does not start,
+        or the cluster or the Connect server does not answer.
     """
     with _PROCESS.lock:
         target = resolve(master, remote, config, os.environ)
@@ -277,11 +287,12 @@ def _translated(target: Target) -> Iterator[None]:
     except Exception as error:
         text = str(error) or type(error).__name__
         lines = [line.strip() for line in text.splitlines() if line.strip() and "\tat " not in line]
+        changing = [name for name in _CHANGING if os.environ.get(name)]
         raise EnvironmentProblem(
             "Spark did not start.",
             where=target.place,
             found="; ".join(lines[:3])[:500],
-            remedy=_REMEDY,
+            remedy=(f"unset {', '.join(changing)}, or " if changing else "") + _REMEDY,
         ) from error
 
 

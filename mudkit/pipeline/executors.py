@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 import weakref
 import zipfile
@@ -16,12 +17,13 @@ from pyspark.sql import SparkSession
 
 import mudkit
 from mudkit.arguments import check_options
-from mudkit.errors import MudkitError, SimulationProblem
+from mudkit.errors import EnvironmentProblem, MudkitError, SimulationProblem
 from mudkit.files import work_folder
 from mudkit.pipeline._progress import progress
 
 __all__ = [
     "EXECUTORS_NEED",
+    "check_workers",
     "has_mudkit",
     "merged_batches",
     "package_folder",
@@ -57,6 +59,8 @@ class _Provided:
 
     def __init__(self) -> None:
         self.known: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.checked: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Those whose executors can run functions."""
 
 
 _PROVIDED = _Provided()
@@ -67,11 +71,18 @@ def has_mudkit(spark: SparkSession) -> None:
     _PROVIDED.known.add(_place_of(spark))
 
 
+def check_workers(spark: SparkSession) -> None:
+    """Check once that the Python of a session's workers can run functions; raise EnvironmentProblem."""
+    if _place_of(spark) not in _PROVIDED.known and _place_of(spark) not in _PROVIDED.checked:
+        _version_there(spark)
+        _PROVIDED.checked.add(_place_of(spark))
+
+
 def provide(spark: SparkSession) -> None:
     """Send mudkit, without its dependencies, to executors that cannot import this version of it.
 
     A session of :func:`mudkit.pipeline.session` has it from the start. Another one is checked once, by a
-    small job.
+    small job; it raises EnvironmentProblem if the Python of the workers lacks packages.
     """
     if _place_of(spark) in _PROVIDED.known:
         return
@@ -105,7 +116,30 @@ def _version_there(spark: SparkSession) -> str:
         for batch in batches:
             yield pyarrow.RecordBatch.from_pydict({"version": [version] * len(batch)})
 
-    return str(spark.range(0, 1, 1, 1).mapInArrow(ask, "version STRING").collect()[0][0])
+    try:
+        return str(spark.range(0, 1, 1, 1).mapInArrow(ask, "version STRING").collect()[0][0])
+    except Exception as error:
+        problem = _worker_problem(spark, str(error))
+        if problem is None:
+            raise
+        raise problem from error
+
+
+def _worker_problem(spark: Any, text: str) -> EnvironmentProblem | None:
+    """Return the error for workers whose Python is missing, another one, or lacks packages."""
+    signs = ("ModuleNotFoundError", "ImportError", "Cannot run program", "PYTHON_VERSION_MISMATCH")
+    lines = [line.strip() for line in text.splitlines() if any(sign in line for sign in signs)]
+    if not lines:
+        return None
+    python = getattr(getattr(spark, "_sc", None), "pythonExec", None)
+    return EnvironmentProblem(
+        "The Python of this session's workers cannot run functions of mudkit.",
+        where="workers of Spark" if python is None else f"Python of the workers: {python}",
+        found=lines[-1][:_SHOWN],
+        expected=f"Python {sys.version_info[0]}.{sys.version_info[1]} with {', '.join(EXECUTORS_NEED)}",
+        remedy=f"set PYSPARK_PYTHON={sys.executable} before the session starts, or stop it and let "
+        "mudkit.pipeline.session() start one",
+    )
 
 
 _dumps: Callable[[Any], bytes] = cloudpickle.dumps

@@ -22,6 +22,7 @@ from mudkit.arguments import check_options
 from mudkit.errors import PredicateError, TraceContentError
 from mudkit.files import output_problem, staged_folder
 from mudkit.pipeline._session import session
+from mudkit.pipeline.executors import check_workers
 from mudkit.predicates import Column as Place
 from mudkit.predicates import Layout, Predicate, tree
 from mudkit.trace.folder import columns_language, table_folder
@@ -140,6 +141,8 @@ def _session(schema: object) -> SparkSession:
 
 
 def _register_matches(spark: SparkSession) -> None:
+    check_workers(spark)
+
     # A nested function is pickled by value, so the executors need not import mudkit.
     def mudkit_matches(texts, patterns):  # type: ignore[no-untyped-def]  # noqa: ANN001
         import pyarrow as pa

@@ -83,6 +83,7 @@ class Reader:
                 faults.restore("jane", self.device_backups[argument % len(self.device_backups)])
                 self.reach()
             case "restart":
+                self.lab.run(seconds=1)  # a kill at the moment of a callback may repeat it
                 faults.kill(argument)
                 faults.restart(argument)
             case "cut":

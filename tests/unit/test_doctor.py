@@ -21,6 +21,7 @@ NAMES = [
     "packages",
     "Java",
     "Spark",
+    "Spark's workers",
     "memory",
     "disk, this folder",
     "disk, temporary files",
@@ -188,3 +189,40 @@ def test_table_shows_missing_requirements_and_commands():
 def test_table_is_written_to_standard_output_by_default(capsys):
     render([Check("disk", True, "room")])
     assert capsys.readouterr().out.split() == ["ok", "disk", "room"]
+
+
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        (None, "is not there"),
+        ("echo \"No module named 'pyarrow'\" >&2; exit 1", "does not have pyarrow"),
+        ("exit 3", "does not run"),
+        ("echo 3.1", "is Python 3.1, and this one is"),
+    ],
+)
+def test_python_of_workers_is_named(tmp_path, monkeypatch, script, problem):
+    python = tmp_path / "python3"
+    if script is not None:
+        python.write_text(f"#!/bin/sh\n{script}\n")
+        python.chmod(0o755)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+    check = get_check("Spark's workers")
+    assert check.ok is None
+    assert check.state.startswith(f"PYSPARK_PYTHON={python}: {problem}")
+    assert check.remedy == f"export PYSPARK_PYTHON={sys.executable}"
+
+
+def test_own_python_fits_as_that_of_workers(monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    assert get_check("Spark's workers").ok is True
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("SPARK_HOME", "/nothing"), ("PYSPARK_SUBMIT_ARGS", "--master x")]
+)
+def test_variables_that_keep_spark_from_starting_are_named(monkeypatch, variable, value):
+    monkeypatch.setenv(variable, value)
+    check = get_check("Spark")
+    assert check.ok is False
+    assert check.state.startswith(f"{variable}=")
+    assert f"unset {variable}" in check.remedy

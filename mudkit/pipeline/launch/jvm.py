@@ -28,7 +28,7 @@ from pyspark.sql.context import SQLContext
 
 from mudkit.pipeline.executors import package_folder
 from mudkit.pipeline.launch.java import Archive, find_java, launch_home, prepare
-from mudkit.pipeline.launch.settings import Target, memory
+from mudkit.pipeline.launch.settings import Target, check_variables, memory
 
 __all__ = [
     "Jvm",
@@ -103,6 +103,7 @@ def spark_home(environ: Mapping[str, str]) -> Path:
 
 def jvm_config(target: Target, environ: Mapping[str, str], *, archived: bool = True) -> Jvm:
     """Build the configuration of a session's JVM; `archived`: use or write the archive of Spark's classes."""
+    check_variables(environ)
     heap = memory(environ)
     java = find_java()
     archived = archived and _plain_classes(target, environ)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
+import shlex
 import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from mudkit.errors import EnvironmentProblem, ParameterError
@@ -18,6 +21,7 @@ __all__ = [
     "Target",
     "addresses",
     "check_reachable",
+    "check_variables",
     "memory",
     "resolve",
 ]
@@ -26,6 +30,8 @@ DEFAULT_MASTER = "local[*]"
 MASTER_VARIABLE = "MUDKIT_SPARK_MASTER"
 REMOTE_VARIABLE = "SPARK_REMOTE"
 MEMORY_VARIABLE = "MUDKIT_SPARK_MEMORY"
+_SHELL = "pyspark-shell"
+"""Word with which the options of a Python program end."""
 _MIN_MIB = 512  # Spark itself refuses less than 450 MiB
 
 _LOCAL = re.compile(r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?")
@@ -203,4 +209,45 @@ def check_reachable(target: Target) -> None:
         expected=f"a master that takes a connection within {MASTER_TIMEOUT_S:g} s",
         remedy="start it (Spark's `sbin/start-master.sh` and `start-worker.sh`), or correct the address "
         "(spark://host:7077), or leave it out to run Spark on this machine",
+    )
+
+
+def check_variables(environ: Mapping[str, str]) -> None:
+    """Raise EnvironmentProblem if a variable of another installation would keep Spark from starting."""
+    if "SPARK_HOME" in environ:
+        _check_spark_home(environ["SPARK_HOME"])
+    words = environ.get("PYSPARK_SUBMIT_ARGS", _SHELL)
+    try:
+        is_complete = shlex.split(words)[-1:] == [_SHELL]
+    except ValueError:  # a quotation without end
+        is_complete = False
+    if not is_complete:
+        raise EnvironmentProblem(
+            "PYSPARK_SUBMIT_ARGS keeps Spark from starting.",
+            where="PYSPARK_SUBMIT_ARGS",
+            found=f"PYSPARK_SUBMIT_ARGS={words!r}",
+            expected=f"options, and {_SHELL} as the last word",
+            remedy=f"unset PYSPARK_SUBMIT_ARGS, or append {_SHELL}",
+        )
+
+
+def _check_spark_home(name: str) -> None:
+    home = Path(name)
+    version = ".".join(importlib.metadata.version("pyspark").split(".")[:2])
+    jars = sorted(home.glob("jars/spark-core_*.jar"))
+    versions = {jar.stem.rpartition("-")[2] for jar in jars if "-" in jar.stem}
+    if not name or not home.is_dir():
+        problem = "no such folder"
+    elif not (home / "bin" / "spark-submit").is_file():
+        problem = "it has no bin/spark-submit"
+    elif versions and not any(found.startswith(f"{version}.") for found in versions):
+        problem = f"it is Spark {', '.join(sorted(versions))}"
+    else:
+        return
+    raise EnvironmentProblem(
+        "SPARK_HOME names no Spark that mudkit can start.",
+        where="SPARK_HOME",
+        found=f"SPARK_HOME={name}: {problem}",
+        expected=f"Spark {version}, the version of PySpark here",
+        remedy="unset SPARK_HOME to use the Spark that comes with PySpark",
     )

@@ -32,6 +32,8 @@ Guarantees:
   (:class:`Backlogged`) or inbox, its receiver has removed the filter or ended the friendship meanwhile, it
   waits too long for a key, or is lost with a store that was wiped or restored from a backup. End-to-end
   reliability is up to the application: :class:`Outbound` and :class:`Inbound` (3.5).
+* What a module has committed reaches its application, also after a kill before the callback: an item once, by
+  its ``number``; a question about a filter, or an accepted filter, again.
 * A receiver that left a channel cannot read later items, and a new one cannot read earlier items.
 """
 

@@ -301,7 +301,8 @@ class Port(OnHost):
     def on_accepted(self, callback: Callable[[Predicate, str], None]) -> None:
         """Call ``callback`` with each newly accepted filter and its device.
 
-        An application may publish recent items again for that device.
+        An application may publish recent items again for that device. A device that is killed between its
+        commit and the callback repeats the call after the restart.
         """
         self.installed.listen(
             acceptances(self.name), lambda accepted: callback(accepted.filter, accepted.who)
@@ -378,7 +379,7 @@ class Port(OnHost):
         return operation
 
     def on_item(self, callback: Callable[[Item], object]) -> None:
-        """Call ``callback`` with each waiting and each future item."""
+        """Call ``callback`` with each waiting and each future item, once, also after a kill."""
         self._on_item = callback
         self.installed.call(messages.Listen(self.name))
 

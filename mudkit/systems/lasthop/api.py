@@ -230,7 +230,9 @@ class Subscriber(OnHost):
     def read(self, topic: str) -> Operation:
         """Read the best messages of a ``topic``; without a link, the best on the device.
 
-        The result is a list of mappings with text, rank and topic; it raises without a subscription.
+        The result is a list of mappings with text, rank and topic, each with an attribute ``id``; it raises
+        without a subscription. If the device is killed before the result is there, the next read has these
+        messages again.
         """
         return self.installed.call(Read(check_topic(topic)))
 
@@ -268,11 +270,15 @@ class Subscriber(OnHost):
         return self.installed.call(QueueSizes())
 
     def on_message(self, callback: Callable[[Content], None]) -> None:
-        """Call ``callback`` with each message when it is shown."""
+        """Call ``callback`` with each message when it is shown, once.
+
+        A device that is killed between its commit and the callback repeats the call after the restart; the
+        attribute ``id`` of the message is the same.
+        """
         self.installed.listen(APP, callback)
 
     def on_arrival(self, callback: Callable[[Content], None]) -> None:
-        """Call ``callback`` with each message that arrives at the device, shown or queued."""
+        """Call ``callback`` with each message that arrives at the device, as :meth:`on_message`."""
         self.installed.listen(ARRIVALS, callback)
 
 

@@ -69,8 +69,8 @@ _PUSH_TIMEOUT_US: Final = 10_000_000
 """Initial timeout: a page takes 7 s over a slow link, and the answer may be queued behind it."""
 PULL: Final = "pull "
 _PULL_TIMEOUT_US: Final = 20_000_000
-"""Least timeout of a page: 7 s over a slow link, and it may be queued behind others. Longer where the last page
-took more than half of it; doubles with each probe."""
+"""Least timeout of a page: 7 s over a slow link, and it may be queued behind others. Longer where the last
+page took more than half of it; doubles with each probe."""
 _MAX_PROBE_US: Final = 60_000_000
 """Longest time between two probes."""
 _MIN_FAILED_US: Final = 1_000_000

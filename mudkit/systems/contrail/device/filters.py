@@ -27,6 +27,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from mudkit.delivery.notices import Notices
 from mudkit.errors import ParameterError, PredicateError
 from mudkit.events import Effect, Notify
 from mudkit.predicates import Language, Predicate
@@ -122,11 +123,17 @@ class _Received(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, state=state, predicate=kept)
 
 
+def _accepted(kept: _Received) -> Notify:
+    return Notify(acceptances(kept.port), _question(kept))
+
+
 class Filters:
     """Filters that other devices installed on this device."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self.notices = Notices(core.store, _Received)
+        """Filters of whose acceptance the application is notified."""
         self._matching: dict[str, dict[str, tuple[Predicate, _Received]]] = {}
         """Accepted and undecided filters by port and key."""
         self._known: dict[str, dict[str, _Received]] = {}
@@ -201,7 +208,11 @@ class Filters:
         return self._notify_accepted(kept) if accepted else []
 
     def _notify_accepted(self, kept: _Received) -> list[Effect]:
-        return [Notify(acceptances(kept.port), _question(kept))]
+        return [self.notices.add(kept), _accepted(kept)]
+
+    def repeat_notices(self) -> list[Effect]:
+        """Notify applications of accepted filters, of which a kill has prevented it."""
+        return [*self.notices.repeat(_accepted)]
 
     def forget(self, *, source: str | None = None, group: str | None = None) -> None:
         """Remove the filters of a device or of a group; those of a group can be received again."""

@@ -22,6 +22,7 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from mudkit.delivery.notices import Notices
 from mudkit.delivery.session import rolled_back
 from mudkit.display import View, first_rows
 from mudkit.errors import AccessDenied, MudkitError, ParameterError, did_you_mean, listed
@@ -145,7 +146,7 @@ class ModuleMachine:
 
     def _wake(self) -> list[Effect]:
         """Continue from the store."""
-        effects: list[Effect] = [Notify(IDENTITY, self._core.public)]
+        effects: list[Effect] = [Notify(IDENTITY, self._core.public), *self._filters.repeat_notices()]
         effects += self._resend_state() if self._core.first else self._show_friends()
         self._choose_gateways()
         return [*effects, *self._set_pulls()]
@@ -386,6 +387,9 @@ class ModuleMachine:
     def _fired(self, name: str) -> Sequence[Effect]:
         if name == PUSH:
             return self._sending.flush()
+        if name == Notices.TIMER:
+            self._filters.notices.fired()
+            return ()
         if name.startswith(RETRY):
             return self._outboxes[int(name.removeprefix(RETRY))].retransmit()
         pull = self._pulls[int(name.removeprefix(PULL))]

@@ -15,8 +15,10 @@ timer            retransmit while there is a link; report missing items that are
 context changed  another place: end one subscription, and begin another
 ===============  ===================================================================================
 
-Messages shown count as read. Expired messages are removed at the next event. Queue and facts are durable. A
-device with an empty store is another device: its sessions have another incarnation.
+Messages shown count as read. Expired messages are removed at the next event. Queue and facts are durable. So
+are messages shown and read, until the application has them: if a kill prevents it, they are shown again after
+the restart, or are part of the next read, with the same id. A device with an empty store is another device:
+its sessions have another incarnation.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from mudkit.delivery.notices import Identified, Notices
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
@@ -100,6 +103,7 @@ READ_TIMEOUT_US: Final = 15_000_000
 MISSING_TIMEOUT_US: Final = 5_000_000
 """Time after which an item that was overtaken is no longer in flight."""
 _RETRANSMIT: Final = "again"
+_RETURNED: Final = "returned "
 _MISSING: Final = "missing"
 _HELLO: Final = 0
 """Key of the hello in the retransmission timer; reads have their numbers, from 1 on."""
@@ -197,6 +201,29 @@ def _is_empty_read(fact: Fact) -> bool:
     return isinstance(fact, HasRead) and not fact.ids
 
 
+class _Notice(msgspec.Struct, frozen=True):
+    """A message for an application that is notified: :data:`APP` or :data:`ARRIVALS`."""
+
+    app: str
+    id: str
+    content: Content
+
+
+class _Returned(msgspec.Struct, frozen=True):
+    """A message that a read has returned."""
+
+    content: Content
+    expires_us: int
+
+
+def _notify(notice: _Notice) -> Notify:
+    return Notify(notice.app, Identified(notice.content, notice.id))
+
+
+def _returned_key(topic: str, identity: str) -> str:
+    return f"{_RETURNED}{topic}\n{identity}"
+
+
 class _PendingRead(msgspec.Struct):
     """A read that waits for the server."""
 
@@ -239,6 +266,14 @@ class DeviceMachine:
             )
             for key, stored in ports.store.items("follow ", _StoredFollowing)
         }
+        self._notices = Notices(ports.store, _Notice)
+        self._unseen: dict[tuple[str, str], _Returned] = {}
+        """Messages of reads that a kill ended, by topic and identity: the next read returns them again."""
+        for key, returned in ports.store.items(_RETURNED, _Returned):
+            topic, identity = key.removeprefix(_RETURNED).split("\n", 1)
+            self._unseen[topic, identity] = returned
+        self._returned: list[str] = []
+        """Keys of messages that reads of this start have returned."""
         self._loc: tuple[float, float] | None = None
         self._now_us = 0
         # The session with the server
@@ -301,7 +336,8 @@ class DeviceMachine:
                 self._sends_subscriptions = True
             self._store.put("life", self._life)
         self._queue.expire(now_us)
-        effects = [*(self._decide(event) if message is None else self._received(message))]
+        effects = [*self._notices.repeat(_notify)]
+        effects += self._decide(event) if message is None else self._received(message)
         if not self._facts.is_empty and not self._sent_fact:
             effects += self._send_facts()
         return effects
@@ -352,6 +388,9 @@ class DeviceMachine:
                 self._unanswered.clear()
                 stop = CancelTimer(_RETRANSMIT), CancelTimer(_MISSING)
                 return [*stop, *self._read_from_queue(self._pending_reads)]
+            case TimerFired(name=Notices.TIMER):
+                self._notices.fired()
+                self._forget_returned()
             case TimerFired(name=name):
                 return self._retransmit() if name == _RETRANSMIT else self._report_missing()
             case ContextChanged(context=context):
@@ -512,6 +551,8 @@ class DeviceMachine:
         effects = self._read_from_queue(
             [number for number, pending in self._pending_reads.items() if pending.topic == topic]
         )
+        self._take_unseen(topic, math.inf)
+        self._forget_returned()
         del self._topics[topic]
         self._store.delete(f"topic {topic}")
         self._queue.end(topic)
@@ -564,12 +605,43 @@ class DeviceMachine:
         for number in list(numbers):
             pending = self._pending_reads.pop(number)
             effects += self._unanswered.answered(self._now_us, number)
-            taken = self._queue.take(pending.topic, self._topics[pending.topic][1].max_messages)
-            ids = [identity for identity, _ in taken]
-            self._facts.add(HasRead(pending.topic, self._now_us, ids, number))
+            topic, max_messages = pending.topic, self._topics[pending.topic][1].max_messages
+            again = self._take_unseen(topic, max_messages)
+            taken = self._queue.take(topic, max_messages - len(again))
+            ids = [identity for identity, *_ in taken]
+            self._facts.add(HasRead(topic, self._now_us, ids, number))
             effects += [delivery(identity, self._me, read_us=self._now_us) for identity in ids]
-            effects.append(Complete(pending.op_id, [content for _, content in taken]))
+            for identity, content, expires_us in taken:
+                key = _returned_key(topic, identity)
+                self._store.put(key, _Returned(content, expires_us))
+                self._returned.append(key)
+            returned = [*again, *(Identified(content, identity) for identity, content, _ in taken)]
+            effects.append(Complete(pending.op_id, returned))
+            if returned:
+                effects.append(SetTimer(Notices.TIMER, 0))
         return effects
+
+    def _take_unseen(self, topic: str, max_messages: float) -> list[Identified]:
+        """Return messages of reads that a kill ended; they have been reported as read."""
+        again: list[Identified] = []
+        for (of_topic, identity), returned in list(self._unseen.items()):
+            if of_topic != topic or (returned.expires_us > self._now_us and len(again) >= max_messages):
+                continue
+            del self._unseen[topic, identity]
+            self._returned.append(_returned_key(topic, identity))
+            if returned.expires_us > self._now_us:
+                again.append(Identified(returned.content, identity))
+        return again
+
+    def _forget_returned(self) -> None:
+        for key in self._returned:
+            self._store.delete(key)
+        self._returned = []
+
+    def _notify(self, app: str, identity: str, content: Content) -> Sequence[Effect]:
+        """Notify an application, also if a kill prevents it now."""
+        notice = _Notice(app, identity, content)
+        return self._notices.add(notice), _notify(notice)
 
     # -- items of the stream
 
@@ -627,7 +699,7 @@ class DeviceMachine:
         content = {**body.content, "rank": body.rank}
         effects: list[Effect] = [
             delivery(identity, self._me, delivered_us=self._now_us),
-            Notify(ARRIVALS, content),
+            *self._notify(ARRIVALS, identity, content),
         ]
         if body.shown:
             return [*effects, *self._show(topic, [(identity, content)])]
@@ -651,5 +723,8 @@ class DeviceMachine:
         return [
             effect
             for identity, content in shown
-            for effect in (delivery(identity, self._me, read_us=self._now_us), Notify(APP, content))
+            for effect in (
+                delivery(identity, self._me, read_us=self._now_us),
+                *self._notify(APP, identity, content),
+            )
         ]

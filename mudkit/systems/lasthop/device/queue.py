@@ -88,13 +88,14 @@ class DeviceQueue:
         self._forget(topic, identity)
         return content
 
-    def take(self, topic: str, max_messages: float) -> list[tuple[str, Content]]:
-        """Remove the best messages of a topic, and return their identities and contents."""
+    def take(self, topic: str, max_messages: float) -> list[tuple[str, Content, int]]:
+        """Remove the best messages of a topic; return their identities, contents and times of expiration."""
         queue = self._queues.get(topic)
-        taken: list[tuple[str, Content]] = []
+        taken: list[tuple[str, Content, int]] = []
         while queue is not None and queue.size and len(taken) < max_messages:
-            identity = str(queue.pop().identity)
-            taken.append((identity, self._content(topic, identity)))
+            message = queue.pop()
+            identity = str(message.identity)
+            taken.append((identity, self._content(topic, identity), message.expires_us))
             self._forget(topic, identity)
         return taken
 

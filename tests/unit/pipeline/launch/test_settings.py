@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import socket
 
@@ -9,7 +10,14 @@ import pytest
 
 from mudkit.errors import EnvironmentProblem, ParameterError
 from mudkit.pipeline.launch import settings
-from mudkit.pipeline.launch.settings import Target, addresses, check_reachable, memory, resolve
+from mudkit.pipeline.launch.settings import (
+    Target,
+    addresses,
+    check_reachable,
+    check_variables,
+    memory,
+    resolve,
+)
 
 
 @pytest.mark.parametrize(
@@ -189,3 +197,43 @@ def test_silent_masters_share_the_timeout(monkeypatch):
 def test_only_standalone_masters_are_contacted(url, monkeypatch):
     monkeypatch.setattr(settings.socket, "create_connection", lambda *_: pytest.fail("asked"))
     check_reachable(Target(url))
+
+
+def make_spark(folder, version=None):
+    (folder / "bin").mkdir(parents=True)
+    (folder / "jars").mkdir()
+    (folder / "bin" / "spark-submit").touch()
+    if version is not None:
+        (folder / "jars" / f"spark-core_2.13-{version}.jar").touch()
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("make", "found"),
+    [
+        (lambda folder: str(folder / "nothing"), "no such folder"),
+        (lambda folder: "", "no such folder"),
+        (str, "it has no bin/spark-submit"),
+        (lambda folder: make_spark(folder / "old", "2.4.8"), "it is Spark 2.4.8"),
+    ],
+)
+def test_spark_home_of_another_installation_is_named(tmp_path, make, found):
+    home = make(tmp_path)
+    with pytest.raises(EnvironmentProblem, match="SPARK_HOME names no Spark") as caught:
+        check_variables({"SPARK_HOME": home})
+    assert caught.value.found == f"SPARK_HOME={home}: {found}"
+    assert "unset SPARK_HOME" in caught.value.remedy
+
+
+@pytest.mark.parametrize("words", ["", "--master local[2]", "--conf 'a=b pyspark-shell"])
+def test_submit_arguments_without_the_last_word_are_named(words):
+    with pytest.raises(EnvironmentProblem, match="PYSPARK_SUBMIT_ARGS keeps Spark from starting"):
+        check_variables({"PYSPARK_SUBMIT_ARGS": words})
+
+
+def test_variables_that_fit_are_accepted(tmp_path):
+    check_variables({})
+    check_variables({"PYSPARK_SUBMIT_ARGS": "--conf 'spark.a=b c' pyspark-shell"})
+    version = importlib.metadata.version("pyspark")
+    check_variables({"SPARK_HOME": make_spark(tmp_path / "same", version)})
+    check_variables({"SPARK_HOME": make_spark(tmp_path / "built")})  # a build of one's own

@@ -18,7 +18,7 @@ def test_queue_is_restored_from_its_store():
     assert len(restored) == len(queue) == 4
     assert ("news", "m1") in restored
     assert restored.make_room() == [("news", "m2"), ("news", "m0")]
-    assert [identity for identity, _ in restored.take("news", 5)] == ["m1", "m3"]
+    assert [identity for identity, *_ in restored.take("news", 5)] == ["m1", "m3"]
     assert store.items() == []
     queue.expire(5)
     assert queue.ranks("news") == {"m1": 0.9, "m2": 0.5, "m3": 0.7}
