@@ -18,8 +18,8 @@ from mudkit.widgets.panel import Figure, Panel
 
 pytestmark = pytest.mark.browser
 
-LONGEST = "x = [" + "1, " * 34 + "10]"
-"""As long as ruff lets a line of code be."""
+LINE = "x = [" + "1, " * 34 + "10]"
+"""Line of code at the limit of 110 characters."""
 LINES = """() => [...document.querySelectorAll('.cell_input pre')].map(pre => {
   const style = getComputedStyle(pre);
   const height = pre.clientHeight - parseFloat(style.paddingTop) - parseFloat(style.paddingBottom);
@@ -39,7 +39,7 @@ def chapter(tmp_path_factory, repository):
         sys.path.remove(str(repository / "tools"))
     panel = Panel([ipywidgets.IntSlider(), Figure(go.Scatter(x=np.arange(3.0), y=[1, 2, 4]))])
     output = nbformat.v4.new_output("display_data", data=panel._repr_mimebundle_())
-    cells = [nbformat.v4.new_markdown_cell("# A chapter\n\n## A section"), nbformat.v4.new_code_cell(LONGEST)]
+    cells = [nbformat.v4.new_markdown_cell("# A chapter\n\n## A section"), nbformat.v4.new_code_cell(LINE)]
     cells.append(nbformat.v4.new_code_cell("panel", outputs=[output], execution_count=1))
     notebook = nbformat.v4.new_notebook(cells=cells)
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
