@@ -581,6 +581,7 @@ def test_output_of_a_widget_without_its_state_asks_to_run_the_cell(chromium, lab
     data = {**Panel([])._repr_mimebundle_(), "text/plain": "ViewsExplorer(children=(HTML(…"}
     cell.outputs = [nbformat.v4.new_output("execute_result", data=data, execution_count=1)]
     notebook = nbformat.v4.new_notebook(cells=[cell])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3 (ipykernel)"}
     nbformat.write(notebook, folder / "work" / "foreign.ipynb")
     if is_trusted:
         NotebookNotary().sign(notebook)
