@@ -117,7 +117,7 @@ class _Page(anywidget.AnyWidget):
       padding: 2px 0 6px;
     }
     .mudkit-panel.jupyter-widgets-disconnected
-      :is(.widget-inline-hbox, .widget-button, .widget-play, .widget-checkbox) {
+      :is(.widget-inline-hbox:not(.widget-html), .widget-button, .widget-play) {
       opacity: 0.55;
       pointer-events: none;
     }

@@ -26,6 +26,7 @@ _DEFAULTS: Final = {
     "Application.log_level": "ERROR",
     "ServerApp.ip": "127.0.0.1",
     "KernelManager.transport_encryption": "auto",
+    "LabApp.custom_css": "True",
     "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
     "LabApp.news_url": "None",
     "LabApp.extension_manager": "readonly",
@@ -76,6 +77,11 @@ def _has_browser(given: set[str]) -> bool:
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
     return [{"module": __name__}]
+
+
+def _link_jupyter_server_extension(app: ServerApp) -> None:
+    """Add the folder of mudkit's styles, after that of the user's own."""
+    app.static_custom_path = [*app.static_custom_path, str(_CONFIG / "custom")]
 
 
 def _load_jupyter_server_extension(app: ServerApp) -> None:

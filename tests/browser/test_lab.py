@@ -15,6 +15,7 @@ from urllib.request import Request, urlopen
 
 import nbformat
 import pytest
+from nbformat.sign import NotebookNotary
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from playwright.sync_api import expect
 
@@ -573,16 +574,27 @@ def assert_asks_to_run_the_cell(page):
     assert {text for is_panel, text in marks if not is_panel} == {"none"}
 
 
-def test_output_of_a_widget_that_is_not_trusted_asks_to_run_the_cell(chromium, lab, screenshot):
+@pytest.mark.parametrize("is_trusted", [False, True])
+def test_output_of_a_widget_without_its_state_asks_to_run_the_cell(chromium, lab, screenshot, is_trusted):
     address, token, folder = lab
     cell = nbformat.v4.new_code_cell("ViewsExplorer('ann: w1')", execution_count=1)
     data = {**Panel([])._repr_mimebundle_(), "text/plain": "ViewsExplorer(children=(HTML(…"}
     cell.outputs = [nbformat.v4.new_output("execute_result", data=data, execution_count=1)]
-    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), folder / "work" / "foreign.ipynb")
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3 (ipykernel)"}
+    nbformat.write(notebook, folder / "work" / "foreign.ipynb")
+    if is_trusted:
+        NotebookNotary().sign(notebook)
     page = chromium.new_context(viewport={"width": 1300, "height": 1000}).new_page()
     page.set_default_timeout(60_000)
     page.goto(f"{address}/lab/workspaces/foreign/tree/foreign.ipynb?token={token}")
-    page.locator(".jp-OutputArea-output").get_by_text("run this cell, after those above it").wait_for()
+    page.wait_for_function(
+        """() => {
+          const output = document.querySelector('.jp-OutputArea-output');
+          const text = output && output.innerText + getComputedStyle(output, '::after').content;
+          return text?.includes('run this cell, after those above it');
+        }"""
+    )
     page.screenshot(path=screenshot)
     assert page.get_by_text("children=").count() == 0
     page.context.close()
