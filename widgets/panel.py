@@ -25,11 +25,11 @@ _NOT_SHOWN: Final = "<p><i>A widget: run this cell, after those above it, to see
 
 
 class _Page(anywidget.AnyWidget):
-    """Script and styles of a panel: keys, accessible names, alternative texts, colours and width of figures.
+    """Script and styles of a panel: keys, accessible names, alternative texts and width of figures.
 
     JupyterLab handles keys for its notebook: ``b`` adds a cell, ``x`` cuts one, arrow keys go to another. It
-    ignores them on elements with the attribute of Lumino that is set here. plotly draws text in the grey of
-    the template; the styles replace it by the colour of JupyterLab's theme, also after a change of theme.
+    ignores them on elements with the attribute of Lumino that is set here. The colour of a figure's text is
+    the matter of the extension in ``data/jupyter``, as not every chapter has a widget.
     """
 
     _esm = """
@@ -98,9 +98,6 @@ class _Page(anywidget.AnyWidget):
     export default { render };
     """
     _css = """
-    .jp-Notebook .js-plotly-plot text[style*="fill: rgb(123, 123, 123)"] {
-      fill: var(--jp-content-font-color1) !important;
-    }
     .mudkit-panel .noUi-handle:focus-visible, .mudkit-panel .widget-readout:focus-visible,
     .mudkit-panel button:focus-visible, .mudkit-panel input:focus-visible, .mudkit-panel select:focus-visible,
     .mudkit-panel textarea:focus-visible {

@@ -45,8 +45,8 @@ _ALIASES: Final = {
 }
 _HAS_OWN_TOKEN: Final = "mudkit_has_own_token"
 _OWN: Final = ("--student", "--source", "--help")
-_CONFIG: Final = Path(__file__).parent.parent / "data" / "jupyter"
-"""Defaults of JupyterLab's settings, which a user's own settings override."""
+_JUPYTER: Final = Path(__file__).parent.parent / "data" / "jupyter"
+"""Defaults of JupyterLab's settings, which a user's own settings override, and an extension of JupyterLab."""
 
 
 def command(folder: Path, arguments: Sequence[str]) -> list[str]:
@@ -101,9 +101,13 @@ async def _start_jupyter_server_extension(app: ServerApp) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of JupyterLab: this one, with defaults that answer the question about news."""
-    paths = [str(_CONFIG), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
-    return os.environ | {"JUPYTER_CONFIG_PATH": os.pathsep.join(paths)}
+    """Return the environment of JupyterLab: this one, with mudkit's settings and extension.
+
+    The settings answer the question about news; the extension gives texts of figures the theme's colour.
+    """
+    names = ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH")
+    paths = {name: [str(_JUPYTER), *filter(None, [os.environ.get(name)])] for name in names}
+    return os.environ | {name: os.pathsep.join(folders) for name, folders in paths.items()}
 
 
 def _is_local_root(arguments: Sequence[str]) -> bool:

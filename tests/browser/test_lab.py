@@ -257,6 +257,12 @@ def assert_follows_the_theme(page, widget):
         page.locator("#jupyterlab-splash").wait_for(state="detached")
 
 
+def test_figures_of_a_chapter_without_widgets_follow_the_theme(chromium, lab, screenshot):
+    with run_in_browser(chromium, lab, screenshot, "10_write_batching") as page:
+        assert page.locator(".mudkit-panel").count() == 0
+        assert_follows_the_theme(page, page.locator(".jp-Notebook"))
+
+
 def test_table_browser_writes_and_reads(chromium, lab, screenshot):
     with run_in_browser(chromium, lab, screenshot, "01_mud_tables") as page:
         browser = page.locator(".mudkit-table-browser").first

@@ -45,3 +45,27 @@ def test_drawings_fit_a_small_screen(chapter):
     drawings = re.findall(r"^```(\w*)\n(.*?)^```$", "\n".join(texts), re.MULTILINE | re.DOTALL)
     lines = [line for language, drawing in drawings if not language for line in drawing.splitlines()]
     assert [line for line in lines if len(line) > MAX_DRAWING] == []
+
+
+SIDES = re.compile(
+    r"^- \*\*(?:(?:Left|Right) of (?:the crossing|it)|On the (?:left|right)|From \w+ )", re.MULTILINE
+)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=[path.stem for path in CHAPTERS])
+def test_claims_about_a_crossing_name_the_defaults(chapter):
+    """Check that the list of what wins on each side begins with the words that limit it."""
+    texts = [
+        cell.source for cell in nbformat.read(chapter, as_version=4).cells if cell.cell_type == "markdown"
+    ]
+    lists = [text[: match.start()] for text in texts if (match := SIDES.search(text))]
+    assert [text for text in lists if "At the defaults" not in text] == []
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=[path.stem for path in CHAPTERS])
+def test_intervals_are_said_to_be_where_they_are(chapter):
+    """Check that no text seeks the interval of a table in parentheses: it is in small print below its value."""
+    texts = "\n".join(cell.source for cell in nbformat.read(chapter, as_version=4).cells)
+    assert not re.search(
+        r"parenthes[^.]*(?:interval|range over)|(?:interval|range over)[^.]*parenthes", texts
+    )

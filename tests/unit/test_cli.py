@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from mudkit import __version__, cli, trace
 from mudkit.cli import app, chapters, jobs, jupyter
+from mudkit.display import INK
 from mudkit.errors import InputMissing, OutputExists, ParameterError, TraceContentError, TraceFormatError
 from mudkit.report.schemas import TEMPLATES
 
@@ -280,6 +281,17 @@ def test_jupyterlab_options_are_passed_on(opened):
     ]
     assert run("lab", *arguments).exit_code == 0
     assert [command[3:] for command in opened] == [arguments]
+
+
+def test_jupyterlab_gets_the_extension_for_colours_of_figures(monkeypatch):
+    monkeypatch.setenv("JUPYTER_PATH", "/elsewhere")
+    ours, *others = jupyter.environment()["JUPYTER_PATH"].split(os.pathsep)
+    folder = Path(ours, "labextensions", "mudkit")
+    package = json.loads((folder / "package.json").read_text())
+    script = (folder / package["jupyterlab"]["_build"]["load"]).read_text()
+    red, green, blue = bytes.fromhex(INK.removeprefix("#"))
+    assert f"rgb({red}, {green}, {blue})" in script, "the grey of the template"
+    assert others == ["/elsewhere"]
 
 
 @pytest.mark.parametrize(("user", "arguments", "is_added"), [
