@@ -81,7 +81,7 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 def _link_jupyter_server_extension(app: ServerApp) -> None:
     """Add the folder of mudkit's styles, after that of the user's own."""
-    app.static_custom_path = [*app.static_custom_path, str(_CONFIG / "custom")]
+    app.static_custom_path = [*app.static_custom_path, str(_JUPYTER / "custom")]
 
 
 def _load_jupyter_server_extension(app: ServerApp) -> None:

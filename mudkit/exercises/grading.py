@@ -213,9 +213,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def judge_here(
-    file: str, exercise: str, piece: str, within_s: str, judges: str | None = None
-) -> None:
+def judge_here(file: str, exercise: str, piece: str, within_s: str, judges: str | None = None) -> None:
     """Judge a solution, which runs in a process of its own; write the verdict as JSON.
 
     Started by :func:`grade`.

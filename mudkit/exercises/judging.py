@@ -23,8 +23,8 @@ from hypothesis.strategies import SearchStrategy
 
 from mudkit import figures
 from mudkit.arguments import check_options
-from mudkit.errors import brief
 from mudkit.display import Cell, Displayed, Table, View
+from mudkit.errors import brief
 from mudkit.files import work_folder
 from mudkit.fleet.kernel import raise_failure
 from mudkit.fleet.link import Transfer

@@ -1,8 +1,8 @@
 """Extraction of a function, with the names it uses, from a notebook or Python file."""
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import asyncio
 import builtins

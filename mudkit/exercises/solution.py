@@ -564,7 +564,9 @@ class _Server:
 
     def _call_back(self, number: int, name: str, *arguments: Any, **options: Any) -> Any:
         codes = [self._coded(value, {}) for value in arguments]
-        self._send(["back", number, name, codes, {key: self._coded(value, {}) for key, value in options.items()}])
+        self._send(
+            ["back", number, name, codes, {key: self._coded(value, {}) for key, value in options.items()}]
+        )
         while len(answer := self._receive()) != 2:
             self._serve(answer)  # what it was called with is called
         is_returned, value = answer
