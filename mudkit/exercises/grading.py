@@ -236,7 +236,7 @@ def _verdict(solution: Solution, name: str, exercise: Exercise, within_s: float)
         return {"verdict": "not judged", "problem": f"loading {error}"}
     except Overtime:
         return {"verdict": "not yet", "problem": f"loading it did not end within {within_s:g} s"}
-    if not callable(piece):
+    if not solution.is_function(piece):
         problem = f"the file binds {exercise.piece()} to {brief(piece)}, not to a function: write it as def"
         return {"verdict": "not there", "problem": problem}
     verdict = judged(name, exercise, piece, within_s)

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any, Final
 
 import plotly.graph_objects as go
+import plotly.io as pio
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.errors import Flaky
@@ -33,11 +34,11 @@ from mudkit.progress import bar
 
 __all__ = [
     "FAILURE_TITLE", "WITHIN_S", "Clock", "DeliveryFaults", "Exercise", "Overtime", "PieceError", "Played",
-    "Stopped", "Verdict", "error_text", "judged", "new_lab",
+    "Stopped", "Verdict", "clear_diagrams", "error_text", "judged", "new_lab",
 ]  # fmt: skip
 
-WITHIN_S: Final = 120.0
-"""Default time limit of all scenarios of a solution."""
+WITHIN_S: Final = 600.0
+"""Default time limit of all scenarios of a solution; long, as a busy computer must not decide a verdict."""
 _SCENARIO_S: Final = 10.0
 """Time limit of one scenario."""
 _AGAIN_S: Final = 0.1
@@ -175,16 +176,38 @@ class Verdict(Displayed):
         """Draw the smallest scenario that fails, usually its messages; None if there is nothing to draw."""
         if self.failure is None:
             return None
-        if self.failure.picture is not None:
-            return self.failure.picture()
         lab = self.failure.lab
-        if lab is None:
+        if self.failure.picture is not None:
+            figure = self.failure.picture()
+        elif lab is not None:
+            figure = figures.message_diagram(lab, lanes=self.failure.lanes, title=FAILURE_TITLE)
+        else:
             return None
-        return figures.message_diagram(
-            lab,
-            lanes=self.failure.lanes,
-            title=FAILURE_TITLE,
-        )
+        if not self.is_smallest:
+            figure.update_layout(title_text="A scenario that fails")
+        return _Diagram(figure)
+
+
+class _Diagram(go.Figure):  # type: ignore[misc]
+    """Figure that disappears from its cell when the next judgement begins."""
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display  # who displays a figure has it loaded
+
+        if pio.renderers.render_on_display and pio.renderers.default:
+            _shown.append(display(self._repr_mimebundle_(), raw=True, display_id=True))  # type: ignore[no-untyped-call]
+        else:
+            super()._ipython_display_()
+
+
+_shown: Final[list[Any]] = []
+"""Handles of the diagrams that are shown in a notebook."""
+
+
+def clear_diagrams() -> None:
+    """Remove the diagrams of older verdicts from their cells."""
+    while _shown:
+        _shown.pop().update({"text/plain": "", "text/html": ""}, raw=True)
 
 
 @cache
@@ -254,11 +277,11 @@ class Clock:
         self._due_s = 0.0
         self._most_s = within_s
         self.is_over = False
-        """Whether a limit was exceeded."""
+        """True once a limit was exceeded."""
 
     @contextmanager
     def limit(self, most_s: float) -> Iterator[None]:
-        """Interrupt the body after ``most_s`` seconds, or when the time of all is over."""
+        """Interrupt the body after ``most_s`` seconds, or at the end of the time of all."""
         left_s = self._ends_s - monotonic()
         self._most_s = most_s if most_s < left_s else self._within_s
         limit_s = min(most_s, left_s)
@@ -278,7 +301,7 @@ class Clock:
             signal.signal(signal.SIGALRM, before)
 
     def reason(self, ended: int, of: int) -> str:
-        """Describe the limit that was exceeded, after so many scenarios that ended."""
+        """Describe the limit that was exceeded, after a number of scenarios that ended."""
         if ended and self._most_s == self._within_s:
             return f"only {ended} of {of} scenarios ended within {self._within_s:g} s"
         return f"it did not end within {self._most_s:g} s"
@@ -317,7 +340,7 @@ def error_text(error: BaseException, file: str) -> str:
 
 
 _answered: Final[list[Any]] = []
-"""What the function has returned last in the current scenario; empty: nothing yet."""
+"""Last answer of the function in the current scenario; empty: none yet."""
 
 
 def _note(answer: Any) -> None:

@@ -35,7 +35,8 @@ class _Statement:
     ``binds``: names that it binds. ``names``: names that it looks up, also in functions defined in it.
     ``changes``: names whose objects it may change when it runs, ``changes_later``: when what it defines is
     called. ``functions``: names that it binds to functions; ``candidates``: names that it binds to what may
-    be one. ``modules``: names that it imports. ``star``: module all of whose names it imports.
+    be one. ``modules``: names that it imports, ``origins``: the modules that they come from. ``star``: module
+    all of whose names it imports.
     """
 
     code: CodeType
@@ -46,12 +47,11 @@ class _Statement:
     functions: frozenset[str] = frozenset()
     candidates: frozenset[str] = frozenset()
     modules: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
     star: str | None = None
     is_definition: bool = False
     calls_judge: bool = False
     is_constant: bool = False
-    is_call: bool = False
-    """A single expression: it binds nothing, and is run for what it changes."""
 
 
 class Source:
@@ -62,15 +62,19 @@ class Source:
         self._statements = statements
         self.judged = judged
         """Code of the function in the last ``judge(exercise, function)`` of each exercise, by its name."""
+        self._beside = frozenset().union(*map(self._names_from_beside, statements))
+        """Names that come from files beside this one."""
+        self.names = frozenset().union(*(statement.binds for statement in statements))
+        """Names bound at the top level."""
         self.functions = frozenset().union(*(statement.functions for statement in statements))
         """Names bound to functions at the top level, also in its ``if``, ``try``, ``with`` and loops."""
         self.candidates = frozenset().union(
             *(statement.candidates for statement in statements), *map(self._names_beside, statements)
         )
-        """Names bound at the top level to what may be a function: imported, or the result of an expression."""
+        """Names bound at the top level to what may be a function: an import, or a result."""
 
     def _names_beside(self, statement: _Statement) -> frozenset[str]:
-        """Return the names that a star import takes from a file beside this one."""
+        """Return the public names that a star import takes from a file beside this one."""
         beside = self._path.parent / f"{statement.star}.py"
         if statement.star is None or not beside.is_file() or beside == self._path:
             return frozenset()
@@ -78,8 +82,14 @@ class Source:
             helper = read_source(beside)
         except ParameterError:
             return frozenset()
-        names = helper.functions | helper.candidates
-        return frozenset(name for name in names if not name.startswith("_"))
+        return frozenset(name for name in helper.names if not name.startswith("_"))
+
+    def _names_from_beside(self, statement: _Statement) -> frozenset[str]:
+        """Return the names that a statement imports from files beside this one."""
+        if statement.star is not None:
+            return self._names_beside(statement)
+        is_beside = any((self._path.parent / f"{origin}.py").is_file() for origin in statement.origins)
+        return statement.modules if is_beside else frozenset()
 
     def defines(self, exercise: str, name: str) -> bool:
         """Return whether the file has a solution of an exercise whose function is called ``name``."""
@@ -107,8 +117,8 @@ class Source:
         """
         expression = self.judged.get(exercise, name)
         tree = ast.parse(expression, mode="eval")
-        asked = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        selected = self._selected(asked)
+        roots = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        selected = self._selected(roots)
         namespace = {} if namespace is None else namespace
         namespace |= {"__name__": "__main__", "__file__": str(self._path)}
         if self._path.suffix.lower() == ".ipynb":
@@ -123,16 +133,16 @@ class Source:
                     raise
         return eval(compile(tree, str(self._path), "eval"), namespace)
 
-    def _selected(self, asked: set[str]) -> list[tuple[_Statement, bool]]:
+    def _selected(self, roots: set[str]) -> list[tuple[_Statement, bool]]:
         """Return the statements to run, each with whether it binds a needed name."""
-        bound = frozenset().union(*(statement.binds for statement in self._statements))
-        needed, before = asked | {_SETTINGS}, set[str]()
+        # Functions of a file beside may use what is changed here.
+        needed, before = roots | {_SETTINGS} | self._beside, set[str]()
         while needed != before:
             before = set(needed)
             for statement in self._statements:
                 if statement.binds & needed or self._may_change(statement, needed):
                     needed |= statement.names
-        stars = bool(needed - bound - set(dir(builtins)) - {_SETTINGS})
+        stars = bool(needed - self.names - set(dir(builtins)) - {_SETTINGS})
         return [
             (statement, is_needed)
             for statement in self._statements
@@ -153,8 +163,10 @@ class Source:
                     called |= other.names
         for name in changed & needed:
             bindings = [other for other in self._statements if name in other.binds]
+            if not bindings:  # a star import binds it
+                return True
             if any(name in other.modules for other in bindings):
-                if statement.is_call:
+                if name in self._beside or not statement.binds:
                     return True
             elif not all(other.is_constant for other in bindings):
                 return True
@@ -262,9 +274,12 @@ def _parts(path: Path) -> Iterator[tuple[str, str | bytes]]:
 
 def _statement(node: ast.stmt, place: str, flags: int = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT) -> _Statement:
     code = compile(ast.Module([node], type_ignores=[]), place, "exec", flags=flags, dont_inherit=True)
-    star = None
-    if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-        star = node.module or ""
+    star, origins = None, set[str]()
+    if isinstance(node, ast.ImportFrom):
+        origins.add(node.module or "")
+        star = node.module or "" if node.names[0].name == "*" else None
+    elif isinstance(node, ast.Import):
+        origins |= {alias.name for alias in node.names}
     table = symtable.symtable(ast.unparse(node), place, "exec")
     symbols = table.get_symbols()
     binds = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
@@ -273,8 +288,8 @@ def _statement(node: ast.stmt, place: str, flags: int = ast.PyCF_ALLOW_TOP_LEVEL
     inner = set(_global_names(table))
     names = {symbol.get_name() for symbol in symbols if symbol.is_referenced()} | inner
     functions, candidates = set[str](), set[str](modules)
-    for found in _outer(node):
-        match found:
+    for part in _outer(node):
+        match part:
             case ast.FunctionDef(name=name):
                 functions.add(name)
             case ast.Assign(value=ast.Lambda(), targets=targets):
@@ -297,11 +312,11 @@ def _statement(node: ast.stmt, place: str, flags: int = ast.PyCF_ALLOW_TOP_LEVEL
         functions=frozenset(functions),
         candidates=frozenset(candidates - {"*"}),
         modules=frozenset(modules),
+        origins=frozenset(origins),
         star=star,
         is_definition=is_definition,
         calls_judge=any(_judge_call(part) is not None for part in ast.walk(node)),
         is_constant=isinstance(node, ast.Assign) and _is_constant(node.value),
-        is_call=isinstance(node, ast.Expr),
     )
 
 

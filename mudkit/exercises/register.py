@@ -21,7 +21,7 @@ from mudkit.exercises import (
     write_batching,
     writer_predicates,
 )
-from mudkit.exercises.judging import WITHIN_S, Exercise, Verdict, judged
+from mudkit.exercises.judging import WITHIN_S, Exercise, Verdict, clear_diagrams, judged
 
 __all__ = ["EXERCISES", "judge"]
 
@@ -47,7 +47,8 @@ def judge(chapter: str | Exercise, piece: Callable[..., Any], *, within_s: float
     """Check a reader's function against the property of a chapter in random scenarios.
 
     The scenarios are the same at every call. A function that does not end one of them within 10 s, or all of
-    them within the time limit, has failed; it is interrupted in the main thread, where cells run.
+    them within the time limit, has failed; it is interrupted in the main thread, where cells run. Diagrams of
+    older verdicts disappear from their cells.
 
     Parameters
     ----------
@@ -88,4 +89,5 @@ def judge(chapter: str | Exercise, piece: Callable[..., Any], *, within_s: float
         raise ParameterError(
             "The time limit is not positive.", where="within_s", found=repr(within_s), expected="seconds"
         )
+    clear_diagrams()
     return judged(chapter if isinstance(chapter, str) else exercise.piece(), exercise, piece, within_s)

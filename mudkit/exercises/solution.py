@@ -1,9 +1,9 @@
 """A solution in a process of its own, which answers the judge's calls over a pipe.
 
-The judge and its scenarios stay in the parent process. The parent sends pickles. The solution sends JSON, from
-which the parent builds data only: values of Python, and data classes of mudkit and of the file of exercises.
-Everything else stays in the solution's process, and the parent holds a :class:`Remote` that refers to it. A
-solution can therefore answer, but not set a verdict.
+The judge and its scenarios stay in the parent process. The parent sends pickles. The solution sends JSON,
+from which the parent builds data only: values of Python, and data classes of mudkit and of the file of
+exercises. Everything else stays in the solution's process, and the parent holds a :class:`Remote` that refers
+to it. A solution can therefore answer, but not set a verdict.
 
 Each message is answered before the next one. While one side waits for an answer, the other may call back: a
 function that the judge passes as an argument, or the store of a machine.
@@ -51,9 +51,23 @@ _STORE_CALLS: Final = frozenset({"get", "put", "delete", "keys", "items"})
 _LENGTH: Final = struct.Struct(">Q")
 _MAX_BYTES: Final = 1 << 28
 """Longest answer of a solution."""
-_BASES: Final = (bool, int, float, complex, str, bytes, bytearray, list, tuple, set, frozenset, dict)
-_NUMBERS: Final = {kind.__name__: kind for kind in (complex, Decimal, Fraction)}
-_TIMES: Final = {kind.__name__: kind for kind in (dt.datetime, dt.date, dt.time)}
+_BASES: Final[tuple[Any, ...]] = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    bytearray,
+    list,
+    tuple,
+    set,
+    frozenset,
+    dict,
+)
+_COLLECTIONS: Final[dict[str, Any]] = {kind.__name__: kind for kind in (list, tuple, set, frozenset)}
+_NUMBERS: Final[dict[str, Any]] = {kind.__name__: kind for kind in (complex, Decimal, Fraction)}
+_TIMES: Final[dict[str, Any]] = {kind.__name__: kind for kind in (dt.datetime, dt.date, dt.time)}
 
 
 class SolutionEnded(BaseException):
@@ -65,6 +79,11 @@ class _Pipe:
 
     def __init__(self, reads: BinaryIO, writes: BinaryIO) -> None:
         self._reads, self._writes = reads, writes
+
+    def close(self) -> None:
+        for file in (self._reads, self._writes):
+            with contextlib.suppress(OSError):
+                file.close()
 
     def send(self, content: bytes) -> None:
         self._writes.write(_LENGTH.pack(len(content)) + content)
@@ -137,7 +156,7 @@ def _is_same(before: Any, now: Any) -> bool:
 
 
 class _Name(NamedTuple):
-    """What the solution's process says of an object that stays there."""
+    """Description of an object that stays in the solution's process."""
 
     number: int
     kind: str
@@ -157,7 +176,7 @@ class Remote(Elsewhere):
     def __init__(self, solution: Solution, name: _Name) -> None:
         self._solution, self._name = solution, name
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:
         module, _, kind = self._name.kind.rpartition(":")
         return getattr(sys.modules.get(module), kind, Remote) if module else Remote
@@ -221,8 +240,10 @@ class Solution:
         try:
             # -P: a file in the working folder, such as random.py, must not shadow a module of Python.
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, *map(str, inherited)]
-                + [str(file), exercise, piece, judges or ""],
+                [
+                    *(sys.executable, "-P", "-c", _PROGRAM),
+                    *map(str, (*inherited, file, exercise, piece, judges or "")),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -242,7 +263,7 @@ class Solution:
         return loaded
 
     def ask(self, act: str, number: int = 0, name: str = "", arguments: Any = (), options: Any = None) -> Any:
-        """Let the process do something with an object there, and return the answer."""
+        """Request an act on an object in the process, and return the answer."""
         if self._ended:
             raise PieceError(self._ended)
         mutable = list(_containers((arguments, options)))
@@ -268,6 +289,10 @@ class Solution:
             self.end("its answer was not usable.")
             raise PieceError(f"its answer cannot be sent to the judge: {type(error).__name__}.") from error
 
+    def is_function(self, loaded: Remote) -> bool:
+        """Return whether an object of the process can be called."""
+        return loaded._name.is_callable
+
     def end(self, reason: str = "it has ended.") -> None:
         """Kill the process and those that it has started."""
         self._ended = reason
@@ -278,6 +303,7 @@ class Solution:
                     process.kill()
         self._process.kill()
         self._process.wait()
+        self._pipe.close()
 
     def _send(self, message: Any) -> None:
         out = io.BytesIO()
@@ -334,6 +360,7 @@ class Solution:
         return self._numbers[id(value)]
 
     def is_lent(self, value: Any) -> bool:
+        """Return whether the solution already has an object's number."""
         return id(value) in self._numbers
 
     def _decoded(self, code: Any, mutable: list[Any]) -> Any:
@@ -342,11 +369,8 @@ class Solution:
             return code
         kind, *rest = code
         decode = self._decoded
-        if kind == "list":
-            return [decode(item, mutable) for item in rest[0]]
-        if kind in ("tuple", "set", "frozenset"):
-            made = {"tuple": tuple, "set": set, "frozenset": frozenset}[kind]
-            return made(decode(item, mutable) for item in rest[0])
+        if kind in _COLLECTIONS:
+            return _COLLECTIONS[kind](decode(item, mutable) for item in rest[0])
         if kind == "dict":
             return {decode(key, mutable): decode(value, mutable) for key, value in rest[0]}
         if kind == "given":
@@ -365,8 +389,8 @@ class Solution:
             return dt.timedelta(*rest[0])
         if kind == "numpy":
             dtype = np.dtype(rest[0])
-            made = np.frombuffer(base64.b64decode(rest[2]), dtype=dtype).reshape(rest[1]).copy()
-            return made if rest[3] else made[()]
+            array = np.frombuffer(base64.b64decode(rest[2]), dtype=dtype).reshape(rest[1]).copy()
+            return array if rest[3] else array[()]
         if kind == "data":
             data = _data_class(rest[0])
             if data is None:
@@ -396,7 +420,7 @@ def _is_picklable(value: Any) -> bool:
 
 
 def _data_class(path: str) -> Any:
-    """Return a data class of mudkit or of the file of exercises by module and name; None if it is none."""
+    """Return a data class of mudkit or of the file of exercises by module and name; None for others."""
     module, _, name = path.rpartition(":")
     if module != JUDGES and not module.startswith("mudkit."):
         return None
@@ -434,7 +458,11 @@ class _Pickler(pickle.Pickler):
         kind = type(value)
         if kind is Remote:
             return "yours", value._name.number
-        if kind is types.MethodType or (kind is types.FunctionType and "<" in value.__qualname__):
+        if (
+            kind is types.MethodType
+            or (kind is types.FunctionType and "<" in value.__qualname__)
+            or (kind is types.BuiltinMethodType and not isinstance(value.__self__, types.ModuleType))
+        ):
             return "function", self._solution.lend(value)
         if kind is MemoryStore:
             return "store", self._solution.lend(value)
@@ -475,8 +503,8 @@ class _LentStore:
         return self._call("keys", prefix)
 
     def items(self, prefix: str = "", kind: Any = Any) -> Any:
-        found = self._call("items", prefix)
-        return found if kind is Any else [(key, msgspec.convert(value, kind)) for key, value in found]
+        pairs = self._call("items", prefix)
+        return pairs if kind is Any else [(key, msgspec.convert(value, kind)) for key, value in pairs]
 
 
 class _Here(Here):
@@ -519,7 +547,8 @@ class _Server:
                 for place, (value, before) in enumerate(given)
                 if not _is_same(before, _content(value))
             ]
-            message = ["returned", self._coded(answer, places), changes]
+            code = self._named(answer) if act == "load" else self._coded(answer, places)
+            message = ["returned", code, changes]
         except EOFError:
             raise
         except (Exception, SystemExit, GeneratorExit) as error:
@@ -618,7 +647,7 @@ class _Server:
             return value if -(1 << 53) < value < 1 << 53 else ["int", hex(value)]
         if kind is float:
             return ["float", value.hex()] if value - value != 0 else value  # JSON has no infinity
-        if kind in (list, tuple, set, frozenset):
+        if kind in _COLLECTIONS.values():
             return [kind.__name__, [self._code(item, places) for item in value]]
         if kind in (dict, types.MappingProxyType):
             pairs = [[self._code(key, places), self._code(item, places)] for key, item in value.items()]

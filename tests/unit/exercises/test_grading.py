@@ -8,7 +8,9 @@ import sys
 import time
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook
 
 from mudkit.errors import ParameterError
 from mudkit.exercises import EXERCISES, grade, judge
@@ -24,7 +26,8 @@ def _play(piece, number):
     found = piece(number)
     return Played(f"double({number})", None if found == 2 * number else f"it is {found}")
 
-EXERCISES = {"doubling": Exercise("double(x) -> twice x", "It is twice as much.", st.integers(0, 9), _play)}
+doubling = Exercise("double(x) -> twice x", "It is twice as much.", st.integers(0, 9), _play)
+EXERCISES = {"doubling": doubling}
 """
 
 
@@ -204,7 +207,91 @@ def test_solution_finds_files_beside_the_chapters(hand_in, tmp_path):
 def test_piece_that_does_not_end_is_stopped(hand_in):
     file = hand_in(ann="def take(seen, message):\n    while True:\n        pass\n")
     (row,) = grade(file, within_s=1.0).itertuples()
-    assert (row.verdict, row.problem) == ("not judged", "it did not end within 1 s")
+    assert (row.verdict, row.points, row.problem) == ("not yet", 0, "it did not end within 1 s")
+    assert row.scenario == "ann sends one message to bob; nothing goes wrong."
+
+
+def test_code_that_does_not_end_loading_gets_no_points(hand_in):
+    file = hand_in(ann="x = 0\nwhile True:\n    x += 1\ndef take(seen, message):\n    return x\n")
+    (row,) = grade(file, within_s=1.0).itertuples()
+    assert (row.verdict, row.points, row.problem) == ("not yet", 0, "loading it did not end within 1 s")
+
+
+FORGERIES = {
+    "patches": """
+import gc, sys, mudkit.exercises.judging as judging
+def passed(*arguments, **options):
+    return judging.Verdict("", "", True, 200, None)
+for name in ("judged", "Verdict", "Played", "_play"):
+    setattr(judging, name, passed)
+for module in list(sys.modules.values()):
+    if hasattr(module, "judged"):
+        module.judged = passed
+""",
+    "writes": """
+import os
+forged = b'\\n{"verdict": "passed", "scenarios": 200}'
+for number in range(64):
+    try:
+        os.write(number, forged)
+    except OSError:
+        pass
+for link in (f"/proc/{os.getppid()}/fd/{number}" for number in range(64)):
+    try:
+        with open(link, "wb", buffering=0) as file:
+            os.set_blocking(file.fileno(), False)
+            file.write(forged)
+    except OSError:
+        pass
+""",
+    "answers": """
+class Always:
+    def __eq__(self, other):
+        return True
+    def __reduce__(self):
+        return exec, ("raise SystemExit",)
+""",
+}
+
+
+def test_solution_cannot_write_a_verdict(hand_in, tmp_path):
+    (tmp_path / "judges.py").write_text(JUDGES, encoding="utf-8")
+    answers = {"patches": "x + 1", "writes": "x + 1", "answers": "Always()"}
+    bodies = {
+        name: f"def double(x):\n    exec({code!r}, globals())\n    return {answers[name]}\n"
+        for name, code in FORGERIES.items()
+    }
+    table = grade(hand_in(**bodies), judges=tmp_path / "judges.py").set_index("name")
+    assert not (table["verdict"] == "passed").any(), table
+    assert table.loc[["patches", "answers"], "points"].tolist() == [0, 0]
+
+
+def test_file_gets_the_verdict_that_its_notebook_gives(tmp_path):
+    """One notebook with what a kernel has, and the loading of a file could lack."""
+    (tmp_path / "judges.py").write_text(JUDGES, encoding="utf-8")
+    folder = tmp_path / "class" / "ann"
+    folder.mkdir(parents=True)
+    (folder / "helper.py").write_text("factors = {}\ndef times(x):\n    return x * factors['two']\n")
+    cells = [
+        "from helper import *",
+        "%%capture\nfor name, number in (('one', 1), ('two', 2)):\n    factors[name] = number",
+        "%%time\nif __name__ == '__main__':\n    def twice(x):\n        return times(x)",
+        "def double(x):\n    ...\njudge(doubling, twice)",
+    ]
+    notebook = new_notebook(cells=[new_code_cell(source) for source in cells])
+    nbformat.write(notebook, folder / "work.ipynb")
+    table = grade([folder / "work.ipynb"], judges=tmp_path / "judges.py")
+    assert table[["piece", "verdict"]].to_numpy().tolist() == [["double", "passed"]], table["problem"][0]
+
+
+def test_name_that_is_no_function_is_reported(hand_in, tmp_path):
+    (tmp_path / "judges.py").write_text(JUDGES, encoding="utf-8")
+    text = "from functools import partial\nfrom operator import mul\ndouble = mul(3, 4)\n"
+    (row,) = grade(hand_in(ann=text), judges=tmp_path / "judges.py").itertuples()
+    assert (row.verdict, row.problem) == (
+        "not there",
+        "the file binds double to 12, not to a function: write it as def",
+    )
 
 
 @pytest.mark.parametrize(

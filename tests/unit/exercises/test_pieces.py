@@ -85,3 +85,80 @@ def test_read_source_refuses(write, tmp_path, name, text, problem):
     with pytest.raises(MudkitError, match=problem) as caught:
         read_source(file)
     assert isinstance(caught.value, ParameterError) or text is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("seen = []\nseen.append(3)\ndef piece():\n    return seen\n", [3]),
+        ("seen = {}\nfor k in (1, 2):\n    seen[k] = k\ndef piece():\n    return seen\n", {1: 1, 2: 2}),
+        ("seen = [2, 1]\nimport heapq\nheapq.heapify(seen)\ndef piece():\n    return seen\n", [1, 2]),
+        ("seen = [1, 2]\nlast = seen.pop()\ndef piece():\n    return seen\n", [1]),
+        ("n = 1\ndef fill():\n    global n\n    n = 2\nfill()\ndef piece():\n    return n\n", 2),
+        ("seen = {}\ndef fill(k):\n    seen[k] = k\nfill(1)\ndef piece():\n    return seen\n", {1: 1}),
+        ("class A: ...\na = A()\na.n = 4\ndef piece():\n    return a.n\n", 4),
+        ("def piece():\n    return piece.n\npiece.n = 5\n", 5),
+        ("seen = [1]\nseen.remove(7)\nseen.append(2)\ndef piece():\n    return seen\n", [1, 2]),
+        ("if True:\n    def piece():\n        return 1\nelse:\n    piece = None\n", 1),
+        ("try:\n    import nothing_like_it\nexcept ImportError:\n    def piece():\n        return 2\n", 2),
+        ("from contextlib import suppress\nwith suppress(OSError):\n    def piece():\n        return 3\n", 3),
+        ("if __name__ == '__main__':\n    def piece():\n        return 4\n", 4),
+        ("from functools import partial\npiece = partial(max, 1, 2)\n", 2),
+        ("class A:\n    def do(self):\n        return 6\npiece = A().do\n", 6),
+        ("from os.path import *\ndef piece():\n    return basename('a/b')\n", "b"),
+        ("from __future__ import annotations\ndef piece(x: Nothing = 3) -> Nothing:\n    return x\n", 3),
+    ],
+)
+def test_loading_is_like_running_the_cells(write, text, value):
+    assert read_source(write(text)).load("piece")() == value
+
+
+def test_function_that_the_file_passes_to_the_judge_is_loaded(write):
+    file = write(
+        "def take():\n    ...\ndef first():\n    return 1\ndef mine():\n    return 2\nname = '00_start_here'\n"
+        "verdict = exercises.judge('00_start_here', first)\njudge(chapter=name, piece=mine)\n"
+        "judge(doubling, lambda: 3)\n"
+    )
+    source = read_source(file)
+    assert source.load("take", "00_start_here")() == 2
+    assert source.load("double", "doubling")() == 3
+    assert source.load("take")() is None
+
+
+def test_only_a_name_that_may_be_a_function_is_one(write):
+    text = "import math\nfrom helper import *\ntwo = 2\nthree = math.floor(3)\ndef four(): ...\n"
+    file = write(text)
+    write("def five(): ...\n_six = five\n", "helper.py")
+    source = read_source(file)
+    is_defined = {name: source.defines("", name) for name in ("two", "three", "four", "five", "_six", "ten")}
+    assert [name for name, defined in is_defined.items() if defined] == ["three", "four", "five"]
+    judged = read_source(write(text + "judge('a', four)\n"))
+    assert not judged.defines("b", "three")
+
+
+@pytest.mark.parametrize(
+    "magic", ["%%time\n", "\n\n%%capture out\n%%time\n", "%%prun -q\n", "%%time\n%matplotlib inline\n"]
+)
+def test_cell_below_a_magic_is_code(tmp_path, magic):
+    file = tmp_path / "answer.ipynb"
+    nbformat.write(new_notebook(cells=[new_code_cell(f"{magic}def piece():\n    return 1")]), file)
+    assert read_source(file).load("piece")() == 1
+
+
+def test_objects_of_a_file_beside_are_changed(write, monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(tmp_path)
+    write("factors = {}\ndef times(x):\n    return x * factors['two']\n", "beside_a.py")
+    write("factors = {}\ndef times(x):\n    return x * factors['two']\n", "beside_b.py")
+    star = (
+        "from beside_a import *\nfor k in ('two',):\n    factors[k] = 2\ndef piece():\n    return times(3)\n"
+    )
+    assert read_source(write(star)).load("piece")() == 6
+    module = "import beside_b\nbeside_b.factors['two'] = 2\nfrom beside_b import times as piece\n"
+    assert read_source(write(module)).load("piece")(3) == 6
+
+
+def test_judge_is_not_called_while_loading(write):
+    text = (
+        "seen = []\ndef piece():\n    seen.append(1)\n    return seen\nverdict = judge('a', piece)\npiece()\n"
+    )
+    assert read_source(write(text)).load("piece")() == [1, 1]
