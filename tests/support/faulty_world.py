@@ -25,6 +25,7 @@ def faults(devices: tuple[str, ...], servers: tuple[str, ...], points: tuple[str
         st.tuples(st.just("kill"), TIMES_US, machine, _DURATIONS),
         st.tuples(st.just("crash"), TIMES_US, machine, st.sampled_from(points)),
         st.tuples(st.just("mangle"), TIMES_US, device, st.sampled_from([0.2, 0.5])),
+        st.tuples(st.just("late copies"), TIMES_US, device, st.sampled_from([90.0, 400.0, 7200.0])),
         st.tuples(st.just("move"), TIMES_US, device, st.none()),
         st.tuples(st.just("network"), TIMES_US, device, st.sampled_from(["wifi", "edge"])),
     ]
@@ -93,6 +94,9 @@ class FaultyWorld:
             world.at(at_us + detail + S, self.restart, process)
         elif action == "mangle":
             shares = {"loss_share": detail, "repeat_share": detail, "delay_share": detail, "delay_s": 20.0}
+            world.at(at_us, lambda _: Faults(world).messages(**shares))
+        elif action == "late copies":
+            shares = {"repeat_share": 0.5, "delay_s": detail}  # the copy arrives after this time
             world.at(at_us, lambda _: Faults(world).messages(**shares))
         elif action == "crash":
             world.at(at_us, lambda _: setattr(process.store, "crash_point", self.build_trap(process, detail)))

@@ -15,16 +15,18 @@ Messages (:mod:`.messages`)::
 
 ``Missing`` and ``Lacks`` report a gap in the sequence numbers; ``Identify`` requests a hello.
 
-Durable state: the client stores its outbox, its inbox and the last sequence number received from each
-sender. The relay stores one queue per receiver, the last number accepted from each sender, and the address of
-each device.
+Durable state: the client stores its outbox, its inbox (at most 65,536 unread messages) and the last sequence
+number received from each sender. The relay stores one queue per receiver, the last number accepted from each
+sender, and the address of each device.
 
 Guarantee: an accepted message enters the inbox of its receiver exactly once and in the order of its sender,
 despite loss, duplication, disconnection, moves, crashes and restarts, once both have been connected for long
 enough: within a minute of the last loss (timeouts double from 5 s to 60 s); up to 30 minutes if the hello of
-a device that came back is lost and the device sends nothing else. "Exactly once, in order" is scoped to an
-incarnation: a device or relay that restarts with an empty store has forgotten what it had (see
-:mod:`.servers`).
+a device that came back is lost and the device sends nothing else. A copy of a message that arrives late, in
+another session of a device or the relay, has no effect. The application gets what is in the inbox once; only
+a kill between a commit and its callback may repeat a message, with the same ``id``. "Exactly once, in order"
+is scoped to an incarnation: a device or relay that restarts with an empty store has forgotten what it had
+(see :mod:`.servers`).
 """
 
 from typing import TYPE_CHECKING

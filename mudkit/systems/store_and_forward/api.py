@@ -108,11 +108,19 @@ class Client(OnHost):
         return self.installed.call(Submit(to, text, item))
 
     def read(self) -> Operation:
-        """Return the messages received since the last read: a list of ``{'from': …, 'text': …}``."""
+        """Return the messages received since the last read: a list of ``{'from': …, 'text': …}``.
+
+        Each has an attribute ``id``: a message that a kill prevented from being returned is returned again.
+        At most 65,536 messages wait to be read; then the oldest is deleted, which is an incident.
+        """
         return self.installed.call(Read())
 
     def on_message(self, callback: Callable[[dict[str, str]], None]) -> None:
-        """Call ``callback`` with each message on arrival."""
+        """Call ``callback`` with each message on arrival.
+
+        If the device is killed before the callback, it is called after the restart; if this repeats a
+        message, ``message.id`` is the same.
+        """
         self.installed.listen(APP, callback)
 
 

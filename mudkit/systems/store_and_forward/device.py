@@ -7,29 +7,34 @@ Submit (call)    store in the outbox under the next sequence number; send if con
 Accepted         remove from the outbox; complete the call
 Deliver          the successor of the last one of its sender's incarnation: store in the inbox, notify the
                  application, acknowledge. A duplicate: acknowledge. After a gap: send Lacks
-Read (call)      return the inbox entries added since the last read
+Read (call)      return the inbox entries added since the last read; delete them when they were returned
+start            notify the application again of what it may not have got
 link up          send Hello, which triggers delivery, and the outbox
 context changed  send Hello if connected: it carries whether the user is busy
 hello            retransmit until Welcome if it has news for the relay (incarnation, address, busy), or
                  on a server, whose link does not come up again
 Missing          send the outbox from that number on. If that is gone, the relay's store was restored from
                  a backup: send Hello, which says where the outbox begins
-Identify         send Hello with its nonce
+Identify         send Hello with its nonce; after Welcome, send the outbox
+other session    ignore Accepted, Missing and Deliver for an earlier incarnation
 timer            retransmit an overdue hello; retransmit an overdue message and all later ones, which the
                  relay cannot have accepted
 ===============  ===================================================================================
 
-The client drops and records anything that is not a valid message from the relay's address.
+The client drops and records anything that is not a valid message from the relay's address. The inbox has a
+capacity, beyond which the oldest message is deleted, and recorded (``inbox full``).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from mudkit.delivery.inbox import Inbox
+from mudkit.delivery.notices import Identified, Notices
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import DEFAULT_TIMEOUT_US, RetransmitTimer
@@ -47,7 +52,9 @@ from mudkit.events import (
     Notify,
     Ports,
     Received,
+    Record,
     SendFailed,
+    SetTimer,
     TimerFired,
     size_bytes,
 )
@@ -74,6 +81,8 @@ __all__ = ["APP", "ClientMachine", "DirectMachine"]
 
 APP: Final = "messages"
 """Name of the application that is notified of new messages."""
+MAX_UNREAD: Final = 65_536
+"""Capacity of the inbox, in messages."""
 _RETRY: Final = "retry"
 _HELLO: Final = 0
 """Key of the hello among the unacknowledged items; messages have keys from 1 on."""
@@ -88,6 +97,11 @@ class _Kept(msgspec.Struct, frozen=True):
     key: str
     sender: str = msgspec.field(name="from")
     text: str
+    id: str
+
+    def shown(self) -> Identified:
+        """Return what the application gets."""
+        return Identified({"from": self.sender, "text": self.text}, self.id)
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -116,10 +130,17 @@ class ClientMachine:
         self._me = me
         self._relay = relay
         self._has_link = self._is_server = False
+        self._is_welcome = self._has_other = False
+        """True if the relay has welcomed this incarnation; if it has said that there was another one."""
         self._address = ports.address
         self._nonce: str | None = None  # of the relay's last Identify
         self._outbox = Outbox(ports, Send)
         self._inbox = Inbox(self._store)
+        self._notices = Notices(self._store, _Kept)
+        self._unread = deque(self._store.keys("in "))
+        """Store keys of the messages in the inbox."""
+        self._returned: list[str] = []
+        """Store keys of the messages that a read has returned since."""
         self._lacks_us: dict[tuple[str, str, int], int] = {}
         """Time of the last report of a gap, by sender, incarnation and last number."""
         self._calls: dict[int, int] = {}  # op_id by sequence number; callers do not outlive the machine
@@ -131,6 +152,9 @@ class ClientMachine:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
+        return [*self._notices.repeat(_notify), *self._handle(now_us, event)]
+
+    def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         match event:
             case Call(op_id=op_id, operation=Submit() as submitted):
                 return self._submit(op_id, submitted, now_us)
@@ -156,6 +180,9 @@ class ClientMachine:
             case SendFailed(message=Send(incarnation=life, seq=number)) if self._has_link:
                 seq = self._outbox.seq(life, number)
                 return self._unanswered.sent(now_us, seq) if seq in self._outbox else ()
+            case TimerFired(name=Notices.TIMER):
+                self._notices.fired()
+                self._delete_returned()
             case TimerFired():
                 return self._overdue(now_us)
             case ContextChanged(context=context):
@@ -173,21 +200,30 @@ class ClientMachine:
 
     def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
         match FROM_RELAY.decode(event.message):
-            case Deliver(to=to) as message if to == self._me:
+            case Deliver(to=to) if to != self._me:
+                return dropped(event)
+            case (Deliver() | Accepted() | Missing()) as message if not self._is_for_this_start(message):
+                return ()  # a late copy
+            case Deliver() as message:
                 return self._store_delivery(message, now_us)
             case Identify(nonce=nonce):
                 is_said = _HELLO in self._unanswered and nonce == self._nonce
                 self._nonce = nonce
                 return self._hello(now_us, must=True) if self._has_link and not is_said else ()
-            case None | Deliver():
+            case None:
                 return dropped(event)
             case Accepted(incarnation=life, seq=number):
                 return self._accepted(now_us, self._outbox.seq(life, number))
-            case Welcome(incarnation=life, seq=seq):
-                return self._welcomed(now_us, seq) if life == self._outbox.incarnation else ()
+            case Welcome(incarnation=life) as welcome:
+                return self._welcomed(now_us, welcome) if life == self._outbox.incarnation else ()
             case Missing(incarnation=life, seq=number):
                 seq = self._outbox.seq(life, number)
                 return self._missing(now_us, seq) if self._has_link and seq else ()
+
+    def _is_for_this_start(self, message: Deliver | Accepted | Missing) -> bool:
+        if message.receiver is msgspec.UNSET:
+            return self._is_welcome and not self._has_other
+        return message.receiver == self._outbox.incarnation
 
     def _missing(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Retransmit from a sequence number on; send a hello if that number is gone."""
@@ -217,8 +253,12 @@ class ClientMachine:
         effects = [*self._unanswered.answered(now_us, seq)]
         if seq in self._calls:
             effects.insert(0, Complete(self._calls.pop(seq), seq))
-        is_next_batch = self._outbox.name(self._outbox.first_seq).incarnation != accepted.incarnation
-        return [*effects, *self._send_from(now_us, 0)] if is_next_batch and self._has_link else effects
+        next_incarnation = self._outbox.name(self._outbox.first_seq).incarnation
+        if next_incarnation == accepted.incarnation or not self._has_link:
+            return effects
+        if next_incarnation != self._outbox.incarnation:  # the relay does not expect its messages
+            effects += self._hello(now_us, must=True)
+        return [*effects, *self._send_from(now_us, 0)]
 
     def _store_delivery(self, message: Deliver, now_us: int) -> Sequence[Effect]:
         seen = self._inbox.last_seq(message.sender, message.incarnation)
@@ -228,9 +268,10 @@ class ClientMachine:
             self._store.put("place", last)
             self._inbox.take(message.sender, message.incarnation, message.seq)
             self._store.crash_point("seen, not in the inbox")
-            kept = _Kept(key=message.key, sender=message.sender, text=message.text)
-            self._store.put(f"in {last:012d}", kept)
-            effects.append(Notify(APP, {"from": message.sender, "text": message.text}))
+            identifier = f"{message.incarnation} {message.seq}"
+            kept = _Kept(key=message.key, sender=message.sender, text=message.text, id=identifier)
+            effects += self._keep(f"in {last:012d}", kept)
+            effects += [_notify(kept), self._notices.add(kept)]
             effects.append(delivery(message.key, self._me, delivered_us=now_us))
             seen = message.seq
         if message.seq > seen:  # its predecessor is missing
@@ -245,6 +286,16 @@ class ClientMachine:
         )
         return [*effects, SendTo(self._relay, answer)]
 
+    def _keep(self, key: str, kept: _Kept) -> Sequence[Effect]:
+        """Append a message to the inbox; delete the oldest beyond the capacity."""
+        self._store.put(key, kept)
+        self._unread.append(key)
+        if len(self._unread) <= MAX_UNREAD:
+            return ()
+        self._store.delete(self._unread.popleft())
+        detail = f"{self._me}: {MAX_UNREAD:,} messages are not read, the oldest is deleted"
+        return (Record("incidents", {"incident": "inbox full", "detail": detail}),)
+
     def _lacks(self, now_us: int, message: Deliver, seen: int) -> Sequence[Effect]:
         """Report the sender's last message in order, at most once per retransmission timeout."""
         last = message.sender, message.incarnation, seen
@@ -255,21 +306,24 @@ class ClientMachine:
             seq=seen,
             incarnation=message.incarnation,
             receiver=self._outbox.incarnation,
+            hello=self._store.get("hello", int) or 1,
             sender=message.sender,
             to=self._me,
         )
         return (SendTo(self._relay, lacks),)
 
     def _read(self, op_id: int, now_us: int) -> Sequence[Effect]:
-        first = (self._store.get("read", int) or 0) + 1
-        last = self._store.get("place", int) or 0
-        kept = (self._store.get(f"in {place:012d}", _Kept) for place in range(first, last + 1))
-        new = [message for message in kept if message is not None]
-        if new:
-            self._store.put("read", last)
-        result = [{"from": message.sender, "text": message.text} for message in new]
+        keys, self._unread = list(self._unread), deque()
+        self._returned += keys
+        new = [message for key in keys if (message := self._store.get(key, _Kept)) is not None]
         read = [delivery(message.key, self._me, read_us=now_us) for message in new]
-        return (*read, Complete(op_id, result))
+        timer = [SetTimer(Notices.TIMER, 0)] if new else []
+        return [*read, Complete(op_id, [message.shown() for message in new]), *timer]
+
+    def _delete_returned(self) -> None:
+        for key in self._returned:
+            self._store.delete(key)
+        self._returned = []
 
     # -- hello and outbox
 
@@ -298,12 +352,15 @@ class ClientMachine:
     def _hello_state(self) -> _Known:
         return _Known(self._outbox.incarnation, self._address, self._store.get("busy", bool) or False)
 
-    def _welcomed(self, now_us: int, seq: int) -> Sequence[Effect]:
-        if seq != self._store.get("hello", int):  # answers an older hello
+    def _welcomed(self, now_us: int, welcome: Welcome) -> Sequence[Effect]:
+        if welcome.seq != self._store.get("hello", int):  # answers an older hello
             return ()
+        self._is_welcome, self._has_other = True, welcome.another is True
         self._store.put("told", self._hello_state())
-        self._nonce = None
-        return self._unanswered.answered(now_us, _HELLO)
+        is_begun, self._nonce = self._nonce is not None, None
+        answered = self._unanswered.answered(now_us, _HELLO)
+        # The relay has refused what it got before it knew this incarnation.
+        return [*answered, *self._send_from(now_us, 0)] if is_begun and self._has_link else answered
 
     def _send_from(self, now_us: int, first_seq: int) -> Sequence[Effect]:
         """Send the current batch of the outbox, starting at a sequence number."""
@@ -322,6 +379,10 @@ class ClientMachine:
         if messages:
             effects += self._send_from(now_us, min(messages))
         return [*effects, *self._unanswered.fired(now_us)]
+
+
+def _notify(kept: _Kept) -> Notify:
+    return Notify(APP, kept.shown())
 
 
 class DirectMachine:

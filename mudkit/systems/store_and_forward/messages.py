@@ -2,12 +2,13 @@
 
 A message is named by its sequence number and the incarnation of the sender's start that assigned it
 (:mod:`mudkit.delivery.session`). A field that names a device must agree with the network, which knows the
-sender of each message.
+sender of each message. A session lasts from a hello of an incarnation that the relay has verified to the next
+start of either side; a copy of a message that arrives in a later session has no effect.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -87,13 +88,15 @@ class Delivered(msgspec.Struct, frozen=True, tag_field="kind", tag="delivered"):
 class Lacks(msgspec.Struct, frozen=True, tag_field="kind", tag="lacks"):
     """Receiver to relay: a delivery arrived before its predecessor.
 
-    ``seq`` is the last number in the inbox of this incarnation of the sender; 0: none. If the relay has seen
-    later ones acknowledged, the receiver's store was emptied or restored from a backup.
+    ``seq`` is the last number in the inbox of this incarnation of the sender; 0: none. If an earlier
+    incarnation of the receiver has acknowledged later ones, its store was emptied or restored from a backup.
+    ``hello`` is the number of the receiver's last hello.
     """
 
     seq: Count = msgspec.field(name="number")
     incarnation: _Incarnation
     receiver: _Incarnation
+    hello: _Seq
     sender: _Line = msgspec.field(name="from")
     to: _Line
 
@@ -103,8 +106,9 @@ class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
 
     ``seq`` counts the hellos of this incarnation; the relay ignores an older one that arrives late.
     ``first`` is the number of the first message in the outbox, where a relay that lost its store resumes, and
-    ``oldest`` the incarnation of that message; absent: ``incarnation``. ``answer``: the relay must
-    acknowledge. ``nonce``: that of the :class:`Identify` that this answers; absent: none.
+    ``oldest`` the incarnation of that message; absent: ``incarnation``. The relay accepts messages of these
+    two. ``answer``: the relay must acknowledge. ``nonce``: that of the :class:`Identify` that this answers;
+    absent: none.
     """
 
     seq: _Seq = msgspec.field(name="number")
@@ -120,7 +124,13 @@ class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
 # -- relay to client
 
 
-class Accepted(msgspec.Struct, frozen=True, tag_field="kind", tag="accepted"):
+class _ToClient(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
+    """Message for one incarnation of the client, ``receiver``; absent: it has had no other."""
+
+    receiver: _Incarnation | msgspec.UnsetType = msgspec.UNSET
+
+
+class Accepted(_ToClient, frozen=True, tag="accepted", kw_only=True):
     """Relay to sender: the message is stored; the sender may delete it."""
 
     seq: _Seq = msgspec.field(name="number")
@@ -128,14 +138,14 @@ class Accepted(msgspec.Struct, frozen=True, tag_field="kind", tag="accepted"):
     key: _Line
 
 
-class Missing(msgspec.Struct, frozen=True, tag_field="kind", tag="missing"):
+class Missing(_ToClient, frozen=True, tag="missing", kw_only=True):
     """Relay to sender: a message arrived before the one of this number; retransmit from there."""
 
     seq: _Seq = msgspec.field(name="number")
     incarnation: _Incarnation
 
 
-class Deliver(msgspec.Struct, frozen=True, tag_field="kind", tag="deliver"):
+class Deliver(_ToClient, frozen=True, tag="deliver", kw_only=True):
     """Relay to receiver: a message for it.
 
     ``after`` is the number of its predecessor: the last message of the same incarnation of the sender that
@@ -152,17 +162,21 @@ class Deliver(msgspec.Struct, frozen=True, tag_field="kind", tag="deliver"):
 
 
 class Welcome(msgspec.Struct, frozen=True, tag_field="kind", tag="welcome"):
-    """Relay to client: acknowledges the hello of this number."""
+    """Relay to client: acknowledges the hello of this number.
+
+    ``another``: the client may have had another incarnation, so that messages name this one; absent: no.
+    """
 
     seq: _Seq = msgspec.field(name="number")
     incarnation: _Incarnation
+    another: Literal[True] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Identify(msgspec.Struct, frozen=True, tag_field="kind", tag="identify"):
     """Relay to client: send a hello with this nonce.
 
-    Sent when the relay starts, when it does not know the device or its address, and when a message comes from
-    an unknown incarnation. A late copy of a hello does not have the nonce.
+    Sent when the relay starts, and when a message comes from an incarnation that has not answered since, for
+    instance from a device that was restarted or wiped. A late copy of a hello does not have the nonce.
     """
 
     nonce: _Nonce

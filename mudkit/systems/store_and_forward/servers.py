@@ -3,8 +3,9 @@
 Rules:
 
 ===============  ===================================================================================
-Send             the successor of the last one of its sender's incarnation: append to the receiver's
-                 queue, acknowledge (Accepted). A duplicate: acknowledge. After a gap: Missing, once
+Send             from the sender's incarnation, or that of its oldest message, and the successor of the last
+                 one: append to the receiver's queue, acknowledge (Accepted). A duplicate: acknowledge.
+                 After a gap: Missing, once. Of another incarnation: ignore
 Hello            of a new incarnation: Identify. Older than the last hello: ignore. Else store the address
                  that it comes from, and deliver the queue unless the user is busy. Welcome if requested
 Delivered        remove from the queue
@@ -12,15 +13,18 @@ Lacks            the receiver's store is older than what it has acknowledged: de
 timer            retransmit overdue deliveries, and later ones of the same sender, which the device cannot
                  have taken; other deliveries keep their deadlines
 send failed      the device is away until its next hello, or until it acknowledges a probe
-start            deliver to the stored addresses; Identify
+start            Identify to the stored addresses. Nothing of a device is believed, and nothing is delivered
+                 to it, before it has answered
 ===============  ===================================================================================
 
 Sequence numbers are scoped to an incarnation of the sender: a wiped device starts again at 1, and late copies
 of its former messages are recognized. A wiped receiver gets what is in the queue and what arrives later; what
-its former incarnation has acknowledged is lost to it. **A wiped relay** has lost its queues. It resumes: the
-hello of a sender carries the first number of its outbox, and the relay records in the incidents (``began
-anew``) that it does not know the messages before. It finds devices by their hellos, and sends Identify to
-those whose other messages arrive; it cannot find a device that sends nothing and keeps its link.
+its former incarnation has acknowledged is lost to it. Messages to a device that has had another incarnation
+name the present one, so that a late copy of a delivery to the former one has no effect. **A wiped relay** has
+lost its queues. It resumes: the hello of a sender carries the first number of its outbox, and the relay
+records in the incidents (``began anew``) that it does not know the messages before. It finds devices by their
+hellos, and sends Identify to those whose other messages arrive; it cannot find a device that sends nothing
+and keeps its link, and it takes a late copy of a hello for the first one until the device sends its own.
 
 The network identifies the sender of a message. Anything that is not a valid message of a client is dropped
 and recorded.
@@ -29,7 +33,7 @@ and recorded.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -74,54 +78,66 @@ _IDENTIFY: Final = ""
 """Key of an :class:`Identify` among a device's unacknowledged items; deliveries have non-empty keys."""
 
 
+_AT: Final = "at "
+"""Prefix of the store keys of addresses."""
+
+
 class _Last(msgspec.Struct, frozen=True):
-    """Last message of a sender to a receiver. ``batch`` ranks its incarnation among the sender's."""
+    """Last incarnation of a sender to a receiver; ``batch`` ranks it among the sender's."""
 
     incarnation: str
     batch: int
-    seq: int
 
 
-class _Stored(msgspec.Struct, frozen=True):
-    """Stored state of a device: the address and content of its last hello."""
+class _Pending(NamedTuple):
+    """Batch and number of the pending deliveries of an incarnation, and the sequence number of the last."""
 
-    address: str | None
-    incarnation: str
-    hello: int
-    busy: bool
+    batch: int
+    number: int
+    last_seq: int
 
 
 class DeviceQueue:
     """Queue of a device, its address, and its unacknowledged deliveries."""
 
     __slots__ = (
-        "_batches", "address", "is_away", "is_busy", "name", "peer", "probe_us", "queue", "unanswered",
+        "_batches", "acked", "address", "has_other", "is_away", "is_busy", "name", "oldest", "peer",
+        "probe_us", "queue", "unanswered",
     )  # fmt: skip
 
-    def __init__(self, name: str, stored: _Stored | None = None) -> None:
+    def __init__(self, name: str, address: str | None = None) -> None:
         self.name = name
+        self.address = address
         self.queue: dict[str, Deliver] = {}
         """Pending deliveries by store key, which sorts by sender, batch and number."""
-        self._batches: dict[str, dict[str, tuple[int, int]]] = {}
-        """Batch and number of pending deliveries, by sender and incarnation."""
+        self._batches: dict[str, dict[str, _Pending]] = {}
+        """Pending deliveries by sender and incarnation."""
         self.unanswered: RetransmitTimer[str] = RetransmitTimer(name)
         self.peer = Peer()
-        self.address: str | None = None
+        self.oldest = ""
+        """Incarnation of its oldest message, as of its last hello."""
+        self.has_other = False
+        """True if it may have had another incarnation."""
+        self.acked: dict[tuple[str, str], int] = {}
+        """Last delivery that this incarnation has acknowledged, by sender and the sender's incarnation."""
         self.is_busy = self.is_away = False
         self.probe_us = _MIN_PROBE_US
         """Delay of the next probe while the device is away."""
-        if stored is not None:
-            self.address, self.is_busy = stored.address, stored.busy
-            self.peer.take(stored.incarnation, stored.hello)
+
+    @property
+    def is_known(self) -> bool:
+        """True if an incarnation of the device has identified itself since the start of the relay."""
+        return bool(self.peer.incarnation)
+
+    @property
+    def receiver(self) -> str | msgspec.UnsetType:
+        """Incarnation that messages to the device name; UNSET: it has had no other."""
+        return self.peer.incarnation if self.has_other else msgspec.UNSET
 
     @property
     def is_reachable(self) -> bool:
-        """True if the device has an address and is neither busy nor away."""
-        return self.address is not None and not self.is_busy and not self.is_away
-
-    def stored_state(self) -> _Stored:
-        """Return the state to be stored."""
-        return _Stored(self.address, self.peer.incarnation, self.peer.seq, self.is_busy)
+        """True if the device is known, has an address, and is neither busy nor away."""
+        return self.is_known and self.address is not None and not self.is_busy and not self.is_away
 
     def put(self, message: Deliver, batch: int) -> str:
         """Append a delivery; return its key.
@@ -129,26 +145,32 @@ class DeviceQueue:
         ``batch`` ranks the incarnation among those of its sender, unless some of it are already pending.
         """
         batches = self._batches.setdefault(message.sender, {})
-        batch, count = batches.get(message.incarnation, (batch, 0))
-        batches[message.incarnation] = batch, count + 1
+        pending = batches.get(message.incarnation, _Pending(batch, 0, 0))
+        batches[message.incarnation] = _Pending(pending.batch, pending.number + 1, message.seq)
         key = self.key(message)
         self.queue[key] = message
         return key
+
+    def last_seq(self, sender: str, incarnation: str) -> int:
+        """Return the number of the last pending delivery of a sender's incarnation; 0: none."""
+        pending = self._batches.get(sender, {}).get(incarnation)
+        return 0 if pending is None else pending.last_seq
 
     def pop(self, key: str) -> Sequence[str]:
         """Remove a delivery; return the keys of those that become deliverable."""
         message = self.queue.pop(key)
         batches = self._batches[message.sender]
-        batch, count = batches[message.incarnation]
-        if count > 1:
-            batches[message.incarnation] = batch, count - 1
+        pending = batches[message.incarnation]
+        if pending.number > 1:
+            batches[message.incarnation] = pending._replace(number=pending.number - 1)
             return ()
         del batches[message.incarnation]
         return [other for other in sorted(self.queue) if self.queue[other].sender == message.sender]
 
     def key(self, message: Deliver | Delivered, seq: int | None = None) -> str:
         """Return the store key of a message, or of another one of the same incarnation."""
-        batch, _ = self._batches.get(message.sender, {}).get(message.incarnation, (0, 0))
+        pending = self._batches.get(message.sender, {}).get(message.incarnation)
+        batch = 0 if pending is None else pending.batch
         seq = message.seq if seq is None else seq
         return f"for {self.name}\n{message.sender}\n{batch:09d}\n{seq:019d}"
 
@@ -158,7 +180,7 @@ class DeviceQueue:
         for key in keys:
             message = self.queue[key]
             batches = self._batches[message.sender]
-            if len(batches) == 1 or batches[message.incarnation][0] == min(batches.values())[0]:
+            if len(batches) == 1 or batches[message.incarnation].batch == min(batches.values()).batch:
                 deliverable.append(key)
         return deliverable
 
@@ -180,10 +202,10 @@ class RelayMachine:
         self._missed: dict[str, tuple[str, int]] = {}  # last Missing sent to each sender
         self._devices: dict[str, DeviceQueue] = {}
         self._at: dict[str, DeviceQueue] = {}
-        for key, stored in self._store.items("at ", _Stored):
-            device = self._devices[key[3:]] = DeviceQueue(key[3:], stored)
-            if device.address is not None:
-                self._at[device.address] = device
+        self._is_restarted: bool = self._store.get("started", bool) or False
+        for key, address in self._store.items(_AT, str):
+            self._at[address] = self._device(key.removeprefix(_AT))
+            self._at[address].address = address
         for key, message in self._store.items("for ", Deliver):
             self._device(message.to).put(message, int(key.split("\n")[2]))
 
@@ -206,8 +228,10 @@ class RelayMachine:
             case SendFailed(to=address):
                 return self._send_failed(address)
             case LinkUp():
+                self._store.put("started", True)
+                devices = list(self._devices.values())
                 return [
-                    effect for device in self._devices.values() for effect in self._resume(now_us, device)
+                    effect for device in devices for effect in self._identify_until_answered(now_us, device)
                 ]
         return ()
 
@@ -225,12 +249,13 @@ class RelayMachine:
         return dropped(event)
 
     def _device(self, name: str) -> DeviceQueue:
-        return self._devices.get(name) or self._devices.setdefault(name, DeviceQueue(name))
-
-    def _resume(self, now_us: int, device: DeviceQueue) -> Sequence[Effect]:
-        """Deliver to the stored address of a device, and identify it: the store may be outdated."""
-        delivered = self._deliver_all(now_us, device) if device.is_reachable else ()
-        return [*delivered, *self._identify_until_answered(now_us, device)]
+        device = self._devices.get(name)
+        if device is None:
+            device = self._devices[name] = DeviceQueue(name)
+            if self._is_restarted:  # it may have been known before
+                device.has_other = True
+                device.peer.ask(self._ports.entropy)
+        return device
 
     def _identify_until_answered(self, now_us: int, device: DeviceQueue) -> Sequence[Effect]:
         if device.address is None:
@@ -241,27 +266,29 @@ class RelayMachine:
 
     def _accept(self, now_us: int, source: str, message: Send) -> Sequence[Effect]:
         sender, life, seq = message.sender, message.incarnation, message.seq
-        place = self._accepted.place(sender, life, seq)
-        effects: list[Effect] = []
-        if place is Place.NEXT:
-            effects += self._enqueue(now_us, message)
-        if place is not Place.EARLY:
-            effects.append(SendTo(source, Accepted(seq=seq, incarnation=life, key=message.key)))
-        else:
-            next_seq = self._accepted.last_seq(sender, life) + 1
-            if self._missed.get(sender) != (life, next_seq):  # once for all messages after the gap
-                self._missed[sender] = life, next_seq
-                effects.append(SendTo(source, Missing(seq=next_seq, incarnation=life)))
         device = self._device(sender)
-        return [*effects, *self._identify(device, source)] if device.address != source else effects
+        if life not in (device.peer.incarnation, device.oldest):
+            return self._identify_if_unknown(device, source)
+        place = self._accepted.place(sender, life, seq)
+        effects = self._enqueue(now_us, message) if place is Place.NEXT else ()
+        if place is not Place.EARLY:
+            accepted = Accepted(seq=seq, incarnation=life, key=message.key, receiver=device.receiver)
+            return *effects, SendTo(source, accepted)
+        next_seq = self._accepted.last_seq(sender, life) + 1
+        if self._missed.get(sender) == (life, next_seq):  # once for all messages after the gap
+            return ()
+        self._missed[sender] = life, next_seq
+        return (SendTo(source, Missing(seq=next_seq, incarnation=life, receiver=device.receiver)),)
 
     def _enqueue(self, now_us: int, message: Send) -> Sequence[Effect]:
         """Append the next message of a sender to the queue of its receiver."""
         device = self._device(message.to)
         last_there = f"sent {message.sender}\n{device.name}"
-        last = self._store.get(last_there, _Last) or _Last("", 0, 0)
+        last = self._store.get(last_there, _Last) or _Last("", 0)
         if last.incarnation != message.incarnation:
-            last = _Last(message.incarnation, last.batch + 1, 0)
+            last = _Last(message.incarnation, last.batch + 1)
+            self._store.put(last_there, last)
+        stream = message.sender, message.incarnation
         kept = Deliver(
             seq=message.seq,
             incarnation=message.incarnation,
@@ -269,16 +296,20 @@ class RelayMachine:
             sender=message.sender,
             to=device.name,
             text=message.text,
-            after=last.seq,
+            after=device.last_seq(*stream)
+            or self._delivered.last_seq(f"{device.name}\n{stream[0]}", stream[1]),
         )
-        self._accepted.take(message.sender, message.incarnation, message.seq)
-        self._store.put(last_there, msgspec.structs.replace(last, seq=message.seq))
+        self._accepted.take(*stream, message.seq)
         self._store.crash_point("accepted, not in the queue")
         key = device.put(kept, last.batch)
         self._store.put(key, kept)
         if device.is_reachable:
             return self._send(now_us, device, [key])
         return (SetTimer(device.name, device.probe_us),) if device.is_away and len(device.queue) == 1 else ()
+
+    def _identify_if_unknown(self, device: DeviceQueue, source: str) -> Sequence[Effect]:
+        """Answer a message of an incarnation that is not known: a late copy, or its hello is on its way."""
+        return () if device.is_known else self._identify(device, source)
 
     def _identify(self, device: DeviceQueue, source: str) -> Sequence[Effect]:
         return (SendTo(source, Identify(device.peer.ask(self._ports.entropy))),)
@@ -289,18 +320,29 @@ class RelayMachine:
         device, life, seq = self._device(message.device), message.incarnation, message.seq
         heard = device.peer.hear(life, seq, None if message.nonce is msgspec.UNSET else message.nonce)
         if heard is Heard.STRANGER:
-            return self._identify(device, source)
+            if device.is_known or self._at.get(source, device) is not device:
+                return self._identify(device, source)
+            self._move(device, source)  # its stored address may be outdated
+            return self._identify_until_answered(now_us, device)
+        if life != device.peer.incarnation:
+            device.has_other |= device.is_known
+            device.acked.clear()
         is_asked = message.answer is not msgspec.UNSET and message.answer
-        effects: list[Effect] = [SendTo(source, Welcome(seq=seq, incarnation=life))] if is_asked else []
+        effects: list[Effect] = []
+        if is_asked:
+            another: Literal[True] | msgspec.UnsetType = True if device.has_other else msgspec.UNSET
+            effects.append(SendTo(source, Welcome(seq=seq, incarnation=life, another=another)))
         if heard is Heard.STALE:
             return effects
         effects += self._resume_sender(message)
         self._move(device, source)
+        self._store.put(_AT + device.name, source)
         device.peer.take(life, seq)
+        device.oldest = life if message.oldest is msgspec.UNSET else message.oldest
         device.is_busy = message.busy
-        self._store.put(f"at {device.name}", device.stored_state())
-        self._reached(device)
-        return effects if device.is_busy else [*effects, *self._deliver_all(now_us, device)]
+        if device.is_busy:
+            return [*effects, *device.unanswered.answered(now_us, _IDENTIFY)]
+        return [*effects, *self._deliver_all(now_us, device)]
 
     def _resume_sender(self, message: Hello) -> Sequence[Effect]:
         """Resume at the sender's first pending number if this store lacks the ones before."""
@@ -315,8 +357,10 @@ class RelayMachine:
     def _delivered_to(self, now_us: int, source: str, message: Delivered) -> Sequence[Effect]:
         device = self._device(message.to)
         if message.receiver != device.peer.incarnation:  # a former incarnation, or one whose hello is late
-            return self._identify(device, source)
+            return self._identify_if_unknown(device, source)
         self._delivered.take(*_stream(message), message.seq)
+        acked = device.acked.get((message.sender, message.incarnation), 0)
+        device.acked[message.sender, message.incarnation] = max(acked, message.seq)
         key = device.key(message)
         effects = [*device.unanswered.answered(now_us, key)]
         following: Sequence[str] = ()
@@ -332,10 +376,12 @@ class RelayMachine:
         """Redeliver what follows the last message in the receiver's store."""
         device = self._device(message.to)
         if message.receiver != device.peer.incarnation:
-            return self._identify(device, source)
+            return self._identify_if_unknown(device, source)
+        if message.seq < device.acked.get((message.sender, message.incarnation), 0):
+            return ()  # a late copy
         last_seq = self._delivered.last_seq(*_stream(message))
-        if last_seq <= message.seq:
-            return ()  # the predecessor is in flight, with its own deadline
+        if last_seq <= message.seq or message.hello < device.peer.seq:
+            return ()  # the predecessor is in flight, with its own deadline; or a late copy
         self._delivered.rewind(*_stream(message), message.seq)
         lost = f"messages of {message.sender} from number {message.seq + 1} to {last_seq} are gone"
         return [
@@ -353,24 +399,28 @@ class RelayMachine:
     def _send(self, now_us: int, device: DeviceQueue, keys: Iterable[str]) -> list[Effect]:
         effects: list[Effect] = []
         for key in device.deliverable(keys):
-            message = self._with_predecessor(device, device.queue[key])
+            message = self._addressed(device, device.queue[key])
             effects.append(SendTo(str(device.address), message))
             effects += device.unanswered.sent(now_us, key, size_bytes(message))
         return effects
 
-    def _with_predecessor(self, device: DeviceQueue, message: Deliver) -> Deliver:
-        """Set the predecessor to the last delivered message if the original is gone."""
+    def _addressed(self, device: DeviceQueue, message: Deliver) -> Deliver:
+        """Set the receiver's incarnation, and the predecessor to the last delivered one if it is gone."""
         after = message.after
-        if after == 0 or device.key(message, after) in device.queue:
+        if after and device.key(message, after) not in device.queue:
+            after = self._delivered.last_seq(*_stream(message))
+        if (after, device.receiver) == (message.after, message.receiver):
             return message
-        seen = self._delivered.last_seq(*_stream(message))
-        return message if seen == after else msgspec.structs.replace(message, after=seen)
+        return msgspec.structs.replace(message, after=after, receiver=device.receiver)
 
     def _retransmit(self, now_us: int, device: DeviceQueue) -> Sequence[Effect]:
         if device.is_away and device.queue:
             device.probe_us = min(2 * device.probe_us, _MAX_PROBE_US)
-            message = self._with_predecessor(device, device.queue[min(device.queue)])
-            return SendTo(str(device.address), message), SetTimer(device.name, device.probe_us)
+            timer = SetTimer(device.name, device.probe_us)
+            if not device.is_known:
+                return *self._identify(device, str(device.address)), timer
+            message = self._addressed(device, device.queue[min(device.queue)])
+            return SendTo(str(device.address), message), timer
         if device.address is None:
             return ()
         late = set(device.unanswered.overdue(now_us))
@@ -401,9 +451,10 @@ class RelayMachine:
         before = self._at.get(address)
         if before is not None:
             before.address = None
-            self._store.put(f"at {before.name}", before.stored_state())
+            self._store.delete(_AT + before.name)
         device.address = address
         self._at[address] = device
+        self._reached(device)
 
 
 def _stream(message: Deliver | Delivered | Lacks) -> tuple[str, str]:
