@@ -12,12 +12,16 @@ Messages
     ``p2p_enabled`` recipients. See :mod:`mudkit.systems.radiator.messages`.
 Durable state
     A client stores its registration, its outbox, and the ids of the last 4,096 aggregates. The server keeps
-    everything in memory; after a restart clients register and resend, and messages pending there are lost.
+    everything in memory: a restart loses the clients and the messages pending there. A client registers again
+    when its next message, or acknowledgement, is answered with Unknown, and when its link comes up; one that
+    only receives is not known to a restarted server until then.
 Guarantees
     Contexts of a client are processed in order, and exactly once while the server runs; after its restart one
     whose acknowledgement was lost may be processed again. An aggregate is pushed until the client
-    acknowledges it, unregisters, or has been silent for ``silence_s``; the client shows it once. No message
-    waits longer than ``max_retention_s``: it is then sent, or dropped if it waits for people.
+    acknowledges it, unregisters, or has been silent for ``silence_s``; the client shows it once. Only a kill
+    between the client's commit and its callback may repeat a context, with the same ``id``. A copy of a
+    message that arrives after a wipe or a restart of the client has no effect. No message waits longer than
+    ``max_retention_s``: it is then sent, or dropped if it waits for people.
 
 Modules: ``thresholds`` (the aggregability function), ``joins`` and ``engines`` (Algorithm 3: one literal
 engine, and three for many receivers), ``chains``, ``servers``, ``device``, and ``study`` (the paper's

@@ -153,7 +153,8 @@ class Client(OnHost):
     client_id : str, optional
         None: the name of the device.
     receive : callable, optional
-        Called with each received context (the paper's ``receive_callback``).
+        Called with each received context (the paper's ``receive_callback``). If the device is killed before
+        the call, it is called after the restart; if this repeats a context, its ``id`` is the same.
     attributes : mapping, optional
         Attributes of the client's context, beneath what it propagates; ``p2p_enabled``: peers can reach it.
     machine : type

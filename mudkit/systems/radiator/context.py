@@ -13,7 +13,7 @@ from mudkit.wire import Fields, Value
 __all__ = ["Context"]
 
 
-class Context(msgspec.Struct, frozen=True):
+class Context(msgspec.Struct, frozen=True, eq=False, repr_omit_defaults=True):
     """Situation of people during a time span; a message before and after aggregation.
 
     Parameters
@@ -24,6 +24,9 @@ class Context(msgspec.Struct, frozen=True):
         Values that JSON can encode; tuples arrive as lists.
     span_us : (int, int), optional
         First and last moment, µs of virtual time; None: the client inserts the time of sending.
+    id : str, optional
+        Id of a context that a client has received, by which an application recognises a repeat after a kill;
+        not part of its content. None: not received.
 
     Raises
     ------
@@ -42,6 +45,7 @@ class Context(msgspec.Struct, frozen=True):
     people: frozenset[str] = frozenset()
     attributes: Fields = {}
     span_us: tuple[int, int] | None = None
+    id: str | None = None
 
     def __post_init__(self) -> None:
         if type(self.people) is not frozenset:
@@ -51,6 +55,15 @@ class Context(msgspec.Struct, frozen=True):
         if self.span_us is not None:
             first, last = _pair(self.span_us)
             msgspec.structs.force_setattr(self, "span_us", (first, last))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Context):
+            return NotImplemented
+        mine, theirs = ((context.people, context.attributes, context.span_us) for context in (self, other))
+        return mine == theirs
+
+    def __hash__(self) -> int:
+        return hash((self.people, self.attributes, self.span_us))
 
     def __getitem__(self, name: str) -> Any:
         """Return an attribute."""

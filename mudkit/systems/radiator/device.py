@@ -12,8 +12,9 @@ Unregistered            of this turn: register again if the application has aske
 Taken                   remove acknowledged contexts from the outbox; cumulative
 Identify                repeat this turn with the challenge
 Unknown                 register again: the server has removed this client, or has restarted
-Push                    acknowledge; notify the application unless it is a duplicate; pass it on to the next
-                        client of the chain with the rest of the chain
+Push                    for this incarnation: acknowledge; notify the application unless it is a duplicate;
+                        pass it on to the next client of the chain with the rest of the chain
+start                   notify the application again of what it may not have got
 failed Push             send Unreachable to the server, with the rest of the chain
 link up                 register or unregister again: the address may have changed
 timer                   retransmit what is overdue: the registration, or contexts of the outbox
@@ -35,8 +36,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
+from mudkit.delivery.notices import Notices
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.display import View
@@ -95,6 +98,17 @@ _MAX_SEEN: Final = 4096
 """Number of recent aggregates that are recognised as duplicates."""
 
 
+class _Shown(Struct, frozen=True):
+    """Aggregate of which the application is notified."""
+
+    aggregate: str
+    context: ContextFields
+
+    def shown(self) -> Context:
+        """Return what the application gets."""
+        return replace(self.context.context(), id=self.aggregate)
+
+
 class SeenAggregates:
     """Ids of recent aggregates in a durable ring."""
 
@@ -140,7 +154,10 @@ class ClientMachine:
         """Highest number sent; acknowledgements beyond it belong to another store."""
         self._outbox = Outbox(ports, ContextFields)
         self._is_restarted = ports.store.get("turn") is not None
+        self._was_registered = False
+        """True if the server has accepted a registration of this incarnation."""
         self._seen = SeenAggregates(self._store)
+        self._notices = Notices(self._store, _Shown)
         self._unanswered: RetransmitTimer[int] = RetransmitTimer(_RETRY)
 
     def overview(self) -> View:
@@ -154,6 +171,9 @@ class ClientMachine:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
+        return [*self._notices.repeat(_notify), *self._handle(now_us, event)]
+
+    def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         match event:
             case Call(op_id=op_id, operation=RegisterClient(attributes=attributes)):
                 self._store.put("attributes", attributes)
@@ -173,6 +193,8 @@ class ClientMachine:
             case LinkDown():
                 self._has_link = self._is_registered = False
                 return self._unanswered.clear()
+            case TimerFired(name=Notices.TIMER):
+                self._notices.fired()
             case TimerFired():
                 return self._overdue(now_us)
         return ()
@@ -353,7 +375,7 @@ class ClientMachine:
     def _accepted(self, now_us: int) -> Sequence[Effect]:
         if self._attributes is None:
             return ()
-        self._is_registered = True
+        self._is_registered = self._was_registered = True
         answered = [Complete(op_id, self._client) for op_id in self._registering]
         self._registering.clear()
         stop = self._unanswered.answered(now_us, _REGISTRATION)
@@ -382,22 +404,35 @@ class ClientMachine:
         return effects
 
     def _pushed(self, now_us: int, push: Push | PassedPush, *, is_registered: bool) -> Sequence[Effect]:
-        ack = self._to_server(DeliveryAck(client=self._client, device=self.device, aggregate=push.aggregate))
+        if is_registered and not self._is_for_this_start(push):
+            return ()  # a late copy, or the registration is on its way
+        incarnation = self._outbox.incarnation if self._names_incarnation else UNSET
+        ack = self._to_server(
+            DeliveryAck(
+                client=self._client, device=self.device, aggregate=push.aggregate, incarnation=incarnation
+            )
+        )
         if push.aggregate in self._seen:
             return (ack,)
         self._seen.add(push.aggregate)
         effects: list[Effect] = []
         if is_registered:
-            context = push.context.context()
-            effects += [Notify(APP, context), *self.shown(now_us, context)]
+            shown = _Shown(push.aggregate, push.context)
+            effects += [_notify(shown), self._notices.add(shown), *self.shown(now_us, shown.shown())]
         effects.append(ack)
         if push.chain:
             (to, address), *rest = push.chain
-            passed = PassedPush(push.aggregate, push.context, rest, to)
+            passed = PassedPush(push.aggregate, push.context, rest, to, push.receivers)
             effects.append(Send(address, pack(passed, self._compress)))
         if not is_registered and type(push) is Push and not self._is_leaving:
             effects += self._leave(now_us)  # a late copy of an old registration has reached the server
         return effects
+
+    def _is_for_this_start(self, push: Push | PassedPush) -> bool:
+        named = None if push.receivers is UNSET else push.receivers.get(self._client)
+        if named is None:
+            return self._was_registered and not self._names_incarnation
+        return named == self._outbox.incarnation
 
     def _hop_failed(self, to: str, event: SendFailed) -> Sequence[Effect]:
         """Report the next hop that could not be reached to the server."""
@@ -414,3 +449,7 @@ class ClientMachine:
             rest=rest,
         )
         return (self._to_server(unreachable),)
+
+
+def _notify(shown: _Shown) -> Notify:
+    return Notify(APP, shown.shown())

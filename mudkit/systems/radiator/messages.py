@@ -5,10 +5,10 @@ union of the kinds that its sender may send. A server rejects a message whose ``
 device that the network names as the sender. Messages that cannot be decoded are dropped and recorded.
 
 Contexts are numbered per (client, device, incarnation). A client announces its incarnation at registration.
-Contexts and their acknowledgements carry it only after the server has seen another incarnation of the same
-client and device and has reported it (``another``). A restarted server learns this from the client. One case
-stays ambiguous: a late copy from a wiped device, when the server has restarted, too, and has not heard of the
-wiped incarnation.
+Contexts, aggregates and their acknowledgements carry it only after the server has seen another incarnation of
+the same client and device and has reported it (``another``). A restarted server learns this from the client.
+One case stays ambiguous: a late copy from or to a wiped device, when the server has restarted, too, and has
+not heard of the wiped incarnation.
 """
 
 from __future__ import annotations
@@ -142,6 +142,8 @@ class DeliveryAck(_FromClient, frozen=True, tag="got"):
     """Client to server: acknowledge an aggregate."""
 
     aggregate: Name
+    incarnation: Name | msgspec.UnsetType = msgspec.UNSET
+    """Incarnation of the client; absent: it has had no other."""
 
 
 class Unreachable(_FromClient, frozen=True, tag="unreachable"):
@@ -164,6 +166,8 @@ class Push(msgspec.Struct, frozen=True, tag_field="kind", tag="push"):
     context: ContextFields
     chain: list[tuple[Name, Name]]
     """Clients and addresses of the next hops, in order."""
+    receivers: dict[Name, Name] | msgspec.UnsetType = msgspec.UNSET
+    """Incarnations of those receivers that have had another one; absent: none has."""
 
 
 class PassedPush(msgspec.Struct, frozen=True, tag_field="kind", tag="push"):
@@ -174,6 +178,7 @@ class PassedPush(msgspec.Struct, frozen=True, tag_field="kind", tag="push"):
     chain: list[tuple[Name, Name]]
     to: Name
     """Client that this hop is addressed to."""
+    receivers: dict[Name, Name] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Answer(msgspec.Struct, frozen=True, tag_field="kind"):

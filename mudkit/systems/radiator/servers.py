@@ -9,7 +9,7 @@ Unregister     remove the client with all that is pending; challenge as for Regi
 Propagate      process contexts in order of their numbers: add them for all registered clients
                (Algorithm 3); keep one that arrives early; acknowledge a duplicate again; answer Unknown
                to an unknown client or incarnation
-DeliveryAck    the aggregate is no longer owed to the client
+DeliveryAck    of the client's incarnation: the aggregate is no longer owed to it
 Unreachable    a member of a chain could not reach the next: skip it; suspend it until it sends
                something, or for two minutes
 failed Push    the same for a push of the server itself; mark the client as away
@@ -20,9 +20,10 @@ timer "again"  retransmit overdue aggregates directly; remove clients that are o
 anything else  drop and record, also a message in the name of another device
 =============  =====================================================================================
 
-All state is in memory (Radiator 4.2): a restarted server answers Unknown, and clients register again. A
-report of a peer about another one counts only within the chain that contains both; the other one is then
-suspended for two minutes and loses nothing.
+All state is in memory (Radiator 4.2): a restarted server answers Unknown to the next message of a client,
+which then registers again; one that sends nothing is not known until its link comes up. A report of a peer
+about another one counts only within the chain that contains both; the other one is then suspended for two
+minutes and loses nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from hashlib import blake2s
 from itertools import pairwise
 from typing import Final
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from mudkit.display import View, first_rows
 from mudkit.errors import MudkitError, ParameterError, brief
@@ -320,8 +321,9 @@ class ServerMachine:
         match message:
             case Propagate():
                 effects += self._context(row, message)
-            case DeliveryAck(client=client, aggregate=aggregate):
-                self._delivered(client, row, aggregate)
+            case DeliveryAck(client=client, aggregate=aggregate, incarnation=incarnation):
+                if incarnation == self._named(client, row):
+                    self._delivered(client, row, aggregate)
             case Unreachable():
                 effects += self._unreachable(message)
         return effects
@@ -385,6 +387,11 @@ class ServerMachine:
         numbers = known.numbers.setdefault(known.oldest, _Numbers())
         numbers.last_seq = max(numbers.last_seq, message.first - 1)
         return ()
+
+    def _named(self, client: str, row: _Row) -> str | UnsetType:
+        """Return the incarnation that messages of and to a client name; UNSET: it has had no other."""
+        known = self._known[client, row.device]
+        return known.incarnation if known.has_other else UNSET
 
     def _mark_reachable(self, client: str, row: _Row) -> list[Effect]:
         row.heard_us = self._now_us
@@ -477,7 +484,10 @@ class ServerMachine:
         """Push an aggregate to the first client of a chain, with names and addresses of the others."""
         first, *others = (self._rows[client] for client in chain)
         rest = [(client, row.address) for client, row in zip(chain[1:], others, strict=True)]
-        sent = pack(Push(aggregate, first.owed[aggregate].context, rest), self._settings.compress)
+        names = {client: self._named(client, self._rows[client]) for client in chain}
+        receivers = {client: name for client, name in names.items() if name is not UNSET} or UNSET
+        push = Push(aggregate, first.owed[aggregate].context, rest, receivers)
+        sent = pack(push, self._settings.compress)
         effects = self._link.send(self._now_us, first.address, sent)
         transfer_us = len(sent) * RETRANSMIT_US_PER_BYTE
         first_us = self._link.free_us + RETRANSMIT_US + transfer_us
@@ -515,7 +525,7 @@ class ServerMachine:
             row = self._rows[client]
             if self._now_us - row.heard_us > self._settings.silence_us:
                 self._remove(client)
-                effects += self._send(row.address, Unknown())  # a live client registers again
+                effects += self._send(row.address, Unknown())  # a client that is connected registers again
             elif self._can_send(row):
                 overdue = [name for name, owed in row.owed.items() if owed.retransmit_us <= self._now_us]
                 for aggregate in overdue:

@@ -85,6 +85,7 @@ def test_client_without_p2p_drops_pushes_of_peers():
 
 def test_passed_push_contains_only_known_fields():
     fleet = Radiator()
+    fleet.lab.run(minutes=1)
     effects = pass_push(fleet, chain=[["d3", "d3/radiator d3"]], more="x" * 1000)
     ack, passed_push = (unpack(effect.message) for effect in effects if isinstance(effect, Send))
     assert (ack["kind"], ack["client"], ack["device"]) == ("got", "d2", "d2")
