@@ -123,7 +123,7 @@ class AccessPointMachine:
         self._moved: dict[str, Whereabouts] = {}
         """Subscribers whose address it may not have noted, and the address last told."""
         self._is_awake = False
-        for name, where in self._handover.wanted():
+        for name, where in self._handover.attaching():
             self._sought[name] = where
 
     def overview(self) -> View:
@@ -349,7 +349,7 @@ class AccessPointMachine:
         for name in names:
             agent = self._agents.get(name)
             where = None if agent is None else self._where(agent)
-            if where is None or not where.address or not where.incarnation or self._noted.get(name) == where:
+            if where is None or self._noted.get(name) == where:
                 del self._moved[name]
             else:
                 moved[name] = self._moved[name] = where

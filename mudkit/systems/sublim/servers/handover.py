@@ -13,10 +13,11 @@ Behind         (client) continue at the epoch after this one
 Left           the agent is here, of another incarnation, or older than the one that serves now: delete, if
                it answers Identify
 Ask            the agent is here, and older than the request: send its state; record that it has moved.
-               Moved: Moved. Unknown, and never served: send an initial state. Unknown, but served
-               before: its state is lost; Missing. Newer than the request: Stale
+               Moved: Moved, unless it is in transfer to there. Unknown, and never served: send an initial
+               state. Unknown, but served before: its state is lost; Missing. Newer than the request: Stale
 StateTransfer  newer than anything known about this subscriber: install. In any case acknowledge
-Moved          ask the access point that it names
+Moved          ask the access point that it names; if that is this one and the state is gone, start with an
+               initial state
 Missing        start with an initial state, and the messages published since the other one's start
 Stale          the client has moved on: stop asking
 =============  =======================================================================================
@@ -168,9 +169,7 @@ class Handover:
                 if want is None or want.epoch != epoch:
                     return ()
                 if to == self._me:
-                    agent = self._agents.get(name)
-                    is_known = agent is not None and self.is_known(name, want.incarnation)
-                    return self._serve_here(now_us, agent, want) if agent is not None and is_known else ()
+                    return self._serve_moved_here(now_us, source, name, want)
                 self._store.put(WANT + name, replace(want, origin=to, before=want.origin, fresh=False))
                 # If two access points name each other, the state is in transfer between them.
                 return self._send(now_us, WANT + name) if to != want.before else ()
@@ -195,7 +194,22 @@ class Handover:
                 served = self._serve_anew(now_us, name, want.address, epoch, want, start_us, start_seq)
                 return [*stop, *served]
 
-    def wanted(self) -> Sequence[tuple[str, Whereabouts]]:
+    def _serve_moved_here(self, now_us: int, source: str, name: str, want: _Want) -> Sequence[Effect]:
+        """Serve a subscriber that has moved here, anew if its state was lost with an older store."""
+        agent, moved = self._agents.get(name), self._moved(name)
+        if not self.is_known(name, want.incarnation):
+            return ()  # the client has to attach again
+        if agent is not None:
+            return self._serve_here(now_us, agent, want)
+        if self._store.get(LEAVE + name, _Leave) is not None or (moved is not None and moved.to != source):
+            return ()  # in transfer
+        self._store.delete(WANT + name)
+        self._store.delete(_MOVED + name)
+        stop = self._unanswered.answered(now_us, WANT + name)
+        start = self.start_us, self.start_seq
+        return [*stop, *self._serve_anew(now_us, name, want.address, want.epoch, want, *start)]
+
+    def attaching(self) -> Sequence[tuple[str, Whereabouts]]:
         """Return the subscribers that were attaching before the start, and where they were."""
         wants = self._store.items(WANT, _Want)
         return [(key.removeprefix(WANT), Whereabouts(want.address, want.incarnation)) for key, want in wants]
@@ -232,8 +246,8 @@ class Handover:
 
     def retransmit_all(self, now_us: int) -> Sequence[Effect]:
         """Retransmit all requests and transfers."""
-        wanted = [key for key in self._store.keys(WANT) if self._peer(key.removeprefix(WANT)).incarnation]
-        keys = [*wanted, *self._store.keys(LEAVE)]
+        requested = [key for key in self._store.keys(WANT) if self._peer(key.removeprefix(WANT)).incarnation]
+        keys = [*requested, *self._store.keys(LEAVE)]
         return [effect for key in keys for effect in self._send(now_us, key)]
 
     def _send(self, now_us: int, key: str) -> Sequence[Effect]:
@@ -383,8 +397,13 @@ class Handover:
             agent = self._begin(name)
         if agent is None:
             assert moved is not None
-            if epoch == moved.epoch and moved.to == source:
-                return self._send(now_us, LEAVE + name)
+            if epoch >= moved.epoch and moved.to == source:  # without a transfer, the other one has lost it
+                is_in_transfer = self._store.get(LEAVE + name, _Leave) is not None
+                return (
+                    self._send(now_us, LEAVE + name)
+                    if is_in_transfer
+                    else (Send(source, Moved(name, epoch, source)),)
+                )
             if epoch <= moved.epoch:
                 return (Send(source, Stale(name, epoch)),)
             return (Send(source, Moved(name, epoch, moved.to)),)
