@@ -227,8 +227,8 @@ class Campaign:
         self.probe = {f"{kind} of {name}": [] for name in able for kind in ("read", "continuous read")}
 
         def recorder(name: str) -> Any:
-            found = self.probe[f"continuous read of {name}"]
-            return lambda change: found.append(change if isinstance(change, dict) else change.record["v"])
+            values = self.probe[f"continuous read of {name}"]
+            return lambda change: values.append(change if isinstance(change, dict) else change.record["v"])
 
         for name, client in able.items():
             client.read(MAIN, f"key = '{PROBE}'", "continuous", callback=recorder(name))
@@ -238,8 +238,8 @@ class Campaign:
         reads: dict[str, Any] = {name: client.read(MAIN, f"key = '{PROBE}'") for name, client in able.items()}
         lab.run(minutes=2)
         for name, read in reads.items():
-            found = read.result().records.values() if read.status == "ok" else [read.status]
-            self.probe[f"read of {name}"] = [record["v"] for record in found]
+            records = read.result().records if read.status == "ok" else {"": {"v": read.status}}
+            self.probe[f"read of {name}"] = [record["v"] for record in records.values()]
 
     def _plan(self, now_us: int) -> list[tuple[int, str]]:
         """Return the steps of the run with their times: two kinds of faults, and work among them."""

@@ -274,9 +274,9 @@ class Judgement:
 
     def _judge_probe(self) -> None:
         """Check what was written and read after the back end was restored and the faults had ended."""
-        for name, found in self.campaign.probe.items():
-            if found != [PROBE]:
-                self.problems.append(f"after a restore, {name} found {found}, and {PROBE!r} was written")
+        for name, values in self.campaign.probe.items():
+            if values != [PROBE]:
+                self.problems.append(f"after a restore, {name} found {values}, and {PROBE!r} was written")
 
     def _judge_bases(self, rows: list[dict[str, Any]]) -> None:
         """Check that each committed conditional write replaces the record that its client had."""
