@@ -190,7 +190,7 @@ def test_subscriber_recovers_within_two_minutes_of_the_last_fault(actions):
 
 RESTORES = st.lists(
     st.tuples(
-        st.sampled_from(["publish", "move", "backup", "restore", "kill", "cut"]),
+        st.sampled_from(["publish", "move", "backup", "restore", "kill", "cut", "late copies", "address"]),
         st.integers(0, 2),
         st.sampled_from([0.5, 5.0, 40.0]),
     ),
@@ -224,6 +224,10 @@ def test_subscriber_recovers_after_restore_of_an_access_point(actions, share):
         elif action == "kill":
             lab.faults.kill(name)
             lab.faults.restart(name)
+        elif action == "late copies":  # half of the messages arrive again after ten minutes
+            lab.faults.messages(repeat_share=0.5, delay_s=600)
+        elif action == "address":
+            lab.faults.change_address("doctor")
         else:
             lab.faults.cut("doctor", minutes=0.5)
         lab.run(seconds=wait_s)

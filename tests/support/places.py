@@ -18,12 +18,15 @@ class SystemLab:
 
     hosts: ClassVar[dict[str, str]]
     """Hosts that can fail, by role."""
+    repeats: ClassVar = False
+    """True if a notification that a kill has prevented is repeated, with the same id."""
 
     def __init__(self) -> None:
         self.lab = Lab(seed=1)
         self.sent: list[str] = []
         self.received: list[str] = []
         self.accepted: list[str] = []
+        self._ids: set[str] = set()
         self.build()
 
     def build(self) -> None:
@@ -31,6 +34,12 @@ class SystemLab:
 
     def send(self, text: str) -> Any:
         raise NotImplementedError
+
+    def take(self, identifier: str, texts: list[str]) -> None:
+        """Record texts of which the application is notified, unless it has seen their id."""
+        if identifier not in self._ids:
+            self._ids.add(identifier)
+            self.received += texts
 
     def send_each_minute(self, name: str, count: int) -> None:
         """Send a message each minute, and record those that are accepted."""
@@ -49,11 +58,12 @@ class SystemLab:
 
 class Texts(SystemLab):
     hosts: ClassVar = {"sender": "ann", "receiver": "bob", "relay": "relay"}
+    repeats = True
 
     def build(self) -> None:
         relay = Relay(self.lab)
         self.ann, bob = (Client(self.lab.device(name), relay) for name in ("ann", "bob"))
-        bob.on_message(lambda message: self.received.append(message["text"]))
+        bob.on_message(lambda message: self.take(message.id, [message["text"]]))
 
     def send(self, text: str) -> Any:
         return self.ann.send("bob", text)
@@ -75,12 +85,13 @@ class Spooled(SystemLab):
 
 class Contexts(SystemLab):
     hosts: ClassVar = {"sender": "ann", "receiver": "bob", "server": "radiator"}
+    repeats = True
 
     def build(self) -> None:
         server = radiator.Server(self.lab, lambda sender, receiver: radiator.Volume(1))
         self.ann = radiator.Client(self.lab.device("ann"), server)
         self.bob = radiator.Client(
-            self.lab.device("bob"), server, receive=lambda context: self.received.extend(context["text"])
+            self.lab.device("bob"), server, receive=lambda context: self.take(context.id, context["text"])
         )
         for client in (self.ann, self.bob):
             client.registered.result()
@@ -92,12 +103,13 @@ class Contexts(SystemLab):
 
 class Messages(SystemLab):
     hosts: ClassVar = {"subscriber": "bob", "access point": "ap", "publish server": "publish-server"}
+    repeats = True
 
     def build(self) -> None:
         self.net = sublim.PublishServer(self.lab)
         sublim.AccessPoint(self.lab, self.net, at=HERE, range_m=150, name="ap")
         bob = sublim.Subscriber(self.lab.device("bob", link="wifi", at=HERE), self.net)
-        bob.on_message(lambda message: self.received.append(message["text"]))
+        bob.on_message(lambda message: self.take(message.id, [message["text"]]))
 
     def send(self, text: str) -> Any:
         return self.net.publish({"text": text})

@@ -29,12 +29,15 @@ subscribers, and the lineage by which a restored store is recognised; an access 
 policy, queue, position in the log) and the transfers in progress; a client its attachment, its inbox and its
 last policy.
 
-Guarantees: state, policy and queue of a subscriber move between access points exactly once, also if one of
-them crashes meanwhile. A message published while the subscriber is attached is decided exactly once and, if
-its policy sends it, delivered exactly once and in order, with two limits: of a device that is away only the
-last 5,000 deliveries are kept, and an access point that was down for long misses what is older than the last
-10,000 messages (``skipped`` counts these). A store restored from a backup, or emptied, loses what it had not
-recorded; the incidents say so (``rolled back``).
+Guarantees: state, policy and queue of a subscriber move between access points exactly once; if one of them
+crashes meanwhile, the move resumes after its restart. No other access point takes over for one that is down:
+its subscribers wait until it is back. A message published while the subscriber is attached is decided exactly
+once and, if its policy sends it, delivered exactly once and in order, with two limits: of a device that is
+away only the last 5,000 deliveries are kept, and an access point that was down for long misses what is older
+than the last 10,000 messages (``skipped`` counts these). The application gets each message once; only a kill
+of the device between its commit and the callback may repeat one, with the same ``id``. A store restored from
+a backup, or emptied, loses what it had not recorded; the incidents say so (``rolled back``). A copy of a
+message that arrives late, after any of these or after a change of address, has no effect.
 """
 
 from typing import TYPE_CHECKING

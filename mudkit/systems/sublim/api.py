@@ -236,11 +236,18 @@ class Subscriber(OnHost):
         return self.installed.call(InstallPolicy(sent))
 
     def read(self) -> Operation:
-        """Return the messages received since the last read: a list, empty before it is attached."""
+        """Return the messages received since the last read: a list, empty before it is attached.
+
+        Each has an attribute ``id``: a message that a kill prevented from being returned is returned again.
+        """
         return self.installed.call(Read())
 
     def on_message(self, callback: Callable[[Body], None]) -> None:
-        """Call ``callback`` with each message on arrival."""
+        """Call ``callback`` with each message on arrival.
+
+        If the device is killed before the callback, it is called after the restart; if this repeats a
+        message, ``message.id`` is the same.
+        """
         self.installed.listen(APP, callback)
 
     def on_problem(self, callback: Callable[[str], None]) -> None:

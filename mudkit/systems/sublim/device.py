@@ -7,14 +7,15 @@ link up           attach to the best access point, which may be the current one
 context changed   another access point is better: attach there with the next epoch. An automatic variable
                   has changed by more than a share: report, at most once per interval
 Attached          this access point serves it; send it the policy and the report that it lacks
-Identify          the access point has restarted or lost the state: attach again. From one that does not
-                  serve this incarnation: send Left
+Identify          the access point has restarted or lost the state: attach again, with its nonce. From one
+                  that does not serve this incarnation: send Left
 Behind            an older incarnation, or a newer store of it, had reached this epoch: attach with the next
 taken             the access point knows higher numbers of reports or policies: continue after these
 set policy        send with the next number until acknowledged
 Deliver           the next one: store in the inbox, notify the application. In any case acknowledge the last
                   one in order. From an access point that does not serve this incarnation: send Left
-read              return and delete the inbox
+read              return the inbox; delete what was returned
+start             notify the application again of what it may not have got
 timer             retransmit the attachment, policy or report that is overdue
 ================  ====================================================================================
 
@@ -32,6 +33,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from mudkit.delivery.notices import Identified, Notices
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import rolled_back, store_incarnation
@@ -48,6 +50,7 @@ from mudkit.events import (
     Notify,
     Ports,
     Received,
+    Record,
     Send,
     SetTimer,
     TimerFired,
@@ -121,10 +124,16 @@ class _Policy(msgspec.Struct, frozen=True):
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """Unread message."""
+    """Unread message, or the reason why the policy has failed."""
 
     item: str
-    body: Body
+    id: str
+    body: Body | msgspec.UnsetType = msgspec.UNSET
+    problem: str | msgspec.UnsetType = msgspec.UNSET
+
+    def shown(self) -> Identified:
+        """Return what the application gets."""
+        return Identified({} if isinstance(self.body, msgspec.UnsetType) else self.body, self.id)
 
 
 class ClientMachine:
@@ -148,6 +157,15 @@ class ClientMachine:
         self._unanswered: RetransmitTimer[str | int] = RetransmitTimer(_AGAIN)
         """The attachment, the policy, and reports by number."""
         self._calls: dict[int, int] = {}  # op_id by number of the policy
+        self._nonces: dict[str, str] = {}
+        """Nonces of open questions, by access point."""
+        self._sessions: dict[str, str | msgspec.UnsetType] = {}
+        """Sessions of this start, by access point."""
+        self._attached_report = 0
+        """Number of the report of the last attachment that was sent."""
+        self._notices = Notices(ports.store, _Kept)
+        self._returned: list[str] = []
+        """Store keys of the messages that a read has returned since."""
 
     def overview(self) -> View:
         """Return the access point and the automatic variables for the display."""
@@ -163,6 +181,9 @@ class ClientMachine:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
+        return [*self._notices.repeat(_notify), *self._handle(now_us, event)]
+
+    def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         match event:
             case Received():
                 return self._received(now_us, event)
@@ -178,6 +199,9 @@ class ClientMachine:
                 return [*self._unanswered.clear(), CancelTimer(_REPORT)]
             case TimerFired(name="report") if self._is_attached:
                 return self._report(now_us)
+            case TimerFired(name=Notices.TIMER):
+                self._notices.fired()
+                self._delete_returned()
             case TimerFired(name="again") if self._has_link:
                 return self._retransmit(now_us)
             case Call(op_id=op_id, operation=InstallPolicy(policy=policy)):
@@ -198,10 +222,10 @@ class ClientMachine:
                 return ()  # for a former incarnation
             case Attached():
                 return self._attached(now_us, source, message)
-            case Identify():
-                return self._identify(now_us, source)
-            case Behind(epoch=epoch):
-                return self._behind(now_us, source, epoch)
+            case Identify(nonce=nonce):
+                return self._identify(now_us, source, nonce)
+            case Behind():
+                return self._behind(now_us, source, message)
             case Reported(seq=seq):
                 return self._report_acked(now_us, seq)
             case PolicySet(seq=seq, taken=True):
@@ -242,7 +266,9 @@ class ClientMachine:
             self._me, stored.epoch, stored.origin or target, stored.fresh, self._last_report,
             Automatic(**self._automatic), store_incarnation(self._ports),
             self._store.get("seen", int) or msgspec.UNSET, self._policy_seq,
+            self._nonces.get(target, msgspec.UNSET),
         )  # fmt: skip
+        self._attached_report = attach.report
         return Send(target, attach), *self._unanswered.sent(now_us, _ATTACH, size_bytes(attach))
 
     @property
@@ -252,9 +278,12 @@ class ClientMachine:
 
     def _attached(self, now_us: int, source: str, message: Attached) -> Sequence[Effect]:
         stored, epoch, report = self._attachment, message.epoch, message.report
-        if epoch != stored.epoch or source != stored.at or not self._has_link:
+        is_late = report < self._attached_report or not self._attached_report
+        if epoch != stored.epoch or source != stored.at or is_late or not self._has_link:
             return ()
         self._is_attached = True
+        self._nonces.pop(source, None)
+        self._sessions[source] = message.session
         answered = [*self._unanswered.answered(now_us, _ATTACH), *self._report_beyond(now_us, report)]
         answered += self._report_acked(now_us, report)
         if stored.fresh or stored.origin != source:
@@ -266,28 +295,35 @@ class ClientMachine:
         changed = self._report(now_us)  # since it attached
         return [*answered, *late, *self._send_policy(now_us), *changed]
 
-    def _behind(self, now_us: int, source: str, epoch: int) -> Sequence[Effect]:
-        stored = self._attachment
-        is_old = epoch < stored.epoch or (epoch == stored.epoch and self._is_attached)
-        if source != stored.at or is_old or not self._has_link:
+    def _behind(self, now_us: int, source: str, message: Behind) -> Sequence[Effect]:
+        stored, epoch = self._attachment, message.epoch
+        if source != stored.at or not self._has_link:
+            return ()
+        if not isinstance(message.report, msgspec.UnsetType) and message.report > self._last_report:
+            lost = self._raise_report(message.report)
+            self._store.put("attachment", replace(stored, epoch=max(epoch, stored.epoch) + 1))
+            return lost, *self._attach(now_us)
+        is_late_copy = message.report is not msgspec.UNSET and epoch <= stored.epoch
+        if is_late_copy or epoch < stored.epoch or (epoch == stored.epoch and self._is_attached):
             return ()
         self._store.put("attachment", replace(stored, epoch=epoch + 1))
         return self._attach(now_us)
 
-    def _identify(self, now_us: int, source: str) -> Sequence[Effect]:
-        attachment = self._attachment
-        if source == attachment.at:
-            return self._attach(now_us) if self._has_link and self._is_attached else ()
-        return self._left(source)
+    def _identify(self, now_us: int, source: str, nonce: str) -> Sequence[Effect]:
+        if source != self._attachment.at:
+            return self._left(source, nonce)
+        is_sent = self._nonces.get(source) == nonce and _ATTACH in self._unanswered
+        self._nonces[source] = nonce
+        return self._attach(now_us) if self._has_link and not is_sent else ()
 
-    def _left(self, source: str) -> Sequence[Effect]:
+    def _left(self, source: str, nonce: str | msgspec.UnsetType = msgspec.UNSET) -> Sequence[Effect]:
         """Send Left to an access point that does not serve this incarnation any more."""
         attachment = self._attachment
         if attachment.fresh or source in (attachment.at, attachment.origin):
             return ()  # its state may be there
         # Until it is attached, that access point may have the only copy of its state.
         epoch = attachment.epoch if self._is_attached else 0
-        return (Send(source, Left(self._me, store_incarnation(self._ports), epoch)),)
+        return (Send(source, Left(self._me, store_incarnation(self._ports), epoch, nonce)),)
 
     def _context_changed(self, now_us: int) -> Sequence[Effect]:
         """Attach elsewhere or report, if the change of context requires it."""
@@ -302,6 +338,10 @@ class ClientMachine:
         return best([site for site in self._sites if site.is_stateful], self._loc, now)
 
     # -- automatic variables
+
+    @property
+    def _session(self) -> str | msgspec.UnsetType:
+        return self._sessions.get(self._attachment.at or "", msgspec.UNSET)
 
     @property
     def _last_report(self) -> int:
@@ -321,7 +361,8 @@ class ClientMachine:
 
     def _send_report(self, now_us: int) -> Sequence[Effect]:
         seq = self._last_report
-        report = Report(self._me, seq, Automatic(**self._reported), store_incarnation(self._ports))
+        incarnation = store_incarnation(self._ports)
+        report = Report(self._me, seq, Automatic(**self._reported), incarnation, self._session)
         return self._send_until_acked(now_us, seq, report)
 
     def _report_acked(self, now_us: int, seq: int) -> Sequence[Effect]:
@@ -338,10 +379,15 @@ class ClientMachine:
         """Report under a number above those that this client has used and forgotten."""
         if seq <= self._last_report:
             return ()
-        lost = rolled_back(self._me, f"it does not know its reports {self._last_report + 1} to {seq}")
-        self._store.put("report", seq)
+        lost = self._raise_report(seq)
         self._begin_report(now_us)
         return (lost, *self._send_report(now_us))
+
+    def _raise_report(self, seq: int) -> Record:
+        """Continue after a report that this store does not know."""
+        lost = rolled_back(self._me, f"it does not know its reports {self._last_report + 1} to {seq}")
+        self._store.put("report", seq)
+        return lost
 
     def _has_unacked_report(self) -> bool:
         return self._acked_report < self._last_report
@@ -391,7 +437,8 @@ class ClientMachine:
         stored = self._store.get("policy", _Policy)
         if stored is None or stored.is_set:
             return ()
-        policy = SetPolicy(self._me, stored.seq, stored.policy, store_incarnation(self._ports))
+        incarnation = store_incarnation(self._ports)
+        policy = SetPolicy(self._me, stored.seq, stored.policy, incarnation, self._session)
         return self._send_until_acked(now_us, _POLICY, policy)
 
     def _send_until_acked(self, now_us: int, key: str | int, message: Report | SetPolicy) -> Sequence[Effect]:
@@ -406,26 +453,37 @@ class ClientMachine:
         attachment = self._attachment
         if source not in (attachment.at, attachment.origin):
             return self._left(source)
+        if message.session != self._sessions.get(source):
+            return ()  # of another session; the access point repeats it in this one
         seen = max(self._store.get("seen", int) or 0, message.first - 1)
         effects: list[Effect] = []
         if message.seq == seen + 1:
             seen = message.seq
             self._store.put("seen", seen)
-            if not isinstance(message.body, msgspec.UnsetType):
-                self._store.put(f"in {seen:012d}", _Kept(message.item, message.body))
-                effects.append(Notify(APP, message.body))
+            identifier = f"{store_incarnation(self._ports)} {seen} {message.item}"
+            kept = _Kept(message.item, identifier, message.body, message.problem)
+            effects += [_notify(kept), self._notices.add(kept)]
+            if message.body is not msgspec.UNSET:
+                self._store.put(f"in {seen:012d}", kept)
                 effects.append(delivery(message.item, self._me, delivered_us=now_us))
-            else:
-                effects.append(Notify(PROBLEMS, message.problem))
-        effects.append(Send(source, DeliveryAck(self._me, seen)))
+        effects.append(Send(source, DeliveryAck(self._me, seen, message.session)))
         return effects
 
     def _read(self, op_id: int, now_us: int) -> Sequence[Effect]:
-        new = self._store.items("in ", _Kept)
-        for key, _ in new:
-            self._store.delete(key)
+        new = [(key, kept) for key, kept in self._store.items("in ", _Kept) if key not in self._returned]
+        self._returned += [key for key, _ in new]
         read = [delivery(kept.item, self._me, read_us=now_us) for _, kept in new]
-        return [*read, Complete(op_id, [kept.body for _, kept in new])]
+        timer = [SetTimer(Notices.TIMER, 0)] if new else []
+        return [*read, Complete(op_id, [kept.shown() for _, kept in new]), *timer]
+
+    def _delete_returned(self) -> None:
+        for key in self._returned:
+            self._store.delete(key)
+        self._returned = []
+
+
+def _notify(kept: _Kept) -> Notify:
+    return Notify(APP, kept.shown()) if kept.problem is msgspec.UNSET else Notify(PROBLEMS, kept.problem)
 
 
 def _automatic(context: Fields) -> dict[str, float]:

@@ -263,6 +263,7 @@ class Attach(_OfEpoch, frozen=True, tag="attach"):
 
     ``origin`` is the access point that served it before. ``fresh``: none has, as far as this incarnation
     knows. ``seen`` is the number of its last delivery, ``policy`` that of the last policy set; absent: none.
+    ``nonce`` is that of the question that this answers; absent: none.
     """
 
     origin: Name = msgspec.field(name="from")
@@ -272,38 +273,50 @@ class Attach(_OfEpoch, frozen=True, tag="attach"):
     incarnation: _Incarnation
     seen: Count | msgspec.UnsetType = msgspec.UNSET
     policy: Count | msgspec.UnsetType = msgspec.UNSET
+    nonce: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
 class Attached(_ToClient, frozen=True, tag="attached"):
     """Access point to client: serves it, and knows its automatic variables of this report.
 
     ``policy`` is the number of its policy if the client has set a later one, which is lost; else absent.
+    ``session`` is the nonce with which this incarnation has identified itself there, which later messages of
+    both repeat; absent: it had not to.
     """
 
     epoch: Count
     report: Count
     policy: Count | msgspec.UnsetType = msgspec.UNSET
+    session: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
 class Identify(_ToClient, frozen=True, tag="identify"):
-    """Access point to client: attach again; the access point has restarted, or has no state."""
+    """Access point to client: attach again, with this nonce, which a late copy of an attachment lacks.
+
+    Sent when the access point has restarted or has no state, and when another incarnation attaches or leaves.
+    """
+
+    nonce: _Nonce
 
 
 class Behind(_ToClient, frozen=True, tag="behind"):
     """Access point to client: another incarnation, or a later state of its store, had reached this epoch.
 
-    The client continues at the next epoch; a late copy of an older message cannot.
+    The client continues at the next epoch. ``report``: its store had reached this report, too, unless the
+    attachment that this answers was a late copy; absent: this is not known.
     """
 
     epoch: Count
+    report: Count | msgspec.UnsetType = msgspec.UNSET
 
 
 class Report(_OfSubscriber, frozen=True, tag="report"):
-    """Client to access point: the automatic variables."""
+    """Client to access point: the automatic variables; ``session`` as in :class:`Attached`."""
 
     seq: Count = msgspec.field(name="number")
     automatic: Automatic
     incarnation: _Incarnation
+    session: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
 class Reported(_ToClient, frozen=True, tag="reported"):
@@ -313,11 +326,12 @@ class Reported(_ToClient, frozen=True, tag="reported"):
 
 
 class SetPolicy(_OfSubscriber, frozen=True, tag="policy"):
-    """Client to access point: use this policy."""
+    """Client to access point: use this policy; ``session`` as in :class:`Attached`."""
 
     seq: Count = msgspec.field(name="number")
     policy: PolicyText
     incarnation: _Incarnation
+    session: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
 class PolicySet(_ToClient, frozen=True, tag="policy set"):
@@ -332,32 +346,39 @@ class PolicySet(_ToClient, frozen=True, tag="policy set"):
 
 
 class Deliver(_OfSubscriber, frozen=True, tag="deliver"):
-    """Access point to client: the next message, or why there is none; nothing is queued before ``first``."""
+    """Access point to client: the next message, or why there is none; nothing is queued before ``first``.
+
+    ``session`` as in :class:`Attached`.
+    """
 
     first: Count
     seq: Count = msgspec.field(name="number")
     item: str
     body: Body | msgspec.UnsetType = msgspec.UNSET
     problem: str | msgspec.UnsetType = msgspec.UNSET
+    session: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
         _check_either(self)
 
 
 class DeliveryAck(_OfSubscriber, frozen=True, tag="got"):
-    """Client to access point: acknowledges all deliveries up to a number."""
+    """Client to access point: acknowledges all deliveries of a session up to a number."""
 
     seq: Count = msgspec.field(name="number")
+    session: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
 class Left(_OfSubscriber, frozen=True, tag="left"):
     """Client to access point: served elsewhere since this epoch (0: not attached yet); delete older state.
 
-    The same for the state of another incarnation.
+    The same for the state of another incarnation. ``nonce`` is that of the :class:`Identify` that this
+    answers; absent: none, and nothing is deleted before the client has repeated it with one.
     """
 
     incarnation: _Incarnation
     epoch: Count
+    nonce: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
 # -- access points among themselves

@@ -74,7 +74,7 @@ from mudkit.systems.sublim.messages import (
     Whereabouts,
 )
 from mudkit.systems.sublim.servers.agent import AGAIN, Agent, AnyPolicy
-from mudkit.systems.sublim.servers.handover import HANDOVER, Handover, HandoverMessage
+from mudkit.systems.sublim.servers.handover import HANDOVER, STARTED, Handover, HandoverMessage
 from mudkit.systems.sublim.servers.plain_access_point import PlainService
 from mudkit.systems.sublim.sites import Site
 from mudkit.wire import as_wire
@@ -123,6 +123,8 @@ class AccessPointMachine:
         self._moved: dict[str, Whereabouts] = {}
         """Subscribers whose address it may not have noted, and the address last told."""
         self._is_awake = False
+        for name, where in self._handover.attaching():
+            self._sought[name] = where
 
     def overview(self) -> View:
         """Return the subscribers and their queues for the display."""
@@ -146,6 +148,7 @@ class AccessPointMachine:
         """See :class:`mudkit.events.Machine`."""
         if not self._is_awake:
             self._is_awake, self._handover.start_us = True, now_us
+            self._store.put(STARTED, True)
             for restored in self._agents.values():
                 restored.suspend(now_us)
         match event:
@@ -167,7 +170,7 @@ class AccessPointMachine:
                 return self._retransmit(now_us)
             case LinkUp():
                 flushed = [effect for agent in self._agents.values() for effect in agent.resend(now_us)]
-                identify = self._identify(now_us, list(self._agents))
+                identify = self._identify(now_us, list(dict.fromkeys([*self._agents, *self._sought])))
                 return [*self._join(now_us), *flushed, *identify, *self._handover.retransmit_all(now_us)]
             case SendFailed(to=to, message=Deliver(subscriber=name)):
                 agent = self._agents.get(name)
@@ -182,7 +185,10 @@ class AccessPointMachine:
         effects: list[Effect] = []
         for name in names:
             places = self._places(name)
-            effects += [Send(address, Identify(incarnation)) for address, incarnation in places.items()]
+            nonce = self._handover.ask(name) if places else ""
+            effects += [
+                Send(address, Identify(incarnation, nonce)) for address, incarnation in places.items()
+            ]
             effects += (self._unconfirmed.sent if places else self._stop_asking_if_found)(now_us, name)
         return effects
 
@@ -258,16 +264,19 @@ class AccessPointMachine:
                 return self._hand_over(now_us, source, message)
             case Hello() | Bye():
                 self._plain.subscribe(source, message)
-            case DeliveryAck(seq=seq) if agent is not None:
-                return agent.acknowledge(now_us, seq)
+            case DeliveryAck(seq=seq, session=session) if agent is not None:
+                is_present = agent.is_confirmed and session == agent.session
+                return agent.acknowledge(now_us, seq) if is_present else ()
             case Report() | SetPolicy() if agent is not None and not agent.is_confirmed:
-                return (Send(source, Identify(message.incarnation)),)
+                return self._handover.identify(source, message)
+            case Report() | SetPolicy() if agent is not None and message.session != agent.session:
+                return ()  # a late copy
             case Report() if agent is not None:
                 return self._report(source, agent, message)
             case SetPolicy() if agent is not None:
                 return self._set_policy(source, agent, message)
             case Report() | SetPolicy() if self._handover.has_lost(message.subscriber):
-                return (Send(source, Identify(message.incarnation)),)
+                return self._handover.identify(source, message)
         return ()
 
     def _hand_over(self, now_us: int, source: str, message: HandoverMessage) -> Sequence[Effect]:
@@ -275,6 +284,8 @@ class AccessPointMachine:
         if self._log.last_seq is None:
             return []
         moved = self._handover.handle(now_us, source, message)
+        if isinstance(message, Attach) and self._handover.is_known(message.subscriber, message.incarnation):
+            self._sought.pop(message.subscriber, None)
         self._behind.add(message.subscriber)
         agent = self._agents.get(message.subscriber)
         if agent is not None and agent.is_confirmed and self._noted.get(agent.name) != self._where(agent):
@@ -338,7 +349,7 @@ class AccessPointMachine:
         for name in names:
             agent = self._agents.get(name)
             where = None if agent is None else self._where(agent)
-            if where is None or not where.address or not where.incarnation or self._noted.get(name) == where:
+            if where is None or self._noted.get(name) == where:
                 del self._moved[name]
             else:
                 moved[name] = self._moved[name] = where

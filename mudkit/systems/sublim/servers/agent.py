@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from mudkit.delivery.records import delivery
@@ -62,6 +62,8 @@ class Agent:
         self._in_flight: RetransmitTimer[int] = RetransmitTimer(AGAIN + name)
         """Deliveries in flight: the first ones of the queue."""
         self.is_away = False
+        self.session: str | UnsetType = UNSET
+        """Session of the client, see :class:`~mudkit.systems.sublim.messages.Attached`."""
         self.is_confirmed = True
         """False until the client attaches after a start, because the store may be outdated."""
 
@@ -235,7 +237,7 @@ class Agent:
 
     def _send(self, now_us: int, entry: Entry) -> Sequence[Effect]:
         first = self._queue[0].seq
-        message = Deliver(self.name, first, entry.seq, entry.item, entry.body, entry.problem)
+        message = Deliver(self.name, first, entry.seq, entry.item, entry.body, entry.problem, self.session)
         due = self._in_flight.sent(now_us, entry.seq, size_bytes(message))
         return Send(self.record.address, message), *due
 

@@ -4,16 +4,20 @@ Each attachment of a subscriber has a number, the epoch, which its client increm
 access point. Messages, and what an access point does with them:
 
 =============  =======================================================================================
-Attach         the agent is here, and not newer: serve. Its state is known to have moved: ask that access
-               point. Else ask the one that, according to the client, has served it. From an incarnation
-               that is not newer than the one served: Behind
+Attach         of another incarnation than the last, or after a start: Identify, unless it answers one. Not
+               newer than the last one: Behind. The agent is here, and not newer: serve. Its state is known
+               to have moved: ask that access point. Else ask the one that, according to the client, has
+               served it. Of an epoch that another incarnation had reached: Behind
+Identify       (client) attach with this nonce; a late copy cannot
 Behind         (client) continue at the epoch after this one
-Left           the agent is here, of another incarnation, or older than the one that serves now: delete
+Left           the agent is here, of another incarnation, or older than the one that serves now: delete, if
+               it answers Identify
 Ask            the agent is here, and older than the request: send its state; record that it has moved.
-               Moved: Moved. Unknown, and never served: send an initial state. Unknown, but served
-               before: its state is lost; Missing. Newer than the request: Stale
+               Moved: Moved, unless it is in transfer to there. Unknown, and never served: send an initial
+               state. Unknown, but served before: its state is lost; Missing. Newer than the request: Stale
 StateTransfer  newer than anything known about this subscriber: install. In any case acknowledge
-Moved          ask the access point that it names
+Moved          ask the access point that it names; if that is this one and the state is gone, start with an
+               initial state
 Missing        start with an initial state, and the messages published since the other one's start
 Stale          the client has moved on: stop asking
 =============  =======================================================================================
@@ -22,9 +26,13 @@ The epochs of a wiped device start at 1 again. After Behind it continues at the 
 point that has the state serves it; if none has, it starts anew. State of the former incarnation that remains
 elsewhere is deleted when the two meet.
 
+A copy of a message may arrive hours later. Attachments are numbered by their reports, and the messages of a
+client that had to identify itself name the session, which is the nonce.
+
 A store may have been restored from a backup. After a start, an agent serves only once its client has attached
-again and said which deliveries it has (:meth:`~mudkit.systems.sublim.servers.agent.Agent.confirm`); if the
-client has been served elsewhere since the backup, that access point is asked.
+again with a nonce of this start, and said which deliveries it has
+(:meth:`~mudkit.systems.sublim.servers.agent.Agent.confirm`); if the client has been served elsewhere since
+the backup, that access point is asked.
 
 Everything is stored before a message is sent, so a handover resumes after a crash. State at an access point
 that is down stays there until it restarts; its subscribers wait.
@@ -39,7 +47,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import Follower, rolled_back
+from mudkit.delivery.session import Follower, Peer, rolled_back
 from mudkit.events import Effect, Ports, Send, size_bytes
 from mudkit.systems.sublim.messages import (
     Ask,
@@ -47,20 +55,26 @@ from mudkit.systems.sublim.messages import (
     Attached,
     Automatic,
     Behind,
+    Identify,
     Left,
     Missing,
     Moved,
+    Report,
+    SetPolicy,
     Stale,
     StateTransfer,
     StateTransferAck,
+    Whereabouts,
 )
 from mudkit.systems.sublim.servers.agent import Agent, initial_state
 
-__all__ = ["HANDOVER", "LEAVE", "WANT", "Handover", "HandoverMessage"]
+__all__ = ["HANDOVER", "LEAVE", "STARTED", "WANT", "Handover", "HandoverMessage"]
 
 HANDOVER: Final = "hand over"
 """Timer of requests and state transfers."""
 WANT: Final = "want "
+STARTED: Final = "started"
+"""Key of the mark of a store that had a start before."""
 LEAVE: Final = "leave "
 _MOVED: Final = "gone "
 _TIMEOUT_US: Final = 3_000_000
@@ -117,7 +131,12 @@ class Handover:
         self._agents = agents
         self._begin = begin
         self.start_us = self.start_seq = 0
-        self._sent_behind: dict[str, tuple[str, int]] = {}
+        self._entropy = ports.entropy
+        self._is_restarted = ports.store.get(STARTED, bool) or False
+        self._peers: dict[str, Peer] = {}
+        """Incarnation and report of the last attachment of each client since the start."""
+        self._sessions: dict[str, str] = {}
+        """Nonces with which clients have identified themselves."""
         self._unanswered: RetransmitTimer[str] = RetransmitTimer(HANDOVER, _TIMEOUT_US)
         """Requests and transfers by their store keys."""
 
@@ -127,11 +146,13 @@ class Handover:
         match message:
             case Attach():
                 return self._attach(now_us, source, message)
-            case Left(incarnation=incarnation, epoch=epoch):
+            case Left(incarnation=incarnation, epoch=epoch, nonce=nonce):
                 agent = self._agents.get(name)
-                is_other = agent is not None and agent.record.incarnation != incarnation
-                if agent is not None and (is_other or agent.record.epoch < epoch):
-                    self._forget(agent)
+                if agent is None or (agent.record.incarnation == incarnation and agent.record.epoch >= epoch):
+                    return ()
+                if nonce is UNSET or nonce != self._peer(name).nonce:
+                    return self.identify(source, message)
+                self._forget(agent)
                 return ()
             case Ask():
                 return self._ask(now_us, source, message)
@@ -148,8 +169,7 @@ class Handover:
                 if want is None or want.epoch != epoch:
                     return ()
                 if to == self._me:
-                    agent = self._agents.get(name)
-                    return () if agent is None else self._serve_here(now_us, agent, want)
+                    return self._serve_moved_here(now_us, source, name, want)
                 self._store.put(WANT + name, replace(want, origin=to, before=want.origin, fresh=False))
                 # If two access points name each other, the state is in transfer between them.
                 return self._send(now_us, WANT + name) if to != want.before else ()
@@ -165,12 +185,54 @@ class Handover:
                 want, agent = self._want(name), self._agents.get(name)
                 if want is None or (want.epoch, want.origin) != (epoch, source):
                     return ()
+                if not self.is_known(name, want.incarnation):
+                    return ()  # the client has to attach again
                 if agent is not None:
                     return self._serve_here(now_us, agent, want)
                 self._store.delete(WANT + name)
                 stop = self._unanswered.answered(now_us, WANT + name)
                 served = self._serve_anew(now_us, name, want.address, epoch, want, start_us, start_seq)
                 return [*stop, *served]
+
+    def _serve_moved_here(self, now_us: int, source: str, name: str, want: _Want) -> Sequence[Effect]:
+        """Serve a subscriber that has moved here, anew if its state was lost with an older store."""
+        agent, moved = self._agents.get(name), self._moved(name)
+        if not self.is_known(name, want.incarnation):
+            return ()  # the client has to attach again
+        if agent is not None:
+            return self._serve_here(now_us, agent, want)
+        if self._store.get(LEAVE + name, _Leave) is not None or (moved is not None and moved.to != source):
+            return ()  # in transfer
+        self._store.delete(WANT + name)
+        self._store.delete(_MOVED + name)
+        stop = self._unanswered.answered(now_us, WANT + name)
+        start = self.start_us, self.start_seq
+        return [*stop, *self._serve_anew(now_us, name, want.address, want.epoch, want, *start)]
+
+    def attaching(self) -> Sequence[tuple[str, Whereabouts]]:
+        """Return the subscribers that were attaching before the start, and where they were."""
+        wants = self._store.items(WANT, _Want)
+        return [(key.removeprefix(WANT), Whereabouts(want.address, want.incarnation)) for key, want in wants]
+
+    def identify(self, source: str, message: Attach | Left | Report | SetPolicy) -> Sequence[Effect]:
+        """Ask a client for an attachment with a nonce."""
+        return (Send(source, Identify(message.incarnation, self.ask(message.subscriber))),)
+
+    def ask(self, name: str) -> str:
+        """Return the nonce of the open question to a client."""
+        return self._peer(name).ask(self._entropy)
+
+    def _peer(self, name: str) -> Peer:
+        peer = self._peers.get(name)
+        if peer is None:
+            peer = self._peers[name] = Peer()
+            if self._is_restarted:
+                peer.ask(self._entropy)
+        return peer
+
+    def is_known(self, name: str, incarnation: str) -> bool:
+        """Return whether a client's incarnation has attached since the start."""
+        return self._peer(name).incarnation == incarnation
 
     def has_lost(self, name: str) -> bool:
         """Return whether nothing is known of a subscriber."""
@@ -184,7 +246,8 @@ class Handover:
 
     def retransmit_all(self, now_us: int) -> Sequence[Effect]:
         """Retransmit all requests and transfers."""
-        keys = [key for prefix in (WANT, LEAVE) for key in self._store.keys(prefix)]
+        requested = [key for key in self._store.keys(WANT) if self._peer(key.removeprefix(WANT)).incarnation]
+        keys = [*requested, *self._store.keys(LEAVE)]
         return [effect for key in keys for effect in self._send(now_us, key)]
 
     def _send(self, now_us: int, key: str) -> Sequence[Effect]:
@@ -214,9 +277,19 @@ class Handover:
             for known in (agent.record if agent is not None else None, moved, before)
             if known is not None and known.incarnation not in ("", incarnation)
         ]
-        if others and not self._has_answered_behind(name, incarnation, epoch, max(others)):
-            self._sent_behind[name] = incarnation, max(*others, epoch)
-            return (Send(source, Behind(incarnation, max(*others, epoch))),)
+        peer = self._peer(name)
+        if message.nonce is UNSET or message.nonce != peer.nonce:
+            if incarnation == peer.incarnation and message.report <= peer.seq:  # a late copy, or restored
+                epoch = max(epoch, 0 if agent is None else agent.record.epoch)
+                return (Send(source, Behind(incarnation, epoch, peer.seq)),)
+            is_first = not peer.incarnation and peer.nonce is None and not others
+            if incarnation != peer.incarnation and not is_first:
+                return self.identify(source, message)
+        else:
+            self._sessions[name] = message.nonce
+        peer.take(incarnation, message.report)
+        if others and epoch <= max(others):
+            return (Send(source, Behind(incarnation, max(others))),)
         begins = message.fresh
         if agent is not None:
             if epoch < agent.record.epoch:  # a late copy, or the client was restored
@@ -247,20 +320,15 @@ class Handover:
                 return self._serve_anew(now_us, name, source, epoch, message, *start)
             Agent.install(self._store, name, initial_state(name, epoch, self._log))
             return self._serve(now_us, self._begin(name), source, epoch, message)
-        if before is not None and (before.epoch, before.incarnation) == (epoch, incarnation):
-            self._store.put(WANT + name, replace(before, address=source))
-            return ()  # already requested
         want = _Want(
             epoch, origin, source, begins and not is_known, message.report, message.automatic, incarnation,
             seen=message.seen, policy=message.policy,
         )  # fmt: skip
+        if before is not None and (before.epoch, before.incarnation) == (epoch, incarnation):
+            want = replace(want, origin=before.origin, fresh=before.fresh, before=before.before)
         self._store.put(WANT + name, want)
-        return self._send(now_us, WANT + name)
-
-    def _has_answered_behind(self, name: str, incarnation: str, epoch: int, known: int) -> bool:
-        """Return whether a client has answered Behind, which a late copy cannot."""
-        behind, at_least = self._sent_behind.get(name, ("", 0))
-        return behind == incarnation and epoch > max(at_least, known)
+        is_requested = before is not None and before.epoch == epoch and WANT + name in self._unanswered
+        return () if is_requested else self._send(now_us, WANT + name)
 
     def _serve_anew(
         self,
@@ -298,6 +366,7 @@ class Handover:
         self, now_us: int, agent: Agent, source: str, epoch: int, request: Attach | _Want
     ) -> Sequence[Effect]:
         agent.set_incarnation(request.incarnation)
+        agent.session = self._sessions.get(agent.name, UNSET)
         if (agent.record.epoch, agent.record.address) != (epoch, source):
             agent.update(replace(agent.record, epoch=epoch, address=source))
         agent.record_report(request.report, request.automatic)
@@ -305,7 +374,7 @@ class Handover:
         lost = agent.confirm(now_us, 0 if request.seen is UNSET else request.seen)
         is_behind = request.policy is not UNSET and agent.record.policy < request.policy
         policy = agent.record.policy if is_behind else UNSET
-        attached = Attached(request.incarnation, epoch, agent.record.report, policy)
+        attached = Attached(request.incarnation, epoch, agent.record.report, policy, agent.session)
         return [*lost, Send(source, attached), *agent.resend(now_us)]
 
     def _ask(self, now_us: int, source: str, message: Ask) -> Sequence[Effect]:
@@ -328,8 +397,13 @@ class Handover:
             agent = self._begin(name)
         if agent is None:
             assert moved is not None
-            if epoch == moved.epoch and moved.to == source:
-                return self._send(now_us, LEAVE + name)
+            if epoch >= moved.epoch and moved.to == source:  # without a transfer, the other one has lost it
+                is_in_transfer = self._store.get(LEAVE + name, _Leave) is not None
+                return (
+                    self._send(now_us, LEAVE + name)
+                    if is_in_transfer
+                    else (Send(source, Moved(name, epoch, source)),)
+                )
             if epoch <= moved.epoch:
                 return (Send(source, Stale(name, epoch)),)
             return (Send(source, Moved(name, epoch, moved.to)),)
@@ -363,6 +437,7 @@ class Handover:
         self._store.delete(_MOVED + name)
         agent = self._begin(name)
         agent.update(replace(agent.record, epoch=epoch))
-        if want is None or want.epoch < epoch:
+        if want is None or want.epoch < epoch or not self.is_known(name, want.incarnation):
+            agent.suspend(now_us)
             return [answer, *stop]  # the client will attach
         return [answer, *stop, *self._serve(now_us, agent, want.address, want.epoch, want)]

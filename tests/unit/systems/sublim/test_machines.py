@@ -305,7 +305,10 @@ def test_left_deletes_the_agent_only_at_a_later_epoch():
     left = {"kind": "left", "subscriber": "doctor", "incarnation": INCARNATION, "epoch": 3}
     one.handover.handle(0, "pda", FROM_CLIENT.decode(left))
     assert list(one.agents) == ["doctor"]  # a late copy
-    one.handover.handle(0, "pda", FROM_CLIENT.decode({**left, "epoch": 4}))
+    effects = one.handover.handle(0, "pda", FROM_CLIENT.decode({**left, "epoch": 4}))
+    (identify,) = select(effects, "identify")
+    assert list(one.agents) == ["doctor"]  # this may be a late copy, too
+    one.handover.handle(0, "pda", FROM_CLIENT.decode({**left, "epoch": 4, "nonce": identify["nonce"]}))
     assert one.agents == {}
 
 
@@ -322,9 +325,11 @@ def test_late_first_attachment_creates_no_second_state():
 def test_attachment_from_another_address_updates_the_address():
     one = Point("one")
     one.attach(1, "one", is_fresh=True)
-    one.attach(1, "one", client="pda@2")
+    one.attach(1, "one", client="pda@2", report=2)
     assert one.agents["doctor"].record.address == "pda@2"
     assert select(one.attach(0, "one", client="pda@1"), "attached") == []
+    (behind,) = select(one.attach(1, "one", client="pda@1", report=1), "behind")
+    assert (behind["epoch"], behind["report"]) == (1, 2)
     assert one.agents["doctor"].record.address == "pda@2"
 
 
@@ -383,7 +388,7 @@ def test_undelivered_messages_are_sent_after_the_next_attachment(machine):
     (deliver,) = select(machine.handle(0, create_flood(1)), "deliver")
     machine.handle(0, SendFailed("doctor", TO_CLIENT.decode(deliver)))
     assert select(machine.handle(0, create_flood(2)), "deliver") == []
-    effects = machine.handle(0, Received("doctor", ATTACH))
+    effects = machine.handle(0, Received("doctor", {**ATTACH, "report": 2}))
     assert [message["body"]["n"] for message in select(effects, "deliver")] == [1, 2]
 
 

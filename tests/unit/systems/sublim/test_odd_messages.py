@@ -9,7 +9,7 @@ import pytest
 from mudkit.events import Ports, Received, Record, Send
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.sublim.device import ClientMachine, PlainClientMachine
-from mudkit.systems.sublim.messages import FROM_CLIENT, FROM_POINT, TO_CLIENT, Have, Identify
+from mudkit.systems.sublim.messages import FROM_CLIENT, FROM_POINT, TO_CLIENT, Deliver, Have, Identify
 from mudkit.systems.sublim.servers.access_point import AccessPointMachine
 from mudkit.systems.sublim.servers.plain_access_point import PlainAccessPointMachine
 from mudkit.systems.sublim.servers.publish_server import PublishServerMachine
@@ -114,18 +114,25 @@ def test_incarnation_of_transferred_state_is_validated(incarnation):
     assert not FROM_POINT.decode({**PARCEL, "record": {**RECORD, "incarnation": incarnation}})
 
 
-@pytest.mark.parametrize("missing", ["address", "incarnation"])
-def test_subscriber_without_address_or_incarnation_is_not_announced(missing):
-    """Check acknowledgements: the publish server refuses an empty address or incarnation."""
-    for record, is_announced in ((RECORD, True), ({**RECORD, missing: ""}, False)):
-        machine = AccessPointMachine(create_ports("other"), "server", {}, SITES)
-        machine.handle(0, Received("server", MESSAGES))
-        effects = list(machine.handle(0, Received("ap/sublim", {**PARCEL, "record": record})))
-        effects += machine.handle(0, Received("server", MESSAGES))
-        announcements = [
-            effect.message for effect in effects if isinstance(effect, Send) and effect.to == "server"
-        ]
-        assert any(isinstance(message, Have) and message.moved for message in announcements) == is_announced
+def test_transferred_subscriber_is_announced_and_served_after_it_has_attached():
+    machine = AccessPointMachine(create_ports("other"), "server", {}, SITES)
+    machine.handle(0, Received("server", MESSAGES))
+    messages = [
+        effect.message
+        for event in (
+            Received("ap/sublim", {**PARCEL, "out": [create_entry(1)], "record": {**RECORD, "last": 1}}),
+            Received("server", MESSAGES),
+        )
+        for effect in machine.handle(0, event)
+        if isinstance(effect, Send)
+    ]
+    assert not [message for message in messages if isinstance(message, Deliver)]
+    assert not [message for message in messages if isinstance(message, Have) and message.moved]
+    attach = {**ATTACH, "epoch": 2, "fresh": False, "report": 2}
+    effects = machine.handle(0, Received("ann/sublim", attach, "ann"))
+    messages = [effect.message for effect in effects if isinstance(effect, Send)]
+    assert [message for message in messages if isinstance(message, Deliver)]
+    assert [message for message in messages if isinstance(message, Have) and message.moved]
 
 
 def test_each_address_is_announced_once_before_the_next_message():
@@ -135,8 +142,9 @@ def test_each_address_is_announced_once_before_the_next_message():
     effects = list(machine.handle(0, Received("server", messages)))
     names = [f"phone {number}" for number in range(9)]
     for name in names:
-        parcel = {**PARCEL, "subscriber": name, "record": {**RECORD, "address": f"{name}/sublim"}}
-        effects += machine.handle(0, Received("ap/sublim", parcel))
+        attach = {**ATTACH, "subscriber": name, "epoch": 2}
+        effects += machine.handle(0, Received(f"{name}/sublim", attach, name))
+        effects += machine.handle(0, Received("ap/sublim", {**PARCEL, "subscriber": name}))
     announcements = [
         effect.message for effect in effects if isinstance(effect, Send) and isinstance(effect.message, Have)
     ]

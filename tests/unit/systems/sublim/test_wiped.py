@@ -124,10 +124,16 @@ def test_late_messages_of_an_older_incarnation_change_nothing():
         return as_wire(machine._agents["doctor"].record)
 
     assert [message["kind"] for message in attach("aaaaaaaa", 3)] == ["attached"]
-    (answer,) = attach("bbbbbbbb", 1)
+    (identify,) = attach("bbbbbbbb", 1)
+    assert (identify["kind"], identify["incarnation"]) == ("identify", "bbbbbbbb")
+    assert [message["kind"] for message in attach("bbbbbbbb", 9)] == [
+        "identify"
+    ]  # no late copy has the nonce
+    (answer,) = attach("bbbbbbbb", 1, nonce=identify["nonce"])
     assert answer == {"kind": "behind", "incarnation": "bbbbbbbb", "epoch": 3}
     assert state()["incarnation"] == "aaaaaaaa"
-    assert [message["kind"] for message in attach("bbbbbbbb", 4)] == ["attached"]
+    (attached,) = attach("bbbbbbbb", 4)
+    assert (attached["kind"], attached["session"]) == ("attached", identify["nonce"])
     after = state()
     for message in (
         {"kind": "report", "number": 99, "automatic": {}},
@@ -135,7 +141,7 @@ def test_late_messages_of_an_older_incarnation_change_nothing():
     ):
         late = {**message, "subscriber": "doctor", "incarnation": "aaaaaaaa"}
         assert machine.handle(0, Received("doctor/sublim", late)) == ()
-    assert [message["kind"] for message in attach("aaaaaaaa", 3)] == ["behind"]  # now the former one
+    assert [message["kind"] for message in attach("aaaaaaaa", 3)] == ["identify"]  # now the former one
     assert state() == after
 
 
