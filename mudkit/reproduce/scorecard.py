@@ -167,8 +167,10 @@ def _reason(result: Result) -> str:
     many = words.count(len(result.row.required), "requirement")
     if not missed:
         return f"{'The requirement holds' if len(result.row.required) == 1 else f'All {many} hold'}."
-    said = f"{len(missed)} of {many} {'does' if len(missed) == 1 else 'do'} not hold: {'; '.join(missed)}."
-    return f"{said} Why: {result.row.known}." if result.row.known else said
+    sentence = (
+        f"{len(missed)} of {many} {'does' if len(missed) == 1 else 'do'} not hold: {'; '.join(missed)}."
+    )
+    return f"{sentence} Why: {result.row.known}." if result.row.known else sentence
 
 
 def _required(result: Result) -> set[str]:
