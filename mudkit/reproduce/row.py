@@ -81,26 +81,34 @@ class Required:
     ----------
     figure : str
         The name of the figure.
-    sense : {'at least', 'at most', 'below'}
+    sense : {'at least', 'at most', 'below', 'within'}
+        One-sided where the paper itself is, as in "at least"; else ``within`` a tolerance of its figure.
     bound : float
-        Bound of the median.
+        Bound of the median; with ``within`` the paper's figure.
+    tolerance : float
+        How far the median may be from the paper's figure, on either side.
     is_shape : bool
         Whether it concerns order and slope, not the level: when these hold and a level does not, the verdict
         is ``shape``.
     """
 
     figure: str
-    sense: Literal["at least", "at most", "below"]
+    sense: Literal["at least", "at most", "below", "within"]
     bound: float
+    tolerance: float = 0.0
     is_shape: bool = False
 
     def holds(self, value: float) -> bool:
         """Check whether a value meets the requirement; NaN never does."""
         if self.sense == "at least":
             return value >= self.bound
+        if self.sense == "within":
+            return abs(value - self.bound) <= self.tolerance
         return value < self.bound if self.sense == "below" else value <= self.bound
 
     def __str__(self) -> str:
+        if self.sense == "within":
+            return f"{words.number(self.bound)} ± {words.number(self.tolerance)}"
         return f"{self.sense} {words.number(self.bound)}"
 
 
@@ -124,6 +132,8 @@ class Row:
         Expected duration of the measurement on two idle cores.
     is_speed : bool
         Whether the result depends on the speed of the machine; such a row is measured only when named.
+    known : str
+        Known reason for a deviation from the paper's figures; part of every verdict but ``reproduced``.
     """
 
     name: str
@@ -133,6 +143,7 @@ class Row:
     measure: Callable[[Say], Measured]
     minutes: float
     is_speed: bool = False
+    known: str = ""
 
 
 REPRODUCED = "reproduced"
@@ -164,6 +175,8 @@ def judge(row: Row, measured: Measured | None) -> tuple[str, str]:
         verdict = SHAPE
     else:
         verdict = NOT_REPRODUCIBLE
+    if row.known and verdict != REPRODUCED:
+        reasons.append(f"Why: {row.known}")
     return verdict, ". ".join(reasons)
 
 

@@ -25,7 +25,8 @@ BUSY_CORES: Final = 0.2
 """Cores used by other programs above which a row counts as measured under load."""
 
 _MEANS: Final = {
-    REPRODUCED: "every requirement holds",
+    REPRODUCED: "every requirement holds: within a tolerance of the paper's figure, or on the side that the "
+    "paper names",
     SHAPE: "order and slope hold, a level does not",
     NOT_REPRODUCIBLE: "a requirement of order or slope, or all of a row without these, does not hold",
     NOT_MEASURED: "no result is kept that can be judged",
@@ -166,7 +167,10 @@ def _reason(result: Result) -> str:
     many = words.count(len(result.row.required), "requirement")
     if not missed:
         return f"{'The requirement holds' if len(result.row.required) == 1 else f'All {many} hold'}."
-    return f"{len(missed)} of {many} {'does' if len(missed) == 1 else 'do'} not hold: {'; '.join(missed)}."
+    sentence = (
+        f"{len(missed)} of {many} {'does' if len(missed) == 1 else 'do'} not hold: {'; '.join(missed)}."
+    )
+    return f"{sentence} Why: {result.row.known}." if result.row.known else sentence
 
 
 def _required(result: Result) -> set[str]:

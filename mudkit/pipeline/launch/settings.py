@@ -240,7 +240,7 @@ def _check_spark_home(name: str) -> None:
         problem = "no such folder"
     elif not (home / "bin" / "spark-submit").is_file():
         problem = "it has no bin/spark-submit"
-    elif versions and not any(found.startswith(f"{version}.") for found in versions):
+    elif versions and not any(other.startswith(f"{version}.") for other in versions):
         problem = f"it is Spark {', '.join(sorted(versions))}"
     else:
         return

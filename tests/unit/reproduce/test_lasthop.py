@@ -56,12 +56,12 @@ def test_l3_requires_small_loss_from_limit_16(frequency):
     figures = {
         required.figure: Figure.of([0.9 * required.bound])
         for required in L3.required
-        if required.sense != "at least"
+        if required.sense in ("at most", "below")
     }
     figures |= {
         required.figure: Figure.of([required.bound])
         for required in L3.required
-        if required.sense == "at least"
+        if required.sense in ("at least", "within")
     }
     assert judge(L3, Measured(figures, {}))[0] == "reproduced"
     late = figures | {
@@ -74,11 +74,11 @@ def test_l3_requires_small_loss_from_limit_16(frequency):
 def test_l4_loss_rises_until_just_below_total_outage():
     measured = check_complete(
         L4,
-        lasthop.measure_on_demand(
-            over={"outage": [0.0, 0.5, 0.95, 0.99, 1.0], "user_frequency": [2.0, 8.0]}, days=200, seeds=[1, 2]
-        ),
+        lasthop.measure_on_demand(over={"outage": [0.0, 0.5, 0.95, 0.99, 1.0]}, days=200, seeds=[1, 2]),
     )
-    assert judge(L4, measured)[0] == "reproduced"
+    verdict, reason = judge(L4, measured)
+    assert verdict == "shape"  # in proportion up to four reads a day
+    assert reason.startswith("5 of 12 do not hold here: loss at 50 % over loss at 95 %, 0.25 a day")
     assert 0.4 < measured.figures["loss at 50 % over loss at 95 %, 2 a day"].median < 0.65
 
 

@@ -73,8 +73,10 @@ def test_java_options_are_quoted(option, quoted):
 
 
 @pytest.mark.parametrize("variable", ["SPARK_CONF_DIR", "HADOOP_CONF_DIR", "SPARK_HOME"])
-def test_no_archive_is_used_with_other_classes(variable):
-    config = jvm_config(Target(), {variable: "/somewhere"})
+def test_no_archive_is_used_with_other_classes(variable, tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "spark-submit").touch()
+    config = jvm_config(Target(), {variable: str(tmp_path)})
     assert config.archive == Archive()
 
 
