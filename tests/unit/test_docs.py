@@ -1,7 +1,6 @@
 """Pages of the documentation: walks through the code, quoted output, and sizes."""
 
 import ast
-import importlib
 import re
 import tomllib
 from pathlib import Path
@@ -32,18 +31,6 @@ def list_steps(*pages):
     texts = [page.read_text(encoding="utf-8") for page in pages or PAGES]
     listed = [step for text in texts for step in STEP.findall(text)]
     return [(file, re.findall(r"`([^`]+)`", names)) for _, file, names in listed]
-
-
-CALL = re.compile(r"`(mudkit(?:\.[a-z_]+)*)\.([A-Z]\w*)\([^`]*?\)\.(\w+)\(")
-"""Call of a method of a new object, such as ``mudkit.experiment.Ward(hours=1).run(…)``."""
-
-
-@pytest.mark.parametrize(
-    "guide", sorted((ROOT / "docs" / "guides").glob("*.md")), ids=lambda guide: guide.stem
-)
-def test_methods_called_in_guides_exist(guide):
-    for module, name, method in CALL.findall(guide.read_text(encoding="utf-8")):
-        assert hasattr(getattr(importlib.import_module(module), name), method), f"{module}.{name}.{method}"
 
 
 @pytest.mark.parametrize(("file", "names"), list_steps(), ids=lambda value: str(value))
