@@ -7,6 +7,7 @@ from mudkit._lazy import lazy_exports
 if TYPE_CHECKING:
     from mudkit.exercises.grading import grade
     from mudkit.exercises.judging import Exercise, Played, Verdict
+    from mudkit.exercises.parameters import check_parameters
     from mudkit.exercises.register import EXERCISES, judge
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
@@ -16,6 +17,7 @@ __all__ = [
     "Exercise",
     "Played",
     "Verdict",
+    "check_parameters",
     "grade",
     "judge",
 ]

@@ -162,7 +162,7 @@ EXERCISE: Final = Exercise(
         st.builds(
             _Reader,
             st.sampled_from([30, 30, 30, None, 21, 18, 17, "30"]),
-            st.sampled_from([0.0, None, 0.4, 1.2, 1.5, 2.0]),
+            st.sampled_from([0.0, None, 0.4, 0.6, 1.5, 1.7]),
             st.sampled_from([None, *_USERS, *_USERS]),
             st.sampled_from([*_USERS, None, None, "eve"]),
             st.sampled_from(["board", "news", "spy"]),

@@ -1,14 +1,17 @@
 """Pages of the documentation: walks through the code, quoted output, and sizes."""
 
 import ast
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
 
-from mudkit import __version__, show
+from mudkit import __version__
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs" / name for name in ("how-it-works.md", "how-a-message-travels.md")]
@@ -95,10 +98,16 @@ def test_readme_quotes_the_scorecard():
     assert f"All {len(sections)} rows" in table
 
 
-def test_readme_lab_prints_the_quoted_output(capsys):
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "module", [(), ("-m", "IPython", "--no-banner", "--colors=NoColor")], ids=["script", "cell"]
+)
+def test_readme_lab_prints_the_quoted_output(module, tmp_path):
     code, printed = re.search(r"```python\n(.*?)```.*?```text\n(.*?)```", README, re.DOTALL).groups()
-    exec(compile(code.replace("lab.bill()", "print(show(lab.bill()))"), "README.md", "exec"), {"show": show})
-    assert capsys.readouterr().out == printed
+    command = [sys.executable, *module, "-c", code]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "IPYTHONDIR": str(tmp_path)}
+    run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, env=env)
+    assert run.stdout == printed
 
 
 def test_readme_is_short_and_its_pictures_are_small():

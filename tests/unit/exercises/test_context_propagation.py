@@ -86,7 +86,7 @@ def test_judge_accepts(piece):
             (make_piece(now=lambda s, r: is_friend(s, r) or is_warned(r, s)), "a hazard", "after 40 s, not"),
             (
                 make_piece(now=lambda s, r: is_friend(s, r) or (s.get("hazard") and is_within(s, r, 3.0))),
-                "2.5 km",
+                "2.1 km",
                 "not after 40 s",
             ),
             (make_piece(now=assume_places), "a hazard", "it raises ContextProblem"),
@@ -130,7 +130,7 @@ def test_failure_of_a_function_is_drawn_once():
     ("move", "sentence"),
     [
         (_Move(6, "ann", 0.0, False), "ann reports from the middle of town"),
-        (_Move(6, "bob", 2.5, True), "bob reports a hazard from 2.5 km east of the middle"),
+        (_Move(6, "bob", 2.5, True), "bob reports a hazard from 2.1 km east of the middle"),
         (_Move(6, "cy", None, False), "cy reports from an unknown place"),
     ],
 )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 from judged import check_accepted, check_rejected
 
-from mudkit.exercises import EXERCISES, Exercise, Played, judge
+from mudkit.errors import ParameterError
+from mudkit.exercises import EXERCISES, Exercise, Played, Verdict, judge
+from mudkit.exercises.judging import Clock, Overtime, Stopped
 
 
 def solution(seen: int, message: Any) -> bool:
@@ -116,6 +121,92 @@ def test_own_exercise_is_judged_like_those_of_the_chapters():
     verdict = judge(make_doubling(0), lambda x: x + 1)
     result = verdict.chapter, verdict.failure.scenario, verdict.failure.problem
     assert result == ("double", "double(0)", "it is 1")
+
+
+def never_end(*arguments: Any) -> bool:
+    while True:
+        try:
+            time.sleep(1000)
+        except Exception:
+            continue
+
+
+@pytest.mark.parametrize("chapter", ["00_start_here", "06_context_propagation"])
+def test_function_that_does_not_end_is_interrupted(monkeypatch: pytest.MonkeyPatch, chapter: str):
+    monkeypatch.setattr("mudkit.exercises.judging._SCENARIO_S", 0.2)
+    verdict = judge(chapter, never_end)
+    assert (verdict.passed, verdict.scenarios, verdict.is_smallest) == (False, 0, False)
+    assert verdict.failure.problem == "it did not end within 0.2 s"
+    assert "ann" in str(verdict)
+    assert "✘ Not yet" in verdict._repr_html_()
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_time_of_all_scenarios_is_limited():
+    clock = Clock(0.0)
+    with pytest.raises(Overtime), clock.limit(1.0):
+        pytest.fail("there is no time left")
+    assert clock.is_over
+    assert clock.reason(57, 200) == "only 57 of 200 scenarios ended within 0 s"
+    with pytest.raises(ParameterError, match="time limit is not positive"):
+        judge("00_start_here", solution, within_s=0.0)
+
+
+@pytest.mark.parametrize("stopped_by", [SystemExit(3), GeneratorExit()])
+def test_function_that_exits_has_failed(stopped_by: BaseException):
+    def leave(seen: int, message: Any) -> bool:
+        raise stopped_by
+
+    assert f"it raises {type(stopped_by).__name__}" in str(judge("00_start_here", leave))
+
+
+def test_stopped_judging_shows_no_traceback():
+    def interrupt(seen: int, message: Any) -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(Stopped) as caught:
+        judge("00_start_here", interrupt)
+    scenario = "ann sends one message to bob; nothing goes wrong."
+    assert caught.value._render_traceback_() == [f"Stopped after 0 scenarios, in this one: {scenario}"]
+
+
+ODD = [np.arange(3), object(), [[]], {}, "x", float("nan"), [object()], {1: 2}.items(), print, int]
+
+
+@pytest.mark.soak(keep=2)
+@pytest.mark.parametrize("chapter", EXERCISES)
+def test_odd_answers_get_a_verdict(chapter: str):
+    """No answer makes the judge raise an exception of its own."""
+    for answer in ODD:
+        assert isinstance(judge(chapter, lambda *arguments, answer=answer: answer), Verdict)
+
+
+def test_answer_that_the_judge_cannot_use_is_a_failure():
+    verdict = judge("00_start_here", lambda seen, message: np.arange(2))
+    assert "it returned array([0, 1]), which the judge cannot use (ValueError" in verdict.failure.problem
+    assert "expected True or False" in verdict.failure.problem
+
+
+def test_older_diagrams_disappear(monkeypatch: pytest.MonkeyPatch):
+    shown: list[Any] = []
+
+    class Handle:
+        def update(self, data: Any, raw: bool) -> None:
+            shown.append(data)
+
+    def display(data: Any, raw: bool, display_id: bool) -> Handle:
+        shown.append(data)
+        return Handle()
+
+    monkeypatch.setattr("IPython.display.display", display)
+    monkeypatch.setattr("plotly.io.renderers.default", "plotly_mimetype")
+    monkeypatch.setattr("plotly.io.renderers.render_on_display", True)
+    judge("00_start_here", lambda seen, message: True).diagram()._ipython_display_()
+    assert [*shown.pop()] == ["application/vnd.plotly.v1+json"]
+    judge("00_start_here", solution)
+    assert shown == [{"text/plain": "", "text/html": ""}]
+    judge("00_start_here", solution)
+    assert len(shown) == 1
 
 
 def test_verdict_shows_result_rule_and_scenario():

@@ -102,6 +102,10 @@ def compress_always(patients):
 
 
 WRONG = {
+    "a second too early": (change_solution("seconds: 300", "seconds: 299"), "shown again after 299 s", ""),
+    "a second too late": (change_solution("seconds: 300", "seconds: 301"), "a message of patient", ""),
+    "a pulse too low": (change_solution("message.pulse < 50", "message.pulse < 49"), "the alarm of patient", ""),
+    "a kbit/s too low": (change_solution("kbps < 500", "kbps < 499"), "a link of 499 kbit/s", ""),
     "the paper's PICU": (picu, "the alarm of patient", "R2, battery below 25 %"),
     "PICU as a function": (picu_function, "the alarm of patient", "is not sent"),
     "PICU with one Timestamp": (shared_timestamp_policy, "is not sent", "R2, battery below 25 %"),

@@ -28,6 +28,8 @@ def test_solution_passes():
         (lambda times_s, delay_s: [], "each must occur once"),
         (lambda times_s, delay_s: times_s, "expected a list of lists"),
         (lambda times_s, delay_s: [[], *solution(times_s, delay_s)], "a message is empty"),
+        (lambda times_s, delay_s: solution(times_s, delay_s + 1), "waits until"),
+        (lambda times_s, delay_s: solution(times_s, delay_s - 1), "messages are sent, where"),
         (lambda times_s, delay_s: None, "Your function returned None; expected a list of lists."),
     ],
 )
