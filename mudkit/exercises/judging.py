@@ -184,7 +184,7 @@ class Verdict(Displayed):
         else:
             return None
         if not self.is_smallest:
-            figure.update_layout(title_text="A scenario that fails")
+            figure.layout.title.text = "A scenario that fails"
         return _Diagram(figure)
 
 

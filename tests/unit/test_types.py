@@ -8,7 +8,7 @@ from pathlib import Path
 
 import mudkit
 
-MAX_UNTYPED = 30
+MAX_UNTYPED = 29
 """Uses of ``Any``, ``object`` and ``cast`` in ``mudkit/systems``; lower it whenever there are fewer."""
 
 
@@ -20,14 +20,21 @@ def _is_untyped(node: ast.AST) -> bool:
 
 
 def _find_untyped(text: str) -> list[int]:
-    """Return the lines of the uses; words in comments and docstrings do not count."""
+    """Return the lines of the uses; words in comments and docstrings, and what `__eq__` has to take, do not count."""
     if not re.search(r"\b(Any|object|cast)\b", text):
         return []
-    return [node.lineno for node in ast.walk(ast.parse(text)) if _is_untyped(node)]
+    tree = ast.parse(text)
+    of_eq = {
+        id(argument.annotation)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name == "__eq__"
+        for argument in node.args.args
+    }
+    return [node.lineno for node in ast.walk(tree) if _is_untyped(node) and id(node) not in of_eq]
 
 
 def test_uses_are_found_in_code_only():
-    text = "# Any\nx: Any = cast('Any', object)\ny = Value('object')\n"
+    text = "# Any\nx: Any = cast('Any', object)\ny = Value('object')\ndef __eq__(self, other: object): ...\n"
     assert _find_untyped(text) == [2, 2, 2]
 
 

@@ -130,7 +130,7 @@ def test_failure_of_a_function_is_drawn_once():
     ("move", "sentence"),
     [
         (_Move(6, "ann", 0.0, False), "ann reports from the middle of town"),
-        (_Move(6, "bob", 2.5, True), "bob reports a hazard from 2.1 km east of the middle"),
+        (_Move(6, "bob", 2.1, True), "bob reports a hazard from 2.1 km east of the middle"),
         (_Move(6, "cy", None, False), "cy reports from an unknown place"),
     ],
 )
