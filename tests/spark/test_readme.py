@@ -36,7 +36,7 @@ REDUCED = {
     "days=180)": "days=6)",
 }
 OUTCOMES = {
-    "README-1": "'noon?' in printed and set(shown['device']) >= {'jane', 'bob'}",
+    "README-1": "all(part in printed for part in ('noon?', 'jane', 'bob'))",
     "class-1": "'Not yet.' in printed",
     "contrail-1": "[party for party, *_ in shown] == ['alice']",
     "histories-1": "verdict.status == 'ILLEGAL' and shown.data",
