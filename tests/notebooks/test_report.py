@@ -62,6 +62,8 @@ def test_report_folder_has_page_notebook_data_and_manifest(report):
         "stops",
         "trips",
         "speeds",
+        "pauses",
+        "stretches",
         "places",
     }
     rows = pq.read_table(report / "data" / "rows.parquet").to_pylist()
