@@ -28,7 +28,7 @@ def judge(
     judges: Annotated[
         Path | None, typer.Option(help="A Python file with EXERCISES of your own, see docs/guides/class.md.")
     ] = None,
-    within_s: Annotated[float, typer.Option(help="Time limit of each solution, in seconds.")] = 600.0,
+    within_s: Annotated[float, typer.Option(help="Time limit of each solution, in seconds.")] = 120.0,
     overwrite: Overwrite = False,
 ) -> None:
     """Judge the solutions of a class, each in a process of its own.

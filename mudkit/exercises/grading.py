@@ -18,7 +18,7 @@ import pandas as pd
 from mudkit.arguments import check_options
 from mudkit.errors import MudkitError, ParameterError, brief, did_you_mean
 from mudkit.exercises.judges import exercises_of
-from mudkit.exercises.judging import WITHIN_S, Clock, Exercise, Overtime, PieceError, judged
+from mudkit.exercises.judging import WAIT_FACTOR, WITHIN_S, Clock, Exercise, Overtime, PieceError, judged
 from mudkit.exercises.pieces import KINDS, read_source
 from mudkit.exercises.register import EXERCISES
 from mudkit.exercises.solution import Solution, SolutionEnded
@@ -68,7 +68,8 @@ def grade(
         Names of the exercises to judge; a file without one of these gets a row that says so. Empty: all in
         the file.
     within_s : float
-        Time limit of all scenarios of one solution, in seconds; one that does not end gets no points.
+        Time limit of all scenarios of one solution, in seconds of processor time; one that does not end gets
+        no points.
 
     Returns
     -------
@@ -193,7 +194,7 @@ def _judge_in_process(
     ) as process:
         running.add(process)
         try:
-            verdict, output = process.communicate(timeout=2 * within_s + _SPARE_S)
+            verdict, output = process.communicate(timeout=2 * WAIT_FACTOR * within_s + _SPARE_S)
         except subprocess.TimeoutExpired:
             return {"verdict": "not judged", "problem": "the judge did not end"}
         finally:
@@ -230,16 +231,17 @@ def judge_here(file: str, exercise: str, piece: str, within_s: str, judges: str 
 
 def _verdict(solution: Solution, name: str, exercise: Exercise, within_s: float) -> dict[str, Any]:
     try:
-        with Clock(within_s).limit(within_s):
+        clock = Clock(within_s, solution.used_s)
+        with clock.limit(within_s):
             piece = solution.load()
     except PieceError as error:
         return {"verdict": "not judged", "problem": f"loading {error}"}
     except Overtime:
-        return {"verdict": "not yet", "problem": f"loading it did not end within {within_s:g} s"}
+        return {"verdict": "not yet", "problem": f"loading {clock.reason(0, 0)}"}
     if not solution.is_function(piece):
         problem = f"the file binds {exercise.piece()} to {brief(piece)}, not to a function: write it as def"
         return {"verdict": "not there", "problem": problem}
-    verdict = judged(name, exercise, piece, within_s)
+    verdict = judged(name, exercise, piece, within_s, solution.used_s)
     answer: dict[str, Any] = {
         "verdict": "passed" if verdict.passed else "not yet",
         "scenarios": verdict.scenarios,

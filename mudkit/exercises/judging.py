@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from time import monotonic
+from time import monotonic, process_time
 from types import FrameType
 from typing import Any, Final
 
@@ -33,14 +33,17 @@ from mudkit.lab import Lab
 from mudkit.progress import bar
 
 __all__ = [
-    "FAILURE_TITLE", "WITHIN_S", "Clock", "DeliveryFaults", "Exercise", "Overtime", "PieceError", "Played",
-    "Stopped", "Verdict", "clear_diagrams", "error_text", "judged", "new_lab",
+    "FAILURE_TITLE", "WAIT_FACTOR", "WITHIN_S", "Clock", "DeliveryFaults", "Exercise", "Overtime",
+    "PieceError", "Played", "Stopped", "Verdict", "clear_diagrams", "error_text", "judged", "new_lab",
 ]  # fmt: skip
 
-WITHIN_S: Final = 600.0
-"""Default time limit of all scenarios of a solution; long, as a busy computer must not decide a verdict."""
+WITHIN_S: Final = 120.0
+"""Default time limit of all scenarios of a solution."""
 _SCENARIO_S: Final = 10.0
 """Time limit of one scenario."""
+WAIT_FACTOR: Final = 6
+"""Limits are of processor time, so that a busy computer does not decide a verdict. This many times as long
+may pass on the clock: then the function waits for something that does not come."""
 _AGAIN_S: Final = 0.1
 """Time after which a solution that has caught the interruption, or is called again, is interrupted again."""
 _GRACE_S: Final = 5.0
@@ -262,38 +265,60 @@ class Overtime(BaseException):
     """A solution has run for too long. Not an Exception, so ``except Exception`` does not catch it."""
 
 
+class _Limit:
+    """Limit of processor time, and of time on the clock, from its creation on."""
+
+    def __init__(self, limit_s: float, used_s: Callable[[], float]) -> None:
+        self.limit_s, self._used_s = limit_s, used_s
+        self._used_before_s, self._began_s = used_s(), monotonic()
+
+    def left_s(self) -> float:
+        """Return the time in which the limit cannot be exceeded yet."""
+        passed_s = (monotonic() - self._began_s) / WAIT_FACTOR
+        return self.limit_s - max(self._used_s() - self._used_before_s, passed_s)
+
+    def exceeded_s(self) -> float:
+        """Return the limit that was exceeded: of processor time or on the clock."""
+        is_used = self._used_s() - self._used_before_s >= self.limit_s
+        return self.limit_s if is_used else WAIT_FACTOR * self.limit_s
+
+
 class Clock:
-    """Time limit, which interrupts the reader's function in the main thread; in others there is none.
+    """Time limits, which interrupt the reader's function in the main thread and in no other.
 
     Parameters
     ----------
     within_s : float
-        Limit of all that is timed, in seconds.
+        Limit of all that is timed, in seconds of processor time.
+    used_s : callable
+        Returns the processor time of the function.
     """
 
-    def __init__(self, within_s: float) -> None:
-        self._within_s = within_s
-        self._ends_s = monotonic() + within_s
-        self._due_s = 0.0
-        self._most_s = within_s
-        self.is_over = False
+    def __init__(self, within_s: float, used_s: Callable[[], float] = process_time) -> None:
+        self._used_s = used_s
+        self._all = _Limit(within_s, used_s)
+        self._current = self._all
+        self._over_since_s = 0.0
+        self._exceeded: tuple[bool, float] | None = None
+        """The limit that was exceeded: whether it is that of all, and its length in seconds."""
+
+    @property
+    def is_over(self) -> bool:
         """True once a limit was exceeded."""
+        return self._exceeded is not None
 
     @contextmanager
     def limit(self, most_s: float) -> Iterator[None]:
         """Interrupt the body after ``most_s`` seconds, or at the end of the time of all."""
-        left_s = self._ends_s - monotonic()
-        self._most_s = most_s if most_s < left_s else self._within_s
-        limit_s = min(most_s, left_s)
-        if limit_s <= 0:
-            self.is_over = True
+        self._current = _Limit(most_s, self._used_s)
+        if self._is_exceeded():
             raise Overtime
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        self._due_s = monotonic() + limit_s
         before = signal.signal(signal.SIGALRM, self._interrupt)
-        signal.setitimer(signal.ITIMER_REAL, limit_s, _AGAIN_S)
+        first_s = max(min(self._current.left_s(), self._all.left_s()), _AGAIN_S)
+        signal.setitimer(signal.ITIMER_REAL, first_s, _AGAIN_S)
         try:
             yield
         finally:
@@ -302,13 +327,20 @@ class Clock:
 
     def reason(self, ended: int, of: int) -> str:
         """Describe the limit that was exceeded, after a number of scenarios that ended."""
-        if ended and self._most_s == self._within_s:
-            return f"only {ended} of {of} scenarios ended within {self._within_s:g} s"
-        return f"it did not end within {self._most_s:g} s"
+        is_all, limit_s = self._exceeded or (False, 0.0)
+        if is_all and ended:
+            return f"only {ended} of {of} scenarios ended within {limit_s:g} s"
+        return f"it did not end within {limit_s:g} s"
+
+    def _is_exceeded(self) -> bool:
+        for limit in (self._current, self._all):
+            if self._exceeded is None and limit.left_s() <= 0:
+                self._exceeded = limit is self._all, limit.exceeded_s()
+                self._over_since_s = monotonic()
+        return self._exceeded is not None
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        self.is_over = True
-        if monotonic() > self._due_s + _GRACE_S or _is_in_piece(frame):
+        if self._is_exceeded() and (monotonic() > self._over_since_s + _GRACE_S or _is_in_piece(frame)):
             raise Overtime
 
 
@@ -393,7 +425,11 @@ def _play(exercise: Exercise, guarded: Callable[..., Any], scenario: Any, clock:
 
 
 def judged(
-    chapter: str, exercise: Exercise, piece: Callable[..., Any], within_s: float = WITHIN_S
+    chapter: str,
+    exercise: Exercise,
+    piece: Callable[..., Any],
+    within_s: float = WITHIN_S,
+    used_s: Callable[[], float] = process_time,
 ) -> Verdict:
     """Judge a function; an exception that it raises, or that it does not end, is a failure like any other."""
     set_hypothesis_home_dir(_home())  # the default is the reader's working folder
@@ -402,7 +438,7 @@ def judged(
     failure: Played | None = None
     outcomes: dict[str, set[str | None]] = defaultdict(set)
     guarded = _guard(piece, exercise.returns)
-    clock = Clock(within_s)
+    clock = Clock(within_s, used_s)
 
     @seed(_SEED)
     @settings(

@@ -57,7 +57,8 @@ def judge(chapter: str | Exercise, piece: Callable[..., Any], *, within_s: float
     piece : callable
         The function that the exercise asks for.
     within_s : float
-        Time limit of all scenarios, in seconds.
+        Time limit of all scenarios, in seconds of processor time; a function that waits has six times as
+        long.
 
     Returns
     -------

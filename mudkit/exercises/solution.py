@@ -29,6 +29,7 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
+from time import process_time
 from typing import Any, BinaryIO, Final, NamedTuple, NoReturn
 
 import msgspec
@@ -288,6 +289,13 @@ class Solution:
         except (TypeError, ValueError, LookupError, AttributeError, RecursionError, OverflowError) as error:
             self.end("its answer was not usable.")
             raise PieceError(f"its answer cannot be sent to the judge: {type(error).__name__}.") from error
+
+    def used_s(self) -> float:
+        """Return the processor time of both processes, in seconds."""
+        with contextlib.suppress(psutil.Error):  # it has ended
+            used = psutil.Process(self._process.pid).cpu_times()
+            return process_time() + float(used.user + used.system)
+        return process_time()
 
     def is_function(self, loaded: Remote) -> bool:
         """Return whether an object of the process can be called."""

@@ -131,12 +131,23 @@ def never_end(*arguments: Any) -> bool:
             continue
 
 
-@pytest.mark.parametrize("chapter", ["00_start_here", "06_context_propagation"])
-def test_function_that_does_not_end_is_interrupted(monkeypatch: pytest.MonkeyPatch, chapter: str):
+def loop(*arguments: Any) -> bool:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("chapter", "piece", "within_s"),
+    [("00_start_here", never_end, 1.2), ("00_start_here", loop, 0.2), ("06_context_propagation", loop, 0.2)],
+)
+def test_function_that_does_not_end_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch, chapter: str, piece: Any, within_s: float
+):
     monkeypatch.setattr("mudkit.exercises.judging._SCENARIO_S", 0.2)
-    verdict = judge(chapter, never_end)
+    monkeypatch.setattr("mudkit.exercises.judging.WAIT_FACTOR", 6 if piece is never_end else 1e6)
+    verdict = judge(chapter, piece)
     assert (verdict.passed, verdict.scenarios, verdict.is_smallest) == (False, 0, False)
-    assert verdict.failure.problem == "it did not end within 0.2 s"
+    assert verdict.failure.problem == f"it did not end within {within_s:g} s"
     assert "ann" in str(verdict)
     assert "✘ Not yet" in verdict._repr_html_()
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
