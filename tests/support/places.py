@@ -18,8 +18,6 @@ class SystemLab:
 
     hosts: ClassVar[dict[str, str]]
     """Hosts that can fail, by role."""
-    repeats: ClassVar = False
-    """True if a notification that a kill has prevented is repeated, with the same id."""
 
     def __init__(self) -> None:
         self.lab = Lab(seed=1)
@@ -58,7 +56,6 @@ class SystemLab:
 
 class Texts(SystemLab):
     hosts: ClassVar = {"sender": "ann", "receiver": "bob", "relay": "relay"}
-    repeats = True
 
     def build(self) -> None:
         relay = Relay(self.lab)
@@ -76,7 +73,7 @@ class Spooled(SystemLab):
         publications = lasthop.Publications(self.lab)
         self.topic = publications.topic("news")
         bob = lasthop.Subscriber(self.lab.device("bob"), publications)
-        bob.on_arrival(lambda content: self.received.append(content["text"]))
+        bob.on_arrival(lambda content: self.take(content.id, [content["text"]]))
         bob.subscribe("news", mode="on-line", max=1000).result()
 
     def send(self, text: str) -> Any:
@@ -85,7 +82,6 @@ class Spooled(SystemLab):
 
 class Contexts(SystemLab):
     hosts: ClassVar = {"sender": "ann", "receiver": "bob", "server": "radiator"}
-    repeats = True
 
     def build(self) -> None:
         server = radiator.Server(self.lab, lambda sender, receiver: radiator.Volume(1))
@@ -103,7 +99,6 @@ class Contexts(SystemLab):
 
 class Messages(SystemLab):
     hosts: ClassVar = {"subscriber": "bob", "access point": "ap", "publish server": "publish-server"}
-    repeats = True
 
     def build(self) -> None:
         self.net = sublim.PublishServer(self.lab)
@@ -135,7 +130,7 @@ class Tables(SystemLab):
         )
         self.ann.create("t").result()
         self.bob.read(
-            "t", type="continuous", callback=lambda change: self.received.append(change.key)
+            "t", type="continuous", callback=lambda change: self.take(change.id, [change.key])
         ).result()
 
     def send(self, text: str) -> Any:
