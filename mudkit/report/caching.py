@@ -284,9 +284,8 @@ class ReadStudy:
         origin = f"Reads are not recorded but derived by {derived}" if derived else "Reads are recorded"
         return (
             f"{origin}; each asks for the {window} (`window_s`) in a box of {box} (`box_km`).{self._apart()} "
-            "An answer is "
-            f"stale when it {self.stale_means()} (`completeness`){self._soon_stale()}; what a device wrote "
-            f"itself it has. At most {words.percent(self.max_stale)} of the reads may be answered stale "
+            f"An answer is stale when it {self.stale_means()} (`completeness`){self._soon_stale()}; what a "
+            f"device wrote itself it has. At most {words.percent(self.max_stale)} of the reads may be answered stale "
             f"(`max_stale`), from answers that are up to {words.duration(self.horizon_s)} old (`horizon_s`). "
             "Here writes reach the server at once. The fixed rule, to compare with, is a parameter "
             "(`rule_km`, `rule_minutes`)."

@@ -60,9 +60,9 @@ def record(source: TraceSource) -> Recording:
     """Find the stretches and the pauses of a trace.
 
     A pause takes 3 minutes or longer, and at least three times as long as the median step of a device on the
-    days on which it begins and ends. How many devices usually report then is the median, over the 14 nearest
-    days with rows (weekdays with weekdays, days of weekends with such) of the 15 before and after, of their
-    mean number a quarter of an hour in the middle half of that time of the day. A
+    days on which it begins and ends. How many devices usually report then is their mean number a quarter of
+    an hour in the middle half of that time of the day, as the median over the 14 nearest days with rows among
+    the 15 before and after: weekdays for a weekday, days of weekends for a day of a weekend. A
     pause that holds a whole day is compared with the seven days before and after it, with rows or without.
     The same is computed of the two weeks before and after; the lower counts. Where nothing can be compared,
     the times just before and after count.

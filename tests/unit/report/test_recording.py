@@ -16,11 +16,16 @@ T0_S = int(pd.Timestamp("2023-05-01", tz="UTC").timestamp())
 
 def build(second, devices=12):
     """Build a trace in which all devices report at the same seconds."""
-    n = len(second) * devices
+    return build_each([second] * devices)
+
+
+def build_each(seconds):
+    """Build a trace from the seconds at which each device reports."""
+    n = sum(map(len, seconds))
     positions = pa.table(
         {
-            "device": np.repeat([f"d{number:02d}" for number in range(devices)], len(second)),
-            "ts": timestamps((T0_S + np.tile(second, devices)) * 1_000_000),
+            "device": np.repeat([f"d{number:02d}" for number in range(len(seconds))], [*map(len, seconds)]),
+            "ts": timestamps((T0_S + np.concatenate(seconds)) * 1_000_000),
             "lat": np.zeros(n),
             "lon": np.zeros(n),
             "speed_mps": pa.nulls(n, pa.float64()),
@@ -53,6 +58,14 @@ def test_weekends_are_rests_and_a_missing_day_is_a_hole():
     (hole,) = trace.recording.pauses.to_dict("records")
     assert (hole["kind"], hole["usual"]) == (HOLE, 12.0)
     assert hole["end_us"] - hole["start_us"] == (DAY_S + 60) * 1_000_000
+
+
+def test_weekends_are_compared_with_weekends():
+    """Let 3 of 12 devices report at weekends, and all of them be silent on a Saturday from 9:00 to 11:00."""
+    weekend = np.concatenate([by_day([5], 0, 9), by_day([5], 11, 24), by_day([6])])
+    few = [np.concatenate([by_day(range(5)), weekend])] * 3
+    assert kinds(build_each([*few, *[by_day(range(5))] * 9])) == [REST]
+    assert kinds(build_each([few[0]] * 12)) == [HOLE]
 
 
 def test_hole_of_a_single_day_is_compared_with_the_times_around():
