@@ -285,8 +285,9 @@ class ReadStudy:
         return (
             f"{origin}; each asks for the {window} (`window_s`) in a box of {box} (`box_km`).{self._apart()} "
             f"An answer is stale when it {self.stale_means()} (`completeness`){self._soon_stale()}; what a "
-            f"device wrote itself it has. At most {words.percent(self.max_stale)} of the reads may be answered "
-            f"stale (`max_stale`), from answers that are up to {words.duration(self.horizon_s)} old (`horizon_s`). "
+            f"device wrote itself it has. At most {words.percent(self.max_stale)} of the reads may be "
+            f"answered stale (`max_stale`), from answers that are up to {words.duration(self.horizon_s)} old "
+            "(`horizon_s`). "
             "Here writes reach the server at once. The fixed rule, to compare with, is a parameter "
             "(`rule_km`, `rule_minutes`)."
         )
