@@ -212,12 +212,12 @@ EXERCISE: Final = Exercise(
         st.lists(
             st.builds(
                 _Step,
-                st.sampled_from([10, 20, 280, 300, 299]),
+                st.sampled_from([10, 20, 299, 300]),
                 st.sampled_from([1, 2, 7, 2]),
-                st.sampled_from([72, 44, 50, 49, None]),
+                st.sampled_from([72, 49, 50, None]),
                 st.sampled_from([True, True, True, False]),
                 st.sampled_from([90, 20, 24, 10, 60, 20, 25, 24, 75, 76, None]),
-                st.sampled_from([40_000, 180, 500, 499, None]),
+                st.sampled_from([40_000, 499, 500, None]),
                 st.sampled_from([1_000, 150]),
             ),
             min_size=1,
