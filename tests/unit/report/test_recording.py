@@ -61,7 +61,7 @@ def test_weekends_are_rests_and_a_missing_day_is_a_hole():
 
 
 def test_weekends_are_compared_with_weekends():
-    """Let 3 of 12 devices report at weekends, and all of them be silent on a Saturday from 9:00 to 11:00."""
+    """Three of twelve devices report at weekends; all are silent on a Saturday from 9:00 to 11:00."""
     weekend = np.concatenate([by_day([5], 0, 9), by_day([5], 11, 24), by_day([6])])
     few = [np.concatenate([by_day(range(5)), weekend])] * 3
     assert kinds(build_each([*few, *[by_day(range(5))] * 9])) == [REST]
