@@ -18,9 +18,14 @@ from hypothesis import strategies as st
 from mudkit import figures
 from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, Played
 
-__all__ = ["EXERCISE", "ReadRequest"]
+__all__ = ["EXERCISE", "ReadRequest", "minutes"]
 
 _ANSWERS: Final = ("local", "remote")
+
+
+def minutes(seconds: float) -> str:
+    """Return a time in minutes, or in seconds if it is no whole number of minutes."""
+    return f"{seconds:,g} s" if seconds % 60 else f"{seconds / 60:g} min"
 
 
 class ReadRequest(NamedTuple):
@@ -46,8 +51,8 @@ class ReadRequest(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.box_km:g} km around ({self.x_km:g}, {self.y_km:g}) and {self.window_s / 60:g} min, asked "
-            f"at {self.at_s / 60:g} min"
+            f"{self.box_km:g} km around ({self.x_km:g}, {self.y_km:g}) and {minutes(self.window_s)}, asked "
+            f"at {minutes(self.at_s)}"
         )
 
 
@@ -60,7 +65,7 @@ class _Case(NamedTuple):
 
     def __str__(self) -> str:
         cached = "; ".join(map(str, self.cache)) or "nothing"
-        return f"the limit is {self.limit_s / 60:g} min; the query: {self.query}; cached: {cached}."
+        return f"the limit is {minutes(self.limit_s)}; the query: {self.query}; cached: {cached}."
 
 
 class _Lacking(NamedTuple):
@@ -107,10 +112,10 @@ def _judged(answer: Any, case: _Case, lacking: list[_Lacking | None]) -> tuple[s
         return f"it returns {answer!r}, which is neither 'local' nor 'remote'.", None
     good = [cached for cached, point in zip(case.cache, lacking, strict=True) if point is None]
     if answer == "remote" and good:
-        ago_min = (case.query.at_s - good[0].at_s) / 60
+        ago = minutes(case.query.at_s - good[0].at_s)
         return (
-            f"it asks the server, although the answer from {ago_min:g} min before contains all points that "
-            f"are at least {case.limit_s / 60:g} min old.",
+            f"it asks the server, although the answer from {ago} before contains all points that "
+            f"are at least {minutes(case.limit_s)} old.",
             None,
         )
     if answer == "local" and not good:
@@ -118,9 +123,9 @@ def _judged(answer: Any, case: _Case, lacking: list[_Lacking | None]) -> tuple[s
             return "it answers locally, although nothing is in the cache.", None
         point = lacking[-1]
         assert point is not None  # as no answer is good
-        ago_min = (case.query.at_s - point.at_s) / 60
+        ago = minutes(case.query.at_s - point.at_s)
         return (
-            f"it answers locally. A point of {ago_min:g} min before at ({point.x_km:g}, {point.y_km:g}) "
+            f"it answers locally. A point of {ago} before at ({point.x_km:g}, {point.y_km:g}) "
             f"would be missing: {point.why}."
         ), point
     return None, None
@@ -131,12 +136,11 @@ def _drawn(case: _Case, point: _Lacking | None) -> go.Figure:
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
     def caption(read: ReadRequest) -> str:
-        ago_min = (case.query.at_s - read.at_s) / 60
-        return f"{ago_min:g} min before, of {read.window_s / 60:g} min"
+        return f"{minutes(case.query.at_s - read.at_s)} before, of {minutes(read.window_s)}"
 
     rows = [(caption(read), read.x_km, read.y_km, read.box_km, False) for read in case.cache]
     query = case.query
-    rows.append((f"query, of {query.window_s / 60:g} min", query.x_km, query.y_km, query.box_km, True))
+    rows.append((f"query, of {minutes(query.window_s)}", query.x_km, query.y_km, query.box_km, True))
     table = pd.DataFrame(rows, columns=["name", "x_km", "y_km", "box_km", "is_requested"])
     lacking = None if point is None else (point.x_km, point.y_km, "may be missing")
     return figures.answer_boxes(table, title=FAILURE_TITLE, missing_point=lacking)
@@ -151,8 +155,8 @@ def _cases(draw: st.DrawFn) -> _Case:
     )
     cache = []
     for _ in range(draw(st.integers(0, 3))):
-        age_s = draw(st.sampled_from([60.0, limit_s, limit_s + 60.0, 2400.0]))
-        longer_s = draw(st.sampled_from([0.0, -age_s, -age_s - 60.0, 3600.0]))
+        age_s = draw(st.sampled_from([60.0, limit_s, limit_s + 1.0, 2400.0]))
+        longer_s = draw(st.sampled_from([0.0, -age_s, -age_s - 1.0, 3600.0]))
         larger_km = draw(st.sampled_from([0.0, 4.0, 20.0, -5.0]))
         inside_km = max(larger_km / 2, 0.0)
         east_km = draw(st.sampled_from([0.0, 0.5, inside_km, inside_km + 0.5, -inside_km]))

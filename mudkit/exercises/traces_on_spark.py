@@ -15,12 +15,10 @@ import plotly.graph_objects as go
 from hypothesis import strategies as st
 
 from mudkit import figures
-from mudkit.exercises.cache_policies import ReadRequest
+from mudkit.exercises.cache_policies import ReadRequest, minutes
 from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, Played
 
 __all__ = ["EXERCISE", "Point"]
-
-_MIN_S: Final = 60.0
 
 
 class Point(NamedTuple):
@@ -42,7 +40,7 @@ class Point(NamedTuple):
     is_own: bool = False
 
     def __str__(self) -> str:
-        return f"{'own, ' if self.is_own else ''}({self.x_km:g}, {self.y_km:g}) at {self.at_s / _MIN_S:g} min"
+        return f"{'own, ' if self.is_own else ''}({self.x_km:g}, {self.y_km:g}) at {minutes(self.at_s)}"
 
 
 class _Case(NamedTuple):
@@ -87,7 +85,7 @@ def _drawn(case: _Case, lacking: list[Point]) -> go.Figure:
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
     rows = [
-        (f"{name}, at {read.at_s / _MIN_S:g} min, of {read.window_s / _MIN_S:g} min", *read[1:4], is_query)
+        (f"{name}, at {minutes(read.at_s)}, of {minutes(read.window_s)}", *read[1:4], is_query)
         for name, read, is_query in (("cached", case.cached, False), ("query", case.query, True))
     ]
     table = pd.DataFrame(rows, columns=["name", "x_km", "y_km", "box_km", "is_requested"])
@@ -108,8 +106,10 @@ def _cases(draw: st.DrawFn) -> _Case:
         draw(st.sampled_from([4.0, 2.0])),
         query.window_s - age_s - later_s,
     )
-    edges = [read.at_s - back_s for read in (cached, query) for back_s in (read.window_s, 0.0, 60.0)]
-    times = st.sampled_from([*edges, query.at_s + 60.0])
+    edges = [read.at_s - back_s for read in (cached, query) for back_s in (read.window_s, 0.0)]
+    times = st.sampled_from(
+        [*edges, *(edge_s + 1.0 for edge_s in edges)]
+    )  # the last outside, the first inside
     near = st.sampled_from([0.0, 1.0])  # inside most boxes, so that the time decides
     edge = st.sampled_from([0.0, 1.0, 2.0, -2.0, 3.0, 1.9])
     own = st.sampled_from([False, False, False, True])

@@ -95,6 +95,14 @@ WRONG = {
         decide_by(lambda q, c, limit_s: q.at_s - c.at_s < limit_s, is_inside, has_window),
         "it asks the server",
     ),
+    "older than the limit by a second": (
+        decide_by(lambda q, c, limit_s: q.at_s - c.at_s <= limit_s + 1, is_inside, has_window),
+        "written after that answer",
+    ),
+    "a window short by a second": (
+        decide_by(is_recent, is_inside, lambda q, c, _: c.at_s - c.window_s <= q.at_s - q.window_s + 1),
+        "older than the window of that answer",
+    ),
     "the same place only": (
         decide_by(is_recent, has_window, is_inside, lambda q, c, _: (q.x_km, q.y_km) == (c.x_km, c.y_km)),
         "it asks the server",
@@ -116,7 +124,8 @@ WRONG = {
 
 
 @pytest.mark.parametrize(
-    ("piece", "problem"), mark_soak(WRONG, "whatever is cached", "two halves", "the newest only")
+    ("piece", "problem"),
+    mark_soak(WRONG, "two halves", "older than the limit by a second", "a window short by a second"),
 )
 def test_judge_rejects(piece, problem):
     verdict = check_rejected(CHAPTER, piece, problem)

@@ -33,6 +33,14 @@ def include_start(read, point):
     )
 
 
+def extend_by_a_second(read, point):
+    return has(read._replace(window_s=read.window_s + 1), point)
+
+
+def end_a_second_later(read, point):
+    return has(read._replace(at_s=read.at_s + 1, window_s=read.window_s + 1), point)
+
+
 def exclude_end(read, point):
     return has(read, point) and point.at_s < read.at_s
 
@@ -114,6 +122,8 @@ def raise_error(points, query, cached):
             subtract_counts,
             count_own,
             make_counter(has, include_start),
+            make_counter(extend_by_a_second, has),
+            make_counter(has, end_a_second_later),
             make_counter(exclude_end, has),
             make_counter(has, exclude_end),
             make_counter(exclude_edge, has),
