@@ -139,7 +139,7 @@ def test_acknowledged_messages_survive_kills_exactly_once(
     stored = {name: read_store(tmp_path / f"{name}.db") for name in (*NAMES, "relay")}
     received = {name: [message["key"] for message in list_inbox(stored[name])] for name in NAMES}
     for kind in ("taken", "accepted"):
-        assert len(reports_by_kind[kind]) > 50
+        assert len(reports_by_kind[kind]) >= lives  # one that is killed early takes few
         assert [report for report in reports_by_kind[kind] if received[report[1]].count(report[2]) != 1] == []
     for name in NAMES:
         assert len({*received[name]}) == len(received[name])
@@ -150,7 +150,7 @@ def test_acknowledged_messages_survive_kills_exactly_once(
     assert not [key for key in stored["relay"] if key.startswith("for ")]
     # Every message is shown, once a life; only a kill between commit and callback repeats one, with the same id.
     shown = [(name, key, life) for name, key, _, life in reports_by_kind["told"]]
-    assert len({*shown}) == len(shown) > 50
+    assert len({*shown}) == len(shown) >= lives
     assert {(name, key) for name, key, _ in shown} == {
         (name, key) for name in NAMES for key in received[name]
     }
