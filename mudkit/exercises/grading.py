@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final
 
 import pandas as pd
@@ -21,17 +24,15 @@ from mudkit.exercises.judges import exercises_of
 from mudkit.exercises.judging import WAIT_FACTOR, WITHIN_S, Clock, Exercise, Overtime, PieceError, judged
 from mudkit.exercises.pieces import KINDS, read_source
 from mudkit.exercises.register import EXERCISES
-from mudkit.exercises.solution import Solution, SolutionEnded
+from mudkit.exercises.solution import FORK, Solution, SolutionEnded, close_inherited
 from mudkit.files import existing
 from mudkit.progress import VARIABLE, bar
 
-__all__ = ["grade", "judge_here"]
+__all__ = ["grade", "judge_each"]
 
 _SPARE_S: Final = 120.0
 """Time for the start of the processes, beside the limits of loading and judging."""
-_JUDGE_PROGRAM: Final = (
-    "import sys; from mudkit.exercises.grading import judge_here; judge_here(*sys.argv[1:])"
-)
+_PROGRAM: Final = "from mudkit.exercises.grading import judge_each; judge_each()"
 _COLUMNS: Final = [
     "name", "file", "exercise", "piece", "verdict", "points", "scenarios", "scenario", "problem",
 ]  # fmt: skip
@@ -107,18 +108,29 @@ def grade(
     rows = [
         {"name": name, **row} for file, name in names.items() for row in _rows(str(file), known, exercises)
     ]
-    running: set[subprocess.Popen[bytes]] = set()
-    with bar(len(rows), "pieces", "") as done, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    judges_ready = [_Judge(judges, within_s) for _ in range(os.cpu_count() or 1)]
+    free = deque(judges_ready)
+
+    def judge_row(row: dict[str, Any]) -> dict[str, Any]:
+        if "verdict" in row:
+            return row
+        judge = free.pop()
         try:
-            judging = pool.map(lambda row: row | _judge_in_process(row, judges, within_s, running), rows)
-            for number, row in enumerate(judging):
+            return row | judge.verdict(row["file"], row["exercise"], row["piece"])
+        finally:
+            free.append(judge)
+
+    with bar(len(rows), "pieces", "") as done, ThreadPoolExecutor(len(judges_ready)) as pool:
+        try:
+            for number, row in enumerate(pool.map(judge_row, rows)):
                 rows[number] = row
                 done(number + 1)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(running):
-                _end(process)
             raise
+        finally:
+            for judge in judges_ready:
+                judge.end()
     sure = {row["file"] for row in rows if row["is_sure"]}
     rows = [row for row in rows if row["is_sure"] or row["verdict"] in _JUDGED or row["file"] not in sure]
     table = pd.DataFrame(rows, columns=_COLUMNS)
@@ -176,57 +188,105 @@ def _rows(file: str, known: Mapping[str, Exercise], exercises: Sequence[str]) ->
     return rows or [{"file": file, "verdict": "not there", "problem": problem, "is_sure": True}]
 
 
-def _judge_in_process(
-    row: Mapping[str, Any], judges: str | Path | None, within_s: float, running: set[subprocess.Popen[bytes]]
-) -> dict[str, Any]:
-    """Judge a solution in a process of its own, which is in ``running`` while it runs."""
-    if "verdict" in row:
-        return {}
-    arguments = [row["file"], row["exercise"], row["piece"], str(within_s)]
-    # -P: a file in the working folder, such as random.py, must not shadow a module of Python.
-    with subprocess.Popen(
-        [sys.executable, "-P", "-c", _JUDGE_PROGRAM, *arguments, *([] if judges is None else [str(judges)])],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, VARIABLE: "0"},
-        start_new_session=True,
-    ) as process:
-        running.add(process)
+class _Judge:
+    """A process that has loaded the judge, and forks for each solution; started when it is needed."""
+
+    def __init__(self, judges: str | Path | None, within_s: float) -> None:
+        self._judges, self._within_s = judges, within_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._group: int | None = None
+        """Process group of the solution that is judged."""
+
+    def verdict(self, file: str, exercise: str, piece: str) -> dict[str, Any]:
+        """Judge a solution; return what :func:`judge_each` writes."""
+        request = [file, exercise, piece, self._within_s, None if self._judges is None else str(self._judges)]
+        process = self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            verdict, output = process.communicate(timeout=2 * WAIT_FACTOR * within_s + _SPARE_S)
-        except subprocess.TimeoutExpired:
-            return {"verdict": "not judged", "problem": "the judge did not end"}
+            process.stdin.write(f"{json.dumps(request)}\n".encode())
+            process.stdin.flush()
+            self._group = int(process.stdout.readline())
+            limit_s = 2 * WAIT_FACTOR * self._within_s + _SPARE_S
+            if not select.select([process.stdout], [], [], limit_s)[0]:
+                self.end()
+                return {"verdict": "not judged", "problem": "the judge did not end"}
+            return dict(json.loads(process.stdout.readline()))
+        except (OSError, ValueError):
+            self.end()
+            return {"verdict": "not judged", "problem": f"the judge ended with status {process.returncode}"}
         finally:
-            _end(process)
-            running.discard(process)
-    try:
-        return dict(json.loads(verdict.rpartition(b"\n")[2]))
-    except ValueError:
-        last_line = output.decode(errors="replace").strip().rpartition("\n")[2][:200]
-        problem = f"the judge ended with status {process.returncode}: {last_line}"
-        return {"verdict": "not judged", "problem": problem}
+            self._end_group()
+
+    def end(self) -> None:
+        """Kill the process, and a solution that it judges."""
+        self._end_group()
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            # -P: a file in the working folder, such as random.py, must not shadow a module of Python.
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _PROGRAM],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, VARIABLE: "0"},
+                bufsize=0,  # select must see what has not been read
+                start_new_session=True,
+            )
+        return self._process
+
+    def _end_group(self) -> None:
+        group, self._group = self._group, None
+        if group is not None:
+            _kill_group(group)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and its descendants."""
+def _kill_group(group: int) -> None:
     with contextlib.suppress(OSError):  # it has ended
-        os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(group, signal.SIGKILL)
 
 
-def judge_here(file: str, exercise: str, piece: str, within_s: str, judges: str | None = None) -> None:
-    """Judge a solution, which runs in a process of its own; write the verdict as JSON.
+def judge_each() -> None:
+    """Judge the solutions that standard input names, each in a process group of its own.
 
-    Started by :func:`grade`.
+    Write the number of the group and the verdict, as JSON, in a line each. Started by :func:`grade`.
     """
+    for line in sys.stdin:
+        with TemporaryFile() as verdict:
+            process = FORK.Process(target=_judge, args=(verdict.fileno(), *json.loads(line)))
+            process.start()
+            assert process.pid is not None
+            with contextlib.suppress(OSError):  # it has done so itself
+                os.setpgid(process.pid, process.pid)
+            sys.stdout.write(f"{process.pid}\n")
+            sys.stdout.flush()
+            process.join()
+            problem = f"the judge ended with status {process.exitcode}"
+            text = verdict.read().decode() or json.dumps({"verdict": "not judged", "problem": problem})
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+
+def _judge(verdict: int, file: str, exercise: str, piece: str, within_s: float, judges: str | None) -> None:
+    """Write the verdict on a solution, which runs in a process of its own, to a file's descriptor."""
+    with contextlib.suppress(OSError):  # the parent has done so
+        os.setpgid(0, 0)
+    close_inherited(verdict)
     known = EXERCISES if judges is None else {**EXERCISES, **exercises_of(judges)}
-    solution = Solution(Path(file).resolve(), exercise, piece, judges)
+    solution = Solution(Path(file).resolve(), exercise, piece)
     try:
-        answer = _verdict(solution, exercise, known[exercise], float(within_s))
+        answer = _verdict(solution, exercise, known[exercise], within_s)
     except SolutionEnded as error:
         answer = {"verdict": "not judged", "problem": str(error)}
+    except Exception as error:  # of a lecturer's own exercise
+        answer = {"verdict": "not judged", "problem": f"the judge raises {type(error).__name__}: {error}"}
     solution.end()  # before the verdict is written, so that nothing can follow it
-    sys.stdout.write(f"\n{json.dumps(answer)}")
+    os.ftruncate(verdict, 0)
+    os.pwrite(verdict, json.dumps(answer).encode(), 0)
 
 
 def _verdict(solution: Solution, name: str, exercise: Exercise, within_s: float) -> dict[str, Any]:

@@ -17,10 +17,9 @@ import datetime as dt
 import importlib
 import io
 import json
+import multiprocessing
 import os
 import pickle
-import struct
-import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -28,30 +27,32 @@ from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from time import process_time
-from typing import Any, BinaryIO, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import msgspec
 import numpy as np
 import psutil
 
 from mudkit.errors import MudkitError, ParameterError, brief
-from mudkit.exercises.judges import JUDGES, load_judges
+from mudkit.exercises.judges import JUDGES
 from mudkit.exercises.judging import Overtime, PieceError, error_text
 from mudkit.exercises.pieces import read_source
 from mudkit.experiment.adapters.own import Copies, Elsewhere, Here, changed_names
 from mudkit.fleet.store import MemoryStore
 from mudkit.progress import VARIABLE
 
-__all__ = ["Solution", "SolutionEnded", "serve"]
+__all__ = ["FORK", "Solution", "SolutionEnded", "close_inherited"]
 
 _CHAPTERS: Final = Path(__file__).parent.parent / "notebooks"
-_PROGRAM: Final = "import sys; from mudkit.exercises.solution import serve; serve(*sys.argv[1:])"
 _STORE_CALLS: Final = frozenset({"get", "put", "delete", "keys", "items"})
-_LENGTH: Final = struct.Struct(">Q")
-_MAX_BYTES: Final = 1 << 28
-"""Longest answer of a solution."""
+_MAX_BYTES: Final = 1 << 26
+"""Longest message of a solution. Four letters that it writes to a pipe itself name a greater length."""
+FORK: Final = multiprocessing.get_context("fork")
+"""A forked process has loaded mudkit."""
 _BASES: Final[tuple[Any, ...]] = (
     bool,
     int,
@@ -73,35 +74,6 @@ _TIMES: Final[dict[str, Any]] = {kind.__name__: kind for kind in (dt.datetime, d
 
 class SolutionEnded(BaseException):
     """The process of a solution has ended. Not an Exception: it is not the outcome of a scenario."""
-
-
-class _Pipe:
-    """Messages with their length in front, over a pair of pipes."""
-
-    def __init__(self, reads: BinaryIO, writes: BinaryIO) -> None:
-        self._reads, self._writes = reads, writes
-
-    def close(self) -> None:
-        for file in (self._reads, self._writes):
-            with contextlib.suppress(OSError):
-                file.close()
-
-    def send(self, content: bytes) -> None:
-        self._writes.write(_LENGTH.pack(len(content)) + content)
-        self._writes.flush()
-
-    def receive(self) -> bytes:
-        """Return the next message; raise EOFError at the end, or if it is too long."""
-        (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
-        if length > _MAX_BYTES:
-            raise EOFError
-        return self._read(length)
-
-    def _read(self, length: int) -> bytes:
-        content = self._reads.read(length)
-        if len(content) < length:
-            raise EOFError
-        return content
 
 
 def _containers(values: Any) -> Iterator[Any]:
@@ -226,37 +198,19 @@ class Solution:
         Notebook or Python file.
     exercise, piece : str
         Names of the exercise and of its function.
-    judges : path, optional
-        File of exercises, whose classes may be arguments.
     """
 
-    def __init__(self, file: Path, exercise: str, piece: str, judges: str | None = None) -> None:
+    def __init__(self, file: Path, exercise: str, piece: str) -> None:
         self._lent: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._remotes: dict[int, Remote] = {}
         self._ended = ""
         """Why the process was killed."""
-        to_child, from_child = os.pipe(), os.pipe()
-        inherited = to_child[0], from_child[1]
-        try:
-            # -P: a file in the working folder, such as random.py, must not shadow a module of Python.
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-P", "-c", _PROGRAM),
-                    *map(str, (*inherited, file, exercise, piece, judges or "")),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, VARIABLE: "0"},
-                pass_fds=inherited,
-            )
-        finally:
-            for number in inherited:
-                os.close(number)
-        self._pipe = _Pipe(os.fdopen(from_child[0], "rb"), os.fdopen(to_child[1], "wb"))
+        self._pipe, its_end = Pipe()
+        self._process = FORK.Process(target=_serve, args=(its_end, file, exercise, piece))
+        self._process.start()
+        its_end.close()
         _running[id(self)] = self
-        self._receive()  # it has loaded mudkit
 
     def load(self) -> Remote:
         """Run the code that defines the function; raise PieceError if that fails."""
@@ -310,31 +264,30 @@ class Solution:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
         self._process.kill()
-        self._process.wait()
+        self._process.join()
         self._pipe.close()
 
     def _send(self, message: Any) -> None:
         out = io.BytesIO()
         _Pickler(self, out).dump(message)
         try:
-            self._pipe.send(out.getvalue())
+            self._pipe.send_bytes(out.getvalue())
         except OSError:
             self._raise_ended()
 
     def _receive(self) -> list[Any]:
         try:
-            message = json.loads(self._pipe.receive())
-        except (EOFError, ValueError):  # also what a solution has written to the pipe itself
+            message = json.loads(self._pipe.recv_bytes(_MAX_BYTES))
+        except (EOFError, OSError, ValueError):  # also what a solution has written to the pipe itself
             self._raise_ended()
         if not isinstance(message, list) or not message:
             self._raise_ended()
         return message
 
     def _raise_ended(self) -> NoReturn:
-        try:
-            status: int | None = self._process.wait(timeout=1.0)
-        except subprocess.TimeoutExpired:
-            status = None
+        status = None
+        with contextlib.suppress(psutil.Error):  # join would wait for ever: its sentinel is closed
+            status = psutil.Process(self._process.pid).wait(timeout=1.0)
         self.end()
         if status is None:
             raise SolutionEnded("it wrote to the pipe over which the judge calls it")
@@ -532,15 +485,14 @@ class _Here(Here):
 class _Server:
     """The solution's side of the pipe."""
 
-    def __init__(self, pipe: _Pipe, file: Path, exercise: str, piece: str, judges: str) -> None:
+    def __init__(self, pipe: Connection, file: Path, exercise: str, piece: str) -> None:
         self._pipe, self._file = pipe, file
-        self._exercise, self._piece, self._judges = exercise, piece, judges
+        self._exercise, self._piece = exercise, piece
         self._objects: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._heres: dict[int, Here] = {}
 
     def run(self) -> None:
-        self._send(["ready"])
         while True:
             self._serve(self._receive())
 
@@ -612,15 +564,10 @@ class _Server:
         return value
 
     def _send(self, message: Any) -> None:
-        self._pipe.send(json.dumps(message).encode())
+        self._pipe.send_bytes(json.dumps(message).encode())
 
     def _receive(self) -> Any:
-        return _Unpickler(self, io.BytesIO(self._pipe.receive())).load()
-
-    def found_class(self, module: str) -> None:
-        """Load the file of exercises when an argument has a class of it."""
-        if module == JUDGES and JUDGES not in sys.modules:
-            load_judges(self._judges)
+        return _Unpickler(self, io.BytesIO(self._pipe.recv_bytes())).load()
 
     def lent(self, kind: str, number: int, *state: Any) -> Any:
         """Return what stands for an object of the judge."""
@@ -708,18 +655,23 @@ class _Unpickler(pickle.Unpickler):
     def persistent_load(self, named: Any) -> Any:
         return self._server.lent(*named)
 
-    def find_class(self, module: str, name: str) -> Any:
-        self._server.found_class(module)
-        return super().find_class(module, name)
 
-
-def serve(reads: str, writes: str, file: str, exercise: str, piece: str, judges: str) -> None:
-    """Answer a judge's calls of a solution; started by :class:`Solution`."""
-    pipe = _Pipe(os.fdopen(int(reads), "rb"), os.fdopen(int(writes), "wb"))
-    path = Path(file).resolve()
-    os.chdir(path.parent)  # as in JupyterLab, where files beside the notebook are found
+def _serve(pipe: Connection, file: Path, exercise: str, piece: str) -> None:
+    """Answer a judge's calls of a solution, in the process that :class:`Solution` has forked."""
+    close_inherited(pipe.fileno())
+    os.environ[VARIABLE] = "0"
+    os.chdir(file.parent)  # as in JupyterLab, where files beside the notebook are found
     # Before packages that are installed, but after Python's own modules.
     place = next((place for place, name in enumerate(sys.path) if "site-packages" in name), len(sys.path))
-    sys.path.insert(place, str(path.parent))
+    sys.path.insert(place, str(file.parent))
     with contextlib.suppress(EOFError, OSError):  # the judge has ended
-        _Server(pipe, path, exercise, piece, judges).run()
+        _Server(pipe, file, exercise, piece).run()
+
+
+def close_inherited(kept: int) -> None:
+    """Close all files of a forked process but one, and give it no input and no output."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(nothing, number)
+    os.closerange(3, kept)
+    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))

@@ -46,7 +46,7 @@ VALUES = st.recursive(
 
 def cross(value: Any) -> Any:
     """Return a value as the judge gets it, without a process."""
-    server, solution = _Server(None, Path(), "", "", ""), Solution.__new__(Solution)  # type: ignore[arg-type]
+    server, solution = _Server(None, Path(), "", ""), Solution.__new__(Solution)  # type: ignore[arg-type]
     solution._remotes = {}
     return solution._decoded(json.loads(json.dumps(server._coded(value, {}))), [])
 
