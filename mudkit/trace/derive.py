@@ -259,7 +259,10 @@ def list_fares(positions: pa.Table, occupied: pa.Array | None) -> pa.Table:
     is_fare = (code[begins] == 1) & (code[begins - 1] == 0) & (code[ends] == 0)
     is_fare &= ~is_cut[begins - 1] & ~is_cut[ends - 1]
     first, last = begins[is_fare], ends[is_fare]
-    way_km = np.append(0.0, np.cumsum(distance_km(lat[:-1], lon[:-1], lat[1:], lon[1:])))
+    step_km = np.zeros(len(code))
+    row = np.flatnonzero(code[:-1] == 1)  # all steps of a fare start with one
+    step_km[row + 1] = distance_km(lat[row], lon[row], lat[row + 1], lon[row + 1])
+    way_km = np.cumsum(step_km)
     return pa.table(
         {
             "device": positions["device"].take(pa.array(first)),

@@ -85,7 +85,8 @@ def judge(
     lowest values in ``others`` is kept.
     """
     order = _in_order(device, t_us, lat, lon, others)
-    device, t_us, lat, lon = device[order], t_us[order], lat[order], lon[order]
+    if order is not None:
+        device, t_us, lat, lon = device[order], t_us[order], lat[order], lon[order]
     is_same = np.diff(device) == 0
     is_twin = is_same & (np.diff(t_us) == 0)
     is_again = is_twin & (np.diff(lat) == 0) & (np.diff(lon) == 0)
@@ -97,10 +98,13 @@ def judge(
     moment = np.append(0, np.cumsum(~is_twin))[: len(device)]  # the same number for one device and time
     has_kept = np.zeros(len(device), dtype=np.bool_)
     has_kept[moment[chosen]] = True
-    verdict = np.empty(len(device), dtype=np.int8)
-    verdict[order] = np.where(has_kept[moment], DUPLICATE, TOO_FAST)
-    verdict[order[chosen]] = KEPT
-    return Judgement(order[chosen], verdict)
+    verdict = np.where(has_kept[moment], DUPLICATE, TOO_FAST).astype(np.int8)
+    verdict[chosen] = KEPT
+    if order is None:
+        return Judgement(chosen, verdict)
+    of_rows = np.empty_like(verdict)
+    of_rows[order] = verdict
+    return Judgement(order[chosen], of_rows)
 
 
 def _in_order(
@@ -109,11 +113,11 @@ def _in_order(
     lat: NDArray[np.float64],
     lon: NDArray[np.float64],
     others: Sequence[NDArray[np.float64]],
-) -> NDArray[np.int64]:
-    """Return the rows ordered by device, time and all other columns; most files are sorted already."""
+) -> NDArray[np.int64] | None:
+    """Return the rows ordered by device, time and all other columns; None: they are, as in most files."""
     step, step_us = np.diff(device), np.diff(t_us)
     if ((step > 0) | ((step == 0) & (step_us > 0))).all():
-        return np.arange(len(device))
+        return None
     return np.lexsort((*reversed(others), lon, lat, t_us, device)).astype(np.int64)
 
 
