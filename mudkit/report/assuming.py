@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,13 +15,14 @@ from mudkit import words
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.search import recommend
 from mudkit.pipeline.coverage import read_labels
+from mudkit.report.page import Answer
 from mudkit.report.source import TraceSource
 from mudkit.trace.derive import Rule, derive_reads
 
 if TYPE_CHECKING:
     from mudkit.learning.trees import Folds
 
-__all__ = ["reads_to_try", "shown_range", "try_assumptions"]
+__all__ = ["Assumptions", "shown_range", "try_assumptions"]
 
 _MAX_READS: Final = 20_000
 _SCALED: Final[tuple[tuple[str, Callable[[float], str]], ...]] = (
@@ -32,7 +33,86 @@ _OF_RULE: Final = {"trip_start": "still_s", "poisson": "per_day"}
 """The parameter of each rule for reads that has one."""
 
 
-def reads_to_try(reads: pa.Table) -> pa.Table:
+@dataclass(frozen=True)
+class Assumptions:
+    """Recommendations under other assumptions.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        ``assumed, family, fresh_share`` with its interval, a row each; the first is as assumed.
+    family : str
+        What the page recommends.
+    devices : int
+        Devices on which they were tried; 0: all.
+    derived : str
+        Rule that derived the reads; empty: they are recorded.
+    """
+
+    table: pd.DataFrame
+    family: str
+    devices: int
+    derived: str
+
+    @property
+    def rival(self) -> str:
+        """The family that is recommended as assumed on these devices, if it is another one."""
+        family = str(self.table["family"].iloc[0])
+        return "" if family == self.family else family
+
+    @property
+    def changed(self) -> pd.DataFrame:
+        """Rows under which neither of the two would be recommended."""
+        others = self.table.iloc[1:]
+        return others[~others["family"].isin([self.family, self.rival])]
+
+    def answer(self) -> Answer:
+        """Return whether other assumptions change the recommendation, as a heading."""
+        table, changed = self.table, self.changed
+        low, high = 100 * table["fresh_share"].min(), 100 * table["fresh_share"].max()
+        span = f"{words.interval(low, high, 1)} % of the reads are answered fresh" if high > 0 else ""
+        is_derived_anew = table["assumed"].str.startswith("reads by").any()
+        first = "The rule for reads, window" if is_derived_anew else "Window"
+        parts = [f"{first}, box, missing points and limit are halved and doubled."]
+        if self.derived:
+            parts.append(f"By {self.derived}: {Rule.parse(self.derived).describe()}")
+        if len(changed):
+            title = f"{len(changed)} of {len(table) - 1} other assumptions change the recommendation"
+        elif self.rival:
+            title = f"The choice is close: {self._for_rival()}"
+        else:
+            title = "Other assumptions give the same recommendation"
+            title, span = (f"{title}: {span}" if span else title), ""
+        if span:
+            parts.append(f"{span}.")
+        if len(changed):
+            parts.append(
+                "A simpler policy is recommended where it is nearly as good, so a looser limit may give a "
+                "smaller share."
+            )
+        if self.devices:
+            parts.append(f"To save time they were tried on {words.count(self.devices, 'device')}.")
+        if self.rival:
+            parts.append(f"On these alone “{self.rival}” is recommended as assumed.")
+        return Answer(title, " ".join(parts))
+
+    def warnings(self) -> Iterator[str]:
+        """Yield a sentence if the choice is close, and one if other assumptions change it."""
+        if self.rival:
+            yield f"The choice between “{self.family}” and “{self.rival}” is close: {self._for_rival()}."
+        if len(self.changed):
+            yield (
+                "The recommendation depends on what is assumed. Another kind of policy would be recommended "
+                f"with: {words.listing(self.changed['assumed'], 8)}."
+            )
+
+    def _for_rival(self) -> str:
+        rows = int((self.table["family"] == self.rival).sum())
+        on = f"on {words.count(self.devices, 'device')} alone, " if self.devices else ""
+        return f"{on}{rows} of {len(self.table)} assumptions recommend “{self.rival}”"
+
+
+def _reads_to_try(reads: pa.Table) -> pa.Table:
     """Return the reads on which other assumptions are tried: all, or those of some devices."""
     step = -(-len(reads) // _MAX_READS)
     if step == 1:
@@ -51,18 +131,18 @@ def shown_range(column: pa.ChunkedArray, shown: Callable[[float], str]) -> str:
 def try_assumptions(
     source: TraceSource,
     pairs: Pairs,
+    family: str,
     *,
     completeness: float,
     max_stale: float,
     horizon_s: float,
     folds: Folds,
-) -> pd.DataFrame:
+) -> Assumptions:
     """Recommend with the reads' rule, window, box, completeness and limit halved and doubled.
 
-    ``pairs`` are those of all reads of ``source``. The columns are ``assumed, family, fresh_share`` with its
-    interval; the first row is as assumed.
+    ``pairs`` are those of all reads of ``source``, and ``family`` is what is recommended for them.
     """
-    reads = reads_to_try(source.reads)
+    reads = _reads_to_try(source.reads)
     rows = []
 
     def add(assumed: str, pairs: Pairs, missing_share: float, max_stale: float) -> None:
@@ -96,7 +176,8 @@ def try_assumptions(
         allowed = min(factor * max_stale, 1.0)
         if allowed != max_stale:
             add(f"{words.percent(allowed)} stale allowed", pairs, missing_share, allowed)
-    return pd.DataFrame(rows)
+    devices = pc.count_distinct(reads["device"]).as_py() if len(reads) < len(source.reads) else 0
+    return Assumptions(pd.DataFrame(rows), family, devices, source.derived_by())
 
 
 def _derived_anew(source: TraceSource, reads: pa.Table) -> Iterator[tuple[str, pa.Table]]:

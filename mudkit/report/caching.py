@@ -43,12 +43,11 @@ from mudkit.learning.search import (
 )
 from mudkit.learning.trees import Folds
 from mudkit.pipeline.coverage import read_labels
-from mudkit.report.assuming import reads_to_try, shown_range, try_assumptions
+from mudkit.report.assuming import Assumptions, shown_range, try_assumptions
 from mudkit.report.batching import WriteStudy
 from mudkit.report.page import Answer, FirstScreen, Measure
 from mudkit.report.source import TraceSource
 from mudkit.systems.mud.policies.artefact import Artefact
-from mudkit.trace.derive import Rule
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S
 
@@ -95,11 +94,12 @@ class ReadStudy:
     folds: Folds
 
     @cached_property
-    def sensitivity(self) -> pd.DataFrame:
-        """Recommendation under other assumptions, a row each; the first row is as assumed."""
+    def assumptions(self) -> Assumptions:
+        """Recommendations under other assumptions."""
         return try_assumptions(
             self.source,
             self.search.pairs,
+            self.family,
             completeness=self.completeness,
             max_stale=self.max_stale,
             horizon_s=self.horizon_s,
@@ -125,6 +125,11 @@ class ReadStudy:
     def fresh(self) -> Interval:
         """Share of the reads that it answers fresh from the cache, out of fold."""
         return self.search.share(self.search.chosen.is_fresh)
+
+    @property
+    def saved(self) -> float:
+        """Share that the first screen states: the lower of :attr:`fresh` and :attr:`shipped`."""
+        return min(self.fresh.value, self.shipped)
 
     @cached_property
     def stale(self) -> Interval:
@@ -168,7 +173,7 @@ class ReadStudy:
                 "of the reads are answered fresh from the cache by the best policy that was found",
             )
         else:
-            first = words.percent(self.fresh.value, 1), "of the reads get a fresh answer from the cache"
+            first = words.percent(self.saved, 1), "of the reads get a fresh answer from the cache"
         stale = float(self.fixed.is_stale.mean())
         second = of_rule, f"do so with the fixed rule, {describe_policy(self.rule)}"
         if stale > self.max_stale:
@@ -188,7 +193,7 @@ class ReadStudy:
             if self.most_fresh < MIN_GAIN:
                 return f"{stale} no cache could answer more than {words.percent(self.most_fresh, 1)} fresh."
             return f"{stale} no policy surely answers {words.percent(MIN_GAIN)} fresh, the least that counts."
-        share = f"{words.percent(self.fresh.value, 1)} of the reads get a fresh answer without the server"
+        share = f"{words.percent(self.saved, 1)} of the reads get a fresh answer without the server"
         if self.family == "tree":
             return f"Use the learnt {describe_policy(self.policy)}: {share}."
         if self.family == "age by hour":
@@ -211,21 +216,24 @@ class ReadStudy:
         else:
             low, high = 100 * self.fresh.low, 100 * self.fresh.high
             texts.append(
-                f"On as many other devices and days it will be {words.interval(low, high, 1)} % (95 %), and "
-                f"more than the {words.percent(self.max_stale)} allowed will be stale with a probability of "
-                f"{_shown_risk(search.risk(chosen))}; here {words.percent(self.stale.value, 1)} are. "
-                f"{self._scored()}"
+                f"{self._scored()} On as many other devices and days it will be "
+                f"{words.interval(low, high, 1)} % (95 %), and more than the {words.percent(self.max_stale)} "
+                f"allowed will be stale with a probability of {_shown_risk(search.risk(chosen))}; here "
+                f"{words.percent(self.stale.value, 1)} are."
             )
             texts += self._against_others()
         texts.append(self._against_rule())
         return [text for text in texts if text]
 
     def _scored(self) -> str:
-        """Return what the shares are scored on, and what the policy that is shipped gives."""
+        """Return what policies of this kind give out of fold, and the named one if that is more."""
         one, others = ("day", "other days") if self.folds == "time" else ("device", "other devices")
+        fresh, shipped = words.percent(self.fresh.value, 1), words.percent(self.shipped, 1)
+        if self.shipped <= self.fresh.value:
+            return f"If each {one} has a policy of this kind that was chosen on {others}, {fresh} do."
         return (
-            f"Each {one} is scored with a policy chosen on {others}; the one named here is chosen on all, "
-            f"and answers {words.percent(self.shipped, 1)} of their reads fresh."
+            f"Each {one} is scored with a policy of this kind that was chosen on {others}; the one named "
+            f"here, chosen on all, answers {shipped} of their reads fresh."
         )
 
     def _against_others(self) -> list[str]:
@@ -247,7 +255,11 @@ class ReadStudy:
             return [f"{name} gives no more."]
         if search.risk(tree) > MAX_RISK:
             return [f"{name} is too likely to miss the limit ({_shown_risk(search.risk(tree))})."]
-        return [f"{name} gives only {_points(gain)} more."]
+        stale, own = (words.percent(float(one.is_stale.mean()), 1) for one in (tree, chosen))
+        return [
+            f"{name} gives {_points(gain)} more, with {stale} stale for {own}; to be recommended, it must "
+            f"surely give more than {words.number(100 * MIN_GAIN)}."
+        ]
 
     def _against_rule(self) -> str:
         """Return whether the fixed rule may stay, in words."""
@@ -283,13 +295,25 @@ class ReadStudy:
         derived = self.source.derived_by()
         origin = f"Reads are not recorded but derived by {derived}" if derived else "Reads are recorded"
         return (
-            f"{origin}; each asks for the {window} (`window_s`) in a box of {box} (`box_km`).{self._apart()} "
+            f"{origin}; each asks for the {window} (`window_s`) in a box with sides of {box} (`box_km`) "
+            f"around the device.{self._left_out()}{self._apart()} "
             f"An answer is stale when it {self.stale_means()} (`completeness`){self._soon_stale()}; what a "
             f"device wrote itself it has. At most {words.percent(self.max_stale)} of the reads may be "
             f"answered stale (`max_stale`), from answers that are up to {words.duration(self.horizon_s)} old "
             "(`horizon_s`). "
             "Here writes reach the server at once. The fixed rule, to compare with, is a parameter "
             "(`rule_km`, `rule_minutes`)."
+        )
+
+    def _left_out(self) -> str:
+        """Return which reads are not judged, as a sentence."""
+        left_out = self.source.left_out
+        if not left_out:
+            return ""
+        share = left_out / (left_out + len(self.source.reads))
+        return (
+            f" {left_out:,} other reads ({words.percent(share, 1)}) are left out: they come soon after the "
+            "recording begins or resumes, when answers hold less than usual."
         )
 
     @cached_property
@@ -327,22 +351,20 @@ class ReadStudy:
         local = self.fixed.is_fresh | self.fixed.is_stale
         if local.any() and not self.fixed.is_fresh.any():
             results.append("Every answer that the fixed rule gives from the cache is stale.")
+        if not self.source.has_whole_window.all():
+            short = words.percent(1.0 - self.source.has_whole_window.mean())
+            results.append(
+                f"{short} of the reads ask for times before the recording begins: their answers hold less "
+                "than usual, and cached ones are stale sooner."
+            )
         oldest_s = 60.0 * max(self.policy.by_hour) if isinstance(self.policy, FixedRule) else 0.0
         if oldest_s > 0.98 * float(self.search.pairs.age_s.max(initial=np.inf)):
             results.append(
                 f"The recommended rule keeps answers as long as any that was looked at, "
                 f"{words.duration(oldest_s)}: a larger `horizon_s` may save more."
             )
-        if self._rival and self.search.has_enough_reads:
-            results.append(
-                f"The choice between “{self.family}” and “{self._rival}” is close: on {self._tried_on()} "
-                f"alone it is “{self._rival}”."
-            )
-        if len(others := self._changed) and self.search.has_enough_reads:
-            results.append(
-                "The recommendation depends on what is assumed. Another kind of policy would be recommended "
-                f"with: {words.listing(others['assumed'], 8)}."
-            )
+        if self.search.has_enough_reads:
+            results += self.assumptions.warnings()
         if self.search.problem:
             results.append(f"No tree was learnt: {self.search.problem}")
         return results
@@ -358,6 +380,12 @@ class ReadStudy:
         return [
             Measure("recommendation", self.family, "", "Family of the recommended policy."),
             Measure("policy", describe_policy(self.policy), "", "The recommended policy in words."),
+            Measure(
+                "saved_share",
+                self.saved,
+                "share",
+                "Reads that it answers fresh: the lower of its own share of all reads and fresh_share.",
+            ),
             share("fresh_share", self.fresh, "Reads that it answers fresh from the cache, out of fold."),
             share("stale_share", self.stale, "Reads that it answers stale, out of fold."),
             share("sent_share", sent, "Reads that ask the server with it, out of fold."),
@@ -394,51 +422,6 @@ class ReadStudy:
                 "Median time between two reads of one device.",
             ),
         ]
-
-    @property
-    def _rival(self) -> str:
-        """The family of the devices on which assumptions are tried, as assumed, if it is another one."""
-        family = str(self.sensitivity["family"].iloc[0])
-        return "" if family == self.family else family
-
-    @property
-    def _changed(self) -> pd.DataFrame:
-        """Rows of other assumptions under which neither family would be recommended."""
-        others = self.sensitivity.iloc[1:]
-        return others[~others["family"].isin([self.family, self._rival])]
-
-    def _tried_on(self) -> str:
-        return words.count(pc.count_distinct(reads_to_try(self.source.reads)["device"]).as_py(), "device")
-
-    def sensitivity_answer(self) -> Answer:
-        """Return whether other assumptions change the recommendation, as a heading."""
-        table, others = self.sensitivity, self._changed
-        low, high = 100 * table["fresh_share"].min(), 100 * table["fresh_share"].max()
-        span = f"{words.interval(low, high, 1)} % of the reads are answered fresh" if high > 0 else ""
-        is_derived_anew = table["assumed"].str.startswith("reads by").any()
-        first = "The rule for reads, window" if is_derived_anew else "Window"
-        parts = [f"{first}, box, missing points and limit are halved and doubled."]
-        if derived := self.source.derived_by():
-            parts.append(f"By {derived}: {Rule.parse(derived).describe()}")
-        if len(others):
-            title = f"{len(others)} of {len(table) - 1} other assumptions change the recommendation"
-        elif self._rival:
-            title = f"The choice between “{self.family}” and “{self._rival}” is close"
-        else:
-            title = "Other assumptions give the same recommendation"
-            title, span = (f"{title}: {span}" if span else title), ""
-        if span:
-            parts.append(f"{span}.")
-        if len(others):
-            parts.append(
-                "A simpler policy is recommended where it is nearly as good, so a looser limit may give a "
-                "smaller share."
-            )
-        if len(reads_to_try(self.source.reads)) < len(self.source.reads):
-            parts.append(f"To save time they were tried on {self._tried_on()}.")
-        if self._rival:
-            parts.append(f"On these alone “{self._rival}” is recommended as assumed.")
-        return Answer(title, " ".join(parts))
 
     def policies_answer(self) -> Answer:
         """Return how far the recommended policy is from the best with hindsight, as a heading."""
@@ -490,7 +473,8 @@ class ReadStudy:
         return Answer(
             title if has_best else "No rule of distance and age keeps the limit with a margin",
             f"{words.count(len(self.search.rules), 'rule')} were replayed, on a grid that was refined around "
-            "the best. Here are some; a cell is the share of reads that is answered fresh, on all devices. "
+            "the best. Here are some; a cell is the share of reads that is answered fresh, on all devices, "
+            "of which the best was chosen, too. "
             "Empty cells would exceed the limit of stale answers; how many percent is in brackets. The best "
             "keeps it with a margin, so that it holds on other devices, too: a cell with more may not.",
         )
@@ -598,7 +582,7 @@ class ReadStudy:
 
     def savings(self) -> pd.DataFrame:
         """Return what reads take a day with each policy and without any: that of the trace by its length."""
-        reads = len(self.search.pairs.device) / self.source.length_days
+        reads = (len(self.search.pairs.device) + self.source.left_out) / self.source.length_days
         rows = self.policies[self.policies["kind"].isin(["always ask", RULE, self.family])]
         return pd.DataFrame(
             {

@@ -6,7 +6,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
@@ -20,7 +20,8 @@ from mudkit import trace as traces
 from mudkit import words
 from mudkit.errors import TraceContentError
 from mudkit.files import existing
-from mudkit.report.recording import BREAK_DAYS, HOLE, Recording, record
+from mudkit.learning.search import MIN_READS
+from mudkit.report.recording import BREAK, BREAK_DAYS, HOLE, Recording, record, silent_us
 from mudkit.report.selection import Selection
 from mudkit.trace.derive import Rule
 from mudkit.trace.options import Options
@@ -53,6 +54,8 @@ _NEARLY: Final = 0.95
 _ANEW: Final = 0.01
 _NOWHERE_DEGREES: Final = 1e-3
 _NOWHERE_KM: Final = 100.0
+_UNRECORDED: Final = 0.1
+"""Share of a read's window that may be unrecorded where answers are judged."""
 _CLEANED: Final = ("duplicate", "speed over 70 m/s")
 _ASIDE: Final = ("reason", "device", "t_us", "lat", "lon")
 
@@ -85,6 +88,8 @@ class TraceSource:
         Rows of ``positions`` and ``reads`` before that.
     fares : pyarrow.Table
         Fares that begin at one of the positions; empty: the file does not say when a taxi has one.
+    left_out : int
+        Reads that :meth:`with_whole_windows` has left out.
     """
 
     name: str
@@ -97,6 +102,7 @@ class TraceSource:
     selected: str = ""
     selected_from: Mapping[str, int] = field(default_factory=dict)
     fares: pa.Table = field(default_factory=FARES.empty_table)
+    left_out: int = 0
 
     @cached_property
     def devices(self) -> list[str]:
@@ -233,6 +239,35 @@ class TraceSource:
         starts, index = np.unique(quarter, return_inverse=True)
         local = pd.to_datetime(starts * QUARTER_S, unit="s", utc=True).tz_convert(self.tz).tz_localize(None)
         return local[index]
+
+    @cached_property
+    def has_whole_window(self) -> NDArray[np.bool_]:
+        """Whether at least nine tenths of the window of each read were recorded.
+
+        Others come soon after the recording begins, or resumes after a hole or a break. Their answers hold
+        less than at other times, so that few new points make a cached one stale.
+        """
+        window_us = np.round(self.reads["window_s"].to_numpy() * US_PER_S).astype(np.int64)
+        asked_us = epoch_us(self.reads["ts"])
+        pauses = self.recording.of_kind(HOLE, BREAK)
+        first_us = self.recording.stretches["start_us"].to_numpy()[:1]
+        begin_us = np.append(first_us - window_us.max(initial=0), pauses["start_us"])
+        end_us = np.append(first_us, pauses["end_us"])
+        silent = silent_us(begin_us, end_us, asked_us - window_us, asked_us)
+        return np.asarray(silent <= _UNRECORDED * window_us)
+
+    def with_whole_windows(self) -> TraceSource:
+        """Return the trace without the other reads; with them if fewer than `MIN_READS` would remain."""
+        import pandas as pd
+
+        is_whole = self.has_whole_window
+        left_out = int((~is_whole).sum())
+        if not left_out or len(is_whole) - left_out < MIN_READS:
+            return self
+        row = {"what": "reads left out, whose windows were not recorded", "rows": left_out}
+        kept = self.rows.assign(rows=self.rows["rows"].where(self.rows["what"] != "reads", is_whole.sum()))
+        rows = pd.concat([kept, pd.DataFrame([row])], ignore_index=True)
+        return replace(self, reads=self.reads.filter(pa.array(is_whole)), rows=rows, left_out=left_out)
 
     def _seldom(self) -> Iterable[str]:
         """Warn of days on which devices report so seldom that `trip_start` takes every step for a stop."""

@@ -13,6 +13,7 @@ from mudkit import Lab
 from mudkit.learning import FixedRule
 from mudkit.learning.pairs import Pairs
 from mudkit.pipeline.coverage import read_labels
+from mudkit.report.assuming import Assumptions
 from mudkit.report.batching import WriteStudy, study_writes
 from mudkit.report.caching import HINDSIGHT, RULE, ReadStudy, study_reads
 from mudkit.systems import mud
@@ -42,7 +43,7 @@ def hopeless():
 
 
 def render_text(study: ReadStudy) -> str:
-    answers = study.policies_answer(), study.rules_answer(), study.sensitivity_answer(), study.tree_answer()
+    answers = study.policies_answer(), study.rules_answer(), study.assumptions.answer(), study.tree_answer()
     return " ".join([repr(study.first_screen(UNKNOWN)), *map(repr, answers)])
 
 
@@ -71,7 +72,7 @@ def test_recommendation_does_not_depend_on_the_fixed_rule(by_age):
     other = study_trace(build_rule_is_best(), FixedRule(8.0, 60.0))
     assert (other.family, other.policy, other.fresh) == (by_age.family, by_age.policy, by_age.fresh)
     assert other.first_screen(UNKNOWN).headline == by_age.first_screen(UNKNOWN).headline
-    assert other.sensitivity.equals(by_age.sensitivity)
+    assert other.assumptions.table.equals(by_age.assumptions.table)
     assert not other.is_rule_allowed
     assert not other.does_rule_stay
     assert re.search(r"answers [\d.]+ % stale, more than the 5 % allowed", render_text(other))
@@ -82,7 +83,11 @@ def test_recommendation_does_not_depend_on_the_fixed_rule(by_age):
     [
         (["age", "age", "age"], "Other assumptions give the same recommendation", None),
         (["age", "tree", "age"], "1 of 2 other assumptions change the recommendation", "with: box 10 km."),
-        (["tree", "tree", "age"], "The choice between “age” and “tree” is close", "alone it is “tree”."),
+        (
+            ["tree", "tree", "age"],
+            "The choice is close: on 9 devices alone, 2 of 3",
+            "assumptions recommend “tree”.",
+        ),
         (["tree", "time of day", "age"], "1 of 2 other assumptions change", "with: box 10 km."),
     ],
 )
@@ -91,8 +96,9 @@ def test_other_assumptions_are_compared_with_what_is_recommended(by_age, familie
     study = replace(by_age)
     shares = {f"fresh_share{end}": [0.2, 0.3, 0.4] for end in ("", "_low", "_high")}
     assumed = ["as assumed", "box 10 km", "box 40 km"]
-    vars(study)["sensitivity"] = pd.DataFrame({"assumed": assumed, "family": families, **shares})
-    assert study.sensitivity_answer().title.startswith(title)
+    table = pd.DataFrame({"assumed": assumed, "family": families, **shares})
+    vars(study)["assumptions"] = Assumptions(table, "age", 9, "")
+    assert study.assumptions.answer().title.startswith(title)
     notes = " ".join(study.first_screen(UNKNOWN).warnings)
     assert ("is close" in notes) == (families[0] != "age")
     if warning is None:
@@ -185,14 +191,14 @@ def test_summary_has_the_figures_of_the_screen(by_age):
 
 
 def test_assumptions_are_halved_and_doubled(by_age):
-    assumed = by_age.sensitivity["assumed"].tolist()
+    assumed = by_age.assumptions.table["assumed"].tolist()
     assert assumed[0] == "as assumed"
     assert {"window 50 min", "window 3 h 20 min", "box 10 km", "box 40 km", "2.5 % stale allowed"} <= set(
         assumed
     )
     assert len(assumed) == 9
     # With half of the missing points allowed, answers are stale after half of the time.
-    halved = by_age.sensitivity.set_index("assumed").loc["5 % of the points missing"]
+    halved = by_age.assumptions.table.set_index("assumed").loc["5 % of the points missing"]
     assert halved["fresh_share"] < by_age.fresh.value
 
 

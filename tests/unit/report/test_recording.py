@@ -1,5 +1,7 @@
 """Recorded times of a fleet: pauses without a row, of known kinds, and how much of a time they take."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 
 from mudkit.report.recording import BREAK, HOLE, REST, silent_us
 from mudkit.report.source import TraceSource
-from mudkit.trace.schema import POSITIONS, READS, timestamps
+from mudkit.trace.schema import POSITIONS, READS, epoch_us, timestamps
 
 DAY_S = 86_400
 T0_S = int(pd.Timestamp("2023-05-01", tz="UTC").timestamp())
@@ -104,3 +106,43 @@ def test_silent_time_is_that_of_the_union(parts, span):
     assert silent_us(begin, end, np.array([first]), np.array([last])).tolist() == [
         len(silent & set(range(first, last)))
     ]
+
+
+def ask_each(trace, second, window_s=7200.0):
+    """Return the trace with reads of one device at some seconds."""
+    n = len(second)
+    reads = {
+        "read_id": np.arange(n),
+        "device": ["d00"] * n,
+        "ts": timestamps((T0_S + second) * 1_000_000),
+        "lat": np.zeros(n),
+        "lon": np.zeros(n),
+        "box_km": np.full(n, 20.0),
+        "window_s": np.full(n, window_s),
+        "origin": ["recorded"] * n,
+    }
+    rows = pd.DataFrame({"what": ["positions", "reads"], "rows": [len(trace.positions), n]})
+    table = pa.table({name: reads[name] for name in READS.names}, schema=READS)
+    return replace(trace, reads=table, rows=rows)
+
+
+def test_reads_whose_window_was_not_recorded_are_left_out():
+    """A window of 2 h may lack 12 min: before the recording begins, and in a hole from 11:00 to 13:00."""
+    days = [by_day([day]) for day in range(21)]
+    days[9] = np.concatenate([by_day([9], 0, 11), by_day([9], 13, 24)])
+    second = np.concatenate([np.arange(day * DAY_S, (day + 1) * DAY_S, 600) for day in (0, 9)])
+    trace = ask_each(build(np.concatenate(days)), second)
+    judged = trace.with_whole_windows()
+    kept_s = epoch_us(judged.reads["ts"]) // 1_000_000 - T0_S
+    of_day_min = [(kept_s[kept_s // DAY_S == day] % DAY_S) // 60 for day in (0, 9)]
+    assert set(range(0, 1440, 10)) - set(of_day_min[0]) == set(range(0, 110, 10))
+    assert set(range(0, 1440, 10)) - set(of_day_min[1]) == set(range(11 * 60 + 20, 14 * 60 + 50, 10))
+    assert judged.left_out == 11 + 21 == trace.rows["rows"][1] - len(judged.reads)
+    assert judged.rows["rows"].tolist()[1:] == [len(judged.reads), 32]
+    assert judged.has_whole_window.all()
+
+
+def test_reads_are_kept_where_hardly_any_has_a_whole_window():
+    trace = ask_each(build(by_day([0], 0, 3)), np.arange(0, 3 * 3600, 60))
+    assert trace.with_whole_windows() is trace
+    assert not trace.has_whole_window.all()
