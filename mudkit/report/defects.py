@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
     from mudkit.report.source import TraceSource
 
-__all__ = ["Defect", "coincidence", "find_defects", "missing_share", "sentences", "usable"]
+__all__ = ["Defect", "coincidence", "find_defects", "in_few_days", "missing_share", "sentences", "usable"]
 
 _HOUR_US: Final = 3600 * US_PER_S
 
 _FLEET: Final = 3
 _SHORT_HOLE_S: Final = 3600.0
 _SAME_TIME_DAYS: Final = 3
+_MANY_GAPS: Final = 10
+_MANY_DAYS: Final = 10
 
 _SILENT: Final = 0.5
 _SILENT_DEVICES: Final = 5
@@ -130,6 +132,28 @@ def coincidence(source: TraceSource, defects: Sequence[Defect]) -> str:
     return f"; {count:,} of the {len(defects):,} holes come at {minute // 60:02d}:{minute % 60:02d}{cut}"
 
 
+def in_few_days(source: TraceSource, defects: Sequence[Defect]) -> str:
+    """Return how many of the long gaps begin on three days in a row, as a sentence; empty: not most of them.
+
+    Such days are of a trace of at least ten: devices may have been out of use then, as on holidays.
+    """
+    starts_us = [gap.start_us for gap in defects if gap.kind == "gap"]
+    if len(starts_us) < _MANY_GAPS or len(source.days()) < _MANY_DAYS:
+        return ""
+    days = pd.DatetimeIndex([_local(source, moment).floor("D") for moment in starts_us])
+    per_day = days.value_counts().sort_index().asfreq("D", fill_value=0)
+    around = per_day.rolling(3, min_periods=1).sum()
+    at, count = int(around.to_numpy().argmax()), int(around.max())
+    if 2 * count <= len(starts_us):
+        return ""
+    last = pd.Timestamp(per_day.index[at])
+    span = words.listing([f"{day:%-d %B %Y}" for day in (last - pd.Timedelta(days=2), last)])
+    return (
+        f"{count:,} of the {len(starts_us):,} long gaps begin from {span.replace(', ', ' to ')}: devices may "
+        "have been out of use then, as on holidays."
+    )
+
+
 def _at_one_time(source: TraceSource, defects: Sequence[Defect]) -> tuple[int, int]:
     """Return how many short holes contain one minute of the local day, and which; (0, 0): too few days."""
     counts = np.zeros(1440, dtype=np.int64)
@@ -176,8 +200,9 @@ def usable(source: TraceSource, defects: Sequence[Defect]) -> str:
     if any(defect.kind in ("hole", "silent", "gap") for defect in defects):
         share = words.percent(missing_share(source, defects))
         parts.append(
-            f"in {share} of the devices' time rows are missing: counts by hour are too low there, and stops "
-            "and trips end"
+            f"in {share} of the devices' time nothing is reported, although others or other days have rows "
+            "then: rows are missing, or devices were out of use. Counts by hour may be too low there, and a "
+            "stop or a trip ends where a gap begins"
         )
     wrong = [defect for defect in defects if defect.kind in ("clock", "exchanged", "zone", "contradiction")]
     devices = {name for defect in wrong for name in defect.devices}
@@ -191,7 +216,9 @@ def usable(source: TraceSource, defects: Sequence[Defect]) -> str:
     if not parts:
         return ""
     text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]}. The rest can be used as it is."
+    others = set(source.warnings()) - set(sentences(source, defects))
+    rest = "" if others else " The rest can be used as it is."
+    return f"{text[0].upper()}{text[1:]}.{rest}"
 
 
 def _holes(source: TraceSource) -> Iterable[Defect]:

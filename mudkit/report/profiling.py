@@ -14,7 +14,15 @@ from mudkit import words
 from mudkit.errors import ParameterError
 from mudkit.figures import tile_bounds, tiles
 from mudkit.figures.cities import place_names
-from mudkit.report.defects import Defect, coincidence, find_defects, missing_share, sentences, usable
+from mudkit.report.defects import (
+    Defect,
+    coincidence,
+    find_defects,
+    in_few_days,
+    missing_share,
+    sentences,
+    usable,
+)
 from mudkit.report.page import Answer, FirstScreen, Measure
 from mudkit.report.recording import REST
 from mudkit.report.source import TraceSource
@@ -66,6 +74,7 @@ _EDGES_S: Final = (
     0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14_400.0,
     28_800.0, 86_400.0, 604_800.0, np.inf,
 )  # fmt: skip
+_WHOLE_DAY_HOURS: Final = 20
 _EDGES_KMH: Final = (*range(0, 130, 10), np.inf)
 
 
@@ -91,7 +100,10 @@ def first_screen(
             words.count(len(per_device), "device"),
             f"with a median of {words.number(float(np.median(per_device)))} positions each",
         ),
-        (words.duration(median_s), "is the median time between two positions of a device"),
+        (
+            words.duration(median_s),
+            f"is the median time between two positions of a device{_of_each_day(source)}",
+        ),
         (
             words.count(len(days), "day"),
             f"with rows{_of_days(source)}; {words.number(per_day)} "
@@ -120,13 +132,26 @@ def first_screen(
     )  # fmt: skip
 
 
-def _of_days(source: TraceSource) -> str:
-    """Return of how many days, and in how many stretches; empty: on all of them."""
-    stretches = source.recording.stretches
-    span = _span_days(stretches)
-    if span == stretches["days"].sum():
+def _of_each_day(source: TraceSource) -> str:
+    """Return the range of the median step over days, where it differs by a factor of two; else nothing."""
+    medians_s = source.median_steps_s()
+    if not len(medians_s) or medians_s.max() < 2 * medians_s.min():
         return ""
-    return f" of {span:,}, in {words.count(len(stretches), 'stretch', 'stretches')}"
+    return f", from {words.span(medians_s.min(), medians_s.max(), words.duration)} by day"
+
+
+def _of_days(source: TraceSource) -> str:
+    """Return of how many days, in how many stretches, and how many are whole; empty: all are."""
+    stretches = source.recording.stretches
+    span, parts = _span_days(stretches), ""
+    if span != stretches["days"].sum():
+        parts = f" of {span:,}, in {words.count(len(stretches), 'stretch', 'stretches')}"
+    hours = source.hours()
+    per_day = pd.DatetimeIndex(hours.index[hours["positions"] > 0]).floor("D").value_counts()
+    whole = int((per_day >= _WHOLE_DAY_HOURS).sum())
+    if whole < len(per_day):
+        parts += f", {whole:,} of them in {_WHOLE_DAY_HOURS} hours or more"
+    return parts
 
 
 def _span_days(stretches: pd.DataFrame) -> int:
@@ -290,9 +315,8 @@ def defect_answer(source: TraceSource, defects: list[Defect]) -> Answer:
     holes = [defect for defect in defects if defect.kind == "hole"]
     at_one_time = coincidence(source, holes).removeprefix("; ")
     seam = f"{at_one_time[0].upper()}{at_one_time[1:]}." if at_one_time else ""
-    return Answer(
-        f"{words.count(len(defects), 'defect')} found: {_joined(named)}", f"{seam}{resting}".strip()
-    )
+    about = " ".join(text for text in (seam, in_few_days(source, defects), resting.strip()) if text)
+    return Answer(f"{words.count(len(defects), 'defect')} found: {_joined(named)}", about)
 
 
 def defect_table(source: TraceSource, defects: list[Defect]) -> pd.DataFrame:
@@ -348,8 +372,8 @@ def trip_answer(source: TraceSource, stays: Stays) -> Answer:
     about = (
         f"A device stops when its rows show it within 50 m of one place for {minutes} or longer. What lies "
         f"between two stops, or silences of more than {silence}, is called a trip here if it is "
-        f"{words.distance(MIN_TRIP_KM)} or longer: shorter halts do not end it. {_of_fares(source)}"
-        f"{_silent(source)}"
+        f"{words.distance(MIN_TRIP_KM)} or longer: shorter halts do not end it, and it may hold several "
+        f"rides. {_silent(source)}"
     ).rstrip()
     counted = f"{words.count(len(trips), 'trip')} and {words.count(len(stops), 'stop')} were found."
     if not len(trips):
@@ -359,21 +383,22 @@ def trip_answer(source: TraceSource, stays: Stays) -> Answer:
         f"Between two stops of {minutes} or longer, a device goes {way} in "
         f"{words.duration(_median(trips['trip_s']))} (median)"
     )
+    if fares := _of_fares(source):
+        title = f"{fares}; {title[0].lower()}{title[1:]}"
     if len(stops):
         counted += f" The median stop takes {words.duration(_median(stops['stop_s']))}."
     return Answer(title, f"{counted} {about}")
 
 
 def _of_fares(source: TraceSource) -> str:
-    """Return what fares are like beside trips; if the file does not say, that a trip is none."""
+    """Return what fares are like; empty if the file does not say."""
     fares = source.fares.to_pandas()
     fares = fares[fares["fare_km"] >= MIN_TRIP_KM]
     if not len(fares):
-        return "It may hold several fares or rides. "
+        return ""
     return (
-        f"A trip is not a fare: {words.count(len(fares), 'fare')} of {words.distance(MIN_TRIP_KM)} or more "
-        f"are {words.distance(_median(fares['fare_km']))} long and take "
-        f"{words.duration(_median(fares['fare_s']))} (medians). "
+        f"A fare takes {words.duration(_median(fares['fare_s']))} for "
+        f"{words.distance(_median(fares['fare_km']))}"
     )
 
 
@@ -538,7 +563,7 @@ def time_answer(source: TraceSource) -> Answer:
     """Return when the rows lie, as a heading."""
     hours = source.hours()["positions"]
     hours = hours[hours > 0]
-    by_hour = hours.groupby(pd.DatetimeIndex(hours.index).hour).sum()
+    by_hour = hours.groupby(pd.DatetimeIndex(hours.index).hour).mean()  # days may be recorded in part
     most, total = by_hour.nlargest(6), max(by_hour.sum(), 1)
     named = words.listing([f"{hour:02d}:00" for hour in sorted(most.index)], 6)
     if len(by_hour) <= len(most):
@@ -548,7 +573,7 @@ def time_answer(source: TraceSource) -> Answer:
         )
     return Answer(
         f"The six busiest hours of the day hold {words.percent(most.sum() / total)} of the positions",
-        f"They begin at {named} ({source.tz}).",
+        f"They begin at {named} ({source.tz}). An hour counts as on the mean of the days with rows in it.",
     )
 
 

@@ -283,9 +283,10 @@ class TraceSource:
             share = reads[np.isin(of_day, seldom.index)].sum() / reads.sum()
             every = words.duration(seldom.median())
             yield (
-                f"On {words.count(len(seldom), 'day')} devices report every {every}, and each pause of "
-                f"{words.duration(still_s)} counts as a stop: {words.percent(share)} of the reads are of "
-                "these days. Give `rule=trip_start(still_s=…)` a longer time."
+                f"On {words.count(len(seldom), 'day')} devices report every {every}: as `trip_start` takes "
+                f"{words.duration(still_s)} between two rows for a stop, nearly every report of a moving "
+                f"device becomes a read, and {words.percent(share)} of the reads are of these days. Leave "
+                "them out by `period`, or give `rule=trip_start(still_s=…)` several times as long."
             )
 
     def _still_s(self) -> float | None:

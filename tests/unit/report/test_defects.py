@@ -1,10 +1,12 @@
 """Defects of a trace: each is planted at a known place and named there; without one a trace is clean."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from mudkit.report.defects import find_defects, missing_share
+from mudkit.report.defects import find_defects, in_few_days, missing_share
 from mudkit.report.profiling import defect_answer, defect_table, first_screen, pauses
 from mudkit.report.source import open_source
 from mudkit.report.stays import find_stays
@@ -189,7 +191,7 @@ def test_holes_at_one_time_of_the_day_are_named(tmp_path):
     assert "6 of the 7 holes come at 00:00" in defect_answer(source, defects).text
     lost_s = 6 * 5 * 60 + 3600
     assert missing_share(source, defects) == pytest.approx(lost_s / (6 * DAY_S), rel=0.1)
-    assert screen.reason.startswith("In 1.1 % of the devices' time rows are missing: counts by hour")
+    assert screen.reason.startswith("In 1.1 % of the devices' time nothing is reported, although")
     assert len(pauses(source)) == 7
 
 
@@ -212,9 +214,26 @@ def test_scattered_days_are_no_holes_and_no_gaps(tmp_path):
     assert defects == []
     assert any("Rows lie on 5 of 421 days, in 4 stretches" in warning for warning in source.warnings())
     tile = first_screen(source, defects, find_stays(source)).tiles[2]
-    assert tile[1].startswith("with rows of 421, in 4 stretches; 24 devices report")
+    assert re.match(
+        "with rows of 421, in 4 stretches, [0-4] of them in 20 hours or more; 24 devices", tile[1]
+    )
     hole = look(frame[~frame["s"].between(200 * DAY_S + 36_000, 200 * DAY_S + 39_600)], tmp_path)[1]
     assert [(defect.kind, round(defect.length_s / 600)) for defect in hole] == [("hole", 6)]
+
+
+def test_gaps_of_few_days_are_said_to_begin_there(tmp_path):
+    """Rows of 14 days: a third of the devices report nothing on two of them, as on a holiday."""
+    frame = pd.concat([(each := fleet()).assign(s=each["s"] + 5 * DAY_S * number) for number in range(3)])
+    names = sorted(frame["device"].unique())
+    is_off = frame["device"].isin(names[: max(len(names) // 3, 11)]) & frame["s"].between(
+        6 * DAY_S, 8 * DAY_S
+    )
+    source, defects = look(frame[~is_off], tmp_path)
+    gaps = [defect for defect in defects if defect.kind == "gap"]
+    assert len(gaps) >= 10
+    assert "long gaps begin from" in in_few_days(source, defects)
+    assert "as on holidays" in defect_answer(source, defects).text
+    assert in_few_days(source, gaps[:9]) == ""
 
 
 def test_missing_day_among_others_is_a_hole(tmp_path):

@@ -63,7 +63,7 @@ def draw_reads_by_phone(counts):
         ),
         (
             make_trace(reads=[np.arange(40) * 300] * 12, origin="derived: trip_start(still_s=60)"),
-            "and each pause of 1 min counts as a stop: ",
+            "takes 1 min between two rows for a stop, nearly every report of a moving device becomes a read",
         ),
         (make_trace(lon=np.linspace(-100, -70, 200)), "Places span 2 time zones, but all hours are UTC."),
         (make_trace(lon=-97.0), "Hours are UTC, but the places lie near UTC-6: set `tz`."),
