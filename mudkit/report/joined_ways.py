@@ -9,7 +9,7 @@ import numpy as np
 
 from mudkit import words
 from mudkit.report.joined_accuracy import count_bins, distance_m
-from mudkit.report.joining import Sums, different_groups, join_last, last_sent_bins
+from mudkit.report.joining import Sums, different_groups
 from mudkit.report.page import Answer
 from mudkit.report.propagating import WAYS, JoiningStudy
 
@@ -32,7 +32,6 @@ def baselines(study: JoiningStudy) -> pd.DataFrame:
     import pandas as pd
 
     every, cells = study.choice.interval_s, study.cells
-    last_joined = join_last(study.messages, study.zoom, every)
     different = cells.sent_bins(different_groups(cells, every), every)
     exact = np.zeros(1, dtype=np.int64)  # a last position is the last report when it is sent
     ways: list[tuple[str, int, Sums, NDArray[np.int64]]] = [
@@ -40,8 +39,8 @@ def baselines(study: JoiningStudy) -> pd.DataFrame:
         (
             "last positions, joined by cell",
             every,
-            last_joined,
-            last_sent_bins(study.messages, study.zoom, every),
+            study.last_joined,
+            study.last_joined_bins,
         ),
         (WAYS["own"], every, study.own, study.own_bins),
         ("different devices joined, never two messages of one", every, study.different, different),
@@ -93,11 +92,7 @@ def baselines_answer(study: JoiningStudy) -> Answer:
         f"{words.count(sums.sent, 'message')} and aggregates {verb} sent; {alone} of them hold one "
         f"message. Of the bytes, joining only the messages of one device saves {own} points, only those of "
         f"different devices {different}, all of them {both}"
-        + (
-            "; many messages could be joined in either way, so the share does not follow from these."
-            if overlap
-            else "."
-        ),
+        + ("; many messages could be joined in either way." if overlap else "."),
     )
 
 

@@ -150,7 +150,7 @@ def _of_days(source: TraceSource) -> str:
     per_day = pd.DatetimeIndex(hours.index[hours["positions"] > 0]).floor("D").value_counts()
     whole = int((per_day >= _WHOLE_DAY_HOURS).sum())
     if whole < len(per_day):
-        parts += f", {whole:,} of them in {_WHOLE_DAY_HOURS} hours or more"
+        parts += f", {f'{whole:,}' if whole else 'none'} of them in {_WHOLE_DAY_HOURS} hours or more"
     return parts
 
 

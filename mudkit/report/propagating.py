@@ -28,9 +28,11 @@ from mudkit.report.joining import (
     best_last,
     cell_km,
     join_different,
+    join_last,
     join_own,
     keep_last,
     last_groups,
+    last_sent_bins,
     own_groups,
     search,
 )
@@ -259,14 +261,52 @@ class JoiningStudy:
             "at most from where the device reported, for 95 % of the positions; "
             f"{_apart(self.sent_error_m)} from its last report at the moment of sending"
         )
-        repeats = "of the messages that joining saves repeat one of their device in the same aggregate"
-        return [
-            (words.percent(self.left.value), left),
-            (_apart(self.sums.error_m()), apart),
-            ("0", "messages are saved by joining those of cells")
-            if math.isnan(repeated)
-            else (words.percent(repeated), repeats),
-        ]
+        third = (
+            words.percent(repeated),
+            "of the messages that joining saves repeat one of their device in the same aggregate",
+        )
+        if math.isnan(repeated):
+            third = "0", "messages are saved by joining those of cells"
+        elif self.is_last_better_now:
+            third = (
+                words.percent(self.last_joined.left_share(self.search.sizes)),
+                "would be left if only where devices are now mattered: last positions, joined by cell",
+            )
+        return [(words.percent(self.left.value), left), (_apart(self.sums.error_m()), apart), third]
+
+    @cached_property
+    def last_joined(self) -> Sums:
+        """Last positions at the interval of the page, joined by cell."""
+        return join_last(self.messages, self.zoom, self.choice.interval_s)
+
+    @cached_property
+    def last_joined_bins(self) -> NDArray[np.int64]:
+        """Distances of these from the devices' last reports at the moment of sending."""
+        return last_sent_bins(self.messages, self.zoom, self.choice.interval_s)
+
+    @cached_property
+    def last_joined_sent_m(self) -> float:
+        """Distance within which 95 % of these reports are."""
+        return distance_m(count_bins(self.last_joined_bins)[0])
+
+    @property
+    def is_last_better_now(self) -> bool:
+        """True if last positions, joined by cell, take less, and are nearer at the moment of sending."""
+        sizes, sent_m = self.search.sizes, self.last_joined_sent_m
+        is_near = sent_m <= self.search.limits.max_error_m and sent_m < self.sent_error_m
+        takes_less = self.last_joined.left_share(sizes) < self.left_share
+        return self.verdict in ("join", "own") and is_near and takes_less
+
+    def _now_told(self) -> str:
+        """Return a sentence on what to send if only the present counts; empty: what is recommended."""
+        if not self.is_last_better_now:
+            return ""
+        return (
+            "To know where devices are now, not where they were, send their last positions, joined by "
+            f"cell: {words.percent(self.last_joined.left_share(self.search.sizes))} of the bytes are left, "
+            f"at most {_apart(self.last_joined_sent_m)} from 95 % of the devices' last reports at the moment of "
+            "sending, and each device is counted once."
+        )
 
     def _quantity_told(self) -> str:
         error = self.sums.quantity_error(self.quantity)
@@ -376,12 +416,12 @@ class JoiningStudy:
         elif self.verdict == "last":
             parts.append("No interval and cell at which messages are joined keeps the limits.")
         if self.verdict != "last":
-            parts.append(self._last_told())
+            parts += [self._now_told(), self._last_told()]
         parts.append(
             f"Messages wait {words.duration(self.sums.delay_s)} on average and "
             f"{words.duration(self.interval_s)} at most."
         )
-        return " ".join(parts)
+        return " ".join(part for part in parts if part)
 
     def _assumption(self) -> str:
         sizes, limits = self.search.sizes, self.search.limits

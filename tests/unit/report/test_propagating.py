@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -262,7 +263,10 @@ def test_share_of_repeats_is_the_same_in_tile_heading_and_file(sizes):
     assert 0 < share < 1
     assert values["repeated_messages_share"] == pytest.approx(share)
     text = "of the messages that joining saves repeat one of their device in the same aggregate"
-    assert screen.tiles[2] == (words.percent(share), text)
+    vars(shown)["last_joined_sent_m"] = math.inf  # the tile is that of last positions where these are near
+    assert shown.first_screen().tiles[2] == (words.percent(share), text)
+    assert "joined by cell" in screen.tiles[2][1]
+    assert "To know where devices are now" in screen.reason
     answer = joined_ways.baselines_answer(shown)
     assert answer.title == f"{words.percent(share)} {text}"
     assert "all of them" in answer.text
