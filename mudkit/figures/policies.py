@@ -79,8 +79,6 @@ _SEARCH_ROW_PX, _SEARCH_MARGINS_PX = 38, 130
 _TENTHS_BELOW: Final = 10.0
 _FRESH: Final = ("fresh_share", "fresh_share_low", "fresh_share_high")
 _SENSITIVITY_ROW_PX, _SENSITIVITY_MARGINS_PX = 28, 130
-_FINE_POINTS = 10
-"""Rules that differ by fewer points are shown with a decimal."""
 
 
 @described
@@ -457,7 +455,6 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
         )
     )
     low, high = np.nanmin(percent, initial=100), np.nanmax(percent, initial=0)
-    places = 1 if 0 < high - low < _FINE_POINTS else 0
     if not low < high:  # plotly would show shares above 100 %
         figure.data[0].update(zmin=max(high - 1, 0), zmax=max(high, 1))
     shades = ramp(64)
@@ -471,7 +468,7 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
             figure.add_annotation(
                 x=ages[column],
                 y=distances[row],
-                text=words.number(value, places) if is_shown else f"({over} stale)",
+                text=words.number(value, 1) if is_shown else f"({over} stale)",
                 showarrow=False,
                 font={"size": 13, "color": ink_on(shades[round(part * last)]) if is_shown else INK},
             )

@@ -229,6 +229,8 @@ class ReadStudy:
         """Return what policies of this kind give out of fold, and the named one if that is more."""
         one, others = ("day", "other days") if self.folds == "time" else ("device", "other devices")
         fresh, shipped = words.percent(self.fresh.value, 1), words.percent(self.shipped, 1)
+        if fresh == shipped:
+            return f"So do policies of this kind that each {one} has from {others}."
         if self.shipped <= self.fresh.value:
             return f"If each {one} has a policy of this kind that was chosen on {others}, {fresh} do."
         return (
@@ -257,8 +259,8 @@ class ReadStudy:
             return [f"{name} is too likely to miss the limit ({_shown_risk(search.risk(tree))})."]
         stale, own = (words.percent(float(one.is_stale.mean()), 1) for one in (tree, chosen))
         return [
-            f"{name} gives {_points(gain)} more, with {stale} stale for {own}; to be recommended, it must "
-            f"surely give more than {words.number(100 * MIN_GAIN)}."
+            f"{name} gives {_points(gain)} more, with {stale} stale against {own}; to be recommended, it "
+            f"must surely give more than {words.number(100 * MIN_GAIN)}."
         ]
 
     def _against_rule(self) -> str:

@@ -304,8 +304,8 @@ class JoiningStudy:
         return (
             "To know where devices are now, not where they were, send their last positions, joined by "
             f"cell: {words.percent(self.last_joined.left_share(self.search.sizes))} of the bytes are left, "
-            f"at most {_apart(self.last_joined_sent_m)} from 95 % of the devices' last reports at the moment of "
-            "sending, and each device is counted once."
+            f"at most {_apart(self.last_joined_sent_m)} from 95 % of the devices' last reports at the moment "
+            "of sending, and each device is counted once."
         )
 
     def _quantity_told(self) -> str:

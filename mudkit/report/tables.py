@@ -120,11 +120,11 @@ class FilteredTable:
     def _repr_html_(self) -> str:
         if self._rows < _MIN_FILTERED:
             return self._table.html()
-        counted = escape(f"{words.count(self._rows, 'row')}")
+        counted = escape(f"{words.count(self._rows, 'row')}; scroll to see them all")
         return (
             f"<div class='filtered'><p class='filter' hidden><label>{escape(self._label)} "
             f"<input type='search'></label> <output>{counted}</output></p>"
-            f"<div style='max-height:24em;overflow:auto;white-space:nowrap' tabindex='0' role='region' "
+            f"<div style='{_BOX}' tabindex='0' role='region' "
             f"aria-label='{escape(self._label, quote=True)}'>{_plain(self._table.html())}</div>"
             f"<script>{_FILTER}</script></div>"
         )
@@ -154,6 +154,11 @@ MAX_FILTERED: Final = 1_000
 """Rows of a :class:`FilteredTable`: some 300 kB of a page."""
 
 _MIN_FILTERED: Final = 12
+_BOX: Final = (
+    "max-height:24em;overflow:auto;white-space:nowrap;border:1px solid #8886;margin-bottom:1em;"
+    "box-shadow:inset 0 -12px 8px -8px #888a"
+)
+"""A frame, and a shadow above the lower edge: rows follow."""
 _FILTER: Final = """
 (function (box) {
   var field = box.querySelector("input"), told = box.querySelector("output");

@@ -219,7 +219,7 @@ def test_allowed_rules_show_fresh_shares_and_others_stale_shares():
     figure = draw_search(
         (1.0, 5.0, 0.9, 0.0, True), (1.0, 10.0, 0.5, 0.02, True), (2.0, 5.0, 0.4, 0.3, False)
     )
-    assert [note.text for note in figure.layout.annotations][:3] == ["90", "50", "(30 stale)"]
+    assert [note.text for note in figure.layout.annotations][:3] == ["90.0", "50.0", "(30 stale)"]
     assert [shape.line.dash for shape in figure.layout.shapes] == ["dot", "solid"]
     assert list(figure.data[0].x) == ["5 min", "10 min"]
 
@@ -231,7 +231,7 @@ def test_numbers_on_rules_are_legible_with_distinct_decimals():
         *((km, age, 1.0, 0.0, True) for km in (1.0, 2.0) for age in (5.0, 10.0)), best=(1.0, 5.0)
     )
     assert (equal.data[0].zmin, equal.data[0].zmax) == (99, 100)
-    assert {note.text for note in equal.layout.annotations} == {"100"}
+    assert {note.text for note in equal.layout.annotations} == {"100.0"}
     shades = draw_search(
         *((1.0, age, sent, 0.01, True) for age, sent in ((5.0, 0.2), (10.0, 0.37), (15.0, 0.5)))
     )

@@ -103,7 +103,7 @@ def test_filtered_table_escapes_names_and_label():
     assert "Times are <UTC>." in page.get_text()
     assert page.find("label").get_text().strip() == 'Only "cabs" <i>'
     assert page.find(attrs={"role": "region"})["aria-label"] == 'Only "cabs" <i>'
-    assert page.find("output").get_text() == "30 rows"
+    assert page.find("output").get_text() == "30 rows; scroll to see them all"
     cells = [row.find(["th", "td"]).get_text() for row in page.find("tbody").find_all("tr")]
     assert cells == [f"<b>cab & {n}</b>" for n in range(30)]
     assert page.find(class_="filter").has_attr("hidden"), "without JavaScript there is no field"
@@ -149,7 +149,7 @@ def test_filtered_table_is_bounded():
     page = BeautifulSoup(filtered(MAX_FILTERED + 5)._repr_html_(), "html.parser")
     rows = page.find("tbody").find_all("tr")
     assert len([row for row in rows if "cab" in row.get_text()]) == MAX_FILTERED
-    assert page.find("output").get_text() == "1,000 rows"
+    assert page.find("output").get_text() == "1,000 rows; scroll to see them all"
     assert "1,005" in page.get_text(), "the page says how many there are"
     assert len(filtered(MAX_FILTERED)._repr_html_()) < 400_000
 
