@@ -32,7 +32,7 @@ NEVER_US: Final = np.iinfo(np.int64).max
 _BY: Final = [("device", "ascending"), ("ts", "ascending")]
 _CLASS_US: Final = 600 * US_PER_S
 _NEWEST: Final = 32
-_MAX_PAIRS = 1_000_000
+_MAX_PAIRS: Final = 1_000_000
 """Maximum number of pairs of a read and a write that are compared at once, except those of one read."""
 
 
@@ -279,7 +279,7 @@ def missed(
     is_missed = np.zeros(len(at_us), dtype=np.bool_)
 
     def lacks(reads: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        is_due = (arrival_us[rows] > at_us[reads]) & (owner[rows] != reader[reads])
+        is_due: NDArray[np.bool_] = (arrival_us[rows] > at_us[reads]) & (owner[rows] != reader[reads])
         reads, rows = reads[is_due], rows[is_due]
         is_due[is_due] = in_box(lat[rows], lon[rows], type(box)(*(side[reads] for side in box)))
         return is_due
@@ -293,8 +293,8 @@ def missed(
     for part in np.split(np.arange(len(reads)), np.flatnonzero(np.diff(np.cumsum(counts) // _MAX_PAIRS)) + 1):
         begins = np.cumsum(counts[part]) - counts[part]
         rows = np.repeat(first[reads[part]] - begins, counts[part]) + np.arange(counts[part].sum())
-        each = np.repeat(reads[part], counts[part])
-        is_missed[each[lacks(each, rows)]] = True
+        asking = np.repeat(reads[part], counts[part])
+        is_missed[asking[lacks(asking, rows)]] = True
     return is_missed
 
 
