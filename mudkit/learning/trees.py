@@ -144,14 +144,22 @@ class GrownTree:
 
     def cut(self, costs: NDArray[np.float64], cut_at: NDArray[np.float64], price: float) -> CostTree:
         """Cut back all nodes that are not worth the price of their leaves."""
-        action = np.asarray((self.counts @ costs).argmin(axis=1), dtype=np.int64)
-        stops = (self.left < 0) | (cut_at <= price)
-        decided = np.zeros(len(stops), dtype=np.bool_)
+        action, is_leaf = self.cut_each(costs, cut_at, np.array([price]))
+        return CostTree(self, action[:, 0], is_leaf[:, 0])
+
+    def cut_each(
+        self, costs: NDArray[np.float64], cut_at: NDArray[np.float64], prices: NDArray[np.float64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return for each node, by price, what it decides, and whether it is a leaf."""
+        stops = (self.left < 0)[:, None] | (cut_at[:, None] <= prices)
+        cheapest = np.asarray((self.counts @ costs).argmin(axis=1), dtype=np.int64)
+        action = np.repeat(cheapest[:, None], len(prices), axis=1)
+        decided = np.zeros_like(stops)
         for nodes in self.levels:
             parent = self.parent[nodes]
             decided[nodes] = decided[parent] | stops[parent]
             action[nodes] = np.where(decided[nodes], action[parent], action[nodes])
-        return CostTree(self, action, stops & ~decided)
+        return action, stops & ~decided
 
 
 def fold_numbers(groups: NDArray[np.int64], folds: int = _FOLDS) -> NDArray[np.int64]:
@@ -197,16 +205,14 @@ class CrossValidatedTrees:
         prices = np.concatenate([[0.0], np.sqrt(prices[:-1] * prices[1:]), prices[-1:]])
         prices = prices[np.unique(np.linspace(0, len(prices) - 1, _MAX_CUTS).round().astype(int))]
         total = np.zeros(len(prices))
-        actions: list[list[NDArray[np.int64]]] = []
+        actions: list[NDArray[np.int64]] = []
         for grown, counts in zip(self.folds, self.counts, strict=True):
-            cuts, by_action = grown.cuts(costs), counts @ costs
-            of_prices = [grown.cut(costs, cuts, price).action for price in prices.tolist()]
-            nodes = np.arange(len(by_action))
-            total += [by_action[nodes, action].sum() for action in of_prices]
+            of_prices = grown.cut_each(costs, grown.cuts(costs), prices)[0]
+            total += np.take_along_axis(counts @ costs, of_prices, axis=1).T.copy().sum(axis=1)
             actions.append(of_prices)
         best = len(prices) - 1 - int(np.argmin(total[::-1]))  # of equally good ones the smallest
         tree = self.whole.cut(costs, whole_cuts, float(prices[best]))
-        return tree, [of_prices[best] for of_prices in actions]
+        return tree, [of_prices[:, best] for of_prices in actions]
 
     def tree(self, costs: NDArray[np.float64]) -> tuple[CostTree, NDArray[np.int64]]:
         """Choose the tree for a cost matrix, and what trees decide that have not seen a row's fold."""

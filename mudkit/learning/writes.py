@@ -32,6 +32,8 @@ NEVER_US: Final = np.iinfo(np.int64).max
 _BY: Final = [("device", "ascending"), ("ts", "ascending")]
 _CLASS_US: Final = 600 * US_PER_S
 _NEWEST: Final = 32
+_MAX_PAIRS: Final = 1_000_000
+"""Maximum number of pairs of a read and a write that are compared at once, except those of one read."""
 
 
 @dataclass(frozen=True)
@@ -276,18 +278,23 @@ def missed(
     box = box_bounds(columns["lat"], columns["lon"], columns["box_km"])
     is_missed = np.zeros(len(at_us), dtype=np.bool_)
 
-    def lacks(read: Any, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        edges = type(box)(*(side[read] for side in box))
-        is_due = (arrival_us[rows] > at_us[read]) & (owner[rows] != reader[read])
-        return np.asarray(is_due & in_box(lat[rows], lon[rows], edges), dtype=np.bool_)
+    def lacks(reads: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        is_due: NDArray[np.bool_] = (arrival_us[rows] > at_us[reads]) & (owner[rows] != reader[reads])
+        reads, rows = reads[is_due], rows[is_due]
+        is_due[is_due] = in_box(lat[rows], lon[rows], type(box)(*(side[reads] for side in box)))
+        return is_due
 
     # What is newest has mostly not come yet: where reads are dense, one of a few writes tells.
     for back in range(1, _NEWEST + 1):
         reads = np.flatnonzero(~is_missed & (past - back >= first))
         is_missed[reads] = lacks(reads, past[reads] - back)
-    for read in np.flatnonzero(~is_missed & (past - _NEWEST > first)).tolist():
-        rows = first[read] + np.flatnonzero(arrival_us[first[read] : past[read] - _NEWEST] > at_us[read])
-        is_missed[read] = bool(lacks(read, rows).any())
+    reads = np.flatnonzero(~is_missed & (past - _NEWEST > first))
+    counts = past[reads] - _NEWEST - first[reads]
+    for part in np.split(np.arange(len(reads)), np.flatnonzero(np.diff(np.cumsum(counts) // _MAX_PAIRS)) + 1):
+        begins = np.cumsum(counts[part]) - counts[part]
+        rows = np.repeat(first[reads[part]] - begins, counts[part]) + np.arange(counts[part].sum())
+        asking = np.repeat(reads[part], counts[part])
+        is_missed[asking[lacks(asking, rows)]] = True
     return is_missed
 
 

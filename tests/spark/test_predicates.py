@@ -26,11 +26,17 @@ LAYOUT = Layout(**{scope: scope for scope in SCOPES})
 
 
 @pytest.fixture(scope="module", autouse=True)
-def disable_code_generation(spark):
-    """Disable code generation: compiling expressions takes longer than evaluating them for a few rows."""
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+def disable_code_generation(spark, scaled):
+    """Disable code generation: compiling expressions takes longer than evaluating them for a few rows.
+
+    Expressions are compiled in the soak, and in test_column.py.
+    """
+    settings = {"wholeStage": "false", "factoryMode": scaled("FALLBACK", "NO_CODEGEN")}
+    for name, value in settings.items():
+        spark.conf.set(f"spark.sql.codegen.{name}", value)
     yield
-    spark.conf.unset("spark.sql.codegen.wholeStage")
+    for name in settings:
+        spark.conf.unset(f"spark.sql.codegen.{name}")
 
 
 def make_variants(spark: SparkSession, data: list[dict[str, Any]]) -> DataFrame:

@@ -4,6 +4,8 @@ import re
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as pc
 import pytest
 
 from mudkit.report.defects import find_defects, in_few_days, missing_share
@@ -34,8 +36,9 @@ def fleet():
 def look(frame, tmp_path, tz="Europe/Berlin"):
     """Return the trace of rows, and its defects."""
     file = tmp_path / "trace.csv"
-    ts = (T0 + pd.to_timedelta(frame["s"], unit="s")).dt.strftime("%Y-%m-%dT%H:%M:%SZ")
-    frame.assign(ts=ts)[["device", "ts", "lat", "lon"]].to_csv(file, index=False)
+    columns = {name: pa.array(frame[name]) for name in ("device", "lat", "lon")}
+    ts = pa.array((T0.timestamp() + frame["s"]).astype("int64"), pa.int64()).cast(pa.timestamp("s", "UTC"))
+    pc.write_csv(pa.table(columns | {"ts": ts}), file)  # pandas takes five times as long
     source = open_source(str(file), needs_reads=False, tz=tz)
     return source, find_defects(source)
 
