@@ -19,11 +19,13 @@ from mudkit.verify.campaign.trials import Trials
 from mudkit.verify.campaign.work import APP, MAIN, SIDE, Burst, RandomDelays, Work
 from mudkit.wire import as_wire
 
-__all__ = ["BURST_S", "MINUTES", "PROBE", "SETTLE_HOURS", "Campaign"]
+__all__ = ["BURST_S", "MINUTES", "PROBE", "REST_MINUTES", "SETTLE_HOURS", "Campaign"]
 
 MINUTES: Final = (12, 75)
 """Lengths of runs; in the longer ones, notification servers give up silent devices."""
 SETTLE_HOURS: Final = 1.5
+REST_MINUTES: Final = 10
+"""Last minutes of these hours, in which no client sends a request."""
 PROBE: Final = "probe"
 """Key and value that are written when the faults have ended, if the back end was restored."""
 BURST_S: Final = 180.0
@@ -110,6 +112,8 @@ class Campaign:
         )
         self.must_commit: dict[str, str] = {}
         """Values of blind writes that a device had stored when it was killed, with its name."""
+        self.at_rest: dict[str, Requests] = {}
+        """Requests that each client sent when the system had to be at rest."""
         self.pending: dict[str, list[dict[str, Any]]] = {}
         """Pending writes listed by each client at the end."""
         self.policies: dict[str, dict[str, Any]] = {}
@@ -225,7 +229,10 @@ class Campaign:
         self.faults.end()
         self.lab.run(minutes=10)
         self.faults.heal()
-        self.lab.run(hours=SETTLE_HOURS)
+        self.lab.run(hours=SETTLE_HOURS - REST_MINUTES / 60)
+        before = {name: requests.copy() for name, requests in self._requests.items()}
+        self.lab.run(minutes=REST_MINUTES)
+        self.at_rest = {name: requests - before[name] for name, requests in self._requests.items()}
         if self.cloud.back_end.split("/")[0] in self.rolled_back_us:
             self._probe()
         self.pending = {name: client.pending().result() for name, client in self.clients.items()}

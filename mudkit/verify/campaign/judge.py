@@ -209,7 +209,10 @@ class Judgement:
                 newest[table] = max(number, newest.get(table, 0))
 
     def _judge_rest(self) -> None:
-        """Check that all reads were answered, and that the number of events is bounded."""
+        """Check that all reads were answered, that no request is sent for ever, and the number of events."""
+        for name, requests in self.campaign.at_rest.items():
+            if requests:
+                self.problems.append(f"{name} still sends {dict(requests)}")
         for read in self.campaign.work.reads:
             if not read.done():
                 self.problems.append(f"{read} of {read.call.named_arguments} was never answered")
