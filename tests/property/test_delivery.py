@@ -16,6 +16,8 @@ NAMES = ("ann", "bob")
 POINTS = ("before commit", "after commit", "seen, not in the inbox")
 T_US = 3 * DEFAULT_MAX_TIMEOUT_US
 """Time after the last fault within which accepted messages arrive, under any other traffic."""
+LATE_US = 3 * 3600 * S
+"""Time after which the last late copy has arrived."""
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("send"), TIMES_US, st.sampled_from(NAMES), st.none()),
@@ -33,9 +35,16 @@ class Pair(FaultyWorld):
         self.sent: dict[str, list[str]] = {name: [] for name in NAMES}
         self.accepted: dict[str, list[tuple[int, int, str]]] = {name: [] for name in NAMES}
         """Per sender: number of its incarnations so far, time of acceptance, and text."""
+        self.shown: dict[str, list[tuple[int, str, str]]] = {name: [] for name in NAMES}
+        """Per receiver: life of its machine, and id and text of each notification of its application."""
         device, server = self.world.add_device("ann", "umts_3g"), self.world.add_server("bob")
         self.install(device, lambda ports: Post(ports, "ann", "bob", "bob"))
         self.install(server, lambda ports: Post(ports, "bob", "ann", device.address))
+        for name in NAMES:
+            self.machines[name].listen("post", lambda text, name=name: self.show(name, text))
+
+    def show(self, name: str, text: Any) -> None:
+        self.shown[name].append((self.machines[name].session, text.id, text["text"]))
 
     def own(self, step: Any) -> None:
         self.world.at(step[1], self.send, step[2])
@@ -78,6 +87,9 @@ class Pair(FaultyWorld):
         self.world.run(end_us + T_US)
         for name in NAMES:
             assert not self.lives[name][-1].items("out "), "somebody waits for ever"
+        inboxes, shown = [self.inbox(name) for name in NAMES], {name: [*self.shown[name]] for name in NAMES}
+        self.world.run(end_us + LATE_US)
+        assert ([self.inbox(name) for name in NAMES], self.shown) == (inboxes, shown), "a late copy counted"
 
 
 def check(pair: Pair) -> None:
@@ -93,6 +105,15 @@ def check(pair: Pair) -> None:
             # Also over restarts; a restored receiver may not know the order of the sender's incarnations.
             if len(pair.lives[name]) == len(pair.lives[other]) == 1:
                 assert texts == [text for text in pair.sent[name] if text in set(texts)]
+        check_shown(pair, other)
+
+
+def check_shown(pair: Pair, name: str) -> None:
+    """Check that the application was notified of the inbox, and again only across a kill, with the same id."""
+    shown = pair.shown[name]
+    assert {text for _, text in pair.inbox(name)} <= {text for *_, text in shown}
+    assert len(set(shown)) == len(shown), "repeated in one life"
+    assert len({identifier for _, identifier, _ in shown}) == len({text for *_, text in shown})
 
 
 @settings(max_examples=150)

@@ -104,6 +104,7 @@ class Ward(FaultyWorld):
 def check(ward: Ward) -> None:
     for name in NAMES:
         inbox = [message for _, message in ward.machines[name].store.items("in ")]
+        assert {message["text"] for message in inbox} <= set(ward.notified.get(name, ()))
         assert not ward.machines[name].store.items("out ")
         for sender in NAMES:
             texts = [message["text"] for message in inbox if message["from"] == sender]

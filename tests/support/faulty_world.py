@@ -32,10 +32,14 @@ def faults(devices: tuple[str, ...], servers: tuple[str, ...], points: tuple[str
 
 
 def restores(names: tuple[str, ...]) -> Any:
-    """Return the strategy of lists of restores, each from a backup that is taken earlier."""
-    return st.lists(
-        st.tuples(st.just("restore"), TIMES_US, st.sampled_from(names), TIMES_US), min_size=1, max_size=4
-    )
+    """Return the strategy of lists of restores, each from a backup that is taken earlier.
+
+    A store may be restored twice, from an older and then from a newer backup.
+    """
+    name = st.sampled_from(names)
+    one = st.tuples(st.just("restore"), TIMES_US, name, TIMES_US)
+    two = st.tuples(st.just("restore twice"), TIMES_US, name, st.tuples(TIMES_US, TIMES_US, TIMES_US))
+    return st.lists(st.one_of(one, two), min_size=1, max_size=4)
 
 
 def wipes(names: tuple[str, ...]) -> Any:
@@ -88,10 +92,12 @@ class FaultyWorld:
             world.at(at_us, lambda _: self.wipe(process))
             world.at(at_us + detail, self.restart, process)
         elif action == "restore":
-            backups: list[Any] = []
-            world.at(at_us, lambda _: backups.append(dict(process.store.items())))
-            world.at(at_us + detail, lambda _: self.restore(process, backups[0]))
-            world.at(at_us + detail + S, self.restart, process)
+            self.restore_later(process, at_us, at_us + detail)
+        elif action == "restore twice":
+            newer_us = at_us + detail[0]
+            older_restored_us = newer_us + detail[1]
+            self.restore_later(process, at_us, older_restored_us)
+            self.restore_later(process, newer_us, older_restored_us + detail[2])
         elif action == "mangle":
             shares = {"loss_share": detail, "repeat_share": detail, "delay_share": detail, "delay_s": 20.0}
             world.at(at_us, lambda _: Faults(world).messages(**shares))
@@ -131,6 +137,13 @@ class FaultyWorld:
         for key, value in backup.items():
             process.store.put(key, value)
         process.store.commit()
+
+    def restore_later(self, process: Any, backup_us: int, restore_us: int) -> None:
+        """Schedule a backup of a machine, and its restore."""
+        backups: list[Any] = []
+        self.world.at(backup_us, lambda _: backups.append(dict(process.store.items())))
+        self.world.at(restore_us, lambda _: self.restore(process, backups[0]))
+        self.world.at(restore_us + S, self.restart, process)
 
     def restart(self, process: Any) -> None:
         """Start a machine, unless it runs."""

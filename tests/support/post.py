@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from mudkit.delivery.inbox import Inbox, Place
+from mudkit.delivery.notices import Identified, Notices
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
@@ -74,6 +75,16 @@ class Ack(msgspec.Struct, frozen=True, tag_field="kind", tag="ack"):
     incarnation: str
 
 
+class Shown(msgspec.Struct, frozen=True):
+    """Text that the application is notified of; ``id`` is the name of its item."""
+
+    id: str
+    text: str
+
+    def notify(self) -> Notify:
+        return Notify("post", Identified({"text": self.text}, self.id))
+
+
 _HELLO = 0
 
 
@@ -90,9 +101,15 @@ class Post:
         self.address = stored_peer[2]
         self.nonce: str | None = None
         self.is_up = False
+        self.notices = Notices(ports.store, Shown)
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        return [*self.notices.repeat(Shown.notify), *self.handle_event(now_us, event)]
+
+    def handle_event(self, now_us: int, event: Event) -> Sequence[Effect]:
         match event:
+            case TimerFired(name=Notices.TIMER):
+                self.notices.fired()
             case Call(op_id=op_id, operation=Put(text=text)):
                 incarnation, number = self.outbox.name(self.outbox.last_seq + 1)
                 seq = self.outbox.add(Item(number, incarnation, number, text))
@@ -166,7 +183,9 @@ class Post:
             self.store.crash_point("seen, not in the inbox")
             self.store.put(f"in {place:09d}", [item.incarnation, item.text])
             name = f"{self.other} {item.incarnation} {item.seq}"
-            effects = [Notify("post", item.text), delivery(name, self.name, delivered_us=now_us)]
+            shown = Shown(name, item.text)
+            is_delivered = delivery(name, self.name, delivered_us=now_us)
+            effects = [shown.notify(), self.notices.add(shown), is_delivered]
         last = self.inbox.last_seq(self.other, item.incarnation)
         # A restored store may lack the last hello, and a moved peer says none by itself.
         question = () if source == self.address else (Send(source, Ask(self.peer.ask(self.ports.entropy))),)

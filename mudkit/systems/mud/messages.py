@@ -944,10 +944,14 @@ class Policy(Struct, frozen=True, tag_field="what", tag="policy", kw_only=True):
 
 
 class Whereabouts(Struct, frozen=True, tag_field="what", tag="whereabouts"):
-    """Processor to notification server: last known address of a client whose session the server has lost."""
+    """Processor to notification server: last known address of a client whose session the server has lost.
+
+    ``is_proven``: the client has registered with a token.
+    """
 
     endpoint: Endpoint
     address: Name
+    is_proven: bool = False
 
 
 Notification: TypeAlias = Tell | Life | Policy

@@ -28,9 +28,10 @@ from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.local import Local, PendingWrite
 from mudkit.systems.mud.device.read_path import ReadPath
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
-from mudkit.systems.mud.messages import DataUpdate, Row, Write
+from mudkit.systems.mud.messages import DataUpdate, Register, Row, Welcome, Write
 from mudkit.systems.mud.servers import backend
 from mudkit.systems.mud.servers.backend import BackEnd
+from mudkit.systems.mud.servers.notifications import NotificationServer
 from mudkit.systems.mud.servers.processor import Handle, Matching, Processor
 from mudkit.systems.mud.tables import replica as copy
 from mudkit.systems.mud.tables.table import Table
@@ -106,6 +107,7 @@ def hunt(bug: Bug, seeds: Sequence[int]) -> Catch | None:
 _fail, _write, _sent = WritePath._fail, WritePath.write, RetransmitTimer.sent
 _scope = backend._scope
 _register, _update, _match = ContinuousReads._register, Processor._update, Matching.match
+_begin_read, _welcome = ContinuousReads.register, ContinuousReads.welcome
 
 
 def _keep_conflict(
@@ -159,6 +161,22 @@ def _postpone_all(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes:
     for item in self._waiting.values():
         item.due_us = self._set_us
     return (SetTimer(RETRY, 10_000_000),)
+
+
+def _greet_for_each(self: ContinuousReads, now_us: int, op_id: int, operation: Register) -> Sequence[Effect]:
+    return *_begin_read(self, now_us, op_id, operation), *self.hello(now_us)
+
+
+def _register_all(self: ContinuousReads, now_us: int, welcome: Welcome) -> Sequence[Effect]:
+    self._session = None
+    return _welcome(self, now_us, welcome)
+
+
+def _wait_1_s(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes: int = 0) -> Sequence[Effect]:
+    """Wait as long for an answer over a slow link as over a fast one."""
+    _sent(self, now_us, key, size_bytes)
+    self._waiting[key].due_us = self._set_us = now_us + 1_000_000
+    return (SetTimer(self.name, 1_000_000),)
 
 
 def _discard_write(self: WritePath, write: PendingWrite, error: MudkitError) -> Sequence[Effect]:
@@ -281,6 +299,27 @@ BUGS: Final = (
         ((Matching, "match", _notify_everyone),),
         in_histories=False,
         seed=5,
+    ),
+    Bug(
+        "a session without a token",
+        "another machine gets the notifications of an app",
+        ((NotificationServer, "_is_proven", lambda self, hello: True),),
+        in_histories=False,
+        seed=24,
+    ),
+    Bug(
+        "a timeout that does not adapt to the link",
+        "requests over a slow link are sent many times",
+        ((RetransmitTimer, "sent", _wait_1_s),),
+        in_histories=False,
+        seed=24,
+    ),
+    Bug(
+        "a registration of all continuous reads for each of them",
+        "messages grow with the square of the number of continuous reads",
+        ((ContinuousReads, "register", _greet_for_each), (ContinuousReads, "welcome", _register_all)),
+        in_histories=False,
+        seed=18,
     ),
 )
 """All seeded bugs; the first four are those of ``consistency.md``."""

@@ -6,23 +6,26 @@ all transitions, including those that another kind causes.
 
 from __future__ import annotations
 
-import random
+from random import Random
 from typing import Any, Final
 
 from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud, ShippedPolicy, WritePolicy
 from mudkit.systems.mud.device.local import PendingWrite
-from mudkit.verify.campaign.faults import KINDS, FaultInjector
-from mudkit.verify.campaign.observers import Cells, ObservedHost, ObservedNetwork
+from mudkit.verify.campaign.faults import KINDS, TRIALS, FaultInjector
+from mudkit.verify.campaign.observers import Cells, ObservedHost, ObservedNetwork, Requests
+from mudkit.verify.campaign.trials import Trials
 from mudkit.verify.campaign.work import APP, MAIN, SIDE, Burst, RandomDelays, Work
 from mudkit.wire import as_wire
 
-__all__ = ["BURST_S", "MINUTES", "PROBE", "SETTLE_HOURS", "Campaign"]
+__all__ = ["BURST_S", "MINUTES", "PROBE", "REST_MINUTES", "SETTLE_HOURS", "Campaign"]
 
 MINUTES: Final = (12, 75)
 """Lengths of runs; in the longer ones, notification servers give up silent devices."""
 SETTLE_HOURS: Final = 1.5
+REST_MINUTES: Final = 10
+"""Last minutes of these hours, in which no client sends a request."""
 PROBE: Final = "probe"
 """Key and value that are written when the faults have ended, if the back end was restored."""
 BURST_S: Final = 180.0
@@ -36,7 +39,7 @@ class Campaign:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._draw = draw = random.Random(seed)
+        self._draw = draw = Random(seed)
         self.lab = Lab(seed, record_messages=False)
         self.lab.world.on_failure = raise_failure  # an exception in a machine ends the run
         self.cells: Cells = Cells()
@@ -69,6 +72,7 @@ class Campaign:
         """Time at which each host was last wiped or restored."""
         self.bursts: list[Burst] = []
         self.clients: dict[str, Client] = {}
+        self._requests: dict[str, Requests] = {}
         self._undelayed: set[str] = set()
         """Clients without a write policy."""
         groups: dict[str, str] = {}
@@ -92,8 +96,24 @@ class Campaign:
         standing = ["lagging replicas"] if lag_s and self.cloud.replicas else []
         standing += ["two devices"] if "ann-tablet" in names else []
         self.faults = FaultInjector(self.lab, self.cloud, draw, names, standing, 600.0)
+        self._added = Random(f"trials of {seed}")
+        """A separate stream for trials, so that they leave runs without them as they are."""
+        self.trials = Trials(
+            self.lab,
+            self.cloud,
+            self.clients,
+            self.work,
+            self.faults,
+            self._requests,
+            sorted(self._undelayed),
+            self._is_well,
+            self.rolled_back_us,
+            self._added,
+        )
         self.must_commit: dict[str, str] = {}
         """Values of blind writes that a device had stored when it was killed, with its name."""
+        self.at_rest: dict[str, Requests] = {}
+        """Requests that each client sent when the system had to be at rest."""
         self.pending: dict[str, list[dict[str, Any]]] = {}
         """Pending writes listed by each client at the end."""
         self.policies: dict[str, dict[str, Any]] = {}
@@ -111,7 +131,7 @@ class Campaign:
         if is_short:
             self.expires_us[name] = hours * 3600e6
         writes: tuple[WritePolicy | ShippedPolicy[WritePolicy] | None, ...] = (
-            RandomDelays(random.Random(draw.random())),
+            RandomDelays(Random(draw.random())),
             ShippedPolicy(),
             None,
         )
@@ -119,8 +139,10 @@ class Campaign:
         policy = draw.choices(writes, [1, 3, 6])[0]
         if policy is None:
             self._undelayed.add(name)
+        host = ObservedHost(device, self._record_transition)
+        self._requests[name] = host.requests
         client = Client(
-            ObservedHost(device, self._record_transition),
+            host,
             self.cloud,
             app=APP,
             max_rows=draw.choice([2, 100]),
@@ -175,7 +197,7 @@ class Campaign:
         self.rolled_back_us[host.name] = self.lab.world.now_us
         if host.name not in self.clients:
             return
-        (process,) = host.processes
+        process, *_ = host.processes
         self.wipes.setdefault(host.name, []).append(process.session)
         self.must_commit = {value: name for value, name in self.must_commit.items() if name != host.name}
         self.renewals.pop(host.name, None)
@@ -207,7 +229,10 @@ class Campaign:
         self.faults.end()
         self.lab.run(minutes=10)
         self.faults.heal()
-        self.lab.run(hours=SETTLE_HOURS)
+        self.lab.run(hours=SETTLE_HOURS - REST_MINUTES / 60)
+        before = {name: requests.copy() for name, requests in self._requests.items()}
+        self.lab.run(minutes=REST_MINUTES)
+        self.at_rest = {name: requests - before[name] for name, requests in self._requests.items()}
         if self.cloud.back_end.split("/")[0] in self.rolled_back_us:
             self._probe()
         self.pending = {name: client.pending().result() for name, client in self.clients.items()}
@@ -261,6 +286,9 @@ class Campaign:
                 from_us, until_us = away_us + 37 * minute_us, away_us + 42 * minute_us
                 plan += [(draw.randint(from_us, until_us), kind) for _ in range(many)]
         if pair != ("none", "none"):
+            for kind in TRIALS:
+                many = self._added.choices([0, 1, 2], [8, 1, 1])[0]
+                plan += [(self._added.randint(0, end_us), kind) for _ in range(many)]
             others = [draw.choice(KINDS) for _ in range(draw.choice([0, 0, 1, 3]))]
             others += ["cut"] * draw.randint(0, 2)
             plan += [(draw.randint(0, end_us), kind) for kind in others]
@@ -301,6 +329,8 @@ class Campaign:
             self._renew()
         elif step == "burst":
             self._burst()
+        elif step in TRIALS:
+            self.trials.begin(step)
         elif step == "away":
             name = draw.choice(list(self.clients))
             self.work.watch(name)

@@ -7,13 +7,24 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
+from mudkit.events import Make
 from mudkit.fleet.host import Backup
-from mudkit.fleet.link import Transfer
+from mudkit.fleet.link import Curve, Transfer
 from mudkit.fleet.store import ignore
 from mudkit.lab import Lab
 from mudkit.systems.mud import Cloud
 
-__all__ = ["AFTER_S", "COLUMNS", "KINDS", "STANDING", "FaultInjector"]
+__all__ = [
+    "AFTER_S",
+    "COLUMNS",
+    "KINDS",
+    "READS_AT_ONCE",
+    "ROGUE",
+    "SLOW_LINK",
+    "STANDING",
+    "TRIALS",
+    "FaultInjector",
+]
 
 AFTER_S: Final = 300.0
 """A fault counts as in effect until this time after its repair."""
@@ -55,7 +66,18 @@ KINDS: Final = ("cut", *_KILLS, "wiped", "address", "network", "lost", "repeated
 """Kinds of faults; each kill is followed by a restart."""
 STANDING: Final = ("lagging replicas", "two devices")
 """Conditions in effect for a whole run."""
-COLUMNS: Final = ("none", *KINDS, "restart", *STANDING)
+ROGUE: Final = "rogue"
+"""A machine without the app's token says hello in the name of a client; also the machine's name."""
+SLOW_LINK: Final = "slow link"
+READS_AT_ONCE: Final = "reads at once"
+TRIALS: Final = (ROGUE, SLOW_LINK, READS_AT_ONCE)
+"""Kinds of :mod:`mudkit.verify.campaign.trials`."""
+COLUMNS: Final = ("none", *KINDS, *TRIALS, "restart", *STANDING)
+
+_SLOW_KBPS: Final = 8.0
+"""1 kB/s."""
+_READS_S: Final = 10.0
+"""Time that many registrations take."""
 
 
 class FaultInjector:
@@ -106,7 +128,9 @@ class FaultInjector:
         before = self._world.on_incident
 
         def record_incident(host: Any, incident: str, detail: Any) -> None:
-            if incident == "killed":
+            if detail == ROGUE:
+                pass  # another machine of the host
+            elif incident == "killed":
                 self._record_kill(host.name)
             elif incident == "restarted":
                 self._record_restart(host.name)
@@ -157,6 +181,29 @@ class FaultInjector:
             self._fault_hook(kind)
             return None
         return device
+
+    def begin_rogue(self, device: str, make: Make, minutes: float) -> None:
+        """Install another machine on a device, in place of an earlier one, for some minutes."""
+        host = self._world.hosts[device]
+        for process in [process for process in host.processes if process.name == ROGUE]:
+            process.kill()
+            self._world.unregister(process)
+            host.processes.remove(process)
+        host.install(ROGUE, make, name=ROGUE)
+        self._begin(ROGUE, minutes * 60)
+
+    def begin_slow_link(self, device: str, minutes: float) -> None:
+        """Limit a link to 1 kB/s each way, for some minutes or until it is another network."""
+        link, now_us = self._world.hosts[device].link, self._world.now_us
+        assert link is not None
+        until_us = now_us + round(minutes * 60e6)
+        for direction, kbps in ((link.up, link.up_kbps), (link.down, link.down_kbps)):
+            direction.curve = Curve([now_us], until_us, [_SLOW_KBPS], kbps)
+        self._begin(SLOW_LINK, minutes * 60)
+
+    def begin_reads_at_once(self) -> None:
+        """Count many continuous reads that are about to begin as a fault."""
+        self._begin(READS_AT_ONCE, _READS_S)
 
     def end(self) -> None:
         """End the faults of messages, which do not end by themselves."""

@@ -11,6 +11,7 @@ from mudkit.errors import AccessDenied, MudkitError, ParameterError, TableProble
 from mudkit.predicates import Predicate
 from mudkit.systems.mud import Conflict
 from mudkit.verify.campaign.campaign import BURST_S, PROBE, Campaign
+from mudkit.verify.campaign.faults import ROGUE
 from mudkit.verify.campaign.work import MAIN, SIDE, ReaderData, Watch, WriteRecord
 
 __all__ = ["PROMISED", "Judgement", "play"]
@@ -32,8 +33,8 @@ class Judgement:
 
     def __init__(self, campaign: Campaign) -> None:
         self.campaign = campaign
-        self.counts = Counter(campaign.faults.counts)
-        """Occurrences of faults, and of verdicts of the checker."""
+        self.counts = campaign.faults.counts + campaign.trials.counts
+        """Occurrences of faults, of judged trials, and of verdicts of the checker."""
         self.problems: list[str] = []
         """Violations of guarantees, in words."""
         self.broken: dict[str, str] = {}
@@ -58,6 +59,7 @@ class Judgement:
             "a table that is dropped and created again loses no writes": lambda: self._judge_side(side),
             "pending writes are sent": self._judge_pending,
             "lost messages are retransmitted under other traffic": self._judge_bursts,
+            "sessions need a token, and messages grow with the operations": self._judge_trials,
             "reads show only records visible to the reader": self._judge_shown,
             "a table shows no record of a dropped table of the same name": self._judge_tables,
             "no machine drops a message of another": self._judge_dropped,
@@ -68,7 +70,7 @@ class Judgement:
         }
         since_us = campaign.rolled_back_us.get(campaign.cloud.back_end.split("/")[0])
         if since_us is not None:
-            kept = (self._judge_pending, self._judge_dropped, self._judge_rest)
+            kept = (self._judge_pending, self._judge_dropped, self._judge_rest, self._judge_trials)
             promises = {promise: judge for promise, judge in promises.items() if judge in kept}
             promises["writes acknowledged after a restore are kept"] = lambda: self._judge_since(
                 rows, since_us
@@ -138,6 +140,8 @@ class Judgement:
         """Check that no message of the cloud or its clients was dropped as invalid."""
         incidents = self.campaign.lab.frame("incidents")
         for row in incidents[incidents["incident"] == "dropped"].itertuples():
+            if str(row.detail).endswith(f"/{ROGUE}"):
+                continue
             self.problems.append(f"{row.device} dropped {row.detail}")
 
     def _judge_bursts(self) -> None:
@@ -147,6 +151,9 @@ class Judgement:
                     f"a write of {burst.client} whose messages were lost was not retransmitted within "
                     f"{BURST_S:g} s, with a read every {burst.every_s:g} s"
                 )
+
+    def _judge_trials(self) -> None:
+        self.problems += self.campaign.trials.problems
 
     def _judge_shown(self) -> None:
         """Check that reads and conflicts show only records visible to the reader, whose data is constant."""
@@ -202,7 +209,10 @@ class Judgement:
                 newest[table] = max(number, newest.get(table, 0))
 
     def _judge_rest(self) -> None:
-        """Check that all reads were answered, and that the number of events is bounded."""
+        """Check that all reads were answered, that no request is sent for ever, and the number of events."""
+        for name, requests in self.campaign.at_rest.items():
+            if requests:
+                self.problems.append(f"{name} still sends {dict(requests)}")
         for read in self.campaign.work.reads:
             if not read.done():
                 self.problems.append(f"{read} of {read.call.named_arguments} was never answered")
@@ -308,7 +318,7 @@ class Judgement:
     def _judge_pending(self) -> None:
         """Check that devices list all stored writes, and that each is held back or follows one that is."""
         for name, listed in self.campaign.pending.items():
-            (process,) = self.campaign.lab.world.hosts[name].processes
+            process, *_ = self.campaign.lab.world.hosts[name].processes
             stored = [write for _, write in process.store.items("write ")]
             if [write["number"] for write in stored] != [write["number"] for write in listed]:
                 self.problems.append(f"{name} has stored {stored}, and lists {listed}")

@@ -34,12 +34,13 @@ from mudkit.events import (
 from mudkit.systems.mud import Conflict
 from mudkit.systems.mud.servers.stream_sender import AGAIN
 from mudkit.tokens import Authority, Claims
+from mudkit.verify.campaign.faults import ROGUE
 from mudkit.wire import as_wire
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Cells", "ObservedHost", "ObservedNetwork"]
+__all__ = ["Cells", "ObservedHost", "ObservedNetwork", "Requests"]
 
 
 class _StreamObserver:
@@ -74,8 +75,7 @@ class _ClientObserver:
     def names(self, event: Event, effects: Sequence[Effect], is_kept: bool) -> Iterator[str]:
         """Yield the names of the transitions; ``is_kept`` is True if the store was written."""
         sent = _sent(effects)
-        requests = [message for message in sent if message["kind"] == "ask"]
-        requests += [ask for message in sent if message["kind"] == "asks" for ask in message["asks"]]
+        requests = _requests(sent)
         if type(event) is Call:
             yield from self._called(event, effects, requests)
         elif type(event) is Received:
@@ -218,6 +218,12 @@ class _ClientObserver:
 def _sent(effects: Sequence[Effect]) -> list[Any]:
     """Return the messages among effects."""
     return [effect.message for effect in effects if type(effect) is Send]
+
+
+def _requests(sent: Sequence[Any]) -> list[Any]:
+    """Return the requests of a client among messages."""
+    requests = [message for message in sent if message["kind"] == "ask"]
+    return requests + [ask for message in sent if message["kind"] == "asks" for ask in message["asks"]]
 
 
 class _GatewayObserver:
@@ -465,6 +471,8 @@ _Item = TypeVar("_Item")
 
 Cells = Counter[tuple[str, tuple[str, ...]]]
 """Number of occurrences of each transition, by the faults in effect."""
+Requests = Counter[tuple[str, str]]
+"""Number of transmissions of each request of a client, by its operation and its identity."""
 
 _OBSERVERS: Final[Mapping[str, Callable[[], Any]]] = {
     "ClientMachine": _ClientObserver,
@@ -480,18 +488,26 @@ _OBSERVERS: Final[Mapping[str, Callable[[], Any]]] = {
 class _ObservedMachine:
     """Machine with an observer."""
 
-    def __init__(self, machine: Machine, store: Any, record: Callable[[str], None], observer: Any) -> None:
+    def __init__(
+        self, machine: Machine, store: Any, record: Callable[[str], None], observer: Any, requests: Requests
+    ) -> None:
         self._machine = machine
         self._store = store
         self._record = record
         self._observer = observer
+        self._requests = requests
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         effects = self._machine.handle(now_us, event)
         is_kept = self._store.is_dirty
-        for name in self._observer.names(_as_wire(event), list(map(_as_wire, effects)), is_kept):
+        if isinstance(event, Received) and event.source.endswith(f"/{ROGUE}"):
+            return effects
+        observed = list(map(_as_wire, effects))
+        for name in self._observer.names(_as_wire(event), observed, is_kept):
             self._record(name)
+        for ask in _requests(_sent(observed)):
+            self._requests[ask["what"]["op"], ask["id"]] += 1
         return effects
 
 
@@ -508,6 +524,8 @@ class ObservedHost:
     def __init__(self, host: Host, record: Callable[[str], None]) -> None:
         self._host = host
         self._record = record
+        self.requests: Requests = Counter()
+        """Requests of its clients."""
         self.name = host.name
 
     def install(self, system: str, make: Make, **named: Any) -> Any:
@@ -518,7 +536,7 @@ class ObservedHost:
             observer = _OBSERVERS.get(type(machine).__name__)
             if observer is None:
                 return machine
-            return _ObservedMachine(machine, ports.store, self._record, observer())
+            return _ObservedMachine(machine, ports.store, self._record, observer(), self.requests)
 
         return self._host.install(system, make_observed, **named)
 

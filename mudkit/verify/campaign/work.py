@@ -169,16 +169,22 @@ class Work:
         else:
             self.update_reader_data(name)
 
-    def write(self, name: str, table: str = MAIN, key: str | None = None) -> Any:
-        """Write and return the operation; a write to a given key is blind."""
+    def write(
+        self, name: str, table: str = MAIN, key: str | None = None, *, is_open: bool = False,
+        padding: str = "",
+    ) -> Any:  # fmt: skip
+        """Write and return the operation.
+
+        A write to a given key is blind. ``is_open``: it is never hidden. ``padding`` makes it large.
+        """
         draw = self._draw
         self._count += 1
         kind: WriteType = draw.choice(get_args(WriteType)) if key is None else "blind"
         key = draw.choice(self._keys) if key is None else key
         value = f"{name} {self._count}"
-        is_hidden = self._with_predicates and draw.random() < 0.5
+        is_hidden = self._with_predicates and not is_open and draw.random() < 0.5
         predicate = f"receiver.group = '{draw.choice('xy')}'" if is_hidden else None
-        record: dict[str, Value] = {"v": value, "n": self._count % 3}
+        record: dict[str, Value] = {"v": value, "n": self._count % 3, **({"w": padding} if padding else {})}
         operation = self._clients[name].write(table, key, record, kind, predicate, data=self._data(name))
         self.writes.append(WriteRecord(name, table, key, kind, value, operation))
         return operation
@@ -210,15 +216,19 @@ class Work:
             policy = Artefact.create(kind, version, [], [[0]], [action])
         self.ships.append(Ship(kind, version, self._cloud.ship(policy, APP)))
 
-    def watch(self, name: str, table: str = MAIN) -> Watch:
-        """Start a continuous read."""
+    def watch(self, name: str, table: str = MAIN, key: str | None = None) -> Watch:
+        """Start a continuous read, or one of later changes of a key."""
+        if key is not None:
+            return self._watch(name, table, f"key = '{key}'", None)
         draw = self._draw
         text = draw.choice([None, "n = 1", f"key = '{draw.choice(self._keys)}'"])
         now_s = (
             max((entry["row"]["ts_us"] for entry in self.log.values() if entry["op"] == "row"), default=0)
             / 1e6
         )
-        sync = draw.choice([None, 0.0, draw.uniform(0.0, now_s)])
+        return self._watch(name, table, text, draw.choice([None, 0.0, draw.uniform(0.0, now_s)]))
+
+    def _watch(self, name: str, table: str, text: str | None, sync: float | None) -> Watch:
         watch = Watch(name, table, text, sync, [ReaderData(self._data(name), self._now_us())])
 
         def record(notification: Any) -> None:

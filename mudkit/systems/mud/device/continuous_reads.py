@@ -188,8 +188,10 @@ class ContinuousReads:
     def unregister(self, now_us: int, op_id: int, operation: Unregister) -> Sequence[Effect]:
         """End a continuous read, and complete the call that began it."""
         watch = self._known(operation.handle)
-        self._forget(watch)
-        effects = [*self._send_update(now_us, Updating(op_id, watch.reading, is_over=True))]
+        effects = [
+            *self._forget(now_us, watch),
+            *self._send_update(now_us, Updating(op_id, watch.reading, is_over=True)),
+        ]
         if watch.op_id is not None:
             effects.append(Complete(watch.op_id, watch.reading.handle))
             watch.op_id = None
@@ -295,20 +297,15 @@ class ContinuousReads:
     def registered(self, now_us: int, work: Registering, ask: PendingAsk, last: Answer) -> Sequence[Effect]:
         """Process the answer to a registration."""
         watch, reading, parts = work.watch, work.watch.reading, ask.registered
-        if watch.request != work.request:
-            return ()  # superseded by a later registration
-        is_known = reading.handle in self._watches
         error = error_in(last)
         if error is not None:
             return self._refused(now_us, watch, last, error)
         assert isinstance(last, messages.Complete)
-        if is_known and not all(place in parts for place in last.places):
+        if not all(place in parts for place in last.places):
             return self._register(now_us, watch)  # a part was lost
         op_id, watch.op_id = watch.op_id, None
         self._local.learn(last.table)
         done = [] if op_id is None else [Complete(op_id, reading.handle)]
-        if not is_known:
-            return done
         watch.lives = {place: part.life for place, part in parts.items()}
         reading.table = last.table.number
         if reading.sync_us is None:
@@ -365,9 +362,9 @@ class ContinuousReads:
             return ()
         reading = watch.reading
         if body.ended is not UNSET:
-            self._forget(watch)
+            forgotten = self._forget(now_us, watch)
             others = self._leave(now_us, reading) if body.is_alone is True else ()
-            return *self._notify(reading, ended=body.ended), *others
+            return *forgotten, *self._notify(reading, ended=body.ended), *others
         reading.table = body.table
         is_known = (body.start or "") == reading.starts.get(processor, "")
         since = reading.since.get(processor, 0) if is_known else 0
@@ -431,23 +428,31 @@ class ContinuousReads:
 
     def _register(self, now_us: int, watch: Watch) -> Sequence[Effect]:
         assert self._session is not None
+        effects = self._withdraw(now_us, watch)
         watch.request = self._local.next_number("count of requests")
         if watch.since_requested is None:
             watch.since_requested = dict(watch.reading.since), dict(watch.reading.starts)
             watch.sender_lives = {}
         work = Registering(watch, watch.request, self._session)
-        return self._connection.ask(now_us, work, self.request(work))
+        watch.ask = ask = self._connection.add(work, self.request(work))
+        return [*effects, *self._connection.send(now_us, ask)] if self._connection.may_send(ask) else effects
+
+    def _withdraw(self, now_us: int, watch: Watch) -> Sequence[Effect]:
+        """Stop sending the last registration of a read, which the cloud may not answer any more."""
+        ask, watch.ask = watch.ask, None
+        if ask is None or not self._connection.knows(ask.identity):
+            return ()
+        return self._connection.answered(now_us, ask)
 
     def _refused(self, now_us: int, watch: Watch, last: Answer, error: messages.Error) -> Sequence[Effect]:
         """End a continuous read that the cloud, or one of the processors, refuses."""
         op_id, watch.op_id = watch.op_id, None
         effects: list[Effect] = [] if op_id is None else [Complete(op_id, error=decode_error(error))]
-        if watch.reading.handle in self._watches:
-            self._forget(watch)
-            if op_id is None:
-                effects += self._notify(watch.reading, ended=error.summary)
-            if isinstance(last, PlacedRegistered):  # by one processor; others may have accepted it
-                effects += self._leave(now_us, watch.reading)
+        effects += self._forget(now_us, watch)
+        if op_id is None:
+            effects += self._notify(watch.reading, ended=error.summary)
+        if isinstance(last, PlacedRegistered):  # by one processor; others may have accepted it
+            effects += self._leave(now_us, watch.reading)
         return effects
 
     def _step_back(self, watch: Watch) -> bool:
@@ -493,12 +498,13 @@ class ContinuousReads:
     def _save(self, reading: Reading) -> None:
         self._store.put(f"reading {reading.handle:09d}", reading)
 
-    def _forget(self, watch: Watch) -> None:
+    def _forget(self, now_us: int, watch: Watch) -> Sequence[Effect]:
         handle = watch.reading.handle
         self._watches.pop(handle, None)
         self._store.delete(f"reading {handle:09d}")
         for key in watch.delivered:
             self._store.delete(_delivered_key(handle, key))
+        return self._withdraw(now_us, watch)
 
 
 def _delivered_key(handle: int, key: str) -> str:

@@ -5,10 +5,10 @@ Its rules (Mobius 5):
 ============  ========================================================================================
 any message   dropped unless its sender may send it; a client only about its own endpoint
 Hello         redirect, if another server is responsible; without a token of the app, while a session was
-              begun with one: dropped; of another start of the client: request one
-              with a nonce; a late copy: ignored; a known session continues at the address of the hello,
-              and waiting items are sent there; a new address is sent to the processors with its reads
-              (Moved), until acknowledged; else a new session begins
+              begun with one, also in an earlier life of the server: dropped; of another start of the
+              client: request one with a nonce; a late copy: ignored; a known session continues at the
+              address of the hello, and waiting items are sent there; a new address is sent to the
+              processors with its reads (Moved), until acknowledged; else a new session begins
 heartbeat     sign of life at the known address, without a token; of another session or address: request a
               hello
 StreamItem    of a processor: into the queue of the endpoint; a policy of the generator: kept in memory,
@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Heard, Peer
@@ -108,11 +108,22 @@ class _Session:
     processors: set[str] = field(default_factory=set)
 
 
+class _Known(Struct, frozen=True, array_like=True):
+    """Stored state of a client: its last address, and whether a token of its app has begun the session."""
+
+    address: str
+    is_proven: bool
+
+
 @dataclass
 class _Unheard:
-    """Client that had a session before the start: its possible addresses, and the request for a hello."""
+    """Client that had a session before the start: its possible addresses, and the request for a hello.
+
+    ``is_proven``: a token of its app had begun the session.
+    """
 
     addresses: dict[str, None]
+    is_proven: bool
     peer: Peer = field(default_factory=Peer)
 
 
@@ -156,10 +167,13 @@ class NotificationServer:
         """Addresses of the processors that have sent something."""
         self._policies: dict[tuple[str, str], dict[int, PolicyUpdate]] = {}
         """By app and kind, then by version."""
-        self._addresses = dict(self._store.items("address ", str))
-        """Last address of each client with a session, as stored."""
+        self._known = {
+            key.removeprefix("address "): known for key, known in self._store.items("address ", _Known)
+        }
+        """Clients with a session, as stored."""
         self._unheard = {
-            key.removeprefix("address "): _Unheard({to: None}) for key, to in self._addresses.items()
+            endpoint: _Unheard({known.address: None}, known.is_proven)
+            for endpoint, known in self._known.items()
         }
         """Clients that have not said hello since the start, by endpoint."""
         self._policy_request: RetransmitTimer[str] = RetransmitTimer(_FOLLOW, _FOLLOW_US, _FOLLOW_US, 0)
@@ -258,7 +272,7 @@ class NotificationServer:
         if now_us - self._begun_us < _DEAD_US:
             return [*self._identify(now_us, late), *self._hello_requests.fired(now_us)]
         for endpoint in self._unheard:
-            self._keep_address(endpoint, None)
+            self._keep(endpoint, None)
         self._unheard.clear()
         return self._hello_requests.clear()
 
@@ -277,15 +291,15 @@ class NotificationServer:
                 effects += self._moved.answered(now_us, key)
         return [*effects, *self._moved.fired(now_us)]
 
-    def _keep_address(self, endpoint: str, address: str | None) -> None:
-        """Store the address of a client; None: it has no session."""
+    def _keep(self, endpoint: str, known: _Known | None) -> None:
+        """Store the state of a client; None: it has no session."""
         key = f"address {endpoint}"
-        if address is None:
-            self._addresses.pop(key, None)
+        if known is None:
+            self._known.pop(endpoint, None)
             self._store.delete(key)
-        elif self._addresses.get(key) != address:
-            self._addresses[key] = address
-            self._store.put(key, address)
+        elif self._known.get(endpoint) != known:
+            self._known[endpoint] = known
+            self._store.put(key, known)
 
     def _hello(self, now_us: int, source: str, hello: Hello) -> Sequence[Effect] | None:
         """Handle the hello of a client; None: it is to be dropped."""
@@ -299,12 +313,13 @@ class NotificationServer:
             return ()
         is_proven = self._is_proven(hello)
         owner = self._sessions.get(self._session_of.get(endpoint, ""))
+        former = self._unheard.get(endpoint)
         if hello.tokens is UNSET:  # a heartbeat, which only repeats what the server knows
             if hello.is_new or hello.nonce is not UNSET:
                 return None
             if owner is None or (owner.sender.name, owner.sender.address) != (hello.session, source):
                 heard = Heard.STRANGER
-        elif not is_proven and owner is not None and owner.is_proven:
+        elif not is_proven and any(one is not None and one.is_proven for one in (owner, former)):
             return None
         if heard is Heard.STRANGER:
             return (Send(source, Identify(endpoint, peer.ask(self._entropy))),)
@@ -324,7 +339,7 @@ class NotificationServer:
         session.heard_us = now_us
         self._heard.pop(name, None)
         self._heard[name] = None
-        self._keep_address(endpoint, source)
+        self._keep(endpoint, _Known(source, session.is_proven))
         effects.append(Send(source, Welcome(name, hello.incarnation, hello.seq)))
         has_moved = is_known and sender.address != source
         if not is_known or has_moved or hello.is_new or not sender.is_reached:
@@ -392,7 +407,9 @@ class NotificationServer:
             if body.endpoint in self._session_of:
                 return ()
             self._begun_us = now_us
-            self._unheard.setdefault(body.endpoint, _Unheard({})).addresses[body.address] = None
+            unheard = self._unheard.setdefault(body.endpoint, _Unheard({}, body.is_proven))
+            unheard.addresses[body.address] = None
+            unheard.is_proven |= body.is_proven
             return self._identify(now_us, [body.endpoint])
         if isinstance(body, Life):
             sessions = list(self._sessions.values())  # one may be given up
@@ -454,7 +471,7 @@ class NotificationServer:
         self._heard.pop(name)
         if self._session_of.get(session.endpoint) == name:
             del self._session_of[session.endpoint]
-            self._keep_address(session.endpoint, None)
+            self._keep(session.endpoint, None)
         notices = [Send(processor, Gone(name)) for processor in sorted(self._processors)]
         return [*session.sender.close(), *notices]
 

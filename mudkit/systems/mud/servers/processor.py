@@ -291,12 +291,13 @@ class Processor:
                     if message.endpoint in (UNSET, handle[0])  # a client cannot end another's reads
                 ]
                 addresses = {self._readings[handle].address: None for handle in ended}
+                is_proven = any(self._readings[handle].claims is not None for handle in ended)
                 for handle in ended:
                     self._end(handle)
                 if isinstance(message.endpoint, str):
                     sender = self._senders[event.source]
                     for address in list(addresses)[-1:]:
-                        return sender.send(now_us, Whereabouts(message.endpoint, address))
+                        return sender.send(now_us, Whereabouts(message.endpoint, address, is_proven))
             case Moved(session=session, endpoint=endpoint, address=address):
                 for handle in self._handles.get(session, ()):
                     if handle[0] == endpoint:  # a client cannot move another's reads

@@ -104,3 +104,28 @@ def test_reads_registered_at_once_take_one_message_each(device, is_redirected):
     place.lab.run(minutes=10)
     assert kinds["ask"] == count + (not is_redirected)
     assert kinds["hello"] <= 3
+
+
+def test_registration_of_a_former_session_is_not_sent_again():
+    """Lose a registration, and the session that it names, then end the read: the cloud answers it no more."""
+    place = Place()
+    place.client("ann").create("news").result()
+    bob = place.client("bob")
+    bob.read("news", "n > 100", type="continuous").result()
+    asks = Counter()
+
+    def lose_first_ask(transfer):
+        fields = as_wire(transfer.message)
+        is_ask = transfer.sender.host.name == "bob" and fields["kind"] == "ask"
+        asks.update([fields["id"]] if is_ask else [])
+        return () if is_ask and asks.total() == 1 else (0,)
+
+    place.lab.world.fault_hook = lose_first_ask
+    read = bob.read("news", "n > 0", type="continuous")
+    for address in place.cloud.notification_servers:
+        place.lab.faults.kill(address.split("/")[0])
+        place.lab.faults.restart(address.split("/")[0])
+    bob.unregister(read.result()).result()
+    asks.clear()
+    place.lab.run(minutes=30)
+    assert not asks

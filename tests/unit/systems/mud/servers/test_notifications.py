@@ -409,6 +409,31 @@ def test_restarted_server_asks_until_a_hello_carries_its_nonce():
     assert sent(server.handle(200_000_000, TimerFired("identify"))) == []
 
 
+@pytest.mark.parametrize("nonce", [{}, {"nonce": bytes(4).hex()}])
+def test_session_of_an_app_with_a_token_is_not_taken_over_after_a_restart(nonce):
+    store_ports, tokens = ports("server"), {"news": issue()}
+    for life in range(3):
+        server = NotificationServer(
+            store_ports, AUTHORITY, 0, ["server"], ["processor"], "generator", 2, 100.0
+        )
+        *_, (_, question) = sent(server.handle(0, LinkUp("server", "server")))
+        if life:
+            assert is_rogue_dropped(server, 9, incarnation="rogue", **nonce)
+        answer = {"nonce": question["nonce"]} if life else {}
+        messages = send_hello(server, 1, f"start {life}", tokens=tokens, **answer)
+        assert messages[0][1]["kind"] == "welcome"
+
+
+def test_client_of_a_restored_server_is_not_replaced_if_it_has_registered_with_a_token(harness):
+    for is_proven in (False, True):
+        body = {"what": "whereabouts", "endpoint": "bob/news", "address": "bob", "is_proven": is_proven}
+        ((to, question),) = harness.send_item(body)
+        assert (to, question["kind"]) == ("bob", "identify")
+    assert is_dropped(
+        harness.server, "hello", "bob@rogue", endpoint="bob/news", seq=1, nonce=question["nonce"]
+    )
+
+
 def test_restarted_server_stops_asking_silent_clients():
     store_ports = ports("server")
     for _ in range(2):

@@ -414,14 +414,16 @@ def test_processor_without_state_requests_it():
     assert messages == [("master", {"kind": "follow", "turn": TURN})]
 
 
-def test_whereabouts_name_the_new_address_of_a_moved_client(harness):
-    harness.register()
+@pytest.mark.parametrize("claims", [None, CLAIMS])
+def test_whereabouts_name_the_new_address_of_a_moved_client(harness, claims):
+    harness.register(claims=claims)
     moved = {"session": "s", "endpoint": "jane/news", "address": "away"}
     assert handle_event(harness.processor, "moved", "server", **moved) == [
         ("server", {"kind": "moved", **moved})
     ]
     messages = handle_event(harness.processor, "gone", "server", session="s", endpoint="jane/news")
     whereabouts = {"what": "whereabouts", "endpoint": "jane/news", "address": "away"}
+    whereabouts["is_proven"] = claims is not None
     assert [message["body"] for _, message in messages] == [whereabouts]
 
 

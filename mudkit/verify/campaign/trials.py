@@ -1,0 +1,228 @@
+"""Trials: a fault on its own, and a bound that holds while no other fault is in effect.
+
+A trial is a fault like the others, at any time of a run. It is judged only if nothing else was wrong before
+and after it: then a rogue machine without the app's token must neither be welcomed nor delay a notification,
+and a slow link or many continuous reads must take a number of requests in the order of the operations.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
+from mudkit.lab import Lab
+from mudkit.systems.mud import Client, Cloud
+from mudkit.systems.mud.messages import server_of
+from mudkit.verify.campaign.faults import READS_AT_ONCE, ROGUE, SLOW_LINK, FaultInjector
+from mudkit.verify.campaign.observers import Requests
+from mudkit.verify.campaign.work import APP, MAIN, Watch, Work
+from mudkit.wire import as_wire
+
+__all__ = ["MAX_NOTIFIED_S", "MAX_REGISTRATIONS", "MAX_TIMES", "Rogue", "Trials"]
+
+MAX_NOTIFIED_S: Final = 180.0
+"""Time, in seconds, within which a change is notified while a rogue machine sends messages."""
+MAX_TIMES: Final = 2
+"""Transmissions of a request over a slow link, on average, at most."""
+MAX_REGISTRATIONS: Final = 3
+"""Registrations of each of many continuous reads at most, on average: one for each of two sessions, and one
+that is in flight when the first ends."""
+_READS: Final = 20
+_OPERATIONS: Final = 30
+_PADDING: Final = "x" * 3000
+_KEY: Final = "trial"
+_SERVER: Final = "its notification server"
+
+
+@dataclass
+class Rogue:
+    """Machine that says hello in the name of a client without a token of its app, and what it has heard.
+
+    It is created again when its host restarts; it says hello until ``until_us``.
+    """
+
+    endpoint: str
+    servers: Sequence[str]
+    session: str | None
+    tokens: Mapping[str, str] | None
+    """Tokens in its hellos; None: it sends heartbeats without the field."""
+    every_us: int
+    until_us: int
+    heard: list[str] = field(default_factory=list)
+    _seq: int = 0
+
+    def make(self, ports: Ports) -> Rogue:
+        """See :data:`mudkit.events.Make`."""
+        return self
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """See :class:`mudkit.events.Machine`."""
+        match event:
+            case LinkUp() | TimerFired() if now_us < self.until_us:
+                hellos = [Send(server, self._hello()) for server in self.servers]
+                return [*hellos, SetTimer(ROGUE, self.every_us)]
+            case Received(source=source, message=message):
+                fields = as_wire(message)
+                self.heard.append(fields["kind"])
+                if "nonce" in fields:
+                    return (Send(source, self._hello(nonce=fields["nonce"])),)
+                if fields["kind"] == "stream":
+                    ack = {"kind": "confirmed", "stream": fields["stream"], "number": fields["number"]}
+                    return (Send(source, ack),)
+        return ()
+
+    def _hello(self, **more: Any) -> dict[str, Any]:
+        self._seq += 1
+        hello = {
+            "kind": "hello", "endpoint": self.endpoint, "session": self.session, "policies": {},
+            "is_new": self.tokens is not None, "incarnation": ROGUE, "seq": self._seq, **more,
+        }  # fmt: skip
+        return hello if self.tokens is None else {**hello, "tokens": self.tokens}
+
+
+class Trials:
+    """Trials of one run.
+
+    ``is_well`` returns whether a client, the network and the cloud are without other faults, and
+    ``rolled_back_us`` has the hosts that were wiped or restored. ``writers`` are the clients whose writes
+    are not delayed.
+    """
+
+    def __init__(
+        self, lab: Lab, cloud: Cloud, clients: Mapping[str, Client], work: Work, faults: FaultInjector,
+        requests: Mapping[str, Requests], writers: Sequence[str], is_well: Callable[[str], bool],
+        rolled_back_us: Mapping[str, int], draw: Random,
+    ) -> None:  # fmt: skip
+        self._lab, self._cloud, self._clients, self._work = lab, cloud, clients, work
+        self._faults, self._requests = faults, requests
+        self._writers, self._is_well = writers, is_well
+        self._rolled_back_us = rolled_back_us
+        self._draw = draw
+        self.counts: Counter[str] = Counter()
+        """Number of judged trials of each kind."""
+        self.problems: list[str] = []
+
+    def begin(self, kind: str) -> None:
+        """Begin a trial of a kind, and judge it if nothing else was wrong."""
+        name = self._draw.choice(list(self._clients))
+        before = dict(self._rolled_back_us)
+        is_judged = self._is_well(name)
+        trial = {ROGUE: self._rogue, SLOW_LINK: self._slow_link, READS_AT_ONCE: self._reads_at_once}[kind]
+        problem = trial(name, is_judged=is_judged)
+        if is_judged and problem is not None and self._is_well(name) and self._rolled_back_us == before:
+            self.counts[f"{kind}, judged"] += 1
+            self.problems += [problem] if problem else []
+
+    # -- kinds: each returns the problem, "" if there is none, and None if the trial cannot be judged
+
+    def _rogue(self, name: str, *, is_judged: bool) -> str | None:
+        """Install a machine that says hello without the token; the client waits for a change."""
+        draw, world = self._draw, self._lab.world
+        others = [other for other in self._clients if other != name]
+        on = draw.choice(others) if others and draw.random() < 0.2 else name
+        other_app = self._lab.token("eve", "another app")
+        minutes = draw.choice([1.0, 5.0, 10.0])
+        rogue = Rogue(
+            f"{name}/{APP}",
+            self._cloud.notification_servers,
+            draw.choice([None, "a session"]),
+            draw.choice([None, {}, {APP: other_app}, {APP: "no token"}]),
+            round(draw.choice([0.5, 5.0, 20.0]) * 1e6),
+            world.now_us + round(minutes * 60e6),
+        )
+        watch = self._watch(name) if is_judged else None
+        is_known = watch is not None and self._is_notified(watch)
+        rogue.until_us = world.now_us + round(minutes * 60e6)
+        self._faults.begin_rogue(on, rogue.make, minutes)
+        if not is_known or watch is None:
+            return None
+        self._lab.run(seconds=draw.choice([0.0, 1.0, 20.0]))
+        if draw.random() < 0.5:
+            servers = self._cloud.notification_servers
+            self._restart(servers[server_of(name, len(servers))].split("/")[0])
+        is_notified = self._is_notified(watch)
+        self._end(name, watch.operation)
+        watch.is_on = False
+        if "welcome" in rogue.heard:
+            return f"a machine without a token has begun a session of {name}"
+        return "" if is_notified else f"{name} was not notified while a machine without a token said hello"
+
+    def _slow_link(self, name: str, *, is_judged: bool) -> str | None:
+        """Limit the link of a client to 1 kB/s while it works."""
+        minutes = self._draw.choice([2.0, 5.0, 10.0])
+        before = self._requests[name].copy()
+        self._faults.begin_slow_link(name, minutes)
+        for number in range(_OPERATIONS if is_judged else 3):
+            if number % 3:
+                self._work.act(name)
+            else:
+                self._work.write(name, padding=_PADDING)
+        if not is_judged:
+            return None
+        self._lab.run(minutes=minutes)
+        sent = self._requests[name] - before
+        if sent.total() <= MAX_TIMES * len(sent):
+            return ""
+        return f"{name} has sent {len(sent)} requests {sent.total()} times over a slow link"
+
+    def _reads_at_once(self, name: str, *, is_judged: bool) -> str | None:
+        """Begin many continuous reads at once, and end their session."""
+        draw, faults, client = self._draw, self._lab.faults, self._clients[name]
+        before = self._requests[name].copy()
+        count = _READS + sum(watch.client == name for watch in self._work.watches)
+        self._faults.begin_reads_at_once()
+        reads = [client.read(MAIN, f"n > {100 + number}", "continuous") for number in range(_READS)]
+        self._lab.run(seconds=draw.choice([0.0, 0.1, 1.0, 10.0]))
+        event = draw.choice(["none", "killed", "address", _SERVER])
+        if event == "killed":
+            self._restart(name)
+        elif event == "address":
+            faults.change_address(name)
+        elif event == _SERVER:
+            servers = self._cloud.notification_servers
+            self._restart(servers[server_of(name, len(servers))].split("/")[0])
+        if is_judged:
+            self._lab.run(minutes=5)
+        sent = sum(times for (op, _), times in (self._requests[name] - before).items() if op == "register")
+        for read in reads:
+            self._end(name, read)
+        if sent <= MAX_REGISTRATIONS * count:
+            return ""
+        return f"{name} has sent {sent} registrations of {count} continuous reads"
+
+    # -- parts
+
+    def _restart(self, host: str) -> None:
+        self._lab.faults.kill(host)
+        self._lab.run(seconds=self._draw.choice([0.1, 5.0]))
+        self._lab.faults.restart(host)
+
+    def _watch(self, name: str) -> Watch:
+        return self._work.watch(name, key=_KEY)
+
+    def _is_notified(self, watch: Watch) -> bool:
+        """Write a record, and return whether a continuous read is notified of it in time."""
+        writers = [name for name in self._writers if self._is_well(name)]
+        if not writers:
+            return False
+        self._work.write(self._draw.choice(writers), key=_KEY, is_open=True)
+        value = self._work.writes[-1].value
+        end_us = self._lab.world.now_us + MAX_NOTIFIED_S * 1e6
+        while self._lab.world.now_us < end_us:
+            if any(getattr(change, "record", {}).get("v") == value for change in watch.notified):
+                return True
+            self._lab.run(seconds=5)
+        return False
+
+    def _end(self, name: str, operation: Any) -> None:
+        """End a continuous read as soon as it is registered."""
+
+        def registered(operation: Any) -> None:
+            if operation.status == "ok":
+                self._clients[name].unregister(operation.result())
+
+        operation.add_done_callback(registered)
