@@ -581,18 +581,17 @@ def _two_periods(
     for km in (*_KM, math.inf):
         columns = np.flatnonzero(km_of == km)
         ages = [0.0, *(rules[i][1] for i in columns.tolist())]
-        # Hours, ages, prices: sums are then of whole rows.
-        value = fresh[:, columns, None] - _PRICES * stale[:, columns, None]
-        value = np.concatenate([np.zeros((HOURS, 1, len(_PRICES))), value], axis=1)
-        twice = np.cumsum(np.concatenate([np.zeros_like(value[:1]), value, value]), axis=0)
-        inside = twice[first + length + 1] - twice[first]
-        outside = twice[HOURS] - inside
-        total = inside.max(axis=1) + outside.max(axis=1)
-        for price, at in enumerate(total.argmax(axis=0).tolist()):
-            if total[at, price] > best[price]:
-                best[price] = total[at, price]
+        value = fresh[:, columns] - _PRICES[:, None, None] * stale[:, columns]  # prices, hours, ages
+        value = np.concatenate([np.zeros((len(_PRICES), HOURS, 1)), value], axis=2)
+        twice = np.cumsum(np.concatenate([np.zeros_like(value[:, :1]), value, value], axis=1), axis=1)
+        inside = twice[:, first + length + 1] - twice[:, first]
+        outside = twice[:, [HOURS]] - inside
+        total = inside.max(axis=2) + outside.max(axis=2)
+        for price, at in enumerate(total.argmax(axis=1).tolist()):
+            if total[price, at] > best[price]:
+                best[price] = total[price, at]
                 is_in = np.isin(np.arange(HOURS), (first[at] + np.arange(length[at] + 1)) % HOURS)
-                two = ages[int(inside[at, :, price].argmax())], ages[int(outside[at, :, price].argmax())]
+                two = ages[int(inside[price, at].argmax())], ages[int(outside[price, at].argmax())]
                 built[price] = FixedRule(km, tuple(two[0] if is_ else two[1] for is_ in is_in.tolist()))
     return [rule for rule in built if rule is not None]
 
