@@ -242,7 +242,7 @@ class TraceSource:
 
     @cached_property
     def has_whole_window(self) -> NDArray[np.bool_]:
-        """Whether at least nine tenths of the window of each read were recorded.
+        """Check whether at least nine tenths of the window of each read were recorded.
 
         Others come soon after the recording begins, or resumes after a hole or a break. Their answers hold
         less than at other times, so that few new points make a cached one stale.

@@ -226,7 +226,7 @@ def test_scattered_days_are_no_holes_and_no_gaps(tmp_path):
 
 def test_gaps_of_few_days_are_said_to_begin_there(tmp_path):
     """Rows of 14 days: a third of the devices report nothing on two of them, as on a holiday."""
-    frame = pd.concat([(each := fleet()).assign(s=each["s"] + 5 * DAY_S * number) for number in range(3)])
+    frame = pd.concat([(part := fleet()).assign(s=part["s"] + 5 * DAY_S * number) for number in range(3)])
     names = sorted(frame["device"].unique())
     is_off = frame["device"].isin(names[: max(len(names) // 3, 11)]) & frame["s"].between(
         6 * DAY_S, 8 * DAY_S
