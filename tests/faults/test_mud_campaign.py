@@ -10,7 +10,7 @@ import pytest
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.verify.campaign.bugs import BUGS, Bug, hunt
 from mudkit.verify.campaign.cells import TRANSITIONS, UNREACHABLE, Table, why_not
-from mudkit.verify.campaign.faults import COLUMNS
+from mudkit.verify.campaign.faults import COLUMNS, TRIALS
 from mudkit.verify.campaign.judge import play
 from mudkit.verify.campaign.runs import Runs, play_all, play_some
 
@@ -47,6 +47,10 @@ def test_table_counts_retransmissions(result):
         "connection: asked again", "generator: tells again", "notifications: sent again",
         "processor: tells again", "watching: hello timer",
     } <= transitions  # fmt: skip
+
+
+def test_trials_are_judged(result):
+    assert [kind for kind in TRIALS if not result.counts[f"{kind}, judged"]] == []
 
 
 def test_every_kind_of_fault_occurs(result):
@@ -103,6 +107,21 @@ def test_campaign_finds_seeded_bug(bug):
     assert caught.promise
     assert caught.words in str(caught)
     assert play(caught.seed).problems == [], "the bug is still seeded"
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("a session without a token", "has begun a session"),
+        ("a timeout that does not adapt to the link", "over a slow link"),
+        ("a registration of all continuous reads for each of them", "registrations of"),
+    ],
+)
+def test_trial_finds_its_bug(name, problem):
+    bug = next(bug for bug in BUGS if bug.name == name)
+    assert play(bug.seed).problems == []
+    with bug.seeded():
+        assert any(problem in words for words in play(bug.seed).problems)
 
 
 def test_attributes_that_bugs_replace_exist():

@@ -237,7 +237,7 @@ BUGS: Final = (
         "notifications are duplicated or missed",
         ((Incoming, "take", _accept_any_item),),
         in_histories=False,
-        seed=24,
+        seed=6,
     ),
     Bug(
         "a new session without repeated registrations",
@@ -257,7 +257,7 @@ BUGS: Final = (
         "a reader is notified of a record that its latest data hides",
         ((Processor, "_update", _accept_any_data),),
         in_histories=False,
-        seed=5766,
+        seed=269,
     ),
     Bug(
         "a timer that traffic postpones",
@@ -305,21 +305,21 @@ BUGS: Final = (
         "another machine gets the notifications of an app",
         ((NotificationServer, "_is_proven", lambda self, hello: True),),
         in_histories=False,
-        seed=24,
+        seed=10,
     ),
     Bug(
         "a timeout that does not adapt to the link",
         "requests over a slow link are sent many times",
         ((RetransmitTimer, "sent", _wait_1_s),),
         in_histories=False,
-        seed=24,
+        seed=12,
     ),
     Bug(
         "a registration of all continuous reads for each of them",
         "messages grow with the square of the number of continuous reads",
         ((ContinuousReads, "register", _greet_for_each), (ContinuousReads, "welcome", _register_all)),
         in_histories=False,
-        seed=18,
+        seed=23,
     ),
 )
 """All seeded bugs; the first four are those of ``consistency.md``."""

@@ -96,7 +96,7 @@ class Campaign:
         standing = ["lagging replicas"] if lag_s and self.cloud.replicas else []
         standing += ["two devices"] if "ann-tablet" in names else []
         self.faults = FaultInjector(self.lab, self.cloud, draw, names, standing, 600.0)
-        self._added = Random(f"trials of {seed}")
+        self._added = Random(f"trials of run {seed}")
         """A separate stream for trials, so that they leave runs without them as they are."""
         self.trials = Trials(
             self.lab,

@@ -26,8 +26,8 @@ __all__ = ["MAX_NOTIFIED_S", "MAX_REGISTRATIONS", "MAX_TIMES", "Rogue", "Trials"
 
 MAX_NOTIFIED_S: Final = 180.0
 """Time, in seconds, within which a change is notified while a rogue machine sends messages."""
-MAX_TIMES: Final = 2
-"""Transmissions of a request over a slow link, on average, at most."""
+MAX_TIMES: Final = 4
+"""Transmissions of a request over a slow link, on average, at most: their timeout does not grow."""
 MAX_REGISTRATIONS: Final = 3
 """Registrations of each of many continuous reads at most, on average: one for each of two sessions, and one
 that is in flight when the first ends."""
