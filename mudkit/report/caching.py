@@ -298,7 +298,7 @@ class ReadStudy:
         origin = f"Reads are not recorded but derived by {derived}" if derived else "Reads are recorded"
         return (
             f"{origin}; each asks for the {window} (`window_s`) in a box with sides of {box} (`box_km`) "
-            f"around the device.{self._left_out()}{self._apart()} "
+            f"around its place.{self._left_out()}{self._apart()} "
             f"An answer is stale when it {self.stale_means()} (`completeness`){self._soon_stale()}; what a "
             f"device wrote itself it has. At most {words.percent(self.max_stale)} of the reads may be "
             f"answered stale (`max_stale`), from answers that are up to {words.duration(self.horizon_s)} old "
