@@ -419,7 +419,7 @@ def update_pareto(
     wholes = {name: 100.0 if name.endswith("_percent") else 1.0 for name in (x, y)}
     spans = [
         _axis_range(
-            known[[end for end in (name, *ends[name]) if end in known]].stack().tolist(),
+            known[[end for end in (name, *ends[name]) if end in known]].to_numpy().ravel().tolist(),
             whole,
             from_zero=whole == 100.0,
         )
@@ -547,6 +547,7 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
         line={"color": INK, "width": 1, "dash": "dot"},
         annotation={"text": f"recommended: {best}", "font": {"size": 12}, "yanchor": "bottom", "y": 1.0},
         annotation_position="top",
+        annotation_xanchor="right" if values.index(best) > 0.8 * len(values) else "center",
     )
     figure.update_xaxes(
         title_text=unit,

@@ -85,7 +85,7 @@ class Setting:
 
     @property
     def subject(self) -> str:
-        """What it is, as the subject of a sentence."""
+        """The setting as the subject of a sentence."""
         if not self.limit:
             return "sending only when asked"
         if math.isfinite(self.limit):
@@ -96,11 +96,11 @@ class Setting:
     @property
     def count(self) -> str:
         """Messages on the device, at most, in words."""
-        return f"{self.limit:,.0f}" if math.isfinite(self.limit) else "all at once"
+        return f"{self.limit:,.0f}" if math.isfinite(self.limit) else "all"
 
     @property
     def sentence(self) -> str:
-        """What to do, as what comes after "to"."""
+        """The setting as an order, without "to"."""
         if not self.limit:
             return "send messages only when they are asked for"
         within = f"none that expires within {words.duration(self.threshold_s)}"
@@ -157,7 +157,8 @@ def recommend(
     scores = priced(scored_on, "even")
     # What costs nothing is not beaten by chance.
     column = "saved_per_day_low" if scores.loc["chosen", "cost_per_day"] else "cost_per_day"
-    good = [setting for setting in simpler if not scores.loc[setting.name, column] > SURE]
+    more = {str(name): float(value) for name, value in scores[column].items()}
+    good = [setting for setting in simpler if not more[setting.name] > SURE]
     if not good:
         return chosen
     costs = priced(chosen_on, "odd")["cost_per_day"].round(9)

@@ -1,4 +1,4 @@
-"""What a larger fleet changes where a system sends each item to every phone."""
+"""Cost of larger fleets, for systems that send each item to every phone."""
 
 from __future__ import annotations
 
@@ -66,18 +66,22 @@ class Growth:
                 f"({words.number(self.cost[1])} {unit}) at {at_least:,.0f} phones at the earliest."
             )
         mine, other = (
-            f"{words.number(value)} {unit} for each of {words.percent(share)}"
+            f"{words.number(value)} {unit} ({words.percent(share)} in time)"
             for value, share in zip(self.larger_cost, self.shares, strict=True)
         )
         twice = 2 * self.devices
-        text += f" In a run with {twice:,} phones in the same area it takes {mine} in time, {rival} {other}: "
+        text += (
+            f" Run again with {twice:,} phones in the same area, it takes {mine} for a delivery, {rival} "
+            f"{other}: "
+        )
         if self.cost[1] <= self.cost[0]:
-            return f"{text}{rival} takes less {named} at {self.devices:,} phones already, but brings less."
+            now = f"at {self.devices:,} phones already"
+            return f"{text}{rival} takes less {named} {now}, but brings less in time."
         if (crossing := self.crossing_devices) is None:
             return f"{text}{system} still takes less; where that ends is not known."
         return (
-            f"{text}by {named} {system} loses from about {crossing:,} phones on (a straight line between "
-            "both fleets)."
+            f"{text}from about {crossing:,} phones on, by a straight line between both fleets, {rival} takes "
+            f"less {named}."
         )
 
 

@@ -98,7 +98,7 @@ class SizingStudy:
 
     @property
     def verdict(self) -> str:
-        """How sure the recommendation is.
+        """Certainty of the recommendation.
 
         ``firm``: it surely costs less than sending all at once or only when asked. ``default``: what cost
         least on the days for choosing does not surely cost less than this simpler setting.
@@ -139,7 +139,7 @@ class SizingStudy:
     def _better_limit(self) -> Setting | None:
         """The cheapest limit on the days for scoring, if it surely costs less than the recommended one."""
         row = self.limits.loc[self.limits["cost_per_day"].idxmin()]
-        return Setting(row["limit"]) if row["saved_per_day_high"] < -SURE else None
+        return Setting(float(row["limit"])) if row["saved_per_day_high"] < -SURE else None
 
     @property
     def _in_vain(self) -> str:
@@ -160,11 +160,15 @@ class SizingStudy:
         best, limit, none = self.best, self.setting.limit, self.row(_NONE)
         without = "" if not limit else f"; {words.percent(none['empty_read_share'])} if nothing is prefetched"
         at_once = (
-            "" if limit == math.inf else f"; {words.percent(self.row(_ALL)['waste'])} if all is sent at once"
+            ""
+            if self.setting.name == _ALL
+            else f"; {words.percent(self.row(_ALL)['waste'])} if all is sent at once"
         )
         first = "none", "is sent before it is asked for"
         if limit:
-            first = "all", "messages are sent as they come, without a limit"
+            late = words.duration(self.setting.threshold_s)
+            kept_back = f", but those that expire within {late}" if self.setting.threshold_s else ""
+            first = "all", f"messages are sent as they come, without a limit{kept_back}"
         if 0 < limit < math.inf:
             first = words.count(int(limit), "message"), "kept on the device in advance"
         tiles = [
@@ -196,15 +200,14 @@ class SizingStudy:
         if verdict == "no link":
             return "No setting helps: there is never a link, and every message is lost."
         if verdict == "too little":
-            reads = len(played.first.reads_us)
-            if reads < MIN_READS:
-                few = words.count(reads, "read")
+            if len(played.first.reads_us) < MIN_READS:
+                few = words.count(len(played.first.reads_us), "read")
                 return f"Too little to recommend a limit: {few}, where {MIN_READS} are needed."
             return f"Too little to recommend a limit: the events last {words.number(played.days)} days."
         if (better := self._better_limit) is not None:
             return (
-                f"No firm limit: {self._chosen.count} costs least on the days for choosing, {better.count} "
-                "on those for scoring."
+                f"No firm limit: {self._chosen.subject} costs least on the days for choosing, "
+                f"{better.subject} on those for scoring."
             )
         todo = _begun(self.setting.sentence)
         if self._is_indifferent and verdict == "default":
@@ -439,7 +442,7 @@ class SizingStudy:
             more = [table["cost_per_day"].iloc[place] - table["cost_per_day"].iloc[at] for place in beside]
             title = f"{_begun(setting.subject)} costs " + " and ".join(
                 f"{words.number(abs(value))} a day {'less' if value > 0 else 'more'} than "
-                f"{Setting(table['limit'].iloc[place]).subject}"
+                f"{Setting(float(table['limit'].iloc[place])).subject}"
                 for place, value in zip(beside, more, strict=True)
             )
         text = "A small limit leaves the user without messages when there is no link."
@@ -450,7 +453,7 @@ class SizingStudy:
             text += f" A limit of {worse} or less is clearly worse: {worse} costs {costs} a day more"
             text += f" than {setting.subject}."
         waste = table["waste"].to_numpy()
-        last = Setting(table["limit"].to_numpy()[np.argmax(np.abs(waste - waste[-1]) < SURE)])
+        last = Setting(float(table["limit"].to_numpy()[np.argmax(np.abs(waste - waste[-1]) < SURE)]))
         if waste[-1] > waste[0]:
             since = f"from {last.count} on" if last.limit < math.inf else "if all is sent at once"
             text += (
@@ -458,11 +461,12 @@ class SizingStudy:
                 f"wasted {since}."
             )
         cheapest = table.loc[table["cost_per_day"].idxmin()]
+        named = Setting(float(cheapest["limit"])).subject
         less = table["cost_per_day"].iloc[at] - cheapest["cost_per_day"]
         if less > SURE:
             doubt = "" if cheapest["saved_per_day_high"] < 0 else "; the difference may be chance"
             text += (
-                f" On {self.played.scored_days}, shown here, {Setting(cheapest['limit']).count} costs least, "
+                f" On {self.played.scored_days}, shown here, {named} costs least, "
                 f"{words.number(less)} a day less than {setting.subject}{doubt}."
             )
         return Answer(title, text)

@@ -95,7 +95,7 @@ class ScoreStudy:
     confidence: float
     own: OwnScenario | None = None
     growth: Mapping[str, Growth] = field(default_factory=dict)
-    """What a larger fleet changes, by task, where the chosen system sends each item to every phone."""
+    """Cost of a larger fleet, by task, where the chosen system sends each item to every phone."""
 
     @cached_property
     def pools(self) -> dict[str, TaskPool]:
@@ -146,8 +146,9 @@ class ScoreStudy:
         runner_up = self.board.systems[max(sorted(set(others)), key=others.count)] if others else ""
         is_few = pool.deliveries < MIN_DELIVERIES
         verdict = "few deliveries" if is_few else "close" if certain < _CLOSE else "firm"
-        fate = self.fates.set_index(["task", "system"]).loc[(task, row["system"])]
-        row |= {"unopened_share": fate["unopened"], "opened_share": _opened(fate["useful"], fate["unopened"])}
+        is_chosen = (self.fates["task"] == task) & (self.fates["system"] == row["system"])
+        useful, unopened = (float(self.fates.loc[is_chosen, name].iloc[0]) for name in ("useful", "unopened"))
+        row |= {"unopened_share": unopened, "opened_share": round(_divided(useful, 1 - unopened), 12)}
         return row | {
             "baseline_cost": baseline, "certain_share": certain, "runner_up": runner_up, "verdict": verdict,
         }  # fmt: skip
@@ -250,7 +251,7 @@ class ScoreStudy:
             where = f" ({tasks[0]})"
         base = ""
         if set(uses["system"]) != {self.board.baseline}:
-            base = self._each(uses["baseline_cost"], words.number)
+            base = self._listed(uses["baseline_cost"], words.number)
             base = f"; {base} {unit} with {words.quoted(self.board.baseline)}"
         most, _ = self._missed
         missed = ("nothing", "that was wanted is missed")
@@ -258,22 +259,22 @@ class ScoreStudy:
             parts = self._chosen.set_index("task").loc[tasks, most]
             rest = ": the main reason for not being in time"
             if most == "unopened":
-                opened = self._each(uses["opened_share"], words.percent)
+                opened = self._listed(uses["opened_share"], words.percent)
                 rest = f" before its run ended{rest}; of the rest {opened} is in time"
             missed = (
-                self._each(parts, words.percent),
+                self._listed(parts, words.percent),
                 f"of what was wanted was {FATE_LABELS[most]}{rest}{where}",
             )
         return [
-            (self._each(uses["useful_share"], words.percent), f"of what was wanted is in time{where}"),
+            (self._listed(uses["useful_share"], words.percent), f"of what was wanted is in time{where}"),
             (
-                f"{self._each(uses['cost'], words.number)} {unit}",
+                f"{self._listed(uses['cost'], words.number)} {unit}",
                 f"of {named} for each delivery in time{base}{where}",
             ),
             missed,
         ]
 
-    def _each(self, values: pd.Series, shown: Callable[[float], str]) -> str:
+    def _listed(self, values: pd.Series, shown: Callable[[float], str]) -> str:
         """Return a figure of each named task in their order; the range of many."""
         texts = [shown(value) for value in values]
         if len(texts) > _MAX_LISTED:
@@ -463,7 +464,7 @@ class ScoreStudy:
                     "Deliveries in time of all that was wanted and was not merely never opened.",
                 ),
                 Measure(
-                    f"{key}.crossing_devices", growth and growth.crossing_devices, "devices",
+                    f"{key}.crossing_devices", growth.crossing_devices if growth else None, "devices",
                     "Fleet from which a system that sends to fewer phones costs less; none: not known.",
                 ),
                 Measure(
@@ -573,7 +574,7 @@ class ScoreStudy:
             if beaten
             else question
         )
-        name, brought = words.quoted(use["system"]), self._brought(use)
+        name, brought = words.quoted(use["system"]), self._brought(use.to_dict())
         if use["verdict"] != "firm":
             why = self._why_not(self.uses[self.uses["task"] == task])
             return Answer(f"{_begun(task)}: open, {why}; {name} is ahead", f"With {name} {brought}. {text}")
@@ -738,11 +739,6 @@ def measure_meanings() -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame([{"measure": LABELS[name], "meaning": text} for name, text in MEASURES.items()])
-
-
-def _opened(useful: float, unopened: float) -> float:
-    """Return the share in time of what was not left unopened."""
-    return _divided(useful, 1 - unopened)
 
 
 def _divided(part: float, whole: float) -> float:

@@ -138,6 +138,14 @@ def test_update_pareto_replaces_the_table():
     assert tuple(figure.layout.xaxis.range) == (0, 1)
 
 
+def test_name_of_a_best_value_at_the_edge_stays_within_the_figure():
+    table = pd.concat([SIZING_TABLE] * 3, ignore_index=True).assign(limit=[*map(str, range(8)), "all"])
+    last = figures.tradeoff(table, x="limit", best="all", title="", unit="messages")
+    middle = figures.tradeoff(table, x="limit", best="3", title="", unit="messages")
+    anchors = [figure.layout.annotations[0].xanchor for figure in (last, middle)]
+    assert anchors == ["right", "center"]
+
+
 def test_front_of_one_point_has_no_entry_in_the_legend():
     figure = figures.pareto(PARETO_TABLE, **OPTIONS)
     assert [trace.showlegend for trace in figure.data] == [True, True, True]

@@ -159,7 +159,7 @@ def test_open_verdict_is_open_everywhere():
     assert measures["news_with_ranks.ahead"] == "MUD"
 
 
-def test_what_was_never_opened_is_said_beside_what_was_in_time():
+def test_share_of_what_was_opened_stands_beside_what_was_in_time():
     study = make_study([("MUD", 60, 100, 300)])
     assert "60 % of what was wanted in time, 100 % of what was opened in the run" in (
         study.first_screen().headline
@@ -173,9 +173,8 @@ GROWN = Growth("a task", "to everyone", "SUBLIM", 16, (60.0, 75.0), (45.0, 40.0)
 def test_fleet_from_which_a_system_loses_is_computed():
     assert GROWN.crossing_devices == 28  # 15 J less at 16 phones, 5 J more at 32
     text = GROWN.describe("j_per_useful")
-    assert "In a run with 32 phones in the same area it takes 45 J for each of 100 % in time" in text
-    assert "SUBLIM 40 J for each of 85 %" in text
-    assert "“to everyone” loses from about 28 phones on" in text
+    assert "it takes 45 J (100 % in time) for a delivery, SUBLIM 40 J (85 % in time)" in text
+    assert "from about 28 phones on, by a straight line between both fleets, SUBLIM takes less" in text
     still = replace(GROWN, larger_cost=(45.0, 46.0))
     assert still.crossing_devices is None
     assert "still takes less" in still.describe("j_per_useful")
