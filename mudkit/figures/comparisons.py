@@ -364,9 +364,9 @@ def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], titl
     table : pandas.DataFrame
         ``system``, two columns of numbers, and ``is_best``, as
         :func:`mudkit.experiment.pareto_front` returns it. A system without a value is left out, and
-        named below the title.
+        named below the title. Ends of intervals (``<column>_low, <column>_high``) are drawn where given.
     x, y : str
-        Columns of the two measures.
+        Columns of the two measures; the axis of a ``…_percent`` starts at 0.
     labels : (str, str)
         Titles of the two axes, units included.
     title : str
@@ -412,9 +412,19 @@ def update_pareto(
         point = points.setdefault((row[x], row[y]), {"names": [], "is_best": bool(row["is_best"])})
         point["names"].append(str(row["system"]))
     best = sorted(place for place, point in points.items() if point["is_best"])
-    figure.data[_FRONT].update(x=[place[0] for place in best], y=[place[1] for place in best])
+    figure.data[_FRONT].update(
+        x=[place[0] for place in best], y=[place[1] for place in best], showlegend=len(best) > 1
+    )
+    ends = {name: (f"{name}_low", f"{name}_high") for name in (x, y)}
     wholes = {name: 100.0 if name.endswith("_percent") else 1.0 for name in (x, y)}
-    spans = [_axis_range(known[name].tolist(), whole) for name, whole in wholes.items()]
+    spans = [
+        _axis_range(
+            known[[end for end in (name, *ends[name]) if end in known]].to_numpy().ravel().tolist(),
+            whole,
+            from_zero=whole == 100.0,
+        )
+        for name, whole in wholes.items()
+    ]
     names = {place: ", ".join(point["names"]) for place, point in points.items()}
     for number, is_best in ((_BEST, True), (_OTHERS, False)):
         chosen = [place for place, point in points.items() if point["is_best"] == is_best]
@@ -424,7 +434,18 @@ def update_pareto(
             text=[names[place] for place in chosen],
             customdata=[f"{names[place]}<br>{', '.join(map(words.number, place))}" for place in chosen],
             hovertemplate="%{customdata}<extra></extra>",
+            showlegend=bool(chosen),
         )
+        for axis, name in (("x", x), ("y", y)):
+            low, high = ends[name]
+            if not {low, high} <= set(known):
+                continue
+            rows = known.set_index([x, y])
+            rows = rows[~rows.index.duplicated()].loc[chosen].reset_index()
+            figure.data[number][f"error_{axis}"].update(
+                symmetric=False, array=rows[high] - rows[name], arrayminus=rows[name] - rows[low],
+                thickness=1, width=3,
+            )  # fmt: skip
     figure.layout.annotations = point_labels(
         list(names),
         [_place_shares(place, spans) for place in names],
@@ -446,13 +467,13 @@ def _place_shares(place: Sequence[float], spans: Sequence[Sequence[float]]) -> t
     return x, y
 
 
-def _axis_range(values: Sequence[float], whole: float = 1.0) -> list[float]:
-    """Return a range that fits the values, from 0 unless all are large; shares end at the whole."""
+def _axis_range(values: Sequence[float], whole: float = 1.0, *, from_zero: bool = False) -> list[float]:
+    """Return a range that fits the values, from 0 unless all may be large; shares end at the whole."""
     low, high = min([0.0, *values]), max([0.0, *values])
     if low == high:
         return [low, low + whole]
     least = min(values)
-    if least > 0.6 * high:
+    if least > 0.6 * high and not from_zero:
         low = least - 0.35 * (high - least) if least < high else 0.8 * high
     return [1.05 * low if low < 0 else low, whole if 0.9 * whole < high <= whole else 1.05 * high]
 
@@ -526,6 +547,7 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
         line={"color": INK, "width": 1, "dash": "dot"},
         annotation={"text": f"recommended: {best}", "font": {"size": 12}, "yanchor": "bottom", "y": 1.0},
         annotation_position="top",
+        annotation_xanchor="right" if values.index(best) > 0.8 * len(values) else "center",
     )
     figure.update_xaxes(
         title_text=unit,

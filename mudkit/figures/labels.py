@@ -174,6 +174,6 @@ def point_labels(
             "arrowcolor": INK if number >= len(_WAYS) else "rgba(0,0,0,0)",
             "xanchor": "center" if right == 0 else "right" if right < 0 else "left",
             "yanchor": "middle" if down == 0 else "bottom" if down < 0 else "top",
-            "font": {"size": font_px, "color": colour},
+            "font": {"size": font_px} | ({"color": colour} if colour != INK else {}),  # INK: of the page
         })  # fmt: skip
     return labels

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from mudkit import words
+from mudkit.intervals import MIN_REPETITIONS
 from mudkit.systems.lasthop import Forwarding, Prices, Push, score_policies, size_prefetch
 
 if TYPE_CHECKING:
@@ -19,15 +21,19 @@ if TYPE_CHECKING:
 __all__ = [
     "ENDS",
     "MAX_LIMIT",
+    "MIN_READS",
     "MIN_SPLIT_DAYS",
     "PRICES",
     "SURE",
+    "Setting",
     "buffer",
     "count_days",
     "count_scored_days",
     "find_end_us",
+    "has_enough",
     "pays",
     "pick_days",
+    "recommend",
     "score",
     "search_setting",
     "vary_prices",
@@ -45,8 +51,63 @@ MAX_LIMIT: Final = 1 << 17
 _MAX_THRESHOLD_S: Final = 64 * 86_400.0
 MIN_SPLIT_DAYS: Final = 4
 """Days from which every other one is kept for scoring."""
+MIN_READS: Final = 30
+"""Reads below which nothing is recommended."""
 SURE: Final = 1e-9
 """Cost a day up to which a difference is one of rounding."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Prefetch limit, and expiration threshold in seconds.
+
+    A limit of 0: messages are sent only when they are asked for. An infinite one: all are sent at once.
+    """
+
+    limit: float
+    threshold_s: float = 0.0
+
+    @property
+    def policy(self) -> Forwarding:
+        """The way of forwarding."""
+        if math.isfinite(self.limit):
+            return buffer(int(self.limit), self.threshold_s)
+        return buffer(MAX_LIMIT, self.threshold_s) if self.threshold_s else Forwarding("on-line")
+
+    @property
+    def name(self) -> str:
+        """Name in tables and figures."""
+        if not self.limit:
+            return "only when asked"
+        if math.isfinite(self.limit):
+            return f"up to {self.limit:,.0f}"
+        return "all but what expires soon" if self.threshold_s else "all at once"
+
+    @property
+    def subject(self) -> str:
+        """The setting as the subject of a sentence."""
+        if not self.limit:
+            return "sending only when asked"
+        if math.isfinite(self.limit):
+            return f"a limit of {self.count}"
+        within = f" but what expires within {words.duration(self.threshold_s)}" if self.threshold_s else ""
+        return f"sending all{within} at once"
+
+    @property
+    def count(self) -> str:
+        """Messages on the device, at most, in words."""
+        return f"{self.limit:,.0f}" if math.isfinite(self.limit) else "all"
+
+    @property
+    def sentence(self) -> str:
+        """The setting as an order, without "to"."""
+        if not self.limit:
+            return "send messages only when they are asked for"
+        within = f"none that expires within {words.duration(self.threshold_s)}"
+        if not math.isfinite(self.limit):
+            return f"send all messages at once{f', but {within}' if self.threshold_s else ''}"
+        text = f"prefetch up to {words.count(int(self.limit), 'message')}"
+        return f"{text}, and {within}" if self.threshold_s else text
 
 
 def buffer(limit: int, threshold_s: float) -> Forwarding:
@@ -59,12 +120,55 @@ def pays(runs: Sequence[Drawn], sized: Sizing, played: dict[str, Any]) -> bool:
     without = sized.at(sized.prices, threshold_s=0.0)
     if not (sized.limit and sized.threshold_s):
         return False
-    policies = {
-        "with": buffer(sized.limit, sized.threshold_s),
-        "without": buffer(without.limit, without.threshold_s),
-    }
-    table = score_policies(runs, policies, prices=sized.prices, days=pick_days(runs[0], "odd"), **played)
+    settings = Setting(sized.limit, sized.threshold_s), Setting(without.limit)
+    return _surely_saves(runs, *settings, sized.prices, played)
+
+
+def _surely_saves(
+    runs: Sequence[Drawn], setting: Setting, other: Setting, prices: Prices, played: dict[str, Any]
+) -> bool:
+    """Return whether a setting surely costs less than another one, on the days for choosing."""
+    policies = {"setting": setting.policy, "other": other.policy}
+    table = score_policies(runs, policies, prices=prices, days=pick_days(runs[0], "odd"), **played)
     return bool(table["saved_per_day_low"].iloc[1] > SURE)
+
+
+def recommend(
+    chosen_on: Sequence[Drawn], scored_on: Sequence[Drawn], sized: Sizing, played: dict[str, Any]
+) -> Setting:
+    """Return the simplest setting that does not surely cost more than the chosen one where it is scored.
+
+    Simplest are to send all at once and to send only when asked, which need no number; of these the one that
+    costs less on the days for choosing. What is sent at once has an expiration threshold if that surely saves
+    on the days for choosing. Then comes an expiration threshold alone.
+    """
+    chosen = Setting(sized.limit, sized.threshold_s)
+    if not (chosen.limit and has_enough(scored_on[0])):
+        return chosen
+
+    def priced(runs: Sequence[Drawn], which: Days) -> pd.DataFrame:
+        policies = {"chosen": chosen.policy, **{setting.name: setting.policy for setting in simpler}}
+        days = pick_days(runs[0], which)
+        return score_policies(runs, policies, prices=sized.prices, days=days, **played).set_index("policy")
+
+    simpler = [Setting(0), Setting(math.inf)]
+    if chosen.threshold_s:
+        simpler.append(Setting(math.inf, chosen.threshold_s))
+    scores = priced(scored_on, "even")
+    # What costs nothing is not beaten by chance.
+    column = "saved_per_day_low" if scores.loc["chosen", "cost_per_day"] else "cost_per_day"
+    more = {str(name): float(value) for name, value in scores[column].items()}
+    good = [setting for setting in simpler if not more[setting.name] > SURE]
+    if not good:
+        return chosen
+    costs = priced(chosen_on, "odd")["cost_per_day"].round(9)
+    best = min(good, key=lambda setting: (setting.threshold_s > 0, costs[setting.name], setting.limit))
+    if best != Setting(math.inf):
+        return best
+    wide = sized.at(sized.prices, min_limit=int(sized.table["limit"].max()))
+    expiring = Setting(math.inf, wide.threshold_s)
+    saves = wide.threshold_s and _surely_saves(chosen_on, expiring, best, sized.prices, played)
+    return expiring if saves else best
 
 
 def score(
@@ -154,6 +258,11 @@ def count_scored_days(drawn: Drawn) -> int:
     """Return the days on which settings are scored."""
     days = count_days(drawn)
     return days // 2 if days >= MIN_SPLIT_DAYS else days
+
+
+def has_enough(drawn: Drawn) -> bool:
+    """Return whether there are enough reads and days to recommend a setting."""
+    return len(drawn.reads_us) >= MIN_READS and count_scored_days(drawn) >= MIN_REPETITIONS
 
 
 def find_end_us(run: Drawn) -> int:

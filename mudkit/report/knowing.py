@@ -20,10 +20,10 @@ KNOWN_LABELS: Final = {
     "items_read": "items that servers read",
     "items_not_for_it": "items of others on phones",
     "pairs": "pairs that servers know",
-    "places_share": "phones whose place servers know, %",
-    "interests_share": "phones whose interests servers know, %",
-    "places_by_others_share": "phones whose place other devices know, %",
-    "interests_by_others_share": "phones whose interests other devices know, %",
+    "places_share": "tasks in which servers know places of phones",
+    "interests_share": "tasks in which servers know interests of users",
+    "places_by_others_share": "tasks in which other devices know places of phones",
+    "interests_by_others_share": "tasks in which other devices know interests of users",
 }
 _KNOWN_SHARES: Final = tuple(name for name in KNOWN_LABELS if name.endswith("_share"))
 
@@ -59,15 +59,26 @@ def list_known(board: Scoreboard) -> pd.DataFrame:
 def sum_known(board: Scoreboard, tasks: Sequence[Task]) -> pd.DataFrame:
     """Return what servers and phones know with each system: sums over tasks of the first seed.
 
-    Shares are of the phones of all tasks.
+    Of places and interests it is in how many tasks they are known, and of which share of the phones there if
+    not of all: ``1 of 3``, ``1 of 3 (50 % of phones)``.
     """
     phones = {task.name: task.scenario.devices for task in tasks}
     table = list_known(board)
-    of_task = table["task"].map(phones)
-    table["items_not_for_it"] *= of_task  # it is that of a phone
+    table["items_not_for_it"] *= table["task"].map(phones)  # it is that of a phone
+    groups = table.groupby("system", sort=False)
+    sums = groups[[name for name in KNOWN_LABELS if name not in _KNOWN_SHARES]].sum()
     for name in _KNOWN_SHARES:
-        table[name] = table[name].fillna(0.0) * of_task / sum(phones.values())
-    return table.groupby("system", sort=False)[list(KNOWN_LABELS)].sum().reset_index()
+        sums[name] = groups[name].agg(_tasks_in_words)
+    return sums[list(KNOWN_LABELS)].reset_index()
+
+
+def _tasks_in_words(shares: pd.Series) -> str:
+    """Return in how many tasks something is known, by the shares of the phones of which it is."""
+    known = shares[shares > 0]
+    text = f"{len(known)} of {len(shares)}"
+    if known.empty or (known == 1).all():
+        return text
+    return f"{text} ({words.span(known.min(), known.max(), words.percent)} of phones)"
 
 
 def known_answer(known: pd.DataFrame) -> Answer:
@@ -91,14 +102,14 @@ def _told_to_others(known: pd.DataFrame) -> str:
     sentences = []
     for row in known.to_dict("records"):
         parts = [
-            f"the {what} of {words.percent(row[name])}"
+            f"the {what} of phones in {row[name]} {'task' if row[name].endswith(' of 1') else 'tasks'}"
             for name, what in (
-                ("places_by_others_share", "place"),
+                ("places_by_others_share", "places"),
                 ("interests_by_others_share", "interests"),
             )
-            if row[name] > 0
+            if not row[name].startswith("0 of")
         ]
         if parts:
             system = words.quoted(str(row["system"]))
-            sentences.append(f"With {system} other devices know {words.joined(parts)} of the phones. ")
+            sentences.append(f"With {system} other devices know {words.joined(parts)}. ")
     return "".join(sentences)

@@ -2,49 +2,36 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
 from mudkit import words
-from mudkit.intervals import MIN_REPETITIONS
 from mudkit.report.choosing import (
     ENDS,
     MAX_LIMIT,
-    MIN_SPLIT_DAYS,
+    MIN_READS,
     PRICES,
     SURE,
-    buffer,
-    count_days,
-    count_scored_days,
-    find_end_us,
+    Setting,
     pays,
     pick_days,
+    recommend,
     score,
     search_setting,
     vary_prices,
 )
 from mudkit.report.page import Answer, FirstScreen, Measure
-from mudkit.report.source import dominant
-from mudkit.sources import Outages
-from mudkit.systems.lasthop import (
-    Expiration,
-    Forwarding,
-    Prices,
-    Push,
-    Scenario,
-    add_outages,
-    read_logs,
-)
-from mudkit.systems.lasthop.spool.ranked import FOREVER_US
+from mudkit.report.prefetch_events import PlayedEvents, about, read_events
+from mudkit.report.tables import merge_equal
+from mudkit.systems.lasthop import Forwarding, Prices, Push
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mudkit.sources import Outages
     from mudkit.systems.lasthop.study.scenario import Drawn
     from mudkit.systems.lasthop.study.sizing import Sizing
 
@@ -61,40 +48,29 @@ LABELS: Final = {
 """Headings of the tables."""
 BEST: Final[dict[str, Literal["low", "high"]]] = {"cost_per_day": "low"}
 
-_RECOMMENDED, _LEARNT, _ALL, _NONE, _PUSH = (
-    "recommended",
-    "learnt by the server",
-    "all at once",
-    "only when asked",
-    "a push service",
-)
+_ALL, _NONE, _LEARNT, _PUSH = "all at once", "only when asked", "learnt by the server", "a push service"
 _MEASURES: Final = ("waste", "loss", "empty_read_share", "delay_min")
 _DELAY_ENDS: Final = ("delay_s_low", "delay_s_high")
+_LONG: Final = 110
+"""Letters of a heading, at most."""
 _NEAR: Final = 4
 """Rows on screen before and after the recommended setting."""
-_MIN_READS: Final = 30
-"""Reads below which nothing is recommended."""
-_SHORT_DAYS: Final = 7
-_CRITICAL: Final = 0.15
-"""Difference of what can be read and what arrives, as a share, below which queues wander."""
 
 
 @dataclass(frozen=True)
 class SizingStudy:
     """Settings of a prefetching server that were played on the same events.
 
-    The setting was chosen on odd days (``sized``) and scored on even ones, under other outages (``runs``,
-    several where outages were drawn from the process ``assumed``, instead of a log). ``limits``,
-    ``thresholds``, ``policies`` and ``by_price`` are the scores of settings and policies; ``extended`` names
-    ranges whose edge the best setting had reached.
+    ``sized`` holds the setting that costs least on odd days; ``setting`` is the recommended one (see
+    :func:`~mudkit.report.choosing.recommend`). All are scored on even days, under other outages. ``limits``,
+    ``thresholds`` and ``policies``, the recommended one first, are the scores of settings and policies, what
+    is saved compared with the recommended one. ``by_price`` has what would be recommended at other prices.
+    ``extended`` names ranges whose edge the best setting had reached.
     """
 
-    name: str
-    is_example: bool
-    runs: Sequence[Drawn]
-    assumed: Outages | None
-    max_at_a_time: int
+    played: PlayedEvents
     sized: Sizing
+    setting: Setting
     extended: list[str]
     limits: pd.DataFrame
     thresholds: pd.DataFrame
@@ -102,123 +78,115 @@ class SizingStudy:
     by_price: pd.DataFrame
 
     @property
-    def events(self) -> Drawn:
-        """Arrivals and reads, which all runs share."""
-        return self.runs[0]
-
-    @property
-    def days(self) -> float:
-        """Length of the events in days."""
-        return max(find_end_us(self.events) / 86_400e6, 1e-9)
-
-    @property
-    def down_share(self) -> float:
-        """Share of time without a link, over all runs."""
-        shares = []
-        for run in self.runs:
-            end_us = find_end_us(run)
-            ends_us = [0, *run.switches_us[run.switches_us < end_us].tolist(), end_us]
-            lasts_us = [end - begin for begin, end in itertools.pairwise(ends_us)]
-            shares.append(sum(lasts_us[1 if run.starts_up else 0 :: 2]) / end_us)
-        return float(np.mean(shares))
-
-    @property
-    def lifetime_s(self) -> float:
-        """Mean time from arrival to expiration, of the messages that expire; 0 if none does."""
-        expires = self.events.expires_us < FOREVER_US
-        lasts_us = self.events.expires_us[expires] - self.events.arrivals_us[expires]
-        return float(lasts_us.mean()) / 1e6 if len(lasts_us) else 0.0
-
-    def _expiring(self) -> str:
-        """Return in brackets how long messages last, or nothing if none expires."""
-        if not self.lifetime_s:
-            return ""
-        share = float((self.events.expires_us < FOREVER_US).mean())
-        which = "" if share == 1 else f"{words.percent(share)} "
-        return f" ({which}expire after {_about(self.lifetime_s)} on average)"
-
-    @property
     def has_threshold(self) -> bool:
         """True if a threshold was chosen: messages expire, and some are prefetched."""
-        return bool(self.sized.limit) and self.sized.table["threshold_s"].nunique() > 1
+        return bool(self.setting.limit) and self.sized.table["threshold_s"].nunique() > 1
 
     @property
-    def is_firm(self) -> bool:
-        """True if there are enough reads and days, and no other limit is clearly better where it counts."""
-        return self._has_enough and self._better_limit is None
-
-    @property
-    def _has_enough(self) -> bool:
-        return len(self.events.reads_us) >= _MIN_READS and count_scored_days(self.events) >= MIN_REPETITIONS
-
-    @property
-    def _better_limit(self) -> int | None:
-        """The cheapest limit on the days for scoring, if it costs clearly less than the chosen one."""
-        row = self.limits.loc[self.limits["cost_per_day"].idxmin()]
-        return int(row["limit"]) if row["saved_per_day_high"] < -SURE else None
-
-    @property
-    def _read_counts(self) -> tuple[int, int]:
-        """Number of reads that are scored, and of those in vain, over all draws."""
-        days = pick_days(self.events, "even")
-        reads_us = self.events.reads_us
-        kept = reads_us if days == "all" else reads_us[reads_us // 86_400_000_000 % 2 == 1]
-        reads = len(kept) * len(self.runs)
-        return reads, round(reads * float(self.row(_RECOMMENDED)["empty_read_share"]))
-
-    @property
-    def saves(self) -> bool:
-        """True if the recommended setting costs less than its rival, beyond doubt."""
-        return bool(self._rival["saved_per_day_low"] > 0)
+    def best(self) -> pd.Series:
+        """Scores of the recommended setting."""
+        return self.policies.iloc[0]
 
     @property
     def _rival(self) -> pd.Series:
-        """Row of sending only when asked, or of the best setting that prefetches if that is recommended."""
+        """Scores of sending only when asked, or of the best limit above 0 if that is recommended."""
         return self.policies.iloc[1]
+
+    def row(self, policy: str) -> pd.Series:
+        """Return the scores of a policy."""
+        return self.policies[self.policies["policy"] == policy].iloc[0]
+
+    @property
+    def verdict(self) -> str:
+        """Certainty of the recommendation.
+
+        ``firm``: it surely costs less than sending all at once or only when asked. ``default``: what cost
+        least on the days for choosing does not surely cost less than this simpler setting.
+        ``contradicted``: another limit surely costs less on the days for scoring. ``too little``: too few
+        reads or days. ``no link``: there never was one.
+        """
+        if self.played.down_share == 1.0:
+            return "no link"
+        if not self.played.has_enough:
+            return "too little"
+        if self._better_limit is not None:
+            return "contradicted"
+        others = self.policies[
+            self.policies["policy"].isin({_ALL, _NONE, self._chosen.name} - {self.setting.name})
+        ]
+        return "default" if any(self._is_open(row) for _, row in others.iterrows()) else "firm"
+
+    @property
+    def is_firm(self) -> bool:
+        """True if the recommendation is surely better than what is as simple or simpler."""
+        return self.verdict == "firm"
+
+    @property
+    def _chosen(self) -> Setting:
+        """The setting that costs least on the days for choosing."""
+        return Setting(self.sized.limit, self.sized.threshold_s)
+
+    def _is_open(self, row: pd.Series) -> bool:
+        """Return whether a policy does something else, and does not surely cost more."""
+        best = self.best
+        if all(abs(row[name] - best[name]) < SURE for name in (*_MEASURES, "cost_per_day")):
+            return False
+        if not best["cost_per_day"]:
+            return bool(row["cost_per_day"] <= SURE)
+        return not row["saved_per_day_low"] > SURE
+
+    @property
+    def _better_limit(self) -> Setting | None:
+        """The cheapest limit on the days for scoring, if it surely costs less than the recommended one."""
+        row = self.limits.loc[self.limits["cost_per_day"].idxmin()]
+        return Setting(float(row["limit"])) if row["saved_per_day_high"] < -SURE else None
+
+    @property
+    def _in_vain(self) -> str:
+        """Reads in vain of those that are scored, over all draws, in words."""
+        reads = self.played.scored_reads * len(self.played.runs)
+        in_vain = round(reads * float(self.best["empty_read_share"]))
+        draws = len(self.played.runs)
+        of_draws = f"{reads:,}: {self.played.reads_in_words()}" if draws > 1 else self.played.reads_in_words()
+        return f"{in_vain:,} of {of_draws}"
 
     @property
     def _is_indifferent(self) -> bool:
         """True if all limits cost the same."""
         return bool(np.ptp(self.limits["cost_per_day"]) < 1e-9)
 
-    def row(self, policy: str) -> pd.Series:
-        """Return the scores of a policy."""
-        return self.policies[self.policies["policy"] == policy].iloc[0]
-
     def first_screen(self) -> FirstScreen:
         """Return what was read, three figures, the recommendation, what it rests on, and warnings."""
-        arrivals, reads = len(self.events.arrivals_us), len(self.events.reads_us)
-        read = " · ".join(
-            [
-                self.name,
-                f"{words.number(self.days)} days",
-                words.count(arrivals, "message") + self._expiring(),
-                words.count(reads, "read"),
-                f"no link for {words.percent(self.down_share)} of the time",
-            ]
-        )
-        best, limit, none = self.row(_RECOMMENDED), self.sized.limit, self.row(_NONE)
-        is_dead = self.down_share == 1.0
+        best, limit, none = self.best, self.setting.limit, self.row(_NONE)
         without = "" if not limit else f"; {words.percent(none['empty_read_share'])} if nothing is prefetched"
+        at_once = (
+            ""
+            if self.setting.name == _ALL
+            else f"; {words.percent(self.row(_ALL)['waste'])} if all is sent at once"
+        )
+        first = "none", "is sent before it is asked for"
+        if limit:
+            late = words.duration(self.setting.threshold_s)
+            kept_back = f", but those that expire within {late}" if self.setting.threshold_s else ""
+            first = "all", f"messages are sent as they come, without a limit{kept_back}"
+        if 0 < limit < math.inf:
+            first = words.count(int(limit), "message"), "kept on the device in advance"
         tiles = [
-            (
-                words.count(limit, "message") if limit else "none",
-                "kept on the device in advance" if limit else "is sent before it is asked for",
-            ),
+            first,
             (
                 words.percent(best["empty_read_share"]),
-                f"of reads happen offline and miss a waiting message{without}",
+                f"of {self.played.reads_in_words()} happen offline and miss a waiting message"
+                f"{_ends(best, 'empty_read_share')}{without}",
             ),
             (words.percent(best["loss"]), "of what could be read is lost")
-            if is_dead
+            if self.verdict == "no link"
             else (
                 words.percent(best["waste"]),
-                f"of what is forwarded is never read; {words.percent(self.row(_ALL)['waste'])} if all is "
-                "sent at once",
+                f"of what is forwarded is never read{_ends(best, 'waste')}{at_once}",
             ),
         ]
         return FirstScreen(
-            read,
+            self.played.describe(),
             tiles,
             self._headline(),
             self._reason(),
@@ -227,61 +195,60 @@ class SizingStudy:
             self._first_measures(),
         )
 
-    def _setting(self) -> str:
-        """Return the chosen setting in words, as what comes after "to"."""
-        if not self.sized.limit:
-            return "send messages only when they are asked for"
-        text = f"prefetch up to {words.count(self.sized.limit, 'message')}"
-        if self.has_threshold and self.sized.threshold_s:
-            text += f", and none that expires within {words.duration(self.sized.threshold_s)}"
-        return text
-
     def _headline(self) -> str:
-        if self.down_share == 1.0:
+        verdict, played = self.verdict, self.played
+        if verdict == "no link":
             return "No setting helps: there is never a link, and every message is lost."
-        if len(self.events.reads_us) < _MIN_READS:
-            reads = words.count(len(self.events.reads_us), "read")
-            return f"Too little to recommend a limit: {reads}, where {_MIN_READS} are needed."
-        if not self._has_enough:
-            return f"Too little to recommend a limit: the events last {words.number(self.days)} days."
+        if verdict == "too little":
+            if len(played.first.reads_us) < MIN_READS:
+                few = words.count(len(played.first.reads_us), "read")
+                return f"Too little to recommend a limit: {few}, where {MIN_READS} are needed."
+            return f"Too little to recommend a limit: the events last {words.number(played.days)} days."
         if (better := self._better_limit) is not None:
             return (
-                f"No firm limit: {self.sized.limit:,} costs least on the days for choosing, {better:,} on "
-                "those for scoring."
+                f"No firm limit: {self._chosen.subject} costs least on the days for choosing, "
+                f"{better.subject} on those for scoring."
             )
-        if not self.sized.limit:
-            if not self.down_share:
+        todo = _begun(self.setting.sentence)
+        if self._is_indifferent and verdict == "default":
+            return f"{todo}: on these reads every limit costs the same."
+        if verdict == "default":
+            what = "no prefetch limit" if self.setting.limit != self._chosen.limit else "nothing else"
+            reads = words.count(played.scored_reads, "read")
+            return f"{todo}, by default: {what} is clearly cheaper on {reads}."
+        if not self.setting.limit:
+            if not played.down_share:
                 return "Prefetch nothing: there is always a link, and messages can wait until asked for."
             return "Prefetch nothing, at these prices: send messages when they are asked for."
-        if not self.saves:
-            return f"No clear gain from prefetching; what costs least is to {self._setting()}."
-        good = self._good_in_words()
-        if good and not self._is_indifferent:
-            few = words.count(self._read_counts[0] // len(self.runs), "read")
-            return f"{self._setting().capitalize()}; by cost, limits {good} cannot be told apart on {few}."
-        return f"{self._setting().capitalize()}."
+        return f"{todo}."
 
     def _reason(self) -> str:
-        best = self.row(_RECOMMENDED)
-        if self.down_share == 1.0:
+        best, verdict = self.best, self.verdict
+        if verdict == "no link":
             return "Neither prefetching nor waiting to be asked brings a message to the device."
-        if self._has_enough and not self.down_share and not self.sized.limit:
+        text = ""
+        if verdict == "too little":
+            text = f"On these events it costs least to {self.setting.sentence}. "
+        elif verdict == "contradicted":
+            text = f"The default is to {self.setting.sentence}. "
+        elif not self.played.down_share and not self.setting.limit:
             text = (
                 "Every read finds a link, so nothing is lost or late; what is sent ahead can only be wasted."
             )
             return f"{text} {self._saving()}"
-        text = f"On these events it costs least to {self._setting()}. " if not self._has_enough else ""
-        if self._has_enough and not self.is_firm:
-            text = f"The choice was to {self._setting()}. "
-        reads, in_vain = self._read_counts
+        elif verdict == "default":
+            text = self._why_default()
         text += (
-            f"With it {_percent(best, 'empty_read_share')} of reads happen offline and miss a waiting "
-            f"message ({in_vain:,} of {self._reads_in_words(reads)}), "
+            f"With it, on {self.played.scored_days}, {_percent(best, 'empty_read_share')} of reads happen "
+            f"offline and miss a waiting message ({self._in_vain}), "
             f"{_percent(best, 'loss')} of what could be read is lost, {_percent(best, 'waste')} of what is "
             f"forwarded is wasted, and {_delay(best)}."
         )
         if self._is_indifferent:
             return f"{text} Any other limit does as well."
+        good = self._good_in_words()
+        if good and verdict == "firm":
+            text += f" By cost, {good} cannot be told apart."
         text += f" {self._saving()}"
         other = self._best_other()
         saved = float(other["saved_per_day"])
@@ -290,24 +257,32 @@ class SizingStudy:
             text += f" “{other['policy']}” costs {words.number(-saved)} a day less{doubt}."
         return text
 
-    def _reads_in_words(self, reads: int) -> str:
-        """Return a number of reads over all draws in words."""
-        draws = len(self.runs)
-        if draws == 1:
-            return words.count(reads, "read")
-        return f"{reads:,}: {words.count(reads // draws, 'read')} under {draws} draws of outages"
+    def _why_default(self) -> str:
+        """Return why a setting is recommended although another may be as good, in sentences."""
+        text, chosen = "", self._chosen
+        if good := self._good_in_words():
+            text = f"These reads do not decide the limit: by cost, {good} cannot be told apart. "
+        if chosen.name == self.setting.name:
+            return text
+        text += f"On the days for choosing, it cost least to {chosen.sentence}"
+        saved = -float(self.row(chosen.name)["saved_per_day"])
+        if saved > SURE:
+            text += f"; on those for scoring that saves {words.number(saved)} a day, which may be chance"
+        elif saved < -SURE:
+            text += f"; on those for scoring that costs {words.number(-saved)} a day more"
+        return f"{text}. The default is what needs no limit. "
 
     def _saving(self) -> str:
         """Return what the setting costs, and how much less that is than its rival."""
         rival = self._rival
         saved, low, high = (rival[f"saved_per_day{end}"] for end in ("", "_low", "_high"))
         than = (
-            "sending only when asked" if self.sized.limit else f"the best limit above 0 ({rival['policy']})"
+            "sending only when asked" if self.setting.limit else f"the best limit above 0 ({rival['policy']})"
         )
         ends = f" ({words.interval(low, high)})" if np.isfinite(low) else ""
-        if not self.row(_RECOMMENDED)["cost_per_day"]:
+        if not self.best["cost_per_day"]:
             return f"It costs nothing; {than} would cost {self._worth(rival['cost_per_day'])}."
-        cost = f"In all it costs {self._worth(self.row(_RECOMMENDED)['cost_per_day'])}"
+        cost = f"In all it costs {self._worth(self.best['cost_per_day'])}"
         if saved < 0:
             return f"{cost}, {words.number(-saved)} more than {than} on the days it is scored on{ends}."
         return f"{cost}, {words.number(saved)}{ends} less than {than}."
@@ -327,111 +302,54 @@ class SizingStudy:
             f"{what} {words.number(getattr(prices, name))} (`{parameter}`)"
             for name, (what, parameter) in PRICES.items()
         ]
-        text = (
-            f"Prices are assumed: {', '.join(listed[:-1])}, and {listed[-1]}. With one of them halved or "
-            f"doubled, {self._by_price()}.{self._idle_prices()}"
-        )
-        if self.is_example:
-            lasts = (
-                f", and messages that expire after {_about(self.lifetime_s)} on average (`expiration_h`)"
-                if self.lifetime_s
-                else ""
-            )
-            text += (
-                f" The example has {words.number(len(self.events.arrivals_us) / self.days)} messages "
-                f"(`arrivals_per_day`) and {words.number(len(self.events.reads_us) / self.days)} reads "
-                f"(`reads_per_day`) a day{lasts}."
-            )
-        if self.assumed is None:
-            return f"{text} Links are those of the log of outages."
-        if not self.assumed.share:
-            return f"{text} It is assumed that there is always a link (`outage`)."
         return (
-            f"{text} Outages are assumed, too: no link for {words.percent(self.assumed.share)} of the time"
-            + (
-                " (`outage`)."
-                if self.assumed.share == 1
-                else f", in {words.number(self.assumed.per_day)} periods a day (`outage`, `outages_per_day`)."
-            )
+            f"Prices are assumed: {', '.join(listed[:-1])}, and {listed[-1]}. With one of them halved or "
+            f"doubled, {self._by_price()}.{self._idle_prices()} {self.played.assumption()}"
         )
 
+    def _settings_by_price(self) -> list[Setting]:
+        """Return what would be recommended at each row of prices."""
+        rows = self.by_price[["limit", "threshold_s"]].itertuples(index=False)
+        return [Setting(limit, threshold_s) for limit, threshold_s in rows]
+
     def _by_price(self) -> str:
-        """Return in words where limit and threshold lie when one price is halved or doubled."""
-        low, high = self._limits_by_price()
-        text = (
-            f"the limit stays at {low:,}" if low == high else f"the limit lies between {low:,} and {high:,}"
+        """Return in words what the recommendation becomes when one price is halved or doubled."""
+        others: dict[str, list[str]] = {}
+        rows = zip(self.by_price["price"], self._settings_by_price(), strict=True)
+        for price, setting in rows:
+            if setting != self.setting:
+                others.setdefault(setting.sentence, []).append(price.rpartition(", ")[0])
+        if not others:
+            return "the recommendation stays the same"
+        return "the recommendation becomes: " + "; or: ".join(
+            f"{sentence} ({words.joined(prices, 'or')})" for sentence, prices in others.items()
         )
-        table = self.by_price[self.by_price["limit"] > 0]
-        least, most = table["threshold_s"].min(), table["threshold_s"].max()
-        if not self.has_threshold or least == most:
-            return text
-        return f"{text}, the threshold between {_threshold(least)} and {_threshold(most)}"
 
     def _idle_prices(self) -> str:
         """Return a sentence about the prices that change nothing when they are halved or doubled."""
-        settings = list(zip(self.by_price["limit"], self.by_price["threshold_s"], strict=True))
+        settings = self._settings_by_price()
         pairs = zip(PRICES.values(), settings[1::2], settings[2::2], strict=True)
         idle = [what for (what, _), *pair in pairs if all(one == settings[0] for one in pair)]
         if not idle or len(idle) == len(PRICES):
             return ""
         return f" Halving or doubling the price of {' or of '.join(idle)} changes nothing."
 
-    def _limits_by_price(self) -> tuple[int, int]:
-        return int(self.by_price["limit"].min()), int(self.by_price["limit"].max())
+    def _limits_by_price(self) -> tuple[float, float]:
+        return float(self.by_price["limit"].min()), float(self.by_price["limit"].max())
 
     def _warnings(self) -> list[str]:
-        notes = []
-        if self.is_example:
-            notes.append(
-                "Messages and reads are generated: give your own logs (`arrivals`, `reads`) for an answer "
-                "about your users."
-            )
-        if self.events.sorted_rows:
-            moved = self.events.sorted_rows
-            notes.append(
-                f"{words.count(moved, 'row')} of the logs {'was' if moved == 1 else 'were'} out of order; "
-                "the logs were sorted by time."
-            )
-        if count_days(self.events) < MIN_SPLIT_DAYS:
-            notes.append(
-                f"The events last {words.number(self.days)} days, too few to choose on some and score on "
-                "others: both are done on all of them, which flatters the choice."
-            )
-        if self.days < _SHORT_DAYS:
-            notes.append("What is on the device at the end counts as wasted, which is much of a short log.")
-        share = len(self.events.reads_us) * self.max_at_a_time / len(self.events.arrivals_us)
-        if share < 1:
-            notes.append(
-                f"With {words.count(self.max_at_a_time, 'message')} per read, at most {words.percent(share)} "
-                "of the messages can ever be read (`max_at_a_time`)."
-            )
-        if abs(share - 1) < _CRITICAL and (self.events.expires_us >= FOREVER_US).mean() > 0.5:
-            notes.append(
-                "About as many messages arrive as can be read, and most never expire: what waits then grows "
-                "and shrinks over weeks, and delays and costs are less certain than their intervals say."
-            )
-        notes += self._dominance()
+        notes = self.played.warnings()
         if self.extended:
             notes.append(
                 f"A best setting lay at the edge of the {' and '.join(self.extended)} tried first; the "
                 "range was extended until it no longer did."
             )
         if self.sized.limit >= MAX_LIMIT:
-            notes.append(f"No limit above {MAX_LIMIT:,} was tried: forward all.")
+            notes.append(f"No limit above {MAX_LIMIT:,} was tried, but to send all at once.")
         return notes
 
-    def _dominance(self) -> list[str]:
-        days, counts = np.unique(self.events.arrivals_us // 86_400_000_000, return_counts=True)
-        few, share = dominant(counts)
-        if few:
-            return [
-                f"{words.count(few, 'day')} of {len(days)} {'holds' if few == 1 else 'hold'} "
-                f"{words.percent(share)} of the messages."
-            ]
-        return []
-
     def _first_measures(self) -> list[Measure]:
-        best, sized = self.row(_RECOMMENDED), self.sized
+        best, setting, played = self.best, self.setting, self.played
 
         def scored(name: str, unit: str, definition: str, row: pd.Series = best, of: str = "") -> Measure:
             column = of or name
@@ -439,18 +357,25 @@ class SizingStudy:
             low, high = (end if np.isfinite(end) else None for end in ends)
             return Measure(name, float(row[column]), unit, definition, low, high)
 
+        def limit(name: str, value: float, definition: str) -> Measure:
+            return Measure(name, value if math.isfinite(value) else None, "messages", definition)
+
         in_vain = "of the reads, those offline that miss a waiting message"
-        threshold_s = sized.threshold_s if self.has_threshold else None
+        threshold_s = setting.threshold_s if self.has_threshold else None
         low, high = self._limits_by_price()
         least, most = self._good_limits()
         return [
             Measure("recommendation", self._headline(), "", "The recommendation in a sentence."),
-            Measure("is_firm", float(self.is_firm), "", "1: enough reads and days, and no better limit."),
-            Measure("prefetch_limit", float(sized.limit), "messages", "Messages on the device, at most."),
-            Measure("good_limit_lowest", float(least), "messages", "Least limit that is not clearly worse."),
-            Measure("good_limit_highest", float(most), "messages", "Largest such limit that was tried."),
-            Measure("prefetch_limit_lowest", float(low), "messages", "Least limit, a price x 0.5 or 2."),
-            Measure("prefetch_limit_highest", float(high), "messages", "Largest such limit."),
+            Measure("verdict", self.verdict, "", "firm, default, contradicted, too little, or no link."),
+            Measure("is_firm", float(self.is_firm), "", "1: the verdict is firm, it surely costs less than "
+                    "sending all at once or only when asked."),
+            Measure("setting", setting.name, "", "Recommended setting."),
+            limit("prefetch_limit", setting.limit, "Messages on the device, at most; none: no limit."),
+            limit("chosen_limit", self._chosen.limit, "Limit of least cost on the days for choosing."),
+            limit("good_limit_lowest", least, "Least limit that is not clearly worse; none: no limit."),
+            limit("good_limit_highest", most, "Largest such limit; none: no limit."),
+            limit("prefetch_limit_lowest", low, "Least limit, a price x 0.5 or 2; none: no limit."),
+            limit("prefetch_limit_highest", high, "Largest such limit; none: no limit."),
             Measure("expiration_threshold_s", threshold_s, "s", "What expires sooner is not prefetched."),
             scored("waste", "share", "Of the forwarded messages, those never read."),
             scored("loss", "share", "Of what on-line forwarding lets the user read, what was not read."),
@@ -465,87 +390,84 @@ class SizingStudy:
                    self.row(_NONE), "empty_read_share"),
             scored("waste_all_at_once", "share", "Of the forwarded messages, those never read, if all are "
                    "sent at once.", self.row(_ALL), "waste"),
-            Measure("down_share", self.down_share, "share", "Share of the time without a link."),
-            Measure("days", self.days, "days", "Length of the events."),
-            Measure("messages", float(len(self.events.arrivals_us)), "", "Messages that arrived."),
-            Measure("reads", float(len(self.events.reads_us)), "", "Reads."),
-            Measure("sorted_rows", float(self.events.sorted_rows), "", "Rows of logs that were sorted."),
+            Measure("down_share", played.down_share, "share", "Share of the time without a link."),
+            Measure("days", played.days, "days", "Length of the events."),
+            Measure("messages", float(len(played.first.arrivals_us)), "", "Messages that arrived."),
+            Measure("reads", float(len(played.first.reads_us)), "", "Reads."),
+            Measure("sorted_rows", float(played.first.sorted_rows), "", "Rows of logs that were sorted."),
         ]  # fmt: skip
 
-    def _good_limits(self) -> tuple[int, int]:
+    def _good_limits(self) -> tuple[float, float]:
         """Return the range of limits around the recommended one that are not clearly worse."""
         limits = self.limits["limit"].tolist()
-        sure = self.limits["saved_per_day_low"].fillna(self.limits["saved_per_day"])
-        if not self.row(_RECOMMENDED)["cost_per_day"]:
-            sure = self.limits["cost_per_day"]  # what costs nothing cannot be beaten by chance
-        is_worse = (sure > SURE).tolist()
-        low = high = limits.index(self.sized.limit)
-        while low > 0 and not is_worse[low - 1]:
+        is_good = [
+            self._is_open(row) or abs(row["saved_per_day"]) < SURE for _, row in self.limits.iterrows()
+        ]
+        low = high = limits.index(self.setting.limit)
+        while low > 0 and is_good[low - 1]:
             low -= 1
-        while high + 1 < len(limits) and not is_worse[high + 1]:
+        while high + 1 < len(limits) and is_good[high + 1]:
             high += 1
-        return int(limits[low]), int(limits[high])
+        return limits[low], limits[high]
 
     def _good_in_words(self) -> str:
         """Return the range of limits that are not clearly worse in words; nothing if it is one limit."""
         low, high = self._good_limits()
-        is_open = high == self.limits["limit"].max()
         if low == high:
             return ""
-        if is_open:
-            return f"from {low:,} up" if low else ""
-        return f"from {low:,} to {high:,}" if low else f"up to {high:,}"
+        least = f"{low:,.0f}" if low else "0 (only when asked)"
+        if high == math.inf:
+            return f"limits from {least} up and sending all at once"
+        return f"limits from {least} to {high:,.0f}"
 
     def _best_other(self) -> pd.Series:
-        """Return the row of the cheapest policy besides the recommended one."""
+        """Return the scores of the cheapest policy besides the recommended one."""
         others = self.policies.iloc[1:]
-        if not self.sized.limit:
-            others = others[others["policy"] != _NONE]  # it is what is recommended
         return others.iloc[int(others["cost_per_day"].to_numpy().argmin())]
 
     def limit_answer(self) -> Answer:
         """Return the heading of the limits that were tried."""
-        limit, table = self.sized.limit, self.limits
-        low, high = self._good_limits()
-        at = table["limit"].tolist().index(limit)
+        setting, table = self.setting, self.limits
+        low, _ = self._good_limits()
+        at = table["limit"].tolist().index(setting.limit)
         beside = [place for place in (at - 1, at + 1) if 0 <= place < len(table)]
         good = self._good_in_words()
         if self._is_indifferent:
             title = "No limit is better than another: all cost the same"
-        elif good and not self._has_enough:
-            title = f"Too little was scored to tell limits {good} apart"
+        elif good and not self.played.has_enough:
+            title = f"Too little was scored to tell {good} apart"
         elif good:
-            title = f"By cost, limits {good} cannot be told apart: the differences may be chance"
-        elif low < high:
-            title = "No limit is clearly better than another: the differences may be chance"
+            title = f"By cost, {good} cannot be told apart: the differences may be chance"
         else:
             more = [table["cost_per_day"].iloc[place] - table["cost_per_day"].iloc[at] for place in beside]
-            title = f"A limit of {limit:,} costs " + " and ".join(
-                f"{words.number(abs(value))} {'less' if value > 0 else 'more'} a day than "
-                f"{table['limit'].iloc[place]:,}"
+            title = f"{_begun(setting.subject)} costs " + " and ".join(
+                f"{words.number(abs(value))} a day {'less' if value > 0 else 'more'} than "
+                f"{Setting(float(table['limit'].iloc[place])).subject}"
                 for place, value in zip(beside, more, strict=True)
             )
         text = "A small limit leaves the user without messages when there is no link."
         below = table[table["limit"] < low]
         if len(below) and (below["saved_per_day_low"] > SURE).all():
-            worse = f"{below['limit'].iloc[-1]:,}"
+            worse = f"{below['limit'].iloc[-1]:,.0f}"
             costs = words.number(below["saved_per_day"].iloc[-1])
             text += f" A limit of {worse} or less is clearly worse: {worse} costs {costs} a day more"
-            text += f" than {limit:,}."
+            text += f" than {setting.subject}."
         waste = table["waste"].to_numpy()
-        last = int(table["limit"].to_numpy()[np.argmax(np.abs(waste - waste[-1]) < SURE)])
+        last = Setting(float(table["limit"].to_numpy()[np.argmax(np.abs(waste - waste[-1]) < SURE)]))
         if waste[-1] > waste[0]:
+            since = f"from {last.count} on" if last.limit < math.inf else "if all is sent at once"
             text += (
                 f" A large one brings what nobody reads: {words.percent(waste[-1])} of what is forwarded is "
-                f"wasted from {last:,} on."
+                f"wasted {since}."
             )
         cheapest = table.loc[table["cost_per_day"].idxmin()]
+        named = Setting(float(cheapest["limit"])).subject
         less = table["cost_per_day"].iloc[at] - cheapest["cost_per_day"]
         if less > SURE:
             doubt = "" if cheapest["saved_per_day_high"] < 0 else "; the difference may be chance"
             text += (
-                f" {limit:,} costs least on the days for choosing; on those for scoring, shown here, "
-                f"{cheapest['limit']:,.0f} does, by {words.number(less)} a day{doubt}."
+                f" On {self.played.scored_days}, shown here, {named} costs least, "
+                f"{words.number(less)} a day less than {setting.subject}{doubt}."
             )
         return Answer(title, text)
 
@@ -554,10 +476,10 @@ class SizingStudy:
         text = "A threshold keeps back what expires before it can be read."
         if self.sized.table["threshold_s"].nunique() == 1:
             return Answer("Nothing expires, so there is no threshold to choose", text)
-        if not self.sized.limit:
+        if not self.setting.limit:
             return Answer("Nothing is prefetched, so no threshold matters", text)
         rows = self.thresholds
-        chosen_s = self.sized.threshold_s
+        chosen_s = self.setting.threshold_s
         if chosen_s:
             within, none = words.duration(chosen_s), rows.iloc[0]
             saved = float(none["saved_per_day"])
@@ -571,14 +493,17 @@ class SizingStudy:
         else:
             best = rows.iloc[int(rows["cost_per_day"].to_numpy().argmin())]
             saved = -float(best["saved_per_day"])
-            if saved > SURE:
-                doubt = (
-                    " on the days for scoring, but did not surely on those for choosing"
-                    if best["saved_per_day_high"] < 0
-                    else ", which may be chance"
+            within = words.duration(best["threshold_s"])
+            if saved > SURE and best["saved_per_day_high"] < 0:
+                title = (
+                    f"A threshold of {within} saves {words.number(saved)} a day on the days for scoring, but "
+                    "did not surely on those for choosing"
                 )
-                within = words.duration(best["threshold_s"])
-                title = f"A threshold of {within} saves {words.number(saved)} a day{doubt}"
+            elif saved > SURE:
+                title = (
+                    f"No threshold surely saves: {within} costs {words.number(saved)} a day less than none, "
+                    "which may be chance"
+                )
             else:
                 title = "No threshold costs less than none"
         return Answer(
@@ -594,26 +519,28 @@ class SizingStudy:
             return Answer("All policies do equally well: none of the measures below differs")
         best = self._best_other()
         saved, low, high = (float(best[f"saved_per_day{end}"]) for end in ("", "_low", "_high"))
-        name, difference = best["policy"], words.number(abs(saved))
-        if not self.row(_RECOMMENDED)["cost_per_day"]:
+        mine, name, difference = self.setting.name, best["policy"], words.number(abs(saved))
+        if not self.best["cost_per_day"]:
             costs = self._worth(best["cost_per_day"])
-            title = f"The recommended setting costs nothing, “{name}”, the next best, {costs}"
+            title = f"“{mine}” costs nothing, “{name}”, the next best, {costs}"
         elif abs(saved) < 1e-9:
-            title = f"The recommended setting and “{name}” cost the same"
+            title = f"“{mine}” and “{name}” cost the same"
         elif low > 0:
-            title = f"The recommended setting costs {difference} a day less than “{name}”, the next best"
+            title = f"“{mine}” costs {difference} a day less than “{name}”, the next best"
         elif high < 0:
-            title = f"“{name}” costs {difference} a day less than the recommended setting"
+            title = f"“{name}” costs {difference} a day less than “{mine}”"
         else:
             less = "less" if saved > 0 else "more"
-            title = (
-                f"The recommended setting costs {difference} a day {less} than “{name}”; this may be chance"
-            )
+            title = f"“{mine}” costs {difference} a day {less} than “{name}”; this may be chance"
         return Answer(title)
 
     def prices_answer(self) -> Answer:
         """Return how the limit follows the prices, as a heading."""
-        return Answer(f"With one price halved or doubled, {self._by_price()}", self._idle_prices().strip())
+        title = f"With one price halved or doubled, {self._by_price()}"
+        if len(title) > _LONG:
+            others = words.count(len({*self._settings_by_price()} - {self.setting}), "other setting")
+            title = f"One price halved or doubled leads to {others}"
+        return Answer(title, self._idle_prices().strip())
 
     def limit_table(self) -> pd.DataFrame:
         """Return the scores by limit, with the recommended threshold."""
@@ -630,58 +557,36 @@ class SizingStudy:
 
     def price_table(self) -> pd.DataFrame:
         """Return what would be recommended at other prices, and its scores."""
-        named = [
-            _threshold(threshold_s) if limit else words.NO_VALUE
-            for limit, threshold_s in zip(self.by_price["limit"], self.by_price["threshold_s"], strict=True)
+        settings = self._settings_by_price()
+        table = self.by_price.assign(setting=[setting.name for setting in settings])
+        table["threshold"] = [
+            _threshold(setting.threshold_s) if setting.limit else words.NO_VALUE for setting in settings
         ]
-        return self.by_price.assign(threshold=named)[["price", "limit", "threshold", *_MEASURES]]
+        return table[["price", "setting", "threshold", *_MEASURES]]
+
+    def limit_names(self) -> pd.DataFrame:
+        """Return :meth:`limit_table` with the limits in words."""
+        table = self.limit_table()
+        return table.assign(limit=[Setting(limit).count for limit in table["limit"]])
 
     @property
     def threshold_name(self) -> str:
         """The recommended threshold, as tables and figures name it."""
-        return _threshold(self.sized.threshold_s)
+        return _threshold(self.setting.threshold_s)
 
     def near(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows of settings around the recommended one, and the cheapest, at most ten."""
+        """Return the rows of settings around the recommended one, and the cheapest, at most ten.
+
+        Neighbouring settings that do the same are one row. The table is that of thresholds, or of
+        :meth:`limit_names`.
+        """
         first = table.columns[0]
-        chosen = self.sized.limit if first == "limit" else self.threshold_name
-        at = table[first].tolist().index(chosen)
-        begin = max(min(at - _NEAR, len(table) - 2 * _NEAR - 1), 0)
-        places = {*range(begin, min(begin + 2 * _NEAR + 1, len(table)))}
-        return table.iloc[sorted(places | {int(table["cost_per_day"].to_numpy().argmin())})]
-
-
-def read_events(
-    arrivals: str,
-    reads: str,
-    outages: str,
-    *,
-    tz: str,
-    example: dict[str, Any],
-    assumed: Outages,
-    draws: int,
-) -> tuple[str, list[Drawn], list[Drawn]]:
-    """Return a name, the events to choose a setting on, and those to score it on.
-
-    They have the same arrivals and reads: those of the logs, or an example where there is none. Where there
-    is no log of outages, they have different ones.
-    """
-    seed = example["seed"]
-    if arrivals:
-        events = read_logs(arrivals, reads, outages or None, tz=tz)
-        name = ", ".join(Path(entry).name for entry in (arrivals, reads, outages) if entry)
-        if outages:
-            return name, [events], [events]
-    else:
-        scenario = Scenario(
-            example["arrivals_per_day"],
-            example["reads_per_day"],
-            expiration=Expiration(3600 * example["expiration_h"]),
-            days=example["days"],
-        )
-        name, events = "a generated example", scenario.draw(seed)
-    runs = add_outages(events, assumed, range(seed, seed + 2 * draws))
-    return name, runs[:draws], runs[draws:]
+        chosen = self.setting.count if first == "limit" else self.threshold_name
+        merged, groups = merge_equal(table)
+        at = next(place for place, group in enumerate(groups) if chosen in group)
+        begin = max(min(at - _NEAR, len(merged) - 2 * _NEAR - 1), 0)
+        places = {*range(begin, min(begin + 2 * _NEAR + 1, len(merged)))}
+        return merged.iloc[sorted(places | {int(merged["cost_per_day"].to_numpy().argmin())})]
 
 
 def study_sizing(
@@ -695,7 +600,7 @@ def study_sizing(
     threshold: float,
     prices: Prices,
 ) -> SizingStudy:
-    """Choose the limit and the threshold that cost least on odd days, and score them on even ones.
+    """Choose the limit and the threshold that cost least on odd days, and score settings on even ones.
 
     No expiration threshold is chosen, unless it surely saves on the days for choosing. ``threshold`` is that
     of the rank. A log of less than four days is not split.
@@ -703,44 +608,50 @@ def study_sizing(
     played: dict[str, Any] = {"max": max_at_a_time, "threshold": threshold}
     variants = vary_prices(prices)
     days = pick_days(chosen_on[0], "odd")
-    sized, extended = search_setting(chosen_on, list(variants.values()), played, days)
-    threshold_s = None if pays(chosen_on, sized, played) else 0.0
-    sized = sized.at(prices, threshold_s=threshold_s)
+    searched, extended = search_setting(chosen_on, list(variants.values()), played, days)
+    threshold_s = None if pays(chosen_on, searched, played) else 0.0
+    at_prices = {label: searched.at(variant, threshold_s=threshold_s) for label, variant in variants.items()}
+    recommended = {label: recommend(chosen_on, scored_on, one, played) for label, one in at_prices.items()}
+    sized, setting = at_prices["as assumed"], recommended["as assumed"]
     scored: dict[str, Any] = played | {"prices": prices, "days": pick_days(scored_on[0], "even")}
-    tried = sorted(sized.table["limit"].unique().tolist())
+    tried = sorted(searched.table["limit"].unique().tolist())
     # Powers of two, and what lies around the best of them.
     limits = [limit for limit in tried if not limit & (limit - 1) or 0.5 < limit / (sized.limit or 1) < 2]
-    thresholds_s = sorted(sized.table["threshold_s"].unique().tolist())
-    by_limit = {limit: buffer(limit, sized.threshold_s) for limit in limits}
-    by_threshold = {threshold_s: buffer(sized.limit, threshold_s) for threshold_s in thresholds_s}
-    at_prices = {label: sized.at(variant, threshold_s=threshold_s) for label, variant in variants.items()}
-    by_price = {label: buffer(one.limit, one.threshold_s) for label, one in at_prices.items()}
-    policies: dict[str, Forwarding | Push] = {_RECOMMENDED: buffer(sized.limit, sized.threshold_s)}
-    if not sized.limit:
-        rival = sized.at(prices, min_limit=1, threshold_s=threshold_s)
-        policies[f"up to {rival.limit:,}"] = buffer(rival.limit, rival.threshold_s)
-    policies |= {
-        _NONE: Forwarding("on-demand"),
-        _ALL: Forwarding("on-line"),
-        _LEARNT: Forwarding.of("unified"),
-        _PUSH: Push(),
-    }
-    price_rows = score(scored_on, by_price, "price", scored)
-    price_rows.insert(1, "limit", [one.limit for one in at_prices.values()])
-    price_rows.insert(2, "threshold_s", [one.threshold_s for one in at_prices.values()])
+    thresholds_s = sorted(searched.table["threshold_s"].unique().tolist())
+    by_limit = {limit: Setting(limit, setting.threshold_s).policy for limit in [*limits, math.inf]}
+    by_threshold = {threshold_s: Setting(setting.limit, threshold_s).policy for threshold_s in thresholds_s}
+    rival = Setting(0)
+    if not setting.limit:
+        other = searched.at(prices, min_limit=1, threshold_s=threshold_s)
+        rival = Setting(other.limit, other.threshold_s)
+    chosen = Setting(sized.limit, sized.threshold_s)
+    named = {one.name: one for one in (setting, rival, chosen, Setting(0), Setting(math.inf))}
+    policies: dict[str, Forwarding | Push] = {name: one.policy for name, one in named.items()}
+    policies |= {_LEARNT: Forwarding.of("unified"), _PUSH: Push()}
+    price_rows = score(scored_on, {label: one.policy for label, one in recommended.items()}, "price", scored)
+    price_rows.insert(1, "limit", [one.limit for one in recommended.values()])
+    price_rows.insert(2, "threshold_s", [one.threshold_s for one in recommended.values()])
     return SizingStudy(
-        name,
-        is_example,
-        scored_on,
-        assumed,
-        max_at_a_time,
+        PlayedEvents(name, is_example, scored_on, assumed, max_at_a_time),
         sized,
+        setting,
         extended,
-        score(scored_on, by_limit, "limit", scored, sized.limit),
-        score(scored_on, by_threshold, "threshold_s", scored, sized.threshold_s),
+        score(scored_on, by_limit, "limit", scored, setting.limit),
+        score(scored_on, by_threshold, "threshold_s", scored, setting.threshold_s),
         score(scored_on, policies, "policy", scored),
         price_rows[["price", "limit", "threshold_s", *_MEASURES]],
     )
+
+
+def _begun(sentence: str) -> str:
+    """Return a text as a sentence begins."""
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _ends(row: pd.Series, name: str) -> str:
+    """Return the interval of a share in brackets; nothing without one."""
+    shown = _percent(row, name)
+    return f" (interval {shown.partition('(')[2][:-1]} %)" if shown.endswith(")") else ""
 
 
 def _threshold(threshold_s: float) -> str:
@@ -767,15 +678,8 @@ def _delay(row: pd.Series) -> str:
     mean_s, median_s, low_s, high_s = (row[name] for name in ("delay_s", "delay_median_s", *_DELAY_ENDS))
     if not mean_s:
         return "every message that is read is seen as soon as it could be"
-    ends = f" ({_about(low_s)} to {_about(high_s)})" if np.isfinite(low_s) else ""
+    ends = f" ({about(low_s)} to {about(high_s)})" if np.isfinite(low_s) else ""
     median = (
-        "at least half of them not late at all"
-        if not median_s
-        else f"half of them {_about(median_s)} or more"
+        "at least half of them not late at all" if not median_s else f"half of them {about(median_s)} or more"
     )
-    return f"messages are seen {_about(mean_s)}{ends} late on average, {median}"
-
-
-def _about(seconds: float) -> str:
-    """Return a duration to the minute from ten minutes on."""
-    return words.duration(60 * round(seconds / 60) if seconds >= 600 else seconds)
+    return f"messages are seen {about(mean_s)}{ends} late on average, {median}"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
 from mudkit import intervals, words
-from mudkit.display import MAX_CELL
 from mudkit.experiment import (
     ADAPTERS,
     FATES,
@@ -22,20 +21,17 @@ from mudkit.experiment import (
     UNSUPPORTED,
     Scoreboard,
     Task,
-    check_orders,
-    commutativity,
     pareto_front,
     scoreboard,
 )
-from mudkit.experiment.order_checks import PEOPLE
 from mudkit.experiment.tasks import SETTLE_S
 from mudkit.processes import spread_out
+from mudkit.report.growing import Growth, grow
 from mudkit.report.page import Answer, FirstScreen, Measure
-from mudkit.report.verdicts import DRAWS, TaskPool, ends
+from mudkit.report.verdicts import COSTS, DRAWS, LOOSER, TOLERANCE, Cost, TaskPool, choose, ends
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
     from mudkit.report.scenario import OwnScenario
 
@@ -47,29 +43,19 @@ __all__ = [
     "MIN_DELIVERIES",
     "ScoreStudy",
     "measure_meanings",
-    "order_answer",
-    "order_table",
     "study_scores",
-    "try_orders",
 ]
 
-Cost = Literal["j_per_useful", "kb_per_useful"]
-
-_TOLERANCE: Final = 0.02
-"""A system may bring so much less in time than the best one, as a share of what was wanted, and be chosen."""
-_LOOSER: Final = 0.1
-"""The same of a looser bar, of which the first screen says what it would choose."""
+_MAX_LISTED: Final = 3
+"""Tasks of which a figure of the first screen is listed one by one."""
+_MUCH: Final = 0.05
+"""Share of what was wanted and never opened from which that is said beside what was in time."""
+_NOTICED, _NOTICED_S, _NOTICED_POINTS = 0.05, 1.0, 0.01
+"""Least difference from the baseline that is listed: as a share of it; of latencies, s; of shares."""
 _CLOSE: Final = 0.8
 """Share of draws in which a firm choice is the same, at least."""
 MIN_DELIVERIES: Final = 200
 """Different wanted deliveries of a firm verdict, at least: at 200 a share of a half is known to 7 points."""
-_COSTS: Final[Mapping[Cost, tuple[str, str, str]]] = {
-    "j_per_useful": ("radio energy", "J", "radio_j"),
-    "kb_per_useful": ("data", "kB", "kb"),
-}
-_SAME: Final = "makes no difference"
-_SHOWN_CHANGES: Final = "changes what is shown"
-_KEPT_CHANGES: Final = "changes which promises are kept"
 _SHOWN: Final = ("useful_share", "latency_s", "wasted_share", "kb_per_useful", "j_per_useful",
                  "server_kb_per_useful")  # fmt: skip
 
@@ -107,8 +93,9 @@ class ScoreStudy:
     given: Sequence[Task]
     cost: Cost
     confidence: float
-
     own: OwnScenario | None = None
+    growth: Mapping[str, Growth] = field(default_factory=dict)
+    """Cost of a larger fleet, by task, where the chosen system sends each item to every phone."""
 
     @cached_property
     def pools(self) -> dict[str, TaskPool]:
@@ -131,16 +118,17 @@ class ScoreStudy:
         return pd.DataFrame([self._use(task) for task in self.board.tasks])
 
     def _use(self, task: str) -> dict[str, object]:
-        pool, part = self.pools[task], _COSTS[self.cost][2]
+        pool, part = self.pools[task], COSTS[self.cost][2]
         sums = pool.sums
-        chosen = _choice(sums["useful"], sums["wanted"], sums[part])
+        chosen = choose(sums["useful"], sums["wanted"], sums[part])
         row: dict[str, object] = {"task": task, "deliveries": pool.deliveries, "readers": pool.readers}
         baseline = float(pool.value(self.cost)[0])
         if chosen is None:
             ends = [f"{name}{end}" for name in ("useful_share", "cost") for end in ("", "_low", "_high")]
+            unknown = [*ends, "certain_share", "unopened_share", "opened_share"]
             return {
                 **row, "system": "", "runner_up": "", "verdict": "nothing delivered",
-                **dict.fromkeys([*ends, "certain_share"], math.nan), "baseline_cost": baseline,
+                **dict.fromkeys(unknown, math.nan), "baseline_cost": baseline,
             }  # fmt: skip
         row["system"] = self.board.systems[chosen]
         for name, measure in (("useful_share", "useful_share"), ("cost", self.cost)):
@@ -151,13 +139,16 @@ class ScoreStudy:
             }
         drawn = pool.drawn
         choices = [
-            _choice(*entry) for entry in zip(drawn["useful"], drawn["wanted"], drawn[part], strict=True)
+            choose(*entry) for entry in zip(drawn["useful"], drawn["wanted"], drawn[part], strict=True)
         ]
         others = [entry for entry in choices if entry is not None and entry != chosen]
         certain = choices.count(chosen) / len(choices)
         runner_up = self.board.systems[max(sorted(set(others)), key=others.count)] if others else ""
         is_few = pool.deliveries < MIN_DELIVERIES
         verdict = "few deliveries" if is_few else "close" if certain < _CLOSE else "firm"
+        is_chosen = (self.fates["task"] == task) & (self.fates["system"] == row["system"])
+        useful, unopened = (float(self.fates.loc[is_chosen, name].iloc[0]) for name in ("useful", "unopened"))
+        row |= {"unopened_share": unopened, "opened_share": round(_divided(useful, 1 - unopened), 12)}
         return row | {
             "baseline_cost": baseline, "certain_share": certain, "runner_up": runner_up, "verdict": verdict,
         }  # fmt: skip
@@ -211,7 +202,7 @@ class ScoreStudy:
     @cached_property
     def _totals(self) -> dict[str, float]:
         """Sums over the tasks that the first screen is about, with the recommended systems."""
-        part = _COSTS[self.cost][2]
+        part = COSTS[self.cost][2]
         totals = dict.fromkeys(["wanted", "useful", "paid", "base_useful", "base_paid"], 0.0)
         for row in self._named_uses.to_dict("records"):
             sums, column = self.pools[row["task"]].sums, self.board.systems.index(row["system"])
@@ -238,11 +229,10 @@ class ScoreStudy:
     def _of_ended(self) -> float:
         """Share in time with the named systems of what was wanted and is not ``unopened``."""
         chosen = self._chosen
-        useful, ended = (
-            float((part * chosen["wanted_count"]).sum())
-            for part in (chosen["useful"], 1 - chosen["unopened"])
+        useful, unopened, whole = (
+            float((part * chosen["wanted_count"]).sum()) for part in (chosen["useful"], chosen["unopened"], 1)
         )
-        return _divided(useful, ended)
+        return _divided(useful, whole - unopened)
 
     @property
     def _is_of_all(self) -> bool:
@@ -250,58 +240,71 @@ class ScoreStudy:
         return len(self._named_uses) == len(self.board.tasks)
 
     def _tiles(self) -> list[tuple[str, str]]:
-        named, unit, _ = _COSTS[self.cost]
-        most, share = self._missed
-        rest = ": the main reason for not being in time"
-        if most == "unopened":
-            rest = f" before its run ended{rest}; of the rest {words.percent(self._of_ended)} is in time"
+        named, unit, _ = COSTS[self.cost]
         uses = self._named_uses
         tasks = [str(task) for task in uses["task"]]
-        where = "" if self._is_of_all or uses.empty else f" in {words.joined(tasks)}"
-        systems = "the system named for each" if len(uses) > 1 else "the system named"
+        is_listed = len(tasks) <= _MAX_LISTED
+        where = ""
+        if len(tasks) > 1:
+            where = f" ({' · '.join(tasks)})" if is_listed else f" (range of {len(tasks)} tasks)"
+        elif not self._is_of_all and tasks:
+            where = f" ({tasks[0]})"
         base = ""
         if set(uses["system"]) != {self.board.baseline}:
-            base = self._span("baseline_cost", words.number)
+            base = self._listed(uses["baseline_cost"], words.number)
             base = f"; {base} {unit} with {words.quoted(self.board.baseline)}"
+        most, _ = self._missed
+        missed = ("nothing", "that was wanted is missed")
+        if most:
+            parts = self._chosen.set_index("task").loc[tasks, most]
+            rest = ": the main reason for not being in time"
+            if most == "unopened":
+                opened = self._listed(uses["opened_share"], words.percent)
+                rest = f" before its run ended{rest}; of the rest {opened} is in time"
+            missed = (
+                self._listed(parts, words.percent),
+                f"of what was wanted was {FATE_LABELS[most]}{rest}{where}",
+            )
         return [
+            (self._listed(uses["useful_share"], words.percent), f"of what was wanted is in time{where}"),
             (
-                self._span("useful_share", words.percent),
-                f"of what was wanted{where} is in time with {systems}",
+                f"{self._listed(uses['cost'], words.number)} {unit}",
+                f"of {named} for each delivery in time{base}{where}",
             ),
-            (
-                f"{self._span('cost', words.number)} {unit}",
-                f"of {named} for each delivery in time{base}",
-            ),
-            (
-                words.percent(share) if most else "nothing",
-                f"of what was wanted{where} was {FATE_LABELS[most]}{rest}"
-                if most
-                else "that was wanted is missed",
-            ),
+            missed,
         ]
+
+    def _listed(self, values: pd.Series, shown: Callable[[float], str]) -> str:
+        """Return a figure of each named task in their order; the range of many."""
+        texts = [shown(value) for value in values]
+        if len(texts) > _MAX_LISTED:
+            return words.span(values.min(), values.max(), shown)
+        return " · ".join(texts)
 
     def _span(self, name: str, shown: Callable[[float], str]) -> str:
         values = self._named_uses[name]
         return words.span(values.min(), values.max(), shown)
+
+    def _brought(self, row: Mapping[Hashable, Any]) -> str:
+        """Return what a system brings in time, and for how much."""
+        opened = ""
+        if row["unopened_share"] >= _MUCH:
+            opened = f", {words.percent(row['opened_share'])} of what was opened in the run"
+        cost = f"{words.number(row['cost'])} {COSTS[self.cost][1]} for each"
+        return f"{words.percent(row['useful_share'])} of what was wanted in time{opened}, {cost}"
 
     def _headline(self) -> str:
         uses = self._named_uses
         if uses.empty:
             return "No system can be recommended: nothing that was wanted was delivered."
         is_firm = uses["verdict"].iloc[0] == "firm"
-        by_count = uses["system"].value_counts(sort=False).sort_values(ascending=False, kind="stable").index
-        which = {
-            name: words.joined([str(task) for task in uses.loc[uses["system"] == name, "task"]])
-            for name in by_count
-        }
-        if len(which) == 1 and len(uses) > 1 and len(uses) == len(self.board.tasks):
-            which = {by_count[0]: _all(list(uses["task"]))}
-        parts = [f"{words.quoted(name)} for {tasks}" for name, tasks in which.items()]
+        rows = uses.to_dict("records")
         if not is_firm:
-            leads = [f"{words.quoted(name)} is ahead for {tasks}" for name, tasks in which.items()]
-            return f"No recommendation is firm: {', and '.join(leads)}, but {self._why_not(uses)}."
+            leads = [f"{words.quoted(row['system'])} is ahead for {row['task']}" for row in rows]
+            return f"No recommendation is firm: {words.joined(leads)}, but {self._why_not(uses)}."
+        parts = [f"{words.quoted(row['system'])} for {row['task']} ({self._brought(row)})" for row in rows]
         others = self.uses[self.uses["verdict"].isin(("few deliveries", "close"))]
-        text = f"Use {', and '.join(parts)}: {self._brought()}."
+        text = f"Use {'; '.join(parts)}."
         if others.empty:
             return text
         of_others = words.joined([str(task) for task in others["task"]])
@@ -322,21 +325,15 @@ class ScoreStudy:
             return f"{words.count(one, 'delivery', 'deliveries')} {'is' if one == 1 else 'are'} too few"
         return f"{counts.min():,} to {counts.max():,} deliveries are too few"
 
-    def _brought(self) -> str:
-        """Return what the recommended systems bring in time, and for how much."""
-        (in_time, _), (cost, _), _ = self._tiles()
-        whole = "of what was wanted" if self._is_of_all else "of what was wanted there"
-        return f"{in_time} {whole} is in time, for {cost} each"
-
     def _reason(self) -> str:
         uses = self._named_uses
         if uses.empty:
             if self.own is not None:
                 return "Play a longer stretch (`hours`) or more devices (`devices`)."
             return "Take longer tasks (`length`) or more phones (`devices`)."
-        near = f"Among systems that bring at most {100 * _TOLERANCE:.0f} points less in time than the best, "
+        near = f"Among systems that bring at most {100 * TOLERANCE:.0f} points less in time than the best, "
         takes = "it takes" if len(uses) == 1 else "each takes"
-        text = f"{near}{takes} the least {_COSTS[self.cost][0]} for a delivery in time."
+        text = f"{near}{takes} the least {COSTS[self.cost][0]} for a delivery in time."
         same = self._span("certain_share", words.percent)
         counts = uses["deliveries"]
         if len(uses) == 1:
@@ -351,11 +348,11 @@ class ScoreStudy:
 
     def _assumption(self) -> str:
         phones = max(task.scenario.devices for task in self.given)
-        text = (
-            f"It depends on the size of the fleet, here {phones} phones (`devices`): sending to every phone "
-            f"costs more the larger the fleet. What counts is {_COSTS[self.cost][0]} (`cost`)."
-            f"{self._looser()}"
-        )
+        text = f"The fleet has {phones} phones (`devices`)."
+        for task in self._named_uses["task"]:
+            if task in self.growth:
+                text += f" {self.growth[task].describe(self.cost)}"
+        text += f" What counts is {COSTS[self.cost][0]} (`cost`).{self._looser()}"
         return text if self.own is None else f"{self.own.assumption()} {text}"
 
     def _looser(self) -> str:
@@ -363,11 +360,11 @@ class ScoreStudy:
         uses = self._named_uses
         if uses.empty or len(self.board.systems) == 1:
             return ""
-        _, unit, part = _COSTS[self.cost]
+        _, unit, part = COSTS[self.cost]
         others = []
         for task, system in zip(uses["task"], uses["system"], strict=True):
             pool = self.pools[task]
-            looser = _choice(pool.sums["useful"], pool.sums["wanted"], pool.sums[part], _LOOSER)
+            looser = choose(pool.sums["useful"], pool.sums["wanted"], pool.sums[part], LOOSER)
             if looser is None or self.board.systems[looser] == system:
                 continue
             share, cost = (float(pool.value(name)[looser]) for name in ("useful_share", self.cost))
@@ -375,7 +372,7 @@ class ScoreStudy:
                 f"{words.quoted(self.board.systems[looser])} for {task} ({words.percent(share)} in time for "
                 f"{words.number(cost)} {unit} each)"
             )
-        bars = f"{100 * _LOOSER:.0f} points less in time than the best instead of {100 * _TOLERANCE:.0f}"
+        bars = f"{100 * LOOSER:.0f} points less in time than the best instead of {100 * TOLERANCE:.0f}"
         stays = "stays the same" if len(uses) == 1 else "stays the same for each task"
         chosen = f"becomes {words.joined(others)}" if others else stays
         return f" If a system may bring {bars}, the choice {chosen}."
@@ -410,7 +407,7 @@ class ScoreStudy:
 
     def summary_measures(self) -> list[Measure]:
         """Return the figures of the first screen."""
-        named, unit, _ = _COSTS[self.cost]
+        named, unit, _ = COSTS[self.cost]
         totals, (most, share) = self._totals, self._missed
         measures = [
             Measure(
@@ -434,11 +431,16 @@ class ScoreStudy:
         ]  # fmt: skip
         for row in self.uses.to_dict("records"):
             key = row["task"].replace(" ", "_")
+            growth = self.growth.get(row["task"])
             share_ends, cost_ends = (
                 self._ends_of(row["task"], row["system"], measure) for measure in ("useful_share", self.cost)
             )
             measures += [
-                Measure(f"{key}.recommended", row["system"] or None, "", "Recommended system."),
+                Measure(
+                    f"{key}.recommended", row["system"] if row["verdict"] == "firm" else None, "",
+                    "Recommended system; none without a firm verdict.",
+                ),
+                Measure(f"{key}.ahead", row["system"] or None, "", "System that is ahead, firmly or not."),
                 Measure(
                     f"{key}.verdict", row["verdict"], "", "firm, close, few deliveries, or nothing delivered."
                 ),
@@ -456,6 +458,14 @@ class ScoreStudy:
                 Measure(
                     f"{key}.{self.cost}", row["cost"], unit,
                     f"{named.capitalize()} for each delivery in time.", *cost_ends,
+                ),
+                Measure(
+                    f"{key}.in_time_share_of_ended", row["opened_share"], "share",
+                    "Deliveries in time of all that was wanted and was not merely never opened.",
+                ),
+                Measure(
+                    f"{key}.crossing_devices", growth.crossing_devices if growth else None, "devices",
+                    "Fleet from which a system that sends to fewer phones costs less; none: not known.",
                 ),
                 Measure(
                     f"{key}.baseline_{self.cost}", row["baseline_cost"], unit,
@@ -494,7 +504,7 @@ class ScoreStudy:
             for value in (row["useful_share"], self.pools[row["task"]].value("useful_share").max())
         )
         best = f"; the most with any system is {most}" if most != share else ""
-        brought = f"{share} is in time for {words.number(row['cost'])} {_COSTS[self.cost][1]} each{best}"
+        brought = f"{self._brought(row)}{best}"
         if row["verdict"] == "firm":
             return f"{words.quoted(row['system'])} fits {row['task']}: {brought}."
         why = "the choice is close" if row["verdict"] == "close" else "the deliveries are too few"
@@ -502,18 +512,22 @@ class ScoreStudy:
 
     def use_table(self) -> pd.DataFrame:
         """Return what is shown of :attr:`uses`."""
-        unit = _COSTS[self.cost][1].lower()
+        unit = COSTS[self.cost][1].lower()
         cost = f"cost_{unit}"
         renamed = {f"cost{end}": f"{cost}{end}" for end in ("", "_low", "_high")}
         table = self.uses.rename(columns=renamed | {"baseline_cost": f"baseline_{unit}"})
         names = ["task", "system", "useful_share", cost, f"baseline_{unit}", "certain_share", "deliveries"]
         names += [f"{name}{end}" for name in ("useful_share", cost) for end in ("_low", "_high")]
+        is_open = table["verdict"].isin(("few deliveries", "close"))
         table["system"] = table["system"].replace("", words.NO_VALUE)
+        table.loc[is_open, "system"] = [f"open ({name} is ahead)" for name in table.loc[is_open, "system"]]
+        # So few deliveries are no measure of how sure a choice is.
+        table.loc[table["verdict"] == "few deliveries", "certain_share"] = math.nan
         return table[[name for name in names if name in table.columns]]
 
     def use_labels(self) -> dict[str, str]:
         """Return the headings of :meth:`use_table`."""
-        unit = _COSTS[self.cost][1]
+        unit = COSTS[self.cost][1]
         return {
             "system": "use",
             "useful_share": "in time, % of wanted",
@@ -532,12 +546,17 @@ class ScoreStudy:
         table = pareto_front(
             pd.DataFrame({"system": self.board.systems, **values}), self.cost, "useful_share"
         )
-        return table.assign(in_time_percent=100 * table["useful_share"])
+        _, low, high = pool.interval("useful_share", self.confidence)
+        return table.assign(
+            in_time_percent=100 * table["useful_share"],
+            in_time_percent_low=100 * low,
+            in_time_percent_high=100 * high,
+        )
 
     @property
     def axes(self) -> tuple[str, str]:
         """Titles of the axes of :meth:`points`."""
-        named, unit, _ = _COSTS[self.cost]
+        named, unit, _ = COSTS[self.cost]
         return f"{named} for each delivery in time, {unit}", "in time, % of what was wanted"
 
     def task_answer(self, task: str) -> Answer:
@@ -550,14 +569,16 @@ class ScoreStudy:
             return Answer(f"{_begun(task)}: nothing was delivered that was wanted", question)
         beaten = [name for name in self.board.systems if name not in best]
         text = (
-            f"{question} Beaten, in {_COSTS[self.cost][0]} and in deliveries in time together, "
+            f"{question} Beaten, in {COSTS[self.cost][0]} and in deliveries in time together, "
             f"{'is' if len(beaten) == 1 else 'are'} {words.joined([words.quoted(name) for name in beaten])}."
             if beaten
             else question
         )
-        brought = f"{words.percent(use['useful_share'])} in time"
-        paid = f"{words.number(use['cost'])} {_COSTS[self.cost][1]} each"
-        return Answer(f"{_begun(task)}: {words.quoted(use['system'])} brings {brought} for {paid}", text)
+        name, brought = words.quoted(use["system"]), self._brought(use.to_dict())
+        if use["verdict"] != "firm":
+            why = self._why_not(self.uses[self.uses["task"] == task])
+            return Answer(f"{_begun(task)}: open, {why}; {name} is ahead", f"With {name} {brought}. {text}")
+        return Answer(f"{_begun(task)}: {name}, {brought}", text)
 
     def measures(self, task: str) -> pd.DataFrame:
         """Return the measures of a task that are on screen, a row a system, with intervals."""
@@ -659,9 +680,13 @@ class ScoreStudy:
         return pd.DataFrame(rows, columns=columns)
 
     def clear_differences(self) -> pd.DataFrame:
-        """Return the differences whose interval does not hold 0."""
+        """Return the differences whose interval does not hold 0, and that somebody would notice."""
         table = self.differences()
         is_clear = (table["difference_low"] > 0) | (table["difference_high"] < 0)
+        size = table["difference"].abs()
+        is_share = table["measure"].isin(("useful_share", "wasted_share"))
+        least = np.where(is_share, _NOTICED_POINTS, _NOTICED * table["baseline"])
+        is_clear &= size >= np.where(table["measure"] == "latency_s", np.maximum(least, _NOTICED_S), least)
         shown = table[is_clear].reset_index(drop=True)
         numbers = ["baseline", "mean", "difference", "difference_low", "difference_high"]
         shown.loc[shown["measure"].isin(("useful_share", "wasted_share")), numbers] *= 100  # % and points
@@ -705,61 +730,8 @@ def study_scores(
     ]
     with spread_out(part=1) as spread:
         board = scoreboard(given, {name: ADAPTERS[name] for name in systems}, seeds, map=spread)
-    return ScoreStudy(board, given, cost, confidence, own)
-
-
-def try_orders(scenarios: int, seed: int) -> pd.DataFrame:
-    """Check each order of two systems with :func:`mudkit.experiment.check_orders`; none with 0 scenarios."""
-    if not scenarios:
-        return check_orders([])
-    with spread_out(part=1) as spread:
-        return check_orders(scenarios=scenarios, seed=seed, map=spread)
-
-
-def order_table(tried: pd.DataFrame) -> pd.DataFrame:
-    """Return for each pair of systems which orders keep most promises, and what the order changes."""
-    rows = commutativity(tried)
-    rows["best"] = [_shortened(best) for best in rows["best"]]
-    rows["order"] = [
-        _SAME if shown and kept else _SHOWN_CHANGES if kept else _KEPT_CHANGES
-        for shown, kept in zip(rows["same_shown"], rows["same_kept"], strict=True)
-    ]
-    first = tried.groupby("composition", sort=False)["order"].first()
-    rows["composition"] = [f"{_pair(first[name])}: {name}" for name in rows["composition"]]
-    labels = {
-        "composition": "put together",
-        "order": "order",
-        "best": "keeps most promises",
-        "never": "no order keeps",
-    }
-    return rows[list(labels)].rename(columns=labels)
-
-
-def _pair(order: str) -> str:
-    """Return the systems of an order of two: ``"MUD, then Last hop"``."""
-    one, other, *_ = order.split(", ")
-    return f"{one} and {other.removeprefix('then ')}"
-
-
-def _shortened(best: str) -> str:
-    """Return the orders that keep most promises, or the first and how many more, in a cell's length."""
-    names, _, kept = best.rpartition(" (")
-    first, *more = names.split("; ")
-    return best if len(best) < MAX_CELL else f"{first} and {len(more)} more ({kept}"
-
-
-def order_answer(table: pd.DataFrame, scenarios: int) -> Answer:
-    """Return in how many pairs of :func:`order_table` the order changes something, as a heading."""
-    kept, shown = (int((table["order"] == change).sum()) for change in (_KEPT_CHANGES, _SHOWN_CHANGES))
-    pairs = words.count(len(table), "pair")
-    more = f", and only what is shown in {shown} more" if shown else ""
-    return Answer(
-        f"The order changes which promises are kept in {kept} of {pairs} of systems{more}",
-        "The second system of an order gets what the first one delivers, tried on "
-        f"{words.count(scenarios, 'random scenario')} in each order that can be built. Sealing is encryption "
-        f"for the readers alone. Radiator of k keeps messages until they are about {PEOPLE} people. An order "
-        "that breaks a promise has a counterexample in `data/orders.parquet`.",
-    )
+    study = ScoreStudy(board, given, cost, confidence, own)
+    return replace(study, growth=grow(study.pools, given, cost, seeds))
 
 
 def measure_meanings() -> pd.DataFrame:
@@ -767,20 +739,6 @@ def measure_meanings() -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame([{"measure": LABELS[name], "meaning": text} for name, text in MEASURES.items()])
-
-
-def _choice(
-    useful: NDArray[np.float64],
-    wanted_count: NDArray[np.float64],
-    paid: NDArray[np.float64],
-    tolerance: float = _TOLERANCE,
-) -> int | None:
-    """Return the system with the least cost among those that bring nearly as much in time as the best."""
-    if not (useful > 0).any():
-        return None
-    shares = np.divide(useful, wanted_count, out=np.zeros_like(useful), where=wanted_count > 0)
-    costs = np.divide(paid, useful, out=np.full_like(paid, np.inf), where=useful > 0)
-    return int(np.where(shares >= shares.max() - tolerance - 1e-12, costs, np.inf).argmin())
 
 
 def _divided(part: float, whole: float) -> float:
@@ -791,7 +749,3 @@ def _begun(task: object) -> str:
     """Return the name of a task as a sentence begins."""
     name = str(task)
     return name[:1].upper() + name[1:]
-
-
-def _all(tasks: Sequence[str]) -> str:
-    return "both tasks" if len(tasks) == 2 else f"all {len(tasks)} tasks"

@@ -21,9 +21,28 @@ from mudkit.display import frame_table
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FilteredTable", "save_cells", "save_table"]
+__all__ = ["FilteredTable", "merge_equal", "save_cells", "save_table"]
 
 Table = TypeVar("Table", "pd.DataFrame", pa.Table)
+
+
+def merge_equal(table: pd.DataFrame) -> tuple[pd.DataFrame, list[list[str]]]:
+    """Return a table in which neighbouring rows that differ in their name only are one, and their names.
+
+    The first column holds the names: ``"15 min to 1 h"`` names rows from 15 min to 1 h.
+    """
+    import numpy as np
+
+    numbers = table.iloc[:, 1:].to_numpy(dtype=np.float64)
+    is_new = np.ones(len(table), dtype=bool)
+    is_new[1:] = ~np.isclose(numbers[1:], numbers[:-1], rtol=1e-9, atol=1e-12, equal_nan=True).all(axis=1)
+    groups: list[list[str]] = []
+    for name, begins in zip(table.iloc[:, 0].astype(str), is_new, strict=True):
+        if begins:
+            groups.append([])
+        groups[-1].append(name)
+    names = [group[0] if len(group) == 1 else f"{group[0]} to {group[-1]}" for group in groups]
+    return table[is_new].assign(**{str(table.columns[0]): names}).reset_index(drop=True), groups
 
 
 def save_table(table: Table, name: str, folder: Path | None) -> Table:

@@ -8,9 +8,10 @@ drawn once for all runs. The systems of a draw share its runs, phones and delive
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
@@ -22,7 +23,18 @@ if TYPE_CHECKING:
 
     from mudkit.experiment import Scoreboard
 
-__all__ = ["DRAWS", "POOLED", "TaskPool", "ends"]
+__all__ = ["COSTS", "DRAWS", "LOOSER", "POOLED", "TOLERANCE", "Cost", "TaskPool", "choose", "ends"]
+
+Cost = Literal["j_per_useful", "kb_per_useful"]
+COSTS: Final[Mapping[Cost, tuple[str, str, str]]] = {
+    "j_per_useful": ("radio energy", "J", "radio_j"),
+    "kb_per_useful": ("data", "kB", "kb"),
+}
+"""Names, units and sums of the costs of a delivery in time."""
+TOLERANCE: Final = 0.02
+"""A system may bring so much less in time than the best one, as a share of what was wanted, and be chosen."""
+LOOSER: Final = 0.1
+"""The same of a looser bar, of which the first screen says what it would choose."""
 
 DRAWS: Final = 1000
 _TOGETHER: Final = 100
@@ -224,6 +236,20 @@ class TaskPool:
             middle = (ordered_s[low] + ordered_s[high]) / 2
             medians[:, column] = np.where(below[:, -1] > 0, middle, np.nan)
         return medians
+
+
+def choose(
+    useful: NDArray[np.float64],
+    wanted_count: NDArray[np.float64],
+    paid: NDArray[np.float64],
+    tolerance: float = TOLERANCE,
+) -> int | None:
+    """Return the system with the least cost among those that bring nearly as much in time as the best."""
+    if not (useful > 0).any():
+        return None
+    shares = np.divide(useful, wanted_count, out=np.zeros_like(useful), where=wanted_count > 0)
+    costs = np.divide(paid, useful, out=np.full_like(paid, np.inf), where=useful > 0)
+    return int(np.where(shares >= shares.max() - tolerance - 1e-12, costs, np.inf).argmin())
 
 
 def ends(drawn: NDArray[np.float64], confidence: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -40,9 +40,9 @@ class Sublim(System):
     label: ClassVar = "SUBLIM"
     charged: ClassVar = NAME
     unsupported: ClassVar = {
-        "traffic alerts": "The system does not keep places: who moves sets her policy anew.",
-        "friends nearby": "The system does not keep places: who moves sets her policy anew.",
-        "news with ranks": "The access point does not know when she looks: all that is wanted comes.",
+        "traffic alerts": "The system does not keep places: a phone that moves sets its policy anew.",
+        "friends nearby": "The system does not keep places: a phone that moves sets its policy anew.",
+        "news with ranks": "The access point does not know when a user looks: all that is wanted comes.",
         "photo sharing": "The access point reads every photograph.",
     }
 

@@ -138,6 +138,40 @@ def test_update_pareto_replaces_the_table():
     assert tuple(figure.layout.xaxis.range) == (0, 1)
 
 
+def test_name_of_a_best_value_at_the_edge_stays_within_the_figure():
+    table = pd.concat([SIZING_TABLE] * 3, ignore_index=True).assign(limit=[*map(str, range(8)), "all"])
+    last = figures.tradeoff(table, x="limit", best="all", title="", unit="messages")
+    middle = figures.tradeoff(table, x="limit", best="3", title="", unit="messages")
+    anchors = [figure.layout.annotations[0].xanchor for figure in (last, middle)]
+    assert anchors == ["right", "center"]
+
+
+def test_front_of_one_point_has_no_entry_in_the_legend():
+    figure = figures.pareto(PARETO_TABLE, **OPTIONS)
+    assert [trace.showlegend for trace in figure.data] == [True, True, True]
+    one = PARETO_TABLE[PARETO_TABLE["system"] == "few"]
+    figures.update_pareto(figure, one, **OPTIONS)
+    assert [trace.showlegend for trace in figure.data] == [False, True, False]
+
+
+def test_intervals_of_points_are_drawn_from_zero():
+    """Shares from 68 to 74 %, each with an interval of 30 points: the axis does not enlarge them."""
+    table = pd.DataFrame(
+        {"system": ["a", "b"], "J": [50.0, 60.0], "share_percent": [74.0, 68.0], "is_best": [True, False]}
+    ).assign(share_percent_low=[59.0, 53.0], share_percent_high=[89.0, 83.0])
+    figure = figures.pareto(table, **OPTIONS | {"y": "share_percent"})
+    assert figure.layout.yaxis.range[0] == 0
+    assert figure.layout.yaxis.range[1] >= 89
+    _, best, beaten = figure.data
+    assert (best.error_y.array[0], best.error_y.arrayminus[0]) == (15, 15)
+    assert beaten.error_y.array[0] == 15
+    assert best.error_x.array is None
+
+
+def test_labels_take_the_colour_of_the_page():
+    assert all(note.font.color is None for note in figures.pareto(PARETO_TABLE, **OPTIONS).layout.annotations)
+
+
 def test_labels_of_near_points_are_all_drawn():
     near = pd.DataFrame(
         {

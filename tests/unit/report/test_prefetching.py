@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from mudkit.report.choosing import Setting
 from mudkit.report.prefetching import SizingStudy, read_events, study_sizing
 from mudkit.sources import Outages
 from mudkit.systems.lasthop import Expiration, Prices, Scenario
@@ -62,10 +65,13 @@ def test_first_screen_describes_the_input():
     expiring = study_runs([EVENTS]).first_screen().source
     assert "49 messages (51 % expire after 2 d 16 h on average)" in expiring
     warnings = " ".join(study.first_screen().warnings)
-    assert "With 8 messages per read, at most 33 % of the messages can ever be read" in warnings
+    assert (
+        "With 8 messages per read (`max_at_a_time`), the 2 reads of the whole log can show at most 33 % of "
+        "its messages." in warnings
+    )
     assert "last 2 days, too few to choose on some" in warnings
     assert "out of order" not in warnings
-    assert "can ever be read" not in " ".join(
+    assert "of the whole log" not in " ".join(
         study_runs([recorded], max_at_a_time=25).first_screen().warnings
     )
 
@@ -78,8 +84,10 @@ def test_rows_that_were_sorted_are_counted():
 
 
 def test_down_share_is_clipped_to_the_events():
-    assert study_runs([drawn_from([0, 100], [50], outages_us=[[10, 20], [70, 85]])]).down_share == 0.25
-    assert study_runs([drawn_from([0, 100], [50], outages_us=[[85, 300]])]).down_share == pytest.approx(0.15)
+    assert study_runs([drawn_from([0, 100], [50], outages_us=[[10, 20], [70, 85]])]).played.down_share == 0.25
+    assert study_runs(
+        [drawn_from([0, 100], [50], outages_us=[[85, 300]])]
+    ).played.down_share == pytest.approx(0.15)
 
 
 def test_few_reads_give_no_firm_headline():
@@ -94,23 +102,80 @@ def test_few_reads_give_no_firm_headline():
 
 def test_first_screen_matches_the_tables(example):
     screen, measured = example.first_screen(), measures(example)
-    limit = example.sized.limit
-    assert screen.headline.startswith(f"Prefetch up to {limit} messages")
-    assert screen.tiles[0][0] == f"{limit} messages"
+    limit = example.setting.limit
     table = example.sized.table
     table = table[table["threshold_s"] == example.sized.threshold_s]
     assert example.sized.best["cost_per_day"] == table["cost_per_day"].min()
+    assert measured["chosen_limit"].value == example.sized.limit
     scored = example.limits.set_index("limit").loc[limit]
     for name in ("waste", "loss", "empty_read_share", "delay_s", "cost_per_day"):
-        assert measured[name].value == scored[name] == example.row("recommended")[name]
-        assert measured[name].low == pytest.approx(scored[f"{name}_low"], nan_ok=True)
-    assert measured["prefetch_limit"].value == limit
+        assert measured[name].value == scored[name] == example.best[name]
+        low = scored[f"{name}_low"]
+        assert measured[name].low == (low if math.isfinite(low) else None)
+    assert measured["prefetch_limit"].value == (limit if math.isfinite(limit) else None)
+    assert measured["setting"].value == example.setting.name == example.policies["policy"].iloc[0]
     assert measured["recommendation"].value == screen.headline
+    assert measured["verdict"].value == example.verdict
+    assert measured["is_firm"].value == (example.verdict == "firm")
     assert len(measured) == len(screen.measures)
     assert all(measure.definition.endswith(".") for measure in screen.measures)
     assert "generated" in screen.warnings[0]
     assert "no link for 50 % of the time" in screen.assumption
     assert "a lost message 5 (`price_lost`)" in screen.assumption
+
+
+def test_simplest_setting_that_is_as_good_is_recommended(example):
+    """Choose a limit on some days that is not surely cheaper on the others than to send all at once."""
+    assert 0 < example.sized.limit < math.inf
+    assert example.row("all at once")["saved_per_day"] == example.best["saved_per_day"] == 0.0
+    chosen = example.row(f"up to {example.sized.limit}")
+    assert not chosen["saved_per_day_high"] < 0
+    assert example.setting == Setting(math.inf)
+    assert example.verdict == "default"
+    screen = example.first_screen()
+    assert screen.headline == (
+        "Send all messages at once, by default: no prefetch limit is clearly cheaper on "
+        f"{example.played.scored_reads} reads."
+    )
+    assert "up and sending all at once cannot be told apart" in screen.reason
+    assert f"it cost least to prefetch up to {example.sized.limit} messages" in screen.reason
+    assert screen.tiles[0][0] == "all"
+
+
+def test_limit_that_surely_pays_is_recommended():
+    """Send messages all day and read one a day, offline: what is sent at once is mostly waste."""
+    arrivals = np.arange(40 * 24) * HOUR
+    reads = (np.arange(1, 40) * 24 + 12) * HOUR + 1
+    outages = [[int(time) - HOUR // 2, int(time) + HOUR // 2] for time in reads]
+    events = drawn_from(arrivals, reads, outages_us=outages)
+    study = study_runs([events], max_at_a_time=4)
+    assert 0 < study.setting.limit < 24
+    assert study.verdict == "firm"
+    assert study.is_firm
+    assert study.first_screen().headline.startswith(f"Prefetch up to {study.setting.limit:.0f} messages")
+    assert study.row("all at once")["saved_per_day_low"] > 0
+    assert study.best["cost_per_day"] == 0.0 < study.row("only when asked")["cost_per_day"]
+
+
+def test_cards_have_intervals_and_the_number_of_reads(example):
+    tiles = example.first_screen().tiles
+    assert f"of {example.played.scored_reads} reads under 2 draws of outages" in tiles[1][1]
+    assert "(interval 0 to " in tiles[1][1]
+    assert "(interval " in tiles[2][1]
+
+
+def test_figures_name_their_days(example):
+    screen = example.first_screen()
+    assert "on the 8 days for scoring" in screen.reason
+    assert any("reads of the whole log" in warning for warning in screen.warnings)
+
+
+def test_settings_that_do_the_same_are_one_row(example):
+    for table in (example.limit_names(), example.threshold_table()):
+        near = example.near(table)
+        numbers = near.iloc[:, 1:].to_numpy(dtype=float)
+        assert not any(np.allclose(one, other, equal_nan=True) for one, other in itertools.pairwise(numbers))
+    assert " to " in example.near(example.limit_names())["limit"].iloc[-2]
 
 
 def test_choice_and_score_share_neither_days_nor_outages(example):
@@ -121,19 +186,20 @@ def test_choice_and_score_share_neither_days_nor_outages(example):
     assert len(links) == 4
     other = study_runs(chosen_on, scored_on=chosen_on, assumed=Outages(0.5))
     assert other.sized.limit == example.sized.limit, "the choice does not depend on what it is scored on"
-    assert other.row("recommended")["loss"] != example.row("recommended")["loss"]
+    chosen = f"up to {example.sized.limit}"
+    assert other.row(chosen)["loss"] != example.row(chosen)["loss"]
     days = Scenario(days=EXAMPLE["days"], expiration=Expiration(48 * 3600.0)).draw(0)
     chosen = sum(example.sized.best[f"{what}_per_day"] for what in ("wasted", "lost"))
     assert chosen > 0
-    assert days.arrivals_us.tolist() == example.events.arrivals_us.tolist()
+    assert days.arrivals_us.tolist() == example.played.first.arrivals_us.tolist()
 
 
 def test_limits_near_the_best_are_tried(example):
     limits = example.limit_table()["limit"].tolist()
     best = limits.index(example.sized.limit)
     assert limits[best + 1] / limits[best] < 1.5
-    near = example.near(example.limit_table())
-    assert example.sized.limit in near["limit"].tolist()
+    near = example.near(example.limit_names())
+    assert near["limit"].iloc[-1] == "all"
     assert len(near) <= 10
     assert near["cost_per_day"].min() == example.limits["cost_per_day"].min(), "the cheapest is shown"
 
@@ -185,20 +251,22 @@ def test_nothing_is_prefetched_without_outages():
     assert screen.tiles[0][0] == "none"
     assert not study.has_threshold
     assert "no threshold" in study.threshold_answer().title
-    assert study.limit_answer().title.startswith("No limit is better") or " less a day than 1" in (
+    assert study.limit_answer().title.startswith("No limit is better") or " a day less than a limit of 1" in (
         study.limit_answer().title
     )
 
 
 def test_nothing_is_prefetched_if_waste_is_dear():
     study = generate(days=30)
-    dear = study_runs(list(study.runs), assumed=study.assumed, lost=0.0, empty_read=0.0, delay_hour=0.0)
+    dear = study_runs(
+        list(study.played.runs), assumed=study.played.assumed, lost=0.0, empty_read=0.0, delay_hour=0.0
+    )
     screen = dear.first_screen()
     assert screen.headline == "Prefetch nothing, at these prices: send messages when they are asked for."
     share = dear.row("only when asked")["empty_read_share"]
     assert share > 0.3, "every other read meets no link"
     assert screen.tiles[1][0] == f"{share:.0%}".replace("%", " %")
-    assert f"With it {share:.0%}".replace("%", " %") in screen.reason
+    assert f"With it, on the 15 days for scoring, {share:.0%}".replace("%", " %") in screen.reason
 
 
 def test_readers_view_decides():
@@ -210,10 +278,11 @@ def test_readers_view_decides():
     study = study_runs([events])
     assert study.row("only when asked")["empty_read_share"] == 0.5
     assert study.row("only when asked")["loss"] == 0.0
-    assert study.first_screen().headline == (
-        "Prefetch up to 1 message; by cost, limits from 1 up cannot be told apart on 20 reads."
+    assert study.first_screen().headline == "Send all messages at once."
+    assert "By cost, limits from 1 up and sending all at once cannot be told apart." in (
+        study.first_screen().reason
     )
-    assert study.row("recommended")["empty_read_share"] == 0.0
+    assert study.best["empty_read_share"] == 0.0
     assert study_runs([events], empty_read=0.0, delay_hour=0.0).sized.limit == 0
 
 
@@ -237,28 +306,22 @@ def test_headings_follow_from_the_tables(example):
     for study in (example, generate(0.1), generate(0.9, days=12), generate(0.0)):
         title = study.policies_answer().title
         costs = study.policies.set_index("policy")["cost_per_day"]
-        others = costs.drop("recommended")
-        if not study.sized.limit:
-            others = others.drop("only when asked")
+        others = costs.drop(study.setting.name)
         assert f"“{others.idxmin()}”" in title
         if "less than “" in title:
-            assert costs["recommended"] < others.min()
-        prices = study.price_table()
-        low, high = prices["limit"].min(), prices["limit"].max()
-        phrase = f"stays at {low:,}" if low == high else f"between {low:,} and {high:,}"
-        assert phrase in study.prices_answer().title
+            assert costs[study.setting.name] < others.min() or costs.index[0] == study.setting.name
+        settings = set(study.price_table()["setting"])
+        if study.prices_answer().title.endswith("the recommendation stays the same"):
+            assert settings == {study.setting.name}
         assert study.limit_table()["limit"].is_monotonic_increasing
-        title = study.limit_answer().title
-        if title.startswith("Any limit from"):
-            low, table = int(title.split()[3].replace(",", "")), study.limits.set_index("limit")
-            costs = table["cost_per_day"]
-            assert table["saved_per_day"].to_numpy() == pytest.approx(costs - costs[study.sized.limit])
-            assert not (table.loc[low : study.sized.limit, "saved_per_day_low"] > 0).any()
+        table = study.limits.set_index("limit")
+        costs = table["cost_per_day"]
+        assert table["saved_per_day"].to_numpy() == pytest.approx(costs - costs[study.setting.limit])
+        if "cannot be told apart" in study.limit_answer().title and study.best["cost_per_day"]:
+            low, high = study._good_limits()
+            assert not (table.loc[low:high, "saved_per_day_low"] > 0).any()
             below = table.index[table.index < low]
-            assert table.loc[below[-1], "saved_per_day_low"] > 0
-            assert f"any limit from {low} " in study.first_screen().headline or not (
-                study.is_firm and study.saves
-            )
+            assert not len(below) or table.loc[below[-1], "saved_per_day_low"] > 0
 
 
 def test_clearly_better_limit_gives_no_firm_headline(example):
@@ -267,7 +330,8 @@ def test_clearly_better_limit_gives_no_firm_headline(example):
     other = replace(example, limits=table)
     assert not other.is_firm
     assert other.first_screen().headline == (
-        f"No firm limit: {example.sized.limit} costs least on the days for choosing, 1,024 on those for scoring."
+        f"No firm limit: a limit of {example.sized.limit:,} costs least on the days for choosing, a limit of "
+        "1,024 on those for scoring."
     )
 
 
@@ -275,28 +339,30 @@ def test_threshold_is_chosen_only_if_it_surely_saves(example):
     assert example.sized.threshold_s == 0.0
     assert "within" not in example.first_screen().headline
     title = example.threshold_answer().title
-    assert title == "No threshold costs less than none" or title.endswith("which may be chance")
+    assert title == "No threshold costs less than none" or title.startswith(
+        ("No threshold surely saves", "A threshold of ")
+    )
     sure = generate(0.1, days=60)
     assert "none that expires within" in sure.first_screen().headline
     row = sure.thresholds.set_index("threshold_s").loc[0.0]
     assert row["saved_per_day"] > 0
 
 
-def test_prices_that_change_nothing_are_named(example):
-    table = example.price_table()
-    settings = list(zip(table["limit"], table["threshold"], strict=True))
-    text = example.prices_answer().text
+def test_prices_that_change_nothing_are_named():
+    study = generate(0.1, days=60)
+    table = study.price_table()
+    settings = list(zip(table["setting"], table["threshold"], strict=True))
+    text = study.prices_answer().text
+    assert text
     for at, what in enumerate(("a wasted message", "a lost message", "a read in vain", "an hour of delay")):
         assert (set(settings[2 * at + 1 : 2 * at + 3]) == {settings[0]}) == (what in text)
 
 
 def test_first_screen_counts_the_reads_in_vain(example):
-    reads, in_vain = example._read_counts
-    assert in_vain / reads == pytest.approx(example.row("recommended")["empty_read_share"])
-    assert (
-        f"({in_vain} of {reads}: {reads // 2} reads under 2 draws of outages)"
-        in example.first_screen().reason
-    )
+    reads = 2 * example.played.scored_reads
+    in_vain = round(reads * example.best["empty_read_share"])
+    counted = f"({in_vain} of {reads}: {reads // 2} reads under 2 draws of outages)"
+    assert counted in example.first_screen().reason
     assert "(`expiration_h`)" in example.first_screen().assumption
 
 
@@ -306,7 +372,7 @@ def test_other_prices_are_tried(example):
         "as assumed", "a wasted message halved, 0.5", "a wasted message doubled, 2",
     ]  # fmt: skip
     assert len(table) == 9
-    assert table["limit"].iloc[0] == example.sized.limit
+    assert table["setting"].iloc[0] == example.setting.name
     assert table["waste"].iloc[1] >= table["waste"].iloc[2]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,8 +13,10 @@ from mudkit.display import show
 from mudkit.experiment import ADAPTERS, FATES, MEASURES, NEWS, PHOTOS, TASKS, TRAFFIC, Scoreboard, scoreboard
 from mudkit.experiment.order_checks import SAME_AS_FIRST
 from mudkit.report import scoring
+from mudkit.report.growing import Growth, grow
 from mudkit.report.knowing import KNOWN_LABELS, known_answer, list_known, sum_known
-from mudkit.report.scoring import ScoreStudy, order_table, try_orders
+from mudkit.report.ordering import order_answer, order_table, shortened, try_orders
+from mudkit.report.scoring import ScoreStudy
 
 SMALL = [NEWS.over(devices=4, hours=3.0), TRAFFIC.over(devices=4, hours=0.3)]
 SOME = {name: ADAPTERS[name] for name in ("to everyone", "Contrail", "SUBLIM")}
@@ -86,8 +89,8 @@ def make_study(rows, *, seeds=5, task=NEWS, phones=10):
 def test_cheapest_of_equally_useful_systems_is_recommended():
     rows = [("to everyone", 100, 100, 900), ("MUD", 99, 100, 300), ("SUBLIM", 90, 100, 100)]
     screen = make_study(rows).first_screen()
-    assert (
-        screen.headline == "Use MUD for news with ranks: 99 % of what was wanted is in time, for 3.03 J each."
+    assert screen.headline == (
+        "Use MUD for news with ranks (99 % of what was wanted in time, 3.03 J for each)."
     )
     assert "least radio energy" in screen.reason
     assert "500 wanted deliveries of 50 phones" in screen.reason
@@ -97,11 +100,11 @@ def test_cheapest_of_equally_useful_systems_is_recommended():
         "of radio energy for each delivery in time; 9 J with “to everyone”",
     )
     assert screen.tiles[2][0] == "1 %"
-    assert screen.tiles[0][1] == "of what was wanted is in time with the system named"
+    assert screen.tiles[0][1] == "of what was wanted is in time"
     assert screen.tiles[2][1] == (
         "of what was wanted was never opened before its run ended: the main reason for not being in time; of the rest 100 % is in time"
     )
-    assert "sending to every phone costs more the larger the fleet" in screen.assumption
+    assert "The fleet has 40 phones (`devices`)." in screen.assumption
     assert (
         "If a system may bring 10 points less in time than the best instead of 2, the choice becomes SUBLIM for "
         "news with ranks (90 % in time for 1.11 J each)." in screen.assumption
@@ -127,15 +130,81 @@ def test_first_screen_speaks_of_the_tasks_that_it_names():
     board = Scoreboard(runs, pd.DataFrame(), "to everyone", *[pd.DataFrame()] * 3, deliveries, bills)
     screen = ScoreStudy(board, [NEWS, TRAFFIC, PHOTOS], "j_per_useful", 0.95).first_screen()
     assert "830 wanted deliveries" in screen.source
-    where = f"{NEWS.name} and {TRAFFIC.name}"
-    assert screen.tiles[0] == (
-        "100 %", f"of what was wanted in {where} is in time with the system named for each"
-    )  # fmt: skip
-    assert screen.tiles[1][1].endswith("8.33 to 9 J with “to everyone”")
-    assert "100 % of what was wanted there is in time, for 3 to 8.33 J each." in screen.headline
+    where = f"({NEWS.name} · {TRAFFIC.name})"
+    assert screen.tiles[0] == ("100 % · 100 %", f"of what was wanted is in time {where}")
+    assert screen.tiles[1] == (
+        "3 · 8.33 J",
+        f"of radio energy for each delivery in time; 9 · 8.33 J with “to everyone” {where}",
+    )
+    assert screen.headline.startswith(
+        f"Use MUD for {NEWS.name} (100 % of what was wanted in time, 3 J for each); “to everyone” for "
+        f"{TRAFFIC.name} (100 % of what was wanted in time, 8.33 J for each)."
+    )
     assert f"Nothing firm can be said of {PHOTOS.name}: 30 deliveries are too few." in screen.headline
     assert "That rests on 300 to 500 wanted deliveries a task" in screen.reason
     assert "the choice stays the same for each task" in screen.assumption
+
+
+def test_open_verdict_is_open_everywhere():
+    """Few deliveries: neither table, heading nor summary recommends what the headline leaves open."""
+    study = make_study([("to everyone", 6, 6, 90), ("MUD", 6, 6, 30)])
+    row = study.use_table().iloc[0]
+    assert row["system"] == "open (MUD is ahead)"
+    assert math.isnan(row["certain_share"])
+    assert study.task_answer(NEWS.name).title == (
+        "News with ranks: open, 30 deliveries are too few; MUD is ahead"
+    )
+    measures = {entry.name: entry.value for entry in study.summary_measures()}
+    assert measures["news_with_ranks.recommended"] is None
+    assert measures["news_with_ranks.ahead"] == "MUD"
+
+
+def test_share_of_what_was_opened_stands_beside_what_was_in_time():
+    study = make_study([("MUD", 60, 100, 300)])
+    assert "60 % of what was wanted in time, 100 % of what was opened in the run" in (
+        study.first_screen().headline
+    )
+    assert "100 % of what was opened" in study.task_answer(NEWS.name).title
+
+
+GROWN = Growth("a task", "to everyone", "SUBLIM", 16, (60.0, 75.0), (45.0, 40.0), (1.0, 0.85))
+
+
+def test_fleet_from_which_a_system_loses_is_computed():
+    assert GROWN.crossing_devices == 28  # 15 J less at 16 phones, 5 J more at 32
+    text = GROWN.describe("j_per_useful")
+    assert "it takes 45 J (100 % in time) for a delivery, SUBLIM 40 J (85 % in time)" in text
+    assert "from about 28 phones on, by a straight line between both fleets, SUBLIM takes less" in text
+    still = replace(GROWN, larger_cost=(45.0, 46.0))
+    assert still.crossing_devices is None
+    assert "still takes less" in still.describe("j_per_useful")
+    recorded = replace(GROWN, larger_cost=None)
+    assert "passes that of SUBLIM (75 J) at 20 phones at the earliest" in recorded.describe("j_per_useful")
+    alone = replace(GROWN, rival="")
+    assert "No system that sends to fewer comes within 10 points" in alone.describe("j_per_useful")
+
+
+def test_larger_fleet_is_run_where_everyone_gets_everything():
+    task = TRAFFIC.over(devices=6, hours=0.3)
+    systems = {name: ADAPTERS[name] for name in ("to everyone", "SUBLIM")}
+    board = scoreboard([task, SMALL[0]], systems, seeds=[1, 2])
+    study = ScoreStudy(board, [task, SMALL[0]], "j_per_useful", 0.95)
+    grown = grow(study.pools, study.given, "j_per_useful", [1, 2])
+    chosen = dict(zip(study.uses["task"], study.uses["system"], strict=True))
+    assert set(grown) == {name for name, system in chosen.items() if system == "to everyone"}
+    for name, growth in grown.items():
+        pool = study.pools[name]
+        assert growth.cost[0] == pool.value("j_per_useful")[pool.systems.index("to everyone")]
+        assert growth.larger_cost is None or growth.larger_cost[0] > 0
+
+
+def test_differences_that_nobody_would_notice_are_not_listed():
+    """The latency of MUD is 0.03 s longer in every delivery: clear, and nothing."""
+    study = make_study([("to everyone", 100, 100, 900), ("MUD", 100, 100, 890)])
+    rows = study.board.deliveries
+    rows.loc[rows["system"] == "MUD", "latency_s"] += 0.03
+    assert study.differences().set_index("measure").loc["latency_s", "difference_low"] > 0
+    assert study.clear_differences().empty
 
 
 def test_choice_that_depends_on_runs_is_close_and_not_firm():
@@ -193,11 +262,14 @@ def test_measures_of_the_first_screen_have_stable_names():
         "missed_share",
         "in_time_share_of_ended",
         "news_with_ranks.recommended",
+        "news_with_ranks.ahead",
         "news_with_ranks.verdict",
         "news_with_ranks.same_choice_share",
         "news_with_ranks.deliveries",
         "news_with_ranks.in_time_share",
         "news_with_ranks.j_per_useful",
+        "news_with_ranks.in_time_share_of_ended",
+        "news_with_ranks.crossing_devices",
         "news_with_ranks.baseline_j_per_useful",
     ]
     assert measures["news_with_ranks.recommended"].value == "MUD"
@@ -320,10 +392,10 @@ def test_privacy_table_counts_knowledge_of_relays_and_servers(study):
     assert known.loc["SUBLIM", "items_read"] == table["items_read"].xs("SUBLIM", level="system").sum()
     answer = known_answer(totals)
     assert answer.title == "Only Contrail keeps items from servers"
-    assert known.loc["Contrail", "places_by_others_share"] == 0.5  # of the phones of two tasks
+    assert known.loc["Contrail", "places_by_others_share"] == "1 of 2"
     assert (
-        "With Contrail other devices know the place of 50 % and the interests of 50 % of the phones"
-        in answer.text
+        "With Contrail other devices know the places of phones in 1 of 2 tasks and the interests of phones "
+        "in 1 of 2 tasks." in answer.text
     )
     assert set(KNOWN_LABELS) == set(known.columns)
 
@@ -360,7 +432,7 @@ def test_order_table_tells_whether_the_order_matters():
     orders = try_orders(2, 0)
     table = order_table(orders)
     kept = int((table["order"] == "changes which promises are kept").sum())
-    assert f"promises are kept in {kept} of {len(table)} pairs" in scoring.order_answer(table, 2).title
+    assert f"promises are kept in {kept} of {len(table)} pairs" in order_answer(table, 2).title
     same = order_table(orders.assign(is_kept=True))
     assert same["order"].eq("makes no difference").all()
     assert same["put together"].iloc[0] == "MUD and Last hop: writer predicates and a daily limit"
@@ -378,14 +450,12 @@ def test_orders_that_keep_the_same_and_show_something_else():
         "keeps most promises": "A, then B; B, then A (1 of 1)",
         "no order keeps": "",
     }
-    assert scoring.order_answer(table, 2).title == (
+    assert order_answer(table, 2).title == (
         "The order changes which promises are kept in 0 of 1 pair of systems, and only what is shown in 1 more"
     )
 
 
 def test_long_lists_of_orders_are_shortened_with_a_count():
-    assert scoring._shortened("MUD, then Last hop (3 of 3)") == "MUD, then Last hop (3 of 3)"
+    assert shortened("MUD, then Last hop (3 of 3)") == "MUD, then Last hop (3 of 3)"
     many = "; ".join(["SUBLIM, then Contrail, at an access point", "Contrail, then SUBLIM"] * 2)
-    assert scoring._shortened(f"{many} (2 of 2)") == (
-        "SUBLIM, then Contrail, at an access point and 3 more (2 of 2)"
-    )
+    assert shortened(f"{many} (2 of 2)") == ("SUBLIM, then Contrail, at an access point and 3 more (2 of 2)")

@@ -14,7 +14,7 @@ from bs4 import BeautifulSoup
 
 from mudkit.figures import tile_bounds
 from mudkit.figures.background import read_background
-from mudkit.report.tables import MAX_FILTERED, FilteredTable, save_cells, save_table
+from mudkit.report.tables import MAX_FILTERED, FilteredTable, merge_equal, save_cells, save_table
 
 
 def test_tables_are_saved_as_parquet_and_csv(tmp_path):
@@ -23,6 +23,16 @@ def test_tables_are_saved_as_parquet_and_csv(tmp_path):
     assert pq.read_table(tmp_path / "mine.parquet").to_pydict() == {"a": [1, 2]}
     assert (tmp_path / "mine.csv").read_text() == '"a"\n1\n2\n'
     assert save_table(table, "mine", None) is table
+
+
+def test_neighbouring_rows_that_agree_are_merged():
+    table = pd.DataFrame(
+        {"limit": ["1", "2", "4", "8"], "cost": [3.0, 1.0, 1.0 + 1e-13, 3.0], "low": math.nan}
+    )
+    merged, groups = merge_equal(table)
+    assert merged["limit"].tolist() == ["1", "2 to 4", "8"]
+    assert merged["cost"].tolist() == [3.0, 1.0, 3.0]
+    assert groups == [["1"], ["2", "4"], ["8"]]
 
 
 @pytest.fixture
