@@ -45,7 +45,7 @@ _GRID_COLUMNS: Final = (
 )  # fmt: skip
 _GRID_ROW_PX, _GRID_MARGINS_PX = 48, 190
 _GRID_FRAME: Final = (
-    "below: 95 % of the positions were reported within it; in brackets: a limit is broken; framed: the best"
+    "below: distance of 95 % of the positions; in brackets: breaks a limit; framed: the best"
 )
 _MAX_STREET_POINTS: Final = 3000
 _FADED_S: Final = 600.0  # older cells have the least opacity

@@ -37,7 +37,7 @@ def moving():
 
 def tried(trace):
     pairs = Pairs.of(read_labels(trace.positions, trace.reads, LIMITS["horizon_s"]), trace.reads)
-    return try_assumptions(trace, pairs, **LIMITS).set_index("assumed")
+    return try_assumptions(trace, pairs, "age", **LIMITS).table.set_index("assumed")
 
 
 def derived(positions, rule):

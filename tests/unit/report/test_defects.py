@@ -218,7 +218,7 @@ def test_scattered_days_are_no_holes_and_no_gaps(tmp_path):
     assert any("Rows lie on 5 of 421 days, in 4 stretches" in warning for warning in source.warnings())
     tile = first_screen(source, defects, find_stays(source)).tiles[2]
     assert re.match(
-        "with rows of 421, in 4 stretches, [0-4] of them in 20 hours or more; 24 devices", tile[1]
+        "with rows of 421, in 4 stretches, (none|[1-4]) of them in 20 hours or more; 24 devices", tile[1]
     )
     hole = look(frame[~frame["s"].between(200 * DAY_S + 36_000, 200 * DAY_S + 39_600)], tmp_path)[1]
     assert [(defect.kind, round(defect.length_s / 600)) for defect in hole] == [("hole", 6)]

@@ -130,7 +130,7 @@ class Watch(Struct):
     ``request`` numbers its registrations. ``lives`` has the life in which each processor knows it.
     ``since_requested`` has ``reading.since`` and ``reading.starts`` at the first transmission of an
     unanswered registration, and ``sender_lives`` the oldest life in which each processor has sent a change
-    since then. ``ask`` is the last request to register it.
+    since then.
     """
 
     reading: Reading
@@ -140,7 +140,6 @@ class Watch(Struct):
     lives: dict[str, int] = field(default_factory=dict)
     since_requested: tuple[dict[str, int], dict[str, str]] | None = None
     sender_lives: dict[str, int] = field(default_factory=dict)
-    ask: PendingAsk | None = None
 
 
 class Registering(Struct, frozen=True):

@@ -125,6 +125,8 @@ class ContinuousReads:
         """Nonce requested by the server."""
         self._incoming: Incoming[Notification] | None = None
         """Stream of the session; None before its first item."""
+        self._registrations: dict[int, PendingAsk] = {}
+        """Last request to register each read."""
         self._watches = {
             reading.handle: Watch(reading, self._stored_delivered(reading.handle))
             for _, reading in ports.store.items("reading ", Reading)
@@ -434,12 +436,13 @@ class ContinuousReads:
             watch.since_requested = dict(watch.reading.since), dict(watch.reading.starts)
             watch.sender_lives = {}
         work = Registering(watch, watch.request, self._session)
-        watch.ask = ask = self._connection.add(work, self.request(work))
+        ask = self._connection.add(work, self.request(work))
+        self._registrations[watch.reading.handle] = ask
         return [*effects, *self._connection.send(now_us, ask)] if self._connection.may_send(ask) else effects
 
     def _withdraw(self, now_us: int, watch: Watch) -> Sequence[Effect]:
         """Stop sending the last registration of a read, which the cloud may not answer any more."""
-        ask, watch.ask = watch.ask, None
+        ask = self._registrations.pop(watch.reading.handle, None)
         if ask is None or not self._connection.knows(ask.identity):
             return ()
         return self._connection.answered(now_us, ask)
