@@ -518,8 +518,8 @@ def sensitivity(table: pd.DataFrame, *, recommended: str, title: str) -> go.Figu
     is_same = (table["family"] == recommended).to_numpy()
     figure = go.Figure()
     for rows, name, colour, symbol in (
-        (is_same, "the same recommendation", BLUE, "circle"),
-        (~is_same, "another recommendation", ORANGE, "diamond"),
+        (is_same, "same kind", BLUE, "circle"),
+        (~is_same, "another kind", ORANGE, "diamond"),
     ):
         figure.add_scatter(
             x=fresh[rows],
