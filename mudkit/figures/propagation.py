@@ -44,9 +44,7 @@ _GRID_COLUMNS: Final = (
     "cells_zoom", "cell_km", "interval_s", "bytes_left_share", "position_error_m", "keeps_limits",
 )  # fmt: skip
 _GRID_ROW_PX, _GRID_MARGINS_PX = 48, 190
-_GRID_FRAME: Final = (
-    "below: distance of 95 % of the positions; in brackets: breaks a limit; framed: the best"
-)
+_GRID_FRAME: Final = "below: distance of 95 % of the positions; in brackets: breaks a limit; framed: the best"
 _MAX_STREET_POINTS: Final = 3000
 _FADED_S: Final = 600.0  # older cells have the least opacity
 _MIN_OPACITY: Final = 0.25
