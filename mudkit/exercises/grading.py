@@ -205,7 +205,6 @@ class _Judge:
         assert process.stdout is not None
         try:
             process.stdin.write(f"{json.dumps(request)}\n".encode())
-            process.stdin.flush()
             self._group = int(process.stdout.readline())
             limit_s = 2 * WAIT_FACTOR * self._within_s + _SPARE_S
             if not select.select([process.stdout], [], [], limit_s)[0]:

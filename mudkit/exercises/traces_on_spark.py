@@ -107,9 +107,8 @@ def _cases(draw: st.DrawFn) -> _Case:
         query.window_s - age_s - later_s,
     )
     edges = [read.at_s - back_s for read in (cached, query) for back_s in (read.window_s, 0.0)]
-    times = st.sampled_from(
-        [*edges, *(edge_s + 1.0 for edge_s in edges)]
-    )  # the last outside, the first inside
+    # A window is open at its start and closed at its end: a second later it is the other way round.
+    times = st.sampled_from([*edges, *(edge_s + 1.0 for edge_s in edges)])
     near = st.sampled_from([0.0, 1.0])  # inside most boxes, so that the time decides
     edge = st.sampled_from([0.0, 1.0, 2.0, -2.0, 3.0, 1.9])
     own = st.sampled_from([False, False, False, True])

@@ -230,7 +230,7 @@ class ReadStudy:
         one, others = ("day", "other days") if self.folds == "time" else ("device", "other devices")
         fresh, shipped = words.percent(self.fresh.value, 1), words.percent(self.shipped, 1)
         if fresh == shipped:
-            return f"So do policies of this kind that each {one} has from {others}."
+            return f"As many do if each {one} has a policy of this kind that was chosen on {others}."
         if self.shipped <= self.fresh.value:
             return f"If each {one} has a policy of this kind that was chosen on {others}, {fresh} do."
         return (
@@ -475,8 +475,8 @@ class ReadStudy:
         return Answer(
             title if has_best else "No rule of distance and age keeps the limit with a margin",
             f"{words.count(len(self.search.rules), 'rule')} were replayed, on a grid that was refined around "
-            "the best. Here are some; a cell is the share of reads that is answered fresh, on all devices, "
-            "of which the best was chosen, too. "
+            "the best. Here are some; a cell is the share of reads that is answered fresh, on all devices. "
+            "The best was chosen on these, too. "
             "Empty cells would exceed the limit of stale answers; how many percent is in brackets. The best "
             "keeps it with a margin, so that it holds on other devices, too: a cell with more may not.",
         )

@@ -200,8 +200,8 @@ def usable(source: TraceSource, defects: Sequence[Defect]) -> str:
     if any(defect.kind in ("hole", "silent", "gap") for defect in defects):
         share = words.percent(missing_share(source, defects))
         parts.append(
-            f"in {share} of the devices' time nothing is reported, although others or other days have rows "
-            "then: rows are missing, or devices were out of use. Counts by hour may be too low there, and a "
+            f"for {share} of the devices' time there are no rows, although other devices or other days have "
+            "some: rows are missing, or devices were out of use. Counts by hour may be too low there, and a "
             "stop or a trip ends where a gap begins"
         )
     wrong = [defect for defect in defects if defect.kind in ("clock", "exchanged", "zone", "contradiction")]

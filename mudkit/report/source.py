@@ -20,7 +20,6 @@ from mudkit import trace as traces
 from mudkit import words
 from mudkit.errors import TraceContentError
 from mudkit.files import existing
-from mudkit.learning.search import MIN_READS
 from mudkit.report.recording import BREAK, BREAK_DAYS, HOLE, Recording, record, silent_us
 from mudkit.report.selection import Selection
 from mudkit.trace.derive import Rule
@@ -54,6 +53,10 @@ _NEARLY: Final = 0.95
 _ANEW: Final = 0.01
 _NOWHERE_DEGREES: Final = 1e-3
 _NOWHERE_KM: Final = 100.0
+_OF_POSITIONS: Final = frozenset(
+    {"_coded", "_median_steps_s", "device", "devices", "quarters", "recording", "t_us"}
+)
+"""Attributes that are computed from positions alone, and the same for any selection of reads."""
 _UNRECORDED: Final = 0.1
 """Share of a read's window that may be unrecorded where answers are judged."""
 _CLEANED: Final = ("duplicate", "speed over 70 m/s")
@@ -257,8 +260,10 @@ class TraceSource:
         return np.asarray(silent <= _UNRECORDED * window_us)
 
     def with_whole_windows(self) -> TraceSource:
-        """Return the trace without the other reads; with them if fewer than `MIN_READS` would remain."""
+        """Return the trace without the other reads; with them if too few for a recommendation remain."""
         import pandas as pd
+
+        from mudkit.learning.search import MIN_READS  # loading it takes as long as the rest
 
         is_whole = self.has_whole_window
         left_out = int((~is_whole).sum())
@@ -267,7 +272,9 @@ class TraceSource:
         row = {"what": "reads left out, whose windows were not recorded", "rows": left_out}
         kept = self.rows.assign(rows=self.rows["rows"].where(self.rows["what"] != "reads", is_whole.sum()))
         rows = pd.concat([kept, pd.DataFrame([row])], ignore_index=True)
-        return replace(self, reads=self.reads.filter(pa.array(is_whole)), rows=rows, left_out=left_out)
+        judged = replace(self, reads=self.reads.filter(pa.array(is_whole)), rows=rows, left_out=left_out)
+        vars(judged).update({name: vars(self)[name] for name in _OF_POSITIONS & vars(self).keys()})
+        return judged
 
     def _seldom(self) -> Iterable[str]:
         """Warn of days on which devices report so seldom that `trip_start` takes every step for a stop."""

@@ -135,7 +135,7 @@ def _accept_any_item(self: Incoming[Any], item: StreamItem[Any]) -> Sequence[Any
 
 
 def _register_once(self: ContinuousReads, now_us: int, watch: Watch) -> Sequence[Effect]:
-    return () if watch.request else _register(self, now_us, watch)
+    return () if watch.reading.handle in self._registrations else _register(self, now_us, watch)
 
 
 def _notify_everyone(

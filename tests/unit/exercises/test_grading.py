@@ -264,6 +264,7 @@ def test_solution_cannot_write_a_verdict(hand_in, tmp_path):
     table = grade(hand_in(**bodies), judges=tmp_path / "judges.py").set_index("name")
     assert not (table["verdict"] == "passed").any(), table
     assert table.loc[["patches", "answers"], "points"].tolist() == [0, 0]
+    assert "wrote to the pipe" in table.loc["writes", "problem"], "at once, not when its time is over"
 
 
 def test_file_gets_the_verdict_that_its_notebook_gives(tmp_path):

@@ -194,7 +194,7 @@ def test_holes_at_one_time_of_the_day_are_named(tmp_path):
     assert "6 of the 7 holes come at 00:00" in defect_answer(source, defects).text
     lost_s = 6 * 5 * 60 + 3600
     assert missing_share(source, defects) == pytest.approx(lost_s / (6 * DAY_S), rel=0.1)
-    assert screen.reason.startswith("In 1.1 % of the devices' time nothing is reported, although")
+    assert screen.reason.startswith("For 1.1 % of the devices' time there are no rows, although")
     assert len(pauses(source)) == 7
 
 

@@ -16,6 +16,7 @@ from mudkit.learning.pairs import Pairs
 from mudkit.pipeline.coverage import read_labels
 from mudkit.report import open_source
 from mudkit.report.caching import study_reads
+from mudkit.report.recording import BREAK, HOLE
 
 pytestmark = pytest.mark.soak
 COMPLETENESS, MAX_STALE, HORIZON_S = 0.9, 0.05, 7200.0
@@ -112,9 +113,25 @@ def replay_shares(labels, pairs, local, reads):
     return {name: counts[name] / len(by_time) for name in ("sent", "stale", "fresh")}
 
 
+def has_whole_window(read, unrecorded):
+    """Check that at most a tenth of a read's window lies before the first row, or in a hole or break."""
+    end, length = read["ts"].timestamp(), read["window_s"]
+    lacking = sum(max(0.0, min(last, end) - max(first, end - length)) for first, last in unrecorded)
+    return lacking <= length / 10
+
+
 def test_headline_equals_its_recomputation(part):
     """The headline replays decisions by limits or trees that have not seen the device; what is shipped has."""
-    source = open_source(str(part))
+    whole = open_source(str(part))
+    source = whole.with_whole_windows()
+    pauses = whole.recording.of_kind(HOLE, BREAK)
+    unrecorded = [
+        (-math.inf, whole.t_us.min() / 1e6),
+        *(pauses[["start_us", "end_us"]].to_numpy() / 1e6).tolist(),
+    ]
+    kept = [read["read_id"] for read in whole.reads.to_pylist() if has_whole_window(read, unrecorded)]
+    assert source.reads["read_id"].to_pylist() == kept
+    assert 0 < source.left_out == len(whole.reads) - len(kept)
     study = study_reads(
         source, rule=FixedRule(), completeness=COMPLETENESS, max_stale=MAX_STALE, horizon_s=HORIZON_S
     )

@@ -127,7 +127,7 @@ class Watch(Struct):
 
     ``delivered`` has the version that was delivered last of each record that belongs to the read; it is
     durable, too, a record at a time. ``op_id`` is the call that began the read, until it is answered.
-    ``request`` numbers its registrations. ``lives`` has the life in which each processor knows it.
+    ``lives`` has the life in which each processor knows it.
     ``since_requested`` has ``reading.since`` and ``reading.starts`` at the first transmission of an
     unanswered registration, and ``sender_lives`` the oldest life in which each processor has sent a change
     since then.
@@ -136,7 +136,6 @@ class Watch(Struct):
     reading: Reading
     delivered: dict[str, int] = field(default_factory=dict)
     op_id: int | None = None
-    request: int = 0
     lives: dict[str, int] = field(default_factory=dict)
     since_requested: tuple[dict[str, int], dict[str, str]] | None = None
     sender_lives: dict[str, int] = field(default_factory=dict)

@@ -431,11 +431,10 @@ class ContinuousReads:
     def _register(self, now_us: int, watch: Watch) -> Sequence[Effect]:
         assert self._session is not None
         effects = self._withdraw(now_us, watch)
-        watch.request = self._local.next_number("count of requests")
         if watch.since_requested is None:
             watch.since_requested = dict(watch.reading.since), dict(watch.reading.starts)
             watch.sender_lives = {}
-        work = Registering(watch, watch.request, self._session)
+        work = Registering(watch, self._local.next_number("count of requests"), self._session)
         ask = self._connection.add(work, self.request(work))
         self._registrations[watch.reading.handle] = ask
         return [*effects, *self._connection.send(now_us, ask)] if self._connection.may_send(ask) else effects
