@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -155,18 +155,29 @@ def _shares(
     radio: RadioModel,
     completeness: float | None,
 ) -> list[float]:
+    if isinstance(policy, BatchLearner):
+        policy = policy.learn(train, requests, by, completeness)
+    due_us = _due(policy, test, requests)
+    sent_us = np.empty_like(test.t_us)
+    spent = np.zeros(4)  # messages, points, bytes, energy
+    for rows in test.parts():
+        part = test.take(rows)
+        sent = batches(part, due_us(rows))
+        sent_us[rows] = sent.sent_us
+        taken = radio.messages(*_contents(part, sent.sent_us))
+        spent += [sent.messages, sent.points, taken.bytes.sum(), taken.radio_mj.sum()]
+    messages, points, *of_radio = (spent / len(test.t_us)).tolist()
+    return [messages, points, float(missed(test, sent_us, requests, completeness).mean()), *of_radio]
+
+
+def _due(
+    policy: BatchPolicy | BatchBound, test: Writes, requests: ReadRequests
+) -> Callable[[slice], NDArray[np.int64]]:
+    """Return when each write of a part of the test must be sent."""
     if isinstance(policy, BatchBound):
-        due_us = bound_us(policy.match, test, requests)
-    else:
-        if isinstance(policy, BatchLearner):
-            policy = policy.learn(train, requests, by, completeness)
-        due_us = policy.due_us(test)
-    sent = batches(test, due_us)
-    count = len(test.t_us)
-    missing = missed(test, sent.sent_us, requests, completeness)
-    taken = radio.messages(*_contents(test, sent.sent_us))
-    spent = [sent.messages / count, sent.points / count, float(missing.mean())]
-    return [*spent, float(taken.bytes.sum()) / count, float(taken.radio_mj.sum()) / count]
+        bound = bound_us(policy.match, test, requests)
+        return lambda rows: bound[rows]
+    return lambda rows: policy.due_us(test.take(rows))
 
 
 def _contents(

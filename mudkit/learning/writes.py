@@ -6,6 +6,7 @@ reads never miss a write of its own, whenever that is sent.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -34,6 +35,7 @@ _CLASS_US: Final = 600 * US_PER_S
 _NEWEST: Final = 32
 _MAX_PAIRS: Final = 1_000_000
 """Maximum number of pairs of a read and a write that are compared at once, except those of one read."""
+_PART: Final = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -87,10 +89,22 @@ class Writes:
         lat, lon = (np.asarray(positions[name].to_numpy(), np.float64) for name in ("lat", "lon"))
         return cls(device, t_us, lat, lon, first_us, positions["device"].combine_chunks().unique())
 
-    def take(self, rows: NDArray[np.bool_]) -> Writes:
-        """Return the chosen writes."""
+    def take(self, rows: NDArray[np.bool_] | slice) -> Writes:
+        """Return the chosen writes; a slice copies nothing."""
         names = "device", "t_us", "lat", "lon", "first_us"
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+    def parts(self) -> Iterator[slice]:
+        """Cut the writes into parts of whole devices, of about a million writes each.
+
+        What is done with each device on its own then takes memory for one part at a time.
+        """
+        begin = 0
+        while begin < len(self.device):
+            last = self.device[min(begin + _PART, len(self.device)) - 1]
+            past = int(np.searchsorted(self.device, last, side="right"))
+            yield slice(begin, past)
+            begin = past
 
     def seen_by(self, requests: ReadRequests) -> Writes:
         """Return the writes with their first reads among these requests."""
@@ -263,8 +277,9 @@ def missed(
     is_late = sent_us > writes.first_us  # of the others no read misses any
     if completeness is not None and completeness < 1:
         requests = requests if requests.others is not None else requests.counted(writes)
-        points = writes.take(is_late).points(requests.prepared)
-        return requests.has(requests.prepared.late(points, sent_us[is_late])) < completeness
+        prepared = requests.prepared
+        late_points = prepared.late(writes.points(prepared), sent_us, np.flatnonzero(is_late))
+        return requests.has(late_points) < completeness
     late = np.flatnonzero(is_late)
     late = late[np.argsort(writes.t_us[late], kind="stable")]
     owner, t_us, lat, lon = writes.device[late], writes.t_us[late], writes.lat[late], writes.lon[late]

@@ -282,13 +282,18 @@ class Reads:
             for i in range(first, past, most):
                 yield slice(i, min(i + most, past))
 
-    def late(self, points: Points, arrival_us: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Count for each read the points of other devices in its answer that come after it."""
+    def late(
+        self, points: Points, arrival_us: NDArray[np.int64], some: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Count for each read the points of other devices in its answer that come after it.
+
+        Only the points with the numbers `some` are looked at.
+        """
         counts = np.zeros(len(self.ids), dtype=np.int64)
-        if not len(points.t_us) or not len(self.ids):
+        if not len(some) or not len(self.ids):
             return counts
         t_us, lat, lon, owner = points
-        order = np.argsort(t_us, kind="stable")
+        order = some[np.argsort(t_us[some], kind="stable")]
         for some_rows in self._pieces(t_us[order], _PIECE_POINTS):
             rows = order[some_rows]
             a, b = self._of_times(t_us[rows])

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pandas as pd
 
@@ -32,19 +32,35 @@ _MEANS: Final = {
     NOT_MEASURED: "no result is kept that can be judged",
 }
 _MARKS: Final = {REPRODUCED: "✓", SHAPE: "≈", NOT_REPRODUCIBLE: "✗", NOT_MEASURED: "–"}
+_LOADED: Final = "; under load: other programs kept"
 _SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>|~$#])")
 
 
-def text(results: Sequence[Result]) -> str:
-    """Return the scorecard as Markdown: an overview, then a section for each row."""
-    return "\n".join([*_overview(results), *(line for result in results for line in _section(result))])
+def text(results: Sequence[Result], before: str = "") -> str:
+    """Return the scorecard as Markdown: an overview, then a section for each row.
+
+    A row without a result keeps what ``before``, an earlier scorecard, says of it: results stay on the
+    machine that measured them.
+    """
+    earlier = _read(before)
+    entries = [
+        earlier.get(result.row.name, _entry(result)) if result.kept is None else _entry(result)
+        for result in results
+    ]
+    loaded = [
+        entry.name
+        for result, entry in zip(results, entries, strict=True)
+        if result.row.is_speed and _LOADED in entry.section
+    ]
+    return "\n".join([*_overview(entries, loaded), *(entry.section for entry in entries)])
 
 
 def write(results: Sequence[Result], path: Path) -> None:
-    """Write the scorecard to a file."""
+    """Write the scorecard to a file; a row without a result keeps what the file says of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
     with staged_file(path) as file:
-        file.write_text(text(results), encoding="utf-8")
+        file.write_text(text(results, before), encoding="utf-8")
 
 
 def notebook(results: Sequence[Result]) -> nbformat.NotebookNode:
@@ -80,8 +96,33 @@ def figures(results: Sequence[Result]) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=columns).astype({"holds": "boolean"})
 
 
-def _overview(results: Sequence[Result]) -> Iterator[str]:
-    counts = Counter(result.verdict for result in results)
+class _Entry(NamedTuple):
+    """What the scorecard says of a row: its line in the overview, and its section."""
+
+    name: str
+    verdict: str
+    line: str
+    section: str
+
+
+def _entry(result: Result) -> _Entry:
+    return _Entry(result.row.name, result.verdict, _line(result), "\n".join(_section(result)))
+
+
+def _read(page: str) -> dict[str, _Entry]:
+    """Return the entries of a scorecard by row."""
+    overview, *sections = page.split("\n## ")
+    by_name = {section.partition("\n")[0]: f"## {section.rstrip()}\n" for section in sections}
+    lines = {line[3:].partition("]")[0]: line for line in overview.splitlines() if line.startswith("| [")}
+    return {
+        name: _Entry(name, lines[name].split(" | ")[2].partition(" ")[2], lines[name], section)
+        for name, section in by_name.items()
+        if name in lines
+    }
+
+
+def _overview(entries: Sequence[_Entry], loaded: Sequence[str]) -> Iterator[str]:
+    counts = Counter(entry.verdict for entry in entries)
     yield "# Scorecard: the papers' numbers and ours\n"
     yield "Written by `mudkit reproduce --scorecard`. Verdicts are computed from the requirements below.\n"
     yield from (
@@ -90,7 +131,7 @@ def _overview(results: Sequence[Result]) -> Iterator[str]:
         if counts[verdict]
     )
     yield ""
-    if loaded := [result.row.name for result in results if result.row.is_speed and _is_loaded(result)]:
+    if loaded:
         yield (
             f"Rows of speed that were measured under load: {', '.join(loaded)}. Other programs kept more "
             f"than {BUSY_CORES:g} cores busy meanwhile, so times are longer and rates are lower than on an "
@@ -98,18 +139,20 @@ def _overview(results: Sequence[Result]) -> Iterator[str]:
         )
     yield "| row | source | verdict | first requirement: ours | minutes | measured |"
     yield "|---|---|---|---|--:|---|"
-    for result in results:
-        row, verdict = result.row, result.verdict
-        cells = [f"[{row.name}](#{row.name.lower()})", _plain(row.source), f"{_MARKS[verdict]} {verdict}"]
-        first = row.required[0].figure
-        kept = result.kept
-        if kept is None:
-            cells += ["–", "–", "–"]
-        else:
-            figure = kept.measured.figures.get(first)
-            cells += [f"{_plain(first)}: {figure or words.NO_VALUE}", _minutes(kept.minutes), kept.date[:10]]
-        yield f"| {' | '.join(cells)} |"
+    yield from (entry.line for entry in entries)
     yield ""
+
+
+def _line(result: Result) -> str:
+    row, verdict, kept = result.row, result.verdict, result.kept
+    cells = [f"[{row.name}](#{row.name.lower()})", _plain(row.source), f"{_MARKS[verdict]} {verdict}"]
+    first = row.required[0].figure
+    if kept is None:
+        cells += ["–", "–", "–"]
+    else:
+        figure = kept.measured.figures.get(first)
+        cells += [f"{_plain(first)}: {figure or words.NO_VALUE}", _minutes(kept.minutes), kept.date[:10]]
+    return f"| {' | '.join(cells)} |"
 
 
 def _section(result: Result) -> Iterator[str]:
@@ -134,11 +177,7 @@ def _section(result: Result) -> Iterator[str]:
         parameters = dict(kept.measured.parameters)
         machine = parameters.pop("machine", {})
         yield f"**Parameters**: {_plain(parameter_text(parameters))}\n"
-        load = (
-            f"; under load: other programs kept {words.number(kept.busy_cores)} cores busy"
-            if _is_loaded(result)
-            else ""
-        )
+        load = f"{_LOADED} {words.number(kept.busy_cores)} cores busy" if kept.busy_cores > BUSY_CORES else ""
         yield (
             f"**Measured**: {kept.date[:10]}, in {_minutes(kept.minutes)} minutes, on "
             f"{machine.get('cores', '?')} cores, {machine.get('platform', '?')}, "
@@ -175,10 +214,6 @@ def _reason(result: Result) -> str:
 
 def _required(result: Result) -> set[str]:
     return {required.figure for required in result.row.required}
-
-
-def _is_loaded(result: Result) -> bool:
-    return result.kept is not None and result.kept.busy_cores > BUSY_CORES
 
 
 def _minutes(minutes: float) -> str:

@@ -16,7 +16,7 @@ from mudkit.cli import app
 from mudkit.files import sha256
 from mudkit.reproduce import outcome, results
 from mudkit.reproduce.row import Figure, Measured, Required, Row
-from mudkit.reproduce.scorecard import BUSY_CORES, figures, notebook, text
+from mudkit.reproduce.scorecard import BUSY_CORES, figures, notebook, text, write
 
 
 def make_row(name, value, *, is_speed=False):
@@ -68,6 +68,18 @@ def test_page_is_the_scorecard(tmp_path, monkeypatch):
     assert page.title.string == "Scorecard: the papers' numbers and ours"
     verdicts = [line.select("td")[2].get_text() for line in page.select("table")[0].select("tbody tr")]
     assert verdicts == ["✓ reproduced", "≈ shape", "– not measured"]
+
+
+def test_row_without_a_result_keeps_what_an_earlier_scorecard_says(stored_results, tmp_path):
+    first, second, speed = stored_results
+    loaded = dataclasses.replace(first, row=ROWS[2], kept=dataclasses.replace(first.kept, busy_cores=0.3))
+    page = text([first, second, loaded])
+    write([first, second, loaded], tmp_path / "scorecard.md")
+    write([results((), rows=ROWS[:1], place=tmp_path / "empty")[0], second, speed], tmp_path / "scorecard.md")
+    assert (tmp_path / "scorecard.md").read_text() == page
+    measured_again = dataclasses.replace(second, kept=dataclasses.replace(second.kept, date="2031-01-02"))
+    changed = text([measured_again], page)
+    assert changed == text([measured_again]), "a result replaces what was said"
 
 
 def test_section_explains_its_verdict(stored_results):
