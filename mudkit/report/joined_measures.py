@@ -95,26 +95,30 @@ _QUANTITY_ERRORS: Final = {
 
 def first_measures(study: JoiningStudy) -> list[Measure]:
     """Return the figures of the first screen, with intervals over days where they are known."""
-    sums, sizes, days = study.sums, study.search.sizes, study.days
+    sizes, days = study.search.sizes, study.days
     is_used, has_cells = study.verdict != "nothing", study.verdict in ("own", "join")
     messages, distances = [day.messages for day in days], np.array([day.distances for day in days])
     saved = [day.messages * sizes.message_bytes - day.bytes_out(sizes) for day in days]
     repeated = [day.messages - day.told_devices for day in days]
-    values = {
+    fewer = [day.messages - day.sent for day in days]
+    joins = study.verdict in ("join", "nothing")
+    values: dict[str, float | str | intervals.Interval | None] = {
         "way": study.verdict,
         "interval_s": study.interval_s if is_used else None,
         "cells_zoom": study.zoom if has_cells else None,
         "cell_km": study.cell_km if has_cells else None,
         "threshold": study.choice.threshold if study.verdict == "join" else None,
-        "bytes_left_share": study.left.value,
-        "messages_left_share": sums.sent / sums.messages,
-        "own_repeats_share": study.joined.own_repeats_share(sizes),
-        "repeated_messages_share": study.joined.repeated_share,
-        "position_error_m": sums.error_m(),
-        "position_median_m": sums.error_m(0.5),
-        "position_sent_error_m": study.sent_error_m,
-        "quantity_error": sums.quantity_error(study.quantity),
-        "delay_s": sums.delay_s,
+        "bytes_left_share": study.left,
+        "messages_left_share": intervals.ratio([day.sent for day in days], messages),
+        "own_repeats_share": intervals.ratio([sizes.message_bytes * count for count in repeated], saved)
+        if joins
+        else study.joined.own_repeats_share(sizes),
+        "repeated_messages_share": intervals.ratio(repeated, fewer) if joins else study.joined.repeated_share,
+        "position_error_m": error_interval(distances),
+        "position_median_m": error_interval(distances, 0.5),
+        "position_sent_error_m": error_interval(study.sent_distances),
+        "quantity_error": _quantity_interval(days, study.quantity),
+        "delay_s": intervals.ratio([day.wait_s for day in days], messages),
         "joined_left_share": study.joined.left_share(sizes),
         "own_left_share": study.own.left_share(sizes),
         "different_left_share": study.different.left_share(sizes),
@@ -126,29 +130,16 @@ def first_measures(study: JoiningStudy) -> list[Measure]:
         "double_aggregate_left_share": study.sized[2.0]["bytes_left_share"],
         "receivers": len(study.messages.names),
     }
-    around = {
-        "bytes_left_share": study.left,
-        "messages_left_share": intervals.ratio([day.sent for day in days], messages),
-        "position_error_m": error_interval(distances),
-        "position_median_m": error_interval(distances, 0.5),
-        "position_sent_error_m": error_interval(study.sent_distances),
-        "quantity_error": _quantity_interval(days, study.quantity),
-        "delay_s": intervals.ratio([day.wait_s for day in days], messages),
-    }
-    if study.verdict in ("join", "nothing"):
-        repeats = [sizes.message_bytes * count for count in repeated]
-        around["own_repeats_share"] = intervals.ratio(repeats, saved)
-        fewer = [day.messages - day.sent for day in days]
-        around["repeated_messages_share"] = intervals.ratio(repeated, fewer)
     measures = []
     for name, value in values.items():
-        unit, text = _MEASURES[name]
-        if name == "quantity_error":
-            unit, text = _QUANTITY_ERRORS[study.quantity]
-        if name in around and not is_used:
-            text += "; of the best combination, which is not recommended"
-        of = around.get(name)
-        ends = (of.low, of.high) if of is not None and of.kind == "interval" else (None, None)
+        unit, text = _QUANTITY_ERRORS[study.quantity] if name == "quantity_error" else _MEASURES[name]
+        ends: tuple[float | None, float | None] = (None, None)
+        if isinstance(value, intervals.Interval):
+            if not is_used:
+                text += "; of the best combination, which is not recommended"
+            if value.kind == "interval":
+                ends = value.low, value.high
+            value = value.value
         measures.append(Measure(name, value, unit, f"{text[0].upper()}{text[1:]}.", *ends))
     return measures
 
