@@ -275,8 +275,7 @@ class WritePath:
         if write.data is None and (current := self._local.row(name, key)) is not None:
             predicate = current.predicate  # who could not see the record does not see its deletion
         row = HeldRow(key, ver, write.data, predicate, answer.lsn, answer.table, now_us)
-        self._local.hold(name, row)
-        self._see(name, answer)
+        self._hold(name, row, answer)
         self._store.crash_point("held, still pending")
         self._local.remove(write)
         following = self._local.head(name, key)
@@ -296,9 +295,9 @@ class WritePath:
         row = answer.conflict if isinstance(answer.conflict, Row) else None
         if row is None:
             self._local.evict(name, key)
+            self._see(name, answer)
         elif answer.table is not UNSET:
-            self._local.hold(name, HeldRow.of(row, answer.table, now_us))
-        self._see(name, answer)
+            self._hold(name, HeldRow.of(row, answer.table, now_us), answer)
         return self._fail(write, Conflict(
             "The record is not the one that this write was to replace.", where=f"table {name!r}, key {key!r}",
             found="no visible record" if row is None else f"version {row.ver}",
@@ -306,6 +305,16 @@ class WritePath:
             store=_shown(row), local=_shown(write), base=_shown(write.base),
             remedy="merge the records and write again",
         ), row)  # fmt: skip
+
+    def _hold(self, name: str, row: HeldRow, answer: Outcome) -> None:
+        """Store the version that an outcome tells of, unless something newer may have replaced it.
+
+        Where none is held and the log was seen further, a newer version may have been shown and evicted.
+        """
+        seen = self._local.seen(name).get(str(answer.partition), 0)
+        if self._local.row(name, row.key) is not None or answer.lsn is UNSET or answer.lsn >= seen:
+            self._local.hold(name, row)
+        self._see(name, answer)
 
     def _see(self, name: str, answer: Outcome) -> None:
         if answer.table is not UNSET and answer.partition is not UNSET and answer.lsn is not UNSET:

@@ -222,3 +222,28 @@ def test_restarted_client_ignores_late_answers_to_its_earlier_start(operation: s
         assert not second.done()  # its request was lost
         place.lab.world.fault_hook = None
         assert second.result().records == {"b": {"n": "b"}}
+
+
+def test_late_outcome_of_a_write_does_not_bring_back_what_was_replaced() -> None:
+    """Jane has seen Bob's newer version, and evicted it for want of room."""
+    place = Place(replicas=0)
+    jane, bob = place.client("jane", max_rows=1), place.client("bob")
+    jane.create("news").result()
+    address = place.lab.devices["jane"].address
+
+    def delay_outcomes(transfer: Transfer) -> tuple[int, ...]:
+        is_outcome = as_wire(transfer.message).get("kind") == "outcome" and transfer.to.startswith(address)
+        return (60_000_000 if is_outcome else 0,)
+
+    place.lab.world.fault_hook = delay_outcomes
+    write = jane.write("news", "a", {"n": "Jane's"}, type="blind")
+    place.lab.run(seconds=5)
+    assert [bob.write("news", key, {"n": "Bob's"}, type="blind").result() for key in "ab"] == [2, 1]
+    assert [jane.read("news", f"key = '{key}'", latest=True).result().versions[key] for key in "ab"] == [2, 1]
+    assert not write.done()
+    assert write.result() == 1
+    place.lab.faults.cut("jane")
+    read = jane.read("news", "key = 'a'", utility=FRESH)
+    place.lab.run(seconds=5)
+    place.lab.faults.mend("jane")
+    assert read.result().versions == {"a": 2}
