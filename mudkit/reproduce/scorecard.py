@@ -97,7 +97,7 @@ def figures(results: Sequence[Result]) -> pd.DataFrame:
 
 
 class _Entry(NamedTuple):
-    """What the scorecard says of a row: its line in the overview, and its section."""
+    """Entry of a row in the scorecard: its line in the overview, and its section."""
 
     name: str
     verdict: str
