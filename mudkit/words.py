@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 __all__ = [
@@ -114,15 +115,17 @@ def duration(seconds: float) -> str:
         return f"{sign}{number(1000 * left)} ms" if left else "0 s"
     if left < 59.95:
         return f"{sign}{number(left)} s"
-    left = round(left)
+    units = (*_UNITS_S, ("s", 1.0))
+    smallest_s = next(
+        (smaller_s for (_, length_s), (_, smaller_s) in pairwise(units) if left >= length_s - 0.5), 1.0
+    )
+    left = math.floor(left / smallest_s + 0.5) * smallest_s
     parts = []
-    for unit, length_s in (*_UNITS_S, ("s", 1.0)):
+    for unit, length_s in units:
         whole, left = divmod(left, length_s)
         if whole:
             parts.append(f"{whole:,.0f} {unit}")
         elif parts:
-            break
-        if len(parts) == 2:
             break
     return sign + " ".join(parts)
 

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from mudkit import words
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.search import recommend
+from mudkit.learning.policies import describe_policy
+from mudkit.learning.search import Choice, recommend, replayed
 from mudkit.pipeline.coverage import read_labels
 from mudkit.report.page import Answer
 from mudkit.report.source import TraceSource
@@ -22,7 +23,14 @@ from mudkit.trace.derive import Rule, derive_reads
 if TYPE_CHECKING:
     from mudkit.learning.trees import Folds
 
-__all__ = ["Assumptions", "shown_range", "try_assumptions"]
+__all__ = ["LABELS", "Assumptions", "shown_range", "try_assumptions"]
+
+LABELS: Final = {
+    "policy": "recommended policy",
+    "fresh_share": "its fresh answers, %",
+    "kept_fresh_share": "this page's: fresh, %",
+    "kept_stale_share": "this page's: stale, %",
+}
 
 _MAX_READS: Final = 20_000
 _SCALED: Final[tuple[tuple[str, Callable[[float], str]], ...]] = (
@@ -40,7 +48,9 @@ class Assumptions:
     Attributes
     ----------
     table : pandas.DataFrame
-        ``assumed, family, fresh_share`` with its interval, a row each; the first is as assumed.
+        What is recommended, a row each, the first as assumed: ``assumed, family, policy`` (in words),
+        ``fresh_share`` with its interval; and what the policy of the page does there: ``kept_fresh_share``,
+        ``kept_stale_share``, ``is_kept_allowed`` (whether it keeps the limit of stale answers).
     family : str
         What the page recommends.
     devices : int
@@ -66,22 +76,45 @@ class Assumptions:
         others = self.table.iloc[1:]
         return others[~others["family"].isin([self.family, self.rival])]
 
+    @property
+    def span(self) -> str:
+        """The range of fresh answers over all rows, in words; empty: there are none."""
+        low, high = 100 * self.table["fresh_share"].min(), 100 * self.table["fresh_share"].max()
+        return f"{words.interval(low, high, 1)} % of the reads are answered fresh" if high > 0 else ""
+
+    def shown(self) -> pd.DataFrame:
+        """Return what is recommended under each assumption, and what the page's policy does there."""
+        columns = ["assumed", "policy", "fresh_share", "kept_fresh_share", "kept_stale_share"]
+        return self.table[columns]
+
+    def kept(self) -> str:
+        """Return under which assumptions the page's policy exceeds the limit, as a sentence."""
+        if self.family == "always ask":
+            return ""
+        rows = self.table[~self.table["is_kept_allowed"]]
+        if not len(rows):
+            return "The policy of this page keeps the limit of stale answers under each."
+        shares = [
+            f"{assumed} ({words.percent(share)} stale)"
+            for assumed, share in zip(rows["assumed"], rows["kept_stale_share"], strict=True)
+        ]
+        return f"The policy of this page exceeds the limit of stale answers with: {words.listing(shares, 8)}."
+
     def answer(self) -> Answer:
         """Return whether other assumptions change the recommendation, as a heading."""
-        table, changed = self.table, self.changed
-        low, high = 100 * table["fresh_share"].min(), 100 * table["fresh_share"].max()
-        span = f"{words.interval(low, high, 1)} % of the reads are answered fresh" if high > 0 else ""
+        table, changed, span = self.table, self.changed, self.span
         is_derived_anew = table["assumed"].str.startswith("reads by").any()
         first = "The rule for reads, window" if is_derived_anew else "Window"
         parts = [f"{first}, box, missing points and limit are halved and doubled."]
         if self.derived:
             parts.append(f"By {self.derived}: {Rule.parse(self.derived).describe()}")
         if len(changed):
-            title = f"{len(changed)} of {len(table) - 1} other assumptions change the recommendation"
+            title = f"{len(changed)} of {len(table) - 1} other assumptions change the kind of policy"
+            title, span = (f"{title}: {span}" if span else title), ""
         elif self.rival:
             title = f"The choice is close: {self._for_rival()}"
         else:
-            title = "Other assumptions give the same recommendation"
+            title = "Other assumptions give the same kind of policy"
             title, span = (f"{title}: {span}" if span else title), ""
         if span:
             parts.append(f"{span}.")
@@ -90,20 +123,25 @@ class Assumptions:
                 "A simpler policy is recommended where it is nearly as good, so a looser limit may give a "
                 "smaller share."
             )
+        parts.append(self.kept())
         if self.devices:
             parts.append(f"To save time they were tried on {words.count(self.devices, 'device')}.")
         if self.rival:
             parts.append(f"On these alone “{self.rival}” is recommended as assumed.")
-        return Answer(title, " ".join(parts))
+        return Answer(title, " ".join(part for part in parts if part))
 
     def warnings(self) -> Iterator[str]:
-        """Yield a sentence if the choice is close, and one if other assumptions change it."""
+        """Yield a sentence if the choice is close, and one if it does not hold under other assumptions."""
         if self.rival:
             yield f"The choice between “{self.family}” and “{self.rival}” is close: {self._for_rival()}."
-        if len(self.changed):
+        kept = "" if self.table["is_kept_allowed"].all() else f" {self.kept()}"
+        if len(self.changed) or kept:
+            span = f": if one assumption is halved or doubled, {self.span}" if self.span else ""
+            another = words.listing(self.changed["assumed"], 8)
             yield (
-                "The recommendation depends on what is assumed. Another kind of policy would be recommended "
-                f"with: {words.listing(self.changed['assumed'], 8)}."
+                f"The recommendation depends on what is assumed{span}."
+                + (f" Another kind of policy is recommended with: {another}." if another else "")
+                + (kept if self.family != "always ask" else "")
             )
 
     def _for_rival(self) -> str:
@@ -131,7 +169,7 @@ def shown_range(column: pa.ChunkedArray, shown: Callable[[float], str]) -> str:
 def try_assumptions(
     source: TraceSource,
     pairs: Pairs,
-    family: str,
+    chosen: Choice,
     *,
     completeness: float,
     max_stale: float,
@@ -140,18 +178,23 @@ def try_assumptions(
 ) -> Assumptions:
     """Recommend with the reads' rule, window, box, completeness and limit halved and doubled.
 
-    ``pairs`` are those of all reads of ``source``, and ``family`` is what is recommended for them.
+    ``pairs`` are those of all reads of ``source``, and ``chosen`` is what is recommended for them.
     """
     reads = _reads_to_try(source.reads)
     rows = []
 
     def add(assumed: str, pairs: Pairs, missing_share: float, max_stale: float) -> None:
-        of = recommend(pairs, pairs.completeness < 1.0 - missing_share, max_stale, folds=folds)
+        is_stale = pairs.completeness < 1.0 - missing_share
+        of = recommend(pairs, is_stale, max_stale, folds=folds)
         row: dict[str, Any] = {"assumed": assumed, "family": of.chosen.family}
+        row["policy"] = describe_policy(of.chosen.policy)
         share = of.share(of.chosen.is_fresh)
         row |= {"fresh_share": share.value, "fresh_share_low": share.low, "fresh_share_high": share.high}
         if of.chosen.family == "always ask":  # by definition
             row |= {"fresh_share_low": np.nan, "fresh_share_high": np.nan}
+        kept = replayed(pairs, is_stale, chosen.family, chosen.policy, chosen.policy.local(pairs))
+        row |= {"kept_fresh_share": kept.is_fresh.mean(), "kept_stale_share": kept.is_stale.mean()}
+        row["is_kept_allowed"] = row["kept_stale_share"] <= max_stale
         rows.append(row)
 
     def labelled(table: pa.Table) -> Pairs:
@@ -177,7 +220,7 @@ def try_assumptions(
         if allowed != max_stale:
             add(f"{words.percent(allowed)} stale allowed", pairs, missing_share, allowed)
     devices = pc.count_distinct(reads["device"]).as_py() if len(reads) < len(source.reads) else 0
-    return Assumptions(pd.DataFrame(rows), family, devices, source.derived_by())
+    return Assumptions(pd.DataFrame(rows), chosen.family, devices, source.derived_by())
 
 
 def _derived_anew(source: TraceSource, reads: pa.Table) -> Iterator[tuple[str, pa.Table]]:

@@ -99,7 +99,7 @@ class ReadStudy:
         return try_assumptions(
             self.source,
             self.search.pairs,
-            self.family,
+            self.search.chosen,
             completeness=self.completeness,
             max_stale=self.max_stale,
             horizon_s=self.horizon_s,
@@ -230,9 +230,9 @@ class ReadStudy:
         one, others = ("day", "other days") if self.folds == "time" else ("device", "other devices")
         fresh, shipped = words.percent(self.fresh.value, 1), words.percent(self.shipped, 1)
         if fresh == shipped:
-            return f"As many do if each {one} has a policy of this kind that was chosen on {others}."
+            return f"A policy of this kind that is chosen on {others} than it is scored on gives as many."
         if self.shipped <= self.fresh.value:
-            return f"If each {one} has a policy of this kind that was chosen on {others}, {fresh} do."
+            return f"A policy of this kind that is chosen on {others} than it is scored on gives {fresh}."
         return (
             f"Each {one} is scored with a policy of this kind that was chosen on {others}; the one named "
             f"here, chosen on all, answers {shipped} of their reads fresh."
@@ -332,15 +332,16 @@ class ReadStudy:
         if not len(self.gaps_s):
             return ""
         least, median = (words.duration(float(value)) for value in np.quantile(self.gaps_s, (0.0, 0.5)))
-        never_sooner = f", {least} at least" if self.gaps_s.min() > 0 else ""
-        return f" Two reads of one device are {median} apart at the median{never_sooner}."
+        never_sooner = f", the shortest {least}" if self.gaps_s.min() > 0 else ""
+        return f" The median time between two reads of a device is {median}{never_sooner}."
 
     def _soon_stale(self) -> str:
         """Return after how long an answer is stale if others write steadily, where all reads ask alike."""
         window_s = pc.min_max(self.source.reads["window_s"]).as_py()
         if self.completeness == 1.0 or window_s["min"] != window_s["max"]:
             return ""
-        return f", after {words.duration((1 - self.completeness) * window_s['max'])} of steady writes"
+        after = words.duration((1 - self.completeness) * window_s["max"])
+        return f"; where others write steadily, after {after}"
 
     def stale_means(self) -> str:
         """Return when an answer is stale, in words."""
@@ -477,7 +478,7 @@ class ReadStudy:
             f"{words.count(len(self.search.rules), 'rule')} were replayed, on a grid that was refined around "
             "the best. Here are some; a cell is the share of reads that is answered fresh, on all devices. "
             "The best was chosen on these, too. "
-            "Empty cells would exceed the limit of stale answers; how many percent is in brackets. The best "
+            "Cells in brackets would exceed the limit of stale answers, by what they say. The best "
             "keeps it with a margin, so that it holds on other devices, too: a cell with more may not.",
         )
 
@@ -612,12 +613,14 @@ class ReadStudy:
             )
         table = self.savings()
         always, rule, chosen = (table.iloc[row] for row in (0, 1, -1))
+        reads, left_out = len(self.search.pairs.device), self.source.left_out
+        counted = f"All {reads + left_out:,} reads count, those left out as the others. " if left_out else ""
         return Answer(
             f"It saves the fleet {_saved(always, chosen)} a day against asking for every read",
-            f"Against the fixed rule it saves {_saved(rule, chosen)} a day. A query takes three messages: "
-            "itself, its answer, and one that closes it. All go over LTE, with nothing else on the radio. "
-            "`policy.json` beside this page, chosen on all devices, is what devices evaluate. The cloud "
-            "of a lab ships it to clients with `read_policy=mud.ShippedPolicy()`: "
+            f"Against the fixed rule it saves {_saved(rule, chosen)} a day. {counted}A query takes three "
+            "messages: itself, its answer, and one that closes it. All go over LTE, with nothing else on the "
+            "radio. `policy.json` beside this page, chosen on all devices, is what devices evaluate. The "
+            "cloud of a lab ships it to clients with `read_policy=mud.ShippedPolicy()`: "
             '`cloud.ship(json.loads(Path("policy.json").read_text()), app=…)`.',
         )
 

@@ -486,7 +486,9 @@ def _span(source: TraceSource, start_us: int, end_us: int) -> str:
     """Return when something begins and ends, local time, and how long it is."""
     start, end = (_local(source, part) for part in (start_us, end_us))
     until = f"{end:%H:%M}" if start.date() == end.date() else f"{end:%-d %B %Y, %H:%M}"
-    return f"{start:%-d %B %Y, %H:%M} to {until} ({words.duration(round((end_us - start_us) / US_PER_S))})"
+    changed = " as clocks change" if start.utcoffset() != end.utcoffset() else ""
+    length = words.duration(round((end_us - start_us) / US_PER_S))
+    return f"{start:%-d %B %Y, %H:%M} to {until} ({length}{changed})"
 
 
 def _local(source: TraceSource, t_us: int) -> pd.Timestamp:

@@ -561,19 +561,23 @@ def devices(source: TraceSource, stays: Stays) -> pd.DataFrame:
 
 def time_answer(source: TraceSource) -> Answer:
     """Return when the rows lie, as a heading."""
-    hours = source.hours()["positions"]
-    hours = hours[hours > 0]
-    by_hour = hours.groupby(pd.DatetimeIndex(hours.index).hour).mean()  # days may be recorded in part
-    most, total = by_hour.nlargest(6), max(by_hour.sum(), 1)
+    hours = source.hours()
+    hours = hours[hours["positions"] > 0]
+    by_hour = hours["devices"].groupby(pd.DatetimeIndex(hours.index).hour).mean()
+    most = by_hour.nlargest(6)
     named = words.listing([f"{hour:02d}:00" for hour in sorted(most.index)], 6)
     if len(by_hour) <= len(most):
         return Answer(
             f"All positions lie in {words.count(len(by_hour), 'hour')} of the day",
             f"They begin at {named} ({source.tz}).",
         )
+    busy, average = (words.number(float(of.mean())) for of in (most, by_hour))
+    if busy == average:
+        return Answer(f"The hours of the day hardly differ: {busy} of {len(source.devices)} devices report")
     return Answer(
-        f"The six busiest hours of the day hold {words.percent(most.sum() / total)} of the positions",
-        f"They begin at {named} ({source.tz}). An hour counts as on the mean of the days with rows in it.",
+        f"In the six busiest hours of the day {busy} devices report, in the average hour {average}",
+        f"They begin at {named} ({source.tz}). An hour counts as on the mean of the days with rows in it; "
+        "devices are counted, since rows are more where devices report more often.",
     )
 
 

@@ -287,13 +287,14 @@ class TraceSource:
         seldom = medians_s[medians_s >= _NEARLY * still_s]
         if len(seldom) and (reads := self.days()["reads"]).sum():
             of_day = pd.DatetimeIndex(reads.index).to_numpy().astype("datetime64[D]").astype(np.int64)
-            share = reads[np.isin(of_day, seldom.index)].sum() / reads.sum()
+            of_these = int(reads[np.isin(of_day, seldom.index)].sum())
             every = words.duration(seldom.median())
             yield (
                 f"On {words.count(len(seldom), 'day')} devices report every {every}: as `trip_start` takes "
                 f"{words.duration(still_s)} between two rows for a stop, nearly every report of a moving "
-                f"device becomes a read, and {words.percent(share)} of the reads are of these days. Leave "
-                "them out by `period`, or give `rule=trip_start(still_s=…)` several times as long."
+                f"device becomes a read, and {of_these:,} of the {words.count(reads.sum(), 'read')} are of "
+                "these days, on which trips are found coarsely, too. Leave them out by `period`, or give "
+                "`rule=trip_start(still_s=…)` several times as long."
             )
 
     def _still_s(self) -> float | None:

@@ -3,15 +3,16 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from report_traces import T0_S, source
 
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.search import recommend
+from mudkit.learning.search import recommend, replayed
 from mudkit.pipeline.coverage import read_labels
 from mudkit.report import assuming
-from mudkit.report.assuming import try_assumptions
+from mudkit.report.assuming import Assumptions, try_assumptions
 from mudkit.trace.derive import Rule, derive_reads
 from mudkit.trace.schema import POSITIONS, timestamps
 
@@ -37,7 +38,8 @@ def moving():
 
 def tried(trace):
     pairs = Pairs.of(read_labels(trace.positions, trace.reads, LIMITS["horizon_s"]), trace.reads)
-    return try_assumptions(trace, pairs, "age", **LIMITS).table.set_index("assumed")
+    chosen = recommend(pairs, pairs.completeness < 0.9, LIMITS["max_stale"], folds="device").chosen
+    return try_assumptions(trace, pairs, chosen, **LIMITS).table.set_index("assumed")
 
 
 def derived(positions, rule):
@@ -87,3 +89,49 @@ def test_asking_always_has_no_interval(table):
     assert len(always)
     assert always[["fresh_share_low", "fresh_share_high"]].isna().all(axis=None)
     assert (always["fresh_share"] == 0.0).all()
+
+
+def test_policy_of_the_page_is_replayed_under_other_assumptions(by_trip_start, table):
+    """Halve the window: the same age is stale more often."""
+    pairs = Pairs.of(read_labels(by_trip_start.positions, by_trip_start.reads, 7200.0), by_trip_start.reads)
+    chosen = recommend(pairs, pairs.completeness < 0.9, LIMITS["max_stale"], folds="device").chosen
+    window = by_trip_start.reads.column_names.index("window_s")
+    halved = by_trip_start.reads.set_column(window, "window_s", pa.array([3600.0] * len(by_trip_start.reads)))
+    others = Pairs.of(read_labels(by_trip_start.positions, halved, 7200.0), halved)
+    kept = replayed(
+        others, others.completeness < 0.9, chosen.family, chosen.policy, chosen.policy.local(others)
+    )
+    row = table.loc["window 1 h"]
+    assert (row["kept_fresh_share"], row["kept_stale_share"]) == (kept.is_fresh.mean(), kept.is_stale.mean())
+    assert row["is_kept_allowed"] == (kept.is_stale.mean() <= LIMITS["max_stale"])
+    as_assumed = table.iloc[0]
+    assert as_assumed["kept_fresh_share"] == pytest.approx(as_assumed["fresh_share"], abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("stale", "text"),
+    [
+        ([0.01, 0.02], "The policy of this page keeps the limit of stale answers under each."),
+        (
+            [0.01, 0.16],
+            "The policy of this page exceeds the limit of stale answers with: window 1 h (16 % stale).",
+        ),
+    ],
+)
+def test_assumptions_say_whether_the_policy_keeps_its_limit(stale, text):
+    table = pd.DataFrame(
+        {
+            "assumed": ["as assumed", "window 1 h"],
+            "family": "age",
+            "policy": "at most 5 min old",
+            "fresh_share": [0.2, 0.055],
+            "kept_stale_share": stale,
+            "is_kept_allowed": [share <= 0.02 for share in stale],
+        }
+    )
+    assumptions = Assumptions(table, "age", 0, "")
+    assert text in assumptions.answer().text
+    warned = " ".join(assumptions.warnings())
+    assert (text in warned) == (max(stale) > 0.02)
+    assert ("5.5 to 20.0 %" in warned) == (max(stale) > 0.02)
+    assert Assumptions(table, "always ask", 0, "").kept() == ""

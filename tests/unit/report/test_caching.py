@@ -81,8 +81,8 @@ def test_recommendation_does_not_depend_on_the_fixed_rule(by_age):
 @pytest.mark.parametrize(
     ("families", "title", "warning"),
     [
-        (["age", "age", "age"], "Other assumptions give the same recommendation", None),
-        (["age", "tree", "age"], "1 of 2 other assumptions change the recommendation", "with: box 10 km."),
+        (["age", "age", "age"], "Other assumptions give the same kind of policy", None),
+        (["age", "tree", "age"], "1 of 2 other assumptions change the kind of policy", "with: box 10 km."),
         (
             ["tree", "tree", "age"],
             "The choice is close: on 9 devices alone, 2 of 3",
@@ -96,7 +96,7 @@ def test_other_assumptions_are_compared_with_what_is_recommended(by_age, familie
     study = replace(by_age)
     shares = {f"fresh_share{end}": [0.2, 0.3, 0.4] for end in ("", "_low", "_high")}
     assumed = ["as assumed", "box 10 km", "box 40 km"]
-    table = pd.DataFrame({"assumed": assumed, "family": families, **shares})
+    table = pd.DataFrame({"assumed": assumed, "family": families, **shares, "is_kept_allowed": True})
     vars(study)["assumptions"] = Assumptions(table, "age", 9, "")
     assert study.assumptions.answer().title.startswith(title)
     notes = " ".join(study.first_screen(UNKNOWN).warnings)

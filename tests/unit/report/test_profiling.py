@@ -61,8 +61,21 @@ def test_median_interval_is_labelled_median():
 def test_busiest_hours_are_named_only_above_six_hours():
     answer = time_answer(source([0, 60, 3660], draw_reads(3, 24, 5), window_s=600))
     assert answer.title == "All positions lie in 2 hours of the day"
-    all_hours = time_answer(source(range(0, 20 * 3600, 600), draw_reads(3, 24, 5), window_s=600))
-    assert all_hours.title.startswith("The six busiest hours of the day hold 30 %")
+    all_hours = source(range(0, 20 * 3600, 600), draw_reads(3, 24, 5), window_s=600)
+    assert time_answer(all_hours).title == "The hours of the day hardly differ: 1 of 1 devices report"
+
+
+def test_busiest_hours_are_those_with_most_devices_not_with_most_rows():
+    """From 06:00 on one device reports every 10 s for six hours; from 20:00 on two report, seldom."""
+    often = source([*range(0, 6 * 3600, 10), *range(6 * 3600, 20 * 3600, 600)], [[0]], window_s=600).positions
+    seldom = source(range(14 * 3600, 20 * 3600, 600), [[0]], window_s=600).positions
+    second = seldom.set_column(0, "device", pa.array(["second"] * len(seldom)))
+    trace = dataclasses.replace(
+        source([0], [[0]], window_s=600), positions=pa.concat_tables([often, second.cast(often.schema)])
+    )
+    answer = time_answer(trace)
+    assert answer.title == "In the six busiest hours of the day 2 devices report, in the average hour 1.3"
+    assert answer.text.startswith("They begin at 00:00, 01:00, 20:00, 21:00, 22:00, 23:00 (UTC).")
 
 
 def test_cells_hold_all_positions_at_their_mean():
