@@ -103,10 +103,13 @@ def measure_writes(
     by: Groups = "device" if folds == "device" else "day"
     measured = []
     for learnt_from in _parts(writes, folds, repeats):
-        test = writes.take(~learnt_from)
         train = writes.take(learnt_from)
+        is_tested = ~learnt_from
         measured.append(
-            [_shares(policy, train, test, requests, by, carried, completeness) for policy in policies]
+            [
+                _shares(policy, train, writes, is_tested, requests, by, carried, completeness)
+                for policy in policies
+            ]
         )
     of_turns = np.array(measured)  # turns, policies, measures
     measures = [Measures(of_turns[:, i].mean(axis=0), of_turns[:, i]) for i in range(len(policies))]
@@ -115,7 +118,7 @@ def measure_writes(
     ]
     baseline = delays[-1] if delays else None
     rows = [
-        {"policy": str(policy), "writes": len(test.t_us), "reads": len(requests.table)}
+        {"policy": str(policy), "writes": int(is_tested.sum()), "reads": len(requests.table)}
         | shares(measured_, _MEASURES)
         | changes(measured_, baseline, _MEASURES)
         for policy, measured_ in zip(policies, measures, strict=True)
@@ -149,35 +152,38 @@ def _parts(writes: Writes, folds: Folds, repeats: int) -> list[NDArray[np.bool_]
 def _shares(
     policy: BatchPolicy | BatchLearner | BatchBound,
     train: Writes,
-    test: Writes,
+    writes: Writes,
+    is_tested: NDArray[np.bool_],
     requests: ReadRequests,
     by: Groups,
     radio: RadioModel,
     completeness: float | None,
 ) -> list[float]:
+    """Replay a policy for the tested writes; the others come at once. A part of the devices is in memory."""
     if isinstance(policy, BatchLearner):
         policy = policy.learn(train, requests, by, completeness)
-    due_us = _due(policy, test, requests)
-    sent_us = np.empty_like(test.t_us)
+    due_us = _due(policy, writes, is_tested, requests)
+    sent_us = writes.t_us.copy()
     spent = np.zeros(4)  # messages, points, bytes, energy
-    for rows in test.parts():
-        part = test.take(rows)
-        sent = batches(part, due_us(rows))
-        sent_us[rows] = sent.sent_us
+    for rows in writes.parts():
+        part = writes.take(rows).take(is_tested[rows])
+        sent = batches(part, due_us(part, rows))
+        sent_us[rows][is_tested[rows]] = sent.sent_us
         taken = radio.messages(*_contents(part, sent.sent_us))
         spent += [sent.messages, sent.points, taken.bytes.sum(), taken.radio_mj.sum()]
-    messages, points, *of_radio = (spent / len(test.t_us)).tolist()
-    return [messages, points, float(missed(test, sent_us, requests, completeness).mean()), *of_radio]
+    messages, points, *of_radio = (spent / np.count_nonzero(is_tested)).tolist()
+    return [messages, points, float(missed(writes, sent_us, requests, completeness).mean()), *of_radio]
 
 
 def _due(
-    policy: BatchPolicy | BatchBound, test: Writes, requests: ReadRequests
-) -> Callable[[slice], NDArray[np.int64]]:
-    """Return when each write of a part of the test must be sent."""
+    policy: BatchPolicy | BatchBound, writes: Writes, is_tested: NDArray[np.bool_], requests: ReadRequests
+) -> Callable[[Writes, slice], NDArray[np.int64]]:
+    """Return the function that says when the tested writes among some rows must be sent."""
     if isinstance(policy, BatchBound):
-        bound = bound_us(policy.match, test, requests)
-        return lambda rows: bound[rows]
-    return lambda rows: policy.due_us(test.take(rows))
+        bound = np.full(len(is_tested), NEVER_US)
+        bound[is_tested] = bound_us(policy.match, writes.take(is_tested), requests)
+        return lambda part, rows: bound[rows][is_tested[rows]]
+    return lambda part, rows: policy.due_us(part)
 
 
 def _contents(

@@ -73,7 +73,9 @@ class Writes:
     @classmethod
     def unread(cls, positions: Any) -> Writes:
         """Return positions, of one place a device and moment, as writes that nobody reads; see `seen_by`."""
-        positions = arrow(positions).select(["device", "ts", "lat", "lon"]).sort_by(_BY)
+        positions = arrow(positions).select(["device", "ts", "lat", "lon"])
+        if not _is_sorted(positions):
+            positions = positions.sort_by(_BY)
         return cls._of_sorted(positions, np.full(len(positions), NEVER_US, dtype=np.int64))
 
     @classmethod
@@ -86,7 +88,8 @@ class Writes:
                 expected="one at most",
                 remedy="load the trace with mudkit.trace.load or pipeline.ingest, which set such rows aside",
             )
-        lat, lon = (np.asarray(positions[name].to_numpy(), np.float64) for name in ("lat", "lon"))
+        # Of one chunk nothing is copied.
+        lat, lon = (np.asarray(positions[name].combine_chunks().to_numpy()) for name in ("lat", "lon"))
         return cls(device, t_us, lat, lon, first_us, positions["device"].combine_chunks().unique())
 
     def take(self, rows: NDArray[np.bool_] | slice) -> Writes:
@@ -196,6 +199,12 @@ class ReadRequests:
         """Return the completeness of each answer when this number of others' points has not come."""
         assert self.others is not None
         return np.where(self.others == 0, 1.0, (self.others - late) / np.maximum(self.others, 1))
+
+
+def _is_sorted(positions: pa.Table) -> bool:
+    """Check whether rows are ordered by device and time, as those of a loaded trace: to sort copies them."""
+    step = np.diff(device_codes(positions["device"]))
+    return bool(((step > 0) | ((step == 0) & (np.diff(epoch_us(positions["ts"])) >= 0))).all())
 
 
 @dataclass(frozen=True)

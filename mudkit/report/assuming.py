@@ -78,7 +78,7 @@ class Assumptions:
 
     @property
     def span(self) -> str:
-        """The range of fresh answers over all rows, in words; empty: there are none."""
+        """The range of fresh answers over all rows, in words; empty without any."""
         low, high = 100 * self.table["fresh_share"].min(), 100 * self.table["fresh_share"].max()
         return f"{words.interval(low, high, 1)} % of the reads are answered fresh" if high > 0 else ""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -205,18 +205,18 @@ def moved_from(
     A drive therefore has the same trips with a fix a second as with one a minute.
     """
     moved = is_first.copy()
-    moved[1:] |= distance_km(lat[:-1], lon[:-1], lat[1:], lon[1:]) >= STILL_KM
+    for first in range(1, len(lat), _PART_ROWS):  # parts, here and below: all rows would fill the memory
+        later, earlier = slice(first, first + _PART_ROWS), slice(first - 1, first - 1 + _PART_ROWS)
+        rows = len(lat[later])
+        apart_km = distance_km(lat[earlier][:rows], lon[earlier][:rows], lat[later], lon[later])
+        moved[later] |= apart_km >= STILL_KM
     # The rest one by one, by chords of the unit sphere: the fix before says from where it is measured.
-    phi, lambda_ = np.radians(lat), np.radians(lon)
-    east, north, up = np.cos(phi) * np.cos(lambda_), np.cos(phi) * np.sin(lambda_), np.sin(phi)
     least = (2 * math.sin(STILL_KM / EARTH_RADIUS_KM / 2)) ** 2
     slow = np.flatnonzero(~moved)
     last, stood = -1, (0.0, 0.0, 0.0)
-    for first in range(0, len(slow), _PART_ROWS):  # lists of all rows would fill the memory
+    for first in range(0, len(slow), _PART_ROWS):
         at = slow[first : first + _PART_ROWS]
-        before, here = (
-            zip(*(axis[rows].tolist() for axis in (east, north, up)), strict=True) for rows in (at - 1, at)
-        )
+        before, here = (_on_sphere(lat[rows], lon[rows]) for rows in (at - 1, at))
         for i, previous, place in zip(at.tolist(), before, here, strict=True):
             if last != i - 1:
                 stood = previous  # it is the fix after a long step, or after a device's first
@@ -226,6 +226,13 @@ def moved_from(
             ) >= least:
                 moved[i], stood = True, place
     return moved
+
+
+def _on_sphere(lat: NDArray[np.float64], lon: NDArray[np.float64]) -> Iterator[tuple[float, float, float]]:
+    """Iterate over places on the unit sphere: east, north, up."""
+    phi, lambda_ = np.radians(lat), np.radians(lon)
+    axes = np.cos(phi) * np.cos(lambda_), np.cos(phi) * np.sin(lambda_), np.sin(phi)
+    return zip(*(axis.tolist() for axis in axes), strict=True)
 
 
 def _occupancy(
