@@ -30,9 +30,12 @@ def test_notice_is_repeated_at_each_start_until_its_effects_were_carried_out() -
         notices = Notices(store, Text)
         assert notices.repeat(notify) == [Notify("app", "one"), Notify("app", "two"), TIMER]
         assert notices.repeat(notify) == ()
+    assert [key for key, _ in store.items()] == ["notice 000000000001", "notice 000000000002"]
     notices.fired()
     assert Notices(store, Text).repeat(notify) == ()
     assert not store.items()
+    notices.add(Text("three"))
+    assert [key for key, _ in store.items()] == ["notice 000000000001"]
 
 
 def test_identified_mapping_equals_a_plain_one() -> None:
@@ -53,6 +56,7 @@ def test_each_notice_is_emitted_once_except_across_a_kill(steps: list[str]) -> N
                 emitted.append(added[-1])
         elif step == "fire":
             notices.fired()
+            assert not store.items()
         if step.startswith("kill"):
             repeatable |= {item.text for _, item in store.items("notice ", Text)}
             notices = Notices(store, Text)
