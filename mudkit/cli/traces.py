@@ -55,9 +55,8 @@ def trace_load(
     """
     from mudkit import trace
     from mudkit.trace.folder import OUTPUT_NAMES
-    from mudkit.trace.options import Options
 
-    options = Options(format, table, tz, time_unit, mapping(column), rule, box_km, window_s)
+    options = trace.Options(format, table, tz, time_unit, mapping(column), rule, box_km, window_s)
     refuse_existing(out.expanduser(), OUTPUT_NAMES if overwrite else None)
     loaded = _chosen(trace.load(path, **vars(options)), where)
     loaded.save(out, overwrite=overwrite)
@@ -110,8 +109,8 @@ def trace_profile(
     """
     from mudkit import trace
 
-    columns = mapping(column)
-    loaded = trace.load(path, format, table=table, columns=columns, tz=tz, time_unit=time_unit, rule=rule)
+    options = trace.Options(format, table, tz, time_unit, mapping(column), rule)
+    loaded = trace.load(path, **vars(options))
     print_table(_chosen(loaded, where).summary())
 
 

@@ -20,6 +20,7 @@ from mudkit.sources.outages import OutageLog, Outages
 from mudkit.sources.parameters import number, whole_number
 from mudkit.sources.replay import Replay
 from mudkit.sources.workloads import Moments
+from mudkit.trace.logs import check_overlap
 from mudkit.trace.schema import epoch_us, timestamps
 from mudkit.units import US_PER_S, box_bounds, distance_km, in_box
 
@@ -237,7 +238,7 @@ def recorded_task(
     known = set(moves["device"])
     items = _items(moves, None if writes is None else writes.to_pandas(), known, size_bytes)
     looks = _of_known(looks, known, "reads")
-    _check_times("reads", looks["t_us"], moves["t_us"])
+    check_overlap(_ends(moves["t_us"]), _ends(looks["t_us"]), "reads")
     begin_us, length_us = _stretch(looks["t_us"], items["t_us"], hours)
     end_us, zero_us = begin_us + length_us, begin_us - _LEAD_US
     items, looks = (rows[rows["t_us"].between(begin_us, end_us - 1)] for rows in (items, looks))
@@ -342,25 +343,8 @@ def _of_known(rows: pd.DataFrame, known: Collection[str], what: str) -> pd.DataF
     )
 
 
-def _check_times(what: str, times_us: Any, moves_us: Any) -> None:
-    """Raise unless two logs overlap in time."""
-    if times_us.min() <= moves_us.max() and times_us.max() >= moves_us.min():
-        return
-    spans = (
-        f"{name} of {_minute(int(times.min()))} to {_minute(int(times.max()))} UTC"
-        for name, times in ((what, times_us), ("positions", moves_us))
-    )
-    raise TraceContentError(
-        f"The times of the {what} and of the positions never meet.",
-        where=what,
-        found=" and ".join(spans),
-        expected="logs of the same days",
-        remedy="name files of the same period; check tz and time_unit",
-    )
-
-
-def _minute(t_us: int) -> str:
-    return str(np.datetime64(t_us, "us").astype("datetime64[m]")).replace("T", " ")
+def _ends(times_us: Any) -> tuple[int, int]:
+    return int(times_us.min()), int(times_us.max())
 
 
 def _items(
@@ -380,7 +364,7 @@ def _items(
         return given.astype("float64").fillna(otherwise)
 
     t_us = items["ts"].to_numpy("datetime64[us]").astype(np.int64)
-    _check_times("writes", t_us, moves["t_us"])
+    check_overlap(_ends(moves["t_us"]), _ends(t_us), "writes", "writes")
     lat, lon = column("lat", np.nan), column("lon", np.nan)
     for device, rows in items.groupby("device"):
         mine = moves[moves["device"] == device]

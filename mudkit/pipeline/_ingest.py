@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,7 +22,6 @@ from pyspark.sql import DataFrame, SparkSession
 from mudkit import errors, words
 from mudkit.arguments import check_options
 from mudkit.display import Displayed, View, first_rows, shows_fields
-from mudkit.errors import TraceContentError
 from mudkit.files import existing, output_problem, staged_file
 from mudkit.pipeline.executors import provide
 from mudkit.pipeline.resume import Stage, resumable, sweep
@@ -32,14 +30,16 @@ from mudkit.trace import TraceWriter, read_manifest
 from mudkit.trace.clean import check_moves, check_plausible, clean
 from mudkit.trace.folder import OUTPUT_NAMES, is_trace, table_folder, write_manifest
 from mudkit.trace.formats import GZIP_FACTOR, Source
-from mudkit.trace.options import FileTable, LoadPlan, Options, TimeUnit, refuse_for_folder
+from mudkit.trace.logs import check_overlap, no_reads
+from mudkit.trace.options import LoadPlan, Options, refuse_for_folder
 from mudkit.trace.parse import check_parsed, parsed_batches
-from mudkit.trace.schema import device_buckets
+from mudkit.trace.schema import device_buckets, epoch_us
+from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["IngestReport", "OpenTrace", "check_overlap", "ingest", "open_trace"]
+__all__ = ["IngestReport", "OpenTrace", "check_folders", "ingest", "open_trace"]
 
 _Tally: TypeAlias = tuple[str, str, int, int, str]
 _TALLY_TYPES = (pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string())
@@ -104,20 +104,13 @@ def ingest(
     spark: SparkSession,
     source: str | os.PathLike[str],
     path: str | os.PathLike[str],
-    format: str = "auto",  # noqa: A002
     *,
-    table: FileTable = "positions",
-    columns: dict[str, str] | None = None,
-    tz: str = "UTC",
-    time_unit: TimeUnit = "s",
-    rule: str | None = None,
-    box_km: float | None = None,
-    window_s: float | None = None,
     overwrite: bool = False,
+    **options: Any,
 ) -> IngestReport:
     """Convert a file into a trace folder, partitioned by date.
 
-    Options, rows, reasons and reads are those of :func:`mudkit.trace.load`, but the trace need not fit in
+    Rows, reasons and reads are those of :func:`mudkit.trace.load`, but the trace need not fit in
     memory: tasks parse files (many small ones a task) into buckets by device, then clean one bucket each.
     Executors read the source, and write the trace, under the same paths as the driver. Rows stay in Arrow;
     only task numbers and counts pass through the JVM.
@@ -132,10 +125,10 @@ def ingest(
         A file or folder that :func:`mudkit.trace.load` reads.
     path : path-like
         The trace folder to create. One from the same file with the same options is left unchanged.
-    format, table, columns, tz, time_unit, rule, box_km, window_s
-        As for :func:`mudkit.trace.load`.
     overwrite : bool
         Replace what is at ``path``.
+    **options
+        Those of :class:`mudkit.trace.Options`.
 
     Returns
     -------
@@ -151,10 +144,8 @@ def ingest(
     """
     started = time.monotonic()
     # Absolute, because executors have other working directories.
-    options = Options(format, table, tz, time_unit, columns, rule, box_km, window_s)
-    plan = options.plan(existing(source, "trace").absolute())
-    origin = plan.source
-    options, description = plan.options, plan.description()
+    plan = Options(**options).plan(existing(source, "trace").absolute())
+    origin, table, description = plan.source, plan.options.table, plan.description()
     path = Path(path).expanduser()
     if not overwrite and is_trace(path):
         manifest = read_manifest(path)
@@ -173,12 +164,12 @@ def ingest(
         check_parsed(plan, total, bad, parsed.sample)
         cleaned = _run(spark, stage, "bucket", work.clean, work.buckets, path)
         rejected = cleaned.rows("rejected")
-        kept = sum(cleaned.rows(options.table).values())
-        if options.table == "positions":
+        kept = sum(cleaned.rows(table).values())
+        if table == "positions":
             check_plausible(origin, total - sum(bad.values()), rejected)
         for reason, count in bad.items():
             rejected[reason] = rejected.get(reason, 0) + count
-        if options.table == "positions":
+        if table == "positions":
             check_moves(origin, kept, cleaned.devices, rejected)
         manifest = {
             **description,
@@ -384,10 +375,7 @@ def open_trace(
     work: str | os.PathLike[str],
     *,
     reads: str | os.PathLike[str] = "",
-    format: str = "auto",  # noqa: A002
-    columns: dict[str, str] | None = None,
     reads_columns: dict[str, str] | None = None,
-    rule: str | None = None,
     **options: Any,
 ) -> OpenTrace:
     """Open a trace, ingesting what is not a trace folder yet.
@@ -401,12 +389,10 @@ def open_trace(
         Folder for ingested traces.
     reads : path-like, optional
         Recorded reads: a file or a trace folder. By default those of the trace folder, or derived ones.
-    format, columns, rule
-        Options of ``trace``, as for :func:`mudkit.pipeline.ingest`.
     reads_columns : dict, optional
         Column mapping of ``reads``.
     **options
-        ``tz, time_unit, box_km, window_s`` of both, as for :func:`mudkit.pipeline.ingest`.
+        Those of :class:`mudkit.trace.Options`; ``reads`` has the same, but for its format, columns and rule.
 
     Raises
     ------
@@ -417,63 +403,39 @@ def open_trace(
     """
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
-    work = Path(work)
-    places = {"positions": existing(trace, "trace")}
+    given = Options(**options)
+    files = {"positions": (existing(trace, "trace"), replace(given, rule="none") if str(reads) else given)}
     if str(reads):
-        places["reads"] = existing(reads, "file of reads")
-        rule = "none"
+        files["reads"] = existing(reads, "file of reads"), given.of_log(reads_columns)
     counts: list[tuple[str, str, int]] = []
-    for table, place in places.items():
-        folder = place
+    places: dict[str, Path] = {}
+    for table, (place, of_file) in files.items():
         if is_trace(place):
-            if table == "reads" or not str(reads):
-                sizes = {name: options.get(name) for name in ("box_km", "window_s")}
-                refuse_for_folder(place, rule=None if table == "reads" else rule, **sizes)
+            if len(files) == 1 or table == "reads":
+                requests = {name: getattr(of_file, name) for name in ("rule", "box_km", "window_s")}
+                refuse_for_folder(place, **requests)
+            places[table] = place
         else:
-            folder = work / table
-            own = {"columns": columns, "rule": rule, "format": format}
-            if table == "reads":
-                own = {"columns": reads_columns}
-            ingest(spark, place, folder, table=table, **own, **options)  # type: ignore[arg-type]
-        places[table] = folder
-        counts += _row_counts(folder, table, with_reads=not str(reads))
+            places[table] = Path(work) / table
+            ingest(spark, place, places[table], **vars(of_file))
+        counts += _row_counts(places[table], table, with_reads=len(files) == 1)
+    at, reads_at = places["positions"], places.get("reads", places["positions"])
+    if not read_manifest(reads_at)["rows"].get("reads"):
+        raise no_reads(str(reads or trace), ", ".join(f"{n:,} {what}" for _, what, n in counts))
+    if reads_at != at:
+        check_folders(at, reads_at)
     rows = pd.DataFrame(counts, columns=["source", "what", "rows"])
-    reads_path = places.get("reads", places["positions"])
-    if not read_manifest(reads_path)["rows"].get("reads"):
-        raise TraceContentError(
-            "There is not one read in this trace.",
-            where=str(reads or trace),
-            found=", ".join(f"{n:,} {what}" for _, what, n in counts),
-            expected="reads: recorded ones, or at least one that the rule derives",
-            remedy="give an access log (reads=…), another rule (rule=trip_start(still_s=300)), or more days",
-        )
-    at = places["positions"]
-    if reads_path != at:
-        check_overlap(at, reads_path)
-    return OpenTrace(read(spark, at, "positions"), read(spark, reads_path, "reads"), rows, at, reads_path)
+    return OpenTrace(read(spark, at, "positions"), read(spark, reads_at, "reads"), rows, at, reads_at)
 
 
-def check_overlap(positions_path: Path, reads_path: Path) -> None:
-    """Raise TraceContentError if the time ranges of positions and of reads do not overlap."""
-    positions, reads = _ends(positions_path, "positions"), _ends(reads_path, "reads")
-    if positions is None or reads is None:
-        return
-    if reads[1] < positions[0] or reads[0] > positions[1]:
-        spans = (
-            f"{what} of {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
-            for what, (first, last) in (("positions", positions), ("reads", reads))
-        )
-        raise TraceContentError(
-            "The time ranges of the positions and the reads do not overlap.",
-            where=f"{positions_path.name} and {reads_path.name}",
-            found=" and ".join(spans),
-            expected="reads that ask for times within the positions'",
-            remedy="name files of the same period; check tz and time_unit",
-        )
+def check_folders(positions_path: Path, reads_path: Path) -> None:
+    """Raise TraceContentError if no read of a trace folder asks for a time of another's positions."""
+    where = f"{positions_path.name} and {reads_path.name}"
+    check_overlap(_ends(positions_path, "positions"), _ends(reads_path, "reads"), where)
 
 
-def _ends(trace: Path, table: str) -> tuple[dt.datetime, dt.datetime] | None:
-    """Return the first and the last time of rows, of reads with their window; None without rows."""
+def _ends(trace: Path, table: str) -> tuple[int, int] | None:
+    """Return the first and the last time of rows, of reads with their windows; None without rows."""
     folder = table_folder(trace, table)
     if folder is None:
         return None
@@ -483,8 +445,8 @@ def _ends(trace: Path, table: str) -> tuple[dt.datetime, dt.datetime] | None:
     if table == "reads":
         windows = ds.dataset(folder, format="parquet").to_table(columns=["window_s"])
         longest_s = pc.max(windows["window_s"]).as_py()
-    begin = pc.min(first.to_table(columns=["ts"])["ts"]).as_py() - dt.timedelta(seconds=longest_s)
-    return begin, pc.max(last.to_table(columns=["ts"])["ts"]).as_py()
+    begin, end = (epoch_us(part.to_table(columns=["ts"])["ts"]) for part in (first, last))
+    return int(begin.min()) - round(longest_s * US_PER_S), int(end.max())
 
 
 def _row_counts(folder: Path, table: str, *, with_reads: bool) -> list[tuple[str, str, int]]:

@@ -28,7 +28,7 @@ from mudkit import words
 from mudkit.arguments import check_options
 from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, TraceContentError, did_you_mean
-from mudkit.pipeline._ingest import check_overlap
+from mudkit.pipeline._ingest import check_folders
 from mudkit.pipeline._progress import progress
 from mudkit.pipeline.counts import cells, propagation
 from mudkit.pipeline.coverage import Reads
@@ -248,7 +248,7 @@ def run_job(
             remedy="ingest it with an access log (table=reads) or a rule (rule=trip_start)",
         )
     if is_label and reads is not None:
-        check_overlap(Path(trace), Path(reads))
+        check_folders(Path(trace), Path(reads))
     spans = _spans(whole, dates)
     for key in ("zooms", "thresholds"):
         if key in options:

@@ -23,6 +23,7 @@ from mudkit.files import existing
 from mudkit.report.recording import BREAK, BREAK_DAYS, HOLE, Recording, record, silent_us
 from mudkit.report.selection import Selection
 from mudkit.trace.derive import Rule
+from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import Options
 from mudkit.trace.schema import FARES, epoch_us
 from mudkit.trace.values import NO_TIME, numbers, times_us
@@ -503,17 +504,16 @@ def open_source(
     trace: str,
     reads: str = "",
     *,
-    format: str = "auto",  # noqa: A002
-    columns: Mapping[str, str] | None = None,
     reads_columns: Mapping[str, str] | None = None,
-    rule: str = "",
     needs_reads: bool = True,
-    tz: str = "UTC",
     where: str = "",
     period: str = "",
     **options: Any,
 ) -> TraceSource:
     """Load the trace of a report; the parameters are those of the reports.
+
+    ``options`` are those of :class:`mudkit.trace.Options`; a log of reads has the same, but for its format,
+    columns and rule.
 
     Raises
     ------
@@ -524,24 +524,25 @@ def open_source(
     """
     import pandas as pd
 
+    given = Options(**options)
+    tz = given.tz
     selection = Selection.parse(where, period, tz)
     path = existing(trace, "trace")
     is_folder = path.is_dir() and traces.is_trace(path)
-    how = {} if is_folder else {"tz": tz, **options}
-    derived = "none" if reads or not needs_reads else rule or None
-    how |= {"columns": dict(columns or {}), "rule": None if is_folder else derived}
+    derived = "none" if reads or not needs_reads else given.rule or None
+    how = {} if is_folder else vars(replace(given, rule=derived))
     parts = -(-_estimated_rows(path) // MAX_ROWS)
     seen: Counter[str] = Counter()
     kept: Counter[str] = Counter()
     if parts > 1:
-        loaded, devices_read = _load_sample(path, parts, selection, seen, kept, format=format, **how)
+        loaded, devices_read = _load_sample(path, parts, selection, seen, kept, **how)
     else:
-        whole = traces.load(path, format, **how)
+        whole = traces.load(path, **how)
         loaded, devices_read = selection.of(whole), 0
         for rows_of, part in ((seen, whole), (kept, loaded)):
             _count(rows_of, part)
-    layout = [] if is_folder else _layout(path, format, dict(columns or {}))
-    aside = _aside(loaded.rejected, layout, tz, options.get("time_unit", "s"))
+    layout = [] if is_folder else _layout(path, given)
+    aside = _aside(loaded.rejected, layout, tz, given.time_unit)
     is_part = bool(devices_read or selection)
     all_aside = len(aside)
     if is_part:
@@ -551,8 +552,8 @@ def open_source(
     log = loaded.reads
     if reads:
         file = existing(reads, "file of reads")
-        own = {} if file.is_dir() and traces.is_trace(file) else {"tz": tz, **options, "table": "reads"}
-        of_reads = traces.load(file, columns=dict(reads_columns or {}), **own)
+        is_log = not (file.is_dir() and traces.is_trace(file))
+        of_reads = traces.load(file, **(vars(given.of_log(reads_columns)) if is_log else {}))
         log = selection.of_reads(of_reads.reads)
         seen["reads"], kept["reads"] = len(of_reads.reads), len(log)
         if devices_read:
@@ -588,10 +589,9 @@ def _fares_of(loaded: traces.Loaded) -> pa.Table:
     return loaded.fares.join(loaded.positions.select(keys), keys=keys, join_type="left semi")
 
 
-def _layout(path: Path, format: str, columns: Mapping[str, str]) -> list[str]:  # noqa: A002
+def _layout(path: Path, options: Options) -> list[str]:
     """Return the names of the fields of a row that cannot be read, in their order."""
-    source = Options(format, columns=columns).plan(path).source
-    return list(next(source.batches()).columns.column_names)
+    return list(next(options.plan(path).source.batches()).columns.column_names)
 
 
 def _aside(rejected: pa.Table, layout: Sequence[str], tz: str, time_unit: str) -> pd.DataFrame:
@@ -678,27 +678,10 @@ def _one_of(table: pa.Table, parts: int) -> pa.Table:
 
 def _check_reads(positions: pa.Table, reads: pa.Table, where: str) -> None:
     if not len(reads):
-        raise TraceContentError(
-            "There is not one read in this trace.",
-            where=str(where),
-            found=words.count(len(positions), "position"),
-            expected="reads: recorded ones, or at least one that the rule derives",
-            remedy="give an access log (reads=…), another rule (rule=trip_start(still_s=300)), or more days",
-        )
+        raise no_reads(str(where), words.count(len(positions), "position"))
     if not len(positions):
         return
     t_us, of_reads = epoch_us(positions["ts"]), epoch_us(reads["ts"])
-    window_us = (reads["window_s"].to_numpy() * US_PER_S).max()
-    if of_reads.max() < t_us.min() or of_reads.min() - window_us > t_us.max():
-        spans = (
-            f"{what} of {np.datetime64(int(ts.min()), 'us').astype('datetime64[m]')} to "
-            f"{np.datetime64(int(ts.max()), 'us').astype('datetime64[m]')} UTC"
-            for what, ts in (("positions", t_us), ("reads", of_reads))
-        )
-        raise TraceContentError(
-            "The positions and the reads never meet.",
-            where=Path(where).name,
-            found=" and ".join(spans),
-            expected="reads that ask for times within the positions'",
-            remedy="name files of the same period; check tz and time_unit",
-        )
+    window_us = round(pc.max(reads["window_s"]).as_py() * US_PER_S)
+    ends = (int(t_us.min()), int(t_us.max())), (int(of_reads.min()) - window_us, int(of_reads.max()))
+    check_overlap(*ends, Path(where).name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,25 +20,14 @@ from mudkit.trace.clean import check_moves, check_plausible, clean
 from mudkit.trace.folder import is_trace, read_manifest, read_table
 from mudkit.trace.formats import Source
 from mudkit.trace.loaded import Loaded
-from mudkit.trace.options import FileTable, Options, TimeUnit, refuse_for_folder
+from mudkit.trace.options import Options, refuse_for_folder
 from mudkit.trace.parse import Parsed, parse_source
 
 __all__ = ["load"]
 
 
 @check_options
-def load(
-    path: str | os.PathLike[str],
-    format: str = "auto",  # noqa: A002
-    *,
-    table: FileTable = "positions",
-    columns: dict[str, str] | None = None,
-    tz: str = "UTC",
-    time_unit: TimeUnit = "s",
-    rule: str | None = None,
-    box_km: float | None = None,
-    window_s: float | None = None,
-) -> Loaded:
+def load(path: str | os.PathLike[str], **options: Any) -> Loaded:
     """Load a trace into memory.
 
     Implausible rows (:mod:`mudkit.trace.plausible`) and unreadable ones go to ``rejected`` with a reason;
@@ -48,34 +38,8 @@ def load(
     path : path-like
         File (also packed with gzip), a folder of files of one kind (``new_*.txt``, ``*.plt``, ``*.gpx``,
         ``*.csv`` or ``*.parquet``), or a trace folder of mudkit.
-    format : str
-        ``auto``, which recognises the format, or one of:
-
-        - ``cabspotting``: one CSV with ``cab,t,lat,lon,occ``; ``cabspotting-txt``: the original files.
-        - ``geolife``: a ``.plt`` file of GeoLife, or any folder above some
-          (:func:`mudkit.trace.formats.headerless.read_plt`); the device is the user.
-        - ``gtfs-rt``: vehicle positions of GTFS-realtime as a table
-          (:func:`mudkit.trace.formats.columns.gtfs_rt`); speeds are null unless ``columns`` maps
-          them, since feeds use several units.
-        - ``gowalla``: check-ins, which are reads whatever ``table`` says.
-        - ``gpx``: tracks, routes and points (:func:`mudkit.trace.formats.gpx.read_gpx`); the device is the
-          file's stem, with the track's name where there are several.
-        - ``csv``, ``parquet``: any table with a device, a time and a place.
-    table : {'positions', 'reads'}
-        Table that the rows belong to. An access log is loaded with ``table="reads"``.
-    columns : dict, optional
-        Mapping from mudkit's names (``device, ts, lat, lon, speed_mps, occupied, box_km, window_s``) to the
-        file's, for ``csv``, ``gtfs-rt`` and ``parquet``.
-    tz : str
-        Time zone (IANA name) of texts without one.
-    time_unit : {'s', 'ms', 'us', 'ns'}
-        Unit of numeric times.
-    rule : str, optional
-        Rule that derives reads from positions (:class:`mudkit.trace.derive.Rule`); by default ``occupancy``
-        if the file records when a taxi has a fare, else ``trip_start(still_s=600)``.
-    box_km, window_s : float, optional
-        Box and time window of a derived read, and of a recorded one without them; by default 20 km and
-        two hours (Mobius 7.3).
+    **options
+        Those of :class:`mudkit.trace.Options`.
 
     Returns
     -------
@@ -93,12 +57,12 @@ def load(
     ParameterError
         An option is invalid.
     """
-    options = Options(format, table, tz, time_unit, columns, rule, box_km, window_s)
+    given = Options(**options)
     path = existing(path, "trace")
     if path.is_dir() and is_trace(path):
-        refuse_for_folder(path, **vars(options))
+        refuse_for_folder(path, **vars(given))
         return _load_folder(path)
-    plan = options.plan(path)
+    plan = given.plan(path)
     parsed = parse_source(plan)
     positions, reads, rejected, fares = clean(parsed.good, plan)
     if plan.options.table == "positions":

@@ -25,14 +25,15 @@ from numpy.typing import NDArray
 
 from mudkit.arguments import check_options
 from mudkit.display import Displayed, View
-from mudkit.errors import MudkitError, ParameterError, TraceContentError
+from mudkit.errors import MudkitError, TraceContentError
 from mudkit.files import existing, output_problem, work_folder
 from mudkit.progress import bar
+from mudkit.sources.parameters import whole_number
 from mudkit.trace.clean import CleanTables, check_moves, check_plausible, clean
 from mudkit.trace.folder import is_trace, read_manifest, table_folder
 from mudkit.trace.formats import GZIP_FACTOR
 from mudkit.trace.loaded import Loaded
-from mudkit.trace.options import FileTable, LoadPlan, Options, TimeUnit, refuse_for_folder
+from mudkit.trace.options import LoadPlan, Options, refuse_for_folder
 from mudkit.trace.parse import check_parsed, parsed_batches
 from mudkit.trace.schema import POSITIONS, READS, REJECTED, SCHEMAS
 
@@ -43,19 +44,7 @@ _BAD = "bad.arrow"
 
 
 @check_options
-def scan(
-    path: str | os.PathLike[str],
-    format: str = "auto",  # noqa: A002
-    *,
-    table: FileTable = "positions",
-    columns: dict[str, str] | None = None,
-    tz: str = "UTC",
-    time_unit: TimeUnit = "s",
-    rule: str | None = None,
-    box_km: float | None = None,
-    window_s: float | None = None,
-    batch_rows: int = 1_000_000,
-) -> Scan:
+def scan(path: str | os.PathLike[str], *, batch_rows: int = 1_000_000, **options: Any) -> Scan:
     """Load a trace piece by piece in bounded memory.
 
     The rows of all pieces together are those of :func:`mudkit.trace.load`: positions, reads, and rejected
@@ -66,12 +55,14 @@ def scan(
 
     Parameters
     ----------
-    path, format, table, columns, tz, time_unit, rule, box_km, window_s
+    path : path-like
         As for :func:`mudkit.trace.load`.
     batch_rows : int
         Maximum number of rows of a piece, which holds whole devices; a device with more rows is one piece.
         Memory holds about three times this number of rows; a folder in ``TMPDIR``, removed with the scan,
         holds the whole trace at about 60 bytes a row.
+    **options
+        Those of :class:`mudkit.trace.Options`.
 
     Returns
     -------
@@ -93,20 +84,13 @@ def scan(
     ...     for piece in pieces:
     ...         print(len(piece.positions), piece.rejected_by_reason())
     """
-    given: Any = batch_rows
-    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-        raise ParameterError(
-            "The parameter batch_rows is not usable.",
-            where="batch_rows",
-            found=repr(batch_rows),
-            expected="a whole number of rows, at least 1",
-        )
-    options = Options(format, table, tz, time_unit, columns, rule, box_km, window_s)
+    batch_rows = whole_number("batch_rows", batch_rows, 1, 1 << 62)
+    given = Options(**options)
     path = existing(path, "trace")
     if path.is_dir() and is_trace(path):
-        refuse_for_folder(path, **vars(options))
+        refuse_for_folder(path, **vars(given))
         return Scan(_Clean(path), batch_rows)
-    return Scan(_Raw(options.plan(path)), batch_rows)
+    return Scan(_Raw(given.plan(path)), batch_rows)
 
 
 @check_options

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 from mudkit.files import sha256
 from mudkit.sources.parameters import time_zone
@@ -24,9 +25,50 @@ FileTable: TypeAlias = Literal["positions", "reads"]
 TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
 
 
+@check_options
 @dataclass(frozen=True)
 class Options:
-    """Options of a load, with the meanings and defaults of :func:`mudkit.trace.load`."""
+    """How a file becomes a trace; what opens one takes these options by name.
+
+    :func:`mudkit.trace.load`, :func:`mudkit.trace.scan`, :func:`mudkit.pipeline.ingest`,
+    :func:`mudkit.pipeline.open_trace` and the reports do.
+
+    Parameters
+    ----------
+    format : str
+        ``auto``, which recognises the format, or one of:
+
+        - ``cabspotting``: one CSV with ``cab,t,lat,lon,occ``; ``cabspotting-txt``: the original files.
+        - ``geolife``: a ``.plt`` file of GeoLife, or any folder above some
+          (:func:`mudkit.trace.formats.headerless.read_plt`); the device is the user.
+        - ``gtfs-rt``: vehicle positions of GTFS-realtime as a table
+          (:func:`mudkit.trace.formats.columns.gtfs_rt`); speeds are null unless ``columns`` maps
+          them, since feeds use several units.
+        - ``gowalla``: check-ins, which are reads whatever ``table`` says.
+        - ``gpx``: tracks, routes and points (:func:`mudkit.trace.formats.gpx.read_gpx`); the device is the
+          file's stem, with the track's name where there are several.
+        - ``csv``, ``parquet``: any table with a device, a time and a place.
+    table : {'positions', 'reads'}
+        Table that the rows belong to. An access log is loaded with ``table="reads"``.
+    tz : str
+        Time zone (IANA name) of texts without one.
+    time_unit : {'s', 'ms', 'us', 'ns'}
+        Unit of numeric times.
+    columns : dict, optional
+        Mapping from mudkit's names (``device, ts, lat, lon, speed_mps, occupied, box_km, window_s``) to the
+        file's, for ``csv``, ``gtfs-rt`` and ``parquet``.
+    rule : str, optional
+        Rule that derives reads from positions (:class:`mudkit.trace.derive.Rule`); by default ``occupancy``
+        if the file records when a taxi has a fare, else ``trip_start(still_s=600)``.
+    box_km, window_s : float, optional
+        Box and time window of a derived read, and of a recorded one without them; by default 20 km and
+        two hours (Mobius 7.3).
+
+    Raises
+    ------
+    ParameterError
+        An option is invalid.
+    """
 
     format: str = "auto"
     table: FileTable = "positions"
@@ -58,6 +100,10 @@ class Options:
     def plan(self, path: Path) -> LoadPlan:
         """Recognise a file or folder, and return the plan to load it."""
         return LoadPlan.of(recognise(path, self.format, self.columns), self)
+
+    def of_log(self, columns: Mapping[str, str] | None = None) -> Options:
+        """Return the options of a log of reads beside such a trace; its format and columns are its own."""
+        return replace(self, table="reads", format="auto", columns=columns, rule=None)
 
 
 def refuse_for_folder(path: Path, **options: object) -> None:

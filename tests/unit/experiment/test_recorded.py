@@ -171,9 +171,9 @@ def test_sizes_ranks_and_places_of_the_log_are_used():
 
 
 def test_logs_that_do_not_meet_are_refused():
-    with pytest.raises(TraceContentError, match="times of the reads and of the positions never meet"):
+    with pytest.raises(TraceContentError, match="time ranges of the positions and the reads do not overlap"):
         make_task(reads=reads([("b", 10_000)]))
-    with pytest.raises(TraceContentError, match="times of the writes and of the positions never meet"):
+    with pytest.raises(TraceContentError, match="time ranges of the positions and the writes do not overlap"):
         make_task(writes=table([("a", -90_000)], ["device", "ts"]))
     for name, log in (
         ("writes", table([("x", 10)], ["device", "ts"])),

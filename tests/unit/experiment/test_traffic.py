@@ -105,7 +105,7 @@ def test_cars_without_reports_are_receivers():
 
 def test_recorded_taxis_are_replayed(cabspotting):
     """Replay the evening with the most reports; the near listener receives them sooner than the far one."""
-    taxis = Replay(trace.load(cabspotting, "cabspotting"), "2008-05-23T04:30")
+    taxis = Replay(trace.load(cabspotting, format="cabspotting"), "2008-05-23T04:30")
     traffic = Traffic(cars=40, minutes=6.0, mobility=taxis, jam_km=0.0)
     reports = traffic.reports(1)
     assert reports["car"].nunique() > 30

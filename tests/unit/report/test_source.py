@@ -130,7 +130,7 @@ def test_reads_without_overlap_with_positions_are_refused(tmp_path):
     for name, start_s in (("positions", T0_S), ("reads", T0_S + 100 * DAY_S)):
         rows = [f"a,{start_s + 60 * i},{0.001 * i},{0.002 * i}" for i in range(50)]
         (tmp_path / f"{name}.csv").write_text("\n".join(["device,t,lat,lon", *rows, ""]))
-    with pytest.raises(TraceContentError, match="never meet"):
+    with pytest.raises(TraceContentError, match="do not overlap"):
         open_source(str(tmp_path / "positions.csv"), str(tmp_path / "reads.csv"))
     with pytest.raises(TraceContentError, match="not one read"):
         open_source(str(tmp_path / "positions.csv"), rule="none")

@@ -218,7 +218,7 @@ def test_folder_with_a_dangling_link_is_refused(csv_file, tmp_path):
     for name in ("b.csv", "c.gpx"):
         (folder / name).symlink_to(tmp_path / "gone")
         with pytest.raises(InputMissing, match=f"behind the link .*{name}(?s:.)*gone"):
-            trace.load(folder, "gpx" if name == "c.gpx" else "csv")
+            trace.load(folder, format="gpx" if name == "c.gpx" else "csv")
 
 
 def test_row_numbers_ignore_blank_lines_above_the_header(csv_file):
