@@ -91,16 +91,17 @@ class Growth:
         fewer = self.shares[0] - self.shares[1]
         system, rival = words.quoted(self.system), words.quoted(self.rival)
         allowed = f"{100 * TOLERANCE:.0f} points that a choice may bring less"
-        points = words.number(round(100 * fewer, 1))
+        points = words.number(round(100 * fewer, 1 if fewer < 0.1 else 0))
         if fewer > TOLERANCE:
             return (
-                f" That is no reason to switch: with {fleet} {rival} brings {points} points less in time than "
-                f"{system}, more than the {allowed}."
+                f" That is no reason to switch: with {fleet} {rival} brings {points} points less in time "
+                f"than {system}, more than the {allowed}."
             )
         if fewer <= 0:
             return f" With {fleet} {rival} brings no less in time than {system}."
         noun = "point" if points == "1" else "points"
-        return f" With {fleet} {rival} brings {points} {noun} less in time than {system}, within the {allowed}."
+        less = f"{points} {noun} less in time than {system}"
+        return f" With {fleet} {rival} brings {less}, within the {allowed}."
 
 
 def grow(

@@ -176,8 +176,8 @@ class SizingStudy:
             first,
             (
                 words.percent(best["empty_read_share"]),
-                f"of reads find no link and miss a waiting message{_ends(best, 'empty_read_share')}{without}; "
-                f"{self.played.reads_in_words()}",
+                "of reads find no link and miss a waiting message"
+                f"{_ends(best, 'empty_read_share')}{without}; {self.played.reads_in_words()}",
             ),
             (words.percent(best["loss"]), "of what could be read is lost")
             if self.verdict == "no link"

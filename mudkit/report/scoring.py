@@ -57,15 +57,14 @@ _CLOSE: Final = 0.8
 MIN_DELIVERIES: Final = 200
 """Different wanted deliveries of a firm verdict, at least: at 200 a share of a half is known to 7 points."""
 _SYSTEMS: Final = {
-    "to everyone": "The servers store each item and forward it to every phone as it comes.",
-    "MUD": "Mobius: messages and data are one table over devices and cloud; a phone gets what its own "
-    "predicate and the writer's match.",
-    "Last hop": "A server sends a phone as much as its user will read, by rank and expiration.",
-    "Contrail": "The receiver's filter runs on the sender, which uploads only what a filter accepts, encrypted.",
-    "Radiator": "Every item reaches everyone in the end; what nobody near waits for is delayed and joined.",
-    "SUBLIM": "The server keeps a state for each subscriber, whose policy drops or rewrites messages by it.",
+    "to everyone": "Servers store each item and forward it to every phone as it comes.",
+    "MUD": "A table over devices and cloud; reader and writer match by predicates (Mobius).",
+    "Last hop": "A server sends as much as the user will read, by rank and expiration.",
+    "Contrail": "The receiver's filter runs on the sender; what it accepts goes encrypted.",
+    "Radiator": "Everyone gets everything; what nobody near waits for is delayed and joined.",
+    "SUBLIM": "The server keeps a state per subscriber; a policy drops or rewrites by it.",
 }
-"""What each system does, in a sentence."""
+"""Sentence on what each system does, by system."""
 _SHOWN: Final = ("useful_share", "latency_s", "wasted_share", "kb_per_useful", "j_per_useful",
                  "server_kb_per_useful")  # fmt: skip
 
@@ -364,7 +363,7 @@ class ScoreStudy:
             rests = f"{counts.min():,} to {counts.max():,} wanted deliveries a task"
         return (
             f"{text} That rests on {rests}; of {DRAWS:,} draws of runs, phones and deliveries from "
-            f"{self._drawn_from()}, {same} lead to the same choice. They say nothing about other settings."
+            f"{self._drawn_from()}, {same} lead to the same choice, which says nothing of other settings."
         )
 
     def _drawn_from(self) -> str:
@@ -624,7 +623,8 @@ class ScoreStudy:
             return Answer("Nothing was delivered in time")
         chosen = self._chosen.set_index("task").loc[list(uses["task"])]
         system = "system" if uses["system"].nunique() == 1 else "systems"
-        shares = [f"{words.percent(share)} for {task}" for task, share in chosen["useful"].items()]
+        of_task = zip(chosen.index, chosen["useful"], strict=True)
+        shares = [f"{words.percent(share)} for {task}" for task, share in of_task]
         if len(shares) == 1:
             of_tasks = f"{words.percent(chosen['useful'].iloc[0])} is in time"
         elif len(shares) <= _MAX_LISTED:
@@ -632,17 +632,17 @@ class ScoreStudy:
         else:
             of_tasks = f"{self._span('useful_share', words.percent)} is in time, by task"
         ended = (
-            f"A run ends {words.count(round(SETTLE_S / 60), 'minute')} after the last item, and what somebody "
-            "would open later counts as never opened. "
+            f"A run ends {words.count(round(SETTLE_S / 60), 'minute')} after the last item, and what "
+            "somebody would open later counts as never opened. "
             if (chosen["unopened"] > 0).any()
             else ""
         )
         parts = " ".join(f"{_begun(task)}: {_parts(row)}." for task, row in chosen.iterrows())
         return Answer(
             f"With the {system} named at the top {of_tasks}",
-            f"{parts} {ended}Late: on the phone only after it had expired. Stale: in time on the phone, but not seen "
-            "before it expired. Never opened: on the phone, and not seen by the end of the run. Lost: "
-            "never on the phone. The five parts add up to what was wanted.",
+            f"{parts} {ended}Late: on the phone only after it had expired. Stale: in time on the phone, "
+            "but not seen before it expired. Never opened: on the phone, and not seen by the end of the run. "
+            "Lost: never on the phone. The five parts add up to what was wanted.",
         )
 
     def system_table(self) -> pd.DataFrame:

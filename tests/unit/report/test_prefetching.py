@@ -291,7 +291,9 @@ def test_readers_view_decides():
 def test_total_outage_loses_everything():
     study = generate(1.0, days=30)
     screen = study.first_screen()
-    assert screen.headline == f"No setting helps: there is never a link, and every message is lost. {GENERATED}"
+    assert (
+        screen.headline == f"No setting helps: there is never a link, and every message is lost. {GENERATED}"
+    )
     assert screen.tiles[2] == ("100 %", "of what could be read is lost")
     assert "no link for 100 % of the time" in screen.source
     assert (study.policies["loss"] == 1.0).all()
@@ -380,7 +382,9 @@ def test_ends_of_the_range_that_is_as_good_are_shown(example):
 
 def test_waste_that_follows_from_short_reads_is_named(example):
     share = f"{example.played.readable_share:.0%}".replace("%", " %")
-    text = f"With 8 messages per read (`max_at_a_time`), at most {share} of the messages of the log can be read"
+    text = (
+        f"With 8 messages per read (`max_at_a_time`), at most {share} of the messages of the log can be read"
+    )
     assert text in example.first_screen().reason
     enough = study_runs(list(example.played.runs), assumed=Outages(0.5), max_at_a_time=100)
     assert "can be read;" not in enough.first_screen().reason
@@ -388,7 +392,9 @@ def test_waste_that_follows_from_short_reads_is_named(example):
 
 def test_differences_of_costs_have_a_unit(example):
     assert re.search(r"as much as [\d.]+( more)? wasted messages? a day", example._why_default())
-    priced = study_runs(list(example.played.runs), assumed=Outages(0.5), wasted=2.0, lost=10.0, empty_read=10.0)
+    priced = study_runs(
+        list(example.played.runs), assumed=Outages(0.5), wasted=2.0, lost=10.0, empty_read=10.0
+    )
     assert priced._worth(3.0, " more") == "3 a day more at these prices"
 
 
@@ -397,7 +403,9 @@ def test_changes_by_price_are_counted():
     settings = study._settings_by_price()
     changed = sum(setting != study.setting for setting in settings)
     assert changed
-    assert f"the recommendation changes in {changed} of 8 cases; it becomes: " in study.first_screen().assumption
+    assert (
+        f"the recommendation changes in {changed} of 8 cases; it becomes: " in study.first_screen().assumption
+    )
 
 
 def test_prices_that_change_nothing_are_named():

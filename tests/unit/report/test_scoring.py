@@ -185,6 +185,7 @@ def test_each_system_is_explained():
     table = make_study([(name, 100, 100, 900) for name in ADAPTERS]).system_table()
     assert table["system"].tolist() == list(ADAPTERS)
     assert table["what it does"].str.endswith(".").all()
+    assert "…" not in show(table)._repr_html_()
 
 
 def test_open_verdict_is_open_everywhere():
@@ -210,7 +211,7 @@ def test_share_of_what_was_opened_stands_beside_what_was_in_time():
 
 
 def test_share_without_what_was_never_opened_counts_what_was_lost():
-    """Of 100 wanted, 60 are in time, 30 never opened and 10 lost: what is lost was not opened either."""
+    """Count 60 of 100 in time, 30 never opened and 10 lost: what is lost was not opened either."""
     study = make_study([("MUD", 60, 100, 300)])
     study.board.runs["unopened"], study.board.runs["lost"] = 30.0, 10.0
     use = study.uses.iloc[0]
