@@ -120,8 +120,8 @@ def _early_answer(study: JoiningStudy, early: Choice, whole: Sums) -> Answer:
     else:
         why = "it breaks a limit"
     return Answer(
-        f"Sending a queue as soon as it holds {early.threshold:,} messages would cost {cost} and save "
-        f"{sooner} of waiting",
+        f"Sending a queue as soon as it holds {early.threshold:,} messages would cost {cost} and shorten "
+        f"the mean wait by {sooner}",
         f"{study.instead()}{text}. It is not recommended: {why}.",
     )
 

@@ -140,7 +140,8 @@ class SizingStudy:
     def _better_limit(self) -> Setting | None:
         """The cheapest limit that surely costs less than the recommended one on the days for scoring."""
         surely = self.limits[self.limits["saved_per_day_high"] < -SURE]
-        return Setting(float(surely.loc[surely["cost_per_day"].idxmin(), "limit"])) if len(surely) else None
+        at = int(surely["cost_per_day"].to_numpy().argmin()) if len(surely) else None
+        return None if at is None else Setting(float(surely["limit"].iloc[at]))
 
     @property
     def _in_vain(self) -> str:
@@ -220,10 +221,8 @@ class SizingStudy:
         if self._is_indifferent and verdict == "default":
             return f"{todo}: on these reads every limit costs the same."
         if verdict == "default":
-            is_other = self.setting.limit != self._chosen.limit
-            what = "none of the limits tried" if is_other else "nothing else that was tried"
             reads = words.count(played.scored_reads, "read")
-            return f"{todo}, by default: {what} is clearly cheaper on {reads}."
+            return f"{todo}, by default: none of the limits tried is clearly cheaper on {reads}."
         if not self.setting.limit:
             if not played.down_share:
                 return "Prefetch nothing: there is always a link, and messages can wait until asked for."
@@ -470,8 +469,8 @@ class SizingStudy:
         below = table[table["limit"] < low]
         if len(below) and (below["saved_per_day_low"] > SURE).all():
             worse = f"{below['limit'].iloc[-1]:,.0f}"
-            costs = words.number(below["saved_per_day"].iloc[-1])
-            text += f" A limit of {worse} or less is clearly worse: {worse} costs {costs} a day more"
+            costs = self._worth(float(below["saved_per_day"].iloc[-1]), " more")
+            text += f" A limit of {worse} or less is clearly worse: {worse} costs {costs}"
             text += f" than {setting.subject}."
         waste = table["waste"].to_numpy()
         last = Setting(float(table["limit"].to_numpy()[np.argmax(np.abs(waste - waste[-1]) < SURE)]))

@@ -411,7 +411,7 @@ class JoiningStudy:
                 f"The best is to join {cells} every {words.duration(self.choice.interval_s)}. Longer "
                 "intervals (`max_delay_s`) or larger cells (`max_error_m`) hold more messages."
             )
-        parts = [self._price()]
+        parts = [self._price(), self._now_told()]
         if self.verdict == "own" and len(self.messages.names) > 1:
             points = words.number(round(100 * (self.left_share - joined), 1))
             parts.append(
@@ -432,7 +432,7 @@ class JoiningStudy:
         elif self.verdict == "last":
             parts.append("No interval and cell at which messages are joined keeps the limits.")
         if self.verdict != "last":
-            parts += [self._now_told(), self._last_told()]
+            parts.append(self._last_told())
         parts.append(
             f"Messages wait {words.duration(self.sums.delay_s)} on average and "
             f"{words.duration(self.interval_s)} at most."
@@ -678,8 +678,8 @@ def _holes(source: TraceSource) -> list[str]:
     of_all = f"{whole} in all, the longest {longest}" if len(holes) > 1 else whole
     times = "Once" if len(holes) == 1 else f"{len(holes):,} times"
     return [
-        f"{times} no device reports, though many usually do ({of_all}; the report trace_profile lists them): "
-        "what would have been sent then is not counted."
+        f"{times} no device reports, though many usually do ({of_all}; see the report trace_profile): what "
+        "would have been sent then is not counted."
     ]
 
 

@@ -637,7 +637,9 @@ class ScoreStudy:
             if (chosen["unopened"] > 0).any()
             else ""
         )
-        parts = " ".join(f"{_begun(task)}: {_parts(row)}." for task, row in chosen.iterrows())
+        parts = " ".join(
+            f"{_begun(row['task'])}: {_parts(row)}." for row in chosen.reset_index().to_dict("records")
+        )
         return Answer(
             f"With the {system} named at the top {of_tasks}",
             f"{parts} {ended}Late: on the phone only after it had expired. Stale: in time on the phone, "
