@@ -577,7 +577,7 @@ class SizingStudy:
         A limit with another threshold than the recommended one has it in its name.
         """
         named = [
-            f"{name}, threshold {_threshold(threshold_s)}"
+            f"{name}, {f'threshold {_threshold(threshold_s)}' if threshold_s else 'no threshold'}"
             if name.startswith("up to ") and threshold_s != self.setting.threshold_s
             else name
             for name, threshold_s in zip(self.policies["policy"], self.policies["threshold_s"], strict=True)

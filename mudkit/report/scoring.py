@@ -61,7 +61,7 @@ _SYSTEMS: Final = {
     "MUD": "A table over devices and cloud; reader and writer match by predicates (Mobius).",
     "Last hop": "A server sends as much as the user will read, by rank and expiration.",
     "Contrail": "The receiver's filter runs on the sender; what it accepts goes encrypted.",
-    "Radiator": "Everyone gets everything; what nobody near waits for is delayed and joined.",
+    "Radiator": "Everyone gets everything; what nobody waits for is delayed and joined.",
     "SUBLIM": "The server keeps a state per subscriber; a policy drops or rewrites by it.",
 }
 """Sentence on what each system does, by system."""

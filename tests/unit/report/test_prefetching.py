@@ -366,7 +366,7 @@ def test_policies_name_a_threshold_that_is_not_the_recommended_one():
     chosen = f"up to {study.sized.limit}"
     assert study.row(chosen)["threshold_s"] == 0.0
     names = study.policy_table()["policy"].tolist()
-    assert f"{chosen}, threshold none" in names
+    assert f"{chosen}, no threshold" in names
     assert names[0] == study.setting.name
 
 
