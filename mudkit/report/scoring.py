@@ -361,15 +361,12 @@ class ScoreStudy:
             rests = f"{deliveries} of {words.count(int(uses['readers'].iloc[0]), 'phone')}"
         else:
             rests = f"{counts.min():,} to {counts.max():,} wanted deliveries a task"
+        runs = self.board.runs["seed"].nunique()
+        drawn_from = f"these {words.count(runs, 'run')} of one setting" if runs > 1 else "this run"
         return (
             f"{text} That rests on {rests}; of {DRAWS:,} draws of runs, phones and deliveries from "
-            f"{self._drawn_from()}, {same} lead to the same choice, which says nothing of other settings."
+            f"{drawn_from}, {same} lead to the same choice, which says nothing of other settings."
         )
-
-    def _drawn_from(self) -> str:
-        """Return from what is drawn, in words."""
-        runs = self.board.runs["seed"].nunique()
-        return f"these {words.count(runs, 'run')} of one setting" if runs > 1 else "this run"
 
     def _assumption(self) -> str:
         phones = max(task.scenario.devices for task in self.given)
@@ -651,9 +648,8 @@ class ScoreStudy:
         """Return what each system does, a row each."""
         import pandas as pd
 
-        return pd.DataFrame(
-            [{"system": name, "what it does": _SYSTEMS.get(name, "")} for name in self.board.systems]
-        )
+        systems = self.board.systems
+        return pd.DataFrame({"system": systems, "what it does": [_SYSTEMS.get(name, "") for name in systems]})
 
     def task_table(self) -> pd.DataFrame:
         """Return the tasks, a row each."""
