@@ -152,6 +152,8 @@ class Trials:
         watch.is_on = False
         if "welcome" in rogue.heard:
             return f"a machine without a token has begun a session of {name}"
+        if is_notified is None:
+            return None
         return "" if is_notified else f"{name} was not notified while a machine without a token said hello"
 
     def _slow_link(self, name: str, *, is_judged: bool) -> str | None:
@@ -212,11 +214,11 @@ class Trials:
     def _watch(self, name: str) -> Watch:
         return self._work.watch(name, key=_KEY)
 
-    def _is_notified(self, watch: Watch) -> bool:
-        """Write a record, and return whether a continuous read is notified of it in time."""
+    def _is_notified(self, watch: Watch) -> bool | None:
+        """Write a record, and return whether a continuous read hears of it in time; None: nobody can write."""
         writers = [name for name in self._writers if self._is_well(name)]
         if not writers:
-            return False
+            return None
         self._work.write(self._draw.choice(writers), key=_KEY, is_open=True)
         value = self._work.writes[-1].value
         end_us = self._lab.world.now_us + MAX_NOTIFIED_S * 1e6
