@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from mudkit.report import (
         batching,
         caching,
+        joined_early,
         joined_maps,
         joined_ways,
         joining,
@@ -47,6 +48,7 @@ __all__ = [
     "find_defects",
     "find_stays",
     "headline",
+    "joined_early",
     "joined_maps",
     "joined_ways",
     "joining",

@@ -23,9 +23,9 @@ from mudkit.trace.derive import Rule, derive_reads
 if TYPE_CHECKING:
     from mudkit.learning.trees import Folds
 
-__all__ = ["LABELS", "Assumptions", "shown_range", "try_assumptions"]
+__all__ = ["ASSUMED_LABELS", "Assumptions", "shown_range", "try_assumptions"]
 
-LABELS: Final = {
+ASSUMED_LABELS: Final = {
     "policy": "recommended policy",
     "fresh_share": "its fresh answers, %",
     "kept_fresh_share": "this page's: fresh, %",

@@ -43,7 +43,7 @@ from mudkit.learning.search import (
 )
 from mudkit.learning.trees import Folds
 from mudkit.pipeline.coverage import read_labels
-from mudkit.report.assuming import Assumptions, shown_range, try_assumptions
+from mudkit.report.assuming import ASSUMED_LABELS, Assumptions, shown_range, try_assumptions
 from mudkit.report.batching import WriteStudy
 from mudkit.report.page import Answer, FirstScreen, Measure
 from mudkit.report.source import TraceSource
@@ -54,7 +54,7 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BEST", "CAPTION", "SAVINGS_LABELS", "ReadStudy", "study_reads"]
+__all__ = ["ASSUMED_LABELS", "BEST", "CAPTION", "SAVINGS_LABELS", "ReadStudy", "study_reads"]
 
 CAPTION: Final = (
     "Policies, each chosen on other devices or days than those it is scored on; data and energy of a read on "

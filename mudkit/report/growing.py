@@ -11,7 +11,7 @@ import numpy as np
 from mudkit import words
 from mudkit.experiment import ADAPTERS, Task, scoreboard
 from mudkit.processes import spread_out
-from mudkit.report.verdicts import COSTS, LOOSER, Cost, TaskPool, choose
+from mudkit.report.verdicts import COSTS, LOOSER, TOLERANCE, Cost, TaskPool, choose
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,6 +64,7 @@ class Growth:
                 f"{text} If the fleet grows and as many phones as now want each item, the {named} for a "
                 f"delivery in time grows at most as the fleet does: it passes that of {rival} "
                 f"({words.number(self.cost[1])} {unit}) at {at_least:,.0f} phones at the earliest."
+                f"{self._by_rule('this fleet')}"
             )
         mine, other = (
             f"{words.number(value)} {unit} ({words.percent(share)} in time)"
@@ -74,15 +75,33 @@ class Growth:
             f" Run again with {twice:,} phones in the same area, it takes {mine} for a delivery, {rival} "
             f"{other}: "
         )
+        by_rule = self._by_rule(f"{twice:,} phones")
         if self.cost[1] <= self.cost[0]:
             now = f"at {self.devices:,} phones already"
-            return f"{text}{rival} takes less {named} {now}, but brings less in time."
+            return f"{text}{rival} takes less {named} {now}, but brings less in time.{by_rule}"
         if (crossing := self.crossing_devices) is None:
             return f"{text}{system} still takes less; where that ends is not known."
         return (
             f"{text}from about {crossing:,} phones on, by a straight line between both fleets, {rival} takes "
-            f"less {named}."
+            f"less {named}.{by_rule}"
         )
+
+    def _by_rule(self, fleet: str) -> str:
+        """Return whether the rival brings enough in time to be chosen in the largest fleet, as a sentence."""
+        fewer = self.shares[0] - self.shares[1]
+        system, rival = words.quoted(self.system), words.quoted(self.rival)
+        allowed = f"{100 * TOLERANCE:.0f} points that a choice may bring less"
+        points = words.number(round(100 * fewer, 1 if fewer < 0.1 else 0))
+        if fewer > TOLERANCE:
+            return (
+                f" That is no reason to switch: with {fleet} {rival} brings {points} points less in time "
+                f"than {system}, more than the {allowed}."
+            )
+        if fewer <= 0:
+            return f" With {fleet} {rival} brings no less in time than {system}."
+        noun = "point" if points == "1" else "points"
+        less = f"{points} {noun} less in time than {system}"
+        return f" With {fleet} {rival} brings {less}, within the {allowed}."
 
 
 def grow(

@@ -135,8 +135,8 @@ class PlayedStretch:
         messages = words.count(len(self.positions), "message")
         length, requested = (words.duration(60 * of) for of in (minutes, wanted_minutes))
         shorter = (
-            f" It is shorter than {requested} (`played_minutes`), which takes too long to play: each message "
-            "is compared with all that wait."
+            f" Only {length} of the {requested} asked for (`played_minutes`) are played: each message is "
+            "compared with all that wait, and more would take too long."
             if minutes < wanted_minutes
             else ""
         )

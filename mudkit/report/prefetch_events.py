@@ -115,7 +115,12 @@ class PlayedEvents:
     def reads_in_words(self) -> str:
         """Return the reads that are scored, over all draws, in words."""
         reads = words.count(self.scored_reads, "read")
-        return reads if len(self.runs) == 1 else f"{reads} under {len(self.runs)} draws of outages"
+        return reads if len(self.runs) == 1 else f"{reads} × {len(self.runs)} draws of outages"
+
+    @property
+    def readable_share(self) -> float:
+        """Messages that the reads of the whole log can show, as a share of those that arrived."""
+        return len(self.first.reads_us) * self.max_at_a_time / len(self.first.arrivals_us)
 
     def assumption(self) -> str:
         """Return what is assumed of the events, in sentences."""
@@ -165,7 +170,7 @@ class PlayedEvents:
             )
         if self.days < _SHORT_DAYS:
             notes.append("What is on the device at the end counts as wasted, which is much of a short log.")
-        share = len(self.first.reads_us) * self.max_at_a_time / len(self.first.arrivals_us)
+        share = self.readable_share
         if share < 1:
             notes.append(
                 f"With {words.count(self.max_at_a_time, 'message')} per read (`max_at_a_time`), the "

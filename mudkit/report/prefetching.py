@@ -53,8 +53,9 @@ _MEASURES: Final = ("waste", "loss", "empty_read_share", "delay_min")
 _DELAY_ENDS: Final = ("delay_s_low", "delay_s_high")
 _LONG: Final = 110
 """Letters of a heading, at most."""
-_NEAR: Final = 4
+_NEAR: Final = 3
 """Rows on screen before and after the recommended setting."""
+_EXAMPLE: Final = " This is an example: messages and reads are generated, prices assumed."
 
 
 @dataclass(frozen=True)
@@ -137,18 +138,18 @@ class SizingStudy:
 
     @property
     def _better_limit(self) -> Setting | None:
-        """The cheapest limit on the days for scoring, if it surely costs less than the recommended one."""
-        row = self.limits.loc[self.limits["cost_per_day"].idxmin()]
-        return Setting(float(row["limit"])) if row["saved_per_day_high"] < -SURE else None
+        """The cheapest limit that surely costs less than the recommended one on the days for scoring."""
+        surely = self.limits[self.limits["saved_per_day_high"] < -SURE]
+        at = int(surely["cost_per_day"].to_numpy().argmin()) if len(surely) else None
+        return None if at is None else Setting(float(surely["limit"].iloc[at]))
 
     @property
     def _in_vain(self) -> str:
         """Reads in vain of those that are scored, over all draws, in words."""
-        reads = self.played.scored_reads * len(self.played.runs)
-        in_vain = round(reads * float(self.best["empty_read_share"]))
-        draws = len(self.played.runs)
-        of_draws = f"{reads:,}: {self.played.reads_in_words()}" if draws > 1 else self.played.reads_in_words()
-        return f"{in_vain:,} of {of_draws}"
+        reads, draws = self.played.scored_reads, len(self.played.runs)
+        in_vain = round(reads * draws * float(self.best["empty_read_share"]))
+        of_draws = f"{reads * draws:,}: " if draws > 1 else ""
+        return f"{in_vain:,} of {of_draws}{self.played.reads_in_words()}"
 
     @property
     def _is_indifferent(self) -> bool:
@@ -166,17 +167,18 @@ class SizingStudy:
         )
         first = "none", "is sent before it is asked for"
         if limit:
+            first = "all", "messages are sent as they come, without a limit"
+        if limit and self.setting.threshold_s:
             late = words.duration(self.setting.threshold_s)
-            kept_back = f", but those that expire within {late}" if self.setting.threshold_s else ""
-            first = "all", f"messages are sent as they come, without a limit{kept_back}"
+            first = "no limit", f"messages are sent as they come, but none that expires within {late}"
         if 0 < limit < math.inf:
             first = words.count(int(limit), "message"), "kept on the device in advance"
         tiles = [
             first,
             (
                 words.percent(best["empty_read_share"]),
-                f"of {self.played.reads_in_words()} happen offline and miss a waiting message"
-                f"{_ends(best, 'empty_read_share')}{without}",
+                "of reads find no link and miss a waiting message"
+                f"{_ends(best, 'empty_read_share')}{without}; {self.played.reads_in_words()}",
             ),
             (words.percent(best["loss"]), "of what could be read is lost")
             if self.verdict == "no link"
@@ -196,6 +198,10 @@ class SizingStudy:
         )
 
     def _headline(self) -> str:
+        """Return the recommendation, and that it is an example if it is one."""
+        return self._recommendation() + (_EXAMPLE if self.played.is_example else "")
+
+    def _recommendation(self) -> str:
         verdict, played = self.verdict, self.played
         if verdict == "no link":
             return "No setting helps: there is never a link, and every message is lost."
@@ -205,17 +211,18 @@ class SizingStudy:
                 return f"Too little to recommend a limit: {few}, where {MIN_READS} are needed."
             return f"Too little to recommend a limit: the events last {words.number(played.days)} days."
         if (better := self._better_limit) is not None:
+            is_cheapest = better.limit == self.limits.loc[self.limits["cost_per_day"].idxmin(), "limit"]
+            less = "" if is_cheapest else f" costs clearly less than {self.setting.subject}"
             return (
                 f"No firm limit: {self._chosen.subject} costs least on the days for choosing, "
-                f"{better.subject} on those for scoring."
+                f"{better.subject}{less} on those for scoring."
             )
         todo = _begun(self.setting.sentence)
         if self._is_indifferent and verdict == "default":
             return f"{todo}: on these reads every limit costs the same."
         if verdict == "default":
-            what = "no prefetch limit" if self.setting.limit != self._chosen.limit else "nothing else"
             reads = words.count(played.scored_reads, "read")
-            return f"{todo}, by default: {what} is clearly cheaper on {reads}."
+            return f"{todo}, by default: none of the limits tried is clearly cheaper on {reads}."
         if not self.setting.limit:
             if not played.down_share:
                 return "Prefetch nothing: there is always a link, and messages can wait until asked for."
@@ -239,10 +246,10 @@ class SizingStudy:
         elif verdict == "default":
             text = self._why_default()
         text += (
-            f"With it, on {self.played.scored_days}, {_percent(best, 'empty_read_share')} of reads happen "
-            f"offline and miss a waiting message ({self._in_vain}), "
+            f"With it, on {self.played.scored_days}, {_percent(best, 'empty_read_share')} of reads find no "
+            f"link and miss a waiting message ({self._in_vain}), "
             f"{_percent(best, 'loss')} of what could be read is lost, {_percent(best, 'waste')} of what is "
-            f"forwarded is wasted, and {_delay(best)}."
+            f"forwarded is wasted, and {_delay(best)}.{self._bound_waste()}"
         )
         if self._is_indifferent:
             return f"{text} Any other limit does as well."
@@ -254,8 +261,19 @@ class SizingStudy:
         saved = float(other["saved_per_day"])
         if saved < -SURE:
             doubt = "" if other["saved_per_day_high"] < 0 else "; the difference may be chance"
-            text += f" “{other['policy']}” costs {words.number(-saved)} a day less{doubt}."
+            text += f" With “{other['policy']}” one saves {self._worth(-saved)}{doubt}."
         return text
+
+    def _bound_waste(self) -> str:
+        """Return a sentence on the waste that follows from how many messages a read shows; empty: none."""
+        share = self.played.readable_share
+        if share >= 1 or not self.best["waste"]:
+            return ""
+        return (
+            f" With {words.count(self.played.max_at_a_time, 'message')} per read (`max_at_a_time`), at most "
+            f"{words.percent(share)} of the messages of the log can be read; all that is sent beyond that is "
+            "wasted."
+        )
 
     def _why_default(self) -> str:
         """Return why a setting is recommended although another may be as good, in sentences."""
@@ -267,9 +285,9 @@ class SizingStudy:
         text += f"On the days for choosing, it cost least to {chosen.sentence}"
         saved = -float(self.row(chosen.name)["saved_per_day"])
         if saved > SURE:
-            text += f"; on those for scoring that saves {words.number(saved)} a day, which may be chance"
+            text += f"; on those for scoring that saves {self._worth(saved)}, which may be chance"
         elif saved < -SURE:
-            text += f"; on those for scoring that costs {words.number(-saved)} a day more"
+            text += f"; on those for scoring that costs {self._worth(-saved, ' more')}"
         return f"{text}. The default is what needs no limit. "
 
     def _saving(self) -> str:
@@ -287,14 +305,15 @@ class SizingStudy:
             return f"{cost}, {words.number(-saved)} more than {than} on the days it is scored on{ends}."
         return f"{cost}, {words.number(saved)}{ends} less than {than}."
 
-    def _worth(self, cost: float) -> str:
-        """Return a cost in words."""
+    def _worth(self, cost: float, more: str = "") -> str:
+        """Return a cost in words; ``more`` stands behind its number."""
         wasted = self.sized.prices.wasted
         if not cost:
             return "nothing"
         if wasted == 1:
-            return f"as much as {words.number(cost)} wasted {'message' if cost == 1 else 'messages'} a day"
-        return f"{words.number(cost)} a day at these prices"
+            noun = "message" if cost == 1 else "messages"
+            return f"as much as {words.number(cost)}{more} wasted {noun} a day"
+        return f"{words.number(cost)} a day{more} at these prices"
 
     def _assumption(self) -> str:
         prices = self.sized.prices
@@ -321,7 +340,8 @@ class SizingStudy:
                 others.setdefault(setting.sentence, []).append(price.rpartition(", ")[0])
         if not others:
             return "the recommendation stays the same"
-        return "the recommendation becomes: " + "; or: ".join(
+        count, cases = sum(map(len, others.values())), words.count(len(self.by_price) - 1, "case")
+        return f"the recommendation changes in {count} of {cases}; it becomes: " + "; or: ".join(
             f"{sentence} ({words.joined(prices, 'or')})" for sentence, prices in others.items()
         )
 
@@ -449,8 +469,8 @@ class SizingStudy:
         below = table[table["limit"] < low]
         if len(below) and (below["saved_per_day_low"] > SURE).all():
             worse = f"{below['limit'].iloc[-1]:,.0f}"
-            costs = words.number(below["saved_per_day"].iloc[-1])
-            text += f" A limit of {worse} or less is clearly worse: {worse} costs {costs} a day more"
+            costs = self._worth(float(below["saved_per_day"].iloc[-1]), " more")
+            text += f" A limit of {worse} or less is clearly worse: {worse} costs {costs}"
             text += f" than {setting.subject}."
         waste = table["waste"].to_numpy()
         last = Setting(float(table["limit"].to_numpy()[np.argmax(np.abs(waste - waste[-1]) < SURE)]))
@@ -552,8 +572,17 @@ class SizingStudy:
         return _shown(self.thresholds.assign(threshold=named), "threshold")
 
     def policy_table(self) -> pd.DataFrame:
-        """Return the scores of the policies."""
-        return _shown(self.policies, "policy")
+        """Return the scores of the policies.
+
+        A limit with another threshold than the recommended one has it in its name.
+        """
+        named = [
+            f"{name}, {f'threshold {_threshold(threshold_s)}' if threshold_s else 'no threshold'}"
+            if name.startswith("up to ") and threshold_s != self.setting.threshold_s
+            else name
+            for name, threshold_s in zip(self.policies["policy"], self.policies["threshold_s"], strict=True)
+        ]
+        return _shown(self.policies.assign(policy=named), "policy")
 
     def price_table(self) -> pd.DataFrame:
         """Return what would be recommended at other prices, and its scores."""
@@ -575,10 +604,10 @@ class SizingStudy:
         return _threshold(self.setting.threshold_s)
 
     def near(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows of settings around the recommended one, and the cheapest, at most ten.
+        """Return the rows of settings around the recommended one, and the cheapest, at most eleven.
 
         Neighbouring settings that do the same are one row. The table is that of thresholds, or of
-        :meth:`limit_names`.
+        :meth:`limit_names`: then with the ends of the range that is as good, and the limit below it.
         """
         first = table.columns[0]
         chosen = self.setting.count if first == "limit" else self.threshold_name
@@ -586,7 +615,12 @@ class SizingStudy:
         at = next(place for place, group in enumerate(groups) if chosen in group)
         begin = max(min(at - _NEAR, len(merged) - 2 * _NEAR - 1), 0)
         places = {*range(begin, min(begin + 2 * _NEAR + 1, len(merged)))}
-        return merged.iloc[sorted(places | {int(merged["cost_per_day"].to_numpy().argmin())})]
+        places.add(int(merged["cost_per_day"].to_numpy().argmin()))
+        if first == "limit":
+            low, high = (Setting(limit).count for limit in self._good_limits())
+            ends = [place for place, group in enumerate(groups) if low in group or high in group]
+            places |= {max(ends[0] - 1, 0), ends[0], ends[-1]}
+        return merged.iloc[sorted(places)]
 
 
 def study_sizing(
@@ -628,6 +662,8 @@ def study_sizing(
     named = {one.name: one for one in (setting, rival, chosen, Setting(0), Setting(math.inf))}
     policies: dict[str, Forwarding | Push] = {name: one.policy for name, one in named.items()}
     policies |= {_LEARNT: Forwarding.of("unified"), _PUSH: Push()}
+    by_policy = score(scored_on, policies, "policy", scored)
+    by_policy["threshold_s"] = [named[name].threshold_s if name in named else 0.0 for name in policies]
     price_rows = score(scored_on, {label: one.policy for label, one in recommended.items()}, "price", scored)
     price_rows.insert(1, "limit", [one.limit for one in recommended.values()])
     price_rows.insert(2, "threshold_s", [one.threshold_s for one in recommended.values()])
@@ -638,7 +674,7 @@ def study_sizing(
         extended,
         score(scored_on, by_limit, "limit", scored, setting.limit),
         score(scored_on, by_threshold, "threshold_s", scored, setting.threshold_s),
-        score(scored_on, policies, "policy", scored),
+        by_policy,
         price_rows[["price", "limit", "threshold_s", *_MEASURES]],
     )
 

@@ -37,6 +37,7 @@ from mudkit.report.joining import (
     search,
 )
 from mudkit.report.page import Answer, FirstScreen
+from mudkit.report.recording import HOLE
 from mudkit.report.source import TraceSource
 from mudkit.units import US_PER_S, middle
 
@@ -70,6 +71,8 @@ _LABELS: Final = {
     "delay_s": "mean delay, s",
     "repeated_messages_share": "repeats of a device, % of messages saved",
 }
+_WORTH: Final = 0.5
+"""Queues are sent early only if the mean wait is at most this times as long, or if a limit demands it."""
 _FAR_COUNT: Final = 0.1
 """Counts of devices that exceed the truth by more than this share are of no use."""
 
@@ -92,6 +95,8 @@ class JoiningStudy:
         The messages in the order of the cells of ``choice``.
     thresholds : sequence of int
         Thresholds that the table compares.
+    early : Choice, optional
+        The smallest threshold that leaves at most 5 % more bytes than the best, if it is not recommended.
     """
 
     source: TraceSource
@@ -103,6 +108,7 @@ class JoiningStudy:
     last: tuple[int, Sums] | None
     cells: Cells
     thresholds: Sequence[int]
+    early: Choice | None = None
 
     @property
     def quantity(self) -> str:
@@ -247,7 +253,7 @@ class JoiningStudy:
             self._headline(),
             self._reason(),
             self._assumption(),
-            self.source.warnings(),
+            [*self.source.warnings(), *_holes(self.source)],
             first_measures(self),
         )
 
@@ -257,9 +263,12 @@ class JoiningStudy:
         if self.left.kind == "interval":
             ends = words.interval(100 * self.left.low, 100 * self.left.high)
             left += f"; {ends} % on other days and with other devices of this fleet (95 %)"
+        if self.half_fleet is not None:
+            half = words.percent(self.half_fleet.left_share(self.search.sizes))
+            left += f"; {half} with half of the devices"
         apart = (
-            "at most from where the device reported, for 95 % of the positions; "
-            f"{_apart(self.sent_error_m)} from its last report at the moment of sending"
+            "off, at most, for 95 % of the positions; "
+            f"{_apart(self.sent_error_m)} off if taken for where the device is when it is sent"
         )
         third = (
             words.percent(repeated),
@@ -270,7 +279,8 @@ class JoiningStudy:
         elif self.is_last_better_now:
             third = (
                 words.percent(self.last_joined.left_share(self.search.sizes)),
-                "would be left if only where devices are now mattered: last positions, joined by cell",
+                "of the bytes are left if you only need to know where devices are now: send their last "
+                "positions, joined by cell",
             )
         return [(words.percent(self.left.value), left), (_apart(self.sums.error_m()), apart), third]
 
@@ -302,10 +312,9 @@ class JoiningStudy:
         if not self.is_last_better_now:
             return ""
         return (
-            "To know where devices are now, not where they were, send their last positions, joined by "
-            f"cell: {words.percent(self.last_joined.left_share(self.search.sizes))} of the bytes are left, "
-            f"at most {_apart(self.last_joined_sent_m)} from 95 % of the devices' last reports at the moment "
-            "of sending, and each device is counted once."
+            f"Last positions, joined by cell, {_within(self.last_joined_sent_m)} the device's last report "
+            "when they are sent, for 95 % of the positions, and count each device once; they "
+            f"{_within(self.last_joined.error_m())} where it was when it reported."
         )
 
     def _quantity_told(self) -> str:
@@ -321,13 +330,12 @@ class JoiningStudy:
     def _price(self) -> str:
         """Return what receivers get instead of the messages, in a sentence."""
         what = "the last place" if self.verdict == "last" else "a mean place"
-        error_m, sent_m = self.sums.error_m(), self.sent_error_m
-        within = f"at most {_apart(error_m)} from" if error_m else "exactly"
-        then = f"at most {_apart(sent_m)} from" if sent_m else "exactly"
-        quantity = "" if self._warning() else f"; {self._quantity_told()}"
+        reported, sent = (_within(distance, "lies") for distance in (self.sums.error_m(), self.sent_error_m))
+        quantity = "" if self._warning() else f" Also, {self._quantity_told()}."
+        warning = self._warning() if self.is_last_better_now else ""
         return (
-            f"The price: receivers get {what}, {within} where 95 % of the positions were reported, and "
-            f"{then} the devices' last reports at the moment of sending{quantity}."
+            f"The price: receivers get {what}. For 95 % of the positions it {reported} where the device was "
+            f"when it reported; when it is sent, it {sent} the device's last report.{quantity}{warning}"
         )
 
     def _warning(self) -> str:
@@ -354,7 +362,7 @@ class JoiningStudy:
             f"{words.percent(self.last[1].left_share(sizes))}."
         )
 
-    def _instead(self) -> str:
+    def instead(self) -> str:
         """Return a sentence for sections on joining the messages of cells, if that is not recommended."""
         if self.verdict == "join":
             return ""
@@ -375,12 +383,20 @@ class JoiningStudy:
             )
         every, side = words.duration(self.interval_s), words.distance(self.cell_km)
         early = f", or as soon as {self.choice.threshold:,} wait" if self.choice.threshold else ""
+        left = words.percent(self.left.value)
         what = {
             "last": f"Send only the last position of each device every {every}",
             "own": f"Let each device send one message per {every} and cell {side} wide",
             "join": f"Join the messages of cells {side} wide every {every}{early}",
         }[self.verdict]
-        return f"{what}: {words.percent(self.left.value)} of the bytes are left.{self._warning()}"
+        if not self.is_last_better_now:
+            return f"{what}: {left} of the bytes are left.{self._warning()}"
+        count = ", or to count them" if self._warning() else ""
+        now = words.percent(self.last_joined.left_share(self.search.sizes))
+        return (
+            f"To know where devices were, {what[0].lower()}{what[1:]}: {left} of the bytes are left. To know "
+            f"where they are now{count}, send only their last positions, joined by cell: {now} are left."
+        )
 
     def _reason(self) -> str:
         sizes = self.search.sizes
@@ -395,7 +411,7 @@ class JoiningStudy:
                 f"The best is to join {cells} every {words.duration(self.choice.interval_s)}. Longer "
                 "intervals (`max_delay_s`) or larger cells (`max_error_m`) hold more messages."
             )
-        parts = [self._price()]
+        parts = [self._price(), self._now_told()]
         if self.verdict == "own" and len(self.messages.names) > 1:
             points = words.number(round(100 * (self.left_share - joined), 1))
             parts.append(
@@ -416,7 +432,7 @@ class JoiningStudy:
         elif self.verdict == "last":
             parts.append("No interval and cell at which messages are joined keeps the limits.")
         if self.verdict != "last":
-            parts += [self._now_told(), self._last_told()]
+            parts.append(self._last_told())
         parts.append(
             f"Messages wait {words.duration(self.sums.delay_s)} on average and "
             f"{words.duration(self.interval_s)} at most."
@@ -525,7 +541,7 @@ class JoiningStudy:
         """Sentence on the way that the map shows."""
         if self.verdict == "own":
             return "The map shows what is recommended: each device joins its own messages."
-        return self._instead().strip() or "The map shows what is recommended."
+        return self.instead().strip() or "The map shows what is recommended."
 
     def near(self, grid: pd.DataFrame) -> pd.DataFrame:
         """Return the combinations with the cells or the interval of the page, as a table on screen."""
@@ -535,12 +551,6 @@ class JoiningStudy:
         columns = ["cell_km", "interval", "bytes_left_share", "position_error_m", self.error_column,
                    "repeated_messages_share", "keeps_limits"]  # fmt: skip
         return rows.assign(interval=[words.duration(s) for s in rows["interval_s"]])[columns]
-
-    def thresholds_shown(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the thresholds as a table on screen."""
-        columns = ["threshold", "bytes_left_share", "messages_left_share", "position_error_m",
-                   self.error_column, "delay_s", "repeated_messages_share"]  # fmt: skip
-        return table[columns]
 
     def assumptions_shown(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return what was assumed as a table on screen."""
@@ -563,85 +573,9 @@ class JoiningStudy:
         kept = f"{len(keys):,} {keep} the limits" if keys else f"they leave {low} to {high} of the bytes"
         return Answer(
             title,
-            f"{self._instead()}{words.count(len(self.search.tried), 'combination')} were tried without "
+            f"{self.instead()}{words.count(len(self.search.tried), 'combination')} were tried without "
             f"sending early; {kept}. The second number of a cell: 95 % of the positions were reported within "
             "this distance of their aggregate.",
-        )
-
-    def threshold_table(self) -> pd.DataFrame:
-        """Return what thresholds leave at the interval and cell of the page; 1: nothing is joined."""
-        import pandas as pd
-
-        chosen = None if self.verdict == "own" else self.choice.threshold
-        largest = self._largest
-        sizes = sorted(
-            {1, *(size for size in self.thresholds if size < largest), *([chosen] if chosen else [])}
-        )
-        rows = [
-            {"threshold": f"{size:,}" if size > 1 else "1, nothing joined"} | self.row(self._early(size))
-            for size in sizes
-        ]
-        rows[0][self.error_column] = 0.0  # what is sent by itself names its device, and tells its speed
-        rows.append({"threshold": "any, none is sent early"} | self.row(self._early(None)))
-        return pd.DataFrame(rows)
-
-    @cached_property
-    def _largest(self) -> int:
-        """Messages in the fullest queue."""
-        if self.verdict == "own":
-            return int(np.bincount(own_groups(self.cells, self.choice.interval_s)).max())
-        return int(self.search.tried[self.best_key].sizes[0].max())
-
-    def _early(self, threshold: int | None) -> Sums:
-        """Return the sums with another threshold: of a device's own messages, if that is recommended."""
-        interval_s = self.choice.interval_s
-        if self.verdict == "own":
-            return self.own if threshold is None else join_own(self.cells, interval_s, threshold)
-        if threshold is None:
-            return self.search.tried[self.best_key]
-        if threshold == self.choice.threshold:
-            return self.choice.sums
-        return self.cells.sums(interval_s, threshold)
-
-    def threshold_answer(self) -> Answer:
-        """Return what the threshold of the page costs, as a heading."""
-        whole, sizes, largest = self._early(None), self.search.sizes, self._largest
-        fullest = f"The fullest queue holds {words.count(largest, 'message')}."
-        if largest < 2:
-            return Answer("No queue ever holds two messages", fullest)
-        if self.verdict == "own":
-            early = min((size for size in self.thresholds if 1 < size < largest), default=None)
-            if early is None:
-                return Answer("No threshold that is compared would send a queue early", fullest)
-            other = self._early(early)
-            text = (
-                f"Each device joins its own messages, as recommended, and sends none early. {fullest} Sent "
-                f"at {early:,}, messages would wait {words.duration(other.delay_s)} on average, not "
-                f"{words.duration(whole.delay_s)}."
-            )
-            points = round(100 * (other.left_share(sizes) - whole.left_share(sizes)), 1)
-            return Answer(
-                f"Sending as soon as a device has {early:,} messages would cost {words.number(points)} "
-                f"{'point' if points == 1 else 'points'}",
-                text,
-            )
-        instead = self._instead()
-        if self.choice.threshold is None:
-            return Answer(
-                "Sending queues early, when they are full, would leave over 5 % more bytes",
-                f"{instead}{fullest}",
-            )
-        cost = 100 * (self.choice.sums.left_share(sizes) - whole.left_share(sizes))
-        if not self.search.is_allowed(*self.best_key):
-            why = "Without a threshold a limit is broken."
-        else:
-            why = "It is the smallest threshold that leaves at most 5 % more bytes than the best combination."
-        points = round(cost, 1)
-        return Answer(
-            f"Sending a queue as soon as it holds {self.choice.threshold:,} messages costs "
-            f"{words.number(points)} {'point' if points == 1 else 'points'}",
-            f"{instead}Messages wait {words.duration(self.choice.sums.delay_s)} on average; if none was sent "
-            f"early, {words.duration(whole.delay_s)}. {why}",
         )
 
     def assumptions(self) -> pd.DataFrame:
@@ -664,7 +598,7 @@ class JoiningStudy:
             error_m = factor * limits.max_error_m
             case = self._limited(replace(limits, max_error_m=error_m))
             rows.append({"assumed": f"{word} the distance, {words.distance(error_m / 1000)}"} | case)
-        if (half := self._half_fleet()) is not None:
+        if (half := self.half_fleet) is not None:
             left = {"bytes_left_share": half.left_share(sizes)}
             rows.append({"assumed": "half of the devices, the same way"} | self._recommended() | left)
         return pd.DataFrame(rows)
@@ -692,8 +626,9 @@ class JoiningStudy:
         only = zooms.pop() if len(zooms) == 1 else None
         return self._assuming(search(self.messages, limits, sizes, self.quantity, zoom=only, known=tried))
 
-    def _half_fleet(self) -> Sums | None:
-        """Return the sums of half of the devices, drawn by a checksum of their names.
+    @cached_property
+    def half_fleet(self) -> Sums | None:
+        """Sums of what is recommended with half of the devices, drawn by a checksum of their names.
 
         None: there is one device, or nothing is joined.
         """
@@ -726,6 +661,26 @@ class JoiningStudy:
 def _apart(distance: float) -> str:
     """Return a distance in metres in words."""
     return words.distance(distance / 1000) if distance else "0 m"
+
+
+def _within(distance: float, verb: str = "lie") -> str:
+    """Return how far something lies from a place at most, with its verb."""
+    return f"{verb} within {_apart(distance)} of" if distance else f"{verb} exactly at"
+
+
+def _holes(source: TraceSource) -> list[str]:
+    """Return a sentence on the times in which no device reports; none without one."""
+    holes = source.recording.of_kind(HOLE)
+    if not len(holes):
+        return []
+    lengths_s = (holes["end_us"] - holes["start_us"]).to_numpy() / US_PER_S
+    whole, longest = (words.duration(60 * round(part / 60)) for part in (lengths_s.sum(), lengths_s.max()))
+    of_all = f"{whole} in all, the longest {longest}" if len(holes) > 1 else whole
+    times = "Once" if len(holes) == 1 else f"{len(holes):,} times"
+    return [
+        f"{times} no device reports, though many usually do ({of_all}; see the report trace_profile): what "
+        "would have been sent then is not counted."
+    ]
 
 
 def _times(value: int, factor: float) -> int:
@@ -770,8 +725,14 @@ def _conclude(
         zoom, interval_s = min(searched.tried, key=lambda key: (searched.tried[key].error_m(), key[1]))
         choice = Choice(zoom, interval_s, None, searched.tried[zoom, interval_s])
     cells = known.cells if known is not None and known.zoom == choice.zoom else Cells(messages, choice.zoom)
+    early = None
     if choice.threshold is not None:
         choice = replace(choice, sums=cells.sums(choice.interval_s, choice.threshold))
+        key = choice.zoom, choice.interval_s
+        whole, is_demanded = searched.tried[key], not searched.is_allowed(*key)
+        is_worth = choice.sums.delay_s <= _WORTH * whole.delay_s
+        if not (is_demanded or (is_worth and choice.sums.keeps(searched.limits, searched.quantity))):
+            early, choice = choice, replace(choice, threshold=None, sums=whole)
     if known is not None and known.best_key == (choice.zoom, choice.interval_s):
         own = known.own
     else:
@@ -780,7 +741,7 @@ def _conclude(
         last = known.last
     else:
         last = best_last(messages, searched.limits, searched.quantity)
-    return JoiningStudy(source, messages, searched, choice, is_allowed, own, last, cells, thresholds)
+    return JoiningStudy(source, messages, searched, choice, is_allowed, own, last, cells, thresholds, early)
 
 
 def chosen_quantity(positions: pa.Table, quantity: str) -> str:

@@ -56,6 +56,15 @@ _CLOSE: Final = 0.8
 """Share of draws in which a firm choice is the same, at least."""
 MIN_DELIVERIES: Final = 200
 """Different wanted deliveries of a firm verdict, at least: at 200 a share of a half is known to 7 points."""
+_SYSTEMS: Final = {
+    "to everyone": "Servers store each item and forward it to every phone as it comes.",
+    "MUD": "A table over devices and cloud; reader and writer match by predicates (Mobius).",
+    "Last hop": "A server sends as much as the user will read, by rank and expiration.",
+    "Contrail": "The receiver's filter runs on the sender; what it accepts goes encrypted.",
+    "Radiator": "Everyone gets everything; what nobody waits for is delayed and joined.",
+    "SUBLIM": "The server keeps a state per subscriber; a policy drops or rewrites by it.",
+}
+"""Sentence on what each system does, by system."""
 _SHOWN: Final = ("useful_share", "latency_s", "wasted_share", "kb_per_useful", "j_per_useful",
                  "server_kb_per_useful")  # fmt: skip
 
@@ -253,26 +262,37 @@ class ScoreStudy:
         if set(uses["system"]) != {self.board.baseline}:
             base = self._listed(uses["baseline_cost"], words.number)
             base = f"; {base} {unit} with {words.quoted(self.board.baseline)}"
-        most, _ = self._missed
-        missed = ("nothing", "that was wanted is missed")
-        if most:
-            parts = self._chosen.set_index("task").loc[tasks, most]
-            rest = ": the main reason for not being in time"
-            if most == "unopened":
-                opened = self._listed(uses["opened_share"], words.percent)
-                rest = f" before its run ended{rest}; of the rest {opened} is in time"
-            missed = (
-                self._listed(parts, words.percent),
-                f"of what was wanted was {FATE_LABELS[most]}{rest}{where}",
-            )
         return [
             (self._listed(uses["useful_share"], words.percent), f"of what was wanted is in time{where}"),
             (
                 f"{self._listed(uses['cost'], words.number)} {unit}",
                 f"of {named} for each delivery in time{base}{where}",
             ),
-            missed,
+            self._missed_tile(where),
         ]
+
+    def _missed_tile(self, where: str) -> tuple[str, str]:
+        """Return the most common fate of what was not in time, of the tasks in which something was not."""
+        most, _ = self._missed
+        if not most:
+            return "nothing", "that was wanted is missed"
+        fates, uses = self._chosen.set_index("task"), self._named_uses.set_index("task")
+        fates = fates.loc[uses.index]
+        whole = [str(task) for task in fates.index[fates["useful"] == 1]]
+        fates = fates[fates["useful"] < 1]
+        if whole:
+            tasks = [str(task) for task in fates.index]
+            listed = " · ".join(tasks) if len(tasks) <= _MAX_LISTED else f"range of {len(tasks)} tasks"
+            where = f" ({listed}); all is in time for {words.joined(whole)}"
+        is_main = (fates[most] >= fates[list(FATES[1:])].max(axis=1)).all()
+        rest = f": the main reason for not being in time{'' if is_main else ', over these tasks together'}"
+        if most == "unopened":
+            opened = self._listed(uses.loc[fates.index, "opened_share"], words.percent)
+            rest = f" before its run ended{rest}; of the rest {opened} is in time"
+        return (
+            self._listed(fates[most], words.percent),
+            f"of what was wanted was {FATE_LABELS[most]}{rest}{where}",
+        )
 
     def _listed(self, values: pd.Series, shown: Callable[[float], str]) -> str:
         """Return a figure of each named task in their order; the range of many."""
@@ -289,7 +309,7 @@ class ScoreStudy:
         """Return what a system brings in time, and for how much."""
         opened = ""
         if row["unopened_share"] >= _MUCH:
-            opened = f", {words.percent(row['opened_share'])} of what was opened in the run"
+            opened = f", {words.percent(row['opened_share'])} without what was never opened in its run"
         cost = f"{words.number(row['cost'])} {COSTS[self.cost][1]} for each"
         return f"{words.percent(row['useful_share'])} of what was wanted in time{opened}, {cost}"
 
@@ -341,9 +361,11 @@ class ScoreStudy:
             rests = f"{deliveries} of {words.count(int(uses['readers'].iloc[0]), 'phone')}"
         else:
             rests = f"{counts.min():,} to {counts.max():,} wanted deliveries a task"
+        runs = self.board.runs["seed"].nunique()
+        drawn_from = f"these {words.count(runs, 'run')} of one setting" if runs > 1 else "this run"
         return (
-            f"{text} That rests on {rests}; of {DRAWS:,} draws of other runs, phones and deliveries, "
-            f"{same} lead to the same choice."
+            f"{text} That rests on {rests}; of {DRAWS:,} draws of runs, phones and deliveries from "
+            f"{drawn_from}, {same} lead to the same choice, which says nothing of other settings."
         )
 
     def _assumption(self) -> str:
@@ -593,29 +615,41 @@ class ScoreStudy:
 
     def fates_answer(self) -> Answer:
         """Return what becomes of what was wanted with the recommended systems, as a heading."""
-        chosen = self._chosen
-        if chosen.empty:
+        uses = self._named_uses
+        if uses.empty:
             return Answer("Nothing was delivered in time")
-        wanted_count = chosen["wanted_count"].sum()
-        counts = {name: float((chosen[name] * chosen["wanted_count"]).sum()) / wanted_count for name in FATES}
-        missed = [
-            f"{words.percent(counts[name])} {FATE_LABELS[name]}" for name in FATES[1:] if counts[name] > 0
-        ]
-        system = "system" if self._named_uses["system"].nunique() == 1 else "systems"
-        title = f"With the {system} named at the top {words.percent(counts['useful'])} is in time"
+        chosen = self._chosen.set_index("task").loc[list(uses["task"])]
+        system = "system" if uses["system"].nunique() == 1 else "systems"
+        of_task = zip(chosen.index, chosen["useful"], strict=True)
+        shares = [f"{words.percent(share)} for {task}" for task, share in of_task]
+        if len(shares) == 1:
+            of_tasks = f"{words.percent(chosen['useful'].iloc[0])} is in time"
+        elif len(shares) <= _MAX_LISTED:
+            of_tasks = f"this is in time: {words.joined(shares)}"
+        else:
+            of_tasks = f"{self._span('useful_share', words.percent)} is in time, by task"
         ended = (
-            f"Of what was not left unopened {words.percent(self._of_ended)} is in time: a run ends "
-            f"{words.count(round(SETTLE_S / 60), 'minute')} after the last item, and what somebody would "
-            "open later counts as never opened. "
-            if counts["unopened"] > 0
+            f"A run ends {words.count(round(SETTLE_S / 60), 'minute')} after the last item, and what "
+            "somebody would open later counts as never opened. "
+            if (chosen["unopened"] > 0).any()
             else ""
         )
-        return Answer(
-            f"{title}; {words.joined(missed)}" if missed else title,
-            f"{ended}Late: on the phone only after it had expired. Stale: in time on the phone, but not seen "
-            "before it expired. Never opened: on the phone, and not seen by the end of the run. Lost: "
-            "never on the phone. The five parts add up to what was wanted.",
+        parts = " ".join(
+            f"{_begun(row['task'])}: {_parts(row)}." for row in chosen.reset_index().to_dict("records")
         )
+        return Answer(
+            f"With the {system} named at the top {of_tasks}",
+            f"{parts} {ended}Late: on the phone only after it had expired. Stale: in time on the phone, "
+            "but not seen before it expired. Never opened: on the phone, and not seen by the end of the run. "
+            "Lost: never on the phone. The five parts add up to what was wanted.",
+        )
+
+    def system_table(self) -> pd.DataFrame:
+        """Return what each system does, a row each."""
+        import pandas as pd
+
+        systems = self.board.systems
+        return pd.DataFrame({"system": systems, "what it does": [_SYSTEMS.get(name, "") for name in systems]})
 
     def task_table(self) -> pd.DataFrame:
         """Return the tasks, a row each."""
@@ -743,6 +777,21 @@ def measure_meanings() -> pd.DataFrame:
 
 def _divided(part: float, whole: float) -> float:
     return part / whole if whole else math.nan
+
+
+def _parts(row: Mapping[Hashable, Any]) -> str:
+    """Return the parts of what was wanted in words, in percent that add up to 100."""
+    tenths = [1000 * float(row[name]) for name in FATES]
+    floors = [math.floor(round(value, 9)) for value in tenths]
+    by_rest = sorted(range(len(tenths)), key=lambda place: floors[place] - tenths[place])
+    for place in by_rest[: 1000 - sum(floors)]:
+        floors[place] += 1
+    shown = [
+        f"{words.percent(floor / 1000, 1) if floor else '<0.1 %'} {FATE_LABELS[name]}"
+        for name, floor, value in zip(FATES, floors, tenths, strict=True)
+        if value
+    ]
+    return words.joined(shown)
 
 
 def _begun(task: object) -> str:

@@ -115,6 +115,7 @@ def test_campaign_finds_seeded_bug(bug):
         ("a session without a token", "has begun a session"),
         ("a timeout that does not adapt to the link", "over a slow link"),
         ("a registration of all continuous reads for each of them", "registrations of"),
+        ("a session that ends although its client is reached", "sessions"),
     ],
 )
 def test_trial_finds_its_bug(name, problem):

@@ -28,11 +28,12 @@ from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.local import Local, PendingWrite
 from mudkit.systems.mud.device.read_path import ReadPath
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
-from mudkit.systems.mud.messages import DataUpdate, Register, Row, Welcome, Write
+from mudkit.systems.mud.messages import DataUpdate, Notification, Register, Row, Welcome, Write
 from mudkit.systems.mud.servers import backend
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.notifications import NotificationServer
 from mudkit.systems.mud.servers.processor import Handle, Matching, Processor
+from mudkit.systems.mud.servers.stream_sender import StreamSender
 from mudkit.systems.mud.tables import replica as copy
 from mudkit.systems.mud.tables.table import Table
 from mudkit.verify.campaign.judge import play
@@ -179,6 +180,12 @@ def _wait_1_s(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes: int
     return (SetTimer(self.name, 1_000_000),)
 
 
+def _wait_as_for_a_lost_client(
+    self: NotificationServer, now_us: int, sender: StreamSender[Notification]
+) -> bool:
+    return sender.age_us(now_us) > self._max_wait_us
+
+
 def _discard_write(self: WritePath, write: PendingWrite, error: MudkitError) -> Sequence[Effect]:
     """Discard a write that waits for a valid token."""
     return _fail(self, write, error, None)
@@ -320,6 +327,13 @@ BUGS: Final = (
         ((ContinuousReads, "register", _greet_for_each), (ContinuousReads, "welcome", _register_all)),
         in_histories=False,
         seed=23,
+    ),
+    Bug(
+        "a session that ends although its client is reached",
+        "over a slow link, sessions end before their registrations are sent, one after another",
+        ((NotificationServer, "_is_late", _wait_as_for_a_lost_client),),
+        in_histories=False,
+        seed=2559,
     ),
 )
 """All seeded bugs; the first four are those of ``consistency.md``."""

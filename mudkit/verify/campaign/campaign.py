@@ -72,7 +72,8 @@ class Campaign:
         """Time at which each host was last wiped or restored."""
         self.bursts: list[Burst] = []
         self.clients: dict[str, Client] = {}
-        self._requests: dict[str, Requests] = {}
+        self._hosts: dict[str, ObservedHost] = {}
+        """Host of each client."""
         self._undelayed: set[str] = set()
         """Clients without a write policy."""
         groups: dict[str, str] = {}
@@ -104,7 +105,7 @@ class Campaign:
             self.clients,
             self.work,
             self.faults,
-            self._requests,
+            self._hosts,
             sorted(self._undelayed),
             self._is_well,
             self.rolled_back_us,
@@ -139,8 +140,7 @@ class Campaign:
         policy = draw.choices(writes, [1, 3, 6])[0]
         if policy is None:
             self._undelayed.add(name)
-        host = ObservedHost(device, self._record_transition)
-        self._requests[name] = host.requests
+        self._hosts[name] = host = ObservedHost(device, self._record_transition)
         client = Client(
             host,
             self.cloud,
@@ -230,9 +230,9 @@ class Campaign:
         self.lab.run(minutes=10)
         self.faults.heal()
         self.lab.run(hours=SETTLE_HOURS - REST_MINUTES / 60)
-        before = {name: requests.copy() for name, requests in self._requests.items()}
+        before = {name: host.requests.copy() for name, host in self._hosts.items()}
         self.lab.run(minutes=REST_MINUTES)
-        self.at_rest = {name: requests - before[name] for name, requests in self._requests.items()}
+        self.at_rest = {name: host.requests - before[name] for name, host in self._hosts.items()}
         if self.cloud.back_end.split("/")[0] in self.rolled_back_us:
             self._probe()
         self.pending = {name: client.pending().result() for name, client in self.clients.items()}

@@ -40,7 +40,7 @@ from mudkit.wire import as_wire
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Cells", "ObservedHost", "ObservedNetwork", "Requests"]
+__all__ = ["Cells", "ObservedHost", "ObservedNetwork", "Registrations", "Requests"]
 
 
 class _StreamObserver:
@@ -473,6 +473,8 @@ Cells = Counter[tuple[str, tuple[str, ...]]]
 """Number of occurrences of each transition, by the faults in effect."""
 Requests = Counter[tuple[str, str]]
 """Number of transmissions of each request of a client, by its operation and its identity."""
+Registrations = Counter[tuple[str, str]]
+"""Number of registrations that a client has sent of each continuous read, by its session and its handle."""
 
 _OBSERVERS: Final[Mapping[str, Callable[[], Any]]] = {
     "ClientMachine": _ClientObserver,
@@ -488,14 +490,11 @@ _OBSERVERS: Final[Mapping[str, Callable[[], Any]]] = {
 class _ObservedMachine:
     """Machine with an observer."""
 
-    def __init__(
-        self, machine: Machine, store: Any, record: Callable[[str], None], observer: Any, requests: Requests
-    ) -> None:
+    def __init__(self, machine: Machine, store: Any, observer: Any, host: ObservedHost) -> None:
         self._machine = machine
         self._store = store
-        self._record = record
         self._observer = observer
-        self._requests = requests
+        self._host = host
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -505,9 +504,12 @@ class _ObservedMachine:
             return effects
         observed = list(map(_as_wire, effects))
         for name in self._observer.names(_as_wire(event), observed, is_kept):
-            self._record(name)
+            self._host.record(name)
         for ask in _requests(_sent(observed)):
-            self._requests[ask["what"]["op"], ask["id"]] += 1
+            what = ask["what"]
+            self._host.requests[what["op"], ask["id"]] += 1
+            if what["op"] == "register":
+                self._host.registrations[what["session"], what["handle"]] += 1
         return effects
 
 
@@ -523,9 +525,11 @@ class ObservedHost:
 
     def __init__(self, host: Host, record: Callable[[str], None]) -> None:
         self._host = host
-        self._record = record
+        self.record = record
         self.requests: Requests = Counter()
         """Requests of its clients."""
+        self.registrations: Registrations = Counter()
+        """Registrations of its clients."""
         self.name = host.name
 
     def install(self, system: str, make: Make, **named: Any) -> Any:
@@ -536,7 +540,7 @@ class ObservedHost:
             observer = _OBSERVERS.get(type(machine).__name__)
             if observer is None:
                 return machine
-            return _ObservedMachine(machine, ports.store, self._record, observer(), self.requests)
+            return _ObservedMachine(machine, ports.store, observer(), self)
 
         return self._host.install(system, make_observed, **named)
 

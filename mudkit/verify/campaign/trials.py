@@ -18,19 +18,22 @@ from mudkit.lab import Lab
 from mudkit.systems.mud import Client, Cloud
 from mudkit.systems.mud.messages import server_of
 from mudkit.verify.campaign.faults import READS_AT_ONCE, ROGUE, SLOW_LINK, FaultInjector
-from mudkit.verify.campaign.observers import Requests
+from mudkit.verify.campaign.observers import ObservedHost
 from mudkit.verify.campaign.work import APP, MAIN, Watch, Work
 from mudkit.wire import as_wire
 
-__all__ = ["MAX_NOTIFIED_S", "MAX_REGISTRATIONS", "MAX_TIMES", "Rogue", "Trials"]
+__all__ = ["MAX_NOTIFIED_S", "MAX_REGISTRATIONS", "MAX_SESSIONS", "MAX_TIMES", "Rogue", "Trials"]
 
 MAX_NOTIFIED_S: Final = 180.0
 """Time, in seconds, within which a change is notified while a rogue machine sends messages."""
 MAX_TIMES: Final = 4
 """Transmissions of a request over a slow link, on average, at most: their timeout does not grow."""
-MAX_REGISTRATIONS: Final = 6
-"""Registrations of each of many continuous reads at most, on average: one is cut, each of two sessions and a
-processor's new life take one, and so do lost messages. One for each of the others would be 20."""
+MAX_REGISTRATIONS: Final = 5
+"""Registrations of each of many continuous reads in one session at most, on average: the first, and one each
+for a restart of the back end, a processor's new life, a new address, and lost or slow messages."""
+MAX_SESSIONS: Final = 3
+"""Sessions in which they are registered at most: the one that an earlier fault has ended, the next one, and
+one after the trial's fault."""
 _READS: Final = 20
 _OPERATIONS: Final = 30
 _PADDING: Final = "x" * 1000
@@ -94,11 +97,11 @@ class Trials:
 
     def __init__(
         self, lab: Lab, cloud: Cloud, clients: Mapping[str, Client], work: Work, faults: FaultInjector,
-        requests: Mapping[str, Requests], writers: Sequence[str], is_well: Callable[[str], bool],
+        hosts: Mapping[str, ObservedHost], writers: Sequence[str], is_well: Callable[[str], bool],
         rolled_back_us: Mapping[str, int], draw: Random,
     ) -> None:  # fmt: skip
         self._lab, self._cloud, self._clients, self._work = lab, cloud, clients, work
-        self._faults, self._requests = faults, requests
+        self._faults, self._hosts = faults, hosts
         self._writers, self._is_well = writers, is_well
         self._rolled_back_us = rolled_back_us
         self._draw = draw
@@ -149,12 +152,14 @@ class Trials:
         watch.is_on = False
         if "welcome" in rogue.heard:
             return f"a machine without a token has begun a session of {name}"
+        if is_notified is None:
+            return None
         return "" if is_notified else f"{name} was not notified while a machine without a token said hello"
 
     def _slow_link(self, name: str, *, is_judged: bool) -> str | None:
         """Limit the link of a client to 1 kB/s while it works."""
         minutes = self._draw.choice([2.0, 5.0, 10.0])
-        before = self._requests[name].copy()
+        before = self._hosts[name].requests.copy()
         self._faults.begin_slow_link(name, minutes)
         for number in range(_OPERATIONS if is_judged else 3):
             if number % 3:
@@ -164,7 +169,7 @@ class Trials:
         if not is_judged:
             return None
         self._lab.run(minutes=minutes)
-        sent = self._requests[name] - before
+        sent = self._hosts[name].requests - before
         if sent.total() <= MAX_TIMES * len(sent):
             return ""
         return f"{name} has sent {len(sent)} requests {sent.total()} times over a slow link"
@@ -172,8 +177,7 @@ class Trials:
     def _reads_at_once(self, name: str, *, is_judged: bool) -> str | None:
         """Begin many continuous reads at once, and end their session."""
         draw, faults, client = self._draw, self._lab.faults, self._clients[name]
-        before = self._requests[name].copy()
-        count = _READS + sum(watch.client == name for watch in self._work.watches)
+        before = self._hosts[name].registrations.copy()
         self._faults.begin_reads_at_once()
         reads = [client.read(MAIN, f"n > {100 + number}", "continuous") for number in range(_READS)]
         self._lab.run(seconds=draw.choice([0.0, 0.1, 1.0, 10.0]))
@@ -187,12 +191,18 @@ class Trials:
             self._restart(servers[server_of(name, len(servers))].split("/")[0])
         if is_judged:
             self._lab.run(minutes=5)
-        sent = sum(times for (op, _), times in (self._requests[name] - before).items() if op == "register")
+        sent = self._hosts[name].registrations - before
         for read in reads:
             self._end(name, read)
-        if sent <= MAX_REGISTRATIONS * count:
-            return ""
-        return f"{name} has sent {sent} registrations of {count} continuous reads"
+        counts = Counter(session for session, _ in sent)
+        """Number of continuous reads registered in each session."""
+        if len(counts) > MAX_SESSIONS:
+            return f"{name} has sent {sent.total()} registrations of its reads in {len(counts)} sessions"
+        for session, count in counts.items():
+            times = sum(number for (other, _), number in sent.items() if other == session)
+            if times > MAX_REGISTRATIONS * count:
+                return f"{name} has sent {times} registrations of {count} continuous reads in a session"
+        return ""
 
     # -- parts
 
@@ -204,11 +214,11 @@ class Trials:
     def _watch(self, name: str) -> Watch:
         return self._work.watch(name, key=_KEY)
 
-    def _is_notified(self, watch: Watch) -> bool:
-        """Write a record, and return whether a continuous read is notified of it in time."""
+    def _is_notified(self, watch: Watch) -> bool | None:
+        """Write a record, and return whether a continuous read hears of it in time; None: nobody can write."""
         writers = [name for name in self._writers if self._is_well(name)]
         if not writers:
-            return False
+            return None
         self._work.write(self._draw.choice(writers), key=_KEY, is_open=True)
         value = self._work.writes[-1].value
         end_us = self._lab.world.now_us + MAX_NOTIFIED_S * 1e6

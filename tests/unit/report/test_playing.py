@@ -75,8 +75,8 @@ def test_stretch_that_takes_long_is_shortened(crossing, monkeypatch):
     played = play_stretch(part, "speed", {"here": (45.1, 7.02)}, zoom=12, interval_s=300, tz="UTC")
     text = played.answer(played.table(), minutes, 30.0).text
     assert "the busiest stretch of 7 min 30 s, with" in text
-    assert "It is shorter than 30 min (`played_minutes`), which takes too long to play" in text
-    assert "shorter" not in played.answer(played.table(), 7.5, 7.5).text
+    assert "Only 7 min 30 s of the 30 min asked for (`played_minutes`) are played" in text
+    assert "asked for" not in played.answer(played.table(), 7.5, 7.5).text
 
 
 def test_map_of_many_cells_has_fewer_pictures(crossing, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +21,7 @@ HOUR = 3_600_000_000
 EVENTS = drawn_from(
     np.arange(49) * HOUR, [10 * HOUR, 20 * HOUR], expires_us=[FOREVER_US] * 24 + [100 * HOUR] * 25
 )
+GENERATED = "This is an example: messages and reads are generated, prices assumed."
 EXAMPLE = {"arrivals_per_day": 32.0, "reads_per_day": 2.0, "expiration_h": 48.0, "days": 16, "seed": 0}
 
 
@@ -134,8 +136,8 @@ def test_simplest_setting_that_is_as_good_is_recommended(example):
     assert example.verdict == "default"
     screen = example.first_screen()
     assert screen.headline == (
-        "Send all messages at once, by default: no prefetch limit is clearly cheaper on "
-        f"{example.played.scored_reads} reads."
+        "Send all messages at once, by default: none of the limits tried is clearly cheaper on "
+        f"{example.played.scored_reads} reads. {GENERATED}"
     )
     assert "up and sending all at once cannot be told apart" in screen.reason
     assert f"it cost least to prefetch up to {example.sized.limit} messages" in screen.reason
@@ -159,8 +161,8 @@ def test_limit_that_surely_pays_is_recommended():
 
 def test_cards_have_intervals_and_the_number_of_reads(example):
     tiles = example.first_screen().tiles
-    assert f"of {example.played.scored_reads} reads under 2 draws of outages" in tiles[1][1]
-    assert "(interval 0 to " in tiles[1][1]
+    assert tiles[1][1].startswith("of reads find no link and miss a waiting message (interval 0 to ")
+    assert tiles[1][1].endswith(f"; {example.played.scored_reads} reads × 2 draws of outages")
     assert "(interval " in tiles[2][1]
 
 
@@ -289,7 +291,9 @@ def test_readers_view_decides():
 def test_total_outage_loses_everything():
     study = generate(1.0, days=30)
     screen = study.first_screen()
-    assert screen.headline == "No setting helps: there is never a link, and every message is lost."
+    assert (
+        screen.headline == f"No setting helps: there is never a link, and every message is lost. {GENERATED}"
+    )
     assert screen.tiles[2] == ("100 %", "of what could be read is lost")
     assert "no link for 100 % of the time" in screen.source
     assert (study.policies["loss"] == 1.0).all()
@@ -331,7 +335,11 @@ def test_clearly_better_limit_gives_no_firm_headline(example):
     assert not other.is_firm
     assert other.first_screen().headline == (
         f"No firm limit: a limit of {example.sized.limit:,} costs least on the days for choosing, a limit of "
-        "1,024 on those for scoring."
+        f"1,024 on those for scoring. {GENERATED}"
+    )
+    table.loc[table["limit"] == 64, "cost_per_day"] = -1.0  # cheaper, and that may be chance
+    assert "a limit of 1,024 costs clearly less than sending all at once on those for scoring" in (
+        replace(example, limits=table).first_screen().headline
     )
 
 
@@ -346,6 +354,58 @@ def test_threshold_is_chosen_only_if_it_surely_saves(example):
     assert "none that expires within" in sure.first_screen().headline
     row = sure.thresholds.set_index("threshold_s").loc[0.0]
     assert row["saved_per_day"] > 0
+    first = sure.first_screen().tiles[0]
+    assert first[0] == "no limit"
+    assert re.fullmatch(r"messages are sent as they come, but none that expires within .*", first[1])
+
+
+def test_policies_name_a_threshold_that_is_not_the_recommended_one():
+    """The table of limits has the recommended threshold: the same limit has other figures there."""
+    study = generate(0.5, days=30, draws=3)
+    assert study.setting.threshold_s
+    chosen = f"up to {study.sized.limit}"
+    assert study.row(chosen)["threshold_s"] == 0.0
+    names = study.policy_table()["policy"].tolist()
+    assert f"{chosen}, no threshold" in names
+    assert names[0] == study.setting.name
+
+
+def test_ends_of_the_range_that_is_as_good_are_shown(example):
+    low, high = example._good_limits()
+    tried = example.limits["limit"].tolist()
+    shown = " ".join(example.near(example.limit_names())["limit"]).replace(",", "").split()
+    assert f"{low:.0f}" in shown
+    assert f"{tried[tried.index(low) - 1]:.0f}" in shown
+    assert high == math.inf
+    assert shown[-1] == "all"
+
+
+def test_waste_that_follows_from_short_reads_is_named(example):
+    share = f"{example.played.readable_share:.0%}".replace("%", " %")
+    text = (
+        f"With 8 messages per read (`max_at_a_time`), at most {share} of the messages of the log can be read"
+    )
+    assert text in example.first_screen().reason
+    enough = study_runs(list(example.played.runs), assumed=Outages(0.5), max_at_a_time=100)
+    assert "can be read;" not in enough.first_screen().reason
+
+
+def test_differences_of_costs_have_a_unit(example):
+    assert re.search(r"as much as [\d.]+( more)? wasted messages? a day", example._why_default())
+    priced = study_runs(
+        list(example.played.runs), assumed=Outages(0.5), wasted=2.0, lost=10.0, empty_read=10.0
+    )
+    assert priced._worth(3.0, " more") == "3 a day more at these prices"
+
+
+def test_changes_by_price_are_counted():
+    study = generate(0.1, days=60)
+    settings = study._settings_by_price()
+    changed = sum(setting != study.setting for setting in settings)
+    assert changed
+    assert (
+        f"the recommendation changes in {changed} of 8 cases; it becomes: " in study.first_screen().assumption
+    )
 
 
 def test_prices_that_change_nothing_are_named():
@@ -361,7 +421,7 @@ def test_prices_that_change_nothing_are_named():
 def test_first_screen_counts_the_reads_in_vain(example):
     reads = 2 * example.played.scored_reads
     in_vain = round(reads * example.best["empty_read_share"])
-    counted = f"({in_vain} of {reads}: {reads // 2} reads under 2 draws of outages)"
+    counted = f"({in_vain} of {reads}: {reads // 2} reads × 2 draws of outages)"
     assert counted in example.first_screen().reason
     assert "(`expiration_h`)" in example.first_screen().assumption
 

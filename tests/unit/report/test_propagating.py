@@ -12,7 +12,7 @@ import pytest
 
 from mudkit import words
 from mudkit.errors import TraceContentError
-from mudkit.report import joined_ways
+from mudkit.report import joined_early, joined_ways
 from mudkit.report.joined_maps import count_cells
 from mudkit.report.joining import Limits, Sizes
 from mudkit.report.propagating import chosen_quantity, study_joining
@@ -96,7 +96,7 @@ def test_own_messages_are_joined_where_devices_never_meet():
     assert values["way"] == "own"
     assert values["threshold"] is None
     assert values["own_repeats_share"] == pytest.approx(1)
-    assert screen.headline.startswith("Let each device send one message per ")
+    assert screen.headline.startswith("To know where devices were, let each device send one message per ")
     assert "a server that joins saves nothing more" in screen.reason
 
 
@@ -120,7 +120,7 @@ def test_every_section_has_the_number_of_the_headline(build):
         left = counted["bytes_out"].sum() / counted["bytes_in"].sum()
         assert left == pytest.approx(shown.left.value)
         assert shown.drawn.startswith("The map shows what is recommended")
-        column = shown.threshold_table()["bytes_left_share"]
+        column = joined_early.threshold_table(shown)["bytes_left_share"]
         assert np.isclose(column, shown.left.value).any()
     else:
         assert "Not what is recommended" in shown.drawn
@@ -146,7 +146,7 @@ def test_other_limits_are_searched_as_thoroughly_as_those_of_the_page():
 
 
 def test_messages_that_are_sent_by_themselves_name_their_devices():
-    table = study(make_walks()).threshold_table()
+    table = joined_early.threshold_table(study(make_walks()))
     assert table["counted_too_many_share"].iloc[0] == 0
     assert table["counted_too_many_share"].iloc[-1] > 0
 
@@ -161,7 +161,11 @@ def test_heading_of_the_grid_is_about_combinations_within_the_limits():
 
 def test_price_and_missing_limit_are_named():
     screen = study(make_walks(), "speed").first_screen()
-    assert "The price: receivers get a mean place, at most" in screen.reason
+    assert re.search(
+        r"The price: receivers get a mean place\. For 95 % of the positions it lies within [\d.]+ m of where the "
+        r"device was when it reported; when it is sent, it lies within [\d.]+ m of the device's last report\.",
+        screen.reason,
+    )
     assert "no limit is set on the error of the speed (`max_quantity_error`)" in screen.assumption
     assert "Assumed, not measured: a message of 400 B" in screen.assumption
 
@@ -170,10 +174,10 @@ def test_price_and_missing_limit_are_named():
 def test_every_heading_is_a_sentence_and_follows_from_its_table(build):
     shown = study(build(), "speed" if build is make_walks else "devices")
     grid, ways, thresholds, assumed = (
-        shown.grid(), joined_ways.baselines(shown), shown.threshold_table(), shown.assumptions()
+        shown.grid(), joined_ways.baselines(shown), joined_early.threshold_table(shown), shown.assumptions()
     )  # fmt: skip
     answers = [
-        shown.grid_answer(), joined_ways.baselines_answer(shown), shown.threshold_answer(), shown.assumptions_answer(assumed)
+        shown.grid_answer(), joined_ways.baselines_answer(shown), joined_early.threshold_answer(shown), shown.assumptions_answer(assumed)
     ]  # fmt: skip
     for answer in answers:
         assert "nan" not in f"{answer.title} {answer.text}".lower()
@@ -184,7 +188,7 @@ def test_every_heading_is_a_sentence_and_follows_from_its_table(build):
     assert shown.near(grid)["interval"].str.contains("min|s|h").all()
     for table in (
         joined_ways.baselines_shown(shown, ways),
-        shown.thresholds_shown(thresholds),
+        joined_early.thresholds_shown(shown, thresholds),
         shown.near(grid),
     ):
         assert len(table.columns) <= 7
@@ -217,8 +221,8 @@ def test_first_screen_tells_where_devices_are_when_it_is_sent():
     assert values["position_sent_error_m"] > 5 * values["position_error_m"]
     assert values["position_sent_error_m"] == pytest.approx(values["last_same_error_m"], rel=0.2)
     sent = words.distance(values["position_sent_error_m"] / 1000)
-    assert f"; {sent} from its last report at the moment of sending" in screen.tiles[1][1]
-    assert f"at most {sent} from the devices' last reports at the moment of sending" in screen.reason
+    assert f"; {sent} off if taken for where the device is when it is sent" in screen.tiles[1][1]
+    assert f"when it is sent, it lies within {sent} of the device's last report" in screen.reason
     away = words.distance(values["last_same_error_m"] / 1000)
     left = words.percent(values["last_same_left_share"])
     assert f"leaves {left}, and is exact at the moment of sending, but up to {away} from" in screen.reason
@@ -235,7 +239,7 @@ def test_last_positions_are_the_last_reports_when_they_are_sent():
     screen = study(make_standing()).first_screen()
     values = {measure.name: measure.value for measure in screen.measures}
     assert (values["way"], values["position_sent_error_m"]) == ("last", 0)
-    assert "exactly the devices' last reports at the moment of sending" in screen.reason
+    assert "when it is sent, it lies exactly at the device's last report" in screen.reason
 
 
 def test_devices_are_not_counted_where_counts_are_far_from_the_truth():
@@ -247,10 +251,61 @@ def test_devices_are_not_counted_where_counts_are_far_from_the_truth():
     warning = (
         f"Do not count devices by these aggregates: counts of devices are {words.number(1 + error)} times"
     )
-    assert warning in screen.headline
-    assert "counts of devices" not in screen.reason
+    assert warning in screen.reason
+    assert "To know where they are now, or to count them, send only their last positions" in screen.headline
+    vars(shown)["last_joined_sent_m"] = math.inf  # there is no other way to count them
+    other = shown.first_screen()
+    assert warning in other.headline
+    assert "counts of devices" not in other.reason
     assert "Do not count" not in study(make_crowds()).first_screen().headline
     assert "Do not count" not in study(make_walks(), "speed").first_screen().headline
+
+
+def test_first_screen_has_what_half_of_the_devices_leave():
+    shown = study(make_walks(), "speed")
+    rows = shown.assumptions().set_index("assumed")["bytes_left_share"]
+    half = words.percent(rows["half of the devices, the same way"])
+    assert shown.first_screen().tiles[0][1].endswith(f"; {half} with half of the devices")
+    assert "half of the devices" not in study(make_standing(1)).first_screen().tiles[0][1]
+
+
+def test_queues_are_sent_early_only_if_that_halves_the_mean_wait():
+    """Fill the queue of a crowd at one place often, while others report twice an interval; or walk."""
+    crowd, others = np.arange(4000), np.arange(400)
+    t_s = np.append(0.3 * crowd, 300 * (others // 100) + 20 + 260 * (others % 2)).astype(int)
+    lat = np.append(np.full(4000, 37), 38 + 0.1 * (others % 100 // 2))
+    burst = study(make_source(np.arange(4400), t_s, lat, [-122.0] * 4400))
+    assert (burst.verdict, burst.choice.interval_s) == ("join", 300)
+    assert burst.choice.threshold > 1
+    assert burst.choice.sums.delay_s < 75
+    assert burst.early is None
+    assert "the mean wait falls by at least half" in joined_early.threshold_answer(burst).text
+    steady = study(make_walks())
+    assert steady.choice.threshold is None
+    assert steady.early.threshold > 1
+    assert steady.choice.sums is steady.search.tried[steady.best_key]
+    assert "or as soon as" not in steady.first_screen().headline
+    answer = joined_early.threshold_answer(steady)
+    assert answer.title.startswith(
+        f"Sending a queue as soon as it holds {steady.early.threshold} messages would"
+    )
+    assert "counts of devices would be" in answer.text
+    assert "queues are sent early only if that at least halves the mean wait" in answer.text
+    table = joined_early.threshold_table(steady)
+    assert f"{steady.early.threshold:,}" in table["threshold"].tolist()
+
+
+def test_times_in_which_no_device_reports_are_named():
+    """Stop all devices for two hours and a half on one of ten days."""
+    device, number = (part.ravel() for part in np.mgrid[:12, :1440])
+    t_s = 600 * number + device
+    is_kept = (t_s < 5 * 86_400 + 36_000) | (t_s >= 5 * 86_400 + 45_000)
+    t_s, device = t_s[is_kept], device[is_kept]
+    source = make_source(device, t_s, 37 + 0.1 * device, [-122.0] * len(device))
+    note = study(source, max_delay_s=1200).first_screen().warnings[-1]
+    assert note.startswith("Once no device reports, though many usually do (2 h ")
+    assert "trace_profile" in note
+    assert not any("no device reports" in text for text in study(make_walks()).first_screen().warnings)
 
 
 @pytest.mark.parametrize("sizes", [SIZES, Sizes(400, 700)])
@@ -266,7 +321,9 @@ def test_share_of_repeats_is_the_same_in_tile_heading_and_file(sizes):
     vars(shown)["last_joined_sent_m"] = math.inf  # the tile is that of last positions where these are near
     assert shown.first_screen().tiles[2] == (words.percent(share), text)
     assert "joined by cell" in screen.tiles[2][1]
-    assert "To know where devices are now" in screen.reason
+    assert "To know where devices were, join the messages of cells" in screen.headline
+    assert "To know where they are now" in screen.headline
+    assert "Last positions, joined by cell, lie within" in screen.reason
     answer = joined_ways.baselines_answer(shown)
     assert answer.title == f"{words.percent(share)} {text}"
     assert "all of them" in answer.text

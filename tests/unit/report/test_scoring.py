@@ -143,6 +143,49 @@ def test_first_screen_speaks_of_the_tasks_that_it_names():
     assert f"Nothing firm can be said of {PHOTOS.name}: 30 deliveries are too few." in screen.headline
     assert "That rests on 300 to 500 wanted deliveries a task" in screen.reason
     assert "the choice stays the same for each task" in screen.assumption
+    assert "draws of runs, phones and deliveries from these 5 runs of one setting, " in screen.reason
+
+
+def join_studies(parts):
+    """Return one study of several of :func:`make_study`."""
+    runs, deliveries, bills = (
+        pd.concat([getattr(part.board, name) for part in parts], ignore_index=True)
+        for name in ("runs", "deliveries", "bills")
+    )
+    board = Scoreboard(runs, pd.DataFrame(), "to everyone", *[pd.DataFrame()] * 3, deliveries, bills)
+    return ScoreStudy(board, [part.given[0] for part in parts], "j_per_useful", 0.95)
+
+
+def test_reason_for_what_was_missed_is_of_the_tasks_that_missed_something():
+    news = make_study([("to everyone", 60, 100, 900)])
+    alerts = make_study([("to everyone", 60, 60, 500)], task=TRAFFIC)
+    study = join_studies([news, alerts])
+    assert study.first_screen().tiles[2] == (
+        "40 %",
+        "of what was wanted was never opened before its run ended: the main reason for not being in time; of "
+        f"the rest 100 % is in time ({NEWS.name}); all is in time for {TRAFFIC.name}",
+    )
+    answer = study.fates_answer()
+    assert answer.title == (
+        f"With the system named at the top this is in time: 60 % for {NEWS.name} and 100 % for {TRAFFIC.name}"
+    )
+    assert answer.text.startswith(
+        "News with ranks: 60 % in time and 40 % never opened. Traffic alerts: 100 % in time. A run ends"
+    )
+
+
+def test_reason_that_is_not_the_main_one_of_each_task_is_said_to_be_of_all():
+    news, alerts = make_study([("MUD", 60, 100, 900)]), make_study([("MUD", 50, 60, 500)], task=TRAFFIC)
+    alerts.board.runs["unopened"], alerts.board.runs["lost"] = 0.0, 10.0
+    tile = join_studies([news, alerts]).first_screen().tiles[2]
+    assert "the main reason for not being in time, over these tasks together" in tile[1]
+
+
+def test_each_system_is_explained():
+    table = make_study([(name, 100, 100, 900) for name in ADAPTERS]).system_table()
+    assert table["system"].tolist() == list(ADAPTERS)
+    assert table["what it does"].str.endswith(".").all()
+    assert "…" not in show(table)._repr_html_()
 
 
 def test_open_verdict_is_open_everywhere():
@@ -161,10 +204,30 @@ def test_open_verdict_is_open_everywhere():
 
 def test_share_of_what_was_opened_stands_beside_what_was_in_time():
     study = make_study([("MUD", 60, 100, 300)])
-    assert "60 % of what was wanted in time, 100 % of what was opened in the run" in (
+    assert "60 % of what was wanted in time, 100 % without what was never opened in its run" in (
         study.first_screen().headline
     )
-    assert "100 % of what was opened" in study.task_answer(NEWS.name).title
+    assert "100 % without what was never opened" in study.task_answer(NEWS.name).title
+
+
+def test_share_without_what_was_never_opened_counts_what_was_lost():
+    """Count 60 of 100 in time, 30 never opened and 10 lost: what is lost was not opened either."""
+    study = make_study([("MUD", 60, 100, 300)])
+    study.board.runs["unopened"], study.board.runs["lost"] = 30.0, 10.0
+    use = study.uses.iloc[0]
+    assert use["opened_share"] == pytest.approx(60 / 70)
+    assert "86 % without what was never opened in its run" in study.first_screen().headline
+    assert study.fates_answer().text.startswith(
+        "News with ranks: 60 % in time, 30 % never opened and 10 % lost. A run ends"
+    )
+
+
+def test_parts_in_words_add_up_to_the_whole():
+    shares = {"useful": 0.60571, "late": 0.0, "stale": 0.00457, "unopened": 0.37943, "lost": 0.01029}
+    text = scoring._parts(shares)
+    assert text == "60.6 % in time, 0.5 % stale, 37.9 % never opened and 1 % lost"
+    tiny = scoring._parts({"useful": 0.9998, "late": 0.0, "stale": 0.0, "unopened": 0.0, "lost": 0.0002})
+    assert tiny == "100 % in time and <0.1 % lost"
 
 
 GROWN = Growth("a task", "to everyone", "SUBLIM", 16, (60.0, 75.0), (45.0, 40.0), (1.0, 0.85))
@@ -175,11 +238,20 @@ def test_fleet_from_which_a_system_loses_is_computed():
     text = GROWN.describe("j_per_useful")
     assert "it takes 45 J (100 % in time) for a delivery, SUBLIM 40 J (85 % in time)" in text
     assert "from about 28 phones on, by a straight line between both fleets, SUBLIM takes less" in text
+    assert (
+        "That is no reason to switch: with 32 phones SUBLIM brings 15 points less in time than “to everyone”, "
+        "more than the 2 points that a choice may bring less." in text
+    )
+    near = replace(GROWN, shares=(1.0, 0.99)).describe("j_per_useful")
+    assert "SUBLIM brings 1 point less in time than “to everyone”, within the 2 points" in near
+    above = replace(GROWN, shares=(0.9, 0.95)).describe("j_per_useful")
+    assert "With 32 phones SUBLIM brings no less in time than “to everyone”." in above
     still = replace(GROWN, larger_cost=(45.0, 46.0))
     assert still.crossing_devices is None
     assert "still takes less" in still.describe("j_per_useful")
     recorded = replace(GROWN, larger_cost=None)
     assert "passes that of SUBLIM (75 J) at 20 phones at the earliest" in recorded.describe("j_per_useful")
+    assert "with this fleet SUBLIM brings 15 points less in time" in recorded.describe("j_per_useful")
     alone = replace(GROWN, rival="")
     assert "No system that sends to fewer comes within 10 points" in alone.describe("j_per_useful")
 

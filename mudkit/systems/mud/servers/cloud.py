@@ -47,8 +47,8 @@ class Cloud(Displayed):
     max_waiting : int
         Maximum number of notifications that wait for a client that is not reached.
     max_wait_s : float
-        Maximum time for which a notification waits, in seconds; then the client's session ends, and it
-        gets the changes after its next hello.
+        Maximum time for which a notification waits for a client that is not reached, in seconds; then the
+        client's session ends, and it gets the changes after its next hello.
 
     Raises
     ------

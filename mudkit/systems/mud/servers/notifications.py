@@ -24,7 +24,8 @@ Whereabouts   of a processor: ask a client that is missing in an old store, or n
 
 A client is given up, too, when an item has waited for too long, or too many wait while it is not reached. It
 gets a new session at its next hello, and registers its continuous reads again. The same happens after a
-restart of the server, whose state is soft.
+restart of the server, whose state is soft. A client that is reached has the time of two heartbeats to
+acknowledge: over a slow link its registrations are in front, and a new session would send them all again.
 """
 
 from __future__ import annotations
@@ -439,16 +440,19 @@ class NotificationServer:
         sender = session.sender
         effects = sender.send(now_us, body)
         is_full = len(sender) > self._max_waiting and not sender.is_reached
-        if is_full or sender.age_us(now_us) > self._max_wait_us:
-            return self._give_up(sender.name)
-        return effects
+        return self._give_up(sender.name) if is_full or self._is_late(now_us, sender) else effects
+
+    def _is_late(self, now_us: int, sender: StreamSender[Notification]) -> bool:
+        """Return whether an item has waited for too long."""
+        max_us = max(self._max_wait_us, _DEAD_US) if sender.is_reached else self._max_wait_us
+        return sender.age_us(now_us) > max_us
 
     def _again(self, now_us: int, name: str) -> Sequence[Effect]:
         session = self._sessions.get(name.removeprefix(AGAIN))
         if session is None:
             return ()
-        is_too_late = session.sender.age_us(now_us) > self._max_wait_us
-        return self._give_up(session.sender.name) if is_too_late else session.sender.overdue(now_us)
+        sender = session.sender
+        return self._give_up(sender.name) if self._is_late(now_us, sender) else sender.overdue(now_us)
 
     def _sweep(self, now_us: int) -> Sequence[Effect]:
         """End the sessions of clients whose heartbeats are missing."""

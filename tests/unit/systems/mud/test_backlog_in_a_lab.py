@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from mud_place import Place
 
-from mudkit.fleet.link import profile_of
+from mudkit.fleet.link import Curve, profile_of
 from mudkit.wire import as_wire
 
 LATE_S = 180
@@ -104,6 +104,31 @@ def test_reads_registered_at_once_take_one_message_each(device, is_redirected):
     place.lab.run(minutes=10)
     assert kinds["ask"] == count + (not is_redirected)
     assert kinds["hello"] <= 3
+
+
+def test_reads_registered_over_a_slow_link_keep_their_session():
+    """Fill a link of 1 kB/s with registrations for longer than a notification may wait."""
+    place, count = Place(max_wait_s=10.0), 24
+    place.client("ann").create("news").result()
+    bob = place.client("bob")
+    bob.read("news", "n > 100", type="continuous").result()
+    link, now_us = place.lab.world.hosts["bob"].link, place.lab.world.now_us
+    for direction, kbps in ((link.up, link.up_kbps), (link.down, link.down_kbps)):
+        direction.curve = Curve([now_us], now_us + 3600 * 10**6, [8.0], kbps)
+    registrations = Counter()
+
+    def record_registration(transfer):
+        fields = as_wire(transfer.message)
+        if transfer.sender.host.name == "bob" and fields["kind"] == "ask":
+            registrations[fields["what"]["session"]] += 1
+        return (0,)
+
+    place.lab.world.fault_hook = record_registration
+    reads = [bob.read("news", f"n > {number}", type="continuous") for number in range(count)]
+    place.lab.run(minutes=10)
+    assert all(read.done() for read in reads)
+    assert len(registrations) == 1
+    assert registrations.total() <= 2 * count
 
 
 def test_registration_of_a_former_session_is_not_sent_again():
