@@ -60,7 +60,8 @@ _OF_POSITIONS: Final = frozenset(
 """Attributes that are computed from positions alone, and the same for any selection of reads."""
 _UNRECORDED: Final = 0.1
 """Share of a read's window that may be unrecorded where answers are judged."""
-_CLEANED: Final = ("duplicate", "speed over 70 m/s")
+_CLEANED: Final = r"duplicate|speed over 70 m/s|same moment"
+"""Beginning of the reasons for which rows that could be read were set aside."""
 _ASIDE: Final = ("reason", "device", "t_us", "lat", "lon")
 
 QUARTER_S: Final = 900
@@ -602,7 +603,7 @@ def _aside(rejected: pa.Table, layout: Sequence[str], tz: str, time_unit: str) -
         return no_rows_aside()
     reason, raw = rejected["reason"].to_pandas(), rejected["raw"].to_pandas().fillna("")
     parts = []
-    is_cleaned = reason.isin(_CLEANED)
+    is_cleaned = reason.str.match(_CLEANED)
     for names, chosen in ((["device", "ts", "lat", "lon"], is_cleaned), (list(layout), ~is_cleaned)):
         split = raw[chosen].str.split(",")
         if names[0] == "device" and len(names) == 4:

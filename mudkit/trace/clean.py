@@ -18,7 +18,7 @@ from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.trace.derive import derive_reads, list_fares
 from mudkit.trace.formats import Source
 from mudkit.trace.options import LoadPlan
-from mudkit.trace.plausible import DUPLICATE, KEPT, TOO_FAST, judge
+from mudkit.trace.plausible import DUPLICATE, KEPT, judge, reason_of
 from mudkit.trace.recordings import device_codes
 from mudkit.trace.schema import FARES, POSITIONS, READS, REJECTED, timestamps, with_read_ids
 
@@ -31,8 +31,6 @@ __all__ = [
     "clean_positions",
     "clean_reads",
 ]
-
-_REASONS = {DUPLICATE: "duplicate", TOO_FAST: "speed over 70 m/s"}
 
 
 class CleanTables(NamedTuple):
@@ -77,7 +75,8 @@ def clean_positions(good: pa.Table) -> Positions:
     extra = [name for name in ("speed_mps", "occupied") if name in good.column_names]
     judgement = judge(codes, t_us, lat, lon, [_or_infinite(good[name]) for name in extra])
     aside = np.flatnonzero(judgement.verdict != KEPT)
-    reasons = np.array([_REASONS.get(code, "") for code in range(TOO_FAST + 1)])[judgement.verdict[aside]]
+    codes_aside, place = np.unique(judgement.verdict[aside], return_inverse=True)
+    reasons = np.array([reason_of(code) for code in codes_aside.tolist()], dtype=np.str_)[place]
     rows = judgement.kept
     columns = {name: good[name].take(rows) for name in ("device", "lat", "lon")}
     columns["ts"] = timestamps(t_us[rows])
@@ -101,20 +100,23 @@ def clean_reads(good: pa.Table, plan: LoadPlan) -> tuple[pa.Table, pa.Table]:
     _, first = np.unique(reads["read_id"].to_numpy(), return_index=True)
     again = np.setdiff1d(np.arange(len(reads)), first)
     kept = reads.take(first).sort_by([(name, "ascending") for name in ("ts", "device", "read_id")])
-    return kept, _rejected(good, again, np.full(len(again), "duplicate"))
+    return kept, _rejected(good, again, np.full(len(again), reason_of(DUPLICATE)))
 
 
 def check_plausible(source: Source, rows: int, rejected: dict[str, int]) -> None:
     """Raise an error if most positions contradict each other.
 
-    ``rejected`` counts the rows that cleaning set aside, by reason, out of ``rows`` parsed rows.
+    ``rejected`` counts the rows that cleaning set aside, by reason, out of ``rows`` parsed rows. A row that
+    stands in the file again contradicts nothing.
     """
-    if 2 * sum(rejected.values()) > rows:
-        most = max(rejected, key=lambda reason: rejected[reason])
+    against = {reason: count for reason, count in rejected.items() if reason != reason_of(DUPLICATE)}
+    rows -= sum(rejected.values()) - sum(against.values())
+    if 2 * sum(against.values()) > rows:
+        most = max(against, key=lambda reason: against[reason])
         raise TraceFormatError(
             f"Most positions of {source.path.name} contradict each other.",
             where=str(source.path),
-            found=f"{sum(rejected.values()):,} of {rows:,} rows set aside, {rejected[most]:,} as {most!r}",
+            found=f"{sum(against.values()):,} of {rows:,} rows set aside, {against[most]:,} as {most!r}",
             expected="devices that are at one place at a time, places in degrees",
             remedy="check which column is the device, and the time unit",
         )

@@ -28,6 +28,7 @@ from mudkit.units import EARTH_RADIUS_KM, US_PER_S, distance_km
 
 __all__ = [
     "DUPLICATE",
+    "ELSEWHERE",
     "ERROR_COST",
     "FLIGHT_COST",
     "FLIGHT_S",
@@ -39,6 +40,7 @@ __all__ = [
     "TOO_FAST",
     "Judgement",
     "judge",
+    "reason_of",
 ]
 
 MAX_SPEED_MPS = 70.0
@@ -52,7 +54,8 @@ ROW_WORTH, FLIGHT_COST, ERROR_COST = 4, 3, 12
 LOOK_BACK_ROWS = 512
 """Number of earlier rows searched for a cheap step; steps from rows before cost as an error."""
 
-KEPT, DUPLICATE, TOO_FAST = range(3)
+KEPT, DUPLICATE, TOO_FAST, ELSEWHERE = range(4)
+_MAX_POWER = 4
 
 Velocity: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
@@ -65,7 +68,8 @@ class Judgement(NamedTuple):
     kept : ndarray of int64
         Indices of the kept rows, ordered by device and time.
     verdict : ndarray of int8, shape (rows,)
-        KEPT, DUPLICATE (a kept row of the device has that time) or TOO_FAST for each row.
+        For each row KEPT or why not: DUPLICATE (a kept row of the device has that time), TOO_FAST, or
+        ``ELSEWHERE + n``: a kept row has that time, over 10^n km away, up to n = 4.
     """
 
     kept: NDArray[np.int64]
@@ -100,11 +104,26 @@ def judge(
     has_kept[moment[chosen]] = True
     verdict = np.where(has_kept[moment], DUPLICATE, TOO_FAST).astype(np.int8)
     verdict[chosen] = KEPT
+    again = np.flatnonzero(verdict == DUPLICATE)
+    of_moment = np.zeros(len(device), dtype=np.int64)
+    of_moment[moment[chosen]] = chosen
+    beside = of_moment[moment[again]]
+    apart_km = distance_km(lat[again], lon[again], lat[beside], lon[beside])
+    is_far = apart_km > 1.0
+    power = np.minimum(np.log10(apart_km[is_far]).astype(np.int8), _MAX_POWER)
+    verdict[again[is_far]] = ELSEWHERE + power
     if order is None:
         return Judgement(chosen, verdict)
     of_rows = np.empty_like(verdict)
     of_rows[order] = verdict
     return Judgement(order[chosen], of_rows)
+
+
+def reason_of(verdict: int) -> str:
+    """Return the reason of a verdict in words."""
+    if verdict >= ELSEWHERE:
+        return f"same moment, over {10 ** int(verdict - ELSEWHERE):,} km apart"
+    return {DUPLICATE: "duplicate", TOO_FAST: "speed over 70 m/s"}[verdict]
 
 
 def _in_order(

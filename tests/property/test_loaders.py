@@ -148,7 +148,7 @@ def test_every_row_is_kept_or_rejected_and_scan_equals_load(kind, rows, data, ba
         path = write_trace(folder, kind, rows, damages)
         loaded = load_or_none(path, format=kind, rule=None if kind == "gowalla" else rule)
         if loaded is None:
-            with pytest.raises((TraceFormatError, TraceContentError)), trace.scan(path, kind) as pieces:
+            with pytest.raises((TraceFormatError, TraceContentError)), trace.scan(path, format=kind) as pieces:
                 list(pieces)
             return
         assert loaded.source["format"] == kind
@@ -158,7 +158,7 @@ def test_every_row_is_kept_or_rejected_and_scan_equals_load(kind, rows, data, ba
         places = [(row["source"], row["row"]) for row in loaded.rejected.to_pylist()]
         assert len(set(places)) == len(places)
         with trace.scan(
-            path, kind, rule=None if kind == "gowalla" else rule, batch_rows=batch_rows
+            path, format=kind, rule=None if kind == "gowalla" else rule, batch_rows=batch_rows
         ) as pieces:
             parts = list(pieces)
     assert pa.concat_tables(p.positions for p in parts).equals(loaded.positions)

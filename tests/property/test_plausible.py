@@ -74,7 +74,11 @@ def test_kept_rows_have_maximum_worth(points):
     assert sorted(judgement.kept) == np.flatnonzero(judgement.verdict == KEPT).tolist()
     kept_times = {rows[i][0] for i in judgement.kept}
     for i in np.flatnonzero(judgement.verdict != KEPT):
-        assert (judgement.verdict[i] == DUPLICATE) == (rows[i][0] in kept_times)
+        assert (judgement.verdict[i] == TOO_FAST) == (rows[i][0] not in kept_times)
+        if judgement.verdict[i] != TOO_FAST:
+            (kept,) = (place for t_s, place in chain if t_s == rows[i][0])
+            is_far = abs(place_of(rows[i]) - kept) > 1000
+            assert (judgement.verdict[i] >= ELSEWHERE) == is_far
 
 
 @given(st.lists(ROW, min_size=1, max_size=30), st.randoms(use_true_random=False))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mudkit.trace.plausible import DUPLICATE, KEPT, TOO_FAST, judge
+from mudkit.trace.plausible import DUPLICATE, KEPT, TOO_FAST, judge, reason_of
 
 
 def build_rows(*points):
@@ -77,3 +77,20 @@ def test_duplicate_with_the_lowest_other_values_is_kept():
         ([1, 3, 2, 4], [KEPT, DUPLICATE, KEPT, KEPT]),
     ):
         assert judge(device, t_us, lat, lon, [np.array(speeds, float)]).verdict.tolist() == verdict
+
+
+@pytest.mark.parametrize(
+    ("km", "reason"),
+    [
+        (0.5, "duplicate"),
+        (2, "same moment, over 1 km apart"),
+        (80, "same moment, over 10 km apart"),
+        (5000, "same moment, over 1,000 km apart"),
+        (15_000, "same moment, over 10,000 km apart"),
+    ],
+)
+def test_row_elsewhere_at_the_same_moment_is_named_by_its_distance(km, reason):
+    device, t_us, lat, lon = build_rows((0, 0), (60, 1), (60, 1 + km), (120, 2))
+    verdict = judge(device, t_us, lat, lon).verdict
+    assert verdict[[0, 1, 3]].tolist() == [KEPT] * 3
+    assert reason_of(verdict[2]) == reason

@@ -28,7 +28,7 @@ def test_error_for_a_folder_of_several_kinds_lists_them(tmp_path):
 def test_folder_without_files_of_the_format_is_refused(tmp_path, kind):
     (tmp_path / "notes.md").touch()
     with pytest.raises(TraceFormatError, match=r"holds no files of the format") as caught:
-        trace.load(tmp_path, kind)
+        trace.load(tmp_path, format=kind)
     assert "notes.md" in caught.value.found
 
 
