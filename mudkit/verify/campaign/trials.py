@@ -215,7 +215,7 @@ class Trials:
         return self._work.watch(name, key=_KEY)
 
     def _is_notified(self, watch: Watch) -> bool | None:
-        """Write a record, and return whether a continuous read hears of it in time; None: nobody can write."""
+        """Write a record, and return whether a continuous read hears of it in time; None: nobody writes."""
         writers = [name for name in self._writers if self._is_well(name)]
         if not writers:
             return None
