@@ -148,7 +148,10 @@ def test_every_row_is_kept_or_rejected_and_scan_equals_load(kind, rows, data, ba
         path = write_trace(folder, kind, rows, damages)
         loaded = load_or_none(path, format=kind, rule=None if kind == "gowalla" else rule)
         if loaded is None:
-            with pytest.raises((TraceFormatError, TraceContentError)), trace.scan(path, format=kind) as pieces:
+            with (
+                pytest.raises((TraceFormatError, TraceContentError)),
+                trace.scan(path, format=kind) as pieces,
+            ):
                 list(pieces)
             return
         assert loaded.source["format"] == kind

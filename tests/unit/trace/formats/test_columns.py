@@ -25,7 +25,7 @@ def test_austin_export_is_loaded(csv_file, name):
 
 
 def test_mapped_speeds_are_loaded(csv_file):
-    loaded = trace.load(csv_file(AUSTIN, BUSES), "gtfs-rt", columns={"speed_mps": "speed"})
+    loaded = trace.load(csv_file(AUSTIN, BUSES), format="gtfs-rt", columns={"speed_mps": "speed"})
     assert loaded.source["format"] == "gtfs-rt"
     assert loaded.positions["speed_mps"].to_pylist()[:3] == [0.5, 10.5, 20.5]
 
