@@ -28,7 +28,7 @@ TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
 @check_options
 @dataclass(frozen=True)
 class Options:
-    """How a file becomes a trace; what opens one takes these options by name.
+    """Options by which a file becomes a trace; whatever opens one takes them by name.
 
     :func:`mudkit.trace.load`, :func:`mudkit.trace.scan`, :func:`mudkit.pipeline.ingest`,
     :func:`mudkit.pipeline.open_trace` and the reports do.
