@@ -530,8 +530,8 @@ def open_source(
     selection = Selection.parse(where, period, tz)
     path = existing(trace, "trace")
     is_folder = path.is_dir() and traces.is_trace(path)
-    derived = "none" if reads or not needs_reads else given.rule or None
-    how = {} if is_folder else vars(replace(given, rule=derived))
+    given = replace(given, rule="none" if reads or not needs_reads else given.rule or None)
+    how = {} if is_folder else vars(given)
     parts = -(-_estimated_rows(path) // MAX_ROWS)
     seen: Counter[str] = Counter()
     kept: Counter[str] = Counter()

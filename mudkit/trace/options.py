@@ -98,11 +98,23 @@ class Options:
                 )
 
     def plan(self, path: Path) -> LoadPlan:
-        """Recognise a file or folder, and return the plan to load it."""
+        """Recognise a file or folder, and return the plan to load it.
+
+        Parameters
+        ----------
+        path : Path
+            An existing file or folder, but no trace folder.
+        """
         return LoadPlan.of(recognise(path, self.format, self.columns), self)
 
     def of_log(self, columns: Mapping[str, str] | None = None) -> Options:
-        """Return the options of a log of reads beside such a trace; its format and columns are its own."""
+        """Return the options of a log of reads beside such a trace; its format and columns are its own.
+
+        Parameters
+        ----------
+        columns : dict, optional
+            Column mapping of the log.
+        """
         return replace(self, table="reads", format="auto", columns=columns, rule=None)
 
 

@@ -232,13 +232,13 @@ def content(kind, lines=None):
     return parquet(lines) if kind == "parquet" else ("\n".join(lines) + "\n").encode()
 
 
-def assert_refused(tmp_path, kind, data, *fragments, name=None, format="auto", **options):  # noqa: A002
+def assert_refused(tmp_path, kind, data, *fragments, name=None, **options):
     """Check that `load` and `scan` raise one clear error that names the file."""
     file = tmp_path / (name or FORMATS[kind][0])
     file.write_bytes(data)
     for read in (trace.load, trace.scan):
         with pytest.raises(MudkitError) as caught:
-            list(read(file, format, **options)) if read is trace.scan else read(file, format, **options)
+            list(read(file, **options)) if read is trace.scan else read(file, **options)
         for text in (*fragments, file.name):
             assert text in str(caught.value), str(caught.value)
         assert caught.value.found
@@ -309,7 +309,7 @@ def test_missing_columns_and_mappings_to_them_are_refused(tmp_path, kind):
     file = tmp_path / FORMATS[kind][0]
     file.write_bytes(content(kind))
     with pytest.raises(MudkitError, match=fragments[0]):
-        trace.load(file, kind, columns=mapping)
+        trace.load(file, format=kind, columns=mapping)
     with pytest.raises(MudkitError, match="no_such_column"):
         trace.load(file, columns=mapping)
 

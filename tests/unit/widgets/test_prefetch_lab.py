@@ -179,7 +179,7 @@ def test_invalid_days_are_reported_and_keep_the_figure():
 def test_custom_values_are_inserted_in_order():
     widget = PrefetchLab(event_frequency=20.0, prefetch_limit=20, expiration=7000.0, days=3)
     assert [value for _, value in widget.controls["prefetch_limit"].options][5:9] == [8, 16, 20, 32]
-    assert [label for label, _ in widget.controls["expiration"].options][2:5] == ["1 h", "1 h 56 min", "2 h"]
+    assert [label for label, _ in widget.controls["expiration"].options][2:5] == ["1 h", "1 h 57 min", "2 h"]
     assert widget.controls["event_frequency"].value == 20.0
 
 
