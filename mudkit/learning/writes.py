@@ -35,7 +35,7 @@ _CLASS_US: Final = 600 * US_PER_S
 _NEWEST: Final = 32
 _MAX_PAIRS: Final = 1_000_000
 """Maximum number of pairs of a read and a write that are compared at once, except those of one read."""
-_PART: Final = 1_000_000
+_PART: Final = 200_000
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Writes:
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     def parts(self) -> Iterator[slice]:
-        """Cut the writes into parts of whole devices, of about a million writes each.
+        """Cut the writes into parts of whole devices, of about 200,000 writes each.
 
         What is done with each device on its own then takes memory for one part at a time.
         """
