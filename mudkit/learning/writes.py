@@ -36,6 +36,7 @@ _NEWEST: Final = 32
 _MAX_PAIRS: Final = 1_000_000
 """Maximum number of pairs of a read and a write that are compared at once, except those of one read."""
 _PART: Final = 200_000
+"""Number of writes in a part, but for whole devices."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class Writes:
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     def parts(self) -> Iterator[slice]:
-        """Cut the writes into parts of whole devices, of about 200,000 writes each.
+        """Cut the writes into parts of whole devices, of about :data:`_PART` writes each.
 
         What is done with each device on its own then takes memory for one part at a time.
         """

@@ -478,7 +478,7 @@ class ReadStudy:
             f"{words.count(len(self.search.rules), 'rule')} were replayed, on a grid that was refined around "
             "the best. Here are some; a cell is the share of reads that is answered fresh, on all devices. "
             "The best was chosen on these, too. "
-            "Cells in brackets would exceed the limit of stale answers, by what they say. The best "
+            "Cells in brackets exceed the limit: they give the share of stale answers. The best "
             "keeps it with a margin, so that it holds on other devices, too: a cell with more may not.",
         )
 
@@ -614,7 +614,7 @@ class ReadStudy:
         table = self.savings()
         always, rule, chosen = (table.iloc[row] for row in (0, 1, -1))
         reads, left_out = len(self.search.pairs.device), self.source.left_out
-        counted = f"All {reads + left_out:,} reads count, those left out as the others. " if left_out else ""
+        counted = f"All {reads + left_out:,} reads count, those left out, too. " if left_out else ""
         return Answer(
             f"It saves the fleet {_saved(always, chosen)} a day against asking for every read",
             f"Against the fixed rule it saves {_saved(rule, chosen)} a day. {counted}A query takes three "

@@ -577,7 +577,7 @@ def time_answer(source: TraceSource) -> Answer:
     return Answer(
         f"In the six busiest hours of the day {busy} devices report, in the average hour {average}",
         f"They begin at {named} ({source.tz}). An hour counts as on the mean of the days with rows in it; "
-        "devices are counted, since rows are more where devices report more often.",
+        "devices are counted, since there are more rows where they report more often.",
     )
 
 
