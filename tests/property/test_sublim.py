@@ -200,6 +200,7 @@ RESTORES = st.lists(
 
 @given(RESTORES, st.sampled_from([0.0, 0.2]))
 @examples(40)
+@example([("late copies", 0, 0.5), ("move", 1, 0.5)], 0.0)
 def test_subscriber_recovers_after_restore_of_an_access_point(actions, share):
     lab = Lab(seed=1, record_messages=False)
     net = PublishServer(lab)

@@ -334,7 +334,8 @@ def play(drawn: Drawn, make_spool: SpoolFactory, max_messages: float) -> Outcome
     """Run all events through one spool.
 
     The link has neither latency nor limit, so spool and device share a queue. Reads without a link are
-    reported when it is up again.
+    reported when it is up again. The run ends with the last arrival, read or change of the link: what
+    expires later makes no room.
 
     Parameters
     ----------

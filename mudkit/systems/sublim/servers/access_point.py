@@ -283,17 +283,22 @@ class AccessPointMachine:
         # The next message is unknown: no subscriber can start.
         if self._log.last_seq is None:
             return []
+        name = message.subscriber
+        has_left = isinstance(message, Left) and self._handover.is_answer(message)
         moved = self._handover.handle(now_us, source, message)
-        if isinstance(message, Attach) and self._handover.is_known(message.subscriber, message.incarnation):
-            self._sought.pop(message.subscriber, None)
-        self._behind.add(message.subscriber)
-        agent = self._agents.get(message.subscriber)
+        if has_left or (isinstance(message, Attach) and self._handover.is_known(name, message.incarnation)):
+            self._sought.pop(name, None)
+        self._behind.add(name)
+        agent = self._agents.get(name)
+        if agent is None:  # the publish server has to note its address again when it comes back
+            self._noted.pop(name, None)
+            self._moved.pop(name, None)
         if agent is not None and agent.is_confirmed and self._noted.get(agent.name) != self._where(agent):
             where = self._where(agent)
             if self._moved.get(agent.name) != where:
                 self._moved[agent.name] = where
                 moved = [*moved, Send(self._server, self._have([agent.name]))]
-        return [*moved, *self._stop_asking_if_found(now_us, message.subscriber), *self._catch_up(now_us)]
+        return [*moved, *self._stop_asking_if_found(now_us, name), *self._catch_up(now_us)]
 
     def _is_readable(self, state: StateTransfer) -> bool:
         """Return whether a subscriber can be served from a transferred state: policy, order of the queue."""

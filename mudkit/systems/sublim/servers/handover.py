@@ -146,11 +146,11 @@ class Handover:
         match message:
             case Attach():
                 return self._attach(now_us, source, message)
-            case Left(incarnation=incarnation, epoch=epoch, nonce=nonce):
+            case Left(incarnation=incarnation, epoch=epoch):
                 agent = self._agents.get(name)
                 if agent is None or (agent.record.incarnation == incarnation and agent.record.epoch >= epoch):
                     return ()
-                if nonce is UNSET or nonce != self._peer(name).nonce:
+                if not self.is_answer(message):
                     return self.identify(source, message)
                 self._forget(agent)
                 return ()
@@ -230,6 +230,10 @@ class Handover:
                 peer.ask(self._entropy)
         return peer
 
+    def is_answer(self, message: Attach | Left) -> bool:
+        """Return whether a message answers the open question to its client."""
+        return message.nonce is not UNSET and message.nonce == self._peer(message.subscriber).nonce
+
     def is_known(self, name: str, incarnation: str) -> bool:
         """Return whether a client's incarnation has attached since the start."""
         return self._peer(name).incarnation == incarnation
@@ -278,14 +282,14 @@ class Handover:
             if known is not None and known.incarnation not in ("", incarnation)
         ]
         peer = self._peer(name)
-        if message.nonce is UNSET or message.nonce != peer.nonce:
+        if not self.is_answer(message):
             if incarnation == peer.incarnation and message.report <= peer.seq:  # a late copy, or restored
                 epoch = max(epoch, 0 if agent is None else agent.record.epoch)
                 return (Send(source, Behind(incarnation, epoch, peer.seq)),)
             is_first = not peer.incarnation and peer.nonce is None and not others
             if incarnation != peer.incarnation and not is_first:
                 return self.identify(source, message)
-        else:
+        elif message.nonce is not UNSET:
             self._sessions[name] = message.nonce
         peer.take(incarnation, message.report)
         if others and epoch <= max(others):

@@ -194,3 +194,35 @@ def test_subscriber_unknown_to_all_servers_is_served_after_set_policy(testbed):
     assert testbed.received == [1, 2]
     testbed.publish(3, 11)
     assert testbed.received == [1, 2, 11]
+
+
+def test_subscriber_that_came_back_is_served_by_a_restored_access_point(testbed):
+    """The publish server has to note that bob is served here again, at the address from before."""
+    backup = testbed.lab.faults.backup("here")
+    testbed.add_subscriber()
+    testbed.move_device(THERE)
+    testbed.move_device(HERE)
+    testbed.restore(backup)
+    testbed.publish(1, 2)
+    assert testbed.received == [1, 2]
+    assert testbed.is_quiet()
+
+
+def test_access_point_stops_asking_a_subscriber_that_is_served_elsewhere(testbed):
+    """A late acknowledgement makes the publish server name the access point that bob has left."""
+    testbed.add_subscriber()
+    testbed.publish(0)
+    testbed.lab.world.fault_hook = lambda transfer: (
+        (0, 600_000_000) if transfer.to == testbed.net.installed.address else (0,)
+    )
+    testbed.reconnect()
+    testbed.lab.faults.change_address("bob")
+    testbed.lab.run(minutes=2)
+    testbed.lab.world.fault_hook = None
+    testbed.move_device(THERE)
+    testbed.lab.run(minutes=15)  # the late acknowledgement has arrived
+    testbed.lab.faults.kill("here")
+    testbed.lab.faults.restart("here")
+    testbed.publish(1)
+    assert testbed.received == [0, 1]
+    assert testbed.is_quiet()

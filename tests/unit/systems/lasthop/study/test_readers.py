@@ -24,12 +24,15 @@ DAY = 24 * HOUR
 def replay(messages, reads, outages, *, limit, max_messages, keep_back_us=0):
     """Return which messages were forwarded, when each was read, and the number of reads in vain.
 
-    ``messages`` are (arrival, expiration or None, rank) of acceptable ones, ``outages`` (begin, end).
+    ``messages`` are (arrival, expiration or None, rank) of acceptable ones, ``outages`` (begin, end). A log
+    ends with its last arrival, read or change of the link.
     """
     events = [(time, 0, False) for time, _ in outages] + [(time, 0, True) for _, time in outages]
     events += [(message[0], 1, number) for number, message in enumerate(messages)]
-    events += [(message[1], 2, number) for number, message in enumerate(messages) if message[1] is not None]
     events += [(time, 3, None) for time in reads]
+    last = max(event[0] for event in events)
+    expirations = [(message[1], 2, number) for number, message in enumerate(messages) if message[1] is not None]
+    events += [expiration for expiration in expirations if expiration[0] <= last]
     has_link, server, device, forwarded, read_at, in_vain = True, set(), set(), set(), {}, 0
 
     def by_rank(numbers):
