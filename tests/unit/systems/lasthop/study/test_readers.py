@@ -31,7 +31,9 @@ def replay(messages, reads, outages, *, limit, max_messages, keep_back_us=0):
     events += [(message[0], 1, number) for number, message in enumerate(messages)]
     events += [(time, 3, None) for time in reads]
     last = max(event[0] for event in events)
-    expirations = [(message[1], 2, number) for number, message in enumerate(messages) if message[1] is not None]
+    expirations = [
+        (message[1], 2, number) for number, message in enumerate(messages) if message[1] is not None
+    ]
     events += [expiration for expiration in expirations if expiration[0] <= last]
     has_link, server, device, forwarded, read_at, in_vain = True, set(), set(), set(), {}, 0
 
