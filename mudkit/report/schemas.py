@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -29,6 +29,21 @@ __all__ = [
     "Propagation",
     "Scoreboard",
     "TraceProfile",
+]
+
+
+TraceFormat: TypeAlias = Literal[
+    "auto",
+    "cabspotting",
+    "cabspotting-txt",
+    "geolife",
+    "gtfs-rt",
+    "gowalla",
+    "gpx",
+    "kml",
+    "tcx",
+    "csv",
+    "parquet",
 ]
 
 
@@ -84,9 +99,7 @@ class OfTrace(Parameters):
 
     trace: str = Field(description="file of positions, or a trace folder")
     reads: str = Field("", description="file of reads (an access log); empty: derive them by the rule")
-    format: Literal[
-        "auto", "cabspotting", "cabspotting-txt", "geolife", "gtfs-rt", "gowalla", "gpx", "csv", "parquet"
-    ] = Field("auto", description="of the trace file")
+    format: TraceFormat = Field("auto", description="of the trace file")
     columns: dict[str, str] = Field({}, description="mudkit's column names to the trace file's")
     reads_columns: dict[str, str] = Field({}, description="mudkit's column names to the reads file's")
     tz: str = Field("UTC", description="time zone of times without one, and of the figures")
@@ -215,9 +228,7 @@ class Propagation(Parameters):
     """Parameters of ``propagation``."""
 
     trace: str = Field(description="file of positions, or a trace folder")
-    format: Literal[
-        "auto", "cabspotting", "cabspotting-txt", "geolife", "gtfs-rt", "gowalla", "gpx", "csv", "parquet"
-    ] = Field("auto", description="of the trace file")
+    format: TraceFormat = Field("auto", description="of the trace file")
     columns: dict[str, str] = Field({}, description="mudkit's column names to the trace file's")
     tz: str = Field("UTC", description="time zone of times without one, and of the figures")
     time_unit: Literal["s", "ms", "us", "ns"] = Field("s", description="of numeric times")

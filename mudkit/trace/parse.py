@@ -7,7 +7,7 @@ exchanged coordinates), which is an error.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
-from mudkit.trace.formats import Batch
+from mudkit.trace.formats import NOT_POSITIONS, UNPARSABLE, Batch
 from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options, TimeUnit
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
 from mudkit.trace.schema import REJECTED, rejected_by_reason, rejected_rows
@@ -47,7 +47,6 @@ __all__ = [
     "refuse_mostly_bad",
 ]
 
-UNPARSABLE = "unparsable"
 UNTIMED = "no time"
 TWICE_OR_NEVER = "local time that a clock change repeats or skips"
 LATE = "time before 1980 or after 2100"
@@ -162,14 +161,22 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
 
 
 def malformed_rows(batch: Batch) -> pa.Table:
-    """Return the malformed lines of a batch as rejected rows."""
+    """Return the rows that the reader of a batch set aside as rejected rows."""
     lines = batch.malformed
-    reasons = [UNPARSABLE] * len(lines)
+    reasons = [line.reason for line in lines]
     return rejected_rows(batch.source, [line.row for line in lines], reasons, [line.raw for line in lines])
 
 
-def no_rows(file: Path) -> TraceContentError:
-    """Return the error for a file without rows."""
+def no_rows(file: Path, marked: Mapping[str, int] | None = None) -> TraceContentError:
+    """Return the error for a file without rows; ``marked`` counts those that are no positions, by reason."""
+    if marked:
+        return TraceContentError(
+            f"{file.name} holds no positions.",
+            where=str(file),
+            found=", ".join(f"{count:,} rows set aside: {reason}" for reason, count in marked.items()),
+            expected="positions of a device on its way, with their times",
+            remedy="export what was recorded: a track, not places of interest",
+        )
     return TraceContentError(
         f"{file.name} holds no rows.",
         where=str(file),
@@ -247,8 +254,11 @@ def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str, ki
         Another time unit, exchanged coordinates, or another cause that most rows share.
     """
     source, where, names = plan.source, str(plan.source.path), plan.source.columns
+    marked = {reason: count for reason, count in bad.items() if reason in NOT_POSITIONS}
+    bad = {reason: count for reason, count in bad.items() if reason not in NOT_POSITIONS}
+    rows -= sum(marked.values())
     if not rows:
-        raise no_rows(source.path)
+        raise no_rows(source.path, marked)
     if 2 * bad.get(UNTIMED, 0) > rows:
         raise TraceFormatError(
             f"Most rows of {source.path.name} have no time.",

@@ -13,9 +13,18 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from mudkit.errors import TraceFormatError
-from mudkit.trace.formats.batch import Batch, Malformed, compression, empty, other_format, peek
+from mudkit.trace.formats.batch import Batch, Malformed, empty, other_format, unreadable
+from mudkit.trace.formats.packed import on_disk, opened, peek
 
-__all__ = ["header", "header_of", "read_delimited", "read_lines", "read_parquet"]
+__all__ = [
+    "header",
+    "header_of",
+    "is_parquet",
+    "parquet_names",
+    "read_delimited",
+    "read_lines",
+    "read_parquet",
+]
 
 _BLOCK_BYTES = 16 << 20
 
@@ -76,7 +85,7 @@ def read_lines(
         malformed.append(Malformed(int(row.number) - above, row.text))
         return "skip"
 
-    with pa.input_stream(str(file), compression=compression(file)) as stream:
+    with opened(file) as stream:
         # Other bytes than UTF-8 would not come through to set_aside; the signature is no part of a row.
         text = pa.transcoding_input_stream(stream, "utf-8-sig", "utf-8")
         reader = pa_csv.open_csv(
@@ -96,10 +105,24 @@ def read_lines(
         yield from _numbered(reader, file, columns, malformed)
 
 
+def is_parquet(head: bytes) -> bool:
+    """Return whether a file begins like Parquet."""
+    return head.startswith(b"PAR1")
+
+
+def parquet_names(file: Path) -> list[str]:
+    """Return the names of the columns of a Parquet file."""
+    try:
+        with on_disk(file) as place:
+            return list(pq.read_schema(place).names)
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(file, error) from error
+
+
 def read_parquet(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     """Read a Parquet file; ``columns`` maps mudkit's names to the file's."""
     done = 0
-    with pq.ParquetFile(file) as parquet:
+    with on_disk(file) as place, pq.ParquetFile(place) as parquet:
         for batch in parquet.iter_batches(batch_size=1 << 18, columns=list(dict.fromkeys(columns.values()))):
             table = pa.table({name: batch.column(given) for name, given in columns.items()})
             yield Batch(table, np.arange(done + 1, done + len(batch) + 1, dtype=np.int64), file.name)

@@ -10,8 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mudkit.trace.formats.batch import Batch, other_format, peek, refuse_web_page
+from mudkit.trace.formats.batch import Batch, other_format
 from mudkit.trace.formats.delimited import read_lines
+from mudkit.trace.formats.documents import refuse_document
+from mudkit.trace.formats.packed import peek
 
 __all__ = ["is_gowalla", "is_plt", "read_cabspotting_txt", "read_gowalla", "read_plt"]
 
@@ -48,7 +50,7 @@ def read_plt(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     """
     head = peek(file)
     if not is_plt(head):
-        refuse_web_page(file, head)
+        refuse_document(file, head)
         raise other_format(file, "GeoLife's six lines of header, the first 'Geolife trajectory'", head=head)
     if not b"".join(head.splitlines()[_PLT_HEADER_LINES:]).strip():
         return
@@ -79,7 +81,7 @@ def read_gowalla(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     """
     head = peek(file)
     if not is_gowalla(head):
-        refuse_web_page(file, head)
+        refuse_document(file, head)
         raise other_format(
             file, "user, time (2010-10-19T23:55:27Z), latitude, longitude, location", head=head
         )

@@ -3,7 +3,8 @@ import gzip
 import pytest
 
 from mudkit import trace
-from mudkit.trace.formats import gpx
+from mudkit.errors import TraceContentError
+from mudkit.trace.formats import batch, tracks
 
 GPX = '<?xml version="1.0" encoding="{}"?>\n<gpx version="1.1" creator="t" xmlns="http://www.topografix.com/GPX/1/1">{}</gpx>'
 
@@ -52,15 +53,27 @@ def test_several_tracks_are_several_devices(write):
     assert len(loaded.positions) == 6
 
 
-def test_route_points_and_waypoints_are_loaded(write):
-    body = (
-        build_point(0, "wpt") + f"<rte>{build_point(1, 'rtept')}{build_point(2, 'rtept', time=False)}</rte>"
-    )
+def test_route_points_are_loaded_and_waypoints_set_aside(write):
+    places = "".join(build_point(i, "wpt") for i in range(9))
+    body = places + f"<rte>{build_point(1, 'rtept')}{build_point(2, 'rtept', time=False)}</rte>"
     loaded = trace.load(write(body + build_track([build_point(3), build_point(4)])))
-    assert loaded.positions["lat"].to_pylist() == [47.1, 47.101, 47.103, 47.104]
-    (rejected,) = loaded.rejected.to_pylist()
-    assert (rejected["row"], rejected["reason"], rejected["source"]) == (3, "no time", "ride.gpx")
-    assert rejected["raw"] == "ride,,47.102,8.5,"
+    assert loaded.positions["lat"].to_pylist() == [47.101, 47.103, 47.104]
+    assert loaded.rejected_by_reason() == {"waypoint": 9, "no time": 1}
+    untimed = next(row for row in loaded.rejected.to_pylist() if row["reason"] == "no time")
+    assert (untimed["row"], untimed["source"]) == (11, "ride.gpx")
+    assert untimed["raw"] == "ride,,47.102,8.5,"
+
+
+def test_file_of_waypoints_only_is_refused(write):
+    with pytest.raises(TraceContentError, match="holds no positions") as caught:
+        trace.load(write("".join(build_point(i, "wpt") for i in range(9))))
+    assert caught.value.found == "9 rows set aside: waypoint"
+
+
+@pytest.mark.parametrize("inside", ["<gpxtpx:hr>120</gpxtpx:hr>", "<osmand:speed>3.5</osmand:speed>"])
+def test_prefix_need_not_be_declared(write, inside):
+    body = build_track([build_point(i, inside=f"<extensions>{inside}</extensions>") for i in range(3)])
+    assert len(trace.load(write(body)).positions) == 3
 
 
 @pytest.mark.parametrize(
@@ -116,9 +129,9 @@ def test_batches_do_not_change_the_rows(write, monkeypatch):
         + build_track([build_point(i) for i in range(30)], "b")
     )
     whole = trace.load(file).positions
-    monkeypatch.setattr(gpx, "_BATCH_ROWS", 7)
-    monkeypatch.setattr(gpx, "_CHUNK_BYTES", 100)
-    batches = list(gpx.read_gpx(file, {}))
+    monkeypatch.setattr(batch, "_BATCH_ROWS", 7)
+    monkeypatch.setattr(tracks, "_CHUNK_BYTES", 100)
+    batches = list(tracks.read_gpx(file, {}))
     assert len(batches) > 3
     assert [row for batch in batches for row in batch.rows] == list(range(1, 61))
     assert trace.load(file).positions.equals(whole)
