@@ -167,7 +167,7 @@ def malformed_rows(batch: Batch) -> pa.Table:
     return rejected_rows(batch.source, [line.row for line in lines], reasons, [line.raw for line in lines])
 
 
-def no_rows(file: Path, marked: Mapping[str, int] | None = None) -> TraceContentError:
+def no_rows(file: Path, marked: Mapping[str, int] | None = None, format: str = "csv") -> TraceContentError:  # noqa: A002
     """Return the error for a file without rows; ``marked`` counts those that are no positions, by reason."""
     if marked:
         return TraceContentError(
@@ -180,7 +180,7 @@ def no_rows(file: Path, marked: Mapping[str, int] | None = None) -> TraceContent
     return TraceContentError(
         f"{file.name} holds no rows.",
         where=str(file),
-        found="a header and nothing below it",
+        found="a header and nothing below it" if format == "csv" else f"{format.upper()} without rows",
         expected="at least one row",
         remedy="get the file again",
     )
@@ -258,7 +258,7 @@ def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str, ki
     bad = {reason: count for reason, count in bad.items() if reason not in NOT_POSITIONS}
     rows -= sum(marked.values())
     if not rows:
-        raise no_rows(source.path, marked)
+        raise no_rows(source.path, marked, source.format)
     if 2 * bad.get(UNTIMED, 0) > rows:
         raise TraceFormatError(
             f"Most rows of {source.path.name} have no time.",

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import xor
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyogrio
+import shapely
+from google.transit import gtfs_realtime_pb2
 
 T0 = 1_211_100_000  # 2008-05-18T08:40:00Z
 MINUTES = [f"2008-05-18T{8 + (40 + i) // 60:02d}:{(40 + i) % 60:02d}:00Z" for i in range(30)]
@@ -129,6 +136,67 @@ def kml_track(name: str, points: list[str]) -> str:
 KML_POINT = "<Placemark><name>p{n}</name><TimeStamp><when>{iso}</when></TimeStamp><Point><coordinates>{lon},{lat},0</coordinates></Point></Placemark>"
 KML_LINE = "<Placemark><LineString><coordinates>8,47 8,48</coordinates></LineString></Placemark>"
 
+VISITS = [f"{n % 3}\tv\tc\tCafé\t40.7{n}\t-74\t-240\tTue Apr 03 18:00:{n:02d} +0000 2012" for n in range(9)]
+GLOBAL_VISITS = [f"{n}\t{n:024x}\tTue Apr 03 18:00:{n:02d} +0000 2012\t240" for n in range(9)]
+PORTO_HEADER = '"TRIP_ID","CALL_TYPE","ORIGIN_CALL","ORIGIN_STAND","TAXI_ID","TIMESTAMP","DAY_TYPE","MISSING_DATA","POLYLINE"'
+
+
+def porto_trip(taxi: int, start: int, points: list[list[float]], missing: bool = False) -> str:
+    return f'"1","A","","","{taxi}","{start}","A","{missing}","{points}"'
+
+
+def nmea_sentence(body: str) -> str:
+    return f"${body}*{reduce(xor, body.encode()):02X}"
+
+
+def rmc(n: int, status: str = "A") -> str:
+    place = f"37{n / 100:07.4f},N,12224.0000,W" if status == "A" else ",,,"
+    return nmea_sentence(f"GPRMC,08{40 + n:02d}00,{status},{place},6.0,0,180508,,")
+
+
+def feature(geometry: dict[str, object] | None, **properties: object) -> dict[str, object]:
+    return {"type": "Feature", "properties": properties, "geometry": geometry}
+
+
+def geojson_point(n: int, device: str = "a") -> dict[str, object]:
+    geometry = {"type": "Point", "coordinates": [-122.4, round(37 + n / 1000, 3)]}
+    return feature(geometry, device=device, time=MINUTES[n])
+
+
+def dump(value: object) -> bytes:
+    return json.dumps(value, indent=1).encode()
+
+
+def feed(*vehicles: tuple[str, int], place: bool = True, position: bool = True) -> bytes:
+    message = gtfs_realtime_pb2.FeedMessage()
+    message.header.gtfs_realtime_version = "2.0"
+    message.header.timestamp = T0
+    for name, n in vehicles:
+        entity = message.entity.add(id=name)
+        if not position:
+            entity.trip_update.trip.trip_id = name
+            continue
+        entity.vehicle.vehicle.id = name
+        entity.vehicle.timestamp = T0 + 60 * n
+        if place:
+            entity.vehicle.position.latitude = 37 + n / 1000
+            entity.vehicle.position.longitude = -122.4
+    return bytes(message.SerializeToString())
+
+
+def geopackage(crs: str = "EPSG:4326") -> bytes:
+    points = [shapely.Point(-122.4, 37 + n / 1000) for n in range(10)]
+    geometry = shapely.to_wkb([*points, *points[:9], shapely.LineString([(0, 0), (1, 1)])])
+    moments = pa.array([(T0 + 60 * n) * 1000 for n in range(10)] * 2, pa.timestamp("ms", tz="UTC"))
+    table = pa.table({"device": CABS["device"], "time": moments, "geom": pa.array(geometry, pa.binary())})
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "cabs.gpkg")
+        pyogrio.raw.write_arrow(
+            table, file, layer="cabs", geometry_name="geom", geometry_type="Unknown", crs=crs
+        )
+        return file.read_bytes()
+
+
 SAMPLES = {
     "cabspotting": Sample(
         {
@@ -219,6 +287,147 @@ SAMPLES = {
         {"no place": 24},
         {"run.tcx": tcx(name="TrainingCentre")},
         "not a file of a known format",
+    ),
+    "t-drive": Sample(
+        {
+            "release/1.txt": lines(
+                *(f"1,2008-02-02 15:{n:02d}:08,116.5,39.9{n}" for n in range(9)), "1,2008"
+            ),
+            "release/2.txt": lines(*(f"2,2008-02-02 15:{n:02d}:08,116.5,39.9{n}" for n in range(9))),
+            "release/3.txt": b"",
+        },
+        19,
+        {"unparsable": 1},
+        {"1.txt": lines(*(f"1,2008-02-02 15:{n:02d}:08,39.9{n},116.5" for n in range(9)))},
+        "look exchanged",
+        {"tz": "Asia/Shanghai"},
+    ),
+    "porto": Sample(
+        {
+            "train.csv": lines(
+                PORTO_HEADER,
+                porto_trip(1, T0, [[-8.6, 41.1], [-8.6, 41.101], [-8.6, 41.102]]),
+                porto_trip(2, T0, [[-8.6, 41.1], [-8.6, 41.101], [-8.6, 41.102]]),
+                porto_trip(2, T0 + 900, [[-8.6, 41.1]] * 4, missing=True),
+                porto_trip(3, T0, []),
+                '"1","A"',
+                '"1","A","","","4","5","A","False","[[1,2"',
+            )
+        },
+        13,
+        {"places missing in the trip": 4, "no place": 1, "unparsable": 2},
+        {"train.csv": lines(PORTO_HEADER, porto_trip(1, T0, [[-8.6, 41.1]] * 3, missing=True))},
+        "holds no positions",
+    ),
+    "foursquare": Sample(
+        {
+            "dataset_TSMC2014_NYC.txt": b"".join(
+                line.encode("latin-1") + b"\n" for line in [*VISITS, VISITS[0], "1\tv"]
+            )
+        },
+        11,
+        {"duplicate": 1, "unparsable": 1},
+        {"dataset_TIST2015_Checkins.txt": lines(*GLOBAL_VISITS)},
+        "check-ins without places",
+    ),
+    "nmea": Sample(
+        {
+            "log.nmea": lines(
+                "$GPGGA,084000,3700.00,N,12224.00,W,1,8,1,500,M,,M,,*47",
+                *map(rmc, range(10)),
+                rmc(10, "V"),
+                rmc(11)[:-1] + "X",
+            )
+        },
+        12,
+        {"no fix": 1, "unparsable": 1},
+        {"log.nmea": lines(*["$GPGGA,084000,3700.00,N,12224.00,W,1,8,1,500,M,,M,,*47"] * 9)},
+        "holds no RMC sentences",
+    ),
+    "takeout": Sample(
+        {
+            "Records.json": dump(
+                {
+                    "locations": [
+                        {
+                            "latitudeE7": 370000000 + 10000 * n,
+                            "longitudeE7": -1224000000,
+                            "deviceTag": -7,
+                            **when,
+                        }
+                        for n in range(10)
+                        for when in [
+                            {"timestampMs": str((T0 + 60 * n) * 1000)} if n < 5 else {"timestamp": MINUTES[n]}
+                        ]
+                    ]
+                    + [{"timestamp": MINUTES[11]}]
+                }
+            )
+        },
+        11,
+        {"unparsable": 1},
+        {"Records.json": dump({"locations": []})},
+        "holds no rows",
+    ),
+    "geojson": Sample(
+        {
+            "cabs.geojson": dump(
+                {
+                    "type": "FeatureCollection",
+                    "features": [
+                        *map(geojson_point, range(10)),
+                        feature(
+                            {"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1], [0, 0]]]}, device="a"
+                        ),
+                        feature(
+                            {
+                                "type": "LineString",
+                                "coordinates": [[8, 47], [8, 47.001], [8, 47.002], ["x", 47]],
+                            },
+                            device="b",
+                            coordTimes=MINUTES[:4],
+                        ),
+                        feature(None),
+                    ],
+                }
+            )
+        },
+        16,
+        {"no place": 2, "unparsable": 1},
+        {"cabs.geojson": dump({"type": "FeatureCollection", "features": [feature(None, name="hut")]})},
+        "lacks columns",
+    ),
+    "json": Sample(
+        {
+            "cabs.jsonl": lines(
+                *(
+                    json.dumps({"device": {"id": "a"}, "t": T0 + 60 * n, "lat": 37 + n / 1000, "lon": -122.4})
+                    for n in range(10)
+                ),
+                '{"device":',
+                "[1]",
+            )
+        },
+        12,
+        {"unparsable": 2},
+        {"cabs.jsonl": b'{"device": "a", "t": 3}\n'},
+        "lacks columns",
+        {"columns": {"device": "device.id"}},
+    ),
+    "gtfs-rt-pb": Sample(
+        {f"{n}.pb": feed(("a", n), ("b", n), *[("c", 9)] * (n == 9)) for n in range(10)}
+        | {"10.pb": feed(("d", 1), place=False)},
+        22,
+        {"no place": 1},
+        {"trips.pb": feed(("a", 1), position=False)},
+        "holds no vehicle positions",
+    ),
+    "geopackage": Sample(
+        {"cabs.gpkg": geopackage()},
+        20,
+        {"unparsable": 1},
+        {"cabs.gpkg": geopackage("EPSG:3857")},
+        "not in degrees",
     ),
     "csv": Sample(
         {

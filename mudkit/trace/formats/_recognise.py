@@ -14,9 +14,40 @@ from mudkit.files import existing
 from mudkit.trace.folder import is_trace
 from mudkit.trace.formats.batch import Batch, empty, fixed_columns, other_format, unreadable
 from mudkit.trace.formats.columns import CABSPOTTING, COLUMNS, SPELLINGS, gtfs_rt, resolve
-from mudkit.trace.formats.delimited import header_of, is_parquet, parquet_names, read_delimited, read_parquet
+from mudkit.trace.formats.delimited import header_of, read_delimited
 from mudkit.trace.formats.documents import refuse_document
-from mudkit.trace.formats.headerless import is_gowalla, is_plt, read_cabspotting_txt, read_gowalla, read_plt
+from mudkit.trace.formats.feed import is_feed, read_feed
+from mudkit.trace.formats.headerless import (
+    is_foursquare,
+    is_gowalla,
+    is_plt,
+    is_porto,
+    is_t_drive,
+    read_cabspotting_txt,
+    read_foursquare,
+    read_gowalla,
+    read_plt,
+    read_porto,
+    read_t_drive,
+)
+from mudkit.trace.formats.json_rows import (
+    is_geojson,
+    is_json,
+    is_takeout,
+    json_names,
+    read_geojson,
+    read_json,
+    read_takeout,
+)
+from mudkit.trace.formats.layers import (
+    is_geopackage,
+    is_parquet,
+    layer_names,
+    parquet_names,
+    read_layer,
+    read_parquet,
+)
+from mudkit.trace.formats.nmea import is_nmea, read_nmea
 from mudkit.trace.formats.packed import READ_ERRORS, bare_name, peek
 from mudkit.trace.formats.tracks import is_gpx, is_kml, is_tcx, read_gpx, read_kml, read_tcx
 
@@ -58,18 +89,28 @@ class Format:
 
 
 _CSV = ("*.csv",)
+_JSON = ("*.json", "*.jsonl", "*.ndjson", "*.geojson", "*.geojsonl")
 
 FORMATS: dict[str, Format] = {
     "cabspotting": Format(read_delimited, _CSV),
     "cabspotting-txt": Format(read_cabspotting_txt, ("new_*.txt",), is_fixed=True, is_named=True),
     "geolife": Format(read_plt, ("*.plt",), is_plt, is_fixed=True, is_named=True, is_deep=True),
+    "t-drive": Format(read_t_drive, ("[0-9]*.txt",), is_t_drive, is_fixed=True, is_deep=True),
+    "porto": Format(read_porto, _CSV, is_porto, is_fixed=True),
     "gtfs-rt": Format(read_delimited, _CSV),
+    "gtfs-rt-pb": Format(read_feed, ("*.pb", "*.pbf"), is_feed, is_fixed=True, is_named=True, is_deep=True),
     "gowalla": Format(read_gowalla, (), is_gowalla, is_fixed=True, holds_reads=True),
+    "foursquare": Format(read_foursquare, (), is_foursquare, is_fixed=True, holds_reads=True),
     "gpx": Format(read_gpx, ("*.gpx",), is_gpx, is_fixed=True, is_named=True, is_deep=True),
     "kml": Format(read_kml, ("*.kml", "*.kmz"), is_kml, is_fixed=True, is_named=True, is_deep=True),
     "tcx": Format(read_tcx, ("*.tcx",), is_tcx, is_fixed=True, is_named=True, is_deep=True),
+    "nmea": Format(read_nmea, ("*.nmea",), is_nmea, is_fixed=True, is_named=True, is_deep=True),
+    "takeout": Format(read_takeout, _JSON, is_takeout, is_fixed=True),
+    "geojson": Format(read_geojson, _JSON, is_geojson, json_names),
+    "json": Format(read_json, _JSON, is_json, json_names),
+    "geopackage": Format(read_layer, ("*.gpkg",), is_geopackage, layer_names),
     "csv": Format(read_delimited, _CSV),
-    "parquet": Format(read_parquet, ("*.parquet",), is_parquet, parquet_names),
+    "parquet": Format(read_parquet, ("*.parquet", "*.geoparquet"), is_parquet, parquet_names),
 }
 """Formats by name, in the order in which a file is compared with them; of those that share the names of
 files, the last takes any."""

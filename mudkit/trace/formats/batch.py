@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mudkit.errors import EnvironmentProblem, ParameterError, TraceFormatError
 
 __all__ = [
+    "INCOMPLETE",
     "NOT_POSITIONS",
     "NO_FIX",
     "NO_PLACE",
@@ -89,7 +90,7 @@ def batches_of(file: Path, rows: Iterable[Row], names: Iterable[str]) -> Iterato
         texts = [[row.get(name) for name in names] for row, reason in chunk if not reason]
         columns = zip(*texts, strict=True) if texts else [()] * len(names)
         aside = [
-            Malformed(number, ",".join(row.get(name) or "" for name in names), reason)
+            Malformed(number, ",".join(row.get(name) or "" for name in names).rstrip(","), reason)
             for number, (row, reason) in zip(numbers.tolist(), chunk, strict=True)
             if reason
         ]

@@ -1,4 +1,4 @@
-"""Readers of tables with a header: CSV and Parquet."""
+"""Reader of text tables: CSV with a header, and lines of fields."""
 
 from __future__ import annotations
 
@@ -10,21 +10,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from mudkit.errors import TraceFormatError
-from mudkit.trace.formats.batch import Batch, Malformed, empty, other_format, unreadable
-from mudkit.trace.formats.packed import on_disk, opened, peek
+from mudkit.trace.formats.batch import Batch, Malformed, empty, other_format
+from mudkit.trace.formats.packed import opened, peek
 
-__all__ = [
-    "header",
-    "header_of",
-    "is_parquet",
-    "parquet_names",
-    "read_delimited",
-    "read_lines",
-    "read_parquet",
-]
+__all__ = ["header", "header_of", "read_delimited", "read_lines"]
 
 _BLOCK_BYTES = 16 << 20
 
@@ -72,6 +63,7 @@ def read_lines(
     columns: dict[str, str] | None = None,
     above: int = 0,
     quoted: bool = False,
+    encoding: str = "utf-8-sig",
 ) -> Iterator[Batch]:
     """Read lines of fields as texts.
 
@@ -87,7 +79,7 @@ def read_lines(
 
     with opened(file) as stream:
         # Other bytes than UTF-8 would not come through to set_aside; the signature is no part of a row.
-        text = pa.transcoding_input_stream(stream, "utf-8-sig", "utf-8")
+        text = pa.transcoding_input_stream(stream, encoding, "utf-8")
         reader = pa_csv.open_csv(
             text,
             read_options=pa_csv.ReadOptions(
@@ -103,30 +95,6 @@ def read_lines(
             ),
         )
         yield from _numbered(reader, file, columns, malformed)
-
-
-def is_parquet(head: bytes) -> bool:
-    """Return whether a file begins like Parquet."""
-    return head.startswith(b"PAR1")
-
-
-def parquet_names(file: Path) -> list[str]:
-    """Return the names of the columns of a Parquet file."""
-    try:
-        with on_disk(file) as place:
-            return list(pq.read_schema(place).names)
-    except (pa.ArrowException, OSError) as error:
-        raise unreadable(file, error) from error
-
-
-def read_parquet(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
-    """Read a Parquet file; ``columns`` maps mudkit's names to the file's."""
-    done = 0
-    with on_disk(file) as place, pq.ParquetFile(place) as parquet:
-        for batch in parquet.iter_batches(batch_size=1 << 18, columns=list(dict.fromkeys(columns.values()))):
-            table = pa.table({name: batch.column(given) for name, given in columns.items()})
-            yield Batch(table, np.arange(done + 1, done + len(batch) + 1, dtype=np.int64), file.name)
-            done += len(batch)
 
 
 def _numbered(

@@ -49,6 +49,11 @@ _KINDS = (
         rb"A[A-Z0-9]{3}[^\r\n]*\r?\nHF", "an IGC flight log", "convert it to GPX, for instance with gpsbabel"
     ),
     _Kind(rb"[!\\][A-Z]{2}VD[MO],", "a log of AIS messages", "decode it to CSV, for instance with pyais"),
+    _Kind(
+        rb"(?s)SQLite format 3\0.{52}(?!GPKG|GP1)",
+        "an SQLite database, but no GeoPackage",
+        "export the table as CSV",
+    ),
     _Kind(rb"ARROW1|FEA1", "an Arrow file", _PARQUET),
     _Kind(rb"\x89HDF|CDF[\x01\x02]", "an HDF5 or NetCDF file", _PARQUET),
     _Kind(rb"\x80[\x02-\x05][\x8a\x95c}\]]|\x93NUMPY", "a file of Python objects", _PARQUET),

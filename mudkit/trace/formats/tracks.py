@@ -288,7 +288,9 @@ def _parsed(file: Path, points: _Points) -> Iterator[None]:
                 yield
             parser.Parse(b"", True)
             yield
-    except expat.ExpatError as error:
+    except TraceFormatError:
+        raise
+    except (expat.ExpatError, LookupError, ValueError) as error:  # an encoding that Python or expat lacks
         text = str(error)
         cut = "no element found" in text or "unclosed" in text
         raise TraceFormatError(
