@@ -202,8 +202,6 @@ def read_porto(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
 
 
 def _trip_points(batch: Batch) -> Iterator[Row]:
-    for line in batch.malformed:
-        yield {"device": line.raw}, line.reason
     for trip in batch.columns.to_pylist():
         taxi, start, points = trip["TAXI_ID"], trip["TIMESTAMP"], _polyline(trip["POLYLINE"])
         reason = INCOMPLETE if trip["MISSING_DATA"].strip().lower() == "true" else ""
@@ -216,6 +214,8 @@ def _trip_points(batch: Batch) -> Iterator[Row]:
             lon, lat = map(repr, point) if len(point) == 2 else (None, None)
             time = str(int(start) + _PORTO_STEP_S * number) if start.isdecimal() else start
             yield {"device": taxi, "ts": time, "lat": lat, "lon": lon}, reason
+    for line in batch.malformed:
+        yield {"device": line.raw}, line.reason
 
 
 def _polyline(text: str) -> list[list[float]] | None:

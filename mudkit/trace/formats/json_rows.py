@@ -22,7 +22,7 @@ from mudkit.trace.formats.batch import (
     other_format,
     unreadable,
 )
-from mudkit.trace.formats.packed import bare_name, opened, peek
+from mudkit.trace.formats.packed import opened, peek, stem
 
 __all__ = [
     "is_geojson",
@@ -39,6 +39,7 @@ _BLANK = b"\xef\xbb\xbf\x1e \t\r\n"
 """Bytes before an object: a signature, the record separator of RFC 8142, blanks."""
 
 _GEOJSON = re.compile(rb'"type"\s*:\s*"(FeatureCollection|Feature)"')
+_FEATURES = re.compile(rb'"features"\s*:\s*\[')
 _TAKEOUT = re.compile(rb'"(locations|semanticSegments|timelinePath)"\s*:\s*\[')
 _DEGREES = re.compile(r"[+-]?\d+(?:\.\d+)?")
 
@@ -95,7 +96,8 @@ def _mapped(file: Path, rows: Iterator[Row], columns: dict[str, str]) -> Iterato
 
 def _rows(file: Path, is_geojson: bool) -> Iterator[Row]:
     """Yield the values of each object by name; a row that is no object holds its text under ``device``."""
-    for value in _objects(file, "features.item" if is_geojson else ""):
+    has_features = is_geojson and _FEATURES.search(peek(file))
+    for value in _objects(file, "features.item" if has_features else ""):
         if not isinstance(value, dict):
             yield {"device": str(value)[:1000]}, UNPARSABLE
         elif is_geojson:
@@ -143,18 +145,17 @@ def read_takeout(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     list of them on iPhones), of which the points of ``timelinePath`` are read. The device is the file's stem,
     with the ``deviceTag`` of a location that has one.
     """
-    stem = bare_name(file).rpartition(".")[0]
-    rows = _locations(file, stem) if b'"locations"' in peek(file) else _segments(file, stem)
+    rows = _locations(file) if b'"locations"' in peek(file) else _segments(file)
     return batches_of(file, rows, ("device", "ts", "lat", "lon", "speed_mps"))
 
 
-def _locations(file: Path, stem: str) -> Iterator[Row]:
+def _locations(file: Path) -> Iterator[Row]:
     for value in _objects(file, "locations.item"):
         location = _flat(value) if isinstance(value, dict) else {}
         tag = location.get("deviceTag")
         yield (
             {
-                "device": f"{stem}/{tag}" if tag else stem,
+                "device": f"{stem(file)}/{tag}" if tag else stem(file),
                 "ts": location.get("timestamp") or _of_milliseconds(location.get("timestampMs")),
                 "lat": _of_e7(location.get("latitudeE7")),
                 "lon": _of_e7(location.get("longitudeE7")),
@@ -164,7 +165,7 @@ def _locations(file: Path, stem: str) -> Iterator[Row]:
         )
 
 
-def _segments(file: Path, stem: str) -> Iterator[Row]:
+def _segments(file: Path) -> Iterator[Row]:
     for value in _objects(file, "semanticSegments.item"):
         segment = value if isinstance(value, dict) else {}
         path = segment.get("timelinePath")
@@ -173,7 +174,7 @@ def _segments(file: Path, stem: str) -> Iterator[Row]:
             place = _DEGREES.findall(values.get("point") or "")
             lat, lon = place if len(place) == 2 else (None, None)
             time = values.get("time") or _after(segment.get("startTime"), values)
-            yield {"device": stem, "ts": time, "lat": lat, "lon": lon}, ""
+            yield {"device": stem(file), "ts": time, "lat": lat, "lon": lon}, ""
 
 
 def _of_e7(text: str | None) -> str | None:
@@ -202,7 +203,7 @@ def _after(start: object, point: Mapping[str, str | None]) -> str | None:
 
 
 def _objects(file: Path, prefix: str) -> Iterator[object]:
-    """Yield the objects of a file: of a list at ``prefix`` in a document, of a list, or line by line.
+    """Yield the objects of a list; else those at ``prefix`` in a document; without it those of lines.
 
     Of lines that are no JSON the text is yielded.
     """
@@ -211,7 +212,7 @@ def _objects(file: Path, prefix: str) -> Iterator[object]:
         with opened(file) as stream:
             if head.startswith(b"["):
                 yield from _items(file, stream, "item")
-            elif _is_whole(head.splitlines()[0]) and not re.match(rb'\{\s*"type"\s*:\s*"FeatureColl', head):
+            elif not prefix and isinstance(_parsed(head.splitlines()[0]), dict):
                 for line in io.BufferedReader(stream):
                     if text := line.strip(_BLANK):
                         yield _parsed(text)
@@ -219,11 +220,6 @@ def _objects(file: Path, prefix: str) -> Iterator[object]:
                 yield from _items(file, stream, prefix)
     except RecursionError as error:
         raise unreadable(file, ValueError("objects nested too deeply")) from error
-
-
-def _is_whole(line: bytes) -> bool:
-    """Return whether a line holds one value of JSON, so that the others do."""
-    return isinstance(_parsed(line), dict)
 
 
 def _parsed(line: bytes) -> object:

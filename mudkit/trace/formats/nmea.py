@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mudkit.errors import TraceFormatError
 from mudkit.trace.formats.batch import NO_FIX, UNPARSABLE, Batch, Row, batches_of, library
-from mudkit.trace.formats.packed import bare_name, opened
+from mudkit.trace.formats.packed import opened, stem
 
 __all__ = ["is_nmea", "read_nmea"]
 
@@ -31,7 +31,7 @@ def read_nmea(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     A sentence with the status V is set aside: the receiver had no fix. Other sentences are no rows; GGA and
     GLL have a time of day without a date.
     """
-    rows = _rows(file, bare_name(file).rpartition(".")[0] or file.name)
+    rows = _rows(file, stem(file))
     return batches_of(file, rows, ("device", "ts", "lat", "lon", "speed_mps"))
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from mudkit.errors import TraceFormatError
 from mudkit.trace.formats.batch import empty, unreadable
 
-__all__ = ["MAX_LAYERS", "READ_ERRORS", "bare_name", "on_disk", "opened", "peek"]
+__all__ = ["MAX_LAYERS", "READ_ERRORS", "bare_name", "on_disk", "opened", "peek", "stem"]
 
 MAX_LAYERS = 3
 """Maximum number of times that a file is packed."""
@@ -53,6 +53,11 @@ def bare_name(file: Path) -> str:
     while name.lower().endswith(_SUFFIXES):
         name = name[: name.rindex(".")]
     return name
+
+
+def stem(file: Path) -> str:
+    """Return the name of a file without any suffix, which names its device."""
+    return Path(bare_name(file)).stem
 
 
 @contextmanager

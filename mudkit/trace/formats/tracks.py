@@ -21,7 +21,7 @@ from xml.parsers import expat
 from mudkit.errors import TraceFormatError
 from mudkit.trace.formats.batch import NO_PLACE, WAYPOINT, Batch, Row, batches_of, other_format
 from mudkit.trace.formats.documents import refuse_document
-from mudkit.trace.formats.packed import bare_name, opened, peek
+from mudkit.trace.formats.packed import opened, peek, stem
 
 __all__ = ["is_gpx", "is_kml", "is_tcx", "is_xml", "read_gpx", "read_kml", "read_tcx"]
 
@@ -167,11 +167,10 @@ def _read(file: Path, dialect: _Dialect) -> Iterator[Batch]:
     if not is_xml(head, dialect.root):
         refuse_document(file, head)
         raise other_format(file, f"{dialect.name}: <?xml …?><{dialect.root} …>", head=head)
-    stem = re.sub(rf"\.(xml|{dialect.name})$", "", bare_name(file), flags=re.IGNORECASE)
-    tracks = _Points(dialect, stem)
+    tracks = _Points(dialect, stem(file))
     for _ in _parsed(file, tracks):
         tracks.rows.clear()
-    points = _Points(dialect, stem, has_several=tracks.tracks > 1)
+    points = _Points(dialect, stem(file), has_several=tracks.tracks > 1)
     rows = (row for _ in _parsed(file, points) for row in points.take())
     yield from batches_of(file, rows, _COLUMNS)
 
@@ -179,11 +178,11 @@ def _read(file: Path, dialect: _Dialect) -> Iterator[Batch]:
 class _Points:
     """Handler of a parser's events, which collects points as rows and counts tracks."""
 
-    def __init__(self, dialect: _Dialect, stem: str, *, has_several: bool = False) -> None:
+    def __init__(self, dialect: _Dialect, name: str, *, has_several: bool = False) -> None:
         self.dialect = dialect
         self.tracks = 0
         self.rows: list[Row] = []
-        self._stem = stem
+        self._stem = name
         self._has_several = has_several
         self._is_counted = False
         self._name: str | None = None

@@ -1,9 +1,11 @@
 import gzip
+import zipfile
 
 import pytest
+from trace_samples import KML_POINT, TCX_POINT, cab_lines, kml, kml_track, tcx
 
 from mudkit import trace
-from mudkit.errors import TraceContentError
+from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.trace.formats import batch, tracks
 
 GPX = '<?xml version="1.0" encoding="{}"?>\n<gpx version="1.1" creator="t" xmlns="http://www.topografix.com/GPX/1/1">{}</gpx>'
@@ -143,3 +145,47 @@ def test_folder_of_gpx_files(write, tmp_path):
     (tmp_path / "2021").mkdir()
     write(build_track([build_point(0), build_point(1)]), "2021/c.gpx.gz")
     assert list_devices(trace.load(tmp_path)) == ["a", "b", "c"]
+
+
+def list_rows(loaded):
+    return [(row["device"], row["ts"].minute, row["lat"]) for row in loaded.positions.to_pylist()]
+
+
+def test_tracks_and_placemarks_of_kml_are_loaded(tmp_path):
+    body = kml(
+        kml_track("Ann", ["8 47 400", "8 47.001 400"]),
+        f"<Folder>{kml_track('Bob', ['8 47 400', '8 47.001 400'])}</Folder>",
+        *cab_lines(KML_POINT, "a", 2),
+    )
+    (tmp_path / "tour.kml").write_bytes(body)
+    assert list_rows(trace.load(tmp_path / "tour.kml")) == [
+        ("tour", 40, 37),
+        ("tour", 41, 37.001),
+        ("tour/Ann", 40, 47),
+        ("tour/Ann", 41, 47.001),
+        ("tour/Bob", 40, 47),
+        ("tour/Bob", 41, 47.001),
+    ]
+
+
+def test_track_of_a_kmz_is_loaded_beside_its_pictures(tmp_path):
+    with zipfile.ZipFile(tmp_path / "tour.kmz", "w") as archive:
+        archive.writestr("doc.kml", kml(kml_track("Ann", ["8 47", "8 47.001"])))
+        archive.writestr("files/pin.png", b"\x89PNG")
+    assert list_devices(trace.load(tmp_path / "tour.kmz")) == ["tour"]
+    assert list_devices(trace.load(tmp_path)) == ["tour"]
+
+
+def test_activities_of_tcx_are_loaded(tmp_path):
+    (tmp_path / "run.tcx").write_bytes(tcx(*cab_lines(TCX_POINT, "a", 2)))
+    loaded = trace.load(tmp_path / "run.tcx")
+    assert list_rows(loaded)[:2] == [("run/one", 40, 37), ("run/one", 41, 37.001)]
+    assert list_devices(loaded) == ["run/one", "run/two"]
+    assert set(loaded.positions["speed_mps"].to_pylist()) == {3.5}
+
+
+@pytest.mark.parametrize("encoding", ["UTF-3", "EUC-JP", "hex"])
+def test_encoding_that_is_not_read_is_an_error_in_words(tmp_path, encoding):
+    (tmp_path / "ride.gpx").write_text(GPX.format(encoding, ""))
+    with pytest.raises(TraceFormatError, match="cannot be read"):
+        trace.load(tmp_path / "ride.gpx")
