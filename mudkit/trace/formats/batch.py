@@ -87,15 +87,14 @@ def batches_of(file: Path, rows: Iterable[Row], names: Iterable[str]) -> Iterato
         numbers = np.arange(start, start + len(chunk), dtype=np.int64)
         start += len(chunk)
         is_row = np.array([not reason for _, reason in chunk])
-        texts = [[row.get(name) for name in names] for row, reason in chunk if not reason]
-        columns = zip(*texts, strict=True) if texts else [()] * len(names)
+        kept = [row for row, reason in chunk if not reason]
+        columns = [pa.array([row.get(name) for row in kept], pa.string()) for name in names]
         aside = [
             Malformed(number, ",".join(row.get(name) or "" for name in names).rstrip(","), reason)
             for number, (row, reason) in zip(numbers.tolist(), chunk, strict=True)
             if reason
         ]
-        table = pa.table([pa.array(column, pa.string()) for column in columns], names=names)
-        yield Batch(table, numbers[is_row], file.name, aside)
+        yield Batch(pa.table(columns, names=names), numbers[is_row], file.name, aside)
 
 
 def empty(file: Path) -> TraceFormatError:

@@ -167,42 +167,57 @@ def _read(file: Path, dialect: _Dialect) -> Iterator[Batch]:
     if not is_xml(head, dialect.root):
         refuse_document(file, head)
         raise other_format(file, f"{dialect.name}: <?xml …?><{dialect.root} …>", head=head)
-    tracks = _Points(dialect, stem(file))
+    tracks = _Tracks(dialect)
     for _ in _parsed(file, tracks):
-        tracks.rows.clear()
-    points = _Points(dialect, stem(file), has_several=tracks.tracks > 1)
+        pass
+    points = _Points(dialect, stem(file), has_several=tracks.count > 1)
     rows = (row for _ in _parsed(file, points) for row in points.take())
     yield from batches_of(file, rows, _COLUMNS)
 
 
-class _Points:
-    """Handler of a parser's events, which collects points as rows and counts tracks."""
+class _Tracks:
+    """Handler of a parser's events, which counts the tracks that have points."""
 
-    def __init__(self, dialect: _Dialect, name: str, *, has_several: bool = False) -> None:
+    def __init__(self, dialect: _Dialect) -> None:
         self.dialect = dialect
-        self.tracks = 0
+        self.count = 0
+        self._is_counted = False
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        local = _local(name)
+        if local in self.dialect.tracks:
+            self._is_counted = False
+        if not self._is_counted and local in self.dialect.track_points:
+            self.count += 1
+            self._is_counted = True
+
+
+class _Points(_Tracks):
+    """Handler that collects points as rows, too."""
+
+    def __init__(self, dialect: _Dialect, name: str, *, has_several: bool) -> None:
+        super().__init__(dialect)
         self.rows: list[Row] = []
         self._stem = name
         self._has_several = has_several
-        self._is_counted = False
         self._name: str | None = None
         self._path: list[str] = []
         self._text: list[str] | None = None
         self._size = 0
         self._point: dict[str, list[str | None]] | None = None
+        self._texts = {*dialect.fields, dialect.title}
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         local = _local(name)
         self._path.append(local)
+        if local in self._texts:
+            self._text, self._size = [], 0
+            return
+        super().start(local, attributes)
         if local in self.dialect.tracks:
-            self._name, self._is_counted = None, False
+            self._name = None
         if local in self.dialect.points:
             self._point = {name: [attributes.get(name)] for name in self.dialect.attributes}
-            if local in self.dialect.track_points and not self._is_counted:
-                self.tracks += 1
-                self._is_counted = True
-        elif local in self.dialect.fields or local == self.dialect.title:
-            self._text, self._size = [], 0
 
     def text(self, text: str) -> None:
         if self._text is not None and self._size < MAX_CHARACTERS:
@@ -215,7 +230,7 @@ class _Points:
         if local in self.dialect.points and self._point is not None:
             self._add(local, self._point)
             self._point = None
-        elif self._text is not None and (local in self.dialect.fields or local == self.dialect.title):
+        elif self._text is not None and local in self._texts:
             text, self._text = "".join(self._text).strip() or None, None
             column, around = self.dialect.fields.get(local, ("", None))
             if local == self.dialect.title and above in self.dialect.tracks:
@@ -232,28 +247,30 @@ class _Points:
         """Add the rows of a point or a series of them."""
         device = self._stem
         if self._has_several and kind in self.dialect.track_points:
-            device += f"/{self._name or f'track {self.tracks}'}"
+            device += f"/{self._name or f'track {self.count}'}"
         reason = self.dialect.aside.get(kind, "")
-        if not {"lat", "lon", "place"} & values.keys():
+        if "lat" not in values and "place" not in values:
             reason = reason or NO_PLACE
-        if kind not in self.dialect.series:
-            values = {column: texts[-1:] for column, texts in values.items()}
-        for texts in zip_longest(*values.values()) if values else [()]:
-            row = dict(zip(values, texts, strict=True))
+        if kind in self.dialect.series:
+            points = [dict(zip(values, texts, strict=True)) for texts in zip_longest(*values.values())]
+        else:
+            points = [{column: texts[-1] for column, texts in values.items()}]
+        for row in points:
             if place := row.pop("place", None):
                 row |= zip(("lon", "lat"), re.split(r"[,\s]+", place), strict=False)
-            self.rows.append(({**row, "device": device}, reason))
+            row["device"] = device
+            self.rows.append((row, reason))
 
 
 def _local(name: str) -> str:
     return name.rpartition(":")[2]
 
 
-def _parsed(file: Path, points: _Points) -> Iterator[None]:
+def _parsed(file: Path, handler: _Tracks) -> Iterator[None]:
     """Parse a file chunk by chunk; yield after each chunk."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
-    dialect = points.dialect
+    dialect = handler.dialect
 
     def begin(name: str, attributes: dict[str, str]) -> None:
         if _local(name) != dialect.root:
@@ -264,8 +281,8 @@ def _parsed(file: Path, points: _Points) -> Iterator[None]:
                 expected=f"the element {dialect.root!r}",
                 remedy="export the track as GPX, TCX or KML",
             )
-        parser.StartElementHandler = points.start
-        points.start(name, attributes)
+        parser.StartElementHandler = handler.start
+        handler.start(name, attributes)
 
     def refuse(name: str, *rest: object) -> NoReturn:
         raise TraceFormatError(
@@ -277,8 +294,9 @@ def _parsed(file: Path, points: _Points) -> Iterator[None]:
         )
 
     parser.StartElementHandler = begin
-    parser.EndElementHandler = points.end
-    parser.CharacterDataHandler = points.text
+    if isinstance(handler, _Points):
+        parser.EndElementHandler = handler.end
+        parser.CharacterDataHandler = handler.text
     parser.EntityDeclHandler = refuse
     try:
         with opened(file) as stream:
