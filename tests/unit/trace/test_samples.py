@@ -1,8 +1,13 @@
 """One sample of each format, whichever way it is opened; nearly right ones; and damaged ones."""
 
+import bz2
 import contextlib
+import gzip
+import io
+import lzma
 import random
 import time
+import zipfile
 
 import pyarrow as pa
 import pytest
@@ -94,6 +99,13 @@ def damage(content, draw):
     return bytes(content)
 
 
+def zip_one(content):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("cabs.csv", content)
+    return stream.getvalue()
+
+
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_damaged_sample_is_loaded_or_refused_in_words(tmp_path, kind, scaled):
     sample = SAMPLES[kind]
@@ -105,3 +117,30 @@ def test_damaged_sample_is_loaded_or_refused_in_words(tmp_path, kind, scaled):
         with contextlib.suppress(TraceFormatError, TraceContentError), in_words(f"{kind}, seed {seed}"):
             trace.load(path, **sample.options)
         assert time.perf_counter() - start < MAX_S, seed
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_sample_read_as_another_format_is_refused_in_words(tmp_path, kind):
+    path = SAMPLES[kind].write(tmp_path)
+    for other in set(FORMATS) - {kind}:
+        with contextlib.suppress(TraceFormatError, TraceContentError), in_words(f"{kind} as {other}"):
+            trace.load(path, format=other)
+
+
+PACKINGS = {
+    "gzip": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": lambda content: pa.compress(content, codec="zstd", asbytes=True),
+    "zip": zip_one,
+}
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_damaged_packed_sample_is_loaded_or_refused_in_words(tmp_path, packing, scaled):
+    (content,) = SAMPLES["csv"].files.values()
+    packed = PACKINGS[packing](content)
+    for seed in range(scaled(2000, 30)):
+        (tmp_path / "cabs.csv").write_bytes(damage(packed, random.Random(f"{packing} {seed}")))
+        with contextlib.suppress(TraceFormatError, TraceContentError), in_words(f"{packing}, seed {seed}"):
+            trace.load(tmp_path / "cabs.csv")
