@@ -98,7 +98,7 @@ FORMATS: dict[str, Format] = {
     "t-drive": Format(read_t_drive, ("[0-9]*.txt",), is_t_drive, is_fixed=True, is_deep=True),
     "porto": Format(read_porto, _CSV, is_porto, is_fixed=True),
     "gtfs-rt": Format(read_delimited, _CSV),
-    "gtfs-rt-pb": Format(read_feed, ("*.pb", "*.pbf"), is_feed, is_fixed=True, is_named=True, is_deep=True),
+    "gtfs-rt-pb": Format(read_feed, ("*.pb",), is_feed, is_fixed=True, is_named=True, is_deep=True),
     "gowalla": Format(read_gowalla, (), is_gowalla, is_fixed=True, holds_reads=True),
     "foursquare": Format(read_foursquare, (), is_foursquare, is_fixed=True, holds_reads=True),
     "gpx": Format(read_gpx, ("*.gpx",), is_gpx, is_fixed=True, is_named=True, is_deep=True),
@@ -263,6 +263,12 @@ def _folder(path: Path, format: str, columns: dict[str, str]) -> Source:  # noqa
             remedy="use it as it is: pipeline.read(spark, path, 'positions')",
         )
     by_kind = _members(path)
+    if (
+        format == "auto"
+        and len(by_kind) > 1
+        and all(name.endswith(".json") for name in by_kind.get("json", ()))
+    ):
+        by_kind.pop("json", None)  # a description beside the traces
     kind = "auto" if format == "auto" else _PATTERNS.get(FORMATS[format].patterns, format)
     if format == "auto" and len(by_kind) > 1:
         raise TraceFormatError(

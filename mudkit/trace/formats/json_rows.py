@@ -11,7 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from mudkit.errors import TraceFormatError
 from mudkit.trace.formats.batch import (
     NO_PLACE,
     UNPARSABLE,
@@ -234,9 +233,7 @@ def _items(file: Path, stream: object, prefix: str) -> Iterator[object]:
     ijson = library("ijson", file)
     try:
         yield from ijson.items(stream, prefix, use_float=True, multiple_values=not prefix)
-    except (ijson.JSONError, UnicodeDecodeError, ValueError) as error:
-        if isinstance(error, TraceFormatError):
-            raise
+    except (ijson.JSONError, ValueError) as error:
         raise unreadable(file, error) from error
 
 

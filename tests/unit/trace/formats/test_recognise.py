@@ -32,6 +32,15 @@ def test_folder_without_files_of_the_format_is_refused(tmp_path, kind):
     assert "notes.md" in caught.value.found
 
 
+def test_description_in_json_beside_traces_is_ignored(tmp_path):
+    (tmp_path / "about.json").write_text('{"title": "rides"}')
+    (tmp_path / "a.gpx").write_text(GPX)
+    assert recognise(tmp_path).members == ("a.gpx",)
+    (tmp_path / "a.jsonl").write_text('{"device": "a", "t": 1, "lat": 2, "lon": 3}')
+    with pytest.raises(TraceFormatError, match="several kinds"):
+        recognise(tmp_path)
+
+
 def test_files_of_a_source_are_sorted(tmp_path):
     for name in ("b.gpx", "a.GPX", "c.gpx.gz"):
         (tmp_path / name).write_text(GPX)
