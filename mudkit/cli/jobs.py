@@ -125,7 +125,7 @@ def pipeline_run(
     _refuse_options_of_others(context, job)
     if job == "ingest":
         from mudkit.trace.options import Options
-        from mudkit.trace.parse import check_source
+        from mudkit.trace.tally import check_source
 
         options = Options(format, table, tz, time_unit, mapping(column), rule, box_km, window_s)
         check_source(options.plan(existing(path, "trace")))

@@ -17,7 +17,7 @@ from mudkit.report.schemas import SYNONYMS, TEMPLATES, Parameters
 from mudkit.trace.folder import is_trace
 from mudkit.trace.formats.columns import ColumnsMissing
 from mudkit.trace.options import FileTable, Options, refuse_for_folder
-from mudkit.trace.parse import check_source
+from mudkit.trace.tally import check_source
 
 __all__ = [
     "check",

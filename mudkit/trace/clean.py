@@ -103,7 +103,7 @@ def clean_reads(good: pa.Table, plan: LoadPlan) -> tuple[pa.Table, pa.Table]:
     return kept, _rejected(good, again, np.full(len(again), reason_of(DUPLICATE)))
 
 
-def check_plausible(source: Source, rows: int, rejected: dict[str, int]) -> None:
+def check_plausible(source: Source, rows: int, rejected: Mapping[str, int]) -> None:
     """Raise an error if most positions contradict each other.
 
     ``rejected`` counts the rows that cleaning set aside, by reason, out of ``rows`` parsed rows. A row that

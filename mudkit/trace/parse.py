@@ -6,10 +6,8 @@ exchanged coordinates), which is an error.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import get_args
 
@@ -30,19 +28,15 @@ __all__ = [
     "EXCHANGED",
     "LATE",
     "LATEST_US",
-    "MAX_SAMPLED_FILES",
-    "MIN_DECISIVE_ROWS",
     "OUTSIDE",
     "TWICE_OR_NEVER",
     "UNPARSABLE",
     "UNTIMED",
     "Parsed",
     "check_parsed",
-    "check_source",
     "malformed_rows",
     "no_rows",
     "parse",
-    "parse_source",
     "parsed_batches",
     "refuse_mostly_bad",
 ]
@@ -59,12 +53,6 @@ EARLIEST_US = 315_964_800_000_000
 
 LATEST_US = 4_102_444_800_000_000
 """2100-01-01."""
-
-MAX_SAMPLED_FILES = 8
-"""Files of a folder that are sampled before Spark starts."""
-
-MIN_DECISIVE_ROWS = 100_000
-"""Rows of a sample that decides alone if none of them can be used."""
 
 
 @dataclass(frozen=True)
@@ -83,16 +71,6 @@ class Parsed:
 
     good: pa.Table
     bad: pa.Table
-
-
-def parse_source(plan: LoadPlan) -> Parsed:
-    """Parse a whole source; raise an error if most of its rows cannot be read."""
-    parsed = list(parsed_batches(plan))
-    bad = pa.concat_tables([REJECTED.empty_table(), *(p.bad for p in parsed)])
-    rows = len(bad) + sum(len(p.good) for p in parsed)
-    sample = str(bad["raw"][0]) if len(bad) else ""
-    check_parsed(plan, rows, dict(Counter(bad["reason"].to_pylist())), sample)
-    return Parsed(pa.concat_tables([p.good for p in parsed]).unify_dictionaries(), bad)
 
 
 def parsed_batches(plan: LoadPlan, files: list[Path] | None = None) -> Iterator[Parsed]:
@@ -203,38 +181,7 @@ def refuse_mostly_bad(
     )
 
 
-def check_source(plan: LoadPlan) -> None:
-    """Raise the errors of :func:`check_parsed` for a sample: the first rows of up to eight files.
-
-    A sample may differ from the rest. Unless it is large and has no usable row, all rows are read before the
-    error is raised.
-    """
-    files = plan.source.files()
-    sampled = files[:: -(-len(files) // MAX_SAMPLED_FILES)]
-    rows, bad, first = _count(batch for file in sampled for batch in islice(_batches(plan, [file]), 1))
-    is_decisive = rows >= MIN_DECISIVE_ROWS and sum(bad.values()) == rows
-    if not rows or 2 * sum(bad.values()) > rows:
-        counted = (rows, bad, first) if is_decisive else _count(_batches(plan, files))
-        check_parsed(plan, *counted, kind="sampled rows" if is_decisive else "rows")
-
-
-def _batches(plan: LoadPlan, files: list[Path]) -> Iterator[Parsed]:
-    """Iterate over the batches that hold rows."""
-    return (batch for batch in parsed_batches(plan, files) if len(batch.good) or len(batch.bad))
-
-
-def _count(batches: Iterable[Parsed]) -> tuple[int, dict[str, int], str]:
-    """Count rows, and bad rows by reason; the third value is the first bad row."""
-    rows, first = 0, ""
-    bad: Counter[str] = Counter()
-    for parsed in batches:
-        rows += len(parsed.good) + len(parsed.bad)
-        bad.update(parsed.bad["reason"].to_pylist())
-        first = first or (str(parsed.bad["raw"][0]) if len(parsed.bad) else "")
-    return rows, dict(bad), first
-
-
-def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str, kind: str = "rows") -> None:
+def check_parsed(plan: LoadPlan, rows: int, bad: Mapping[str, int], sample: str, kind: str = "rows") -> None:
     """Raise an error if most of the rows of a source cannot be read.
 
     ``bad`` counts bad rows by reason, ``sample`` is the first of them, ``kind`` says what was counted.

@@ -6,9 +6,9 @@ import pytest
 
 from mudkit import trace
 from mudkit.errors import TraceContentError, TraceFormatError
-from mudkit.trace import parse
+from mudkit.trace import tally
 from mudkit.trace.options import Options
-from mudkit.trace.parse import MAX_SAMPLED_FILES, check_source
+from mudkit.trace.tally import MAX_SAMPLED_FILES, check_source
 
 T0 = 1_211_100_000
 
@@ -54,7 +54,7 @@ def test_bad_sample_does_not_refuse_a_good_folder(tmp_path):
 
 
 def test_large_sample_without_usable_rows_is_decisive(tmp_path, monkeypatch):
-    monkeypatch.setattr(parse, "MIN_DECISIVE_ROWS", 80)
+    monkeypatch.setattr(tally, "MIN_DECISIVE_ROWS", 80)
     for number in range(2 * MAX_SAMPLED_FILES):
         write_csv(tmp_path / f"{number:02}.csv", 10, range(10))
     with pytest.raises(TraceFormatError, match="80 of 80 sampled rows"):
