@@ -25,6 +25,7 @@ from mudkit.report.selection import Selection
 from mudkit.trace.derive import Rule
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import Options
+from mudkit.trace.plausible import NO_FIX, reason_of
 from mudkit.trace.schema import FARES, epoch_us
 from mudkit.trace.values import NO_TIME, numbers, times_us
 from mudkit.units import US_PER_S, distance_km
@@ -52,15 +53,13 @@ _COUNTRY_HOURS: Final = 3.5
 _COUNTRY_KM: Final = 1500.0
 _NEARLY: Final = 0.95
 _ANEW: Final = 0.01
-_NOWHERE_DEGREES: Final = 1e-3
-_NOWHERE_KM: Final = 100.0
 _OF_POSITIONS: Final = frozenset(
     {"_coded", "_median_steps_s", "device", "devices", "quarters", "recording", "t_us"}
 )
 """Attributes that are computed from positions alone, and the same for any selection of reads."""
 _UNRECORDED: Final = 0.1
 """Share of a read's window that may be unrecorded where answers are judged."""
-_CLEANED: Final = r"duplicate|speed over 70 m/s|same moment"
+_CLEANED: Final = r"duplicate|speed over 70 m/s|same moment|no fix"
 """Beginning of the reasons for which rows that could be read were set aside."""
 _ASIDE: Final = ("reason", "device", "t_us", "lat", "lon")
 
@@ -205,7 +204,7 @@ class TraceSource:
             *self._gaps(),
             *self._seldom(),
             *self._resumed(),
-            *self.nowhere(),
+            *self._without_fix(),
             *self._clusters(),
             *self._zones(),
             *self._sizes(),
@@ -406,19 +405,16 @@ class TraceSource:
                 "minute: people may not ask in such bursts."
             )
 
-    def nowhere(self) -> Iterable[str]:
-        """Yield a sentence if positions lie at latitude 0, longitude 0, far from all others."""
-        lat, lon = (self.positions[name].to_numpy() for name in ("lat", "lon"))
-        is_at_0 = (np.abs(lat) < _NOWHERE_DEGREES) & (np.abs(lon) < _NOWHERE_DEGREES)
-        if not is_at_0.any() or is_at_0.all():
-            return
-        middle = np.median(lat[~is_at_0]), np.median(lon[~is_at_0])
-        if distance_km(0.0, 0.0, *middle) > _NOWHERE_KM:
-            devices = len(np.unique(self.device[is_at_0]))
+    def _without_fix(self) -> Iterable[str]:
+        """Warn of rows that were set aside because the receiver had no fix: their devices are silent then."""
+        lost = self.aside[self.aside["reason"] == reason_of(NO_FIX)]
+        if len(lost):
+            devices = lost["device"].nunique()
+            silent = "device is" if devices == 1 else "devices are"
             yield (
-                f"{words.count(int(is_at_0.sum()), 'position')} of {words.count(devices, 'device')} "
-                f"{'lies' if is_at_0.sum() == 1 else 'lie'} at latitude 0, longitude 0, which receivers "
-                "without a fix report."
+                f"{words.count(len(lost), 'row')} of {words.count(devices, 'device')} "
+                f"{'has' if len(lost) == 1 else 'have'} no fix, but a constant such as latitude 0, longitude "
+                f"0: they are set aside, and the {silent} silent in these times."
             )
 
     def _zones(self) -> Iterable[str]:

@@ -136,7 +136,7 @@ def test_rejected_rows_have_number_and_reason(csv_file):
         f"a,{T0 + 120},10.002",  # a field is missing
         f",{T0 + 120},10.002,20",  # no device
         f"a,{T0 + 120},10.002,20",
-        f"a,{T0 + 150},50,20",  # an implausible speed
+        f"a,{T0 + 150},50.5,20",  # an implausible speed
         f"a,{T0 + 90},10.001,20",  # late, but sorted into its place
         "a,12,10.002,20",  # 1970
         f"a,{T0 + 240},10.003,20",
