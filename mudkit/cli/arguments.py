@@ -46,7 +46,8 @@ Columns = Annotated[
 ]
 Zone = Annotated[str, typer.Option(help="Time zone of times without one.")]
 TimeUnit = Annotated[
-    Literal["s", "ms", "us", "ns"], typer.Option(help="Unit of numeric times: s, ms, us or ns.")
+    Literal["auto", "s", "ms", "us", "ns"],
+    typer.Option(help="Unit of numeric times: s, ms, us or ns; auto recognises it."),
 ]
 Rule = Annotated[
     str | None,

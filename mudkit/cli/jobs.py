@@ -55,7 +55,7 @@ def pipeline_run(
     table: Table = "positions",
     column: Columns = None,
     tz: Zone = "UTC",
-    time_unit: TimeUnit = "s",
+    time_unit: TimeUnit = "auto",
     rule: Rule = None,
     box_km: BoxKm = None,
     window_s: WindowS = None,

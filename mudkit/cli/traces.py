@@ -42,7 +42,7 @@ def trace_load(
     table: Table = "positions",
     column: Columns = None,
     tz: Zone = "UTC",
-    time_unit: TimeUnit = "s",
+    time_unit: TimeUnit = "auto",
     rule: Rule = None,
     box_km: BoxKm = None,
     window_s: WindowS = None,
@@ -99,7 +99,7 @@ def trace_profile(
     table: Table = "positions",
     column: Columns = None,
     tz: Zone = "UTC",
-    time_unit: TimeUnit = "s",
+    time_unit: TimeUnit = "auto",
     rule: Rule = None,
     where: Where = None,
 ) -> None:

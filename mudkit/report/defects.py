@@ -13,7 +13,7 @@ import pandas as pd
 from mudkit import words
 from mudkit.report.recording import BREAK, HOLE, REST, silent_us
 from mudkit.trace.parse import EXCHANGED, LATE
-from mudkit.trace.values import NO_TIME
+from mudkit.trace.times import NO_TIME
 from mudkit.units import US_PER_S, distance_km
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from mudkit.report.stays import (
     silences,
 )
 from mudkit.trace.derive import Rule
-from mudkit.trace.values import NO_TIME
+from mudkit.trace.times import NO_TIME
 from mudkit.units import US_PER_S
 
 __all__ = [

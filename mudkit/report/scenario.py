@@ -20,7 +20,8 @@ from mudkit.sources import OutageLog
 from mudkit.trace import load_links, timestamps
 from mudkit.trace.formats import header, unreadable
 from mudkit.trace.schema import epoch_us
-from mudkit.trace.values import NO_TIME, numbers, times_us
+from mudkit.trace.times import NO_TIME, times_us
+from mudkit.trace.values import numbers
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pydantic import (
 
 from mudkit.errors import ParameterError
 from mudkit.trace.derive import Rule
-from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S
+from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, TimeUnit
 from mudkit.units import zone
 
 __all__ = [
@@ -90,7 +90,7 @@ class OfTrace(Parameters):
     columns: dict[str, str] = Field({}, description="mudkit's column names to the trace file's")
     reads_columns: dict[str, str] = Field({}, description="mudkit's column names to the reads file's")
     tz: str = Field("UTC", description="time zone of times without one, and of the figures")
-    time_unit: Literal["s", "ms", "us", "ns"] = Field("s", description="of numeric times")
+    time_unit: TimeUnit = Field("auto", description="of numeric times")
     rule: str = Field("", description="rule for reads; empty: occupancy for taxis, else trip_start")
     box_km: float | None = Field(None, gt=0, le=MAX_BOX_KM, description="side of a read's box; none: 20 km")
     window_s: float | None = Field(
@@ -220,7 +220,7 @@ class Propagation(Parameters):
     ] = Field("auto", description="of the trace file")
     columns: dict[str, str] = Field({}, description="mudkit's column names to the trace file's")
     tz: str = Field("UTC", description="time zone of times without one, and of the figures")
-    time_unit: Literal["s", "ms", "us", "ns"] = Field("s", description="of numeric times")
+    time_unit: TimeUnit = Field("auto", description="of numeric times")
     where: Where = ""
     period: Period = ""
     max_delay_s: int = Field(300, ge=1, le=86_400, description="longest time that a message may wait")

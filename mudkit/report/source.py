@@ -27,7 +27,8 @@ from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import Options
 from mudkit.trace.plausible import NO_FIX, reason_of
 from mudkit.trace.schema import FARES, epoch_us
-from mudkit.trace.values import NO_TIME, numbers, times_us
+from mudkit.trace.times import AUTO, NO_TIME, times_us
+from mudkit.trace.values import numbers
 from mudkit.units import US_PER_S, distance_km
 
 if TYPE_CHECKING:
@@ -610,7 +611,7 @@ def _aside(rejected: pa.Table, layout: Sequence[str], tz: str, time_unit: str) -
         part["lat"] = part["lon"] = np.nan
         if len(fields):
             part.loc[is_whole, "device"] = fields["device"].str.strip()
-            zone, unit = ("UTC", "s") if chosen is is_cleaned else (tz, time_unit)
+            zone, unit = ("UTC", AUTO) if chosen is is_cleaned else (tz, time_unit)
             part.loc[is_whole, "t_us"] = times_us(pa.array(fields["ts"], pa.string()), zone, unit)
             for name in ("lat", "lon"):
                 part.loc[is_whole, name] = numbers(pa.array(fields[name], pa.string()))

@@ -35,7 +35,8 @@ from mudkit.trace.parse import (
 )
 from mudkit.trace.recordings import device_codes, order_recordings, row_durations, stretches
 from mudkit.trace.schema import LINKS, REJECTED, epoch_us, rejected_by_reason, rejected_rows, timestamps
-from mudkit.trace.values import NO_TIME, booleans, numbers, raw_text, times_us
+from mudkit.trace.times import NO_TIME, times_us
+from mudkit.trace.values import booleans, numbers, raw_text
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:

@@ -13,16 +13,16 @@ from mudkit.files import sha256
 from mudkit.sources.parameters import time_zone
 from mudkit.trace.derive import Rule
 from mudkit.trace.formats import Source, recognise
-from mudkit.trace.values import TIME_UNITS
+from mudkit.trace.times import AUTO, TIME_UNITS
 
-__all__ = ["MAX_BOX_KM", "MAX_WINDOW_S", "LoadPlan", "Options", "refuse_for_folder"]
+__all__ = ["MAX_BOX_KM", "MAX_WINDOW_S", "LoadPlan", "Options", "TimeUnit", "refuse_for_folder"]
 
 MAX_BOX_KM = 20_000.0
 MAX_WINDOW_S = 3.2e9
 """A hundred years; a longer window is a mistake."""
 
 FileTable: TypeAlias = Literal["positions", "reads"]
-TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
+TimeUnit: TypeAlias = Literal["auto", "s", "ms", "us", "ns"]
 
 
 @check_options
@@ -52,8 +52,8 @@ class Options:
         Table that the rows belong to. An access log is loaded with ``table="reads"``.
     tz : str
         Time zone (IANA name) of texts without one.
-    time_unit : {'s', 'ms', 'us', 'ns'}
-        Unit of numeric times.
+    time_unit : {'auto', 's', 'ms', 'us', 'ns'}
+        Unit of numeric times; ``auto`` recognises it, number by number.
     columns : dict, optional
         Mapping from mudkit's names (``device, ts, lat, lon, speed_mps, occupied, box_km, window_s``) to the
         file's, for ``csv``, ``gtfs-rt`` and ``parquet``.
@@ -73,7 +73,7 @@ class Options:
     format: str = "auto"
     table: FileTable = "positions"
     tz: str = "UTC"
-    time_unit: TimeUnit = "s"
+    time_unit: TimeUnit = "auto"
     columns: Mapping[str, str] | None = None
     rule: str | None = None
     box_km: float | None = None
@@ -84,7 +84,7 @@ class Options:
         box_km, window_s = self.box_km, self.window_s
         allowed: list[tuple[str, bool, str]] = [
             ("table", self.table in ("positions", "reads"), "positions or reads"),
-            ("time_unit", self.time_unit in TIME_UNITS, "one of " + ", ".join(TIME_UNITS)),
+            ("time_unit", self.time_unit in (AUTO, *TIME_UNITS), ", ".join((AUTO, *TIME_UNITS))),
             ("box_km", box_km is None or 0 < box_km <= MAX_BOX_KM, "a side over 0 and up to 20,000 km"),
             ("window_s", window_s is None or 0 < window_s <= MAX_WINDOW_S, "seconds over 0 and up to 3.2e9"),
         ]
@@ -108,14 +108,15 @@ class Options:
         return LoadPlan.of(recognise(path, self.format, self.columns), self)
 
     def of_log(self, columns: Mapping[str, str] | None = None) -> Options:
-        """Return the options of a log of reads beside such a trace; its format and columns are its own.
+        """Return the options of a log of reads beside such a trace; format, columns and unit are its own.
 
         Parameters
         ----------
         columns : dict, optional
             Column mapping of the log.
         """
-        return replace(self, table="reads", format="auto", columns=columns, rule=None)
+        log = replace(self, table="reads", format="auto", columns=columns, rule=None)
+        return replace(log, time_unit="auto")
 
 
 def refuse_for_folder(path: Path, **options: object) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +17,11 @@ from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.trace.formats import Batch
-from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options, TimeUnit
+from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
 from mudkit.trace.schema import REJECTED, rejected_by_reason, rejected_rows
-from mudkit.trace.values import NO_TIME, TIME_UNITS, booleans, numbers, raw_text, times_us
+from mudkit.trace.times import AUTO, NO_TIME, TIME_UNITS, lacks_zone, times_us
+from mudkit.trace.values import booleans, numbers, raw_text
 
 __all__ = [
     "EARLIEST_US",
@@ -32,6 +32,7 @@ __all__ = [
     "TWICE_OR_NEVER",
     "UNPARSABLE",
     "UNTIMED",
+    "UNZONED",
     "Parsed",
     "check_parsed",
     "malformed_rows",
@@ -43,6 +44,7 @@ __all__ = [
 
 UNPARSABLE = "unparsable"
 UNTIMED = "no time"
+UNZONED = "local time among times with a zone"
 TWICE_OR_NEVER = "local time that a clock change repeats or skips"
 LATE = "time before 1980 or after 2100"
 OUTSIDE = "coordinates out of range"
@@ -110,13 +112,15 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
     untimed = np.asarray(pc.is_null(columns["ts"].combine_chunks()).to_numpy(zero_copy_only=False))
     unparsable = np.isnan(lat) | np.isnan(lon) | (t_us == NO_TIME)
     unparsable |= np.asarray(pc.fill_null(pc.equal(device, ""), True).to_numpy(zero_copy_only=False))
+    # Whoever says a zone says what local times are.
+    unzoned = lacks_zone(columns["ts"].combine_chunks()) & (options.tz == "UTC")
     unplaced = _is_ambiguous_or_skipped(columns["ts"].combine_chunks(), t_us, options)
     for name, most in (("box_km", MAX_BOX_KM), ("window_s", MAX_WINDOW_S)):
         if name in values:  # where a row says nothing, the default holds
             unparsable |= ~((values[name] > 0) & (values[name] <= most)) & _is_given(columns[name])
     reason = np.select(
-        [untimed, unplaced, unparsable, late, swapped, outside],
-        [UNTIMED, TWICE_OR_NEVER, UNPARSABLE, LATE, EXCHANGED, OUTSIDE],
+        [untimed, unzoned, unplaced, unparsable, late, swapped, outside],
+        [UNTIMED, UNZONED, TWICE_OR_NEVER, UNPARSABLE, LATE, EXCHANGED, OUTSIDE],
         default="",
     )
     if "speed_mps" in values:
@@ -245,19 +249,20 @@ def _is_given(column: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def _wrong_unit(plan: LoadPlan) -> TraceFormatError:
-    """Return the unit in which the times are plausible."""
+    """Return the error for times before 1980 or after 2100, with the unit in which they are plausible."""
     source, options = plan.source, plan.options
     batch = next(b for b in source.batches() if len(b.columns))
-    fitting = [
-        unit
-        for unit in get_args(TimeUnit)
-        if len(parse(batch.columns, "", batch.rows, replace(options, time_unit=unit)).good)
-    ]
+    fits = options.time_unit != AUTO and bool(
+        len(parse(batch.columns, "", batch.rows, replace(options, time_unit=AUTO)).good)
+    )
     return TraceFormatError(
-        f"The times in {source.path.name} are not in the unit {options.time_unit!r}.",
+        f"The times in {source.path.name} are not in the unit {options.time_unit!r}."
+        if fits
+        else f"The times in {source.path.name} are before 1980 or after 2100.",
         where=str(source.path),
-        found=f"{batch.columns['ts'][0].as_py()!r} in {source.columns.get('ts', 'the last column')!r}, "
-        "before 1980 or after 2100 in that unit",
-        expected="times since 1970 in " + (" or ".join(map(repr, fitting)) or ", ".join(TIME_UNITS)),
-        remedy=f"say time_unit={fitting[0]!r}" if fitting else "check which column is the time",
+        found=f"{batch.columns['ts'][0].as_py()!r} in {source.columns.get('ts', 'the last column')!r}",
+        expected="times since 1970 in " + ", ".join(TIME_UNITS) + ", or texts",
+        remedy="say time_unit='auto', which recognises the unit"
+        if fits
+        else "check which column is the time",
     )

@@ -25,7 +25,8 @@ from mudkit.trace.parse import (
     refuse_mostly_bad,
 )
 from mudkit.trace.schema import REJECTED, rejected_by_reason, rejected_rows
-from mudkit.trace.values import NO_TIME, numbers, raw_text, times_us
+from mudkit.trace.times import NO_TIME, times_us
+from mudkit.trace.values import numbers, raw_text
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -110,8 +111,8 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
     Parameters
     ----------
     path : path-like
-        A CSV file of AWARE's sensor Screen (also as ``.gz``), recognised by its columns ``time`` (seconds
-        since 1970 in UTC) and ``screen_status`` (0 off, 1 on, 2 locked, 3 unlocked). Columns ``user`` and
+        A CSV file of AWARE's sensor Screen (also as ``.gz``), recognised by its columns ``time`` (since
+        1970 in UTC) and ``screen_status`` (0 off, 1 on, 2 locked, 3 unlocked). Columns ``user`` and
         ``device`` are optional, with one phone only.
 
     Returns
@@ -154,8 +155,8 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
         path,
         rows,
         bad,
-        "a time in seconds since 1970 and a screen status from 0 to 3 in each row",
-        remedy="check the columns; times in milliseconds must be divided by 1000",
+        "a time since 1970 and a screen status from 0 to 3 in each row",
+        remedy="check the columns",
     )
     t_us = np.asarray(good["t_us"].to_numpy(), dtype=np.int64)
     status = np.asarray(good["status"].to_numpy(), dtype=np.int64)

@@ -70,7 +70,8 @@ FORMATS = [
     ("JSON", trace.load, '{"device": "a", "t": 3}\n', "lacks columns"),
     ("missing columns", trace.load, "device,t,speed\na,1,2\n", "lat, lon"),
     ("missing columns of GTFS", defer_load(format="gtfs-rt"), "trip_id,vehicle_id,timestamp\n1,2,3\n", "lat, lon"),
-    ("times in ms", trace.load, build_points("a,{}000,1,2"), "time_unit='ms'"),
+    ("times in ms", defer_load(time_unit="s"), build_points("a,{}000,1,2"), "time_unit='auto'"),
+    ("times of another clock", trace.load, build_points("a,1{},1,2"), "before 1980 or after 2100"),
     ("exchanged coordinates", trace.load, build_points("a,{},-122,37"), "exchanged"),
     ("no numbers", trace.load, build_table("a,x,y,z", "b,x,y,z"), "cannot be read"),
     ("three devices of one name", trace.load, build_points("a,{},{},2", 1000), "which column is the device"),
@@ -106,7 +107,7 @@ FORMATS = [
     ("links: other types", trace.load_links, encode_parquet({"device": ["a"], "ts": [[1]], "up": [True]}), "not what they should be"),
     ("unlocks: a folder", trace.load_unlocks, FOLDER, "is a folder"),
     ("unlocks: another log", trace.load_unlocks, "time,battery_level,battery_status\n1,2,3\n", r"not a log of AWARE's screen[\s\S]*battery_level"),
-    ("unlocks: milliseconds", trace.load_unlocks, f"{AWARE}\n{T0}000,3\n", "milliseconds"),
+    ("unlocks: another clock", trace.load_unlocks, f"{AWARE}\n1{T0},3\n", "1 time before 1980"),
     ("unlocks: an empty file", trace.load_unlocks, "", "is empty"),
 ]  # fmt: skip
 CONTENTS = [
@@ -134,7 +135,7 @@ OPTIONS = [
     ("columns", defer_load(columns={"latitude": "x"}), CABS, "columns that a trace does not have"),
     ("table", defer_load(table="rows"), CABS, "positions or reads"),
     ("tz", defer_load(tz="Mars/Olympus"), CABS, "a time zone"),
-    ("time_unit", defer_load(time_unit="min"), CABS, "one of s, ms"),
+    ("time_unit", defer_load(time_unit="min"), CABS, "auto, s, ms"),
     ("box_km of 0", defer_load(box_km=0), CABS, "side over 0"),
     ("box_km that is no number", defer_load(box_km=float("nan")), CABS, "side over 0"),
     ("window_s below 0", defer_load(window_s=-1), CABS, "seconds over 0"),

@@ -31,7 +31,8 @@ from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.scenario import Drawn
 from mudkit.trace.formats import header, unreadable
 from mudkit.trace.parse import EARLIEST_US, LATEST_US
-from mudkit.trace.values import NO_TIME, numbers, times_us
+from mudkit.trace.times import NO_TIME, times_us
+from mudkit.trace.values import numbers
 
 __all__ = ["COLUMNS", "drawn_from", "read_logs"]
 
