@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from mudkit import trace as traces
 from mudkit import words
 from mudkit.errors import TraceContentError
+from mudkit.figures.geometry import MERCATOR_END
 from mudkit.files import existing
 from mudkit.report.recording import BREAK, BREAK_DAYS, HOLE, Recording, record, silent_us
 from mudkit.report.selection import Selection
@@ -206,6 +207,8 @@ class TraceSource:
             *self._seldom(),
             *self._resumed(),
             *self._without_fix(),
+            *self._beyond_the_map(),
+            *self._radians(),
             *self._clusters(),
             *self._zones(),
             *self._sizes(),
@@ -416,6 +419,23 @@ class TraceSource:
                 f"{words.count(len(lost), 'row')} of {words.count(devices, 'device')} "
                 f"{'has' if len(lost) == 1 else 'have'} no fix, but a constant such as latitude 0, longitude "
                 f"0: they are set aside, and the {silent} silent in these times."
+            )
+
+    def _beyond_the_map(self) -> Iterable[str]:
+        beyond = int((np.abs(self.positions["lat"].to_numpy()) > MERCATOR_END).sum())
+        if beyond:
+            yield (
+                f"{words.count(beyond, 'position lies', 'positions lie')} beyond {MERCATOR_END:.2f}° of "
+                "latitude, where the map ends: they are counted and drawn at its edge."
+            )
+
+    def _radians(self) -> Iterable[str]:
+        """Warn of places that all lie where radians, read as degrees, lie: in the sea south of Ghana."""
+        lat, lon = (np.abs(self.positions[name].to_numpy()) for name in ("lat", "lon"))
+        if len(lat) and lat.max() <= np.pi / 2 and lon.max() <= np.pi:
+            yield (
+                "All places lie within 1.6° of latitude 0 and 3.2° of longitude 0, where there is no land: "
+                "the coordinates may be in radians (times 57.29578 they are degrees)."
             )
 
     def _zones(self) -> Iterable[str]:

@@ -70,6 +70,7 @@ def load(path: str | os.PathLike[str], **options: Any) -> Loaded:
         for name, tables in parts.items():
             tables.append(getattr(piece, name))
     joined = {name: pa.concat_tables(tables) for name, tables in parts.items()}
+    pa.default_memory_pool().release_unused()
     joined["rejected"] = joined["rejected"].sort_by(_BY_FILE)
     if plan.options.table == "reads":
         joined["reads"] = joined["reads"].sort_by(_BY_TIME)

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from mudkit.trace.clean import CleanTables, check_moves, check_plausible
@@ -104,6 +105,7 @@ def check_source(plan: LoadPlan) -> None:
         sample.check_parsed(plan, "sampled rows")
     elif not sample.rows or 2 * sample.bad.total() > sample.rows:
         _count(_batches(plan, files)).check_parsed(plan)
+    pa.default_memory_pool().release_unused()  # blocks of a large file, which Arrow would keep
 
 
 def _batches(plan: LoadPlan, files: list[Path]) -> Iterable[Parsed]:
