@@ -86,7 +86,7 @@ class Assumptions:
     def shown(self) -> pd.DataFrame:
         """Return what is recommended under each assumption, and what the page's policy does there."""
         columns = ["assumed", "policy", "fresh_share", "kept_fresh_share", "kept_stale_share"]
-        whole = [Cell(text) for text in self.table["policy"]]  # a text alone is cut
+        whole = self.table["policy"].map(Cell)  # a text alone is cut
         return self.table[columns].assign(policy=whole)
 
     def kept(self) -> str:
