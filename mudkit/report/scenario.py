@@ -18,7 +18,7 @@ from mudkit.files import existing
 from mudkit.report.source import TraceSource, open_source
 from mudkit.sources import OutageLog
 from mudkit.trace import load_links, timestamps
-from mudkit.trace.formats import header, unreadable
+from mudkit.trace.formats import dialect_of, unreadable
 from mudkit.trace.schema import epoch_us
 from mudkit.trace.values import NO_TIME, numbers, times_us
 from mudkit.units import US_PER_S
@@ -184,7 +184,7 @@ def read_writes(path: str, tz: str) -> pa.Table:
 def read_outages(path: str, tz: str) -> pa.Table:
     """Read a log of outages: ``device, begin, end``; or measured links (:func:`mudkit.trace.load_links`)."""
     file = existing(path, "log of outages")
-    if file.is_dir() or file.suffix == ".parquet" or {"up", "mbps"} & set(header(file)[0]):
+    if file.is_dir() or file.suffix == ".parquet" or {"up", "mbps"} & set(dialect_of(file).names):
         down = load_links(file, tz=tz).outages()
         begin_us = epoch_us(down["ts"])
         end_us = begin_us + np.rint(down["duration_s"].to_numpy() * US_PER_S).astype(np.int64)
@@ -211,7 +211,8 @@ class _Log:
         import pandas as pd
 
         file = existing(path, f"log of {what}")
-        names, delimiter, above = header(file)
+        dialect = dialect_of(file)
+        names, above = dialect.names, dialect.above
         places = {
             name: next((other for other in others if other in names), "")
             for name, others in {**needed, **{name: (name,) for name in optional}}.items()
@@ -226,7 +227,8 @@ class _Log:
             )
         try:
             table = pd.read_csv(
-                file, sep=delimiter, skiprows=above - 1, names=names, header=0, dtype=str, index_col=False,
+                file, sep=dialect.delimiter, encoding=dialect.encoding, skiprows=above - 1,
+                names=names, header=0, dtype=str, index_col=False,
                 keep_default_na=False, usecols=[place for place in places.values() if place],
             )  # fmt: skip
         except (OSError, EOFError, ValueError) as error:

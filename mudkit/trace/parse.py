@@ -23,18 +23,24 @@ from mudkit.trace.formats import Batch
 from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options, TimeUnit
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
 from mudkit.trace.schema import REJECTED, rejected_by_reason, rejected_rows
-from mudkit.trace.values import NO_TIME, TIME_UNITS, booleans, numbers, raw_text, times_us
+from mudkit.trace.values import NO_TIME, TIME_UNITS, booleans, moments, numbers, raw_text, times_us
 
 __all__ = [
     "EARLIEST_US",
     "EXCHANGED",
+    "FIELDS",
     "LATE",
     "LATEST_US",
     "MAX_SAMPLED_FILES",
     "MIN_DECISIVE_ROWS",
     "OUTSIDE",
+    "TO_360",
     "TWICE_OR_NEVER",
+    "UNBOUNDED",
+    "UNNAMED",
     "UNPARSABLE",
+    "UNPLACED",
+    "UNREADABLE",
     "UNTIMED",
     "Parsed",
     "check_parsed",
@@ -48,11 +54,17 @@ __all__ = [
 ]
 
 UNPARSABLE = "unparsable"
+FIELDS = "wrong number of fields"
+UNNAMED = "no device"
 UNTIMED = "no time"
+UNREADABLE = "time that cannot be read"
+UNPLACED = "latitude or longitude that is no number"
+UNBOUNDED = "box or window out of range"
 TWICE_OR_NEVER = "local time that a clock change repeats or skips"
 LATE = "time before 1980 or after 2100"
 OUTSIDE = "coordinates out of range"
 EXCHANGED = "coordinates out of range, in range if exchanged"
+TO_360 = "longitude over 180, as counted from 0 to 360"
 
 EARLIEST_US = 315_964_800_000_000
 """1980-01-06, when GPS time starts: no fix is older."""
@@ -99,7 +111,7 @@ def parsed_batches(plan: LoadPlan, files: list[Path] | None = None) -> Iterator[
     """Parse a source, or some of its files, batch by batch; lines without columns are among the bad rows."""
     for batch in plan.source.batches(files):
         try:
-            parsed = parse(batch.columns, batch.source, batch.rows, plan.options)
+            parsed = parse(batch, plan.options)
         except (pa.ArrowException, KeyError) as error:
             kinds = ", ".join(f"{field.name}: {field.type}" for field in batch.columns.schema)
             raise TraceFormatError(
@@ -112,15 +124,20 @@ def parsed_batches(plan: LoadPlan, files: list[Path] | None = None) -> Iterator[
         yield Parsed(parsed.good, pa.concat_tables([parsed.bad, malformed_rows(batch)]))
 
 
-def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Options) -> Parsed:
-    """Parse the columns of one batch: text, or already typed (Parquet).
-
-    ``rows`` are the numbers of the rows in the file, from 1; rejected rows carry them and ``source``.
-    """
-    device = pc.utf8_trim_whitespace(columns["device"].combine_chunks().cast(pa.string()))
-    t_us = times_us(columns["ts"].combine_chunks(), options.tz, options.time_unit)
+def parse(batch: Batch, options: Options) -> Parsed:
+    """Parse the columns of one batch: text, or already typed (Parquet)."""
+    columns, source, rows = batch.columns, batch.source, batch.rows
+    if options.device is None:
+        device = pc.utf8_trim_whitespace(columns["device"].combine_chunks().cast(pa.string()))
+    else:
+        device = pa.repeat(pa.scalar(options.device.strip(), pa.string()), len(columns))
+    ts = columns["ts"].combine_chunks()
+    if "date" in columns.column_names:
+        ts = moments(columns["date"].combine_chunks(), ts)
+    t_us = times_us(ts, options.tz, options.time_unit)
+    is_unread = t_us == NO_TIME
     values = {
-        name: numbers(columns[name].combine_chunks())
+        name: numbers(columns[name].combine_chunks(), decimal_comma=name in ("lat", "lon", "speed_mps"))
         for name in ("lat", "lon", "speed_mps", "box_km", "window_s")
         if name in columns.column_names
     }
@@ -129,16 +146,40 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
         late = (t_us < EARLIEST_US) | (t_us > LATEST_US)
         outside = (np.abs(lat) > 90) | (np.abs(lon) > 180)
         swapped = outside & (np.abs(lon) <= 90) & (np.abs(lat) <= 180)
-    untimed = np.asarray(pc.is_null(columns["ts"].combine_chunks()).to_numpy(zero_copy_only=False))
-    unparsable = np.isnan(lat) | np.isnan(lon) | (t_us == NO_TIME)
-    unparsable |= np.asarray(pc.fill_null(pc.equal(device, ""), True).to_numpy(zero_copy_only=False))
-    unplaced = _is_ambiguous_or_skipped(columns["ts"].combine_chunks(), t_us, options)
+        to_360 = (np.abs(lat) <= 90) & (lon > 180) & (lon <= 360)
+    unbounded = np.zeros(len(columns), dtype=np.bool_)
     for name, most in (("box_km", MAX_BOX_KM), ("window_s", MAX_WINDOW_S)):
         if name in values:  # where a row says nothing, the default holds
-            unparsable |= ~((values[name] > 0) & (values[name] <= most)) & _is_given(columns[name])
+            is_given = _is_given(columns[name].combine_chunks())
+            unbounded |= ~((values[name] > 0) & (values[name] <= most)) & is_given
+    untimed = is_unread.copy()
+    untimed[is_unread] = ~_is_given(ts.filter(pa.array(is_unread)))
+    unnamed = np.asarray(pc.fill_null(pc.equal(device, ""), True).to_numpy(zero_copy_only=False))
     reason = np.select(
-        [untimed, unplaced, unparsable, late, swapped, outside],
-        [UNTIMED, TWICE_OR_NEVER, UNPARSABLE, LATE, EXCHANGED, OUTSIDE],
+        [
+            untimed,
+            unnamed,
+            _is_ambiguous_or_skipped(ts, t_us, options),
+            is_unread,
+            np.isnan(lat) | np.isnan(lon),
+            unbounded,
+            late,
+            swapped,
+            to_360,
+            outside,
+        ],
+        [
+            UNTIMED,
+            UNNAMED,
+            TWICE_OR_NEVER,
+            UNREADABLE,
+            UNPLACED,
+            UNBOUNDED,
+            LATE,
+            EXCHANGED,
+            TO_360,
+            OUTSIDE,
+        ],
         default="",
     )
     if "speed_mps" in values:
@@ -155,7 +196,7 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
     bad = REJECTED.empty_table()
     if not keep.all():
         table = table.filter(pa.array(keep))
-        raw = raw_text(columns.filter(pa.array(~keep)))
+        raw = raw_text(columns.filter(pa.array(~keep)), batch.delimiter)
         bad = rejected_rows(source, rows[~keep], reason[~keep], raw)
     name_of_all = pa.DictionaryArray.from_arrays(np.zeros(len(table), np.int32), pa.array([source]))
     return Parsed(table.add_column(0, "source", name_of_all), bad)
@@ -164,7 +205,7 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
 def malformed_rows(batch: Batch) -> pa.Table:
     """Return the malformed lines of a batch as rejected rows."""
     lines = batch.malformed
-    reasons = [UNPARSABLE] * len(lines)
+    reasons = [FIELDS] * len(lines)
     return rejected_rows(batch.source, [line.row for line in lines], reasons, [line.raw for line in lines])
 
 
@@ -289,9 +330,9 @@ def _is_ambiguous_or_skipped(ts: pa.Array, t_us: NDArray[np.int64], options: Opt
     return np.zeros(len(t_us), dtype=np.bool_)
 
 
-def _is_given(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+def _is_given(column: pa.Array) -> NDArray[np.bool_]:
     """Return which rows are not empty."""
-    text = pc.utf8_trim_whitespace(column.combine_chunks().cast(pa.string()))
+    text = pc.utf8_trim_whitespace(column.cast(pa.string()))
     return np.asarray(
         pc.fill_null(pc.not_equal(text, ""), False).to_numpy(zero_copy_only=False), dtype=np.bool_
     )
@@ -302,9 +343,7 @@ def _wrong_unit(plan: LoadPlan) -> TraceFormatError:
     source, options = plan.source, plan.options
     batch = next(b for b in source.batches() if len(b.columns))
     fitting = [
-        unit
-        for unit in get_args(TimeUnit)
-        if len(parse(batch.columns, "", batch.rows, replace(options, time_unit=unit)).good)
+        unit for unit in get_args(TimeUnit) if len(parse(batch, replace(options, time_unit=unit)).good)
     ]
     return TraceFormatError(
         f"The times in {source.path.name} are not in the unit {options.time_unit!r}.",

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["NO_TIME", "TIME_UNITS", "booleans", "numbers", "raw_text", "times_us"]
+__all__ = ["NO_TIME", "TIME_UNITS", "booleans", "moments", "numbers", "raw_text", "times_us"]
 
 TIME_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0}
 """Units of numeric times, and how many microseconds one is (nanoseconds are divided instead)."""
@@ -15,28 +15,55 @@ TIME_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0}
 NO_TIME = int(np.iinfo(np.int64).min)
 """Stands where a time cannot be read."""
 
+_DAY = r"^(\d{4})[-/.]?(\d\d)[-/.]?(\d\d)(?:[T ]00:00(?::00(?:\.0*)?)?)?$"
+_CLOCK = r"^\d{1,2}:\d\d"
+_COMPACT_CLOCK = r"^\d{1,6}([.,]\d+)?$"
+_DECIMAL_COMMA = r"^\s*[+-]?\d+,\d+\s*$"
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 _PLAIN = r"^(1[7-9]|2[01])\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?"
 _ZONE = r"[T ]\d\d(?::?\d\d){0,2}(?:[.,]\d+)?\s*(?:[zZ]|[+-]\d\d(?::?\d\d)?)\s*$"
 _YES, _NO = ["1", "1.0", "true", "t", "yes"], ["0", "0.0", "false", "f", "no"]
 
 
-def numbers(column: pa.Array) -> NDArray[np.float64]:
-    """Parse numbers; NaN for missing and infinite ones."""
+def numbers(column: pa.Array, *, decimal_comma: bool = False) -> NDArray[np.float64]:
+    """Parse numbers; NaN for missing and infinite ones.
+
+    ``decimal_comma`` also allows ``47,002``, where it cannot be meant as 47002.
+    """
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        column = _plain_numbers(column)
+        column = _plain_numbers(column, decimal_comma=decimal_comma)
     values = np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
     values[~np.isfinite(values)] = np.nan
     return values
 
 
-def _plain_numbers(column: pa.Array) -> pa.Array:
+def _plain_numbers(column: pa.Array, *, decimal_comma: bool) -> pa.Array:
     """Parse texts of numbers; null where a text is none."""
     try:
         return column.cast(pa.float64())  # "nan" and "inf" are not finite, so that nobody takes them
     except pa.ArrowInvalid:  # a blank, a plus sign or another text: row by row
+        if decimal_comma:
+            has_comma = pc.match_substring_regex(column, _DECIMAL_COMMA)
+            column = pc.if_else(has_comma, pc.replace_substring(column, ",", "."), column)
         is_number = pc.match_substring_regex(column, _NUMBER)
         return pc.utf8_trim_whitespace(pc.if_else(is_number, column, None)).cast(pa.float64(), safe=False)
+
+
+def moments(day: pa.Array, time: pa.Array) -> pa.Array:
+    """Join days to the times of day beside them, as ``12:30:59`` or ``123059``; whole moments stay.
+
+    A day of six digits does not show which of them are the year: its moment is no readable time. Without a
+    day the moment is null.
+    """
+    day, time = (pc.utf8_trim_whitespace(column.cast(pa.string())) for column in (day, time))
+    is_compact = pc.match_substring_regex(time, _COMPACT_CLOCK)
+    padded = pc.binary_join_element_wise("000000", time, "")
+    compact = pc.replace_substring_regex(padded, r"^\d*(\d\d)(\d\d)(\d\d)([.,]\d+)?$", r"\1:\2:\3\4")
+    clock = pc.if_else(is_compact, compact, pc.replace_substring_regex(time, r"^(\d:)", r"0\1"))
+    day = pc.replace_substring_regex(day, _DAY, r"\1-\2-\3")
+    day = pc.replace_substring_regex(pc.if_else(pc.equal(day, ""), None, day), r"^(\d+)$", r"?\1")
+    is_clock = pc.match_substring_regex(clock, _CLOCK)
+    return pc.if_else(is_clock, pc.binary_join_element_wise(day, clock, " "), time)
 
 
 def times_us(column: pa.Array, tz: str, time_unit: str = "s") -> NDArray[np.int64]:
@@ -122,7 +149,7 @@ def booleans(column: pa.Array) -> pa.Array:
     return pc.if_else(yes, True, pc.if_else(no, False, None))
 
 
-def raw_text(columns: pa.Table) -> pa.Array:
-    """Return the original rows, fields separated by commas."""
+def raw_text(columns: pa.Table, delimiter: str = ",") -> pa.Array:
+    """Return the original rows, fields separated by the delimiter."""
     texts = [pc.fill_null(column.combine_chunks().cast(pa.string()), "") for column in columns.columns]
-    return pc.binary_join_element_wise(*texts, ",") if len(columns) else pa.array([], pa.string())
+    return pc.binary_join_element_wise(*texts, delimiter) if len(columns) else pa.array([], pa.string())

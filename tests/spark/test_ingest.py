@@ -39,7 +39,7 @@ def test_ingest_equals_load(spark, csv_file, tmp_path):
     report = pipeline.ingest(spark, file, tmp_path / "out")
     assert_same(tmp_path / "out", loaded)
     assert (report.rows, report.kept, report.reads) == (55, 53, len(loaded.reads))
-    assert report.rejected == {"unparsable": 1, "speed over 70 m/s": 1}
+    assert report.rejected == {"time that cannot be read": 1, "speed over 70 m/s": 1}
     assert sorted(p.name for p in (tmp_path / "out" / "positions").glob("date=*")) == [
         "date=2008-05-18",
         "date=2008-05-19",

@@ -55,7 +55,7 @@ def test_existing_output_is_refused_before_reading(tmp_path):
 
 def test_profile_summarizes_a_file(csv_file):
     output = run("trace", "profile", csv_file("cab,t,lat,lon,occ", [*ROWS, "a,x,1,2,0"])).output
-    for text in ("18", "rejected: unparsable", "derived: occupancy", "60 s", "2008-05-18"):
+    for text in ("18", "rejected: time that cannot be read", "derived: occupancy", "60 s", "2008-05-18"):
         assert text in output
 
 

@@ -2,6 +2,15 @@
 
 from mudkit.trace.formats._recognise import FORMATS, GZIP_FACTOR, Source, recognise
 from mudkit.trace.formats.batch import Batch, Malformed, unreadable
-from mudkit.trace.formats.delimited import header
+from mudkit.trace.formats.delimited import dialect_of
 
-__all__ = ["FORMATS", "GZIP_FACTOR", "Batch", "Malformed", "Source", "header", "recognise", "unreadable"]
+__all__ = [
+    "FORMATS",
+    "GZIP_FACTOR",
+    "Batch",
+    "Malformed",
+    "Source",
+    "dialect_of",
+    "recognise",
+    "unreadable",
+]

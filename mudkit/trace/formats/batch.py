@@ -13,6 +13,7 @@ from mudkit.errors import ParameterError, TraceFormatError
 
 __all__ = [
     "Batch",
+    "Dialect",
     "Malformed",
     "compression",
     "empty",
@@ -33,25 +34,62 @@ class Malformed:
 
 
 @dataclass(frozen=True)
+class Dialect:
+    """Form of a text table.
+
+    Attributes
+    ----------
+    names : list of str
+        Unique names of all columns; ``column 1``, ``column 2``, … without a header.
+    delimiter : str
+        Separator of the fields, one character.
+    above : int
+        Number of lines above the first row.
+    encoding : str
+        Encoding of the text.
+    quoted : bool
+        Whether quotation marks enclose fields.
+    padded : bool
+        Whether blanks precede quotation marks.
+    """
+
+    names: list[str]
+    delimiter: str
+    above: int = 0
+    encoding: str = "utf-8-sig"
+    quoted: bool = True
+    padded: bool = False
+
+
+@dataclass(frozen=True)
 class Batch:
     """Columns as read, under mudkit's names, with the number of each row in its file.
 
     Attributes
     ----------
     columns : pyarrow.Table
-        ``device, ts, lat, lon``, other columns under mudkit's names, and columns that rejected rows show.
+        ``device, ts, lat, lon``, other columns under mudkit's names, and columns that rejected rows show, in
+        the order of the file.
     rows : ndarray of int64, shape (rows,)
         Number of each row in its file, from 1.
     source : str
         Name of the file; in a folder, its path there.
     malformed : list of Malformed
         Lines whose number of fields differs from the header's.
+    dialect : Dialect, optional
+        Form of the table; None if a row is not a line of the file.
     """
 
     columns: pa.Table
     rows: NDArray[np.int64]
     source: str
     malformed: list[Malformed] = field(default_factory=list)
+    dialect: Dialect | None = None
+
+    @property
+    def delimiter(self) -> str:
+        """Separator of the fields in the texts of rejected rows."""
+        return self.dialect.delimiter if self.dialect else ","
 
 
 _HEAD_BYTES = 1 << 16

@@ -29,7 +29,7 @@ from mudkit.errors import InputMissing, ParameterError, TraceContentError, Trace
 from mudkit.files import existing
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.scenario import Drawn
-from mudkit.trace.formats import header, unreadable
+from mudkit.trace.formats import dialect_of, unreadable
 from mudkit.trace.parse import EARLIEST_US, LATEST_US
 from mudkit.trace.values import NO_TIME, numbers, times_us
 
@@ -276,7 +276,8 @@ def _table(path: str | os.PathLike[str], log: str) -> _Table:
             expected="a CSV file",
             remedy="name the file itself",
         )
-    names, delimiter, above = header(file)
+    dialect = dialect_of(file)
+    names, delimiter, above = dialect.names, dialect.delimiter, dialect.above
     known = COLUMNS[log]
     if missing := [name for name in known if name not in names and name not in _OPTIONAL]:
         raise TraceFormatError(
