@@ -11,7 +11,9 @@ import typer
 from mudkit.cli.arguments import (
     BoxKm,
     Columns,
+    Device,
     Format,
+    Header,
     Out,
     Overwrite,
     Rule,
@@ -46,6 +48,8 @@ def trace_load(
     rule: Rule = None,
     box_km: BoxKm = None,
     window_s: WindowS = None,
+    device: Device = None,
+    header: Header = True,
     where: Where = None,
     overwrite: Overwrite = False,
 ) -> None:
@@ -56,7 +60,9 @@ def trace_load(
     from mudkit import trace
     from mudkit.trace.folder import OUTPUT_NAMES
 
-    options = trace.Options(format, table, tz, time_unit, mapping(column), rule, box_km, window_s)
+    options = trace.Options(
+        format, table, tz, time_unit, mapping(column), rule, box_km, window_s, device, header
+    )
     refuse_existing(out.expanduser(), OUTPUT_NAMES if overwrite else None)
     loaded = _chosen(trace.load(path, **vars(options)), where)
     loaded.save(out, overwrite=overwrite)
@@ -101,6 +107,8 @@ def trace_profile(
     tz: Zone = "UTC",
     time_unit: TimeUnit = "s",
     rule: Rule = None,
+    device: Device = None,
+    header: Header = True,
     where: Where = None,
 ) -> None:
     """Summarise a trace; `mudkit report trace_profile` shows more.
@@ -109,7 +117,7 @@ def trace_profile(
     """
     from mudkit import trace
 
-    options = trace.Options(format, table, tz, time_unit, mapping(column), rule)
+    options = trace.Options(format, table, tz, time_unit, mapping(column), rule, device=device, header=header)
     loaded = trace.load(path, **vars(options))
     print_table(_chosen(loaded, where).summary())
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
-from mudkit.trace.formats import Batch
+from mudkit.trace.formats import Batch, Dialect, lines_of
 from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options, TimeUnit
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
 from mudkit.trace.schema import REJECTED, rejected_by_reason, rejected_rows
@@ -34,6 +34,7 @@ __all__ = [
     "MAX_SAMPLED_FILES",
     "MIN_DECISIVE_ROWS",
     "OUTSIDE",
+    "TOO_FAST",
     "TO_360",
     "TWICE_OR_NEVER",
     "UNBOUNDED",
@@ -65,6 +66,22 @@ LATE = "time before 1980 or after 2100"
 OUTSIDE = "coordinates out of range"
 EXCHANGED = "coordinates out of range, in range if exchanged"
 TO_360 = "longitude over 180, as counted from 0 to 360"
+TOO_FAST = f"speed over {MAX_FLIGHT_MPS:.0f} m/s"
+
+_REMEDIES = {
+    FIELDS: "check the separators and the quotation marks",
+    UNNAMED: "check which column is the device; if all rows are of one, name it: device='ann'",
+    UNREADABLE: "write times as 2023-11-14T22:13:20Z or as seconds since 1970, and a date beside a time of "
+    "day as 2023-11-14",
+    UNPLACED: "write latitude and longitude in degrees, as 47.37",
+    TWICE_OR_NEVER: "write times with their offset, as 2023-10-29T02:30:00+02:00",
+    TO_360: "subtract 360 from longitudes over 180",
+    TOO_FAST: "give speeds in metres per second",
+}
+"""Remedies by the reason that most rows share."""
+
+_MAX_SHOWN = 100
+_MAX_REASONS = 3
 
 EARLIEST_US = 315_964_800_000_000
 """1980-01-06, when GPS time starts: no fix is older."""
@@ -89,8 +106,7 @@ class Parsed:
         ``source, row, device, t_us, lat, lon`` and, where the file has them, ``speed_mps, occupied, box_km,
         window_s``.
     bad : pyarrow.Table
-        Rows with the schema of ``rejected``; the reasons are this module's, and "speed over 340 m/s" where
-        the row itself says so.
+        Rows with the schema of ``rejected``; the reasons are this module's.
     """
 
     good: pa.Table
@@ -184,7 +200,7 @@ def parse(batch: Batch, options: Options) -> Parsed:
     )
     if "speed_mps" in values:
         speed = values["speed_mps"]
-        reason = np.where((reason == "") & (speed > MAX_FLIGHT_MPS), "speed over 340 m/s", reason)
+        reason = np.where((reason == "") & (speed > MAX_FLIGHT_MPS), TOO_FAST, reason)
         values["speed_mps"] = np.where(speed >= 0, speed, np.nan)  # negative means unknown in phones' logs
     values["lon"] = np.where(lon == 180.0, -180.0, lon)
     good = {"row": pa.array(rows), "device": device, "t_us": pa.array(t_us)}
@@ -294,7 +310,8 @@ def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str, ki
         raise TraceFormatError(
             f"Most rows of {source.path.name} have no time.",
             where=where,
-            found=f"{bad[UNTIMED]:,} of {rows:,} {kind}",
+            found=f"{bad[UNTIMED]:,} of {rows:,} {kind}"
+            + (f" have nothing in {names['ts']!r}" if "ts" in names else ""),
             expected="a time for each position",
             remedy="export what was recorded: planned routes and places of interest have no times",
         )
@@ -312,13 +329,36 @@ def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str, ki
             else "exchange the two in the file",
         )
     if 2 * sum(bad.values()) > rows:
+        leading = Counter(bad).most_common(_MAX_REASONS)
+        dialect, row = _first_rejected(plan, leading[0][0]) or (None, repr(sample[:_MAX_SHOWN]))
+        fields = f"{len(dialect.names)} fields separated by {dialect.delimiter!r}, " if dialect else ""
+        taken = ", ".join(f"{name}={given}" for name, given in names.items())
         raise TraceFormatError(
             f"Most rows of {source.path.name} cannot be read.",
             where=where,
-            found=f"{sum(bad.values()):,} of {rows:,} {kind}; the first: {sample[:100]!r}",
-            expected="in each row a device, a time (UNIX or ISO 8601) and a place in degrees (like 37.77)",
-            remedy="check the column mapping and the format",
+            found=f"{sum(bad.values()):,} of {rows:,} {kind}: "
+            + ", ".join(f"{count:,} {reason}" for reason, count in leading)
+            + f"; {row}",
+            expected=f"in each row {fields}a device, a time (UNIX or ISO 8601) and a place in degrees "
+            "(like 37.77)" + (f", from the columns {taken}" if taken else ""),
+            remedy=_REMEDIES.get(leading[0][0], "check the column mapping and the format"),
         )
+
+
+def _first_rejected(plan: LoadPlan, reason: str) -> tuple[Dialect | None, str] | None:
+    """Return the form of the first file with such a row, and this row as it stands there."""
+    for file in plan.source.files():
+        for batch in plan.source.batches([file]):
+            bad = pa.concat_tables([parse(batch, plan.options).bad, malformed_rows(batch)])
+            rejected = bad.filter(pc.equal(bad["reason"], reason)).sort_by("row")
+            if not len(rejected):
+                continue
+            row, raw = rejected["row"][0].as_py(), rejected["raw"][0].as_py()
+            if batch.dialect is None:
+                return None, f"{batch.source}, row {row}: {raw[:_MAX_SHOWN]!r}"
+            ((_, line, text),) = lines_of(file, batch.dialect, [row])
+            return batch.dialect, f"{batch.source}, line {line}: {text[:_MAX_SHOWN]!r}"
+    return None
 
 
 def _is_ambiguous_or_skipped(ts: pa.Array, t_us: NDArray[np.int64], options: Options) -> NDArray[np.bool_]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mudkit.errors import ParameterError, TraceFormatError, did_you_mean
@@ -48,6 +50,9 @@ FORMATS: dict[str, Reader] = {
 
 FIXED = frozenset(("cabspotting-txt", "geolife", "gowalla", "gpx"))
 """Formats with fixed columns, without names in the file."""
+
+NAMED_BY_FILE = frozenset(("gpx",))
+"""Formats whose devices are named by their files."""
 
 GZIP_FACTOR = 5
 """Approximate compression ratio of such text."""
@@ -94,18 +99,36 @@ class Source:
     def batches(self, files: list[Path] | None = None) -> Iterator[Batch]:
         """Read all files, or some of them, in batches.
 
+        Where devices are named by files, and files of one name are in different folders, devices are named
+        by their paths.
+
         Raises
         ------
         TraceFormatError
             A file is truncated, or its content does not match its header.
         """
+        by_path = self.format in NAMED_BY_FILE and _share_names(self.members)
         for file in files or self.files():
             name = file.relative_to(self.path).as_posix() if self.members else file.name
+            folder = PurePosixPath(name).parent
             try:
                 for batch in FORMATS[self.format](file, self.columns):
-                    yield replace(batch, source=name)
+                    yield replace(_prefixed(batch, folder) if by_path else batch, source=name)
             except (pa.ArrowException, UnicodeDecodeError, EOFError, OSError, KeyError, zlib.error) as error:
                 raise unreadable(file, error) from error
+
+
+def _share_names(members: tuple[str, ...]) -> bool:
+    """Return whether files of one name, whatever their packing, are in different folders."""
+    paths = {PurePosixPath(re.sub(r"(\.\w+)?(\.gz)?$", "", name)) for name in members}
+    return len({path.name for path in paths}) < len(paths)
+
+
+def _prefixed(batch: Batch, folder: PurePosixPath) -> Batch:
+    """Return a batch whose devices are named by their path."""
+    place, names = batch.columns.column_names.index("device"), batch.columns["device"]
+    paths = names if folder == PurePosixPath() else pc.binary_join_element_wise(str(folder), names, "/")
+    return replace(batch, columns=batch.columns.set_column(place, "device", paths))
 
 
 _KINDS = {
