@@ -51,6 +51,10 @@ def trace_load(
     device: Device = None,
     header: Header = True,
     where: Where = None,
+    rejected: Annotated[
+        Path | None,
+        typer.Option(help="CSV file to create, of the rows set aside: file, row, line, reason, raw."),
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Load a file into memory and write it as a trace folder.
@@ -59,13 +63,19 @@ def trace_load(
     """
     from mudkit import trace
     from mudkit.trace.folder import OUTPUT_NAMES
+    from mudkit.trace.loaded import refuse_other_file, write_rejected
 
     options = trace.Options(
         format, table, tz, time_unit, mapping(column), rule, box_km, window_s, device, header
     )
     refuse_existing(out.expanduser(), OUTPUT_NAMES if overwrite else None)
+    if rejected is not None:
+        refuse_other_file(rejected.expanduser(), overwrite=overwrite)
     loaded = _chosen(trace.load(path, **vars(options)), where)
     loaded.save(out, overwrite=overwrite)
+    if rejected is not None:
+        source = None if trace.is_trace(path) else options.plan(path).source
+        write_rejected(loaded.rejected, source, rejected, overwrite=overwrite)
     print_table(loaded.summary())
     typer.echo(f"written to {out}")
 

@@ -100,10 +100,12 @@ def _split(line: str, delimiter: str) -> list[str]:
 
 
 def _delimiter(lines: list[str]) -> str:
-    def agreement(delimiter: str) -> tuple[int, int]:
-        """Return the number of lines with the same number of fields, and this number."""
-        widths = Counter(len(_split(line, delimiter)) for line in lines if delimiter in line)
-        return max(((count, width) for width, count in widths.items() if width > 1), default=(0, 0))
+    def agreement(delimiter: str) -> tuple[int, int, int]:
+        """Return the number of lines of the most frequent width, this width, and the number of numbers."""
+        rows = [_split(line, delimiter) for line in lines if delimiter in line]
+        widths = Counter(len(row) for row in rows if len(row) > 1)
+        width, count = max(widths.items(), key=lambda item: item[::-1], default=(0, 0))
+        return count, width, sum(bool(_NUMBER.fullmatch(field)) for row in rows for field in row)
 
     return max(_DELIMITERS, key=agreement)
 

@@ -114,6 +114,12 @@ def test_places_need_a_table_without_a_header(tmp_path, options):
         trace.load(write(tmp_path, PLAIN), **options)
 
 
+def test_decimal_commas_do_not_separate_fields(tmp_path):
+    file = write(tmp_path, build_table("{t};{comma};8,5"))
+    loaded = trace.load(file, device="a", header=False, columns={"ts": 1, "lat": 2, "lon": 3})
+    assert loaded.positions.equals(trace.load(write(tmp_path, PLAIN, "plain.csv")).positions)
+
+
 def test_place_beyond_the_last_column_is_refused(tmp_path):
     file = write(tmp_path, build_table("a,{t},{lat},8.5"))
     with pytest.raises(TraceFormatError, match="column 5"):
