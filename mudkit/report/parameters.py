@@ -118,9 +118,8 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
     if template == "prefetch_sizing" and parameters["arrivals"]:
         from mudkit.systems.lasthop.study.logs import read_logs  # it loads the system
 
-        read_logs(
-            parameters["arrivals"], parameters["reads"], parameters["outages"] or None, tz=parameters["tz"]
-        )
+        times = {name: parameters[name] for name in ("tz", "time_unit")}
+        read_logs(parameters["arrivals"], parameters["reads"], parameters["outages"] or None, **times)
         return
     if "trace" not in _INPUTS[template]:
         return
@@ -133,7 +132,7 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
 
         for name, read in (("outages", read_outages), ("writes", read_writes)):
             if parameters[name]:
-                read(parameters[name], parameters["tz"])
+                read(parameters[name], parameters["tz"], parameters["time_unit"])
     derives = not parameters.get("reads")
     shaping = {"rule": parameters.get("rule")} if derives else {}
     if derives:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -210,6 +210,7 @@ def read_events(
     outages: str,
     *,
     tz: str,
+    time_unit: Literal["s", "ms", "us", "ns"] = "s",
     example: dict[str, Any],
     assumed: Outages,
     draws: int,
@@ -221,7 +222,7 @@ def read_events(
     """
     seed = example["seed"]
     if arrivals:
-        events = read_logs(arrivals, reads, outages or None, tz=tz)
+        events = read_logs(arrivals, reads, outages or None, tz=tz, time_unit=time_unit)
         name = ", ".join(Path(entry).name for entry in (arrivals, reads, outages) if entry)
         if outages:
             return name, [events], [events]

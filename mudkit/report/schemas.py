@@ -158,6 +158,7 @@ class PrefetchSizing(Parameters):
         "", description="log of outages as CSV: begin, end; empty: they are drawn", validate_default=True
     )
     tz: str = Field("UTC", description="time zone of times without one")
+    time_unit: Literal["s", "ms", "us", "ns"] = Field("s", description="of numeric times")
     max_at_a_time: int = Field(8, ge=1, le=1 << 31, description="messages that are read at a time, at most")
     threshold: float = Field(0.0, ge=-1e9, le=1e9, description="lower ranks are not acceptable")
     price_wasted: float = Field(

@@ -16,14 +16,23 @@ from typing import get_args
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.trace.formats import Batch, Dialect, lines_of
 from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options, TimeUnit
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
 from mudkit.trace.schema import REJECTED, rejected_by_reason, rejected_rows
-from mudkit.trace.values import NO_TIME, TIME_UNITS, booleans, moments, numbers, raw_text, times_us
+from mudkit.trace.values import (
+    NO_TIME,
+    TIME_UNITS,
+    booleans,
+    has_clock_change,
+    is_given,
+    moments,
+    numbers,
+    raw_text,
+    times_us,
+)
 
 __all__ = [
     "EARLIEST_US",
@@ -166,16 +175,16 @@ def parse(batch: Batch, options: Options) -> Parsed:
     unbounded = np.zeros(len(columns), dtype=np.bool_)
     for name, most in (("box_km", MAX_BOX_KM), ("window_s", MAX_WINDOW_S)):
         if name in values:  # where a row says nothing, the default holds
-            is_given = _is_given(columns[name].combine_chunks())
-            unbounded |= ~((values[name] > 0) & (values[name] <= most)) & is_given
+            is_wrong = ~((values[name] > 0) & (values[name] <= most))
+            unbounded |= is_wrong & is_given(columns[name].combine_chunks())
     untimed = is_unread.copy()
-    untimed[is_unread] = ~_is_given(ts.filter(pa.array(is_unread)))
+    untimed[is_unread] = ~is_given(ts.filter(pa.array(is_unread)))
     unnamed = np.asarray(pc.fill_null(pc.equal(device, ""), True).to_numpy(zero_copy_only=False))
     reason = np.select(
         [
             untimed,
             unnamed,
-            _is_ambiguous_or_skipped(ts, t_us, options),
+            has_clock_change(ts, t_us, options.tz, options.time_unit),
             is_unread,
             np.isnan(lat) | np.isnan(lon),
             unbounded,
@@ -359,23 +368,6 @@ def _first_rejected(plan: LoadPlan, reason: str) -> tuple[Dialect | None, str] |
             ((_, line, text),) = lines_of(file, batch.dialect, [row])
             return batch.dialect, f"{batch.source}, line {line}: {text[:_MAX_SHOWN]!r}"
     return None
-
-
-def _is_ambiguous_or_skipped(ts: pa.Array, t_us: NDArray[np.int64], options: Options) -> NDArray[np.bool_]:
-    """Return which times are readable but ambiguous or missing in the zone."""
-    is_unread = np.asarray(t_us == NO_TIME, dtype=np.bool_)
-    if options.tz != "UTC" and is_unread.any():
-        is_unread[is_unread] = times_us(ts.filter(pa.array(is_unread)), "UTC", options.time_unit) != NO_TIME
-        return is_unread
-    return np.zeros(len(t_us), dtype=np.bool_)
-
-
-def _is_given(column: pa.Array) -> NDArray[np.bool_]:
-    """Return which rows are not empty."""
-    text = pc.utf8_trim_whitespace(column.cast(pa.string()))
-    return np.asarray(
-        pc.fill_null(pc.not_equal(text, ""), False).to_numpy(zero_copy_only=False), dtype=np.bool_
-    )
 
 
 def _wrong_unit(plan: LoadPlan) -> TraceFormatError:

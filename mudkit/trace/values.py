@@ -7,7 +7,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["NO_TIME", "TIME_UNITS", "booleans", "moments", "numbers", "raw_text", "times_us"]
+__all__ = [
+    "NO_TIME",
+    "TIME_UNITS",
+    "booleans",
+    "has_clock_change",
+    "is_given",
+    "moments",
+    "numbers",
+    "raw_text",
+    "times_us",
+]
 
 TIME_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0}
 """Units of numeric times, and how many microseconds one is (nanoseconds are divided instead)."""
@@ -103,6 +113,25 @@ def times_us(column: pa.Array, tz: str, time_unit: str = "s") -> NDArray[np.int6
     known = np.isfinite(seconds)
     clipped = np.clip(np.where(known, seconds, 0.0) * factor_us, -9e18, 9e18)
     return np.where(known, np.rint(clipped).astype(np.int64), NO_TIME)
+
+
+def has_clock_change(
+    column: pa.Array, t_us: NDArray[np.int64], tz: str, time_unit: str = "s"
+) -> NDArray[np.bool_]:
+    """Return which times, read as ``t_us``, are readable but ambiguous or missing in the zone."""
+    is_unread = np.asarray(t_us == NO_TIME, dtype=np.bool_)
+    if tz != "UTC" and is_unread.any():
+        is_unread[is_unread] = times_us(column.filter(pa.array(is_unread)), "UTC", time_unit) != NO_TIME
+        return is_unread
+    return np.zeros(len(t_us), dtype=np.bool_)
+
+
+def is_given(column: pa.Array) -> NDArray[np.bool_]:
+    """Return which values are not empty."""
+    text = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    return np.asarray(
+        pc.fill_null(pc.not_equal(text, ""), False).to_numpy(zero_copy_only=False), dtype=np.bool_
+    )
 
 
 def _texts_us(column: pa.Array, tz: str) -> NDArray[np.int64]:
