@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from mudkit.report.source import dominant
 from mudkit.sources import Outages
 from mudkit.systems.lasthop import Expiration, Scenario, add_outages, read_logs
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
+from mudkit.trace.options import TimeUnit
 
 if TYPE_CHECKING:
     from mudkit.systems.lasthop.study.scenario import Drawn
@@ -210,7 +211,7 @@ def read_events(
     outages: str,
     *,
     tz: str,
-    time_unit: Literal["s", "ms", "us", "ns"] = "s",
+    time_unit: TimeUnit = "s",
     example: dict[str, Any],
     assumed: Outages,
     draws: int,

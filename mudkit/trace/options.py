@@ -16,7 +16,7 @@ from mudkit.trace.formats import Source, recognise
 from mudkit.trace.formats.columns import REQUIRED, is_place, place_name
 from mudkit.trace.values import TIME_UNITS
 
-__all__ = ["MAX_BOX_KM", "MAX_WINDOW_S", "LoadPlan", "Options", "refuse_for_folder"]
+__all__ = ["MAX_BOX_KM", "MAX_WINDOW_S", "LoadPlan", "Options", "TimeUnit", "refuse_for_folder"]
 
 MAX_BOX_KM = 20_000.0
 MAX_WINDOW_S = 3.2e9

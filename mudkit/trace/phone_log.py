@@ -15,6 +15,7 @@ from mudkit.display import shows_fields
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.files import existing, sha256
 from mudkit.trace.formats import Source, dialect_of
+from mudkit.trace.options import TimeUnit
 from mudkit.trace.parse import (
     EARLIEST_US,
     LATE,
@@ -101,7 +102,7 @@ class UnlockLog:
 
 
 @check_options
-def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
+def load_unlocks(path: str | os.PathLike[str], *, time_unit: TimeUnit = "s") -> UnlockLog:
     """Load the moments at which a phone's screen was unlocked.
 
     Rows are sorted by time: a phone's clock may be set back, and AWARE writes buffered rows later. Unlocks up
@@ -110,9 +111,11 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
     Parameters
     ----------
     path : path-like
-        A CSV file of AWARE's sensor Screen (also as ``.gz``), recognised by its columns ``time`` (seconds
-        since 1970 in UTC) and ``screen_status`` (0 off, 1 on, 2 locked, 3 unlocked). Columns ``user`` and
-        ``device`` are optional, with one phone only.
+        A CSV file of AWARE's sensor Screen (also as ``.gz``), recognised by its columns ``time`` (since 1970
+        in UTC) and ``screen_status`` (0 off, 1 on, 2 locked, 3 unlocked). Columns ``user`` and ``device``
+        are optional, with one phone only.
+    time_unit : {'s', 'ms', 'us', 'ns'}
+        Unit of the times.
 
     Returns
     -------
@@ -146,7 +149,7 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
             remedy="name the file of the sensor Screen, for instance AwareScreen.csv",
         )
     source = Source(path, "csv", {name: name for name in names})
-    good, bad = _read(source)
+    good, bad = _read(source, time_unit)
     rows = len(good) + len(bad)
     if not rows:
         raise no_rows(path)
@@ -154,8 +157,8 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
         path,
         rows,
         bad,
-        "a time in seconds since 1970 and a screen status from 0 to 3 in each row",
-        remedy="check the columns; times in milliseconds must be divided by 1000",
+        f"a time in {time_unit!r} since 1970 and a screen status from 0 to 3 in each row",
+        remedy="check the columns; times in milliseconds are read with time_unit='ms'",
     )
     t_us = np.asarray(good["t_us"].to_numpy(), dtype=np.int64)
     status = np.asarray(good["status"].to_numpy(), dtype=np.int64)
@@ -186,7 +189,7 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
     return UnlockLog(t_us[unlocked[counts]], pa.concat_tables([bad, repeated]).sort_by("row"), description)
 
 
-def _read(source: Source) -> tuple[pa.Table, pa.Table]:
+def _read(source: Source, time_unit: TimeUnit) -> tuple[pa.Table, pa.Table]:
     """Read the rows that can be used (``t_us, status, row, raw``), and those that cannot."""
     name = source.path.name
     kinds = {"t_us": pa.int64(), "status": pa.int64(), "row": pa.int64(), "raw": pa.string()}
@@ -194,7 +197,7 @@ def _read(source: Source) -> tuple[pa.Table, pa.Table]:
     phones: set[tuple[str, ...]] = set()
     for batch in source.batches():
         columns = batch.columns
-        t_us = times_us(columns["time"].combine_chunks(), "UTC")
+        t_us = times_us(columns["time"].combine_chunks(), "UTC", time_unit)
         status = numbers(columns["screen_status"].combine_chunks())
         reason = np.select(
             [

@@ -33,6 +33,12 @@ def test_repeated_unlocks_within_a_second_are_rejected(csv_file):
     assert loaded.rejected["raw"][0].as_py() == f"{T0}.600,3"
 
 
+def test_times_may_be_in_milliseconds(csv_file):
+    rows = [f"{T0 + second}000,3" for second in (0, 5, 9)]
+    loaded = load_unlocks(csv_file(HEADER, rows), time_unit="ms")
+    assert (loaded.times_us - T0 * 1_000_000).tolist() == [0, 5_000_000, 9_000_000]
+
+
 def test_rows_are_sorted_by_time(csv_file):
     loaded = load_unlocks(csv_file(HEADER, format_log((500, 3), (20, 3), (900, 3))))
     assert np.diff(loaded.times_us).tolist() == [480_000_000, 400_000_000]

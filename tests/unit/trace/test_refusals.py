@@ -105,7 +105,7 @@ FORMATS = [
     ("links: other types", trace.load_links, encode_parquet({"device": ["a"], "ts": [[1]], "up": [True]}), "not what they should be"),
     ("unlocks: a folder", trace.load_unlocks, FOLDER, "is a folder"),
     ("unlocks: another log", trace.load_unlocks, "time,battery_level,battery_status\n1,2,3\n", r"not a log of AWARE's screen[\s\S]*battery_level"),
-    ("unlocks: milliseconds", trace.load_unlocks, f"{AWARE}\n{T0}000,3\n", "milliseconds"),
+    ("unlocks: milliseconds", trace.load_unlocks, f"{AWARE}\n{T0}000,3\n", "time_unit='ms'"),
     ("unlocks: an empty file", trace.load_unlocks, "", "is empty"),
 ]  # fmt: skip
 CONTENTS = [

@@ -25,6 +25,7 @@ from mudkit.errors import ParameterError, TraceContentError
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.scenario import Drawn
 from mudkit.trace.logs import Log, check_rows
+from mudkit.trace.options import TimeUnit
 from mudkit.trace.parse import EARLIEST_US
 from mudkit.trace.values import NO_TIME
 
@@ -49,7 +50,7 @@ def read_logs(
     outages: str | os.PathLike[str] | None = None,
     *,
     tz: str = "UTC",
-    time_unit: Literal["s", "ms", "us", "ns"] = "s",
+    time_unit: TimeUnit = "s",
 ) -> Drawn:
     """Read logs from CSV files with a header, also compressed; their form is found as that of traces.
 
