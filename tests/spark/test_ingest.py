@@ -56,6 +56,29 @@ def test_ingest_of_original_files_equals_load(spark, tmp_path):
     assert_same(tmp_path / "out", trace.load(folder))
 
 
+@pytest.mark.parametrize(
+    ("content", "options"),
+    [
+        (
+            "sep=;\nDate;Time;lat;lon\n"
+            + "".join(f"2023-11-14;12:{i:02}:00;47,00{i % 7};8,5\n" for i in range(20))
+            + "2023-11-14;noon;47;8\n",
+            {"device": "ann", "tz": "Europe/Zurich"},
+        ),
+        (
+            "".join(f'a, "{T0 + i}", 47.00{i % 7}, 8.5\n' for i in range(20)) + "a\n",
+            {"header": False, "columns": {"device": 1, "ts": 2, "lat": 3, "lon": 4}},
+        ),
+    ],
+)
+def test_ingest_of_tables_in_other_forms_equals_load(spark, tmp_path, content, options):
+    file = tmp_path / "t.csv"
+    file.write_text(content, encoding="utf-16")
+    report = pipeline.ingest(spark, file, tmp_path / "out", **options)
+    assert_same(tmp_path / "out", trace.load(file, **options))
+    assert (report.rows, report.kept) == (21, 20)
+
+
 def test_two_ingests_of_parts_equal_one_of_the_whole(spark, csv_file, tmp_path):
     def concatenate(table):
         pieces = [getattr(trace.load(tmp_path / name), table) for name in ("one", "two")]

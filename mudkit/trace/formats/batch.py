@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mudkit.errors import ParameterError, TraceFormatError
 
 __all__ = [
+    "HEAD_BYTES",
     "Batch",
     "Dialect",
     "Malformed",
@@ -92,7 +93,7 @@ class Batch:
         return self.dialect.delimiter if self.dialect else ","
 
 
-_HEAD_BYTES = 1 << 16
+HEAD_BYTES = 1 << 16
 _WEB_PAGE = (b"<!doctype html", b"<html", b"<head", b"<body")
 
 
@@ -106,7 +107,7 @@ def peek(file: Path) -> bytes:
     """Return the first 64 KiB of a file's content, decompressed; it must not be empty."""
     try:
         with pa.input_stream(str(file), compression=compression(file)) as stream:
-            head: bytes = stream.read(_HEAD_BYTES)
+            head: bytes = stream.read(HEAD_BYTES)
     except (pa.ArrowException, OSError, EOFError) as error:
         raise unreadable(file, error) from error
     if not head.strip():

@@ -7,6 +7,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,16 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from mudkit.errors import TraceFormatError
-from mudkit.trace.formats.batch import Batch, Dialect, Malformed, compression, empty, other_format, peek
+from mudkit.trace.formats.batch import (
+    HEAD_BYTES,
+    Batch,
+    Dialect,
+    Malformed,
+    compression,
+    empty,
+    other_format,
+    peek,
+)
 from mudkit.trace.formats.columns import has_places, is_place, place_name
 
 __all__ = ["dialect_of", "lines_of", "read_delimited", "read_lines", "read_parquet"]
@@ -24,7 +34,7 @@ _BLOCK_BYTES = 16 << 20
 _DELIMITERS = ",;\t|"
 _SEPARATOR_LINE = re.compile(r'"?sep=(\\t|[^\w"])"?', re.IGNORECASE)
 _NUMBER = re.compile(r"\s*[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?\s*")
-_LINES_LOOKED_AT = 50
+_LINES_LOOKED_AT = 30
 
 
 def dialect_of(file: Path, mapped: Collection[str] = (), *, head: bytes | None = None) -> Dialect:
@@ -43,11 +53,12 @@ def dialect_of(file: Path, mapped: Collection[str] = (), *, head: bytes | None =
     """
     head = peek(file) if head is None else head
     encoding = _encoding(head)
-    lines = [
-        (number, line)
-        for number, line in enumerate(_complete_lines(head.decode(encoding, errors="replace")), start=1)
-        if line.strip()
-    ][:_LINES_LOOKED_AT]
+    text = head.decode(encoding, errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    all_lines = text.split("\n")
+    if len(head) >= HEAD_BYTES and len(all_lines) > 1:
+        all_lines.pop()  # it is cut
+    numbered = ((number, line) for number, line in enumerate(all_lines, start=1) if line.strip())
+    lines = list(islice(numbered, _LINES_LOOKED_AT))
     if not lines:
         raise empty(file)
     _refuse_binary(file, head, lines[0][1])
@@ -70,8 +81,8 @@ def dialect_of(file: Path, mapped: Collection[str] = (), *, head: bytes | None =
     else:
         _refuse_binary(file, head, lines[at][1])
         names, above = _fitted(rows[at], rows[at + 1 :]), lines[at][0]
-    padded = re.search(rf'(^|{re.escape(delimiter)}) +"', "\n".join(line for _, line in lines), re.MULTILINE)
-    return Dialect(_unique(names), delimiter, above, encoding, padded=bool(padded))
+    is_padded = '"' in text and re.search(rf'(^|{re.escape(delimiter)}) +"', text, re.MULTILINE) is not None
+    return Dialect(_unique(names), delimiter, above, encoding, padded=is_padded)
 
 
 def _encoding(head: bytes) -> str:
@@ -82,12 +93,6 @@ def _encoding(head: bytes) -> str:
         if not others.count(0) and 2 * zeros.count(0) > len(zeros):
             return name
     return "utf-8-sig"
-
-
-def _complete_lines(text: str) -> list[str]:
-    """Return the lines of the beginning of a file; the last one may be cut."""
-    lines = re.split(r"\r\n|\n|\r", text)
-    return lines[:-1] or lines
 
 
 def _refuse_binary(file: Path, head: bytes, line: str) -> None:
@@ -113,7 +118,7 @@ def _delimiter(lines: list[str]) -> str:
 def _header_place(rows: list[list[str]], width: int, mapped: Collection[str]) -> int | None:
     """Return the index of the header among the first lines; None if a row is in its place."""
     above = next((i for i, row in enumerate(rows) if _is_row(row, width)), len(rows))
-    for i, row in enumerate(rows):
+    for i, row in enumerate(rows[: above + 1]):
         if (mapped and set(mapped) <= set(_unique(_names(row)))) or (i < above and has_places(row)):
             return i
     several = (i for i, row in enumerate(rows) if not row[0].startswith("#") and (len(row) > 1 or width == 1))

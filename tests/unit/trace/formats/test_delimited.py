@@ -70,6 +70,23 @@ def test_header_of_mapped_names_may_stand_below_a_title(tmp_path):
     assert len(trace.load(file, columns=columns).positions) == COUNT
 
 
+def test_mapped_name_in_a_row_is_no_header(tmp_path):
+    with pytest.raises(TraceFormatError, match=r"lacks columns(?s:.)*found: +device, ts, lat, lon"):
+        trace.load(write(tmp_path, PLAIN), columns={"device": "a"})
+
+
+def test_blanks_before_quotes_may_begin_late(tmp_path):
+    rows = build_rows("a,{t},{lat},8.5", 200)
+    rows[150] = f'a, "{T0}", 47, 8.5'
+    loaded = trace.load(write(tmp_path, "\n".join([NAMES, *rows])), rule="none")
+    assert not any('"' in raw for raw in loaded.rejected["raw"].to_pylist())
+
+
+def test_last_line_may_lack_its_end(tmp_path):
+    file = write(tmp_path, f"sep=;\n{NAMES.replace(',', ';')};\na;{T0};47;8.5;\nb;{T0};47,1;8.5;")
+    assert trace.load(file, table="reads").reads["lat"].to_pylist() == [47, 47.1]
+
+
 def test_units_below_the_header_are_set_aside(tmp_path):
     file = write(tmp_path, build_table("a;{t};{lat};8.5", "device;ts;lat;lon", ";s;deg;deg"))
     loaded = trace.load(file)
