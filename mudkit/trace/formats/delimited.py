@@ -220,16 +220,15 @@ class _Unpadded:
 
     def __init__(self, delimiter: str) -> None:
         before = re.escape(delimiter).encode() + rb"\r\n"
-        self._pattern = re.compile(rb'("(?:[^"\r\n]|"")*")|(?:\A|(?<=[' + before + rb']))\x20+(?=")')
+        self._pattern = re.compile(rb'("[^"\r\n]*(?:""[^"\r\n]*)*")|(?:\A|(?<=[' + before + rb']))\x20+(?=")')
         self._rest = b""
 
     def __call__(self, chunk: pa.Buffer) -> bytes:
         """Return the complete lines; an empty chunk is the end of the stream."""
-        lines, end, rest = (self._rest + bytes(chunk)).rpartition(b"\n")
-        if not len(chunk):
-            lines, end, rest = self._rest, b"", b""
-        self._rest = rest
-        return self._pattern.sub(rb"\1", lines + end)
+        text = self._rest + bytes(chunk)
+        end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1 if len(chunk) else len(text)
+        self._rest = text[end:]
+        return self._pattern.sub(rb"\1", text[:end])
 
 
 def lines_of(file: Path, dialect: Dialect, rows: Collection[int]) -> Iterator[tuple[int, int, str]]:

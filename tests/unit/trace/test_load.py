@@ -250,6 +250,7 @@ def test_access_log_may_leave_the_box_blank(csv_file):
 def test_trace_folder_refuses_options_for_files(csv_file, tmp_path):
     saved = trace.load(csv_file("cab,t,lat,lon,occ", CABS)).save(tmp_path / "saved")
     file_options = ({"format": "gpx"}, {"table": "reads"}, {"tz": "Asia/Tokyo"}, {"time_unit": "ms"})
+    file_options += ({"device": "a"}, {"header": False, "columns": {"device": 1}})
     read_options = ({"rule": "none"}, {"box_km": 5}, {"window_s": 60}, {"columns": {"device": "x"}})
     for options in (*file_options, *read_options):
         with pytest.raises(ParameterError, match="already"):
