@@ -180,33 +180,19 @@ def parse(batch: Batch, options: Options) -> Parsed:
     untimed = is_unread.copy()
     untimed[is_unread] = ~is_given(ts.filter(pa.array(is_unread)))
     unnamed = np.asarray(pc.fill_null(pc.equal(device, ""), True).to_numpy(zero_copy_only=False))
-    reason = np.select(
-        [
-            untimed,
-            unnamed,
-            has_clock_change(ts, t_us, options.tz, options.time_unit),
-            is_unread,
-            np.isnan(lat) | np.isnan(lon),
-            unbounded,
-            late,
-            swapped,
-            to_360,
-            outside,
-        ],
-        [
-            UNTIMED,
-            UNNAMED,
-            TWICE_OR_NEVER,
-            UNREADABLE,
-            UNPLACED,
-            UNBOUNDED,
-            LATE,
-            EXCHANGED,
-            TO_360,
-            OUTSIDE,
-        ],
-        default="",
-    )
+    problems = {
+        UNTIMED: untimed,
+        UNNAMED: unnamed,
+        TWICE_OR_NEVER: has_clock_change(ts, t_us, options.tz, options.time_unit),
+        UNREADABLE: is_unread,
+        UNPLACED: np.isnan(lat) | np.isnan(lon),
+        UNBOUNDED: unbounded,
+        LATE: late,
+        EXCHANGED: swapped,
+        TO_360: to_360,
+        OUTSIDE: outside,
+    }
+    reason = np.select(list(problems.values()), list(problems), default="")
     if "speed_mps" in values:
         speed = values["speed_mps"]
         reason = np.where((reason == "") & (speed > MAX_FLIGHT_MPS), TOO_FAST, reason)

@@ -156,8 +156,8 @@ def _no_header(file: Path, line: str) -> TraceFormatError:
         where=str(file),
         found=f"a row in its place: {line[:100]!r}",
         expected="a first line with the names of the columns",
-        remedy="write one, or name columns by place: header=False, columns={'device': 1, 'ts': 2, 'lat': 3, "
-        "'lon': 4} (on the command line --no-header --column device=1 and so on)",
+        remedy="write one; columns of a trace can be named by place: header=False, columns={'device': 1, "
+        "'ts': 2, 'lat': 3, 'lon': 4} (on the command line --no-header --column device=1 and so on)",
     )
 
 
