@@ -13,7 +13,9 @@ import typer
 from mudkit.cli.arguments import (
     BoxKm,
     Columns,
+    Device,
     Format,
+    Header,
     Out,
     Overwrite,
     Rule,
@@ -36,7 +38,18 @@ _LARGE_BYTES = 8 << 20
 
 _TRACE = ("where", "reads", "dates")
 _OPTIONS: dict[str, tuple[str, ...]] = {
-    "ingest": ("format", "table", "column", "tz", "time_unit", "rule", "box_km", "window_s"),
+    "ingest": (
+        "format",
+        "table",
+        "column",
+        "tz",
+        "time_unit",
+        "rule",
+        "box_km",
+        "window_s",
+        "device",
+        "header",
+    ),
     "cells": ("zoom", "bucket_s", *_TRACE),
     "label_reads": ("horizon_s", *_TRACE),
     "label_writes": _TRACE,
@@ -59,6 +72,8 @@ def pipeline_run(
     rule: Rule = None,
     box_km: BoxKm = None,
     window_s: WindowS = None,
+    device: Device = None,
+    header: Header = True,
     horizon_s: Annotated[
         float, typer.Option(help="label_reads: maximum age of a cached answer, in seconds.")
     ] = 7200.0,
@@ -127,7 +142,9 @@ def pipeline_run(
         from mudkit.trace.options import Options
         from mudkit.trace.tally import check_source
 
-        options = Options(format, table, tz, time_unit, mapping(column), rule, box_km, window_s)
+        options = Options(
+            format, table, tz, time_unit, mapping(column), rule, box_km, window_s, device, header
+        )
         check_source(options.plan(existing(path, "trace")))
     else:
         from mudkit.trace import read_manifest

@@ -87,8 +87,10 @@ class OfTrace(Parameters):
     format: Literal[
         "auto", "cabspotting", "cabspotting-txt", "geolife", "gtfs-rt", "gowalla", "gpx", "csv", "parquet"
     ] = Field("auto", description="of the trace file")
-    columns: dict[str, str] = Field({}, description="mudkit's column names to the trace file's")
+    columns: dict[str, str | int] = Field({}, description="mudkit's column names to the trace file's")
     reads_columns: dict[str, str] = Field({}, description="mudkit's column names to the reads file's")
+    device: str | None = Field(None, min_length=1, description="of all rows of the files; none: as they say")
+    header: bool = Field(True, description="of a text table; false: columns are places from 1")
     tz: str = Field("UTC", description="time zone of times without one, and of the figures")
     time_unit: TimeUnit = Field("auto", description="of numeric times")
     rule: str = Field("", description="rule for reads; empty: occupancy for taxis, else trip_start")
@@ -218,7 +220,9 @@ class Propagation(Parameters):
     format: Literal[
         "auto", "cabspotting", "cabspotting-txt", "geolife", "gtfs-rt", "gowalla", "gpx", "csv", "parquet"
     ] = Field("auto", description="of the trace file")
-    columns: dict[str, str] = Field({}, description="mudkit's column names to the trace file's")
+    columns: dict[str, str | int] = Field({}, description="mudkit's column names to the trace file's")
+    device: str | None = Field(None, min_length=1, description="of all rows of the files; none: as they say")
+    header: bool = Field(True, description="of a text table; false: columns are places from 1")
     tz: str = Field("UTC", description="time zone of times without one, and of the figures")
     time_unit: TimeUnit = Field("auto", description="of numeric times")
     where: Where = ""
@@ -384,11 +388,13 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "cost": ("across", "measure", "weighed", "cost_measure"),
     "confidence": ("ci", "alpha", "confidence_level"),
     "days": ("length", "duration"),
+    "device": ("one_device", "person"),
     "devices": ("phones", "fleet", "users", "nodes"),
     "draws": ("runs", "repeats", "replications"),
     "expiration_h": ("ttl", "ttl_h", "lifetime", "expires", "expiry"),
     "folds": ("split", "cv", "cross_validation"),
     "format": ("kind", "type", "file_format"),
+    "header": ("has_header", "header_line"),
     "horizon_s": ("max_age", "max_age_s", "ttl", "ttl_s"),
     "length": ("duration", "hours"),
     "link": ("network", "radio"),

@@ -26,9 +26,10 @@ from mudkit.report.selection import Selection
 from mudkit.trace.derive import Rule
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import Options
+from mudkit.trace.parse import FIELDS
 from mudkit.trace.plausible import NO_FIX, reason_of
 from mudkit.trace.schema import FARES, epoch_us
-from mudkit.trace.times import AUTO, NO_TIME, times_us
+from mudkit.trace.times import NO_TIME, moments, times_us
 from mudkit.trace.values import numbers
 from mudkit.units import US_PER_S, distance_km
 
@@ -559,8 +560,7 @@ def open_source(
         loaded, devices_read = selection.of(whole), 0
         for rows_of, part in ((seen, whole), (kept, loaded)):
             _count(rows_of, part)
-    layout = [] if is_folder else _layout(path, given)
-    aside = _aside(loaded.rejected, layout, tz, given.time_unit)
+    aside = _aside(loaded.rejected, *(([], ",") if is_folder else _layout(path, given)), given)
     is_part = bool(devices_read or selection)
     all_aside = len(aside)
     if is_part:
@@ -607,12 +607,13 @@ def _fares_of(loaded: traces.Loaded) -> pa.Table:
     return loaded.fares.join(loaded.positions.select(keys), keys=keys, join_type="left semi")
 
 
-def _layout(path: Path, options: Options) -> list[str]:
-    """Return the names of the fields of a row that cannot be read, in their order."""
-    return list(next(options.plan(path).source.batches()).columns.column_names)
+def _layout(path: Path, options: Options) -> tuple[list[str], str]:
+    """Return the names of the fields of a row that cannot be read, in their order, and their separator."""
+    batch = next(options.plan(path).source.batches())
+    return batch.columns.column_names, batch.delimiter
 
 
-def _aside(rejected: pa.Table, layout: Sequence[str], tz: str, time_unit: str) -> pd.DataFrame:
+def _aside(rejected: pa.Table, layout: Sequence[str], separator: str, options: Options) -> pd.DataFrame:
     """Return reason, device, time and place of rejected rows, as far as the rows say them."""
     import pandas as pd
 
@@ -621,20 +622,26 @@ def _aside(rejected: pa.Table, layout: Sequence[str], tz: str, time_unit: str) -
     reason, raw = rejected["reason"].to_pandas(), rejected["raw"].to_pandas().fillna("")
     parts = []
     is_cleaned = reason.str.match(_CLEANED)
-    for names, chosen in ((["device", "ts", "lat", "lon"], is_cleaned), (list(layout), ~is_cleaned)):
-        split = raw[chosen].str.split(",")
-        if names[0] == "device" and len(names) == 4:
-            split = raw[chosen].str.rsplit(",", n=3)  # a name may hold a comma
-        is_whole = split.str.len() == len(names) if names else pd.Series(False, index=split.index)
+    cleaned = (["device", "ts", "lat", "lon"], ",", "UTC", "s", is_cleaned)
+    for names, mark, zone, unit, chosen in (
+        cleaned,
+        (list(layout), separator, options.tz, options.time_unit, ~is_cleaned),
+    ):
+        split = raw[chosen].str.split(mark)
+        if names[:1] == ["device"] and len(names) == 4:
+            split = raw[chosen].str.rsplit(mark, n=3)  # a name may hold a comma
+        is_whole = (split.str.len() == len(names)) & bool(names) & (reason[chosen] != FIELDS)
         fields = pd.DataFrame(split[is_whole].tolist(), index=split.index[is_whole], columns=names or None)
         part = pd.DataFrame({"reason": reason[chosen], "device": "", "t_us": NO_TIME}, index=split.index)
         part["lat"] = part["lon"] = np.nan
         if len(fields):
-            part.loc[is_whole, "device"] = fields["device"].str.strip()
-            zone, unit = ("UTC", AUTO) if chosen is is_cleaned else (tz, time_unit)
-            part.loc[is_whole, "t_us"] = times_us(pa.array(fields["ts"], pa.string()), zone, unit)
+            part.loc[is_whole, "device"] = options.device or fields["device"].str.strip()
+            columns = {name: pa.array(fields[name], pa.string()) for name in ("ts", "lat", "lon")}
+            if "date" in names:
+                columns["ts"] = moments(pa.array(fields["date"], pa.string()), columns["ts"])
+            part.loc[is_whole, "t_us"] = times_us(columns["ts"], zone, unit)
             for name in ("lat", "lon"):
-                part.loc[is_whole, name] = numbers(pa.array(fields[name], pa.string()))
+                part.loc[is_whole, name] = numbers(columns[name], decimal_comma=True)
         parts.append(part)
     return pd.concat(parts).sort_index()[list(_ASIDE)]
 

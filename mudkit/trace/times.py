@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mudkit.trace.values import NUMBER, plain
+from mudkit.trace.values import NUMBER
 
-__all__ = ["AUTO", "NO_TIME", "TIME_UNITS", "lacks_zone", "times_us"]
+__all__ = ["AUTO", "NO_TIME", "TIME_UNITS", "has_clock_change", "lacks_zone", "moments", "times_us"]
 
 TIME_UNITS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0}
 """Units of numeric times, and how many microseconds one is (nanoseconds are divided instead)."""
@@ -35,6 +35,10 @@ _UNIFORM: Final = (
 )
 """Spellings that ISO 8601 or RFC 3339 allow, or that databases use, and the one that is parsed."""
 
+_DAY: Final = r"^(\d{4})[-/.]?(\d\d)[-/.]?(\d\d)(?:[T ]00:00(?::00(?:\.0*)?)?)?$"
+_TIME_OF_DAY: Final = r"^\d{1,2}:\d\d"
+_COMPACT_CLOCK: Final = r"^\d{1,6}([.,]\d+)?$"
+
 _CLOCK: Final = (
     r"(?P<h>\d{1,2}):(?P<m>\d\d)(?::(?P<s>\d\d(?:\.\d+)?))?"
     r"\s*(?P<half>(?i:[ap]\.?m\.?)?)\s*(?P<z>Z|[+-]\d\d:?\d\d|)"
@@ -52,12 +56,28 @@ _NAMED: Final = (
 _MONTHS: Final = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 
 
+def moments(day: pa.Array, time: pa.Array) -> pa.Array:
+    """Join days to the times of day beside them, as ``12:30:59`` or ``123059``; whole moments stay.
+
+    A day of six digits does not show which of them are the year: its moment is no readable time. Without a
+    day the moment is null.
+    """
+    day, time = (pc.utf8_trim_whitespace(column.cast(pa.string())) for column in (day, time))
+    is_compact = pc.match_substring_regex(time, _COMPACT_CLOCK)
+    padded = pc.binary_join_element_wise("000000", time, "")
+    compact = pc.replace_substring_regex(padded, r"^\d*(\d\d)(\d\d)(\d\d)([.,]\d+)?$", r"\1:\2:\3\4")
+    clock = pc.if_else(is_compact, compact, pc.replace_substring_regex(time, r"^(\d:)", r"0\1"))
+    day = pc.replace_substring_regex(day, _DAY, r"\1-\2-\3")
+    day = pc.replace_substring_regex(pc.if_else(pc.equal(day, ""), None, day), r"^(\d+)$", r"?\1")
+    is_clock = pc.match_substring_regex(clock, _TIME_OF_DAY)
+    return pc.if_else(is_clock, pc.binary_join_element_wise(day, clock, " "), time)
+
+
 def times_us(column: pa.Array, tz: str, time_unit: str = AUTO) -> NDArray[np.int64]:
     """Parse times as microseconds since 1970 UTC; :data:`NO_TIME` where there is no time.
 
     A column has numbers, texts (numbers, ISO 8601, or dates that name the month, row by row) or timestamps.
     """
-    column = plain(column)
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("us"))
     if pa.types.is_string(column.type):
@@ -82,9 +102,19 @@ def times_us(column: pa.Array, tz: str, time_unit: str = AUTO) -> NDArray[np.int
     return _numbers_us(column, time_unit)
 
 
+def has_clock_change(
+    column: pa.Array, t_us: NDArray[np.int64], tz: str, time_unit: str = AUTO
+) -> NDArray[np.bool_]:
+    """Return which times, read as ``t_us``, are readable but ambiguous or missing in the zone."""
+    is_unread = np.asarray(t_us == NO_TIME, dtype=np.bool_)
+    if tz != "UTC" and is_unread.any():
+        is_unread[is_unread] = times_us(column.filter(pa.array(is_unread)), "UTC", time_unit) != NO_TIME
+        return is_unread
+    return np.zeros(len(t_us), dtype=np.bool_)
+
+
 def lacks_zone(column: pa.Array) -> NDArray[np.bool_]:
     """Return which texts are local times, if others in the column name their zone; else none."""
-    column = plain(column)
     if not pa.types.is_string(column.type):
         return np.zeros(len(column), dtype=np.bool_)
     text = _uniform(column)

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["NUMBER", "booleans", "numbers", "plain", "raw_text"]
+__all__ = ["NUMBER", "booleans", "is_given", "numbers", "plain", "raw_text"]
 
 NUMBER: Final = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+_DECIMAL_COMMA: Final = r"^\s*[+-]?\d+,\d+\s*$"
 _YES, _NO = ["1", "1.0", "true", "t", "yes"], ["0", "0.0", "false", "f", "no"]
 
 
@@ -23,23 +24,36 @@ def plain(column: pa.Array) -> pa.Array:
     return column.cast(pa.string()) if is_text else column
 
 
-def numbers(column: pa.Array) -> NDArray[np.float64]:
-    """Parse numbers; NaN for missing and infinite ones."""
-    column = plain(column)
+def numbers(column: pa.Array, *, decimal_comma: bool = False) -> NDArray[np.float64]:
+    """Parse numbers; NaN for missing and infinite ones.
+
+    ``decimal_comma`` also allows ``47,002``, where it cannot be meant as 47002.
+    """
     if pa.types.is_string(column.type):
-        column = _plain_numbers(column)
+        column = _plain_numbers(column, decimal_comma=decimal_comma)
     values = np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
     values[~np.isfinite(values)] = np.nan
     return values
 
 
-def _plain_numbers(column: pa.Array) -> pa.Array:
+def _plain_numbers(column: pa.Array, *, decimal_comma: bool) -> pa.Array:
     """Parse texts of numbers; null where a text is none."""
     try:
         return column.cast(pa.float64())  # "nan" and "inf" are not finite, so that nobody takes them
     except pa.ArrowInvalid:  # a blank, a plus sign or another text: row by row
+        if decimal_comma:
+            has_comma = pc.match_substring_regex(column, _DECIMAL_COMMA)
+            column = pc.if_else(has_comma, pc.replace_substring(column, ",", "."), column)
         is_number = pc.match_substring_regex(column, NUMBER)
         return pc.utf8_trim_whitespace(pc.if_else(is_number, column, None)).cast(pa.float64(), safe=False)
+
+
+def is_given(column: pa.Array) -> NDArray[np.bool_]:
+    """Return which values are not empty."""
+    text = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    return np.asarray(
+        pc.fill_null(pc.not_equal(text, ""), False).to_numpy(zero_copy_only=False), dtype=np.bool_
+    )
 
 
 def booleans(column: pa.Array) -> pa.Array:
@@ -51,7 +65,7 @@ def booleans(column: pa.Array) -> pa.Array:
     return pc.if_else(yes, True, pc.if_else(no, False, None))
 
 
-def raw_text(columns: pa.Table) -> pa.Array:
-    """Return the original rows, fields separated by commas."""
+def raw_text(columns: pa.Table, delimiter: str = ",") -> pa.Array:
+    """Return the original rows, fields separated by the delimiter."""
     texts = [pc.fill_null(column.combine_chunks().cast(pa.string()), "") for column in columns.columns]
-    return pc.binary_join_element_wise(*texts, ",") if len(columns) else pa.array([], pa.string())
+    return pc.binary_join_element_wise(*texts, delimiter) if len(columns) else pa.array([], pa.string())

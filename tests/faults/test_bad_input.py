@@ -274,7 +274,7 @@ BINARY = {
     "noise": random.Random(3).randbytes(5000),
     "a web page": b"<!DOCTYPE html>\n<html><head><title>Sign in</title></head>\n</html>\n" * 9,
     "JSON": b'{"type": "FeatureCollection", "features": []}\n' * 9,
-    "UTF-16": "\n".join(CSV).encode("utf-16"),
+    "UTF-16": "This folder holds trajectories.\nPlease cite us.\n".encode("utf-16") * 9,
     "prose": b"This folder holds trajectories.\nPlease cite us.\n" * 9,
 }
 

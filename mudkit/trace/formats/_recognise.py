@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mudkit.errors import ParameterError, TraceFormatError, did_you_mean
@@ -25,8 +27,8 @@ from mudkit.trace.formats.batch import (
     refuse_web_page,
     unreadable,
 )
-from mudkit.trace.formats.columns import CABSPOTTING, COLUMNS, SPELLINGS, gtfs_rt, resolve
-from mudkit.trace.formats.delimited import header_of, read_delimited, read_parquet
+from mudkit.trace.formats.columns import CABSPOTTING, COLUMNS, REQUIRED, SPELLINGS, gtfs_rt, resolve
+from mudkit.trace.formats.delimited import dialect_of, read_delimited, read_parquet
 from mudkit.trace.formats.gpx import is_xml, read_gpx
 from mudkit.trace.formats.headerless import is_gowalla, is_plt, read_cabspotting_txt, read_gowalla, read_plt
 
@@ -48,6 +50,9 @@ FORMATS: dict[str, Reader] = {
 
 FIXED = frozenset(("cabspotting-txt", "geolife", "gowalla", "gpx"))
 """Formats with fixed columns, without names in the file."""
+
+NAMED_BY_FILE = frozenset(("gpx",))
+"""Formats whose devices are named by their files."""
 
 GZIP_FACTOR = 5
 """Approximate compression ratio of such text."""
@@ -94,18 +99,36 @@ class Source:
     def batches(self, files: list[Path] | None = None) -> Iterator[Batch]:
         """Read all files, or some of them, in batches.
 
+        Where devices are named by files, and files of one name are in different folders, devices are named
+        by their paths.
+
         Raises
         ------
         TraceFormatError
             A file is truncated, or its content does not match its header.
         """
+        by_path = self.format in NAMED_BY_FILE and _share_names(self.members)
         for file in files or self.files():
             name = file.relative_to(self.path).as_posix() if self.members else file.name
+            folder = PurePosixPath(name).parent
             try:
                 for batch in FORMATS[self.format](file, self.columns):
-                    yield replace(batch, source=name)
+                    yield replace(_prefixed(batch, folder) if by_path else batch, source=name)
             except (pa.ArrowException, UnicodeDecodeError, EOFError, OSError, KeyError, zlib.error) as error:
                 raise unreadable(file, error) from error
+
+
+def _share_names(members: tuple[str, ...]) -> bool:
+    """Return whether files of one name, whatever their packing, are in different folders."""
+    paths = {PurePosixPath(re.sub(r"(\.\w+)?(\.gz)?$", "", name)) for name in members}
+    return len({path.name for path in paths}) < len(paths)
+
+
+def _prefixed(batch: Batch, folder: PurePosixPath) -> Batch:
+    """Return a batch whose devices are named by their path."""
+    place, names = batch.columns.column_names.index("device"), batch.columns["device"]
+    paths = names if folder == PurePosixPath() else pc.binary_join_element_wise(str(folder), names, "/")
+    return replace(batch, columns=batch.columns.set_column(place, "device", paths))
 
 
 _KINDS = {
@@ -130,11 +153,12 @@ def recognise(
     path: Path,
     format: str = "auto",  # noqa: A002
     columns: Mapping[str, str] | None = None,
+    required: Collection[str] = REQUIRED,
 ) -> Source:
     """Return the format of a file or folder, and its columns.
 
     ``columns`` maps mudkit's column names to the file's, for ``csv``, ``gtfs-rt`` and ``parquet``; other
-    names are searched by their usual spellings.
+    names are searched by their usual spellings. A table must have the ``required`` ones.
 
     Raises
     ------
@@ -160,13 +184,13 @@ def recognise(
             expected="some of " + ", ".join(COLUMNS),
             remedy=did_you_mean(unknown[0], COLUMNS, synonyms=SPELLINGS),
         )
-    source = _folder(path, format, columns) if path.is_dir() else _file(path, format, columns)
+    source = (_folder if path.is_dir() else _file)(path, format, columns, required)
     if columns and source.format in FIXED:
         raise fixed_columns(source.format, columns)
     return source
 
 
-def _file(path: Path, format: str, columns: dict[str, str]) -> Source:  # noqa: A002
+def _file(path: Path, format: str, columns: dict[str, str], required: Collection[str]) -> Source:  # noqa: A002
     if not path.stat().st_size:
         raise empty(path)
     name = path.name.removesuffix(".gz").lower()
@@ -182,15 +206,15 @@ def _file(path: Path, format: str, columns: dict[str, str]) -> Source:  # noqa: 
     if format == "parquet" or (format == "auto" and is_parquet):
         if not is_parquet:
             raise other_format(path, "Parquet, which starts with PAR1", head=head)
-        return Source(path, "parquet", resolve(path, _parquet_names(path), columns))
+        return Source(path, "parquet", resolve(path, _parquet_names(path), columns, required=required))
     if format == "auto":
         for kind, suffix, fits in (("gpx", ".gpx", is_xml), ("geolife", ".plt", is_plt)):
             if fits(head) or name.endswith(suffix):
                 return Source(path, kind, {})
         if is_gowalla(head):
             return Source(path, "gowalla", {})
-    names = header_of(path, head)[0]
-    return Source(path, *_table(path, names, format, columns))
+    names = dialect_of(path, columns.values(), head=head).names
+    return Source(path, *_table(path, names, format, columns, required))
 
 
 def _table(
@@ -198,6 +222,7 @@ def _table(
     names: list[str],
     format: str,  # noqa: A002
     columns: dict[str, str],
+    required: Collection[str],
 ) -> tuple[str, dict[str, str]]:
     """Return which table with a header it is, and its columns."""
     if format == "cabspotting" and columns:
@@ -205,11 +230,12 @@ def _table(
     if format == "cabspotting" or (
         format == "auto" and not columns and set(CABSPOTTING.values()) <= set(names)
     ):
-        return "cabspotting", resolve(path, names, CABSPOTTING, guess=False)
+        return "cabspotting", resolve(path, names, CABSPOTTING, guess=False, required=required)
     feed = gtfs_rt(names)
     if format == "gtfs-rt" or (format == "auto" and not columns and feed is not None):
-        return "gtfs-rt", resolve(path, names, {**(feed or {}), **columns}, guess=feed is None)
-    return "csv", resolve(path, names, columns)
+        feed_columns = {**(feed or {}), **columns}
+        return "gtfs-rt", resolve(path, names, feed_columns, guess=feed is None, required=required)
+    return "csv", resolve(path, names, columns, required=required)
 
 
 def _parquet_names(path: Path) -> list[str]:
@@ -219,7 +245,7 @@ def _parquet_names(path: Path) -> list[str]:
         raise unreadable(path, error) from error
 
 
-def _folder(path: Path, format: str, columns: dict[str, str]) -> Source:  # noqa: A002
+def _folder(path: Path, format: str, columns: dict[str, str], required: Collection[str]) -> Source:  # noqa: A002
     if is_trace(path):
         raise ParameterError(
             f"{path} is a trace folder already.",
@@ -262,9 +288,9 @@ def _folder(path: Path, format: str, columns: dict[str, str]) -> Source:  # noqa
         existing(path / name, "file")  # a link may lead nowhere
     if kind in FIXED:
         return Source(path, kind, {}, members)
-    first = _file(path / members[0], format, columns)
+    first = _file(path / members[0], format, columns, required)
     for name in members[1:]:
-        other = _file(path / name, first.format, columns)
+        other = _file(path / name, first.format, columns, required)
         if other.columns != first.columns:
             raise TraceFormatError(
                 f"The files of {path.name} have different columns.",

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from mudkit.errors import ParameterError, TraceFormatError
 
 __all__ = [
+    "HEAD_BYTES",
     "Batch",
+    "Dialect",
     "Malformed",
     "compression",
     "empty",
@@ -33,28 +35,65 @@ class Malformed:
 
 
 @dataclass(frozen=True)
+class Dialect:
+    """Form of a text table.
+
+    Attributes
+    ----------
+    names : list of str
+        Unique names of all columns; ``column 1``, ``column 2``, … without a header.
+    delimiter : str
+        Separator of the fields, one character.
+    above : int
+        Number of lines above the first row.
+    encoding : str
+        Encoding of the text.
+    quoted : bool
+        Whether quotation marks enclose fields.
+    padded : bool
+        Whether blanks precede quotation marks.
+    """
+
+    names: list[str]
+    delimiter: str
+    above: int = 0
+    encoding: str = "utf-8-sig"
+    quoted: bool = True
+    padded: bool = False
+
+
+@dataclass(frozen=True)
 class Batch:
     """Columns as read, under mudkit's names, with the number of each row in its file.
 
     Attributes
     ----------
     columns : pyarrow.Table
-        ``device, ts, lat, lon``, other columns under mudkit's names, and columns that rejected rows show.
+        ``device, ts, lat, lon``, other columns under mudkit's names, and columns that rejected rows show, in
+        the order of the file.
     rows : ndarray of int64, shape (rows,)
         Number of each row in its file, from 1.
     source : str
         Name of the file; in a folder, its path there.
     malformed : list of Malformed
         Lines whose number of fields differs from the header's.
+    dialect : Dialect, optional
+        Form of the table; None if a row is not a line of the file.
     """
 
     columns: pa.Table
     rows: NDArray[np.int64]
     source: str
     malformed: list[Malformed] = field(default_factory=list)
+    dialect: Dialect | None = None
+
+    @property
+    def delimiter(self) -> str:
+        """Separator of the fields in the texts of rejected rows."""
+        return self.dialect.delimiter if self.dialect else ","
 
 
-_HEAD_BYTES = 1 << 16
+HEAD_BYTES = 1 << 16
 _WEB_PAGE = (b"<!doctype html", b"<html", b"<head", b"<body")
 
 
@@ -68,7 +107,7 @@ def peek(file: Path) -> bytes:
     """Return the first 64 KiB of a file's content, decompressed; it must not be empty."""
     try:
         with pa.input_stream(str(file), compression=compression(file)) as stream:
-            head: bytes = stream.read(_HEAD_BYTES)
+            head: bytes = stream.read(HEAD_BYTES)
     except (pa.ArrowException, OSError, EOFError) as error:
         raise unreadable(file, error) from error
     if not head.strip():

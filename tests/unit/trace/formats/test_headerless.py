@@ -6,6 +6,7 @@ import pytest
 
 from mudkit import trace
 from mudkit.trace.options import Options
+from mudkit.trace.parse import FIELDS
 
 HEADER = "Geolife trajectory\nWGS 84\nAltitude is in Feet\nReserved 3\n0,2,255,My Track,0,0,2,8421376\n0\n"
 EARLIER = [
@@ -47,7 +48,7 @@ def test_geolife_is_loaded(geolife):
         {
             "source": "Data/001/Trajectory/20081023025304.plt",
             "row": 3,
-            "reason": "unparsable",
+            "reason": FIELDS,
             "raw": "39.98,116.3,0,492,39744,2008-10-23",
         }
     ]
@@ -112,7 +113,7 @@ def test_gowalla_is_loaded_as_reads(tmp_path, name):
     assert set(loaded.reads["window_s"].to_pylist()) == {3600}
     assert sorted((row["row"], row["reason"]) for row in loaded.rejected.to_pylist()) == [
         (5, "duplicate"),
-        (6, "unparsable"),
+        (6, FIELDS),
     ]
     assert loaded.source["options"]["table"] == "reads"
 
@@ -121,7 +122,7 @@ def test_gowalla_keeps_the_location_of_rejected_rows(tmp_path):
     file = tmp_path / "g.txt"
     file.write_text("\n".join([*CHECK_INS, "7\t2010-10-17T19:26:05Z\t95\t-97\t16516"]) + "\n")
     (raw,) = (row["raw"] for row in trace.load(file).rejected.to_pylist() if "range" in row["reason"])
-    assert raw == "7,2010-10-17T19:26:05Z,95,-97,16516"
+    assert raw == "7\t2010-10-17T19:26:05Z\t95\t-97\t16516"
 
 
 def test_check_ins_are_reads_regardless_of_table(tmp_path):
