@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
@@ -26,11 +26,9 @@ from mudkit.report.selection import Selection
 from mudkit.trace.derive import Rule
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import Options
-from mudkit.trace.parse import FIELDS
 from mudkit.trace.plausible import NO_FIX, reason_of
 from mudkit.trace.schema import FARES, epoch_us
-from mudkit.trace.times import NO_TIME, moments, times_us
-from mudkit.trace.values import numbers
+from mudkit.trace.times import NO_TIME
 from mudkit.units import US_PER_S, distance_km
 
 if TYPE_CHECKING:
@@ -62,8 +60,6 @@ _OF_POSITIONS: Final = frozenset(
 """Attributes that are computed from positions alone, and the same for any selection of reads."""
 _UNRECORDED: Final = 0.1
 """Share of a read's window that may be unrecorded where answers are judged."""
-_CLEANED: Final = r"duplicate|speed over 70 m/s|same moment|no fix"
-"""Beginning of the reasons for which rows that could be read were set aside."""
 _ASIDE: Final = ("reason", "device", "t_us", "lat", "lon")
 
 QUARTER_S: Final = 900
@@ -560,7 +556,7 @@ def open_source(
         loaded, devices_read = selection.of(whole), 0
         for rows_of, part in ((seen, whole), (kept, loaded)):
             _count(rows_of, part)
-    aside = _aside(loaded.rejected, *(([], ",") if is_folder else _layout(path, given)), given)
+    aside = _aside(loaded.rejected)
     is_part = bool(devices_read or selection)
     all_aside = len(aside)
     if is_part:
@@ -607,43 +603,12 @@ def _fares_of(loaded: traces.Loaded) -> pa.Table:
     return loaded.fares.join(loaded.positions.select(keys), keys=keys, join_type="left semi")
 
 
-def _layout(path: Path, options: Options) -> tuple[list[str], str]:
-    """Return the names of the fields of a row that cannot be read, in their order, and their separator."""
-    batch = next(options.plan(path).source.batches())
-    return batch.columns.column_names, batch.delimiter
-
-
-def _aside(rejected: pa.Table, layout: Sequence[str], separator: str, options: Options) -> pd.DataFrame:
+def _aside(rejected: pa.Table) -> pd.DataFrame:
     """Return reason, device, time and place of rejected rows, as far as the rows say them."""
-    import pandas as pd
-
-    if not len(rejected):
-        return no_rows_aside()
-    reason, raw = rejected["reason"].to_pandas(), rejected["raw"].to_pandas().fillna("")
-    parts = []
-    is_cleaned = reason.str.match(_CLEANED)
-    cleaned = (["device", "ts", "lat", "lon"], ",", "UTC", "s", is_cleaned)
-    for names, mark, zone, unit, chosen in (
-        cleaned,
-        (list(layout), separator, options.tz, options.time_unit, ~is_cleaned),
-    ):
-        split = raw[chosen].str.split(mark)
-        if names[:1] == ["device"] and len(names) == 4:
-            split = raw[chosen].str.rsplit(mark, n=3)  # a name may hold a comma
-        is_whole = (split.str.len() == len(names)) & bool(names) & (reason[chosen] != FIELDS)
-        fields = pd.DataFrame(split[is_whole].tolist(), index=split.index[is_whole], columns=names or None)
-        part = pd.DataFrame({"reason": reason[chosen], "device": "", "t_us": NO_TIME}, index=split.index)
-        part["lat"] = part["lon"] = np.nan
-        if len(fields):
-            part.loc[is_whole, "device"] = options.device or fields["device"].str.strip()
-            columns = {name: pa.array(fields[name], pa.string()) for name in ("ts", "lat", "lon")}
-            if "date" in names:
-                columns["ts"] = moments(pa.array(fields["date"], pa.string()), columns["ts"])
-            part.loc[is_whole, "t_us"] = times_us(columns["ts"], zone, unit)
-            for name in ("lat", "lon"):
-                part.loc[is_whole, name] = numbers(columns[name], decimal_comma=True)
-        parts.append(part)
-    return pd.concat(parts).sort_index()[list(_ASIDE)]
+    t_us = pc.fill_null(rejected["ts"].cast(pa.int64()), NO_TIME)
+    frame: pd.DataFrame = rejected.select(["reason", "device", "lat", "lon"]).to_pandas()
+    frame = frame.assign(device=frame["device"].fillna(""), t_us=t_us.to_numpy())
+    return frame[list(_ASIDE)]
 
 
 def _estimated_rows(path: Path) -> int:

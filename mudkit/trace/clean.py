@@ -172,5 +172,5 @@ def _rejected(good: pa.Table, verdict: NDArray[np.int8]) -> pa.Table:
     reasons = np.array([reason_of(code) for code in codes.tolist()], dtype=np.str_)[place]
     values = (aside["device"], timestamps(aside["t_us"].to_numpy()), aside["lat"], aside["lon"])
     raw = pc.binary_join_element_wise(*(pc.cast(column, pa.string()) for column in values), ",")
-    columns = [aside["source"].cast(pa.string()), aside["row"], pa.array(reasons, pa.string()), raw]
-    return pa.table(columns, schema=REJECTED)
+    of_file = [aside["source"].cast(pa.string()), aside["row"], pa.array(reasons, pa.string()), raw]
+    return pa.table([*of_file, values[0].cast(pa.string()), *values[1:]], schema=REJECTED)

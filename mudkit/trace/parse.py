@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.trace.formats import Batch, Dialect, lines_of
@@ -81,6 +82,8 @@ _MAX_REASONS = 3
 
 EARLIEST_US = 315_964_800_000_000
 """1980-01-06, when GPS time starts: no fix is older."""
+
+_YEAR_1_US, _YEAR_10_000_US = -62_135_596_800_000_000, 253_402_300_800_000_000
 
 LATEST_US = 4_102_444_800_000_000
 """2100-01-01."""
@@ -178,11 +181,18 @@ def parse(batch: Batch, options: Options) -> Parsed:
     table = pa.table(good)
     bad = REJECTED.empty_table()
     if not keep.all():
-        table = table.filter(pa.array(keep))
+        aside, table = table.filter(pa.array(~keep)), table.filter(pa.array(keep))
         raw = raw_text(columns.filter(pa.array(~keep)), batch.delimiter)
-        bad = rejected_rows(source, rows[~keep], reason[~keep], raw)
+        said = {name: aside[name] for name in ("device", "lat", "lon")} | {"ts": _known(t_us[~keep])}
+        bad = rejected_rows(source, rows[~keep], reason[~keep], raw, said)
     name_of_all = pa.DictionaryArray.from_arrays(np.zeros(len(table), np.int32), pa.array([source]))
     return Parsed(table.add_column(0, "source", name_of_all), bad)
+
+
+def _known(t_us: NDArray[np.int64]) -> pa.Array:
+    """Return times as timestamps; null where there is none that a calendar has."""
+    is_unknown = (t_us < _YEAR_1_US) | (t_us >= _YEAR_10_000_US)
+    return pa.array(t_us, mask=is_unknown).cast(pa.timestamp("us", tz="UTC"))
 
 
 def malformed_rows(batch: Batch) -> pa.Table:

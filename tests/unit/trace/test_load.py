@@ -310,3 +310,28 @@ def test_texts_of_parquet_may_be_encoded(tmp_path, encode):
     loaded = trace.load(file)
     assert len(loaded.positions) == 2
     assert loaded.rejected_by_reason() == {"time that cannot be read": 1, "no time": 1}
+
+
+def test_rejected_rows_have_what_they_say(csv_file):
+    rows = [f"a,{T0 + 60 * i},10.{i},20" for i in range(4)]
+    rows += [
+        f"b,{T0},x,20",
+        "c,1,10,20",
+        f"a,{T0},55.5,20",
+        "a,9e17,1,2",
+        "a,1",
+        f"a,{T0 + 30},0,0",
+    ]
+    rejected = trace.load(csv_file("device,t,lat,lon", rows)).rejected.to_pylist()
+    said = {
+        row["row"]: (row["device"], row["ts"] and int(row["ts"].timestamp()), row["lat"], row["lon"])
+        for row in rejected
+    }
+    assert said == {
+        5: ("b", T0, None, 20.0),
+        6: ("c", 1, 10.0, 20.0),
+        7: ("a", T0, 55.5, 20.0),
+        8: ("a", 900_000_000, 1.0, 2.0),
+        9: (None, None, None, None),
+        10: ("a", T0 + 30, 0.0, 0.0),
+    }

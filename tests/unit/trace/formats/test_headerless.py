@@ -50,6 +50,7 @@ def test_geolife_is_loaded(geolife):
             "row": 3,
             "reason": FIELDS,
             "raw": "39.98,116.3,0,492,39744,2008-10-23",
+            **dict.fromkeys(("device", "ts", "lat", "lon")),
         }
     ]
 
