@@ -183,8 +183,8 @@ def parse(batch: Batch, options: Options) -> Parsed:
     if not keep.all():
         aside, table = table.filter(pa.array(~keep)), table.filter(pa.array(keep))
         raw = raw_text(columns.filter(pa.array(~keep)), batch.delimiter)
-        said = {name: aside[name] for name in ("device", "lat", "lon")} | {"ts": _known(t_us[~keep])}
-        bad = rejected_rows(source, rows[~keep], reason[~keep], raw, said)
+        fields = {name: aside[name] for name in ("device", "lat", "lon")} | {"ts": _known(t_us[~keep])}
+        bad = rejected_rows(source, rows[~keep], reason[~keep], raw, fields)
     name_of_all = pa.DictionaryArray.from_arrays(np.zeros(len(table), np.int32), pa.array([source]))
     return Parsed(table.add_column(0, "source", name_of_all), bad)
 

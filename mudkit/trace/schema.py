@@ -227,11 +227,11 @@ TIMES = {
 
 
 def rejected_rows(
-    source: str, rows: Any, reasons: Any, raw: Any, said: Mapping[str, pa.Array] | None = None
+    source: str, rows: Any, reasons: Any, raw: Any, fields: Mapping[str, pa.Array] | None = None
 ) -> pa.Table:
     """Build rejected rows of one file from their numbers, the reasons, and the original rows.
 
-    ``said`` has what the rows say of ``device, ts, lat, lon``.
+    ``fields`` has what the rows say of ``device, ts, lat, lon``.
     """
     known = {
         "source": pa.array([source] * len(rows), pa.string()),
@@ -239,7 +239,7 @@ def rejected_rows(
         "reason": reasons,
         "raw": raw,
     }
-    known |= said or {}
+    known |= fields or {}
     unknown = {field.name: pa.nulls(len(rows), field.type) for field in REJECTED if field.name not in known}
     return pa.table(known | unknown).select(REJECTED.names).cast(REJECTED)
 

@@ -22,7 +22,7 @@ AUTO: Final = "auto"
 NO_TIME: Final = int(np.iinfo(np.int64).min)
 """Stands where a time cannot be read."""
 
-_LEAST: Final = {"s": 0.0, "ms": 1e11, "us": 1e14, "ns": 1e17}
+_MIN_SIZE: Final = {"s": 0.0, "ms": 1e11, "us": 1e14, "ns": 1e17}
 """Smallest size of a number of each unit; below, it is of the unit before."""
 
 _PLAIN: Final = r"^(1[7-9]|2[01])\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?"
@@ -133,7 +133,7 @@ def _numbers_us(column: pa.Array, time_unit: str) -> NDArray[np.int64]:
     known = np.asarray(column.is_valid().to_numpy(zero_copy_only=False)) & np.isfinite(values)
     size = np.abs(np.where(known, values, 0))
     t_us = np.full(len(values), NO_TIME)
-    least = {time_unit: 0.0} if time_unit in TIME_UNITS else _LEAST
+    least = {time_unit: 0.0} if time_unit in TIME_UNITS else _MIN_SIZE
     for (unit, low), high in zip(least.items(), [*list(least.values())[1:], np.inf], strict=True):
         of = known & (size >= low) & (size < high)
         if not of.any():

@@ -323,11 +323,11 @@ def test_rejected_rows_have_what_they_say(csv_file):
         f"a,{T0 + 30},0,0",
     ]
     rejected = trace.load(csv_file("device,t,lat,lon", rows)).rejected.to_pylist()
-    said = {
+    fields = {
         row["row"]: (row["device"], row["ts"] and int(row["ts"].timestamp()), row["lat"], row["lon"])
         for row in rejected
     }
-    assert said == {
+    assert fields == {
         5: ("b", T0, None, 20.0),
         6: ("c", 1, 10.0, 20.0),
         7: ("a", T0, 55.5, 20.0),

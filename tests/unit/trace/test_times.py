@@ -103,7 +103,7 @@ def test_dates_and_timestamps_of_parquet():
 
 
 def test_local_times_among_zoned_ones_are_set_aside(csv_file):
-    """They are not guessed; whoever names the zone says what they are."""
+    """They are not guessed; the option tz says what they are."""
     texts = ["2023-11-14T22:13:20Z", "2023-11-14 22:14:20", "2023-11-14T22:15:20+00:00", "1700000180"]
     assert lacks_zone(pa.array(texts)).tolist() == [False, True, False, False]
     assert not lacks_zone(pa.array(texts[1:2])).any()

@@ -266,4 +266,4 @@ def test_late_outcome_of_a_write_is_held_if_nothing_newer_was_seen() -> None:
     assert jane.read("news", "key = 'b'", latest=True).result().records == {}
     assert not write.done()
     assert write.result() == 1
-    assert [(held["key"], held["version"]) for held in jane.holdings("news").result()] == [("a", 1)]
+    assert [(row["key"], row["version"]) for row in jane.holdings("news").result()] == [("a", 1)]
