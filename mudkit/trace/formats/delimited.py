@@ -7,13 +7,15 @@ import io
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from mudkit.errors import TraceFormatError
 from mudkit.trace.formats.batch import (
@@ -221,7 +223,8 @@ class _Unpadded:
 
     def __init__(self, delimiter: str) -> None:
         before = re.escape(delimiter).encode() + rb"\r\n"
-        self._pattern = re.compile(rb'("[^"\r\n]*(?:""[^"\r\n]*)*")|(?:\A|(?<=[' + before + rb']))\x20+(?=")')
+        quoted = rb'"[^"\r\n]*(?:""[^"\r\n]*)*"?'
+        self._pattern = re.compile(rb"(?:\A|(?<=[" + before + rb"]))\x20*(" + quoted + rb")")
         self._rest = b""
 
     def __call__(self, chunk: pa.Buffer) -> bytes:
@@ -233,20 +236,51 @@ class _Unpadded:
 
 
 def lines_of(file: Path, dialect: Dialect, rows: Collection[int]) -> Iterator[tuple[int, int, str]]:
-    """Iterate over rows as they stand in the file: number of the row, number of the line, and the line.
+    """Iterate over rows as they stand in the file: number of the row, number of its first line, and text.
 
-    Empty lines are no rows, as in :class:`Batch`.
+    Empty lines are no rows, as in :class:`Batch`; a quoted text may span lines.
     """
-    row, left = 0, set(rows)
+    quotes = _Quotes(dialect)
+    row, pending, left = 0, "", set(rows)
     with io.TextIOWrapper(io.BufferedReader(_text(file, dialect)), encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
+        below = islice(enumerate(lines, start=1), dialect.above, None)
+        for number, line in chain(below, [(0, "")]):
             if not left:
                 return
-            text = line.rstrip("\n")
-            row += number > dialect.above and text != ""
+            if not pending:
+                first = number
+            pending += line
+            if (line and quotes.are_open_after(line)) or pending in ("", "\n"):
+                pending = pending.lstrip("\n")
+                continue
+            row += 1
             if row in left:
                 left.remove(row)
-                yield row, number, text
+                yield row, first, pending.rstrip("\n")
+            pending = ""
+
+
+class _Quotes:
+    """Scanner of lines for quoted texts that span several."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        begin = rf"(?:^|{re.escape(dialect.delimiter)}){' *' if dialect.padded else ''}"
+        self._are_open = False
+        self._is_used = dialect.quoted
+        self._opened = re.compile(rf'{begin}"')
+        self._whole = re.compile(rf'{begin}"[^"]*+(?:""[^"]*+)*+"')
+        self._end = re.compile(r'[^"]*+(?:""[^"]*+)*+"')
+
+    def are_open_after(self, line: str) -> bool:
+        """Return whether a quoted text continues below this line."""
+        if self._is_used and '"' in line:
+            if self._are_open:
+                end = self._end.match(line)
+                line = "" if end is None else "x" + line[end.end() :]
+                self._are_open = end is None
+            if not self._are_open:
+                self._are_open = self._opened.search(self._whole.sub("x", line)) is not None
+        return self._are_open
 
 
 def read_parquet(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
@@ -274,6 +308,8 @@ def _numbered(
         rows = numbers[~np.isin(numbers, [line.row for line in malformed])][: len(batch)]
         start = int(rows[-1]) + 1 if len(rows) else start
         table = pa.table({name: batch.column(given) for name, given in columns.items()})
+        if dialect.quoted:
+            _refuse_line_ends(file, table, rows)
         passed, aside = len(malformed), malformed[passed:]
         yield Batch(table, rows, file.name, aside, dialect)
     if malformed[passed:]:
@@ -282,14 +318,27 @@ def _numbered(
         yield Batch(nothing, np.zeros(0, dtype=np.int64), file.name, malformed[passed:], dialect)
 
 
+def _refuse_line_ends(file: Path, table: pa.Table, rows: NDArray[np.int64]) -> None:
+    """Raise an error if a value has a line end: no device, time or place has one."""
+    for column in table.columns:
+        for buffer in (chunk.buffers()[2] for chunk in column.chunks):
+            if buffer is not None and b"\n" in buffer.to_pybytes():  # faster than a look at each value
+                place = pc.index(pc.match_substring(column, "\n"), True).as_py()
+                raise _open_quote(file, int(rows[place]), column[place].as_py())
+
+
 def _refuse_open_quote(file: Path, malformed: list[Malformed]) -> None:
     """Raise an error if a quotation mark swallows the lines after it."""
     for line in malformed:
         if "\n" in line.raw:
-            raise TraceFormatError(
-                f"A quotation mark in {file.name} opens a text that does not end in its row.",
-                where=f"{file}, row {line.row}",
-                found=repr(line.raw[:80]),
-                expected="quotation marks in pairs",
-                remedy="remove the quotation mark, or double it",
-            )
+            raise _open_quote(file, line.row, line.raw)
+
+
+def _open_quote(file: Path, row: int, text: str) -> TraceFormatError:
+    return TraceFormatError(
+        f"A quotation mark in {file.name} opens a text that does not end in its row.",
+        where=f"{file}, row {row}",
+        found=repr(text[:80]),
+        expected="quotation marks in pairs",
+        remedy="remove the quotation mark, or double it",
+    )

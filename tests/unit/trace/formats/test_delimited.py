@@ -151,6 +151,27 @@ def test_rows_of_other_widths_are_set_aside(tmp_path):
     assert len(loaded.positions) == COUNT - 1
 
 
+def test_quoted_text_may_span_lines(tmp_path):
+    rows = build_rows('a,{t},{lat},8.5,"x, ""y"""')
+    rows[2] = rows[2].replace("x", "x\n\n")
+    rows[4] = 'a,then,47,8.5,"one\ntwo"'
+    file = write(tmp_path, "\n".join([f"{NAMES},note", *rows]))
+    assert [row["row"] for row in trace.load(file).rejected.to_pylist()] == [5]
+    assert list(lines_of(file, dialect_of(file), [3, 5, 8])) == [
+        (3, 4, rows[2]),
+        (5, 8, rows[4]),
+        (8, 12, rows[7]),
+    ]
+
+
+@pytest.mark.parametrize("row", ['"a,1,47,8.5', 'a,1,47,"8.5'])
+def test_quotation_mark_that_swallows_a_row_is_refused(tmp_path, row):
+    """A row of the same number of fields is left, which must not hide the loss."""
+    rows = build_rows('"a",{t},{lat},"8.5"')
+    with pytest.raises(TraceFormatError, match="A quotation mark"):
+        trace.load(write(tmp_path, "\n".join([NAMES, *rows[:4], row, *rows[4:], ""])))
+
+
 @given(
     rows=st.lists(
         st.lists(st.text('ab",; \n7.', max_size=6), min_size=4, max_size=4), min_size=1, max_size=6
