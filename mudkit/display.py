@@ -605,7 +605,8 @@ def _column(head: Any, name: str, best: str | None) -> tuple[list[Cell], Align]:
         values = column.tolist()
         if any(isinstance(value, datetime) and _has_time(value) for value in values):
             return [Cell(_moment(value)) for value in values], "left"
-        return [Cell(_text(value)) for value in values], "right" if _is_numeric(values) else "left"
+        cells = [value if isinstance(value, Cell) else Cell(_text(value)) for value in values]
+        return cells, "right" if _is_numeric(values) else "left"
     scale = words.label(name).scale
     values = [float(value) * scale for value in column.tolist()] if scale != 1 else column.tolist()
     places = 0 if column.dtype.kind in "iu" and scale == 1 else words.decimals(values)

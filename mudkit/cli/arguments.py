@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 __all__ = [
     "BoxKm",
     "Columns",
+    "Device",
     "Format",
+    "Header",
     "Out",
     "Overwrite",
     "Rule",
@@ -40,13 +42,22 @@ Columns = Annotated[
     list[str] | None,
     typer.Option(
         "--column",
-        help="NAME=COLUMN, for instance device=vehicle_id; as often as needed. NAME is device, ts, lat, lon, "
-        "speed_mps, occupied, box_km or window_s.",
+        help="NAME=COLUMN, for instance device=vehicle_id; may be repeated. NAME is device, ts, date, lat, "
+        "lon, speed_mps, occupied, box_km or window_s.",
+    ),
+]
+Device = Annotated[str | None, typer.Option(help="The one device of all rows, whatever they name.")]
+Header = Annotated[
+    bool,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether a text table has a header; if not, --column device=1 is a place.",
     ),
 ]
 Zone = Annotated[str, typer.Option(help="Time zone of times without one.")]
 TimeUnit = Annotated[
-    Literal["s", "ms", "us", "ns"], typer.Option(help="Unit of numeric times: s, ms, us or ns.")
+    Literal["auto", "s", "ms", "us", "ns"],
+    typer.Option(help="Unit of numeric times: s, ms, us or ns; auto recognises it."),
 ]
 Rule = Annotated[
     str | None,

@@ -13,7 +13,9 @@ import typer
 from mudkit.cli.arguments import (
     BoxKm,
     Columns,
+    Device,
     Format,
+    Header,
     Out,
     Overwrite,
     Rule,
@@ -36,7 +38,18 @@ _LARGE_BYTES = 8 << 20
 
 _TRACE = ("where", "reads", "dates")
 _OPTIONS: dict[str, tuple[str, ...]] = {
-    "ingest": ("format", "table", "column", "tz", "time_unit", "rule", "box_km", "window_s"),
+    "ingest": (
+        "format",
+        "table",
+        "column",
+        "tz",
+        "time_unit",
+        "rule",
+        "box_km",
+        "window_s",
+        "device",
+        "header",
+    ),
     "cells": ("zoom", "bucket_s", *_TRACE),
     "label_reads": ("horizon_s", *_TRACE),
     "label_writes": _TRACE,
@@ -55,10 +68,12 @@ def pipeline_run(
     table: Table = "positions",
     column: Columns = None,
     tz: Zone = "UTC",
-    time_unit: TimeUnit = "s",
+    time_unit: TimeUnit = "auto",
     rule: Rule = None,
     box_km: BoxKm = None,
     window_s: WindowS = None,
+    device: Device = None,
+    header: Header = True,
     horizon_s: Annotated[
         float, typer.Option(help="label_reads: maximum age of a cached answer, in seconds.")
     ] = 7200.0,
@@ -125,9 +140,11 @@ def pipeline_run(
     _refuse_options_of_others(context, job)
     if job == "ingest":
         from mudkit.trace.options import Options
-        from mudkit.trace.parse import check_source
+        from mudkit.trace.tally import check_source
 
-        options = Options(format, table, tz, time_unit, mapping(column), rule, box_km, window_s)
+        options = Options(
+            format, table, tz, time_unit, mapping(column), rule, box_km, window_s, device, header
+        )
         check_source(options.plan(existing(path, "trace")))
     else:
         from mudkit.trace import read_manifest

@@ -11,7 +11,9 @@ import typer
 from mudkit.cli.arguments import (
     BoxKm,
     Columns,
+    Device,
     Format,
+    Header,
     Out,
     Overwrite,
     Rule,
@@ -42,11 +44,17 @@ def trace_load(
     table: Table = "positions",
     column: Columns = None,
     tz: Zone = "UTC",
-    time_unit: TimeUnit = "s",
+    time_unit: TimeUnit = "auto",
     rule: Rule = None,
     box_km: BoxKm = None,
     window_s: WindowS = None,
+    device: Device = None,
+    header: Header = True,
     where: Where = None,
+    rejected: Annotated[
+        Path | None,
+        typer.Option(help="CSV file to create, of the rows set aside: file, row, line, reason, raw."),
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Load a file into memory and write it as a trace folder.
@@ -55,11 +63,19 @@ def trace_load(
     """
     from mudkit import trace
     from mudkit.trace.folder import OUTPUT_NAMES
+    from mudkit.trace.loaded import refuse_other_file, write_rejected
 
-    options = trace.Options(format, table, tz, time_unit, mapping(column), rule, box_km, window_s)
+    options = trace.Options(
+        format, table, tz, time_unit, mapping(column), rule, box_km, window_s, device, header
+    )
     refuse_existing(out.expanduser(), OUTPUT_NAMES if overwrite else None)
+    if rejected is not None:
+        refuse_other_file(rejected.expanduser(), overwrite=overwrite)
     loaded = _chosen(trace.load(path, **vars(options)), where)
     loaded.save(out, overwrite=overwrite)
+    if rejected is not None:
+        source = None if trace.is_trace(path) else options.plan(path).source
+        write_rejected(loaded.rejected, source, rejected, overwrite=overwrite)
     print_table(loaded.summary())
     typer.echo(f"written to {out}")
 
@@ -99,8 +115,10 @@ def trace_profile(
     table: Table = "positions",
     column: Columns = None,
     tz: Zone = "UTC",
-    time_unit: TimeUnit = "s",
+    time_unit: TimeUnit = "auto",
     rule: Rule = None,
+    device: Device = None,
+    header: Header = True,
     where: Where = None,
 ) -> None:
     """Summarise a trace; `mudkit report trace_profile` shows more.
@@ -109,7 +127,7 @@ def trace_profile(
     """
     from mudkit import trace
 
-    options = trace.Options(format, table, tz, time_unit, mapping(column), rule)
+    options = trace.Options(format, table, tz, time_unit, mapping(column), rule, device=device, header=header)
     loaded = trace.load(path, **vars(options))
     print_table(_chosen(loaded, where).summary())
 

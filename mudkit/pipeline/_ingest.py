@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,13 +26,14 @@ from mudkit.pipeline.executors import provide
 from mudkit.pipeline.resume import Stage, resumable, sweep
 from mudkit.pipeline.tables import read
 from mudkit.trace import TraceWriter, read_manifest
-from mudkit.trace.clean import check_moves, check_plausible, clean
+from mudkit.trace.clean import clean
 from mudkit.trace.folder import OUTPUT_NAMES, is_trace, table_folder, write_manifest
 from mudkit.trace.formats import GZIP_FACTOR, Source
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import LoadPlan, Options, refuse_for_folder
-from mudkit.trace.parse import check_parsed, parsed_batches
+from mudkit.trace.parse import parsed_batches
 from mudkit.trace.schema import device_buckets, epoch_us
+from mudkit.trace.tally import Tally
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -41,13 +41,11 @@ if TYPE_CHECKING:
 
 __all__ = ["IngestReport", "OpenTrace", "check_folders", "ingest", "open_trace"]
 
-_Tally: TypeAlias = tuple[str, str, int, int, str]
-_TALLY_TYPES = (pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string())
 _BUCKET_BYTES = 64 << 20
 _MAX_BUCKETS = 1024
 _MIN_GROUPS = 64  # where there are as many files: so that all cores have something to do
-_TALLY = "kind STRING, reason STRING, rows BIGINT, devices BIGINT, sample STRING"
-_FAILED = "failed"  # a kind that no row has: the task met an error of mudkit's
+_ANSWER = pa.schema([("error", pa.string()), ("counted", pa.string())])
+"""Answer of a task: the class of an error, or an empty text; the error or the counts as JSON."""
 
 
 @check_options
@@ -145,7 +143,7 @@ def ingest(
     started = time.monotonic()
     # Absolute, because executors have other working directories.
     plan = Options(**options).plan(existing(source, "trace").absolute())
-    origin, table, description = plan.source, plan.options.table, plan.description()
+    origin, description = plan.source, plan.description()
     path = Path(path).expanduser()
     if not overwrite and is_trace(path):
         manifest = read_manifest(path)
@@ -159,27 +157,12 @@ def ingest(
         work = _Work(plan, stage, _groups(origin.files(), sizes), buckets)
         sources = len(_sort_out(stage))
         parsed = _run(spark, stage, "files", work.parse, len(work.groups), path)
-        bad = parsed.rows("rejected")
-        total = sum(bad.values()) + sum(parsed.rows("good").values())
-        check_parsed(plan, total, bad, parsed.sample)
-        cleaned = _run(spark, stage, "bucket", work.clean, work.buckets, path)
-        rejected = cleaned.rows("rejected")
-        kept = sum(cleaned.rows(table).values())
-        if table == "positions":
-            check_plausible(origin, total - sum(bad.values()), rejected)
-        for reason, count in bad.items():
-            rejected[reason] = rejected.get(reason, 0) + count
-        if table == "positions":
-            check_moves(origin, kept, cleaned.devices, rejected)
-        manifest = {
-            **description,
-            "rejected": dict(sorted(rejected.items(), key=lambda item: (-item[1], item[0]))),
-            "rows": {
-                "positions": sum(cleaned.rows("positions").values()),
-                "reads": sum(cleaned.rows("reads").values()),
-                "rejected": sum(rejected.values()),
-            },
-        }
+        parsed.check_parsed(plan)
+        total = _run(spark, stage, "bucket", work.clean, work.buckets, path)
+        total.add(parsed)
+        total.check_cleaned(plan)
+        rows = {"positions": total.positions, "reads": total.reads, "rejected": sum(total.aside.values())}
+        manifest = {**description, "rejected": total.aside, "rows": rows}
         write_manifest(stage.out, manifest)
     parts = len(work.groups) + work.buckets
     return _report(path, manifest, time.monotonic() - started, parts, sources)
@@ -227,17 +210,15 @@ class _Work:
     groups: tuple[tuple[Path, ...], ...]
     buckets: int
 
-    def parse(self, number: int) -> Iterator[_Tally]:
+    def parse(self, number: int) -> Tally:
         """Parse a group of files; rows go to the bucket of their device."""
+        tally = Tally()
         aside = TraceWriter(self.stage.out, f"files-{number:05d}-")
         with ExitStack() as stack:
             writers: dict[int, pq.ParquetWriter] = {}
             for parsed in parsed_batches(self.plan, list(self.groups[number])):
+                tally.add_parsed(parsed)
                 aside.write("rejected", parsed.bad)
-                for reason, count in Counter(parsed.bad["reason"].to_pylist()).items():
-                    first = parsed.bad.filter(pc.equal(parsed.bad["reason"], reason))["raw"][0].as_py()
-                    yield "rejected", reason, count, 0, first
-                yield "good", "", len(parsed.good), 0, ""
                 good = parsed.good.set_column(0, "source", parsed.good["source"].cast(pa.string()))
                 bucket = device_buckets(good["device"], self.buckets)
                 for of in np.unique(bucket).tolist():
@@ -246,45 +227,20 @@ class _Work:
                         staging = stack.enter_context(staged_file(final))
                         writers[of] = stack.enter_context(pq.ParquetWriter(staging, good.schema))
                     writers[of].write_table(good.filter(pa.array(bucket == of)))
+        return tally
 
-    def clean(self, number: int) -> Iterator[_Tally]:
+    def clean(self, number: int) -> Tally:
         """Clean the devices of one bucket, derive their reads, and write their part of the trace."""
+        tally = Tally()
         files = sorted((self.stage.work / f"{number:05d}").glob("part-*"))
-        if not files:
-            return
-        rows = pa.concat_tables([pq.read_table(file) for file in files], promote_options="default")
-        writer = TraceWriter(self.stage.out, f"bucket-{number:05d}-")
-        positions, reads, rejected, _fares = clean(rows, self.plan)
-        if self.plan.options.table == "positions":
-            writer.write("positions", positions)
-            yield "positions", "", len(positions), pc.count_distinct(positions["device"]).as_py(), ""
-        writer.write("reads", reads)
-        writer.write("rejected", rejected)
-        yield "reads", "", len(reads), 0, ""
-        for reason, count in Counter(rejected["reason"].to_pylist()).items():
-            yield "rejected", reason, count, 0, ""
-
-
-@dataclass(frozen=True)
-class _Result:
-    """Counts of the tasks of one stage."""
-
-    tallies: list[_Tally]
-
-    def rows(self, kind: str) -> dict[str, int]:
-        counts: Counter[str] = Counter()
-        for of, reason, rows, _, _ in self.tallies:
-            if of == kind:
-                counts[reason] += rows
-        return dict(counts)
-
-    @property
-    def devices(self) -> int:
-        return sum(tally[3] for tally in self.tallies)
-
-    @property
-    def sample(self) -> str:
-        return next((tally[4] for tally in self.tallies if tally[4]), "")
+        if files:
+            rows = pa.concat_tables([pq.read_table(file) for file in files], promote_options="default")
+            tables = clean(rows, self.plan)
+            tally.add_cleaned(tables)
+            writer = TraceWriter(self.stage.out, f"bucket-{number:05d}-")
+            for name in ("positions", "reads", "rejected"):
+                writer.write(name, getattr(tables, name))
+        return tally
 
 
 def _part_of(file: Path) -> str:
@@ -300,13 +256,8 @@ def _sort_out(stage: Stage) -> dict[str, Any]:
 
 
 def _run(
-    spark: SparkSession,
-    stage: Stage,
-    kind: str,
-    work: Callable[[int], Iterator[_Tally]],
-    tasks: int,
-    path: Path,
-) -> _Result:
+    spark: SparkSession, stage: Stage, kind: str, work: Callable[[int], Tally], tasks: int, path: Path
+) -> Tally:
     """Run the unfinished of the tasks 0, 1, … on Spark; return the counts of all, or raise an error."""
     manifest = stage.finished()
     names = [f"{kind}-{number:05d}" for number in range(tasks)]
@@ -315,29 +266,30 @@ def _run(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for place in batch.column(0).to_pylist():
-                number = todo[place]
+                name, which = names[todo[place]], ""
                 try:
-                    tallies = list(work(number))
-                    stage.finish(names[number], tallies, _files(stage, names[number]))
+                    counted = asdict(work(todo[place]))
+                    stage.finish(name, counted, _files(stage, name))
                 except (errors.MudkitError, OSError) as error:
                     problem = error if isinstance(error, errors.MudkitError) else output_problem(path, error)
-                    _, (which, summary, fields) = problem.__reduce__()
-                    tallies = [(_FAILED, "", 0, 0, json.dumps([which.__name__, summary, fields]))]
-                columns = ("kind", "reason", "rows", "devices", "sample")
-                rows = [dict(zip(columns, tally, strict=True)) for tally in tallies]
-                schema = pa.schema(list(zip(columns, _TALLY_TYPES, strict=True)))
-                yield from pa.Table.from_pylist(rows, schema=schema).to_batches()
+                    _, (kind_of_error, summary, fields) = problem.__reduce__()
+                    which, counted = kind_of_error.__name__, {"summary": summary, **fields}
+                answer = [{"error": which, "counted": json.dumps(counted)}]
+                yield from pa.Table.from_pylist(answer, schema=_ANSWER).to_batches()
 
-    tallies: list[_Tally] = [tuple(tally) for name in names for tally in manifest.get(name, ())]
+    counts = [manifest[name] for name in names if name in manifest]
     if todo:
         provide(spark)
         numbers = spark.range(0, len(todo), 1, min(len(todo), _MAX_BUCKETS))
-        tallies += [tuple(row) for row in numbers.mapInArrow(run, _TALLY).collect()]
-    for which, _, _, _, text in tallies:
-        if which == _FAILED:
-            name, summary, fields = json.loads(text)
-            raise getattr(errors, name)(summary, **fields)
-    return _Result(tallies)
+        answers = numbers.mapInArrow(run, "error STRING, counted STRING").collect()
+        for which, text in answers:
+            if which:
+                raise getattr(errors, which)(**json.loads(text))
+            counts.append(json.loads(text))
+    total = Tally()
+    for counted in counts:
+        total.add(Tally.of(counted))
+    return total
 
 
 def _files(stage: Stage, name: str) -> list[Path]:

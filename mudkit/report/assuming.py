@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mudkit import words
+from mudkit.display import Cell
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import describe_policy
 from mudkit.learning.search import Choice, recommend, replayed
@@ -85,7 +86,8 @@ class Assumptions:
     def shown(self) -> pd.DataFrame:
         """Return what is recommended under each assumption, and what the page's policy does there."""
         columns = ["assumed", "policy", "fresh_share", "kept_fresh_share", "kept_stale_share"]
-        return self.table[columns]
+        whole = self.table["policy"].map(Cell)  # a text alone is cut
+        return self.table[columns].assign(policy=whole)
 
     def kept(self) -> str:
         """Return under which assumptions the page's policy exceeds the limit, as a sentence."""

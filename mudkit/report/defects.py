@@ -13,7 +13,7 @@ import pandas as pd
 from mudkit import words
 from mudkit.report.recording import BREAK, HOLE, REST, silent_us
 from mudkit.trace.parse import EXCHANGED, LATE
-from mudkit.trace.values import NO_TIME
+from mudkit.trace.times import NO_TIME
 from mudkit.units import US_PER_S, distance_km
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Defect:
     Parameters
     ----------
     kind : str
-        ``hole``, ``silent``, ``gap``, ``clock``, ``exchanged``, ``zone``, ``nowhere`` or ``contradiction``.
+        ``hole``, ``silent``, ``gap``, ``clock``, ``exchanged``, ``zone`` or ``contradiction``.
     text : str
         What is wrong, in a sentence.
     devices : tuple of str
@@ -105,7 +105,6 @@ def find_defects(source: TraceSource) -> list[Defect]:
         *_reset_clocks(source),
         *_exchanged(source),
         *_shifted(source),
-        *_nowhere(source),
         *_contradictions(source),
         *_gaps(source, silent),
     ]
@@ -211,8 +210,6 @@ def usable(source: TraceSource, defects: Sequence[Defect]) -> str:
             f"{words.count(len(devices), 'device')} of {len(source.devices):,} "
             f"{'has' if len(devices) == 1 else 'have'} wrong times or places, and should be left out"
         )
-    if any(defect.kind == "nowhere" for defect in defects):
-        parts.append("positions at latitude 0, longitude 0 should be left out")
     if not parts:
         return ""
     text = "; ".join(parts)
@@ -407,11 +404,6 @@ def _correlations(mine: NDArray[np.float64], rest: NDArray[np.float64], margin: 
         spread = part.std() * mine.std() * len(mine)
         quarters.append(float((deviation * (part - part.mean())).sum() / spread) if spread else 0.0)
     return np.array(quarters)
-
-
-def _nowhere(source: TraceSource) -> Iterable[Defect]:
-    for text in source.nowhere():
-        yield Defect("nowhere", text)
 
 
 def _contradictions(source: TraceSource) -> Iterable[Defect]:

@@ -17,7 +17,7 @@ from mudkit.report.schemas import SYNONYMS, TEMPLATES, Parameters
 from mudkit.trace.folder import is_trace
 from mudkit.trace.formats.columns import ColumnsMissing
 from mudkit.trace.options import FileTable, Options, refuse_for_folder
-from mudkit.trace.parse import check_source
+from mudkit.trace.tally import check_source
 
 __all__ = [
     "check",
@@ -118,9 +118,8 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
     if template == "prefetch_sizing" and parameters["arrivals"]:
         from mudkit.systems.lasthop.study.logs import read_logs  # it loads the system
 
-        read_logs(
-            parameters["arrivals"], parameters["reads"], parameters["outages"] or None, tz=parameters["tz"]
-        )
+        logs = (parameters["arrivals"], parameters["reads"], parameters["outages"] or None)
+        read_logs(*logs, tz=parameters["tz"])
         return
     if "trace" not in _INPUTS[template]:
         return
@@ -155,7 +154,8 @@ def check_inputs(template: str, parameters: dict[str, Any]) -> None:
                 where=error.where,
                 found=error.found,
                 expected=error.expected,
-                remedy=f"map the file's names: --param {mapping}.device=…, and so for ts, lat and lon",
+                remedy=f"map the file's names: --param {mapping}.device=…, and so for ts, lat and lon; "
+                "of one device without a column: --param device=ann",
             ) from error
 
 
@@ -172,6 +172,8 @@ def file_options(name: str, parameters: Mapping[str, Any]) -> Options:
         "none",
         parameters.get("box_km"),
         parameters.get("window_s"),
+        parameters["device"],
+        parameters["header"] or not is_trace_file,
     )
 
 

@@ -37,7 +37,7 @@ from mudkit.report.stays import (
     silences,
 )
 from mudkit.trace.derive import Rule
-from mudkit.trace.values import NO_TIME
+from mudkit.trace.times import NO_TIME
 from mudkit.units import US_PER_S
 
 __all__ = [
@@ -198,7 +198,6 @@ _KINDS: Final = {
     "clock": "clocks that were reset",
     "exchanged": "exchanged coordinates",
     "zone": "times of several zones",
-    "nowhere": "positions at latitude 0, longitude 0",
     "contradiction": "devices whose rows contradict each other",
     "gap": "devices with long gaps",
 }
@@ -211,7 +210,6 @@ _NOUNS: Final = {
     "clock": ("reset clock", "groups of rows with a reset clock"),
     "exchanged": ("exchanged coordinates", "exchanged coordinates"),
     "zone": ("times of another zone", "groups with times of another zone"),
-    "nowhere": ("positions at 0, 0", "positions at 0, 0"),
     "contradiction": ("contradicting rows", "contradicting rows"),
     "gap": ("long gap of a device", "long gaps of a device"),
 }
@@ -307,8 +305,8 @@ def defect_answer(source: TraceSource, defects: list[Defect]) -> Answer:
         return Answer(
             "No defect was found",
             "Looked for: times in which no device reports, hours in which most are silent, reset clocks, "
-            "exchanged coordinates, devices in another time zone, positions at latitude 0, longitude 0, "
-            f"contradicting rows, and long gaps of a device.{resting}",
+            "exchanged coordinates, devices in another time zone, contradicting rows, "
+            f"and long gaps of a device.{resting}",
         )
     counts = Counter(defect.kind for defect in defects)
     named = [words.count(count, *_NOUNS[kind]) for kind, count in counts.items()]

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mudkit import words
-from mudkit.errors import TraceContentError, TraceFormatError
+from mudkit.errors import TraceContentError
 from mudkit.experiment import Task, recorded_task
 from mudkit.experiment.recorded import ItemLog
 from mudkit.files import existing
 from mudkit.report.source import TraceSource, open_source
 from mudkit.sources import OutageLog
 from mudkit.trace import load_links, timestamps
-from mudkit.trace.formats import header, unreadable
+from mudkit.trace.formats import dialect_of
+from mudkit.trace.logs import Log, check_rows
 from mudkit.trace.schema import epoch_us
-from mudkit.trace.values import NO_TIME, numbers, times_us
+from mudkit.trace.times import NO_TIME
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -169,105 +171,45 @@ def open_scenario(
 
 def read_writes(path: str, tz: str) -> pa.Table:
     """Read a log of items: ``device`` and ``time``; optional ``lat, lon, rank, expires, size_bytes``."""
-    log = _Log.of(path, "writes", {"device": _DEVICE, "time": _TIME}, (*_NUMBERS, "expires"))
-    table = {"device": log.texts("device"), "ts": timestamps(log.times("time", tz))}
+    log = _read_log(path, "writes", {"device": _DEVICE, "time": _TIME}, (*_NUMBERS, "expires"))
+    table = {"device": log.columns["device"], "ts": timestamps(log.times("time", tz))}
     for name in _NUMBERS:
         if name in log.columns:
-            table[name] = pa.array(log.numbers(name), from_pandas=True)
+            table[name] = pa.array(log.numbers(name, may_be_empty=True), from_pandas=True)
     if "expires" in log.columns:
-        is_given = np.array([bool(text.strip()) for text in log.columns["expires"]], dtype=bool)
-        ends = timestamps(log.times("expires", tz, may_be_empty=True))
-        table["expires"] = pa.array(ends.to_numpy(zero_copy_only=False), ends.type, mask=~is_given)
+        ends_us = log.times("expires", tz, may_be_empty=True)
+        table["expires"] = pc.if_else(pa.array(ends_us != NO_TIME), timestamps(ends_us), None)
     return pa.table(table)
 
 
 def read_outages(path: str, tz: str) -> pa.Table:
     """Read a log of outages: ``device, begin, end``; or measured links (:func:`mudkit.trace.load_links`)."""
     file = existing(path, "log of outages")
-    if file.is_dir() or file.suffix == ".parquet" or {"up", "mbps"} & set(header(file)[0]):
+    if file.is_dir() or file.suffix == ".parquet" or {"up", "mbps"} & set(dialect_of(file).names):
         down = load_links(file, tz=tz).outages()
         begin_us = epoch_us(down["ts"])
         end_us = begin_us + np.rint(down["duration_s"].to_numpy() * US_PER_S).astype(np.int64)
         return pa.table({"device": down["device"], "begin": timestamps(begin_us), "end": timestamps(end_us)})
-    log = _Log.of(path, "outages", {"device": _DEVICE, "begin": ("begin",), "end": ("end",)}, ())
+    log = _read_log(path, "outages", {"device": _DEVICE, "begin": ("begin",), "end": ("end",)})
     begin_us, end_us = (log.times(name, tz) for name in ("begin", "end"))
-    log.check(end_us < begin_us, "An outage ends before it begins.", "end", "an end after its begin")
-    return pa.table({"device": log.texts("device"), "begin": timestamps(begin_us), "end": timestamps(end_us)})
+    check_rows(
+        end_us < begin_us,
+        log.at,
+        "An outage ends before it begins.",
+        lambda row: f"{log.columns['end'][row].as_py()!r} as end",
+        "an end after its begin",
+    )
+    return pa.table(
+        {"device": log.columns["device"], "begin": timestamps(begin_us), "end": timestamps(end_us)}
+    )
 
 
-@dataclass(frozen=True)
-class _Log:
-    """Columns of a CSV file as texts."""
-
-    name: str
-    first_line: int
-    columns: Mapping[str, list[str]]
-
-    @classmethod
-    def of(
-        cls, path: str, what: str, needed: Mapping[str, tuple[str, ...]], optional: tuple[str, ...]
-    ) -> _Log:
-        """Read a file; ``needed`` are columns with the names that each may have."""
-        import pandas as pd
-
-        file = existing(path, f"log of {what}")
-        names, delimiter, above = header(file)
-        places = {
-            name: next((other for other in others if other in names), "")
-            for name, others in {**needed, **{name: (name,) for name in optional}}.items()
-        }
-        if missing := [name for name in needed if not places[name]]:
-            raise TraceFormatError(
-                f"{file.name} lacks columns of a log of {what}.",
-                where=str(file),
-                found=words.listing(names, 20),
-                expected=", ".join(missing),
-                remedy=f"rename the columns; a log of {what} has " + ", ".join([*needed, *optional]),
-            )
-        try:
-            table = pd.read_csv(
-                file, sep=delimiter, skiprows=above - 1, names=names, header=0, dtype=str, index_col=False,
-                keep_default_na=False, usecols=[place for place in places.values() if place],
-            )  # fmt: skip
-        except (OSError, EOFError, ValueError) as error:
-            raise unreadable(file, error) from error
-        if table.empty:
-            raise TraceContentError(
-                f"The log of {what} is empty.", where=file.name, found="no row", expected="at least one"
-            )
-        columns = {name: table[place].tolist() for name, place in places.items() if place}
-        return cls(file.name, above + 1, columns)
-
-    def texts(self, name: str) -> pa.Array:
-        """Return a column of texts."""
-        return pa.array(self.columns[name], pa.string())
-
-    def times(self, name: str, tz: str, *, may_be_empty: bool = False) -> Any:
-        """Return a column of times, µs; 0 where an optional one is empty."""
-        texts = self.columns[name]
-        t_us = times_us(self.texts(name), tz)
-        is_empty = np.array([may_be_empty and not text.strip() for text in texts], dtype=bool)
-        expected = "seconds since 1970, as 1700000000, or ISO 8601, as 2023-11-14T22:13:20Z"
-        self.check((t_us == NO_TIME) & ~is_empty, "A time cannot be read.", name, expected)
-        return np.where(is_empty, 0, t_us)
-
-    def numbers(self, name: str) -> Any:
-        """Return a column of numbers; NaN where one is empty."""
-        values = numbers(self.texts(name))
-        is_given = np.array([bool(text.strip()) for text in self.columns[name]], dtype=bool)
-        self.check(np.isnan(values) & is_given, f"A {name} is no number.", name, "a number, or nothing")
-        return values
-
-    def check(self, bad: Any, summary: str, name: str, expected: str) -> None:
-        """Raise an error about the first bad row, if there is one."""
-        if not bad.any():
-            return
-        row = int(np.argmax(bad))
-        more = f"; {int(bad.sum()) - 1:,} more like it" if bad.sum() > 1 else ""
+def _read_log(
+    path: str, what: str, required: Mapping[str, tuple[str, ...]], optional: tuple[str, ...] = ()
+) -> Log:
+    log = Log.read(path, what, required, optional)
+    if not len(log.rows):
         raise TraceContentError(
-            summary,
-            where=f"{self.name}, line {self.first_line + row}",
-            found=f"{self.columns[name][row]!r} as {name}{more}",
-            expected=expected,
-            remedy="correct the row or remove it",
+            f"The log of {what} is empty.", where=log.file.name, found="no row", expected="at least one"
         )
+    return log

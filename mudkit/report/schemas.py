@@ -17,7 +17,7 @@ from pydantic import (
 
 from mudkit.errors import ParameterError
 from mudkit.trace.derive import Rule
-from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S
+from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, TimeUnit
 from mudkit.units import zone
 
 __all__ = [
@@ -109,10 +109,12 @@ class OfTrace(Parameters):
     trace: str = Field(description="file of positions, or a trace folder")
     reads: str = Field("", description="file of reads (an access log); empty: derive them by the rule")
     format: TraceFormat = Field("auto", description="of the trace file")
-    columns: dict[str, str] = Field({}, description="mudkit's column names to the trace file's")
+    columns: dict[str, str | int] = Field({}, description="mudkit's column names to the trace file's")
     reads_columns: dict[str, str] = Field({}, description="mudkit's column names to the reads file's")
+    device: str | None = Field(None, min_length=1, description="of all rows of the files; none: as they say")
+    header: bool = Field(True, description="of a text table; false: columns are places from 1")
     tz: str = Field("UTC", description="time zone of times without one, and of the figures")
-    time_unit: Literal["s", "ms", "us", "ns"] = Field("s", description="of numeric times")
+    time_unit: TimeUnit = Field("auto", description="of numeric times")
     rule: str = Field("", description="rule for reads; empty: occupancy for taxis, else trip_start")
     box_km: float | None = Field(None, gt=0, le=MAX_BOX_KM, description="side of a read's box; none: 20 km")
     window_s: float | None = Field(
@@ -238,9 +240,11 @@ class Propagation(Parameters):
 
     trace: str = Field(description="file of positions, or a trace folder")
     format: TraceFormat = Field("auto", description="of the trace file")
-    columns: dict[str, str] = Field({}, description="mudkit's column names to the trace file's")
+    columns: dict[str, str | int] = Field({}, description="mudkit's column names to the trace file's")
+    device: str | None = Field(None, min_length=1, description="of all rows of the files; none: as they say")
+    header: bool = Field(True, description="of a text table; false: columns are places from 1")
     tz: str = Field("UTC", description="time zone of times without one, and of the figures")
-    time_unit: Literal["s", "ms", "us", "ns"] = Field("s", description="of numeric times")
+    time_unit: TimeUnit = Field("auto", description="of numeric times")
     where: Where = ""
     period: Period = ""
     max_delay_s: int = Field(300, ge=1, le=86_400, description="longest time that a message may wait")
@@ -404,11 +408,13 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "cost": ("across", "measure", "weighed", "cost_measure"),
     "confidence": ("ci", "alpha", "confidence_level"),
     "days": ("length", "duration"),
+    "device": ("one_device", "person"),
     "devices": ("phones", "fleet", "users", "nodes"),
     "draws": ("runs", "repeats", "replications"),
     "expiration_h": ("ttl", "ttl_h", "lifetime", "expires", "expiry"),
     "folds": ("split", "cv", "cross_validation"),
     "format": ("kind", "type", "file_format"),
+    "header": ("has_header", "header_line"),
     "horizon_s": ("max_age", "max_age_s", "ttl", "ttl_s"),
     "length": ("duration", "hours"),
     "link": ("network", "radio"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
@@ -19,14 +19,16 @@ import pyarrow.compute as pc
 from mudkit import trace as traces
 from mudkit import words
 from mudkit.errors import TraceContentError
+from mudkit.figures.geometry import MERCATOR_END
 from mudkit.files import existing
 from mudkit.report.recording import BREAK, BREAK_DAYS, HOLE, Recording, record, silent_us
 from mudkit.report.selection import Selection
 from mudkit.trace.derive import Rule
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import Options
+from mudkit.trace.plausible import NO_FIX, reason_of
 from mudkit.trace.schema import FARES, epoch_us
-from mudkit.trace.values import NO_TIME, numbers, times_us
+from mudkit.trace.times import NO_TIME
 from mudkit.units import US_PER_S, distance_km
 
 if TYPE_CHECKING:
@@ -53,16 +55,12 @@ _COUNTRY_HOURS: Final = 3.5
 _COUNTRY_KM: Final = 1500.0
 _NEARLY: Final = 0.95
 _ANEW: Final = 0.01
-_NOWHERE_DEGREES: Final = 1e-3
-_NOWHERE_KM: Final = 100.0
 _OF_POSITIONS: Final = frozenset(
     {"_coded", "_median_steps_s", "device", "devices", "quarters", "recording", "t_us"}
 )
 """Attributes that are computed from positions alone, and the same for any selection of reads."""
 _UNRECORDED: Final = 0.1
 """Share of a read's window that may be unrecorded where answers are judged."""
-_CLEANED: Final = r"duplicate|speed over 70 m/s|same moment"
-"""Beginning of the reasons for which rows that could be read were set aside."""
 _ASIDE: Final = ("reason", "device", "t_us", "lat", "lon")
 
 QUARTER_S: Final = 900
@@ -206,7 +204,9 @@ class TraceSource:
             *self._gaps(),
             *self._seldom(),
             *self._resumed(),
-            *self.nowhere(),
+            *self._without_fix(),
+            *self._beyond_the_map(),
+            *self._radians(),
             *self._clusters(),
             *self._zones(),
             *self._sizes(),
@@ -407,19 +407,33 @@ class TraceSource:
                 "minute: people may not ask in such bursts."
             )
 
-    def nowhere(self) -> Iterable[str]:
-        """Yield a sentence if positions lie at latitude 0, longitude 0, far from all others."""
-        lat, lon = (self.positions[name].to_numpy() for name in ("lat", "lon"))
-        is_at_0 = (np.abs(lat) < _NOWHERE_DEGREES) & (np.abs(lon) < _NOWHERE_DEGREES)
-        if not is_at_0.any() or is_at_0.all():
-            return
-        middle = np.median(lat[~is_at_0]), np.median(lon[~is_at_0])
-        if distance_km(0.0, 0.0, *middle) > _NOWHERE_KM:
-            devices = len(np.unique(self.device[is_at_0]))
+    def _without_fix(self) -> Iterable[str]:
+        """Warn of rows that were set aside because the receiver had no fix: their devices are silent then."""
+        lost = self.aside[self.aside["reason"] == reason_of(NO_FIX)]
+        if len(lost):
+            devices = lost["device"].nunique()
+            silent = "device is" if devices == 1 else "devices are"
             yield (
-                f"{words.count(int(is_at_0.sum()), 'position')} of {words.count(devices, 'device')} "
-                f"{'lies' if is_at_0.sum() == 1 else 'lie'} at latitude 0, longitude 0, which receivers "
-                "without a fix report."
+                f"{words.count(len(lost), 'row')} of {words.count(devices, 'device')} "
+                f"{'has' if len(lost) == 1 else 'have'} no fix, but a constant such as latitude 0, longitude "
+                f"0: they are set aside, and the {silent} silent in these times."
+            )
+
+    def _beyond_the_map(self) -> Iterable[str]:
+        beyond = int((np.abs(self.positions["lat"].to_numpy()) > MERCATOR_END).sum())
+        if beyond:
+            yield (
+                f"{words.count(beyond, 'position lies', 'positions lie')} beyond {MERCATOR_END:.2f}° of "
+                "latitude, where the map ends: they are counted and drawn at its edge."
+            )
+
+    def _radians(self) -> Iterable[str]:
+        """Warn of places that all lie where radians, read as degrees, lie: in the sea south of Ghana."""
+        lat, lon = (np.abs(self.positions[name].to_numpy()) for name in ("lat", "lon"))
+        if len(lat) and lat.max() <= np.pi / 2 and lon.max() <= np.pi:
+            yield (
+                "All places lie within 1.6° of latitude 0 and 3.2° of longitude 0, where there is no land: "
+                "the coordinates may be in radians (times 57.29578 they are degrees)."
             )
 
     def _zones(self) -> Iterable[str]:
@@ -564,8 +578,7 @@ def open_source(
         loaded, devices_read = selection.of(whole), 0
         for rows_of, part in ((seen, whole), (kept, loaded)):
             _count(rows_of, part)
-    layout = [] if is_folder else _layout(path, given)
-    aside = _aside(loaded.rejected, layout, tz, given.time_unit)
+    aside = _aside(loaded.rejected)
     is_part = bool(devices_read or selection)
     all_aside = len(aside)
     if is_part:
@@ -612,36 +625,12 @@ def _fares_of(loaded: traces.Loaded) -> pa.Table:
     return loaded.fares.join(loaded.positions.select(keys), keys=keys, join_type="left semi")
 
 
-def _layout(path: Path, options: Options) -> list[str]:
-    """Return the names of the fields of a row that cannot be read, in their order."""
-    return list(next(options.plan(path).source.batches()).columns.column_names)
-
-
-def _aside(rejected: pa.Table, layout: Sequence[str], tz: str, time_unit: str) -> pd.DataFrame:
+def _aside(rejected: pa.Table) -> pd.DataFrame:
     """Return reason, device, time and place of rejected rows, as far as the rows say them."""
-    import pandas as pd
-
-    if not len(rejected):
-        return no_rows_aside()
-    reason, raw = rejected["reason"].to_pandas(), rejected["raw"].to_pandas().fillna("")
-    parts = []
-    is_cleaned = reason.str.match(_CLEANED)
-    for names, chosen in ((["device", "ts", "lat", "lon"], is_cleaned), (list(layout), ~is_cleaned)):
-        split = raw[chosen].str.split(",")
-        if names[0] == "device" and len(names) == 4:
-            split = raw[chosen].str.rsplit(",", n=3)  # a name may hold a comma
-        is_whole = split.str.len() == len(names) if names else pd.Series(False, index=split.index)
-        fields = pd.DataFrame(split[is_whole].tolist(), index=split.index[is_whole], columns=names or None)
-        part = pd.DataFrame({"reason": reason[chosen], "device": "", "t_us": NO_TIME}, index=split.index)
-        part["lat"] = part["lon"] = np.nan
-        if len(fields):
-            part.loc[is_whole, "device"] = fields["device"].str.strip()
-            zone, unit = ("UTC", "s") if chosen is is_cleaned else (tz, time_unit)
-            part.loc[is_whole, "t_us"] = times_us(pa.array(fields["ts"], pa.string()), zone, unit)
-            for name in ("lat", "lon"):
-                part.loc[is_whole, name] = numbers(pa.array(fields[name], pa.string()))
-        parts.append(part)
-    return pd.concat(parts).sort_index()[list(_ASIDE)]
+    t_us = pc.fill_null(rejected["ts"].cast(pa.int64()), NO_TIME)
+    frame: pd.DataFrame = rejected.select(["reason", "device", "lat", "lon"]).to_pandas()
+    frame = frame.assign(device=frame["device"].fillna(""), t_us=t_us.to_numpy())
+    return frame[list(_ASIDE)]
 
 
 def _estimated_rows(path: Path) -> int:

@@ -1,29 +1,30 @@
 """Load a trace from a file of a public format into memory.
 
 A row passes through these modules once: :mod:`mudkit.trace.formats` (format and columns, batch by batch),
-:mod:`mudkit.trace.parse`, :mod:`mudkit.trace.clean`, :mod:`mudkit.trace.loaded`.
+:mod:`mudkit.trace.parse`, :mod:`mudkit.trace.runs`, :mod:`mudkit.trace.clean`, :mod:`mudkit.trace.pieces`,
+:mod:`mudkit.trace.loaded`.
 """
 
 from __future__ import annotations
 
 import os
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from mudkit.arguments import check_options
 from mudkit.files import existing
-from mudkit.trace.clean import check_moves, check_plausible, clean
 from mudkit.trace.folder import is_trace, read_manifest, read_table
-from mudkit.trace.formats import Source
 from mudkit.trace.loaded import Loaded
 from mudkit.trace.options import Options, refuse_for_folder
-from mudkit.trace.parse import Parsed, parse_source
+from mudkit.trace.pieces import FilePieces
 
 __all__ = ["load"]
+
+_PIECE_ROWS = 1_000_000
+_BY_FILE = [("source", "ascending"), ("row", "ascending")]
+_BY_TIME = [("ts", "ascending"), ("device", "ascending"), ("read_id", "ascending")]
 
 
 @check_options
@@ -63,19 +64,17 @@ def load(path: str | os.PathLike[str], **options: Any) -> Loaded:
         refuse_for_folder(path, **vars(given))
         return _load_folder(path)
     plan = given.plan(path)
-    parsed = parse_source(plan)
-    positions, reads, rejected, fares = clean(parsed.good, plan)
-    if plan.options.table == "positions":
-        _check_positions(plan.source, parsed, positions, rejected)
-    aside = pa.concat_tables([parsed.bad, rejected])
-    return Loaded(positions, reads, aside, plan.description(), fares)
-
-
-def _check_positions(source: Source, parsed: Parsed, positions: pa.Table, rejected: pa.Table) -> None:
-    aside = Counter(rejected["reason"].to_pylist())
-    check_plausible(source, len(parsed.good), dict(aside))
-    aside.update(parsed.bad["reason"].to_pylist())
-    check_moves(source, len(positions), pc.count_distinct(positions["device"]).as_py(), aside)
+    pieces = FilePieces(plan, _PIECE_ROWS)
+    parts: dict[str, list[pa.Table]] = {"positions": [], "reads": [], "rejected": [], "fares": []}
+    for piece in pieces:
+        for name, tables in parts.items():
+            tables.append(getattr(piece, name))
+    joined = {name: pa.concat_tables(tables) for name, tables in parts.items()}
+    pa.default_memory_pool().release_unused()
+    joined["rejected"] = joined["rejected"].sort_by(_BY_FILE)
+    if plan.options.table == "reads":
+        joined["reads"] = joined["reads"].sort_by(_BY_TIME)
+    return Loaded(**joined, source=pieces.description)
 
 
 def _load_folder(path: Path) -> Loaded:

@@ -18,7 +18,7 @@ from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.trace.derive import derive_reads, list_fares
 from mudkit.trace.formats import Source
 from mudkit.trace.options import LoadPlan
-from mudkit.trace.plausible import DUPLICATE, KEPT, judge, reason_of
+from mudkit.trace.plausible import DUPLICATE, KEPT, NO_FIX, has_no_fix, judge, reason_of
 from mudkit.trace.recordings import device_codes
 from mudkit.trace.schema import FARES, POSITIONS, READS, REJECTED, timestamps, with_read_ids
 
@@ -69,27 +69,27 @@ def clean_positions(good: pa.Table) -> Positions:
     Rows of a device are judged in the order of time: the order of rows and files does not matter, and a late
     row is not rejected.
     """
+    good, lost = _with_fix(good)
     codes = device_codes(good["device"])
     t_us, lat, lon = (good[name].to_numpy() for name in ("t_us", "lat", "lon"))
     # Of rows with equal time and place the one with more values is kept: infinity sorts last.
     extra = [name for name in ("speed_mps", "occupied") if name in good.column_names]
     judgement = judge(codes, t_us, lat, lon, [_or_infinite(good[name]) for name in extra])
-    aside = np.flatnonzero(judgement.verdict != KEPT)
-    codes_aside, place = np.unique(judgement.verdict[aside], return_inverse=True)
-    reasons = np.array([reason_of(code) for code in codes_aside.tolist()], dtype=np.str_)[place]
+    rejected = pa.concat_tables([lost, _rejected(good, judgement.verdict)])
     rows = judgement.kept
     columns = {name: good[name].take(rows) for name in ("device", "lat", "lon")}
     columns["ts"] = timestamps(t_us[rows])
     columns["speed_mps"] = _or_nulls(good, "speed_mps", pa.float64()).take(rows)
     occupied = good["occupied"].take(rows).combine_chunks() if "occupied" in good.column_names else None
     table = pa.table({name: columns[name] for name in POSITIONS.names})
-    return Positions(table.cast(POSITIONS), occupied, _rejected(good, aside, reasons))
+    return Positions(table.cast(POSITIONS), occupied, rejected)
 
 
 def clean_reads(good: pa.Table, plan: LoadPlan) -> tuple[pa.Table, pa.Table]:
-    """Return recorded reads ordered by time, and duplicates as rejected rows."""
+    """Return recorded reads ordered by time; duplicates, and reads without a place, as rejected rows."""
+    good, lost = _with_fix(good)
     if not len(good):
-        return READS.empty_table(), REJECTED.empty_table()
+        return READS.empty_table(), lost
     columns = {name: good[name] for name in ("device", "lat", "lon")}
     for name, value in (("box_km", plan.box_km), ("window_s", plan.window_s)):
         given = good[name] if name in good.column_names else pa.nulls(len(good), pa.float64())
@@ -98,18 +98,30 @@ def clean_reads(good: pa.Table, plan: LoadPlan) -> tuple[pa.Table, pa.Table]:
     columns["origin"] = pa.array(["recorded"] * len(good), pa.string())
     reads = with_read_ids(pa.table(columns))
     _, first = np.unique(reads["read_id"].to_numpy(), return_index=True)
-    again = np.setdiff1d(np.arange(len(reads)), first)
+    verdict = np.full(len(reads), DUPLICATE, dtype=np.int8)
+    verdict[first] = KEPT
     kept = reads.take(first).sort_by([(name, "ascending") for name in ("ts", "device", "read_id")])
-    return kept, _rejected(good, again, np.full(len(again), reason_of(DUPLICATE)))
+    return kept, pa.concat_tables([lost, _rejected(good, verdict)])
 
 
-def check_plausible(source: Source, rows: int, rejected: dict[str, int]) -> None:
+def _with_fix(good: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the rows that have a place, and the others as rejected rows."""
+    place = (good[name].to_numpy() for name in ("lat", "lon"))
+    is_lost = has_no_fix(device_codes(good["device"]), *place)
+    if not is_lost.any():
+        return good, REJECTED.empty_table()
+    verdict = np.where(is_lost, NO_FIX, KEPT).astype(np.int8)
+    return good.filter(pa.array(~is_lost)), _rejected(good, verdict)
+
+
+def check_plausible(source: Source, rows: int, rejected: Mapping[str, int]) -> None:
     """Raise an error if most positions contradict each other.
 
     ``rejected`` counts the rows that cleaning set aside, by reason, out of ``rows`` parsed rows. A row that
-    stands in the file again contradicts nothing.
+    stands in the file again contradicts nothing, nor does one without a place.
     """
-    against = {reason: count for reason, count in rejected.items() if reason != reason_of(DUPLICATE)}
+    harmless = {reason_of(DUPLICATE), reason_of(NO_FIX)}
+    against = {reason: count for reason, count in rejected.items() if reason not in harmless}
     rows -= sum(rejected.values()) - sum(against.values())
     if 2 * sum(against.values()) > rows:
         most = max(against, key=lambda reason: against[reason])
@@ -152,9 +164,13 @@ def _or_nulls(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray 
     return table[name] if name in table.column_names else pa.nulls(len(table), kind)
 
 
-def _rejected(good: pa.Table, rows: NDArray[np.int64], reasons: NDArray[np.str_]) -> pa.Table:
+def _rejected(good: pa.Table, verdict: NDArray[np.int8]) -> pa.Table:
+    """Return the rows that are not kept as rejected rows."""
+    rows = np.flatnonzero(verdict != KEPT)
     aside = good.take(rows)
+    codes, place = np.unique(verdict[rows], return_inverse=True)
+    reasons = np.array([reason_of(code) for code in codes.tolist()], dtype=np.str_)[place]
     values = (aside["device"], timestamps(aside["t_us"].to_numpy()), aside["lat"], aside["lon"])
     raw = pc.binary_join_element_wise(*(pc.cast(column, pa.string()) for column in values), ",")
-    columns = [aside["source"].cast(pa.string()), aside["row"], pa.array(reasons, pa.string()), raw]
-    return pa.table(columns, schema=REJECTED)
+    of_file = [aside["source"].cast(pa.string()), aside["row"], pa.array(reasons, pa.string()), raw]
+    return pa.table([*of_file, values[0].cast(pa.string()), *values[1:]], schema=REJECTED)

@@ -22,7 +22,7 @@ from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, TraceFormatError
 from mudkit.files import existing, sha256
 from mudkit.sources.parameters import time_zone
-from mudkit.trace.formats import Source, header, unreadable
+from mudkit.trace.formats import Source, dialect_of, unreadable
 from mudkit.trace.options import Options
 from mudkit.trace.parse import (
     EARLIEST_US,
@@ -35,7 +35,8 @@ from mudkit.trace.parse import (
 )
 from mudkit.trace.recordings import device_codes, order_recordings, row_durations, stretches
 from mudkit.trace.schema import LINKS, REJECTED, epoch_us, rejected_by_reason, rejected_rows, timestamps
-from mudkit.trace.values import NO_TIME, booleans, numbers, raw_text, times_us
+from mudkit.trace.times import NO_TIME, times_us
+from mudkit.trace.values import booleans, numbers, raw_text
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -273,7 +274,7 @@ def _recognise(path: Path, format: str) -> Source:  # noqa: A002
                 expected="parquet",
                 remedy="leave format to 'auto'",
             )
-        names = pq.read_schema(path).names if is_parquet else header(path)[0]
+        names = pq.read_schema(path).names if is_parquet else dialect_of(path).names
     except (pa.ArrowException, OSError) as error:
         raise unreadable(path, error) from error
     is_driving = set(_DRIVING) <= set(names)
@@ -308,7 +309,7 @@ def _parse_links(source: Source, options: Options) -> tuple[pa.Table, pa.Table]:
                 remedy="check the file",
             ) from error
         keep = reason == ""
-        raw = raw_text(batch.columns)
+        raw = raw_text(batch.columns, batch.delimiter)
         table = pa.table(columns | {"row": pa.array(batch.rows), "raw": raw})
         goods.append(table.filter(pa.array(keep)))
         name = source.path.name

@@ -1,4 +1,4 @@
-"""Trace in memory: positions, reads, rejected rows, and their origin."""
+"""Trace in memory: positions, reads, rejected rows, and their origin; rejected rows as a file."""
 
 from __future__ import annotations
 
@@ -10,19 +10,24 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 
 from mudkit.arguments import check_options
 from mudkit.display import Displayed, View, first_rows
+from mudkit.files import refuse_existing, staged_file
 from mudkit.predicates import Predicate
 from mudkit.trace.folder import TraceWriter, select
+from mudkit.trace.formats import Source, lines_of
 from mudkit.trace.schema import FARES, epoch_us, rejected_by_reason
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Loaded"]
+__all__ = ["Loaded", "refuse_other_file", "write_rejected"]
 
+_REJECTED_FILE: Final = "file,row,line,reason,raw"
+"""Header of a file of rejected rows."""
 
 _MAX_COUNTED: Final = 1_000_000
 """Rows up to which a display counts devices and finds the span."""
@@ -147,3 +152,57 @@ class Loaded(Displayed):
             for name in ("positions", "reads", "rejected"):
                 writer.write(name, getattr(self, name))
         return Path(path)
+
+
+def refuse_other_file(path: Path, *, overwrite: bool) -> None:
+    """Raise an error if there is something at the place of a file of rejected rows.
+
+    With ``overwrite``, another such file is allowed.
+    """
+    if overwrite and path.is_file():
+        with path.open("rb") as file:
+            if file.readline().replace(b'"', b"").strip() == _REJECTED_FILE.encode():
+                return
+    refuse_existing(path, None)
+
+
+def write_rejected(
+    rejected: pa.Table, source: Source | None, path: str | os.PathLike[str], *, overwrite: bool = False
+) -> None:
+    """Write rejected rows to a CSV file, by file and row: ``file, row, line, reason, raw``.
+
+    Where rows are lines of text, ``line`` is the number of the line in its file, and ``raw`` is all of it.
+
+    Parameters
+    ----------
+    rejected : pyarrow.Table
+        Rows with the schema of ``rejected``.
+    source : Source, optional
+        Source of the rows; None if the files are unknown, as those of a trace folder.
+    path : path-like
+        File to create.
+    overwrite : bool
+        Whether to replace another file of rejected rows.
+
+    Raises
+    ------
+    OutputExists, OutputProblem
+        There is something else, or the file cannot be written; nothing is left behind.
+    """
+    path = Path(path).expanduser()
+    refuse_other_file(path, overwrite=overwrite)
+    rejected = rejected.sort_by([("source", "ascending"), ("row", "ascending")])
+    names, first = np.unique(rejected["source"].to_numpy().astype(np.str_), return_index=True)
+    line: list[int | None] = [None] * len(rejected)
+    raw = rejected["raw"].to_pylist()
+    for name, begin, end in zip(names.tolist(), first, [*first[1:], len(rejected)], strict=True):
+        if source is None:
+            break
+        file = source.path / name if source.members else source.path
+        dialect = next(source.batches([file])).dialect
+        places = {row: place for place, row in enumerate(rejected["row"][begin:end].to_pylist(), start=begin)}
+        for row, number, text in lines_of(file, dialect, places) if dialect else ():
+            line[places[row]], raw[places[row]] = number, text
+    columns = {"file": rejected["source"], "row": rejected["row"], "line": pa.array(line, pa.int64())}
+    with staged_file(path) as staging:
+        pa_csv.write_csv(pa.table(columns | {"reason": rejected["reason"], "raw": pa.array(raw)}), staging)

@@ -13,16 +13,17 @@ from mudkit.files import sha256
 from mudkit.sources.parameters import time_zone
 from mudkit.trace.derive import Rule
 from mudkit.trace.formats import Source, recognise
-from mudkit.trace.values import TIME_UNITS
+from mudkit.trace.formats.columns import REQUIRED, is_place, place_name
+from mudkit.trace.times import AUTO, TIME_UNITS
 
-__all__ = ["MAX_BOX_KM", "MAX_WINDOW_S", "LoadPlan", "Options", "refuse_for_folder"]
+__all__ = ["MAX_BOX_KM", "MAX_WINDOW_S", "LoadPlan", "Options", "TimeUnit", "refuse_for_folder"]
 
 MAX_BOX_KM = 20_000.0
 MAX_WINDOW_S = 3.2e9
 """A hundred years; a longer window is a mistake."""
 
 FileTable: TypeAlias = Literal["positions", "reads"]
-TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
+TimeUnit: TypeAlias = Literal["auto", "s", "ms", "us", "ns"]
 
 
 @check_options
@@ -64,17 +65,23 @@ class Options:
         Table that the rows belong to. An access log is loaded with ``table="reads"``.
     tz : str
         Time zone (IANA name) of texts without one.
-    time_unit : {'s', 'ms', 'us', 'ns'}
-        Unit of numeric times.
+    time_unit : {'auto', 's', 'ms', 'us', 'ns'}
+        Unit of numeric times; ``auto`` recognises it, number by number.
     columns : dict, optional
-        Mapping from mudkit's names (``device, ts, lat, lon, speed_mps, occupied, box_km, window_s``) to the
-        file's, for ``csv``, ``gtfs-rt``, ``parquet``, ``json``, ``geojson`` and ``geopackage``.
+        Mapping from mudkit's names (``device, ts, date, lat, lon, speed_mps, occupied, box_km, window_s``) to
+        the file's, for ``csv``, ``gtfs-rt``, ``parquet``, ``json``, ``geojson`` and ``geopackage``. ``date``
+        is the day (as 2023-11-14, 2023/11/14 or 20231114) where ``ts`` is only a time of day.
     rule : str, optional
         Rule that derives reads from positions (:class:`mudkit.trace.derive.Rule`); by default ``occupancy``
         if the file records when a taxi has a fare, else ``trip_start(still_s=600)``.
     box_km, window_s : float, optional
         Box and time window of a derived read, and of a recorded one without them; by default 20 km and
         two hours (Mobius 7.3).
+    device : str, optional
+        The one device of all rows, whatever they name: for the tables and tracks of one person.
+    header : bool
+        Whether a text table has a header. False: ``columns`` maps to places, from 1, as
+        ``{"device": 1, "ts": 2, "lat": 3, "lon": 4}``.
 
     Raises
     ------
@@ -85,20 +92,31 @@ class Options:
     format: str = "auto"
     table: FileTable = "positions"
     tz: str = "UTC"
-    time_unit: TimeUnit = "s"
-    columns: Mapping[str, str] | None = None
+    time_unit: TimeUnit = "auto"
+    columns: Mapping[str, str | int] | None = None
     rule: str | None = None
     box_km: float | None = None
     window_s: float | None = None
+    device: str | None = None
+    header: bool = True
 
     def __post_init__(self) -> None:
         time_zone("tz", self.tz)
         box_km, window_s = self.box_km, self.window_s
+        given = list((self.columns or {}).values())
+        are_names = all(isinstance(name, str) for name in given)
+        are_places = bool(given) and all(is_place(place_name(place)) for place in given)
         allowed: list[tuple[str, bool, str]] = [
             ("table", self.table in ("positions", "reads"), "positions or reads"),
-            ("time_unit", self.time_unit in TIME_UNITS, "one of " + ", ".join(TIME_UNITS)),
+            ("time_unit", self.time_unit in (AUTO, *TIME_UNITS), ", ".join((AUTO, *TIME_UNITS))),
             ("box_km", box_km is None or 0 < box_km <= MAX_BOX_KM, "a side over 0 and up to 20,000 km"),
             ("window_s", window_s is None or 0 < window_s <= MAX_WINDOW_S, "seconds over 0 and up to 3.2e9"),
+            ("device", self.device is None or self.device.strip() != "", "the name of a device"),
+            (
+                "columns",
+                are_names if self.header else are_places,
+                "names of columns; with header=False, places from 1, as {'device': 1, 'ts': 2, …}",
+            ),
         ]
         for name, is_allowed, expected in allowed:
             if not is_allowed:
@@ -117,23 +135,29 @@ class Options:
         path : Path
             An existing file or folder, but no trace folder.
         """
-        return LoadPlan.of(recognise(path, self.format, self.columns), self)
+        columns = {
+            name: str(given) if self.header else place_name(given)
+            for name, given in (self.columns or {}).items()
+        }
+        required = [name for name in REQUIRED if name != "device" or self.device is None]
+        return LoadPlan.of(recognise(path, self.format, columns, required), self)
 
     def of_log(self, columns: Mapping[str, str] | None = None) -> Options:
-        """Return the options of a log of reads beside such a trace; its format and columns are its own.
+        """Return the options of a log of reads beside such a trace; format, columns and unit are its own.
 
         Parameters
         ----------
         columns : dict, optional
             Column mapping of the log.
         """
-        return replace(self, table="reads", format="auto", columns=columns, rule=None)
+        log = replace(self, table="reads", format="auto", columns=columns, rule=None)
+        return replace(log, time_unit="auto", header=True)
 
 
 def refuse_for_folder(path: Path, **options: object) -> None:
     """Raise an error for options, by the names of :class:`Options`, that have no effect on a trace folder."""
     defaults = {field.name: field.default for field in fields(Options)}
-    given = {name: value for name, value in options.items() if value and value != defaults[name]}
+    given = {name: value for name, value in options.items() if value not in (None, "", {}, defaults[name])}
     if given:
         raise ParameterError(
             "A trace folder holds its rows and reads already.",
@@ -192,5 +216,6 @@ class LoadPlan:
                 "time_unit": options.time_unit,
                 "box_km": self.box_km,
                 "window_s": self.window_s,
+                "device": options.device,
             },
         }

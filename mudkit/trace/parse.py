@@ -7,11 +7,9 @@ exchanged coordinates), which is an error.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -19,51 +17,74 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
-from mudkit.trace.formats import NOT_POSITIONS, UNPARSABLE, Batch
-from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options, TimeUnit
+from mudkit.trace.formats import FIELDS, NOT_POSITIONS, UNPARSABLE, Batch, Dialect, lines_of
+from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
 from mudkit.trace.schema import REJECTED, rejected_by_reason, rejected_rows
-from mudkit.trace.values import NO_TIME, TIME_UNITS, booleans, numbers, raw_text, times_us
+from mudkit.trace.times import AUTO, NO_TIME, TIME_UNITS, has_clock_change, lacks_zone, moments, times_us
+from mudkit.trace.values import booleans, is_given, numbers, raw_text
 
 __all__ = [
     "EARLIEST_US",
     "EXCHANGED",
+    "FIELDS",
     "LATE",
     "LATEST_US",
-    "MAX_SAMPLED_FILES",
-    "MIN_DECISIVE_ROWS",
     "OUTSIDE",
+    "TOO_FAST",
+    "TO_360",
     "TWICE_OR_NEVER",
+    "UNBOUNDED",
+    "UNNAMED",
     "UNPARSABLE",
+    "UNPLACED",
+    "UNREADABLE",
     "UNTIMED",
+    "UNZONED",
     "Parsed",
     "check_parsed",
-    "check_source",
     "malformed_rows",
     "no_rows",
     "parse",
-    "parse_source",
     "parsed_batches",
     "refuse_mostly_bad",
 ]
 
+UNNAMED = "no device"
 UNTIMED = "no time"
+UNZONED = "local time among times with a zone"
+UNREADABLE = "time that cannot be read"
+UNPLACED = "latitude or longitude that is no number"
+UNBOUNDED = "box or window out of range"
 TWICE_OR_NEVER = "local time that a clock change repeats or skips"
 LATE = "time before 1980 or after 2100"
 OUTSIDE = "coordinates out of range"
 EXCHANGED = "coordinates out of range, in range if exchanged"
+TO_360 = "longitude over 180, as counted from 0 to 360"
+TOO_FAST = f"speed over {MAX_FLIGHT_MPS:.0f} m/s"
+
+_REMEDIES = {
+    FIELDS: "check the separators and the quotation marks",
+    UNNAMED: "check which column is the device; if all rows are of one, name it: device='ann'",
+    UNREADABLE: "write times as 2023-11-14T22:13:20Z or as seconds since 1970, and a date beside a time of "
+    "day as 2023-11-14",
+    UNPLACED: "write latitude and longitude in degrees, as 47.37",
+    TWICE_OR_NEVER: "write times with their offset, as 2023-10-29T02:30:00+02:00",
+    TO_360: "subtract 360 from longitudes over 180",
+    TOO_FAST: "give speeds in metres per second",
+}
+"""Remedies by the reason that most rows share."""
+
+_MAX_SHOWN = 100
+_MAX_REASONS = 3
 
 EARLIEST_US = 315_964_800_000_000
 """1980-01-06, when GPS time starts: no fix is older."""
 
+_YEAR_1_US, _YEAR_10_000_US = -62_135_596_800_000_000, 253_402_300_800_000_000
+
 LATEST_US = 4_102_444_800_000_000
 """2100-01-01."""
-
-MAX_SAMPLED_FILES = 8
-"""Files of a folder that are sampled before Spark starts."""
-
-MIN_DECISIVE_ROWS = 100_000
-"""Rows of a sample that decides alone if none of them can be used."""
 
 
 @dataclass(frozen=True)
@@ -76,29 +97,18 @@ class Parsed:
         ``source, row, device, t_us, lat, lon`` and, where the file has them, ``speed_mps, occupied, box_km,
         window_s``.
     bad : pyarrow.Table
-        Rows with the schema of ``rejected``; the reasons are this module's, and "speed over 340 m/s" where
-        the row itself says so.
+        Rows with the schema of ``rejected``; the reasons are this module's.
     """
 
     good: pa.Table
     bad: pa.Table
 
 
-def parse_source(plan: LoadPlan) -> Parsed:
-    """Parse a whole source; raise an error if most of its rows cannot be read."""
-    parsed = list(parsed_batches(plan))
-    bad = pa.concat_tables([REJECTED.empty_table(), *(p.bad for p in parsed)])
-    rows = len(bad) + sum(len(p.good) for p in parsed)
-    sample = str(bad["raw"][0]) if len(bad) else ""
-    check_parsed(plan, rows, dict(Counter(bad["reason"].to_pylist())), sample)
-    return Parsed(pa.concat_tables([p.good for p in parsed]).unify_dictionaries(), bad)
-
-
 def parsed_batches(plan: LoadPlan, files: list[Path] | None = None) -> Iterator[Parsed]:
     """Parse a source, or some of its files, batch by batch; lines without columns are among the bad rows."""
     for batch in plan.source.batches(files):
         try:
-            parsed = parse(batch.columns, batch.source, batch.rows, plan.options)
+            parsed = parse(batch, plan.options)
         except (pa.ArrowException, KeyError) as error:
             kinds = ", ".join(f"{field.name}: {field.type}" for field in batch.columns.schema)
             raise TraceFormatError(
@@ -111,15 +121,20 @@ def parsed_batches(plan: LoadPlan, files: list[Path] | None = None) -> Iterator[
         yield Parsed(parsed.good, pa.concat_tables([parsed.bad, malformed_rows(batch)]))
 
 
-def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Options) -> Parsed:
-    """Parse the columns of one batch: text, or already typed (Parquet).
-
-    ``rows`` are the numbers of the rows in the file, from 1; rejected rows carry them and ``source``.
-    """
-    device = pc.utf8_trim_whitespace(columns["device"].combine_chunks().cast(pa.string()))
-    t_us = times_us(columns["ts"].combine_chunks(), options.tz, options.time_unit)
+def parse(batch: Batch, options: Options) -> Parsed:
+    """Parse the columns of one batch: text, or already typed (Parquet)."""
+    columns, source, rows = batch.columns, batch.source, batch.rows
+    if options.device is None:
+        device = pc.utf8_trim_whitespace(columns["device"].combine_chunks().cast(pa.string()))
+    else:
+        device = pa.repeat(pa.scalar(options.device.strip(), pa.string()), len(columns))
+    ts = columns["ts"].combine_chunks()
+    if "date" in columns.column_names:
+        ts = moments(columns["date"].combine_chunks(), ts)
+    t_us = times_us(ts, options.tz, options.time_unit)
+    is_unread = t_us == NO_TIME
     values = {
-        name: numbers(columns[name].combine_chunks())
+        name: numbers(columns[name].combine_chunks(), decimal_comma=name in ("lat", "lon", "speed_mps"))
         for name in ("lat", "lon", "speed_mps", "box_km", "window_s")
         if name in columns.column_names
     }
@@ -128,21 +143,32 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
         late = (t_us < EARLIEST_US) | (t_us > LATEST_US)
         outside = (np.abs(lat) > 90) | (np.abs(lon) > 180)
         swapped = outside & (np.abs(lon) <= 90) & (np.abs(lat) <= 180)
-    untimed = np.asarray(pc.is_null(columns["ts"].combine_chunks()).to_numpy(zero_copy_only=False))
-    unparsable = np.isnan(lat) | np.isnan(lon) | (t_us == NO_TIME)
-    unparsable |= np.asarray(pc.fill_null(pc.equal(device, ""), True).to_numpy(zero_copy_only=False))
-    unplaced = _is_ambiguous_or_skipped(columns["ts"].combine_chunks(), t_us, options)
+        to_360 = (np.abs(lat) <= 90) & (lon > 180) & (lon <= 360)
+    unbounded = np.zeros(len(columns), dtype=np.bool_)
     for name, most in (("box_km", MAX_BOX_KM), ("window_s", MAX_WINDOW_S)):
         if name in values:  # where a row says nothing, the default holds
-            unparsable |= ~((values[name] > 0) & (values[name] <= most)) & _is_given(columns[name])
-    reason = np.select(
-        [untimed, unplaced, unparsable, late, swapped, outside],
-        [UNTIMED, TWICE_OR_NEVER, UNPARSABLE, LATE, EXCHANGED, OUTSIDE],
-        default="",
-    )
+            is_wrong = ~((values[name] > 0) & (values[name] <= most))
+            unbounded |= is_wrong & is_given(columns[name].combine_chunks())
+    untimed = is_unread.copy()
+    untimed[is_unread] = ~is_given(ts.filter(pa.array(is_unread)))
+    unnamed = np.asarray(pc.fill_null(pc.equal(device, ""), True).to_numpy(zero_copy_only=False))
+    problems = {
+        UNTIMED: untimed,
+        UNNAMED: unnamed,
+        UNZONED: lacks_zone(ts) & (options.tz == "UTC"),  # whoever says a zone says what local times are
+        TWICE_OR_NEVER: has_clock_change(ts, t_us, options.tz, options.time_unit),
+        UNREADABLE: is_unread,
+        UNPLACED: np.isnan(lat) | np.isnan(lon),
+        UNBOUNDED: unbounded,
+        LATE: late,
+        EXCHANGED: swapped,
+        TO_360: to_360,
+        OUTSIDE: outside,
+    }
+    reason = np.select(list(problems.values()), list(problems), default="")
     if "speed_mps" in values:
         speed = values["speed_mps"]
-        reason = np.where((reason == "") & (speed > MAX_FLIGHT_MPS), "speed over 340 m/s", reason)
+        reason = np.where((reason == "") & (speed > MAX_FLIGHT_MPS), TOO_FAST, reason)
         values["speed_mps"] = np.where(speed >= 0, speed, np.nan)  # negative means unknown in phones' logs
     values["lon"] = np.where(lon == 180.0, -180.0, lon)
     good = {"row": pa.array(rows), "device": device, "t_us": pa.array(t_us)}
@@ -153,11 +179,18 @@ def parse(columns: pa.Table, source: str, rows: NDArray[np.int64], options: Opti
     table = pa.table(good)
     bad = REJECTED.empty_table()
     if not keep.all():
-        table = table.filter(pa.array(keep))
-        raw = raw_text(columns.filter(pa.array(~keep)))
-        bad = rejected_rows(source, rows[~keep], reason[~keep], raw)
+        aside, table = table.filter(pa.array(~keep)), table.filter(pa.array(keep))
+        raw = raw_text(columns.filter(pa.array(~keep)), batch.delimiter)
+        fields = {name: aside[name] for name in ("device", "lat", "lon")} | {"ts": _known(t_us[~keep])}
+        bad = rejected_rows(source, rows[~keep], reason[~keep], raw, fields)
     name_of_all = pa.DictionaryArray.from_arrays(np.zeros(len(table), np.int32), pa.array([source]))
     return Parsed(table.add_column(0, "source", name_of_all), bad)
+
+
+def _known(t_us: NDArray[np.int64]) -> pa.Array:
+    """Return times as timestamps; null where there is none that a calendar has."""
+    is_unknown = (t_us < _YEAR_1_US) | (t_us >= _YEAR_10_000_US)
+    return pa.array(t_us, mask=is_unknown).cast(pa.timestamp("us", tz="UTC"))
 
 
 def malformed_rows(batch: Batch) -> pa.Table:
@@ -210,38 +243,7 @@ def refuse_mostly_bad(
     )
 
 
-def check_source(plan: LoadPlan) -> None:
-    """Raise the errors of :func:`check_parsed` for a sample: the first rows of up to eight files.
-
-    A sample may differ from the rest. Unless it is large and has no usable row, all rows are read before the
-    error is raised.
-    """
-    files = plan.source.files()
-    sampled = files[:: -(-len(files) // MAX_SAMPLED_FILES)]
-    rows, bad, first = _count(batch for file in sampled for batch in islice(_batches(plan, [file]), 1))
-    is_decisive = rows >= MIN_DECISIVE_ROWS and sum(bad.values()) == rows
-    if not rows or 2 * sum(bad.values()) > rows:
-        counted = (rows, bad, first) if is_decisive else _count(_batches(plan, files))
-        check_parsed(plan, *counted, kind="sampled rows" if is_decisive else "rows")
-
-
-def _batches(plan: LoadPlan, files: list[Path]) -> Iterator[Parsed]:
-    """Iterate over the batches that hold rows."""
-    return (batch for batch in parsed_batches(plan, files) if len(batch.good) or len(batch.bad))
-
-
-def _count(batches: Iterable[Parsed]) -> tuple[int, dict[str, int], str]:
-    """Count rows, and bad rows by reason; the third value is the first bad row."""
-    rows, first = 0, ""
-    bad: Counter[str] = Counter()
-    for parsed in batches:
-        rows += len(parsed.good) + len(parsed.bad)
-        bad.update(parsed.bad["reason"].to_pylist())
-        first = first or (str(parsed.bad["raw"][0]) if len(parsed.bad) else "")
-    return rows, dict(bad), first
-
-
-def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str, kind: str = "rows") -> None:
+def check_parsed(plan: LoadPlan, rows: int, bad: Mapping[str, int], sample: str, kind: str = "rows") -> None:
     """Raise an error if most of the rows of a source cannot be read.
 
     ``bad`` counts bad rows by reason, ``sample`` is the first of them, ``kind`` says what was counted.
@@ -263,7 +265,8 @@ def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str, ki
         raise TraceFormatError(
             f"Most rows of {source.path.name} have no time.",
             where=where,
-            found=f"{bad[UNTIMED]:,} of {rows:,} {kind}",
+            found=f"{bad[UNTIMED]:,} of {rows:,} {kind}"
+            + (f" have nothing in {names['ts']!r}" if "ts" in names else ""),
             expected="a time for each position",
             remedy="export what was recorded: planned routes and places of interest have no times",
         )
@@ -281,46 +284,51 @@ def check_parsed(plan: LoadPlan, rows: int, bad: dict[str, int], sample: str, ki
             else "exchange the two in the file",
         )
     if 2 * sum(bad.values()) > rows:
+        leading = Counter(bad).most_common(_MAX_REASONS)
+        dialect, row = _first_rejected(plan, leading[0][0]) or (None, repr(sample[:_MAX_SHOWN]))
+        fields = f"{len(dialect.names)} fields separated by {dialect.delimiter!r}, " if dialect else ""
+        taken = ", ".join(f"{name}={given}" for name, given in names.items())
         raise TraceFormatError(
             f"Most rows of {source.path.name} cannot be read.",
             where=where,
-            found=f"{sum(bad.values()):,} of {rows:,} {kind}; the first: {sample[:100]!r}",
-            expected="in each row a device, a time (UNIX or ISO 8601) and a place in degrees (like 37.77)",
-            remedy="check the column mapping and the format",
+            found=f"{sum(bad.values()):,} of {rows:,} {kind}: "
+            + ", ".join(f"{count:,} {reason}" for reason, count in leading)
+            + f"; {row}",
+            expected=f"in each row {fields}a device, a time (UNIX or ISO 8601) and a place in degrees "
+            "(like 37.77)" + (f", from the columns {taken}" if taken else ""),
+            remedy=_REMEDIES.get(leading[0][0], "check the column mapping and the format"),
         )
 
 
-def _is_ambiguous_or_skipped(ts: pa.Array, t_us: NDArray[np.int64], options: Options) -> NDArray[np.bool_]:
-    """Return which times are readable but ambiguous or missing in the zone."""
-    is_unread = np.asarray(t_us == NO_TIME, dtype=np.bool_)
-    if options.tz != "UTC" and is_unread.any():
-        is_unread[is_unread] = times_us(ts.filter(pa.array(is_unread)), "UTC", options.time_unit) != NO_TIME
-        return is_unread
-    return np.zeros(len(t_us), dtype=np.bool_)
-
-
-def _is_given(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Return which rows are not empty."""
-    text = pc.utf8_trim_whitespace(column.combine_chunks().cast(pa.string()))
-    return np.asarray(
-        pc.fill_null(pc.not_equal(text, ""), False).to_numpy(zero_copy_only=False), dtype=np.bool_
-    )
+def _first_rejected(plan: LoadPlan, reason: str) -> tuple[Dialect | None, str] | None:
+    """Return the form of the first file with such a row, and this row as it stands there."""
+    for file in plan.source.files():
+        for batch in plan.source.batches([file]):
+            bad = pa.concat_tables([parse(batch, plan.options).bad, malformed_rows(batch)])
+            rejected = bad.filter(pc.equal(bad["reason"], reason)).sort_by("row")
+            if not len(rejected):
+                continue
+            row, raw = rejected["row"][0].as_py(), rejected["raw"][0].as_py()
+            if batch.dialect is None:
+                return None, f"{batch.source}, row {row}: {raw[:_MAX_SHOWN]!r}"
+            ((_, line, text),) = lines_of(file, batch.dialect, [row])
+            return batch.dialect, f"{batch.source}, line {line}: {text[:_MAX_SHOWN]!r}"
+    return None
 
 
 def _wrong_unit(plan: LoadPlan) -> TraceFormatError:
-    """Return the unit in which the times are plausible."""
+    """Return the error for times before 1980 or after 2100, with the unit in which they are plausible."""
     source, options = plan.source, plan.options
     batch = next(b for b in source.batches() if len(b.columns))
-    fitting = [
-        unit
-        for unit in get_args(TimeUnit)
-        if len(parse(batch.columns, "", batch.rows, replace(options, time_unit=unit)).good)
-    ]
+    fits = options.time_unit != AUTO and bool(len(parse(batch, replace(options, time_unit=AUTO)).good))
     return TraceFormatError(
-        f"The times in {source.path.name} are not in the unit {options.time_unit!r}.",
+        f"The times in {source.path.name} are not in the unit {options.time_unit!r}."
+        if fits
+        else f"The times in {source.path.name} are before 1980 or after 2100.",
         where=str(source.path),
-        found=f"{batch.columns['ts'][0].as_py()!r} in {source.columns.get('ts', 'the last column')!r}, "
-        "before 1980 or after 2100 in that unit",
-        expected="times since 1970 in " + (" or ".join(map(repr, fitting)) or ", ".join(TIME_UNITS)),
-        remedy=f"say time_unit={fitting[0]!r}" if fitting else "check which column is the time",
+        found=f"{batch.columns['ts'][0].as_py()!r} in {source.columns.get('ts', 'the last column')!r}",
+        expected="times since 1970 in " + ", ".join(TIME_UNITS) + ", or texts",
+        remedy="say time_unit='auto', which recognises the unit"
+        if fits
+        else "check which column is the time",
     )

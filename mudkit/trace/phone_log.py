@@ -14,7 +14,7 @@ from mudkit.arguments import check_options
 from mudkit.display import shows_fields
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.files import existing, sha256
-from mudkit.trace.formats import Source, header
+from mudkit.trace.formats import Source, dialect_of
 from mudkit.trace.parse import (
     EARLIEST_US,
     LATE,
@@ -25,7 +25,8 @@ from mudkit.trace.parse import (
     refuse_mostly_bad,
 )
 from mudkit.trace.schema import REJECTED, rejected_by_reason, rejected_rows
-from mudkit.trace.values import NO_TIME, numbers, raw_text, times_us
+from mudkit.trace.times import NO_TIME, times_us
+from mudkit.trace.values import numbers, raw_text
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -110,9 +111,9 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
     Parameters
     ----------
     path : path-like
-        A CSV file of AWARE's sensor Screen (also as ``.gz``), recognised by its columns ``time`` (seconds
-        since 1970 in UTC) and ``screen_status`` (0 off, 1 on, 2 locked, 3 unlocked). Columns ``user`` and
-        ``device`` are optional, with one phone only.
+        A CSV file of AWARE's sensor Screen (also as ``.gz``), recognised by its columns ``time`` (since 1970
+        in UTC) and ``screen_status`` (0 off, 1 on, 2 locked, 3 unlocked). Columns ``user`` and ``device``
+        are optional, with one phone only.
 
     Returns
     -------
@@ -136,7 +137,7 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
             expected="one CSV file of AWARE's sensor Screen",
             remedy="name the file itself",
         )
-    names = header(path)[0]
+    names = dialect_of(path).names
     if missing := [name for name in _NEEDED if name not in names]:
         raise TraceFormatError(
             f"{path.name} is not a log of AWARE's screen.",
@@ -154,8 +155,8 @@ def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
         path,
         rows,
         bad,
-        "a time in seconds since 1970 and a screen status from 0 to 3 in each row",
-        remedy="check the columns; times in milliseconds must be divided by 1000",
+        "a time since 1970 and a screen status from 0 to 3 in each row",
+        remedy="check the columns",
     )
     t_us = np.asarray(good["t_us"].to_numpy(), dtype=np.int64)
     status = np.asarray(good["status"].to_numpy(), dtype=np.int64)
@@ -205,7 +206,7 @@ def _read(source: Source) -> tuple[pa.Table, pa.Table]:
             [UNPARSABLE, LATE, UNKNOWN_STATUS],
             default="",
         )
-        keep, raw = reason == "", raw_text(columns)
+        keep, raw = reason == "", raw_text(columns, batch.delimiter)
         kept = [t_us[keep], status[keep].astype(np.int64), batch.rows[keep]]
         goods.append(pa.table([*kept, raw.filter(pa.array(keep))], schema=pa.schema(kinds)))
         bads.append(rejected_rows(name, batch.rows[~keep], reason[~keep], raw.filter(pa.array(~keep))))

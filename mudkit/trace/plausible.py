@@ -14,6 +14,8 @@ any other step      costs 12
 A single wrong fix, which costs two steps, is therefore rejected, as are a few consecutive ones; a stay
 elsewhere is worth its two steps and is kept. After a flight one row suffices if it is the last, and two if
 the device returns.
+
+What a receiver reports without a fix is no place, however often (:func:`has_no_fix`).
 """
 
 from __future__ import annotations
@@ -36,9 +38,11 @@ __all__ = [
     "LOOK_BACK_ROWS",
     "MAX_FLIGHT_MPS",
     "MAX_SPEED_MPS",
+    "NO_FIX",
     "ROW_WORTH",
     "TOO_FAST",
     "Judgement",
+    "has_no_fix",
     "judge",
     "reason_of",
 ]
@@ -54,8 +58,10 @@ ROW_WORTH, FLIGHT_COST, ERROR_COST = 4, 3, 12
 LOOK_BACK_ROWS = 512
 """Number of earlier rows searched for a cheap step; steps from rows before cost as an error."""
 
-KEPT, DUPLICATE, TOO_FAST, ELSEWHERE = range(4)
+KEPT, DUPLICATE, TOO_FAST, NO_FIX, ELSEWHERE = range(5)
 _MAX_POWER = 4
+_ZERO_DEGREES = 1e-6
+_NEAR_DEGREES = 1.0
 
 Velocity: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
@@ -123,7 +129,32 @@ def reason_of(verdict: int) -> str:
     """Return the reason of a verdict in words."""
     if verdict >= ELSEWHERE:
         return f"same moment, over {10 ** int(verdict - ELSEWHERE):,} km apart"
-    return {DUPLICATE: "duplicate", TOO_FAST: "speed over 70 m/s"}[verdict]
+    reasons = {DUPLICATE: "duplicate", TOO_FAST: "speed over 70 m/s", NO_FIX: "no fix: a constant place"}
+    return reasons[verdict]
+
+
+def has_no_fix(
+    device: NDArray[np.integer], lat: NDArray[np.float64], lon: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Return which rows report the constant of a receiver without a fix instead of a place.
+
+    It has whole degrees of latitude and longitude, and no other place of the device is near (about 100 km).
+    Latitude 0, longitude 0 is one always, another (-1, -1; 90, 180) if the device has other places.
+    """
+    is_whole = (np.abs(lat - np.rint(lat)) < _ZERO_DEGREES) & (np.abs(lon - np.rint(lon)) < _ZERO_DEGREES)
+    whole, others = np.flatnonzero(is_whole), np.flatnonzero(~is_whole)
+    if not len(whole):
+        return is_whole
+    is_lost = np.zeros(len(device), dtype=np.bool_)
+    places, of = np.unique(np.rint([lat[whole], lon[whole]]), axis=1, return_inverse=True)
+    for number, (y, x) in enumerate(places.T.tolist()):
+        rows = whole[of == number]
+        east = np.abs((lon[others] - x + 180.0) % 360.0 - 180.0) * np.cos(np.radians(y))
+        is_near = (np.abs(lat[others] - y) <= _NEAR_DEGREES) & (east <= _NEAR_DEGREES)
+        is_lost[rows] = ~np.isin(device[rows], device[others[is_near]])
+        if (y, x) != (0.0, 0.0):
+            is_lost[rows] &= np.isin(device[rows], device[others])
+    return is_lost
 
 
 def _in_order(

@@ -6,6 +6,7 @@ All times are microseconds in UTC, all places degrees. A field is nullable only 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,6 +90,10 @@ REJECTED = pa.schema(
         _required("row", pa.int64()),  # 1 is the first row of data
         _required("reason", pa.string()),
         pa.field("raw", pa.string()),  # the row as it came; null: it could not be read at all
+        pa.field("device", pa.string()),  # null here and below: the row does not say it
+        pa.field("ts", _TS),
+        pa.field("lat", pa.float64()),
+        pa.field("lon", pa.float64()),
     ]
 )
 
@@ -221,9 +226,22 @@ TIMES = {
 """The column that a table is partitioned and sorted by; the others are not partitioned."""
 
 
-def rejected_rows(source: str, rows: Any, reasons: Any, raw: Any) -> pa.Table:
-    """Build rejected rows of one file from their numbers, the reasons, and the original rows."""
-    return pa.table([pa.array([source] * len(rows), pa.string()), rows, reasons, raw], schema=REJECTED)
+def rejected_rows(
+    source: str, rows: Any, reasons: Any, raw: Any, fields: Mapping[str, pa.Array] | None = None
+) -> pa.Table:
+    """Build rejected rows of one file from their numbers, the reasons, and the original rows.
+
+    ``fields`` has what the rows say of ``device, ts, lat, lon``.
+    """
+    known = {
+        "source": pa.array([source] * len(rows), pa.string()),
+        "row": rows,
+        "reason": reasons,
+        "raw": raw,
+    }
+    known |= fields or {}
+    unknown = {field.name: pa.nulls(len(rows), field.type) for field in REJECTED if field.name not in known}
+    return pa.table(known | unknown).select(REJECTED.names).cast(REJECTED)
 
 
 def rejected_by_reason(rejected: pa.Table) -> dict[str, int]:

@@ -1,116 +1,59 @@
-"""Conversion of a file's columns, texts or typed values, to numbers, times and booleans."""
+"""Conversion of a file's columns, texts or typed values, to numbers and booleans."""
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["NO_TIME", "TIME_UNITS", "booleans", "numbers", "raw_text", "times_us"]
+__all__ = ["NUMBER", "booleans", "is_given", "numbers", "plain", "raw_text"]
 
-TIME_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0}
-"""Units of numeric times, and how many microseconds one is (nanoseconds are divided instead)."""
-
-NO_TIME = int(np.iinfo(np.int64).min)
-"""Stands where a time cannot be read."""
-
-_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
-_PLAIN = r"^(1[7-9]|2[01])\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?"
-_ZONE = r"[T ]\d\d(?::?\d\d){0,2}(?:[.,]\d+)?\s*(?:[zZ]|[+-]\d\d(?::?\d\d)?)\s*$"
+NUMBER: Final = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+_DECIMAL_COMMA: Final = r"^\s*[+-]?\d+,\d+\s*$"
 _YES, _NO = ["1", "1.0", "true", "t", "yes"], ["0", "0.0", "false", "f", "no"]
 
 
-def numbers(column: pa.Array) -> NDArray[np.float64]:
-    """Parse numbers; NaN for missing and infinite ones."""
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        column = _plain_numbers(column)
+def plain(column: pa.Array) -> pa.Array:
+    """Return a column without its encoding: the values of a dictionary, texts of any kind as strings."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    is_text = pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type)
+    return column.cast(pa.string()) if is_text else column
+
+
+def numbers(column: pa.Array, *, decimal_comma: bool = False) -> NDArray[np.float64]:
+    """Parse numbers; NaN for missing and infinite ones.
+
+    ``decimal_comma`` also allows ``47,002``, where it cannot be meant as 47002.
+    """
+    if pa.types.is_string(column.type):
+        column = _plain_numbers(column, decimal_comma=decimal_comma)
     values = np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
     values[~np.isfinite(values)] = np.nan
     return values
 
 
-def _plain_numbers(column: pa.Array) -> pa.Array:
+def _plain_numbers(column: pa.Array, *, decimal_comma: bool) -> pa.Array:
     """Parse texts of numbers; null where a text is none."""
     try:
         return column.cast(pa.float64())  # "nan" and "inf" are not finite, so that nobody takes them
     except pa.ArrowInvalid:  # a blank, a plus sign or another text: row by row
-        is_number = pc.match_substring_regex(column, _NUMBER)
+        if decimal_comma:
+            has_comma = pc.match_substring_regex(column, _DECIMAL_COMMA)
+            column = pc.if_else(has_comma, pc.replace_substring(column, ",", "."), column)
+        is_number = pc.match_substring_regex(column, NUMBER)
         return pc.utf8_trim_whitespace(pc.if_else(is_number, column, None)).cast(pa.float64(), safe=False)
 
 
-def times_us(column: pa.Array, tz: str, time_unit: str = "s") -> NDArray[np.int64]:
-    """Parse times as microseconds since 1970 UTC; :data:`NO_TIME` where there is no time.
-
-    A column has numbers, texts (numbers or ISO 8601, row by row) or timestamps.
-    """
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        plain_us = _plain_us(column, tz)
-        if plain_us is not None:
-            return plain_us
-        # Row by row, numbers or texts: a file may change from one to the other.
-        is_number = pc.fill_null(pc.match_substring_regex(column, _NUMBER), False)
-        numeric = np.asarray(is_number.to_numpy(zero_copy_only=False))
-        t_us = np.full(len(column), NO_TIME)
-        if numeric.any():
-            number = pc.utf8_ltrim(pc.utf8_trim_whitespace(column.filter(is_number)), characters="+")
-            whole = pc.all(pc.match_substring_regex(number, r"^-?\d{1,18}$")).as_py()
-            t_us[numeric] = times_us(number.cast(pa.int64() if whole else pa.float64()), tz, time_unit)
-        if not numeric.all():
-            t_us[~numeric] = _texts_us(column.filter(pc.invert(is_number)), tz)
-        return t_us
-    if pa.types.is_timestamp(column.type):
-        if column.type.tz is None:
-            return times_us(column.cast(pa.string()), tz)
-        return _filled(column.cast(pa.timestamp("us", tz="UTC"), safe=False).cast(pa.int64()))
-    if pa.types.is_integer(column.type):
-        column = column.cast(pa.int64())
-        if time_unit == "ns":
-            return _filled(pc.divide(column, 1000))
-        factor = TIME_UNITS[time_unit]
-        limit = np.iinfo(np.int64).max // factor  # so that a wrong unit is out of range, not an overflow
-        low_enough = pc.min_element_wise(column, limit, skip_nulls=False)
-        return _filled(pc.multiply(pc.max_element_wise(low_enough, -limit, skip_nulls=False), factor))
-    factor_us = TIME_UNITS[time_unit] or 1e-3
-    seconds = np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-    known = np.isfinite(seconds)
-    clipped = np.clip(np.where(known, seconds, 0.0) * factor_us, -9e18, 9e18)
-    return np.where(known, np.rint(clipped).astype(np.int64), NO_TIME)
-
-
-def _texts_us(column: pa.Array, tz: str) -> NDArray[np.int64]:
-    """Parse ISO 8601 texts; a local time that a clock change makes ambiguous or impossible is no time."""
-    import pandas as pd  # loading it takes longer than loading all of mudkit
-
-    texts = column.to_pandas()
-    has_zone = texts.str.contains(_ZONE, regex=True, na=False)
-    times = pd.Series(pd.NaT, index=texts.index, dtype="datetime64[ns, UTC]")
-    # Not all at once: pandas reads a text without a zone in that of the text before it.
-    for chosen in (has_zone, ~has_zone):
-        if chosen.any():
-            times[chosen] = pd.to_datetime(texts[chosen], format="ISO8601", errors="coerce", utc=True)
-    if not has_zone.all():
-        local = times[~has_zone].dt.tz_localize(None)
-        local = local.dt.tz_localize(tz, ambiguous="NaT", nonexistent="NaT")
-        times[~has_zone] = local.dt.tz_convert("UTC")
-    values = times.to_numpy(dtype="datetime64[us]").view(np.int64)
-    return np.where(times.isna(), NO_TIME, values)
-
-
-def _plain_us(column: pa.Array, tz: str) -> NDArray[np.int64] | None:
-    """Parse texts in UTC in the format that Arrow parses itself; None for other formats."""
-    shape = _PLAIN + (r"Z?$" if tz == "UTC" else r"Z$")
-    if not pc.all(pc.match_substring_regex(column, shape), skip_nulls=False).as_py():
-        return None
-    try:
-        times = pc.utf8_rtrim(column, characters="Z").cast(pa.timestamp("us"))
-    except pa.ArrowInvalid:  # a 13th month, for instance: the careful way finds the row
-        return None
-    return np.asarray(times.cast(pa.int64()).to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def _filled(column: pa.Array) -> NDArray[np.int64]:
-    return np.asarray(pc.fill_null(column, NO_TIME).to_numpy(zero_copy_only=False), dtype=np.int64)
+def is_given(column: pa.Array) -> NDArray[np.bool_]:
+    """Return which values are not empty."""
+    text = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    return np.asarray(
+        pc.fill_null(pc.not_equal(text, ""), False).to_numpy(zero_copy_only=False), dtype=np.bool_
+    )
 
 
 def booleans(column: pa.Array) -> pa.Array:
@@ -122,7 +65,7 @@ def booleans(column: pa.Array) -> pa.Array:
     return pc.if_else(yes, True, pc.if_else(no, False, None))
 
 
-def raw_text(columns: pa.Table) -> pa.Array:
-    """Return the original rows, fields separated by commas."""
+def raw_text(columns: pa.Table, delimiter: str = ",") -> pa.Array:
+    """Return the original rows, fields separated by the delimiter."""
     texts = [pc.fill_null(column.combine_chunks().cast(pa.string()), "") for column in columns.columns]
-    return pc.binary_join_element_wise(*texts, ",") if len(columns) else pa.array([], pa.string())
+    return pc.binary_join_element_wise(*texts, delimiter) if len(columns) else pa.array([], pa.string())

@@ -49,7 +49,10 @@ FILES = {
     "another format": (b"\x89PNG\r\n\x1a\n" + bytes(99), "known format"),
     "truncated gzip": (gzip.compress(GOOD.encode())[:200], "cut short"),
     "columns missing": (b"cab,t,lat\na,1,2\n", "lon"),
-    "times in milliseconds": (re.sub(r",(\d{10}),", r",\g<1>000,", GOOD).encode(), "time_unit='ms'"),
+    "times of another clock": (
+        re.sub(r",(\d{10}),", r",1\g<1>,", GOOD).encode(),
+        "before 1980 or after 2100",
+    ),
     "coordinates exchanged": (GOOD.replace("lat,lon", "lon,lat").encode(), "exchanged"),
     "one point": (GOOD.splitlines()[0].encode() + b"\na,%d,37,-122,0\n" % T0, "more than one position"),
 }
@@ -271,7 +274,7 @@ BINARY = {
     "noise": random.Random(3).randbytes(5000),
     "a web page": b"<!DOCTYPE html>\n<html><head><title>Sign in</title></head>\n</html>\n" * 9,
     "JSON": b'{"type": "FeatureCollection", "features": []}\n' * 9,
-    "UTF-16": "\n".join(CSV).encode("utf-16"),
+    "UTF-16": "This folder holds trajectories.\nPlease cite us.\n".encode("utf-16") * 9,
     "prose": b"This folder holds trajectories.\nPlease cite us.\n" * 9,
 }
 

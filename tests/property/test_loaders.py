@@ -170,6 +170,51 @@ def test_every_row_is_kept_or_rejected_and_scan_equals_load(kind, rows, data, ba
     assert sort_by_row(pa.concat_tables(p.rejected for p in parts)).equals(sort_by_row(loaded.rejected))
 
 
+FORM = st.fixed_dictionaries(
+    {
+        "separator": st.sampled_from(",;\t|"),
+        "above": st.lists(st.sampled_from(["# of ann", "Fleet report", ""]), max_size=3),
+        "encoding": st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"]),
+        "end": st.sampled_from(["\n", "\r\n"]),
+        "field": st.sampled_from(["{}", '"{}"', ' "{}"', " {}"]),
+        "last": st.sampled_from(["", "{separator}"]),
+        "names": st.booleans(),
+        "mark": st.sampled_from(".,"),
+    }
+)
+
+
+def format_table(lines, form):
+    """Write a table, the first line of which is its header, in some form."""
+    separator, last = form["separator"], form["last"].format(**form)
+    texts = [[name.replace(".", form["mark"]) for name in line] for line in lines]
+    if form["mark"] == separator and '"' not in form["field"]:
+        texts = lines
+    written = [separator.join(form["field"].format(text) for text in line) + last for line in texts[1:]]
+    above = [f"sep={separator}"] if form["names"] else form["above"]
+    return form["end"].join([*above, separator.join(lines[0]), *written, ""]).encode(form["encoding"])
+
+
+@examples(80)
+@given(rows=ROWS, form=FORM, data=st.data())
+def test_form_of_a_table_does_not_matter(rows, form, data):
+    damage = st.sampled_from([""] * 9 + ["far", "text", "early", "untimed"])
+    fields = [format_fields("csv", row, data.draw(damage)) for row in rows]
+    lines = [HEADERS["csv"].strip().split(","), *fields]
+    loads = []
+    for content in ("".join(",".join(line) + "\n" for line in lines).encode(), format_table(lines, form)):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "t.csv")
+            file.write_bytes(content)
+            loads.append(load_or_none(file))
+    plain, other = loads
+    assert (plain is None) == (other is None)
+    if plain is not None:
+        assert other.positions.equals(plain.positions)
+        assert other.rejected.drop("raw").equals(plain.rejected.drop("raw"))
+        assert len(plain.positions) + len(plain.rejected) == len(rows)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @examples(40)
 @given(rows=ROWS)

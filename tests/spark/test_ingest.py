@@ -39,7 +39,7 @@ def test_ingest_equals_load(spark, csv_file, tmp_path):
     report = pipeline.ingest(spark, file, tmp_path / "out")
     assert_same(tmp_path / "out", loaded)
     assert (report.rows, report.kept, report.reads) == (55, 53, len(loaded.reads))
-    assert report.rejected == {"unparsable": 1, "speed over 70 m/s": 1}
+    assert report.rejected == {"time that cannot be read": 1, "speed over 70 m/s": 1}
     assert sorted(p.name for p in (tmp_path / "out" / "positions").glob("date=*")) == [
         "date=2008-05-18",
         "date=2008-05-19",
@@ -54,6 +54,29 @@ def test_ingest_of_original_files_equals_load(spark, tmp_path):
         (folder / f"new_{cab}.txt").write_text("\n".join(lines[::-1]) + "\n")
     pipeline.ingest(spark, folder, tmp_path / "out")
     assert_same(tmp_path / "out", trace.load(folder))
+
+
+@pytest.mark.parametrize(
+    ("content", "options"),
+    [
+        (
+            "sep=;\nDate;Time;lat;lon\n"
+            + "".join(f"2023-11-14;12:{i:02}:00;47,00{i % 7};8,5\n" for i in range(20))
+            + "2023-11-14;noon;47;8\n",
+            {"device": "ann", "tz": "Europe/Zurich"},
+        ),
+        (
+            "".join(f'a, "{T0 + i}", 47.00{i % 7}, 8.5\n' for i in range(20)) + "a\n",
+            {"header": False, "columns": {"device": 1, "ts": 2, "lat": 3, "lon": 4}},
+        ),
+    ],
+)
+def test_ingest_of_tables_in_other_forms_equals_load(spark, tmp_path, content, options):
+    file = tmp_path / "t.csv"
+    file.write_text(content, encoding="utf-16")
+    report = pipeline.ingest(spark, file, tmp_path / "out", **options)
+    assert_same(tmp_path / "out", trace.load(file, **options))
+    assert (report.rows, report.kept) == (21, 20)
 
 
 def test_two_ingests_of_parts_equal_one_of_the_whole(spark, csv_file, tmp_path):

@@ -23,6 +23,7 @@ from mudkit.errors import (
 )
 from mudkit.pipeline import _ingest, jobs
 from mudkit.pipeline.resume import resumable
+from mudkit.trace.tally import Tally
 
 pytestmark = pytest.mark.spark
 DAY = 86_400
@@ -241,12 +242,12 @@ def cabs(tmp_path):
 
 
 @pytest.mark.soak(keep=1)
-@pytest.mark.parametrize(("check_name", "parts"), [("check_parsed", 3), ("check_plausible", 5)])
+@pytest.mark.parametrize(("check_name", "parts"), [("check_parsed", 3), ("check_cleaned", 5)])
 def test_interrupted_ingest_resumes(spark, cabs, tmp_path, monkeypatch, check_name, parts):
     out, expected = tmp_path / "out", tmp_path / "wanted"
     pipeline.ingest(spark, cabs, expected)
     with monkeypatch.context() as patch:
-        patch.setattr(_ingest, check_name, InterruptedFunction(None, 0))
+        patch.setattr(Tally, check_name, InterruptedFunction(None, 0))
         with pytest.raises(KeyboardInterrupt):
             pipeline.ingest(spark, cabs, out)
     (resume_folder,) = tmp_path.glob(".out*")
@@ -269,7 +270,7 @@ def test_interrupted_ingest_resumes(spark, cabs, tmp_path, monkeypatch, check_na
 @pytest.mark.soak(keep=1, group="another")
 def test_ingest_with_different_options_does_not_resume(spark, cabs, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(_ingest, "check_plausible", InterruptedFunction(None, 0))
+        patch.setattr(Tally, "check_cleaned", InterruptedFunction(None, 0))
         with pytest.raises(KeyboardInterrupt):
             pipeline.ingest(spark, cabs, tmp_path / "out")
     assert pipeline.ingest(spark, cabs, tmp_path / "out", rule="none").parts_reused == 0

@@ -15,6 +15,8 @@ import pyogrio
 import shapely
 from google.transit import gtfs_realtime_pb2
 
+from mudkit.trace.parse import FIELDS, UNPLACED, UNREADABLE
+
 T0 = 1_211_100_000  # 2008-05-18T08:40:00Z
 MINUTES = [f"2008-05-18T{8 + (40 + i) // 60:02d}:{(40 + i) % 60:02d}:00Z" for i in range(30)]
 
@@ -205,7 +207,7 @@ SAMPLES = {
             )
         },
         22,
-        {"unparsable": 2},
+        {UNPLACED: 1, FIELDS: 1},
         {"cabs.csv": lines("cab,t,lat,occ", *cab_lines("{d},{t},{lat},1"))},
         "lacks columns",
     ),
@@ -215,7 +217,7 @@ SAMPLES = {
             "new_b.txt": lines(*cab_lines("{lat} {lon} 1 {t}", "b"), f"95 -122.4 0 {T0}"),
         },
         22,
-        {"unparsable": 1, "coordinates out of range": 1},
+        {FIELDS: 1, "coordinates out of range": 1},
         {"new_a.txt": lines(*cab_lines("{lon} {lat} 0 {t}", "a"))},
         "look exchanged",
     ),
@@ -225,7 +227,7 @@ SAMPLES = {
             "Data/001/Trajectory/1.plt": lines(*PLT, *PLT_ROWS),
         },
         19,
-        {"unparsable": 1},
+        {FIELDS: 1},
         {"1.plt": lines(*PLT[:1], *PLT_ROWS[:2])},
         "holds no rows",
     ),
@@ -245,7 +247,7 @@ SAMPLES = {
     "gowalla": Sample(
         {"checkins.txt": lines(*CHECK_INS, CHECK_INS[0], "0\t\t30\t-97\t1")},
         11,
-        {"duplicate": 1, "unparsable": 1},
+        {"duplicate": 1, "no time": 1},
         {"checkins.txt": lines(*(line.replace("\t30.", "\t130.") for line in CHECK_INS))},
         "cannot be read",
     ),
@@ -272,7 +274,7 @@ SAMPLES = {
             )
         },
         31,
-        {"no place": 1, "unparsable": 1},
+        {"no place": 1, UNPLACED: 1},
         {"tour.kml": kml(KML_LINE, KML_LINE)},
         "holds no positions",
     ),
@@ -297,9 +299,9 @@ SAMPLES = {
             "release/3.txt": b"",
         },
         19,
-        {"unparsable": 1},
+        {FIELDS: 1},
         {"1.txt": lines(*(f"1,2008-02-02 15:{n:02d}:08,39.9{n},116.5" for n in range(9)))},
-        "look exchanged",
+        "has no header",
         {"tz": "Asia/Shanghai"},
     ),
     "porto": Sample(
@@ -315,7 +317,7 @@ SAMPLES = {
             )
         },
         13,
-        {"places missing in the trip": 4, "no place": 1, "unparsable": 2},
+        {"places missing in the trip": 4, "no place": 1, "unparsable": 1, FIELDS: 1},
         {"train.csv": lines(PORTO_HEADER, porto_trip(1, T0, [[-8.6, 41.1]] * 3, missing=True))},
         "holds no positions",
     ),
@@ -326,7 +328,7 @@ SAMPLES = {
             )
         },
         11,
-        {"duplicate": 1, "unparsable": 1},
+        {"duplicate": 1, FIELDS: 1},
         {"dataset_TIST2015_Checkins.txt": lines(*GLOBAL_VISITS)},
         "check-ins without places",
     ),
@@ -365,7 +367,7 @@ SAMPLES = {
             )
         },
         11,
-        {"unparsable": 1},
+        {UNPLACED: 1},
         {"Records.json": dump({"locations": []})},
         "holds no rows",
     ),
@@ -393,7 +395,7 @@ SAMPLES = {
             )
         },
         16,
-        {"no place": 2, "unparsable": 1},
+        {"no place": 2, UNPLACED: 1},
         {"cabs.geojson": dump({"type": "FeatureCollection", "features": [feature(None, name="hut")]})},
         "lacks columns",
     ),
@@ -425,7 +427,7 @@ SAMPLES = {
     "geopackage": Sample(
         {"cabs.gpkg": geopackage()},
         20,
-        {"unparsable": 1},
+        {UNPLACED: 1},
         {"cabs.gpkg": geopackage("EPSG:3857")},
         "not in degrees",
     ),
@@ -436,14 +438,14 @@ SAMPLES = {
             )
         },
         22,
-        {"unparsable": 2},
+        {"no time": 1, UNREADABLE: 1},
         {"cabs.csv": lines("device;time;lat", *cab_lines("{d};{iso};{lat}"))},
         "lacks columns",
     ),
     "parquet": Sample(
         {"cabs.parquet": parquet(CABS)},
         20,
-        {"unparsable": 1},
+        {UNPLACED: 1},
         {"cabs.parquet": parquet({name: column for name, column in CABS.items() if name != "lon"})},
         "lacks columns",
     ),

@@ -1,3 +1,4 @@
+import csv
 import io
 import json
 import logging
@@ -53,9 +54,57 @@ def test_existing_output_is_refused_before_reading(tmp_path):
         run("trace", "load", tmp_path / "there is no such file.csv", "--out", tmp_path / "out")
 
 
+def read_csv(file):
+    with file.open(newline="") as lines:
+        return [tuple(row) for row in csv.reader(lines)]
+
+
+def test_rejected_rows_are_written_as_they_stand(csv_file, tmp_path):
+    rows = [*ROWS[:3], ' "x, y";9', "", *ROWS[3:], "b,x,37,-122,0", ROWS[-1]]
+    file = csv_file("# exported\ndevice,t,lat,lon,note", rows)
+    rejected, out = tmp_path / "aside.csv", tmp_path / "out"
+    run("trace", "load", file, "--out", out, "--rejected", rejected)
+    assert read_csv(rejected) == [
+        ("file", "row", "line", "reason", "raw"),
+        (file.name, "4", "6", "wrong number of fields", ' "x, y";9'),
+        (file.name, "20", "23", "time that cannot be read", "b,x,37,-122,0"),
+        (file.name, "21", "24", "duplicate", ROWS[-1]),
+    ]
+    assert len(trace.load(out).rejected) == 3
+    run("trace", "load", file, "--out", out, "--rejected", rejected, "--overwrite")
+    with pytest.raises(OutputExists, match=r"aside\.csv"):
+        run("trace", "load", file, "--out", tmp_path / "other", "--rejected", rejected)
+    with pytest.raises(OutputExists, match=file.name):
+        run("trace", "load", file, "--out", out, "--rejected", file, "--overwrite")
+    assert not (tmp_path / "other").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["aside.csv", "out", file.name]
+    again = tmp_path / "again.csv"
+    run("trace", "load", out, "--out", tmp_path / "copy", "--rejected", again)
+    assert [(*row[:2], row[3]) for row in read_csv(again)] == [
+        (*row[:2], row[3]) for row in read_csv(rejected)
+    ]
+
+
+def test_rejected_rows_of_a_folder_name_their_files(tmp_path):
+    for number in range(2):
+        rows = [f"{number},{T0 + 60 * i},37,{8 if i else 'x'}" for i in range(number, 5)]
+        (tmp_path / f"{number}.csv").write_text("\n".join(["device,t,lat,lon", *rows[::-1]]))
+    run("trace", "load", tmp_path, "--out", tmp_path / "out", "--rejected", tmp_path / "aside.txt")
+    ((*place, _, raw),) = read_csv(tmp_path / "aside.txt")[1:]
+    assert (place, raw) == (["0.csv", "5", "6"], f"0,{T0},37,x")
+
+
+def test_one_device_and_places_of_columns_may_be_given(csv_file, tmp_path):
+    rows = [f"{T0 + 60 * i};47,00{i};8,5" for i in range(5)]
+    columns = ["--column", "ts=1", "--column", "lat=2", "--column", "lon=3"]
+    file = csv_file(rows[0], rows[1:])
+    run("trace", "load", file, "--out", tmp_path / "out", "--device", "ann", "--no-header", *columns)
+    assert trace.load(tmp_path / "out").positions["lat"].to_pylist() == [47.0, 47.001, 47.002, 47.003, 47.004]
+
+
 def test_profile_summarizes_a_file(csv_file):
     output = run("trace", "profile", csv_file("cab,t,lat,lon,occ", [*ROWS, "a,x,1,2,0"])).output
-    for text in ("18", "rejected: unparsable", "derived: occupancy", "60 s", "2008-05-18"):
+    for text in ("18", "rejected: time that cannot be read", "derived: occupancy", "60 s", "2008-05-18"):
         assert text in output
 
 

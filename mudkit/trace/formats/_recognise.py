@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePosixPath
 from typing import TypeAlias
+
+import pyarrow.compute as pc
 
 from mudkit.errors import ParameterError, TraceFormatError, did_you_mean
 from mudkit.files import existing
 from mudkit.trace.folder import is_trace
 from mudkit.trace.formats.batch import Batch, empty, fixed_columns, other_format, unreadable
-from mudkit.trace.formats.columns import CABSPOTTING, COLUMNS, SPELLINGS, gtfs_rt, resolve
-from mudkit.trace.formats.delimited import header_of, read_delimited
+from mudkit.trace.formats.columns import CABSPOTTING, COLUMNS, REQUIRED, SPELLINGS, gtfs_rt, resolve
+from mudkit.trace.formats.delimited import dialect_of, read_delimited
 from mudkit.trace.formats.documents import refuse_document
 from mudkit.trace.formats.feed import is_feed, read_feed
 from mudkit.trace.formats.headerless import (
@@ -48,7 +51,7 @@ from mudkit.trace.formats.layers import (
     read_parquet,
 )
 from mudkit.trace.formats.nmea import is_nmea, read_nmea
-from mudkit.trace.formats.packed import READ_ERRORS, bare_name, peek
+from mudkit.trace.formats.packed import READ_ERRORS, bare_name, peek, stem
 from mudkit.trace.formats.tracks import is_gpx, is_kml, is_tcx, read_gpx, read_kml, read_tcx
 
 __all__ = ["FORMATS", "GZIP_FACTOR", "Format", "Reader", "Source", "recognise"]
@@ -73,9 +76,9 @@ class Format:
         Tells by the first bytes of a file whether it has this format.
     names : callable, optional
         Returns the names of a file's columns; None if the format fixes them, or for text with a header.
-    is_fixed, is_named, is_deep, holds_reads : bool
+    is_fixed, is_named, is_deep, is_device, holds_reads : bool
         Columns are fixed; a file named like ``patterns`` has this format unless its content has another;
-        files may be in nested folders; rows are reads, never positions.
+        files may be in nested folders; a file names its devices; rows are reads, never positions.
     """
 
     read: Reader
@@ -85,11 +88,14 @@ class Format:
     is_fixed: bool = False
     is_named: bool = False
     is_deep: bool = False
+    is_device: bool = False
     holds_reads: bool = False
 
 
 _CSV = ("*.csv",)
 _JSON = ("*.json", "*.jsonl", "*.ndjson", "*.geojson", "*.geojsonl")
+
+_track = partial(Format, is_fixed=True, is_named=True, is_deep=True, is_device=True)
 
 FORMATS: dict[str, Format] = {
     "cabspotting": Format(read_delimited, _CSV),
@@ -101,11 +107,15 @@ FORMATS: dict[str, Format] = {
     "gtfs-rt-pb": Format(read_feed, ("*.pb",), is_feed, is_fixed=True, is_named=True, is_deep=True),
     "gowalla": Format(read_gowalla, (), is_gowalla, is_fixed=True, holds_reads=True),
     "foursquare": Format(read_foursquare, (), is_foursquare, is_fixed=True, holds_reads=True),
-    "gpx": Format(read_gpx, ("*.gpx",), is_gpx, is_fixed=True, is_named=True, is_deep=True),
-    "kml": Format(read_kml, ("*.kml", "*.kmz"), is_kml, is_fixed=True, is_named=True, is_deep=True),
-    "tcx": Format(read_tcx, ("*.tcx",), is_tcx, is_fixed=True, is_named=True, is_deep=True),
-    "nmea": Format(read_nmea, ("*.nmea",), is_nmea, is_fixed=True, is_named=True, is_deep=True),
-    "takeout": Format(read_takeout, _JSON, is_takeout, is_fixed=True),
+    "gpx": _track(read_gpx, ("*.gpx",), is_gpx),
+    "kml": Format(
+        read_kml, ("*.kml", "*.kmz"), is_kml, is_fixed=True, is_named=True, is_deep=True, is_device=True
+    ),
+    "tcx": _track(read_tcx, ("*.tcx",), is_tcx),
+    "nmea": Format(
+        read_nmea, ("*.nmea",), is_nmea, is_fixed=True, is_named=True, is_deep=True, is_device=True
+    ),
+    "takeout": Format(read_takeout, _JSON, is_takeout, is_fixed=True, is_device=True),
     "geojson": Format(read_geojson, _JSON, is_geojson, json_names),
     "json": Format(read_json, _JSON, is_json, json_names),
     "geopackage": Format(read_layer, ("*.gpkg",), is_geopackage, layer_names),
@@ -156,29 +166,48 @@ class Source:
     def batches(self, files: list[Path] | None = None) -> Iterator[Batch]:
         """Read all files, or some of them, in batches.
 
+        Where devices are named by files, and files of one name are in different folders, devices are named
+        by their paths.
+
         Raises
         ------
         TraceFormatError
             A file is truncated, or its content does not match its header.
         """
+        by_path = FORMATS[self.format].is_device and _share_names(self.members)
         for file in files or self.files():
             name = file.relative_to(self.path).as_posix() if self.members else file.name
+            folder = PurePosixPath(name).parent
             try:
                 for batch in FORMATS[self.format].read(file, self.columns):
-                    yield replace(batch, source=name)
+                    yield replace(_prefixed(batch, folder) if by_path else batch, source=name)
             except (*READ_ERRORS, KeyError) as error:
                 raise unreadable(file, error) from error
+
+
+def _share_names(members: tuple[str, ...]) -> bool:
+    """Return whether files of one name, whatever their packing, are in different folders."""
+    paths = {PurePosixPath(name).with_name(stem(PurePosixPath(name))) for name in members}
+    return len({path.name for path in paths}) < len(paths)
+
+
+def _prefixed(batch: Batch, folder: PurePosixPath) -> Batch:
+    """Return a batch whose devices are named by their path."""
+    place, names = batch.columns.column_names.index("device"), batch.columns["device"]
+    paths = names if folder == PurePosixPath() else pc.binary_join_element_wise(str(folder), names, "/")
+    return replace(batch, columns=batch.columns.set_column(place, "device", paths))
 
 
 def recognise(
     path: Path,
     format: str = "auto",  # noqa: A002
     columns: Mapping[str, str] | None = None,
+    required: Collection[str] = REQUIRED,
 ) -> Source:
     """Return the format of a file or folder, and its columns.
 
     ``columns`` maps mudkit's column names to the file's, where the format does not fix them; other names
-    are searched by their usual spellings.
+    are searched by their usual spellings. A table must have the ``required`` ones.
 
     Raises
     ------
@@ -204,13 +233,13 @@ def recognise(
             expected="some of " + ", ".join(COLUMNS),
             remedy=did_you_mean(unknown[0], COLUMNS, synonyms=SPELLINGS),
         )
-    source = _folder(path, format, columns) if path.is_dir() else _file(path, format, columns)
+    source = (_folder if path.is_dir() else _file)(path, format, columns, required)
     if columns and FORMATS[source.format].is_fixed:
         raise fixed_columns(source.format, columns)
     return source
 
 
-def _file(path: Path, format: str, columns: dict[str, str]) -> Source:  # noqa: A002
+def _file(path: Path, format: str, columns: dict[str, str], required: Collection[str]) -> Source:  # noqa: A002
     if not path.stat().st_size:
         raise empty(path)
     if format != "auto" and FORMATS[format].is_fixed:
@@ -223,8 +252,9 @@ def _file(path: Path, format: str, columns: dict[str, str]) -> Source:  # noqa: 
     if (names := FORMATS[kind].names) is not None:
         if not FORMATS[kind].fits(head):
             raise other_format(path, f"the format {kind}", head=head)
-        return Source(path, kind, resolve(path, names(path), columns))
-    return Source(path, *_table(path, header_of(path, head)[0], format, columns))
+        return Source(path, kind, resolve(path, names(path), columns, required=required))
+    table = dialect_of(path, columns.values(), head=head)
+    return Source(path, *_table(path, table.names, format, columns, required))
 
 
 def _kind(path: Path, head: bytes) -> str:
@@ -240,6 +270,7 @@ def _table(
     names: list[str],
     format: str,  # noqa: A002
     columns: dict[str, str],
+    required: Collection[str],
 ) -> tuple[str, dict[str, str]]:
     """Return which table with a header it is, and its columns."""
     if format == "cabspotting" and columns:
@@ -247,14 +278,15 @@ def _table(
     if format == "cabspotting" or (
         format == "auto" and not columns and set(CABSPOTTING.values()) <= set(names)
     ):
-        return "cabspotting", resolve(path, names, CABSPOTTING, guess=False)
+        return "cabspotting", resolve(path, names, CABSPOTTING, guess=False, required=required)
     feed = gtfs_rt(names)
     if format == "gtfs-rt" or (format == "auto" and not columns and feed is not None):
-        return "gtfs-rt", resolve(path, names, {**(feed or {}), **columns}, guess=feed is None)
-    return "csv", resolve(path, names, columns)
+        feed_columns = {**(feed or {}), **columns}
+        return "gtfs-rt", resolve(path, names, feed_columns, guess=feed is None, required=required)
+    return "csv", resolve(path, names, columns, required=required)
 
 
-def _folder(path: Path, format: str, columns: dict[str, str]) -> Source:  # noqa: A002
+def _folder(path: Path, format: str, columns: dict[str, str], required: Collection[str]) -> Source:  # noqa: A002
     if is_trace(path):
         raise ParameterError(
             f"{path} is a trace folder already.",
@@ -304,9 +336,9 @@ def _folder(path: Path, format: str, columns: dict[str, str]) -> Source:  # noqa
         existing(path / name, "file")  # a link may lead nowhere
     if FORMATS[kind if format == "auto" else format].is_fixed:
         return Source(path, kind if format == "auto" else format, {}, members)
-    first = _file(path / members[0], format, columns)
+    first = _file(path / members[0], format, columns, required)
     for name in members[1:]:
-        other = _file(path / name, first.format, columns)
+        other = _file(path / name, first.format, columns, required)
         if other.columns != first.columns:
             raise TraceFormatError(
                 f"The files of {path.name} have different columns.",

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from mudkit.errors import EnvironmentProblem, ParameterError, TraceFormatError
 
 __all__ = [
+    "FIELDS",
+    "HEAD_BYTES",
     "INCOMPLETE",
     "NOT_POSITIONS",
     "NO_FIX",
@@ -24,6 +26,7 @@ __all__ = [
     "UNPARSABLE",
     "WAYPOINT",
     "Batch",
+    "Dialect",
     "Malformed",
     "Row",
     "batches_of",
@@ -35,6 +38,7 @@ __all__ = [
 ]
 
 UNPARSABLE = "unparsable"
+FIELDS = "wrong number of fields"
 WAYPOINT = "waypoint"
 NO_PLACE = "no place"
 NO_FIX = "no fix"
@@ -49,7 +53,35 @@ class Malformed:
 
     row: int
     raw: str
-    reason: str = UNPARSABLE
+    reason: str = FIELDS
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Form of a text table.
+
+    Attributes
+    ----------
+    names : list of str
+        Unique names of all columns; ``column 1``, ``column 2``, … without a header.
+    delimiter : str
+        Separator of the fields, one character.
+    above : int
+        Number of lines above the first row.
+    encoding : str
+        Encoding of the text.
+    quoted : bool
+        Whether quotation marks enclose fields.
+    padded : bool
+        Whether blanks precede quotation marks.
+    """
+
+    names: list[str]
+    delimiter: str
+    above: int = 0
+    encoding: str = "utf-8-sig"
+    quoted: bool = True
+    padded: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,24 +91,34 @@ class Batch:
     Attributes
     ----------
     columns : pyarrow.Table
-        ``device, ts, lat, lon``, other columns under mudkit's names, and columns that rejected rows show.
+        ``device, ts, lat, lon``, other columns under mudkit's names, and columns that rejected rows show, in
+        the order of the file.
     rows : ndarray of int64, shape (rows,)
         Number of each row in its file, from 1.
     source : str
         Name of the file; in a folder, its path there.
     malformed : list of Malformed
         Rows that the reader set aside.
+    dialect : Dialect, optional
+        Form of the table; None if a row is not a line of the file.
     """
 
     columns: pa.Table
     rows: NDArray[np.int64]
     source: str
     malformed: list[Malformed] = field(default_factory=list)
+    dialect: Dialect | None = None
+
+    @property
+    def delimiter(self) -> str:
+        """Separator of the fields in the texts of rejected rows."""
+        return self.dialect.delimiter if self.dialect else ","
 
 
 Row: TypeAlias = tuple[Mapping[str, str | None], str]
 """A row's values as texts by column, and why it is set aside: nothing if it is to be parsed."""
 
+HEAD_BYTES = 1 << 16
 _BATCH_ROWS = 1 << 16
 
 

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from mudkit.errors import TraceFormatError
 
-__all__ = ["CABSPOTTING", "COLUMNS", "SPELLINGS", "ColumnsMissing", "gtfs_rt", "resolve"]
+__all__ = [
+    "CABSPOTTING",
+    "COLUMNS",
+    "REQUIRED",
+    "SPELLINGS",
+    "ColumnsMissing",
+    "gtfs_rt",
+    "has_places",
+    "is_place",
+    "place_name",
+    "resolve",
+]
 
-COLUMNS = ("device", "ts", "lat", "lon", "speed_mps", "occupied", "box_km", "window_s")
-"""Columns of a trace, by mudkit's names."""
+COLUMNS = ("device", "ts", "date", "lat", "lon", "speed_mps", "occupied", "box_km", "window_s")
+"""Columns of a trace, by mudkit's names; ``date`` is the day where ``ts`` is a time of day."""
 
 CABSPOTTING = {"device": "cab", "ts": "t", "lat": "lat", "lon": "lon", "occupied": "occ"}
-_REQUIRED = ("device", "ts", "lat", "lon")
+REQUIRED = ("device", "ts", "lat", "lon")
+"""Columns that each table has."""
+
 SPELLINGS = {
     "device": (
         "device",
@@ -22,13 +36,22 @@ SPELLINGS = {
         "vehicle_id",
         "vehicle",
         "cab",
+        "cab_id",
+        "taxi",
         "taxi_id",
         "car",
+        "car_id",
         "user",
         "user_id",
+        "tracker_id",
+        "unit_id",
+        "imei",
+        "trip_id",
+        "track_id",
         "id",
     ),
-    "ts": ("ts", "t", "time", "timestamp", "datetime", "date_time", "utc"),
+    "ts": ("ts", "timestamp", "datetime", "date_time", "time", "t", "utc"),
+    "date": ("date", "utc_date", "date_utc", "gps_date", "local_date"),
     "lat": ("lat", "latitude", "y"),
     "lon": ("lon", "lng", "long", "longitude", "x"),
     "speed_mps": ("speed_mps",),
@@ -36,7 +59,11 @@ SPELLINGS = {
     "box_km": ("box_km",),
     "window_s": ("window_s",),
 }
-"""Usual names of each column in files."""
+"""Usual names of each column in files, in any case and with or without ``_``; the first one counts."""
+
+_TIMES_OF_DAY = frozenset(("time", "utc", "utctime", "timeutc", "gpstime", "localtime"))
+"""Names of times that a date may stand beside, as :func:`_folded` returns them."""
+
 _GTFS_RT = {
     "device": ("vehicle_vehicle_id", "vehicle_id"),
     "ts": ("vehicle_timestamp", "timestamp", "t"),
@@ -57,7 +84,38 @@ class ColumnsMissing(TraceFormatError):
     """Columns of a table are missing; callers with another mapping adapt the remedy."""
 
 
-def resolve(file: Path, names: list[str], columns: dict[str, str], *, guess: bool = True) -> dict[str, str]:
+def place_name(place: int | str) -> str:
+    """Return the name of a column without a header, by its place from 1."""
+    return f"column {place}"
+
+
+def is_place(name: str) -> bool:
+    """Return whether a name is one of :func:`place_name`."""
+    return re.fullmatch(r"column [1-9]\d*", name) is not None
+
+
+def has_places(names: list[str]) -> bool:
+    """Return whether names include those of a latitude and a longitude."""
+    folded = set(map(_folded, names))
+    return all(
+        not folded.isdisjoint(map(_folded, SPELLINGS[column])) or any(name.endswith(end) for name in folded)
+        for column, end in (("lat", "latitude"), ("lon", "longitude"))
+    )
+
+
+def _folded(name: str) -> str:
+    """Return a name in lower case, with letters and digits only: ``vehicleId`` is ``vehicle_id``."""
+    return re.sub(r"[\W_]+", "", name).lower()
+
+
+def resolve(
+    file: Path,
+    names: list[str],
+    columns: dict[str, str],
+    *,
+    guess: bool = True,
+    required: Collection[str] = REQUIRED,
+) -> dict[str, str]:
     """Return the mapping of mudkit's names to the file's; names not mapped are searched by usual spellings.
 
     ``file`` is for messages; with ``guess`` False only the given mapping counts.
@@ -69,16 +127,28 @@ def resolve(file: Path, names: list[str], columns: dict[str, str], *, guess: boo
     TraceFormatError
         Several columns have a name that was searched for.
     """
-    lower = {name.lower(): name for name in reversed(names)}
+    folded = {_folded(name): name for name in reversed(names)}
     mapping = dict(columns)
     if guess:
         for column, spellings in SPELLINGS.items():
-            match = next((lower[s] for s in spellings if s in lower), None)
+            match = next((folded[s] for s in map(_folded, spellings) if s in folded), None)
+            if column == "date" and _folded(mapping.get("ts", "")) not in _TIMES_OF_DAY:
+                continue
             if column not in mapping and match is not None:
                 mapping[column] = match
         _refuse_twins(file, names, {c: name for c, name in mapping.items() if c not in columns})
-    missing = [mapping.get(c, c) for c in _REQUIRED if mapping.get(c) not in names]
-    missing += [given for c, given in columns.items() if c not in _REQUIRED and given not in names]
+    absent = [c for c in required if mapping.get(c) not in names]
+    missing = [mapping.get(c, c) for c in absent]
+    missing += [given for c, given in columns.items() if c not in required and given not in names]
+    if missing == ["device"]:
+        raise ColumnsMissing(
+            f"{file.name} has no column that names a device.",
+            where=str(file),
+            found=", ".join(name[:40] for name in names[:20]),
+            expected="a column for device, by a usual name such as " + ", ".join(SPELLINGS["device"][:3]),
+            remedy="if all rows are of one device, name it: device='ann' (on the command line --device ann); "
+            "else map the column: columns={'device': …} (on the command line --column device=…)",
+        )
     if missing:
         raise ColumnsMissing(
             f"{file.name} lacks columns.",

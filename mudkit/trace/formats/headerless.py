@@ -21,7 +21,7 @@ from mudkit.trace.formats.batch import (
     batches_of,
     other_format,
 )
-from mudkit.trace.formats.delimited import header, read_lines
+from mudkit.trace.formats.delimited import dialect_of, read_delimited, read_lines
 from mudkit.trace.formats.documents import refuse_document
 from mudkit.trace.formats.packed import peek
 
@@ -42,7 +42,7 @@ __all__ = [
 _PLT_HEADER_LINES = 6
 _PLT_ROW = re.compile(rb"-?[\d.]+,-?[\d.]+,\d,[^,]*,[\d.]+,\d{4}-\d\d-\d\d,\d\d:\d\d:\d\d\s*")
 _CHECK_IN = re.compile(rb"[^\t]+\t\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\t-?[\d.eE+-]+\t-?[\d.eE+-]+\t[^\t]*")
-_T_DRIVE_ROW = re.compile(rb"\d+,\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,-?\d+\.\d+,-?\d+\.\d+")
+_T_DRIVE_ROW = re.compile(rb"\d+,\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,(9\d|1\d\d)\.\d+,-?\d+\.\d+")  # no latitude
 _VISIT = re.compile(
     rb"\d+\t[^\t]*\t[^\t]*\t[^\t]*\t-?[\d.]+\t-?[\d.]+\t-?\d+\t\w{3} \w{3} \d\d [\d:]{8} \+0000 \d{4}"
 )
@@ -192,11 +192,10 @@ def read_porto(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     apart. Points are numbered through the file. Where ``MISSING_DATA`` is true some points are lacking, so
     the times of the others are unknown: they are set aside.
     """
-    names, delimiter, above = header(file)
+    names = dialect_of(file, _PORTO_COLUMNS).names
     if missing := [name for name in _PORTO_COLUMNS if name not in names]:
         raise other_format(file, f"a table of trips with the columns {', '.join(missing)}", head=peek(file))
-    selected = {name: name for name in _PORTO_COLUMNS}
-    trips = read_lines(file, names, delimiter, columns=selected, above=above, quoted=True)
+    trips = read_delimited(file, {name: name for name in _PORTO_COLUMNS})
     rows = (row for batch in trips for row in _trip_points(batch))
     yield from batches_of(file, rows, ("device", "ts", "lat", "lon"))
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from mudkit.errors import TraceFormatError
 from mudkit.trace.formats.batch import Batch, library, unreadable
 from mudkit.trace.formats.packed import on_disk
+from mudkit.trace.values import plain
 
 __all__ = ["is_geopackage", "is_parquet", "layer_names", "parquet_names", "read_layer", "read_parquet"]
 
@@ -142,7 +143,7 @@ def _numbered(
         if geometry in values:
             lon, lat = _places(values[geometry])
             values = {"lat": pa.array(lat), "lon": pa.array(lon)} | values
-        table = pa.table({name: values[given] for name, given in columns.items()})
+        table = pa.table({name: plain(values[given]) for name, given in columns.items()})
         yield Batch(table, np.arange(done + 1, done + len(batch) + 1, dtype=np.int64), file.name)
         done += len(batch)
 

@@ -9,12 +9,12 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pyarrow as pa
 
 from mudkit.errors import TraceFormatError
-from mudkit.trace.formats.batch import empty, unreadable
+from mudkit.trace.formats.batch import HEAD_BYTES, empty, unreadable
 
 __all__ = ["MAX_LAYERS", "READ_ERRORS", "bare_name", "on_disk", "opened", "peek", "stem"]
 
@@ -33,7 +33,6 @@ READ_ERRORS = (
 )
 """Exceptions of libraries for a file that is damaged."""
 
-_HEAD_BYTES = 1 << 16
 _MAGIC = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bz2",
@@ -47,7 +46,7 @@ _SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zip")
 _WORKBOOKS = {"xl/": "an xlsx workbook", "content.xml": "an OpenDocument file", "word/": "a docx document"}
 
 
-def bare_name(file: Path) -> str:
+def bare_name(file: PurePath) -> str:
     """Return the name of a file without the suffixes of packing."""
     name = file.name
     while name.lower().endswith(_SUFFIXES):
@@ -55,7 +54,7 @@ def bare_name(file: Path) -> str:
     return name
 
 
-def stem(file: Path) -> str:
+def stem(file: PurePath) -> str:
     """Return the name of a file without any suffix, which names its device."""
     return Path(bare_name(file)).stem
 
@@ -159,7 +158,7 @@ def on_disk(file: Path) -> Iterator[Path]:
 def peek(file: Path) -> bytes:
     """Return the first 64 KiB of a file's content; it must not be empty."""
     with opened(file) as stream:
-        head: bytes = stream.read(_HEAD_BYTES)
+        head: bytes = stream.read(HEAD_BYTES)
     if not head.strip():
         raise empty(file)
     return head

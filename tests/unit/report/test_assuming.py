@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from report_traces import T0_S, source
 
+from mudkit import show
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.search import recommend, replayed
 from mudkit.pipeline.coverage import read_labels
@@ -135,3 +136,10 @@ def test_assumptions_say_whether_the_policy_keeps_its_limit(stale, text):
     assert (text in warned) == (max(stale) > 0.02)
     assert ("5.5 to 20.0 %" in warned) == (max(stale) > 0.02)
     assert Assumptions(table, "always ask", 0, "").kept() == ""
+
+
+def test_long_policies_are_shown_whole():
+    policy = "at most 6 min 30 s old within 2 km of the last answer from 7 to 9, else at most 20 min old, and never offline"
+    row = {"assumed": "as assumed", "policy": policy, "fresh_share": 0.2, "kept_fresh_share": 0.2}
+    assumptions = Assumptions(pd.DataFrame([{**row, "kept_stale_share": 0.01}]), "age", 0, "")
+    assert policy in show(assumptions.shown())._repr_html_()

@@ -112,6 +112,13 @@ def test_clean_trace_is_called_clean(tmp_path):
     assert defect_answer(source, defects).title == "No defect was found"
 
 
+def test_rows_without_a_fix_are_set_aside_and_named(tmp_path):
+    source, defects = look(with_null_island(fleet()), tmp_path)
+    (text,) = (text for text in source.warnings() if "fix" in text)
+    assert text.startswith("30 rows of 1 device have no fix, but a constant such as latitude 0, longitude 0")
+    assert not [defect for defect in defects if defect.devices]
+
+
 @pytest.mark.parametrize(
     ("plant", "kind", "devices", "text"),
     [
@@ -122,7 +129,6 @@ def test_clean_trace_is_called_clean(tmp_path):
         (with_exchanged, "exchanged", ("car05", "car06"), "Latitude and longitude are exchanged"),
         (with_other_zone, "zone", ("car07", "car08", "car09", "car10"), "5 h ahead of"),
         (with_gap, "gap", ("car11",), "car11 reports nothing from 1 May 2023"),
-        (with_null_island, "nowhere", (), "latitude 0, longitude 0"),
         (with_shared_name, "contradiction", ("car14",), "two devices share a name"),
     ],
 )

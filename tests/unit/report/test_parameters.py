@@ -36,7 +36,7 @@ WRONG = [
     ("trace_profile", TRACE | {"cells_zoom": 1.5}, "a whole number from 0 to 22"),
     ("trace_profile", TRACE | {"tz": "Mars/Olympus"}, "time zone"),
     ("trace_profile", TRACE | {"rule": "often"}, "trip_start"),
-    ("trace_profile", TRACE | {"columns": {"device": 3}}, "columns.device"),
+    ("trace_profile", TRACE | {"columns": {"device": 3.5}}, "columns.device"),
     ("trace_profile", TRACE | {"columns": "cab"}, "--param columns.device=…"),
     ("prefetch_sizing", {"arrivals_per_day": -1.0}, "arrivals_per_day"),
     ("prefetch_sizing", {"reads_per_day": -2.0}, "a number from 0.1 to 1,000"),

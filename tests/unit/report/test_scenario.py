@@ -33,7 +33,9 @@ def test_writes_are_read_with_what_is_known(tmp_path):
         ("device,when\na,1\n", TraceFormatError, "lacks columns of a log of writes"),
         ("device,time\n", TraceContentError, "log of writes is empty"),
         ("device,time\na,1709290000\nb,soon\n", TraceContentError, "line 3"),
-        ("device,time,rank\na,1709290000,high\n", TraceContentError, "A rank is no number"),
+        ("device,time\na,1709290000,250\n", TraceContentError, "wrong number of fields"),
+        ("device,time\na,17092900000000\n", TraceContentError, "before 1980 or after 2100"),
+        ("device,time,rank\na,1709290000,high\n", TraceContentError, "A rank is not a finite number"),
     ],
 )
 def test_unusable_writes_are_refused(text, kind, message, tmp_path):

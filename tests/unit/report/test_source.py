@@ -13,12 +13,13 @@ from mudkit.report.source import open_source
 DAY_S = 86_400
 
 
-def make_trace(days=(0, 1, 2, 3, 4), lon=0.0, tz="UTC", reads=None, origin=None):
+def make_trace(days=(0, 1, 2, 3, 4), lon=10.0, lat=47.0, tz="UTC", reads=None, origin=None):
     times_s = [day * DAY_S + 60 * minute for day in days for minute in range(40)]
     base = source(times_s, reads or draw_reads(12, 110, 40), window_s=600, tz=tz)
-    positions = base.positions.set_column(
-        3, "lon", pa.array(np.broadcast_to(lon, len(times_s)).astype(float))
-    )
+    positions = base.positions
+    for name, degrees in (("lat", lat), ("lon", lon)):
+        column = pa.array(np.broadcast_to(degrees, len(times_s)).astype(float))
+        positions = positions.set_column(positions.column_names.index(name), name, column)
     reads_table = base.reads
     if origin:
         reads_table = reads_table.set_column(
@@ -68,7 +69,12 @@ def draw_reads_by_phone(counts):
             "takes 1 min between two rows for a stop, nearly every report of a moving device becomes a read",
         ),
         (make_trace(lon=np.linspace(-100, -70, 200)), "Places span 2 time zones, but all hours are UTC."),
-        (make_trace(lon=-97.0), "Hours are UTC, but the places lie in Etc/GMT+6: set `tz`."),
+        (make_trace(lon=-97.0), "Hours are UTC, but the places lie in America/Chicago: set `tz`."),
+        (make_trace(lat=0.83, lon=0.14), "the coordinates may be in radians"),
+        (
+            make_trace(lat=np.linspace(84, 87, 200)),
+            "130 positions lie beyond 85.05° of latitude, where the map ends",
+        ),
         (make_trace(reads=draw_reads(12, 24, 5)), "There are only 60 reads"),
         (make_trace(reads=draw_reads(3, 24, 100)), "There are only 3 devices"),
     ],

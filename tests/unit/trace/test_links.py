@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.trace import load_links
+from mudkit.trace.parse import FIELDS
 from mudkit.trace.recordings import DUPLICATE, order_recordings
 from mudkit.trace.schema import LINKS, REJECTED, epoch_us
 
@@ -113,7 +114,7 @@ def test_unusable_rows_are_rejected_with_a_reason(driving):
     loaded = driving(rows)
     assert get_reasons(loaded) == {
         4: "negative", 6: "unparsable", 7: "unparsable", 8: "unparsable", 9: "time before 1980 or after 2100",
-        10: "unparsable", 11: "unparsable", 13: "duplicate", 15: "out of order",
+        10: "unparsable", 11: FIELDS, 13: "duplicate", 15: "out of order",
     }  # fmt: skip
     assert loaded.rejected["raw"][0].as_py() == rows[3]
     assert len(loaded.links) + len(loaded.rejected) == 20

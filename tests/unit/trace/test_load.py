@@ -11,6 +11,7 @@ from mudkit.errors import (
     ParameterError,
     TraceFormatError,
 )
+from mudkit.trace.parse import FIELDS, UNBOUNDED, UNNAMED, UNPLACED, UNREADABLE
 from mudkit.trace.schema import POSITIONS, READS, REJECTED
 
 T0 = 1_211_100_000
@@ -102,7 +103,7 @@ def test_ambiguous_local_time_is_distinguished_from_unparsable(csv_file):
     texts = ["2024-10-27T01:00:00", "2024-10-27T02:30:00", "2024-10-27T0x:30:00", "2024-10-27T04:00:00"]
     rows = [*(f"a,{t},10,20" for t in texts), "a,2024-10-27T04:01:00,10,20"]
     loaded = trace.load(csv_file("device,ts,lat,lon", rows), tz="Europe/Berlin")
-    assert get_reasons(loaded) == {2: "local time that a clock change repeats or skips", 3: "unparsable"}
+    assert get_reasons(loaded) == {2: "local time that a clock change repeats or skips", 3: UNREADABLE}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_ambiguous_local_time_is_distinguished_from_unparsable(csv_file):
     [
         ["20240518T080000Z", "20240518T080100Z"],
         ["20240518T1000+0200", "20240518T1001+0200"],
-        ["2024-05-18T08:00:00Z", "20240518T080100"],
+        ["20240518T080000.0", "20240518T080100"],
     ],
 )
 def test_basic_iso_8601_times_may_have_zones(csv_file, texts):
@@ -136,7 +137,7 @@ def test_rejected_rows_have_number_and_reason(csv_file):
         f"a,{T0 + 120},10.002",  # a field is missing
         f",{T0 + 120},10.002,20",  # no device
         f"a,{T0 + 120},10.002,20",
-        f"a,{T0 + 150},50,20",  # an implausible speed
+        f"a,{T0 + 150},50.5,20",  # an implausible speed
         f"a,{T0 + 90},10.001,20",  # late, but sorted into its place
         "a,12,10.002,20",  # 1970
         f"a,{T0 + 240},10.003,20",
@@ -149,17 +150,17 @@ def test_rejected_rows_have_number_and_reason(csv_file):
         2: "coordinates out of range",
         3: "coordinates out of range, in range if exchanged",
         5: "duplicate",
-        6: "unparsable",
-        7: "unparsable",
-        8: "unparsable",
+        6: UNPLACED,
+        7: FIELDS,
+        8: UNNAMED,
         10: "speed over 70 m/s",
         12: "time before 1980 or after 2100",
-        14: "unparsable",
-        30: "unparsable",
+        14: UNPLACED,
+        30: FIELDS,
     }
     assert loaded.rejected.sort_by("row")["raw"].to_pylist()[4] == f"a,{T0 + 120},10.002"
     assert len(loaded.positions) + len(loaded.rejected) == len(rows)
-    assert loaded.summary().set_index("what").loc["rejected: unparsable", "value"] == "5"
+    assert loaded.summary().set_index("what").loc[f"rejected: {FIELDS}", "value"] == "2"
 
 
 def test_access_log_is_loaded_as_reads(csv_file):
@@ -223,7 +224,7 @@ def test_folder_with_a_dangling_link_is_refused(csv_file, tmp_path):
 
 def test_row_numbers_ignore_blank_lines_above_the_header(csv_file):
     rows = [f"a,{T0},1,2", "a,1", f"a,{T0 + 5},1,2", "x,y,1,2", f"a,{T0 + 9},1,2", f"a,{T0 + 10},1,2"]
-    assert get_reasons(trace.load(csv_file("\ndevice,t,lat,lon", rows))) == {2: "unparsable", 4: "unparsable"}
+    assert get_reasons(trace.load(csv_file("\ndevice,t,lat,lon", rows))) == {2: FIELDS, 4: UNREADABLE}
 
 
 def test_time_formats_may_change_within_a_file(csv_file):
@@ -243,12 +244,13 @@ def test_access_log_may_leave_the_box_blank(csv_file):
     loaded = trace.load(csv_file("device,t,lat,lon,box_km,window_s", rows), table="reads", window_s=600)
     assert loaded.reads["box_km"].to_pylist() == [20, 5, 20]
     assert loaded.reads["window_s"].to_pylist() == [600, 60, 600]
-    assert get_reasons(loaded) == {3: "unparsable", 4: "unparsable"}
+    assert get_reasons(loaded) == {3: UNBOUNDED, 4: UNBOUNDED}
 
 
 def test_trace_folder_refuses_options_for_files(csv_file, tmp_path):
     saved = trace.load(csv_file("cab,t,lat,lon,occ", CABS)).save(tmp_path / "saved")
     file_options = ({"format": "gpx"}, {"table": "reads"}, {"tz": "Asia/Tokyo"}, {"time_unit": "ms"})
+    file_options += ({"device": "a"}, {"header": False, "columns": {"device": 1}})
     read_options = ({"rule": "none"}, {"box_km": 5}, {"window_s": 60}, {"columns": {"device": "x"}})
     for options in (*file_options, *read_options):
         with pytest.raises(ParameterError, match="already"):
@@ -296,3 +298,40 @@ def test_truncated_gzip_is_refused(tmp_path, share):
     file.write_bytes(whole[: int(len(whole) * share)])
     with pytest.raises(TraceFormatError, match="cut short"):
         trace.load(file)
+
+
+@pytest.mark.parametrize("encode", [pa.Array.dictionary_encode, lambda column: column.cast(pa.string_view())])
+def test_texts_of_parquet_may_be_encoded(tmp_path, encode):
+    """A bad row has to be shown, too."""
+    columns = {"device": ["a"] * 4, "ts": ["2023-11-14T22:13:20Z", "soon", "2023-11-14T22:14:20Z", None]}
+    table = {name: encode(pa.array(values)) for name, values in columns.items()}
+    file = tmp_path / "t.parquet"
+    pq.write_table(pa.table(table | {"lat": [47.5] * 4, "lon": [8.5] * 4}), file)
+    loaded = trace.load(file)
+    assert len(loaded.positions) == 2
+    assert loaded.rejected_by_reason() == {"time that cannot be read": 1, "no time": 1}
+
+
+def test_rejected_rows_have_what_they_say(csv_file):
+    rows = [f"a,{T0 + 60 * i},10.{i},20" for i in range(4)]
+    rows += [
+        f"b,{T0},x,20",
+        "c,1,10,20",
+        f"a,{T0},55.5,20",
+        "a,9e17,1,2",
+        "a,1",
+        f"a,{T0 + 30},0,0",
+    ]
+    rejected = trace.load(csv_file("device,t,lat,lon", rows)).rejected.to_pylist()
+    fields = {
+        row["row"]: (row["device"], row["ts"] and int(row["ts"].timestamp()), row["lat"], row["lon"])
+        for row in rejected
+    }
+    assert fields == {
+        5: ("b", T0, None, 20.0),
+        6: ("c", 1, 10.0, 20.0),
+        7: ("a", T0, 55.5, 20.0),
+        8: ("a", 900_000_000, 1.0, 2.0),
+        9: (None, None, None, None),
+        10: ("a", T0 + 30, 0.0, 0.0),
+    }

@@ -3,6 +3,7 @@ import pytest
 
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.trace import load_unlocks
+from mudkit.trace.parse import FIELDS
 
 T0 = 1_488_346_471
 HEADER = "time,screen_status"
@@ -32,6 +33,12 @@ def test_repeated_unlocks_within_a_second_are_rejected(csv_file):
     assert loaded.rejected["raw"][0].as_py() == f"{T0}.600,3"
 
 
+def test_times_may_be_in_milliseconds(csv_file):
+    rows = [f"{T0 + second}000,3" for second in (0, 5, 9)]
+    loaded = load_unlocks(csv_file(HEADER, rows))
+    assert (loaded.times_us - T0 * 1_000_000).tolist() == [0, 5_000_000, 9_000_000]
+
+
 def test_rows_are_sorted_by_time(csv_file):
     loaded = load_unlocks(csv_file(HEADER, format_log((500, 3), (20, 3), (900, 3))))
     assert np.diff(loaded.times_us).tolist() == [480_000_000, 400_000_000]
@@ -51,7 +58,7 @@ def test_unusable_rows_are_rejected(csv_file):
         12: "unparsable",
         13: "unknown screen status",
         14: "time before 1980 or after 2100",
-        15: "unparsable",
+        15: FIELDS,
     }
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mudkit.trace.plausible import DUPLICATE, KEPT, TOO_FAST, judge, reason_of
+from mudkit.trace.plausible import DUPLICATE, KEPT, TOO_FAST, has_no_fix, judge, reason_of
 
 
 def build_rows(*points):
@@ -94,3 +94,31 @@ def test_row_elsewhere_at_the_same_moment_is_named_by_its_distance(km, reason):
     verdict = judge(device, t_us, lat, lon).verdict
     assert verdict[[0, 1, 3]].tolist() == [KEPT] * 3
     assert reason_of(verdict[2]) == reason
+
+
+DRIVE = [(46.9 + 0.002 * i, 8.05 + 0.001 * i) for i in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("others", "place", "rows", "is_lost"),
+    [
+        (DRIVE, (0.0, 0.0), 30, True),
+        (DRIVE, (-1.0, -1.0), 30, True),
+        (DRIVE, (90.0, -180.0), 1, True),
+        (DRIVE, (47.0, 8.0), 30, False),  # near other places
+        (DRIVE, (46.0, 9.0), 30, False),
+        (DRIVE, (0.5, 0.0), 30, False),
+        ([], (0.0, 0.0), 30, True),
+        ([], (47.0, 8.0), 30, False),  # a file of whole degrees
+        ([(1.0, 2.0), (2.0, 3.0)], (47.0, 8.0), 30, False),
+        ([(0.05, -0.05)], (0.0, 0.0), 3, False),  # a ship
+        ([(0.05, 179.9)], (0.0, -180.0), 3, False),
+        ([(89.5, 100.0)], (90.0, 0.0), 3, False),
+    ],
+)
+def test_constants_of_receivers_without_a_fix_are_no_places(others, place, rows, is_lost):
+    """The other device, which has places around 0, 0, changes nothing."""
+    places = np.array([*others, *[place] * rows, (0.01, 0.01), (46.99, 7.99)])
+    device = np.array([7] * (len(places) - 2) + [3, 3])
+    lost = has_no_fix(device, *places.T)
+    assert lost.tolist() == [False] * len(others) + [is_lost] * rows + [False, False]

@@ -13,7 +13,7 @@ from mudkit.trace.schema import LINKS
 
 T0 = 1_211_100_000
 FOLDER = object()
-GPX = '<gpx><wpt lat="1" lon="2"><time>2020-01-01T00:00:00Z</time></wpt></gpx>'
+GPX = '<gpx><trkpt lat="1" lon="2"><time>2020-01-01T00:00:00Z</time></trkpt></gpx>'
 PLT = "Geolife trajectory\n" + "x\n" * 5 + "39.98,116.3,0,492,39744.1,2008-10-23,02:53:04\n"
 ENTITIES = "".join(f'<!ENTITY {chr(98 + i)} "{f"&{chr(97 + i)};" * 10}">' for i in range(9))
 LAUGHS = (
@@ -66,11 +66,11 @@ FORMATS = [
     ("a folder without a trace", lambda file: trace.read_table(file, "positions"), FOLDER, "is not a trace"),
     ("a picture", trace.load, b"\x89PNG\r\n\x1a\n" + bytes(100), "not a file of a known format"),
     ("a document", trace.load, "%PDF-1.4\n%abc\n", "is a PDF document"),
-    ("UTF-16", trace.load, "device,t,lat,lon\n".encode("utf-16"), "not a file of a known format"),
     ("JSON", trace.load, '{"device": "a", "t": 3}\n', "lacks columns"),
     ("missing columns", trace.load, "device,t,speed\na,1,2\n", "lat, lon"),
     ("missing columns of GTFS", defer_load(format="gtfs-rt"), "trip_id,vehicle_id,timestamp\n1,2,3\n", "lat, lon"),
-    ("times in ms", trace.load, build_points("a,{}000,1,2"), "time_unit='ms'"),
+    ("times in ms", defer_load(time_unit="s"), build_points("a,{}000,1,2"), "time_unit='auto'"),
+    ("times of another clock", trace.load, build_points("a,1{},1,2"), "before 1980 or after 2100"),
     ("exchanged coordinates", trace.load, build_points("a,{},-122,37"), "exchanged"),
     ("no numbers", trace.load, build_table("a,x,y,z", "b,x,y,z"), "cannot be read"),
     ("three devices of one name", trace.load, build_points("a,{},{},2", 1000), "which column is the device"),
@@ -106,7 +106,7 @@ FORMATS = [
     ("links: other types", trace.load_links, encode_parquet({"device": ["a"], "ts": [[1]], "up": [True]}), "not what they should be"),
     ("unlocks: a folder", trace.load_unlocks, FOLDER, "is a folder"),
     ("unlocks: another log", trace.load_unlocks, "time,battery_level,battery_status\n1,2,3\n", r"not a log of AWARE's screen[\s\S]*battery_level"),
-    ("unlocks: milliseconds", trace.load_unlocks, f"{AWARE}\n{T0}000,3\n", "milliseconds"),
+    ("unlocks: another clock", trace.load_unlocks, f"{AWARE}\n1{T0},3\n", "1 time before 1980"),
     ("unlocks: an empty file", trace.load_unlocks, "", "is empty"),
 ]  # fmt: skip
 CONTENTS = [
@@ -134,7 +134,7 @@ OPTIONS = [
     ("columns", defer_load(columns={"latitude": "x"}), CABS, "columns that a trace does not have"),
     ("table", defer_load(table="rows"), CABS, "positions or reads"),
     ("tz", defer_load(tz="Mars/Olympus"), CABS, "a time zone"),
-    ("time_unit", defer_load(time_unit="min"), CABS, "one of s, ms"),
+    ("time_unit", defer_load(time_unit="min"), CABS, "auto, s, ms"),
     ("box_km of 0", defer_load(box_km=0), CABS, "side over 0"),
     ("box_km that is no number", defer_load(box_km=float("nan")), CABS, "side over 0"),
     ("window_s below 0", defer_load(window_s=-1), CABS, "seconds over 0"),

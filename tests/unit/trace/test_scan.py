@@ -12,7 +12,7 @@ from mudkit.errors import (
     TraceContentError,
     TraceFormatError,
 )
-from mudkit.trace._scan import Spill
+from mudkit.trace.runs import Runs
 
 T0 = 1_211_100_000
 ROWS = [f"{cab},{T0 + 60 * i},37.7{i},-122.4,{i % 2}" for i in range(9) for cab in ("abc", "xyz", "mno")]
@@ -127,7 +127,7 @@ def test_full_disk_raises_error_and_leaves_no_files(csv_file, folders, monkeypat
     def raise_disk_full(self, table):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Spill, "add", raise_disk_full)
+    monkeypatch.setattr(Runs, "add", raise_disk_full)
     with pytest.raises(OutputProblem, match="disk is full"):
         trace.scan(csv_file("cab,t,lat,lon,occ", ROWS))
     assert list(folders.iterdir()) == []

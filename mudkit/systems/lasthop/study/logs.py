@@ -7,31 +7,26 @@ reads      ``time``
 outages    ``begin, end`` of each stretch without a link; between them there is one
 =========  ====================================================================================
 
-Times are seconds since 1970 in UTC or ISO 8601; other columns are ignored. Rows out of order, as AWARE and
+Times are numbers since 1970 in UTC or ISO 8601; other columns are ignored. Rows out of order, as AWARE and
 other loggers that buffer write them, are sorted and counted.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
 import os
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Final, Literal, NamedTuple, TextIO
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from mudkit.arguments import check_arguments
-from mudkit.errors import InputMissing, ParameterError, TraceContentError, TraceFormatError
-from mudkit.files import existing
+from mudkit.errors import ParameterError, TraceContentError
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.scenario import Drawn
-from mudkit.trace.formats import header, unreadable
-from mudkit.trace.parse import EARLIEST_US, LATEST_US
-from mudkit.trace.values import NO_TIME, numbers, times_us
+from mudkit.trace.logs import Log, check_rows
+from mudkit.trace.parse import EARLIEST_US
+from mudkit.trace.times import NO_TIME
 
 __all__ = ["COLUMNS", "drawn_from", "read_logs"]
 
@@ -43,34 +38,8 @@ _MAX_GAP_US: Final = 86_400 * 1_000_000
 """Maximum gap between the last arrival and the first read, and between outages and the other logs."""
 
 
-class _Rows(NamedTuple):
-    """Positions of the rows of a log, for error messages."""
-
-    log: str
-    lines: Sequence[int] | None
-
-    def at(self, row: int) -> str:
-        return f"{self.log}, row {row}" if self.lines is None else f"{self.log}, line {self.lines[row]}"
-
-
-class _Table(NamedTuple):
-    columns: dict[str, list[str]]
-    rows: _Rows
-
-    def times(self, name: str, tz: str, *, may_be_empty: bool = False) -> NDArray[np.int64]:
-        """Read a column of times; FOREVER_US where an optional time is empty."""
-        texts = self.columns[name]
-        times = times_us(pa.array(texts, pa.string()), tz) if texts else np.empty(0, dtype=np.int64)
-        empty = np.array([not text.strip() for text in texts], dtype=np.bool_)
-        bad = (times == NO_TIME) | (times < EARLIEST_US) | (times > LATEST_US)
-        if may_be_empty:
-            times, bad = np.where(empty, FOREVER_US, times), bad & ~empty
-        problems = [f"{texts[i]!r} as {name}" for i in np.flatnonzero(bad)]
-        _check_rows(bad, self.rows, "A time cannot be read.", problems, _TIME)
-        return np.asarray(times, dtype=np.int64)
-
-
-_TIME: Final = "seconds since 1970, as 1700000000, or ISO 8601, as 2023-11-14T22:13:20Z"
+_At: TypeAlias = Callable[[int], str]
+"""Function that returns the place of a row, for error messages."""
 
 
 @check_arguments
@@ -81,7 +50,7 @@ def read_logs(
     *,
     tz: str = "UTC",
 ) -> Drawn:
-    """Read logs from CSV files (also as ``.gz``) with a header.
+    """Read logs from CSV files with a header, also compressed; their form is found as that of traces.
 
     Parameters
     ----------
@@ -104,30 +73,23 @@ def read_logs(
     TraceFormatError
         A file is empty, is not text, or lacks a column.
     TraceContentError
-        A time, rank or expiration is invalid, or outages overlap; the message names the line. Or the time
+        A row has another number of fields than the header, a time, rank or expiration is invalid, or outages
+        overlap; the message names the line, and a clock change that is the cause. Or the time
         ranges do not overlap: the first arrival is after the last read, or more than a day lies between
         the last arrival and the first read, or between these two logs and all outages.
     """
-    arrival_table, read_table = _table(arrivals, "arrivals"), _table(reads, "reads")
-    ranks = None
-    if "rank" in arrival_table.columns:
-        texts = arrival_table.columns["rank"]
-        ranks = numbers(pa.array(texts, pa.string()))
-        problems = [repr(texts[i]) for i in np.flatnonzero(np.isnan(ranks))]
-        _check_rows(
-            np.isnan(ranks), arrival_table.rows, "A rank is not a finite number.", problems, "a number"
-        )
-    expires_us = (
-        arrival_table.times("expires", tz, may_be_empty=True) if "expires" in arrival_table.columns else None
-    )
-    down, rows = None, [arrival_table.rows, read_table.rows, _Rows("outages", None)]
+    arrival_log, read_log = _log(arrivals, "arrivals"), _log(reads, "reads")
+    ranks = arrival_log.numbers("rank") if "rank" in arrival_log.columns else None
+    expires_us = None
+    if "expires" in arrival_log.columns:
+        expires_us = arrival_log.times("expires", tz, may_be_empty=True)
+        expires_us = np.where(expires_us == NO_TIME, FOREVER_US, expires_us)
+    down, rows = None, [arrival_log.at, read_log.at, _row_of("outages")]
     if outages is not None:
-        outage_table = _table(outages, "outages")
-        down, rows[2] = (
-            np.stack([outage_table.times("begin", tz), outage_table.times("end", tz)], axis=1),
-            outage_table.rows,
-        )
-    arrivals_us, reads_us = arrival_table.times("time", tz), read_table.times("time", tz)
+        outage_log = _log(outages, "outages")
+        down = np.stack([outage_log.times(name, tz) for name in ("begin", "end")], axis=1)
+        rows[2] = outage_log.at
+    arrivals_us, reads_us = (log.times("time", tz) for log in (arrival_log, read_log))
     drawn = _drawn(arrivals_us, reads_us, ranks, expires_us, down, rows)
     _check_overlap(np.sort(arrivals_us), np.sort(reads_us), None if down is None else _in_order(down)[0])
     return drawn
@@ -170,7 +132,7 @@ def drawn_from(
     order is sorted. Raises TraceContentError about the first invalid row, and ParameterError if arrays differ
     in length.
     """
-    rows = [_Rows(log, None) for log in COLUMNS]
+    rows = [_row_of(log) for log in COLUMNS]
     return _drawn(arrivals_us, reads_us, ranks, expires_us, outages_us, rows)
 
 
@@ -180,7 +142,7 @@ def _drawn(
     ranks: ArrayLike | None,
     expires_us: ArrayLike | None,
     outages_us: ArrayLike | None,
-    rows: Sequence[_Rows],
+    rows: Sequence[_At],
 ) -> Drawn:
     arrived = _whole("arrivals_us", arrivals_us, (-1,))
     read = _whole("reads_us", reads_us, (-1,))
@@ -202,18 +164,19 @@ def _drawn(
         raise TraceContentError(
             f"The log of {empty} is empty.", where=empty, found="no row", expected="at least one"
         )
-    endless = ~np.isfinite(rank)
-    _check_rows(
-        endless,
+    check_rows(
+        ~np.isfinite(rank),
         rows[0],
         "A rank is not a finite number.",
-        [str(value) for value in rank[endless]],
+        lambda row: str(rank[row]),
         "a finite number",
     )
-    late = until <= arrived
-    problems = [f"expires at {_time(at)}" for at in until[late]]
-    _check_rows(
-        late, rows[0], "A message expires at its arrival or before.", problems, "an expiration after its time"
+    check_rows(
+        until <= arrived,
+        rows[0],
+        "A message expires at its arrival or before.",
+        lambda row: f"expires at {_time(until[row])}",
+        "an expiration after its time",
     )
     moved = sum(map(_out_of_order, (arrived, read, down[:, 0])))
     by_arrival = np.argsort(arrived, kind="stable")
@@ -244,85 +207,34 @@ def _in_order(down_us: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np
     return down_us[order], order
 
 
-def _disjoint(down_us: NDArray[np.int64], rows: _Rows) -> NDArray[np.int64]:
+def _disjoint(down_us: NDArray[np.int64], at: _At) -> NDArray[np.int64]:
     """Return outages in order; refuse those that end before they begin, or overlap."""
-    back = down_us[:, 1] < down_us[:, 0]
-    problems = [f"{_time(begin)} to {_time(end)}" for begin, end in down_us[back]]
-    _check_rows(back, rows, "An outage ends before it begins.", problems, "an end at or after the beginning")
-    down_us, order = _in_order(down_us)
-    early = (
-        np.append(False, down_us[1:, 0] < down_us[:-1, 1]) if len(down_us) else np.empty(0, dtype=np.bool_)
+    check_rows(
+        down_us[:, 1] < down_us[:, 0],
+        at,
+        "An outage ends before it begins.",
+        lambda row: " to ".join(map(_time, down_us[row])),
+        "an end at or after the beginning",
     )
-    problems = [
-        f"{_time(down_us[i, 0])}, when that until {_time(down_us[i - 1, 1])} lasts"
-        for i in np.flatnonzero(early)
-    ]
-    overlaps = np.zeros(len(down_us), dtype=np.bool_)
-    overlaps[order] = early
-    if problems:  # the first line, and what is wrong with it
-        problems = [problems[int(np.argmin(order[early]))], *problems[1:]]
-    _check_rows(overlaps, rows, "Outages overlap.", problems, "outages that end before the next begins")
-    return down_us
+    in_order, order = _in_order(down_us)
+    overlaps = np.zeros(len(order), dtype=np.bool_)
+    overlaps[order[1:]] = in_order[1:, 0] < in_order[:-1, 1]
+
+    def overlap(row: int) -> str:
+        place = int(np.flatnonzero(order == row)[0])
+        return f"{_time(in_order[place, 0])}, when that until {_time(in_order[place - 1, 1])} lasts"
+
+    check_rows(overlaps, at, "Outages overlap.", overlap, "outages that end before the next begins")
+    return in_order
 
 
-def _table(path: str | os.PathLike[str], log: str) -> _Table:
-    """Read the columns of a CSV file as texts."""
-    file = existing(path, f"log of {log}")
-    if file.is_dir():
-        raise InputMissing(
-            f"{file} is a folder.",
-            where=str(file),
-            found="a folder",
-            expected="a CSV file",
-            remedy="name the file itself",
-        )
-    names, delimiter, above = header(file)
-    known = COLUMNS[log]
-    if missing := [name for name in known if name not in names and name not in _OPTIONAL]:
-        raise TraceFormatError(
-            f"{file.name} lacks columns of a log of {log}.",
-            where=str(file),
-            found=", ".join(name[:40] for name in names[:20]),
-            expected=", ".join(missing),
-            remedy="rename the columns; a log of " + log + " has " + ", ".join(known),
-        )
-    columns: dict[str, list[str]] = {name: [] for name in known if name in names}
-    places = [(columns[name], names.index(name)) for name in columns]
-    lines: list[int] = []
-    try:
-        with _opened(file) as handle:
-            rows = csv.reader(handle, delimiter=delimiter)
-            for row in rows:
-                if rows.line_num <= above or not row:
-                    continue
-                lines.append(rows.line_num)
-                for column, place in places:
-                    column.append(row[place] if place < len(row) else "")
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise unreadable(file, error) from error
-    return _Table(columns, _Rows(file.name, lines))
+def _log(path: str | os.PathLike[str], log: str) -> Log:
+    required = {name: (name,) for name in COLUMNS[log] if name not in _OPTIONAL}
+    return Log.read(path, log, required, [name for name in COLUMNS[log] if name in _OPTIONAL])
 
 
-def _opened(file: Path) -> TextIO:
-    if file.suffix == ".gz":
-        return gzip.open(file, "rt", encoding="utf-8-sig", newline="")
-    return file.open(encoding="utf-8-sig", newline="")
-
-
-def _check_rows(
-    bad: NDArray[np.bool_], rows: _Rows, summary: str, problems: Sequence[str], expected: str
-) -> None:
-    """Raise an error about the first bad value; return if there is none."""
-    if not problems:
-        return
-    more = f"; {len(problems) - 1:,} more like it" if len(problems) > 1 else ""
-    raise TraceContentError(
-        summary,
-        where=rows.at(int(np.argmax(bad))),
-        found=problems[0] + more,
-        expected=expected,
-        remedy="correct the row or remove it",
-    )
+def _row_of(log: str) -> _At:
+    return lambda row: f"{log}, row {row}"
 
 
 def _whole(name: str, given: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:

@@ -247,3 +247,23 @@ def test_late_outcome_of_a_write_does_not_bring_back_what_was_replaced() -> None
     place.lab.run(seconds=5)
     place.lab.faults.mend("jane")
     assert read.result().versions == {"a": 2}
+
+
+def test_late_outcome_of_a_write_is_held_if_nothing_newer_was_seen() -> None:
+    """Jane has seen the log up to her own write, of which the outcome comes later."""
+    place = Place(replicas=0)
+    jane = place.client("jane")
+    jane.create("news").result()
+    address = place.lab.devices["jane"].address
+
+    def delay_outcomes(transfer: Transfer) -> tuple[int, ...]:
+        is_outcome = as_wire(transfer.message).get("kind") == "outcome" and transfer.to.startswith(address)
+        return (60_000_000 if is_outcome else 0,)
+
+    place.lab.world.fault_hook = delay_outcomes
+    write = jane.write("news", "a", {"n": "Jane's"}, type="blind")
+    place.lab.run(seconds=5)
+    assert jane.read("news", "key = 'b'", latest=True).result().records == {}
+    assert not write.done()
+    assert write.result() == 1
+    assert [(row["key"], row["version"]) for row in jane.holdings("news").result()] == [("a", 1)]

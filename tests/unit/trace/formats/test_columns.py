@@ -4,7 +4,7 @@ import pytest
 
 from mudkit import trace
 from mudkit.errors import TraceFormatError
-from mudkit.trace.formats.columns import gtfs_rt
+from mudkit.trace.formats.columns import gtfs_rt, resolve
 
 T0 = 1_425_708_931
 AUSTIN = "day,vehicle_id,t,latitude,longitude,speed,route_id,trip_id"
@@ -83,3 +83,35 @@ def test_recorded_buses_are_loaded(capmetrics):
     assert loaded.rejected_by_reason() == {"speed over 70 m/s": 32}
     assert loaded.positions["speed_mps"].null_count == 581_814
     assert loaded.summary().set_index("what").loc["devices", "value"] == "484"
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("id,vehicleId,timestamp,lat,lng", {"device": "vehicleId", "ts": "timestamp"}),
+        ("ID,DeviceID,Time,Latitude,Longitude", {"device": "DeviceID", "ts": "Time"}),
+        ("id,TRIP_ID,t,lat,lon", {"device": "TRIP_ID", "ts": "t"}),
+        ("id,User Id,time,lat,lon", {"device": "User Id", "ts": "time"}),
+        ("id,ts,lat,lon", {"device": "id", "ts": "ts"}),
+        ("car,time,timestamp,lat,lon", {"device": "car", "ts": "timestamp"}),
+        ("car,date,time,lat,lon", {"device": "car", "ts": "time", "date": "date"}),
+        ("car,Date,UTC,lat,lon", {"device": "car", "ts": "UTC", "date": "Date"}),
+        ("car,date,timestamp,lat,lon", {"device": "car", "ts": "timestamp"}),
+    ],
+)
+def test_device_and_time_are_found_in_any_spelling(tmp_path, names, expected):
+    mapping = resolve(tmp_path / "t.csv", names.split(","), {})
+    assert {name: given for name, given in mapping.items() if name not in ("lat", "lon")} == expected
+
+
+def test_table_without_a_device_is_of_the_named_one(csv_file, tmp_path):
+    rows = [f"{T0 + 60 * i},47.00{i},8.5" for i in range(5)]
+    with pytest.raises(TraceFormatError, match=r"no column that names a device(?s:.)*device='ann'"):
+        trace.load(csv_file("time,lat,lon", rows))
+    loaded = trace.load(csv_file("time,lat,lon", [*rows, "x,47,8.5"]), device="ann")
+    assert set(loaded.positions["device"].to_pylist()) == {"ann"}
+    assert loaded.rejected["raw"].to_pylist() == ["x,47,8.5"]
+    assert loaded.source["options"]["device"] == "ann"
+    named = [f"{i % 2},{row}" for i, row in enumerate(rows)]
+    joined = trace.load(csv_file("device,time,lat,lon", named, "named.csv"), device="ann")
+    assert joined.positions.equals(loaded.positions)

@@ -7,6 +7,7 @@ from trace_samples import SAMPLES
 
 from mudkit import trace
 from mudkit.trace.options import Options
+from mudkit.trace.parse import FIELDS
 
 HEADER = "Geolife trajectory\nWGS 84\nAltitude is in Feet\nReserved 3\n0,2,255,My Track,0,0,2,8421376\n0\n"
 EARLIER = [
@@ -48,8 +49,9 @@ def test_geolife_is_loaded(geolife):
         {
             "source": "Data/001/Trajectory/20081023025304.plt",
             "row": 3,
-            "reason": "unparsable",
+            "reason": FIELDS,
             "raw": "39.98,116.3,0,492,39744,2008-10-23",
+            **dict.fromkeys(("device", "ts", "lat", "lon")),
         }
     ]
 
@@ -113,7 +115,7 @@ def test_gowalla_is_loaded_as_reads(tmp_path, name):
     assert set(loaded.reads["window_s"].to_pylist()) == {3600}
     assert sorted((row["row"], row["reason"]) for row in loaded.rejected.to_pylist()) == [
         (5, "duplicate"),
-        (6, "unparsable"),
+        (6, FIELDS),
     ]
     assert loaded.source["options"]["table"] == "reads"
 
@@ -122,7 +124,7 @@ def test_gowalla_keeps_the_location_of_rejected_rows(tmp_path):
     file = tmp_path / "g.txt"
     file.write_text("\n".join([*CHECK_INS, "7\t2010-10-17T19:26:05Z\t95\t-97\t16516"]) + "\n")
     (raw,) = (row["raw"] for row in trace.load(file).rejected.to_pylist() if "range" in row["reason"])
-    assert raw == "7,2010-10-17T19:26:05Z,95,-97,16516"
+    assert raw == "7\t2010-10-17T19:26:05Z\t95\t-97\t16516"
 
 
 def test_check_ins_are_reads_regardless_of_table(tmp_path):
@@ -140,7 +142,7 @@ def test_brightkite_is_read_like_gowalla(tmp_path):
     )
     (tmp_path / "loc-brightkite_totalCheckins.txt").write_text(text + "58187\t\t\t\t\n")
     loaded = trace.load(tmp_path / "loc-brightkite_totalCheckins.txt")
-    assert (len(loaded.reads), loaded.rejected_by_reason()) == (4, {"unparsable": 1})
+    assert (len(loaded.reads), loaded.rejected_by_reason()) == (4, {"no time": 1})
 
 
 def test_foursquare_times_are_utc(tmp_path):

@@ -1,5 +1,7 @@
+import gzip
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from mudkit import trace
@@ -7,7 +9,7 @@ from mudkit.errors import TraceFormatError
 from mudkit.trace.formats import recognise
 
 PLT = "Geolife trajectory\n" + "x\n" * 5 + "39.98,116.3,0,492,39744.1,2008-10-23,02:53:04\n"
-GPX = '<gpx><wpt lat="1" lon="2"><time>2020-01-01T00:00:00Z</time></wpt></gpx>'
+GPX = '<gpx><trkpt lat="1" lon="2"><time>2020-01-01T00:00:00Z</time></trkpt></gpx>'
 
 
 def test_error_for_a_folder_of_several_kinds_lists_them(tmp_path):
@@ -56,3 +58,33 @@ def test_web_page_is_named_in_the_error(tmp_path, name, head):
     (tmp_path / name).write_text(head + "<body>Sign in</body></html>", encoding="utf-8")
     with pytest.raises(TraceFormatError, match="is a web page"):
         trace.load(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("names", "devices"),
+    [
+        (("ann/ride.gpx", "ben/ride.gpx.gz", "own.gpx"), {"ann/ride", "ben/ride", "own"}),
+        (("2023/ann/ride.GPX", "2023/ben/ride.gpx"), {"2023/ann/ride", "2023/ben/ride"}),
+        (("ann/a.gpx", "ben/b.gpx"), {"a", "b"}),
+        (("a.05.gpx", "a.06.gpx", "x/a.07.gpx"), {"a.05", "a.06", "a.07"}),
+        (("a.gpx", "a.gpx.gz"), {"a"}),
+    ],
+)
+def test_files_of_one_name_in_different_folders_are_different_devices(tmp_path, names, devices):
+    for number, name in enumerate(names):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        points = (
+            f'<trkpt lat="1.{i}" lon="2"><time>2020-01-0{i + 1}T{number:02}:00:00Z</time></trkpt>'
+            for i in range(3)
+        )
+        file.write_bytes(
+            (gzip.compress if name.endswith(".gz") else bytes)(f"<gpx>{''.join(points)}</gpx>".encode())
+        )
+    loaded = trace.load(tmp_path)
+    assert set(loaded.positions["device"].to_pylist()) == devices
+    with trace.scan(tmp_path) as pieces:
+        assert pa.concat_tables(piece.positions for piece in pieces).equals(loaded.positions)
+    joined = trace.load(tmp_path, device="ann").positions
+    assert set(joined["device"].to_pylist()) == {"ann"}
+    assert len(joined) == len(loaded.positions) == 3 * len(names)

@@ -7,6 +7,7 @@ from trace_samples import KML_POINT, TCX_POINT, cab_lines, kml, kml_track, tcx
 from mudkit import trace
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.trace.formats import batch, tracks
+from mudkit.trace.parse import UNPLACED, UNREADABLE
 
 GPX = '<?xml version="1.0" encoding="{}"?>\n<gpx version="1.1" creator="t" xmlns="http://www.topografix.com/GPX/1/1">{}</gpx>'
 
@@ -109,9 +110,9 @@ def test_bad_points_are_rejected_with_a_reason(write):
     )
     loaded = trace.load(write(build_track([*(build_point(i) for i in range(9)), bad])))
     assert [(row["row"], row["reason"]) for row in loaded.rejected.to_pylist()] == [
-        (10, "unparsable"),
-        (11, "unparsable"),
-        (12, "unparsable"),
+        (10, UNPLACED),
+        (11, UNPLACED),
+        (12, UNREADABLE),
         (13, "no time"),
         (14, "coordinates out of range"),
     ]

@@ -70,6 +70,27 @@ def test_times_may_be_local_iso_texts_and_files_compressed(logs, tmp_path):
     assert (drawn.arrivals_us.tolist(), drawn.reads_us.tolist()) == ([0], [10 * S])
 
 
+def test_logs_are_read_like_traces(logs, tmp_path):
+    plain = read_logs(*logs())
+    in_ms = {
+        "arrivals": f"sep=;\ntime;rank;expires\n{T0}000;0,5;\n{T0 + 10}000;0,9;{T0 + 60}000\n",
+        "reads": f'# of ann\ntime, note\n{T0 + 20}000, "a, b"\n{T0 + 70}000, \n',
+        "outages": f"begin\tend\n{T0 + 15}000\t{T0 + 30}000\n",
+    }
+    arrivals, reads, outages = logs(**in_ms)
+    arrivals.write_bytes(gzip.compress(arrivals.read_bytes()))
+    outages.write_bytes(outages.read_text().encode("utf-16"))
+    drawn = read_logs(arrivals, reads, outages)
+    for name in ("arrivals_us", "expires_us", "ranks", "reads_us", "switches_us"):
+        assert getattr(drawn, name).tolist() == getattr(plain, name).tolist()
+
+
+def test_repeated_local_time_is_named(logs):
+    arrivals, reads, _ = logs(arrivals="time\n2023-10-29 01:30:00\n2023-10-29 02:30:00\n")
+    with pytest.raises(TraceContentError, match=r"clock change(?s:.)*arrivals\.csv, line 3"):
+        read_logs(arrivals, reads, tz="Europe/Zurich")
+
+
 @pytest.mark.parametrize(
     ("log", "text", "error"),
     [
@@ -85,6 +106,11 @@ def test_times_may_be_local_iso_texts_and_files_compressed(logs, tmp_path):
         ("outages", f"begin,end\n{T0 + 5},{T0 + 9}\n{T0 + 8},{T0 + 12}\n", "outages.csv, line 3"),
         ("outages", f"begin,end\n{T0 + 5},{T0 + 9}\n{T0 + 20},{T0 + 12}\n", "outages.csv, line 3"),
         ("outages", f"begin,end\n{T0 + 5},\n", "'' as end"),
+        ("arrivals", f"time,rank\n{T0},1\n{T0}\n", "arrivals.csv, line 3"),
+        ("arrivals", f"time,rank\n{T0},1\n{T0},2,5\n", "2 fields separated by ','"),
+        ("arrivals", "time\n2023-11-14 22:13:20,250\n", "wrong number of fields"),
+        ("arrivals", f"time\n1{T0}\n", "before 1980 or after 2100"),
+        ("reads", f"time\n\n{T0}\n\nsoon\n", "reads.csv, line 5"),
         ("outages", f"begin,end\n{T0 + 30},{T0 + 40}\n{T0 + 5},{T0 + 35}\n", "outages.csv, line 2"),
     ],
 )

@@ -421,3 +421,13 @@ def test_bytes_stored_per_change_are_independent_of_record_count():
     lab.faults.kill("bob")
     lab.faults.restart("bob")
     assert len(lab.world.hosts["bob"].processes[0].machine._watching.watches()[0].delivered) == 200
+
+
+def test_redirection_to_the_same_server_sends_no_second_hello_until_one_is_answered():
+    reads = Reads()
+    hellos = [message for _, message in sent(reads.register()) if message["kind"] == "hello"]
+    assert len(hellos) == 1
+    assert reads.watching.redirected(0, "server") == ()
+    reads.welcome("s")
+    assert [message["kind"] for _, message in sent(reads.watching.redirected(0, "server"))] == ["hello"]
+    assert reads.watching.redirected(0, "elsewhere") == ()

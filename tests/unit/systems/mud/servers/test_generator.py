@@ -92,3 +92,15 @@ def test_all_policies_are_sent_after_a_restart_of_server_or_generator(generator,
     assert answer["body"] == message["body"]
     assert answer["stream"] != message["stream"]
     assert sent(restarted.handle(3, LinkUp("mud-policies", "server"))) == []
+
+
+def test_policy_for_all_replaces_those_before_and_one_for_some_does_not(generator):
+    def followed():
+        _, *items = (item for _, item in sent(generator.handle(1, Received(SERVER, {"kind": "follow"}))))
+        return [item["body"]["document"]["version"] for item in items]
+
+    ship(generator, 1)
+    ship(generator, 2, to=["ann"])
+    assert followed() == [1, 2]
+    ship(generator, 3)
+    assert followed() == [3]

@@ -486,3 +486,19 @@ def test_new_address_is_not_resent_for_a_given_up_client(harness):
     harness.send_hello(address="jane@1", session=session)
     harness.fire_timer("sweep", DEAD_US)
     assert list_moved(harness.fire_timer("moved", 2 * DEAD_US)) == []
+
+
+def test_policy_for_all_replaces_older_ones_only():
+    harness = Harness(max_waiting=9)
+
+    def versions_of(name):
+        _, messages = harness.send_hello(name, policies={"reads": 0})
+        return [
+            message["body"]["document"]["version"] for _, message in messages if message["kind"] == "stream"
+        ]
+
+    harness.send_item(create_policy(1))
+    harness.send_item(create_policy(2))
+    assert versions_of("gus") == [2]
+    harness.send_item(create_policy(1))  # a late copy
+    assert 2 in versions_of("hal")

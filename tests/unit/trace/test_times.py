@@ -1,0 +1,165 @@
+"""Times of files: units, spellings and zones."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudkit import trace
+from mudkit.errors import TraceFormatError
+from mudkit.trace.times import NO_TIME, TIME_UNITS, lacks_zone, moments, times_us
+
+SEC_US = 1_000_000
+AT = dt.datetime(2023, 11, 14, 22, 13, 20, 250_000, dt.UTC)
+NOON = "2023-11-14T12:05:09"
+AT_US = round(AT.timestamp() * SEC_US)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2023-11-14T22:13:20.25Z",
+        "2023-11-14T22:13:20,250Z",
+        "2023-11-14t22:13:20.250z",
+        "2023-11-14 22:13:20.250 UTC",
+        "2023-11-14 22:13:20.250000 gmt",
+        "2023-11-14 23:13:20,25+01:00",
+        "20231114T221320.25",
+        "  2023-11-14 22:13:20.25 ",
+        "2023/11/14 22:13:20.25",
+        "2023.11.14 22:13:20.25",
+        "14 Nov 2023 22:13:20.25",
+        "14-Nov-2023 10:13:20.25 PM",
+        "Tue, 14 Nov 2023 22:13:20.25 +0000",
+        "Tue Nov 14 22:13:20.25 +0000 2023",
+        "Tue Nov 14 22:13:20.25 2023",
+        "November 14, 2023 10:13:20.25 p.m.",
+        "1700000000.25",
+        "1700000000250",
+    ],
+)
+def test_spellings_of_a_moment(text):
+    assert times_us(pa.array([text]), "UTC").tolist() == [AT_US]
+
+
+@pytest.mark.parametrize(
+    "text", ["03/04/2023 10:00:00", "May 2023", "Nov 14", "14 Foo 2023 10:00", "10:00", "day 7", ""]
+)
+def test_no_moment_is_guessed(text):
+    assert times_us(pa.array([text, "2023-11-14T22:13:20.25Z"]), "UTC").tolist() == [NO_TIME, AT_US]
+
+
+def test_clock_of_twelve_hours():
+    texts = [f"14 Nov 2023 {hour}:05 {half}" for half in ("AM", "pm") for hour in (12, 1, 11)]
+    hours = [time_us // (3600 * SEC_US) % 24 for time_us in times_us(pa.array(texts), "UTC").tolist()]
+    assert hours == [0, 1, 11, 12, 13, 23]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(315_964_800, 4_102_444_799), st.sampled_from(list(TIME_UNITS)), st.booleans()),
+        min_size=1,
+    )
+)
+def test_unit_of_each_number_is_recognised(moments):
+    """The time is the same in every unit, as a number, as a text, and if the unit is given."""
+    numbers = [second * 10 ** (3 * list(TIME_UNITS).index(unit)) for second, unit, _ in moments]
+    expected = [second * SEC_US for second, _, _ in moments]
+    assert times_us(pa.array(numbers), "UTC").tolist() == expected
+    texts = pa.array(
+        [
+            f"+{number}" if signed else str(number)
+            for number, (*_, signed) in zip(numbers, moments, strict=True)
+        ]
+    )
+    assert times_us(texts, "UTC").tolist() == expected
+    for number, (_, unit, _), time_us in zip(numbers, moments, expected, strict=True):
+        assert times_us(pa.array([number]), "UTC", unit).tolist() == [time_us]
+        near = times_us(pa.array([float(number)]), "UTC")
+        assert np.abs(near - time_us).max() <= 1
+
+
+def test_numbers_that_are_no_times():
+    values = pa.array([None, float("nan"), float("inf"), 1e300, 5.0])
+    assert times_us(values, "UTC").tolist()[:3] == [NO_TIME] * 3
+    assert times_us(pa.array([1 << 62, -(1 << 62), None]), "UTC", "s")[2] == NO_TIME
+
+
+def test_dates_and_timestamps_of_parquet():
+    day = dt.date(2023, 11, 14)
+    midnight = [AT_US // (86_400 * SEC_US) * 86_400 * SEC_US]
+    assert times_us(pa.array([day]), "UTC").tolist() == midnight
+    for column in (
+        pa.array([AT]),
+        pa.array([AT.replace(tzinfo=None)]),
+        pa.array([AT.isoformat()]),
+    ):
+        assert times_us(column, "UTC").tolist() == [AT_US]
+
+
+def test_local_times_among_zoned_ones_are_set_aside(csv_file):
+    """They are not guessed; the option tz says what they are."""
+    texts = ["2023-11-14T22:13:20Z", "2023-11-14 22:14:20", "2023-11-14T22:15:20+00:00", "1700000180"]
+    assert lacks_zone(pa.array(texts)).tolist() == [False, True, False, False]
+    assert not lacks_zone(pa.array(texts[1:2])).any()
+    file = csv_file("device,ts,lat,lon", [f"a,{text},10.5,20.5" for text in texts])
+    loaded = trace.load(file)
+    assert loaded.rejected_by_reason() == {"local time among times with a zone": 1}
+    assert len(trace.load(file, tz="Europe/London").positions) == 4
+
+
+@pytest.mark.parametrize(
+    ("day", "time", "moment"),
+    [
+        ("2023-11-14", "12:05:09", NOON),
+        ("2023/11/14", " 12:05:09Z", NOON),
+        ("20231114", "120509", NOON),
+        ("2023-11-14 00:00:00", "12:05:09.25", NOON + ".25"),
+        ("2023.11.14", "120509.25", NOON + ".25"),
+        ("2023-11-14", "7:05", "2023-11-14T07:05:00"),
+        ("2023-11-14", "509", "2023-11-14T00:05:09"),
+        ("2023-11-14", "14:05:09+02:00", NOON),
+        ("2023-11-15", f"{NOON}Z", NOON),
+        ("2023-11-15", "1699963509", NOON),
+        ("231114", "120509", None),
+        ("141123", "12:05:09", None),
+        ("2023-11-14", "25:00:00", None),
+        ("", "12:05:09", None),
+        (None, "12:05:09", None),
+        ("2023-11-14", None, None),
+        (dt.date(2023, 11, 14), dt.time(12, 5, 9), NOON),
+    ],
+)
+def test_days_and_times_of_day_are_joined(day, time, moment):
+    (t_us,) = times_us(moments(pa.array([day]), pa.array([time])), "UTC")
+    assert t_us == (NO_TIME if moment is None else np.datetime64(moment, "us").astype(np.int64))
+
+
+@given(when=st.datetimes(dt.datetime(1990, 1, 1), dt.datetime(2099, 1, 1)))
+def test_moments_are_those_of_one_column(when):
+    whole = times_us(pa.array([f"{when:%Y-%m-%d %H:%M:%S}"]), "UTC")
+    for day, time in (("%Y-%m-%d", "%H:%M:%S"), ("%Y%m%d", "%H%M%S"), ("%Y/%m/%d", "%H:%M:%S")):
+        apart = moments(pa.array([when.strftime(day)]), pa.array([when.strftime(time)]))
+        assert times_us(apart, "UTC") == whole
+
+
+def test_local_days_and_times_are_read_in_the_zone(csv_file):
+    rows = [f"a,2023-11-14,12:0{i}:00,47,8" for i in range(3)]
+    loaded = trace.load(csv_file("device,Date,Time,lat,lon", rows), tz="Europe/Zurich")
+    assert [f"{t:%H:%M}" for t in loaded.positions["ts"].to_pylist()] == ["11:00", "11:01", "11:02"]
+    mapped = trace.load(
+        csv_file("device,DAY,CLOCK,lat,lon", rows, "b.csv"),
+        tz="Europe/Zurich",
+        columns={"date": "DAY", "ts": "CLOCK"},
+    )
+    assert mapped.positions.equals(loaded.positions)
+
+
+def test_days_of_six_digits_are_refused_with_their_column(csv_file):
+    with pytest.raises(TraceFormatError, match=r"time that cannot be read(?s:.)*date=DATE"):
+        trace.load(csv_file("device,DATE,TIME,lat,lon", [f"a,231114,12050{i},47,8" for i in range(3)]))
