@@ -49,7 +49,7 @@ def read_parquet(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
         names = list(parquet.schema_arrow.names)
         geometry = _geometry(file, parquet.schema_arrow)
         selected = list(dict.fromkeys(name for name in columns.values() if name in names))
-        if geometry is not None and not {"lat", "lon"} <= set(names):
+        if geometry is not None:
             selected = list(dict.fromkeys([*selected, geometry]))
         batches = parquet.iter_batches(batch_size=_BATCH_ROWS, columns=selected)
         yield from _numbered(file, batches, columns, geometry)
@@ -111,7 +111,9 @@ def _with_places(names: list[str], geometry: str | None) -> list[str]:
 
 
 def _geometry(file: Path, schema: pa.Schema) -> str | None:
-    """Return the name of GeoParquet's main geometry; None for another table."""
+    """Return the name of GeoParquet's main geometry; None for a table without, or with places of its own."""
+    if {"lat", "lon"} <= set(schema.names):
+        return None
     try:
         geo = json.loads((schema.metadata or {})[b"geo"])
         name = str(geo["primary_column"])

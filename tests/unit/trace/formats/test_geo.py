@@ -38,7 +38,7 @@ def test_rmc_sentences_are_read(tmp_path, before):
     rows = loaded.positions.to_pylist()
     assert [row["ts"].timestamp() - T0 for row in rows] == [0, 60, 120]
     assert rows[1]["device"] == "boat"
-    assert rows[1]["lat"] == pytest.approx(37.01 / 1 - 0.01 + 0.01 / 60)
+    assert rows[1]["lat"] == pytest.approx(37 + 0.01 / 60)
     assert (rows[1]["lon"], rows[1]["speed_mps"]) == (-122.4, pytest.approx(3.0867, abs=1e-4))
 
 
@@ -101,3 +101,12 @@ def test_geoparquet_in_metres_is_refused(tmp_path):
     write_geoparquet(tmp_path / "cabs.parquet", crs=crs)
     with pytest.raises(TraceFormatError, match="not in degrees of WGS 84"):
         trace.load(tmp_path / "cabs.parquet")
+
+
+def test_places_of_a_geoparquet_table_precede_its_geometry(tmp_path):
+    write_geoparquet(tmp_path / "a.parquet", crs={"id": {"authority": "EPSG", "code": 25832}})
+    table = pq.read_table(tmp_path / "a.parquet")
+    for name in ("lat", "lon"):
+        table = table.append_column(name, pa.array(CABS["lat"] if name == "lat" else [-122.4] * 20))
+    pq.write_table(table, tmp_path / "cabs.parquet")
+    assert trace.load(tmp_path / "cabs.parquet").positions["lat"].to_pylist() == CABS["lat"]

@@ -93,3 +93,9 @@ def test_locations_of_takeout_have_devices_times_and_speeds(tmp_path):
         ("jane", 60, 37.001, None),
         ("jane/-5", 0, 37.0, None),
     ]
+
+
+def test_points_without_a_device_are_of_the_one_named(tmp_path):
+    points = [feature(point["geometry"], time=point["properties"]["time"]) for point in POINTS]
+    (tmp_path / "a.geojson").write_bytes(dump({"type": "FeatureCollection", "features": points}))
+    assert set(trace.load(tmp_path / "a.geojson", device="ann").positions["device"].to_pylist()) == {"ann"}
