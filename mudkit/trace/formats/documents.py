@@ -54,6 +54,11 @@ _KINDS = (
         "an SQLite database, but no GeoPackage",
         "export the table as CSV",
     ),
+    _Kind(
+        rb'\s*\{\s*"timelineObjects"',
+        "a month of Google's Semantic Location History, which has visits in place of positions",
+        "load Records.json of the same export",
+    ),
     _Kind(rb"ARROW1|FEA1", "an Arrow file", _PARQUET),
     _Kind(rb"\x89HDF|CDF[\x01\x02]", "an HDF5 or NetCDF file", _PARQUET),
     _Kind(rb"\x80[\x02-\x05][\x8a\x95c}\]]|\x93NUMPY", "a file of Python objects", _PARQUET),

@@ -16,13 +16,14 @@ from mudkit.trace.formats.packed import opened, stem
 __all__ = ["is_nmea", "read_nmea"]
 
 _SENTENCE = re.compile(rb"\$[A-Z]{2}([A-Z]{3}),[^\r\n]*")
-_START = re.compile(rb"[^\r\n$]{0,40}\$[A-Z]{2}[A-Z]{3},")
+_LINE = re.compile(rb"^[^\r\n$]{0,40}\$[A-Z]{2}(RMC|GGA|GLL|GSA|GSV|VTG|ZDA),", re.MULTILINE)
+_LOOKED_AT_BYTES = 4096
 _MPS_PER_KNOT = 1852 / 3600
 
 
 def is_nmea(head: bytes) -> bool:
-    """Return whether a file begins with a sentence, perhaps behind the time at which it was logged."""
-    return bool(_START.match(head.removeprefix(b"\xef\xbb\xbf").lstrip()))
+    """Return whether one of a file's first lines is a sentence, perhaps behind the time of its logging."""
+    return bool(_LINE.search(head[:_LOOKED_AT_BYTES]))
 
 
 def read_nmea(file: Path, columns: dict[str, str]) -> Iterator[Batch]:

@@ -30,9 +30,10 @@ def test_missing_library_is_named_with_what_to_install(tmp_path, monkeypatch, ki
     assert LIBRARIES[kind] in caught.value.found
 
 
+@pytest.mark.parametrize("first", ["$GPGSV,1,1,00*79", "$PMTK314,0,1*2B", "", "logger 3"])
 @pytest.mark.parametrize("before", ["", "2008-05-18 08:40:00 "])
-def test_rmc_sentences_are_read(tmp_path, before):
-    (tmp_path / "boat.log").write_bytes(lines(*(before + rmc(n) for n in range(3))))
+def test_rmc_sentences_are_read(tmp_path, before, first):
+    (tmp_path / "boat.log").write_bytes(lines(first, *(before + rmc(n) for n in range(3))))
     loaded = trace.load(tmp_path / "boat.log")
     assert loaded.source["format"] == "nmea"
     rows = loaded.positions.to_pylist()

@@ -120,6 +120,7 @@ DOCUMENTS = {
     "AIS": (b"!AIVDM,1,1,,A,13HOI:0P0000VOHLCnHQKwvL05Ip,0*23\n", "AIS", "decode it to CSV"),
     "Arrow": (b"ARROW1\0\0", "Arrow", "Parquet"),
     "pickle": (b"\x80\x04\x95\x00\x01", "Python objects", "Parquet"),
+    "timeline": (b'{\n  "timelineObjects": []}', "Semantic Location History", "Records.json"),
     "HDF5": (b"\x89HDF\r\n\x1a\n", "HDF5", "Parquet"),
 }
 
