@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -268,7 +268,7 @@ def _run(
             for place in batch.column(0).to_pylist():
                 name, which = names[todo[place]], ""
                 try:
-                    counted = asdict(work(todo[place]))
+                    counted = vars(work(todo[place]))
                     stage.finish(name, counted, _files(stage, name))
                 except (errors.MudkitError, OSError) as error:
                     problem = error if isinstance(error, errors.MudkitError) else output_problem(path, error)

@@ -49,7 +49,7 @@ class Tally:
 
     @classmethod
     def of(cls, counts: Mapping[str, Any]) -> Tally:
-        """Return the counts that :func:`dataclasses.asdict` has described."""
+        """Return the counts of a mapping of the attributes, as JSON keeps it."""
         return cls(**{**counts, "bad": Counter(counts["bad"]), "rejected": Counter(counts["rejected"])})
 
     @property

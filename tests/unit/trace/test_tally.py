@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from mudkit import trace
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.trace import tally
+from mudkit.trace.clean import clean
 from mudkit.trace.options import Options
-from mudkit.trace.tally import MAX_SAMPLED_FILES, check_source
+from mudkit.trace.parse import parsed_batches
+from mudkit.trace.tally import MAX_SAMPLED_FILES, Tally, check_source
 
 T0 = 1_211_100_000
 
@@ -104,3 +108,19 @@ def test_refusal_of_a_format_without_lines_shows_the_row(tmp_path):
     (tmp_path / "t.gpx").write_text(f"<gpx>{points}</gpx>")
     with pytest.raises(TraceFormatError, match=r"3 latitude .*; t\.gpx, row 1: 't,2020"):
         trace.load(tmp_path / "t.gpx")
+
+
+def test_counts_survive_json_and_add_up(csv_file):
+    file = csv_file(
+        "device,t,lat,lon", [f"a,{T0 + 60 * i},37.{i},20" for i in range(5)] + ["b,x,1,2", f"a,{T0},37.0,20"]
+    )
+    plan = Options(rule="none").plan(file)
+    tally = Tally()
+    for parsed in parsed_batches(plan):
+        tally.add_parsed(parsed)
+        tally.add_cleaned(clean(parsed.good, plan))
+    again = Tally.of(json.loads(json.dumps(vars(tally))))
+    assert again == tally
+    assert (tally.rows, tally.positions, tally.devices, tally.sample) == (7, 5, 1, "b,x,1,2")
+    tally.add(again)
+    assert (tally.rows, tally.aside) == (14, {"duplicate": 2, "time that cannot be read": 2})
