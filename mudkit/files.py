@@ -38,6 +38,9 @@ __all__ = [
 ]
 
 
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/{1,3}\w", re.IGNORECASE)  # a Path has lost a slash of it
+
+
 def existing(path: str | os.PathLike[str], what: str) -> Path:
     """Return the path, or raise when nothing is there; ``what`` names it in the error, such as "trace"."""
     if not isinstance(path, str | os.PathLike):
@@ -54,6 +57,14 @@ def existing(path: str | os.PathLike[str], what: str) -> Path:
             found="''",
             expected="a file or folder",
             remedy="name it; in a script, check the variable that was to hold it",
+        )
+    if _ADDRESS.match(str(path)):
+        raise InputMissing(
+            f"The {what} is named by an address, which is not read over the network.",
+            where=what,
+            found=str(path)[:200],
+            expected="a file or folder of this machine",
+            remedy="download it, and name the file",
         )
     path = Path(path).expanduser()
     try:

@@ -28,7 +28,7 @@ from mudkit.pipeline.tables import read
 from mudkit.trace import TraceWriter, read_manifest
 from mudkit.trace.clean import clean
 from mudkit.trace.folder import OUTPUT_NAMES, is_trace, table_folder, write_manifest
-from mudkit.trace.formats import GZIP_FACTOR, Source
+from mudkit.trace.formats import text_bytes
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import LoadPlan, Options, refuse_for_folder
 from mudkit.trace.parse import parsed_batches
@@ -150,7 +150,7 @@ def ingest(
         if all(manifest.get(key) == value for key, value in description.items()):
             sweep(path)
             return _report(path, manifest)
-    sizes = _sizes(origin)
+    sizes = [text_bytes(file) for file in origin.files()]
     buckets = min(max(2, -(-sum(sizes) // _BUCKET_BYTES)), _MAX_BUCKETS)  # so that one fits a task's memory
     identity = {"job": "ingest", "buckets": buckets, **description}
     with resumable(path, identity, overwrite=OUTPUT_NAMES if overwrite else None) as stage:
@@ -176,15 +176,6 @@ def _report(
     return IngestReport(
         path, kept + rows["rejected"], kept, rows["reads"], manifest["rejected"], duration_s, parts, sources
     )
-
-
-def _sizes(origin: Source) -> list[int]:
-    """Return the uncompressed size of each file in bytes."""
-    packed = (file.suffix == ".gz" or origin.format == "parquet" for file in origin.files())
-    return [
-        file.stat().st_size * (GZIP_FACTOR if is_packed else 1)
-        for file, is_packed in zip(origin.files(), packed, strict=True)
-    ]
 
 
 def _groups(files: Sequence[Path], sizes: Sequence[int]) -> tuple[tuple[Path, ...], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -29,6 +29,30 @@ __all__ = [
     "Propagation",
     "Scoreboard",
     "TraceProfile",
+]
+
+
+TraceFormat: TypeAlias = Literal[
+    "auto",
+    "cabspotting",
+    "cabspotting-txt",
+    "geolife",
+    "t-drive",
+    "porto",
+    "gtfs-rt",
+    "gtfs-rt-pb",
+    "gowalla",
+    "foursquare",
+    "gpx",
+    "kml",
+    "tcx",
+    "nmea",
+    "takeout",
+    "geojson",
+    "json",
+    "geopackage",
+    "csv",
+    "parquet",
 ]
 
 
@@ -84,9 +108,7 @@ class OfTrace(Parameters):
 
     trace: str = Field(description="file of positions, or a trace folder")
     reads: str = Field("", description="file of reads (an access log); empty: derive them by the rule")
-    format: Literal[
-        "auto", "cabspotting", "cabspotting-txt", "geolife", "gtfs-rt", "gowalla", "gpx", "csv", "parquet"
-    ] = Field("auto", description="of the trace file")
+    format: TraceFormat = Field("auto", description="of the trace file")
     columns: dict[str, str | int] = Field({}, description="mudkit's column names to the trace file's")
     reads_columns: dict[str, str] = Field({}, description="mudkit's column names to the reads file's")
     device: str | None = Field(None, min_length=1, description="of all rows of the files; none: as they say")
@@ -217,9 +239,7 @@ class Propagation(Parameters):
     """Parameters of ``propagation``."""
 
     trace: str = Field(description="file of positions, or a trace folder")
-    format: Literal[
-        "auto", "cabspotting", "cabspotting-txt", "geolife", "gtfs-rt", "gowalla", "gpx", "csv", "parquet"
-    ] = Field("auto", description="of the trace file")
+    format: TraceFormat = Field("auto", description="of the trace file")
     columns: dict[str, str | int] = Field({}, description="mudkit's column names to the trace file's")
     device: str | None = Field(None, min_length=1, description="of all rows of the files; none: as they say")
     header: bool = Field(True, description="of a text table; false: columns are places from 1")

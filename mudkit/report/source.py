@@ -24,6 +24,7 @@ from mudkit.files import existing
 from mudkit.report.recording import BREAK, BREAK_DAYS, HOLE, Recording, record, silent_us
 from mudkit.report.selection import Selection
 from mudkit.trace.derive import Rule
+from mudkit.trace.formats import text_bytes
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import Options
 from mudkit.trace.plausible import NO_FIX, reason_of
@@ -40,7 +41,6 @@ __all__ = ["QUARTER_S", "TraceSource", "dominant", "no_rows_aside", "open_source
 MAX_ROWS: Final = 20_000_000
 """Rows, by the size of the file, up to which a trace is read whole; about 4 GB of memory at most."""
 _ROW_BYTES: Final = 45
-_UNPACKED: Final = {".gz": 6, ".parquet": 3}
 _S_PER_DAY: Final = 86_400
 _FEW_READS: Final = 200
 _FEW_DEVICES: Final = 10
@@ -50,6 +50,7 @@ _CLUSTER_S: Final = 60
 _CLUSTER_SHARE: Final = 0.2
 _ZONE_DEGREES: Final = 20.0
 _ZONE_HOURS: Final = 2.5
+_NEIGHBOUR_HOURS: Final = 1.0  # at the edge of a zone, or where daylight saving is left out
 _COUNTRY_HOURS: Final = 3.5
 _COUNTRY_KM: Final = 1500.0
 _NEARLY: Final = 0.95
@@ -452,13 +453,25 @@ class TraceSource:
         import pandas as pd
 
         first = pd.Timestamp(pc.min(self.positions["ts"]).as_py())
-        local = first.tz_convert(self.tz).tz_localize(None) - first.tz_localize(None)
-        east_h = ((middle / 15) + 12) % 24 - 12
-        apart_h = abs((local.total_seconds() / 3600 - east_h + 12) % 24 - 12)
+
+        def offset_h(zone: str) -> float:
+            return float(
+                (first.tz_convert(zone).tz_localize(None) - first.tz_localize(None)).total_seconds() / 3600
+            )
+
         lat = float(np.median(self.positions["lat"].to_numpy()))
-        if apart_h <= _ZONE_HOURS or (apart_h <= _COUNTRY_HOURS and _is_zone_near(self.tz, lat, middle)):
-            return
-        yield (f"Hours are {self.tz}, but the places lie near UTC{round(east_h):+d}: set `tz`.")
+        middle = (float(middle) + 180) % 360 - 180
+        place = _zone_at(lat, middle)
+        east_h = middle / 15 if place is None else offset_h(place)
+        apart_h = abs((offset_h(self.tz) - east_h + 12) % 24 - 12)
+        limit_h, where = (
+            (_ZONE_HOURS, f"near UTC{round(east_h):+d}")
+            if place is None
+            else (_NEIGHBOUR_HOURS, f"in {place}")
+        )
+        is_right = apart_h <= limit_h or (apart_h <= _COUNTRY_HOURS and _is_zone_near(self.tz, lat, middle))
+        if not is_right:
+            yield f"Hours are {self.tz}, but the places lie {where}: set `tz`."
 
     def _sizes(self) -> Iterable[str]:
         if 0 < len(self.reads) < _FEW_READS:
@@ -468,6 +481,15 @@ class TraceSource:
             yield f"There {'is' if devices == 1 else 'are'} only {words.count(devices, 'device')}: " + (
                 "nothing is known of others." if devices == 1 else "intervals over devices are ranges."
             )
+
+
+def _zone_at(lat: float, lon: float) -> str | None:
+    """Return the name of a place's time zone; None without timezonefinder, a part of the extra ``geo``."""
+    try:
+        from timezonefinder import TimezoneFinder
+    except ImportError:
+        return None
+    return TimezoneFinder().timezone_at(lng=lon, lat=lat)
 
 
 @cache
@@ -614,8 +636,7 @@ def _aside(rejected: pa.Table) -> pd.DataFrame:
 def _estimated_rows(path: Path) -> int:
     """Estimate the rows of a file or folder from its size."""
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    sizes = (file.stat().st_size * _UNPACKED.get(file.suffix, 1) for file in files)
-    return int(sum(sizes) / _ROW_BYTES)
+    return sum(map(text_bytes, files)) // _ROW_BYTES
 
 
 def _count(rows: Counter[str], part: traces.Loaded) -> None:

@@ -37,8 +37,8 @@ def load(path: str | os.PathLike[str], **options: Any) -> Loaded:
     Parameters
     ----------
     path : path-like
-        File (also packed with gzip), a folder of files of one kind (``new_*.txt``, ``*.plt``, ``*.gpx``,
-        ``*.csv`` or ``*.parquet``), or a trace folder of mudkit.
+        File (also packed), a folder of files of one format (:class:`mudkit.trace.Options`), or a trace folder
+        of mudkit.
     **options
         Those of :class:`mudkit.trace.Options`.
 

@@ -44,11 +44,23 @@ class Options:
           (:func:`mudkit.trace.formats.headerless.read_plt`); the device is the user.
         - ``gtfs-rt``: vehicle positions of GTFS-realtime as a table
           (:func:`mudkit.trace.formats.columns.gtfs_rt`); speeds are null unless ``columns`` maps
-          them, since feeds use several units.
-        - ``gowalla``: check-ins, which are reads whatever ``table`` says.
-        - ``gpx``: tracks, routes and points (:func:`mudkit.trace.formats.gpx.read_gpx`); the device is the
-          file's stem, with the track's name where there are several.
-        - ``csv``, ``parquet``: any table with a device, a time and a place.
+          them, since feeds use several units. ``gtfs-rt-pb``: its messages, a file for each poll
+          (:func:`mudkit.trace.formats.feed.read_feed`).
+        - ``gowalla``: check-ins of Gowalla or Brightkite, and ``foursquare``: of Foursquare
+          (:func:`mudkit.trace.formats.headerless.read_foursquare`); they are reads whatever ``table`` says.
+        - ``t-drive``: a file for each taxi, with local times (``tz="Asia/Shanghai"``); ``porto``: trips of
+          taxis (:func:`mudkit.trace.formats.headerless.read_porto`).
+        - ``gpx``, ``tcx``, ``kml``: tracks, routes and points (:mod:`mudkit.trace.formats.tracks`); the
+          device is the file's stem, with the track's name where there are several. Waypoints are set aside.
+        - ``nmea``: RMC sentences (:func:`mudkit.trace.formats.nmea.read_nmea`); the device is the stem, too.
+        - ``takeout``: Google's location history (:func:`mudkit.trace.formats.json_rows.read_takeout`).
+        - ``json``, ``geojson``: objects line by line or in a list, and points of GeoJSON
+          (:mod:`mudkit.trace.formats.json_rows`), with columns as of a table.
+        - ``geopackage``: the only layer of a GeoPackage, with points in degrees.
+        - ``csv``, ``parquet``: any table with a device, a time and a place; also GeoParquet with points.
+
+        Files may be packed with gzip, bz2, xz, zst or zip. Some formats need the libraries of the extra
+        ``geo``.
     table : {'positions', 'reads'}
         Table that the rows belong to. An access log is loaded with ``table="reads"``.
     tz : str
@@ -57,8 +69,8 @@ class Options:
         Unit of numeric times; ``auto`` recognises it, number by number.
     columns : dict, optional
         Mapping from mudkit's names (``device, ts, date, lat, lon, speed_mps, occupied, box_km, window_s``) to
-        the file's, for ``csv``, ``gtfs-rt`` and ``parquet``. ``date`` is the day (as 2023-11-14, 2023/11/14
-        or 20231114) where ``ts`` is only a time of day.
+        the file's, for ``csv``, ``gtfs-rt``, ``parquet``, ``json``, ``geojson`` and ``geopackage``. ``date``
+        is the day (as 2023-11-14, 2023/11/14 or 20231114) where ``ts`` is only a time of day.
     rule : str, optional
         Rule that derives reads from positions (:class:`mudkit.trace.derive.Rule`); by default ``occupancy``
         if the file records when a taxi has a fare, else ``trip_start(still_s=600)``.

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
-from mudkit.trace.formats import Batch, Dialect, lines_of
+from mudkit.trace.formats import FIELDS, NOT_POSITIONS, UNPARSABLE, Batch, Dialect, lines_of
 from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
 from mudkit.trace.schema import REJECTED, rejected_by_reason, rejected_rows
@@ -50,8 +50,6 @@ __all__ = [
     "refuse_mostly_bad",
 ]
 
-UNPARSABLE = "unparsable"
-FIELDS = "wrong number of fields"
 UNNAMED = "no device"
 UNTIMED = "no time"
 UNZONED = "local time among times with a zone"
@@ -196,18 +194,26 @@ def _known(t_us: NDArray[np.int64]) -> pa.Array:
 
 
 def malformed_rows(batch: Batch) -> pa.Table:
-    """Return the malformed lines of a batch as rejected rows."""
+    """Return the rows that the reader of a batch set aside as rejected rows."""
     lines = batch.malformed
-    reasons = [FIELDS] * len(lines)
+    reasons = [line.reason for line in lines]
     return rejected_rows(batch.source, [line.row for line in lines], reasons, [line.raw for line in lines])
 
 
-def no_rows(file: Path) -> TraceContentError:
-    """Return the error for a file without rows."""
+def no_rows(file: Path, marked: Mapping[str, int] | None = None, format: str = "csv") -> TraceContentError:  # noqa: A002
+    """Return the error for a file without rows; ``marked`` counts those that are no positions, by reason."""
+    if marked:
+        return TraceContentError(
+            f"{file.name} holds no positions.",
+            where=str(file),
+            found=", ".join(f"{count:,} rows set aside: {reason}" for reason, count in marked.items()),
+            expected="positions of a device on its way, with their times",
+            remedy="export what was recorded: a track, not places of interest",
+        )
     return TraceContentError(
         f"{file.name} holds no rows.",
         where=str(file),
-        found="a header and nothing below it",
+        found="a header and nothing below it" if format == "csv" else f"{format.upper()} without rows",
         expected="at least one row",
         remedy="get the file again",
     )
@@ -250,8 +256,11 @@ def check_parsed(plan: LoadPlan, rows: int, bad: Mapping[str, int], sample: str,
         Another time unit, exchanged coordinates, or another cause that most rows share.
     """
     source, where, names = plan.source, str(plan.source.path), plan.source.columns
+    marked = {reason: count for reason, count in bad.items() if reason in NOT_POSITIONS}
+    bad = {reason: count for reason, count in bad.items() if reason not in NOT_POSITIONS}
+    rows -= sum(marked.values())
     if not rows:
-        raise no_rows(source.path)
+        raise no_rows(source.path, marked, source.format)
     if 2 * bad.get(UNTIMED, 0) > rows:
         raise TraceFormatError(
             f"Most rows of {source.path.name} have no time.",

@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 from mudkit.progress import bar
 from mudkit.trace.clean import clean
 from mudkit.trace.folder import read_manifest, table_folder
-from mudkit.trace.formats import GZIP_FACTOR
+from mudkit.trace.formats import text_bytes
 from mudkit.trace.loaded import Loaded
 from mudkit.trace.options import LoadPlan
 from mudkit.trace.parse import parsed_batches
@@ -93,7 +93,7 @@ class FilePieces:
         """Read all rows; raise an error if most cannot be read."""
         source = self._plan.source
         files = source.files()
-        sizes = [file.stat().st_size for file in files]
+        sizes = [text_bytes(file) for file in files]
         with bar(sum(sizes) / 1e6, f"reading {source.path.name}", "MB") as show, self._unread:
             done = 0
             for file, size in zip(files, sizes, strict=True):
@@ -103,8 +103,7 @@ class FilePieces:
                     self._unread.add(parsed.bad)
                     self._parsed.add_parsed(parsed)
                     rows += len(parsed.good) + len(parsed.bad)
-                    packed = GZIP_FACTOR if file.suffix == ".gz" else 1
-                    show((done + min(size, rows * _ROW_BYTES / packed)) / 1e6)
+                    show((done + min(size, rows * _ROW_BYTES)) / 1e6)
                 done += size
                 show(done / 1e6)
         self._rows.finish()

@@ -180,3 +180,21 @@ def test_invalid_paths_raise_error(tmp_path, call, error, pattern):
     (tmp_path / "cabs.csv.gz").touch()
     with pytest.raises(error, match=pattern):
         call(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_address"),
+    [
+        ("https://example.org/cabs.csv", True),
+        ("s3://bucket/cabs.parquet", True),
+        ("file:///home/jane/cabs.csv", True),
+        (Path("https://example.org/cabs.csv"), True),
+        ("nothing/cabs.csv", False),
+        ("C:/traces/cabs.csv", False),
+    ],
+)
+def test_address_is_named_as_one(path, is_address):
+    with pytest.raises(InputMissing) as caught:
+        existing(path, "trace")
+    assert ("named by an address" in caught.value.summary) == is_address
+    assert ("download it" in caught.value.remedy) == is_address

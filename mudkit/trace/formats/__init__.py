@@ -1,12 +1,23 @@
 """File formats that can be loaded: recognition, and columns batch by batch."""
 
-from mudkit.trace.formats._recognise import FORMATS, GZIP_FACTOR, Source, recognise
-from mudkit.trace.formats.batch import Batch, Dialect, Malformed, unreadable
+from mudkit.trace.formats._recognise import FORMATS, Source, recognise
+from mudkit.trace.formats.batch import (
+    FIELDS,
+    NOT_POSITIONS,
+    UNPARSABLE,
+    Batch,
+    Dialect,
+    Malformed,
+    unreadable,
+)
 from mudkit.trace.formats.delimited import dialect_of, lines_of
+from mudkit.trace.formats.packed import text_bytes
 
 __all__ = [
+    "FIELDS",
     "FORMATS",
-    "GZIP_FACTOR",
+    "NOT_POSITIONS",
+    "UNPARSABLE",
     "Batch",
     "Dialect",
     "Malformed",
@@ -14,5 +25,6 @@ __all__ = [
     "dialect_of",
     "lines_of",
     "recognise",
+    "text_bytes",
     "unreadable",
 ]

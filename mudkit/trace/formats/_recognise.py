@@ -4,61 +4,121 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import re
-import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from mudkit.errors import ParameterError, TraceFormatError, did_you_mean
 from mudkit.files import existing
 from mudkit.trace.folder import is_trace
-from mudkit.trace.formats.batch import (
-    Batch,
-    empty,
-    fixed_columns,
-    other_format,
-    peek,
-    refuse_web_page,
-    unreadable,
-)
+from mudkit.trace.formats.batch import Batch, empty, fixed_columns, other_format, unreadable
 from mudkit.trace.formats.columns import CABSPOTTING, COLUMNS, REQUIRED, SPELLINGS, gtfs_rt, resolve
-from mudkit.trace.formats.delimited import dialect_of, read_delimited, read_parquet
-from mudkit.trace.formats.gpx import is_xml, read_gpx
-from mudkit.trace.formats.headerless import is_gowalla, is_plt, read_cabspotting_txt, read_gowalla, read_plt
+from mudkit.trace.formats.delimited import dialect_of, read_delimited
+from mudkit.trace.formats.documents import refuse_document
+from mudkit.trace.formats.feed import is_feed, read_feed
+from mudkit.trace.formats.headerless import (
+    is_foursquare,
+    is_gowalla,
+    is_plt,
+    is_porto,
+    is_t_drive,
+    read_cabspotting_txt,
+    read_foursquare,
+    read_gowalla,
+    read_plt,
+    read_porto,
+    read_t_drive,
+)
+from mudkit.trace.formats.json_rows import (
+    is_geojson,
+    is_json,
+    is_takeout,
+    json_names,
+    read_geojson,
+    read_json,
+    read_takeout,
+)
+from mudkit.trace.formats.layers import (
+    is_geopackage,
+    is_parquet,
+    layer_names,
+    parquet_names,
+    read_layer,
+    read_parquet,
+)
+from mudkit.trace.formats.nmea import is_nmea, read_nmea
+from mudkit.trace.formats.packed import READ_ERRORS, bare_name, peek, stem
+from mudkit.trace.formats.tracks import is_gpx, is_kml, is_tcx, read_gpx, read_kml, read_tcx
 
-__all__ = ["FIXED", "FORMATS", "GZIP_FACTOR", "READS_ONLY", "Reader", "Source", "recognise"]
+__all__ = ["FORMATS", "Format", "Reader", "Source", "recognise"]
 
 Reader: TypeAlias = Callable[[Path, dict[str, str]], Iterator[Batch]]
 
-FORMATS: dict[str, Reader] = {
-    "cabspotting": read_delimited,
-    "cabspotting-txt": read_cabspotting_txt,
-    "geolife": read_plt,
-    "gtfs-rt": read_delimited,
-    "gowalla": read_gowalla,
-    "gpx": read_gpx,
-    "csv": read_delimited,
-    "parquet": read_parquet,
+
+@dataclass(frozen=True)
+class Format:
+    """Format of files.
+
+    Attributes
+    ----------
+    read : callable
+        Reads one file in batches, with a mapping of columns unless the format fixes them.
+    patterns : tuple of str
+        Names of its files in a folder, without the suffixes of packing; others are ignored.
+    fits : callable
+        Tells by the first bytes of a file whether it has this format.
+    names : callable, optional
+        Returns the names of a file's columns; None if the format fixes them, or for text with a header.
+    is_fixed, is_named, is_deep, is_device, holds_reads : bool
+        Columns are fixed; a file named like ``patterns`` has this format unless its content has another;
+        files may be in nested folders; a file names its devices; rows are reads, never positions.
+    """
+
+    read: Reader
+    patterns: tuple[str, ...] = ()
+    fits: Callable[[bytes], bool] = lambda head: False
+    names: Callable[[Path], list[str]] | None = None
+    is_fixed: bool = False
+    is_named: bool = False
+    is_deep: bool = False
+    is_device: bool = False
+    holds_reads: bool = False
+
+
+_CSV = ("*.csv",)
+_JSON = ("*.json", "*.jsonl", "*.ndjson", "*.geojson", "*.geojsonl")
+
+_track = partial(Format, is_fixed=True, is_named=True, is_deep=True, is_device=True)
+
+FORMATS: dict[str, Format] = {
+    "cabspotting": Format(read_delimited, _CSV),
+    "cabspotting-txt": Format(read_cabspotting_txt, ("new_*.txt",), is_fixed=True, is_named=True),
+    "geolife": Format(read_plt, ("*.plt",), is_plt, is_fixed=True, is_named=True, is_deep=True),
+    "t-drive": Format(read_t_drive, ("[0-9]*.txt",), is_t_drive, is_fixed=True, is_deep=True),
+    "porto": Format(read_porto, _CSV, is_porto, is_fixed=True),
+    "gtfs-rt": Format(read_delimited, _CSV),
+    "gtfs-rt-pb": Format(read_feed, ("*.pb",), is_feed, is_fixed=True, is_named=True, is_deep=True),
+    "gowalla": Format(read_gowalla, (), is_gowalla, is_fixed=True, holds_reads=True),
+    "foursquare": Format(read_foursquare, (), is_foursquare, is_fixed=True, holds_reads=True),
+    "gpx": _track(read_gpx, ("*.gpx",), is_gpx),
+    "kml": _track(read_kml, ("*.kml", "*.kmz"), is_kml),
+    "tcx": _track(read_tcx, ("*.tcx",), is_tcx),
+    "nmea": _track(read_nmea, ("*.nmea",), is_nmea),
+    "takeout": Format(read_takeout, _JSON, is_takeout, is_fixed=True, is_device=True),
+    "geojson": Format(read_geojson, _JSON, is_geojson, json_names),
+    "json": Format(read_json, _JSON, is_json, json_names),
+    "geopackage": Format(read_layer, ("*.gpkg",), is_geopackage, layer_names),
+    "csv": Format(read_delimited, _CSV),
+    "parquet": Format(read_parquet, ("*.parquet", "*.geoparquet"), is_parquet, parquet_names),
 }
-"""Formats by name, each with the function that reads one file of it."""
+"""Formats by name, in the order in which a file is compared with them; of those that share the names of
+files, the last takes any."""
 
-FIXED = frozenset(("cabspotting-txt", "geolife", "gowalla", "gpx"))
-"""Formats with fixed columns, without names in the file."""
-
-NAMED_BY_FILE = frozenset(("gpx",))
-"""Formats whose devices are named by their files."""
-
-GZIP_FACTOR = 5
-"""Approximate compression ratio of such text."""
-
-READS_ONLY = frozenset(("gowalla",))
-"""Formats whose rows are reads, never positions."""
+_PATTERNS = {entry.patterns: kind for kind, entry in FORMATS.items() if entry.patterns}
 
 
 @dataclass(frozen=True)
@@ -90,7 +150,7 @@ class Source:
     @property
     def holds_reads(self) -> bool:
         """True if rows can only be reads."""
-        return self.format in READS_ONLY
+        return FORMATS[self.format].holds_reads
 
     def files(self) -> list[Path]:
         """Return the files that hold the rows, in a fixed order."""
@@ -107,20 +167,20 @@ class Source:
         TraceFormatError
             A file is truncated, or its content does not match its header.
         """
-        by_path = self.format in NAMED_BY_FILE and _share_names(self.members)
+        by_path = FORMATS[self.format].is_device and _share_names(self.members)
         for file in files or self.files():
             name = file.relative_to(self.path).as_posix() if self.members else file.name
             folder = PurePosixPath(name).parent
             try:
-                for batch in FORMATS[self.format](file, self.columns):
+                for batch in FORMATS[self.format].read(file, self.columns):
                     yield replace(_prefixed(batch, folder) if by_path else batch, source=name)
-            except (pa.ArrowException, UnicodeDecodeError, EOFError, OSError, KeyError, zlib.error) as error:
+            except (*READ_ERRORS, KeyError) as error:
                 raise unreadable(file, error) from error
 
 
 def _share_names(members: tuple[str, ...]) -> bool:
     """Return whether files of one name, whatever their packing, are in different folders."""
-    paths = {PurePosixPath(re.sub(r"(\.\w+)?(\.gz)?$", "", name)) for name in members}
+    paths = {PurePosixPath(name).with_name(stem(PurePosixPath(name))) for name in members}
     return len({path.name for path in paths}) < len(paths)
 
 
@@ -131,24 +191,6 @@ def _prefixed(batch: Batch, folder: PurePosixPath) -> Batch:
     return replace(batch, columns=batch.columns.set_column(place, "device", paths))
 
 
-_KINDS = {
-    "cabspotting-txt": "new_*.txt",
-    "geolife": "*.plt",
-    "gpx": "*.gpx",
-    "csv": "*.csv",
-    "parquet": "*.parquet",
-}
-"""Names of the files in a folder that are read, also compressed (``.gz``); others are ignored."""
-
-_DEEP = frozenset(("geolife", "gpx"))
-"""Formats whose files may be in nested folders."""
-
-_DOCUMENTS = (b"%PDF-", b"%!PS", b"{\\rtf")
-"""Beginnings of documents whose first line is text and could be mistaken for a header."""
-
-_TABLES = frozenset(("cabspotting", "gtfs-rt", "csv"))
-
-
 def recognise(
     path: Path,
     format: str = "auto",  # noqa: A002
@@ -157,8 +199,8 @@ def recognise(
 ) -> Source:
     """Return the format of a file or folder, and its columns.
 
-    ``columns`` maps mudkit's column names to the file's, for ``csv``, ``gtfs-rt`` and ``parquet``; other
-    names are searched by their usual spellings. A table must have the ``required`` ones.
+    ``columns`` maps mudkit's column names to the file's, where the format does not fix them; other names
+    are searched by their usual spellings. A table must have the ``required`` ones.
 
     Raises
     ------
@@ -185,7 +227,7 @@ def recognise(
             remedy=did_you_mean(unknown[0], COLUMNS, synonyms=SPELLINGS),
         )
     source = (_folder if path.is_dir() else _file)(path, format, columns, required)
-    if columns and source.format in FIXED:
+    if columns and FORMATS[source.format].is_fixed:
         raise fixed_columns(source.format, columns)
     return source
 
@@ -193,28 +235,27 @@ def recognise(
 def _file(path: Path, format: str, columns: dict[str, str], required: Collection[str]) -> Source:  # noqa: A002
     if not path.stat().st_size:
         raise empty(path)
-    name = path.name.removesuffix(".gz").lower()
-    if format in FIXED:
+    if format != "auto" and FORMATS[format].is_fixed:
         return Source(path, format, {})
-    if format == "auto" and name.startswith("new_") and name.endswith(".txt"):
-        return Source(path, "cabspotting-txt", {})
     head = peek(path)
-    refuse_web_page(path, head)
-    if head.startswith(_DOCUMENTS):
-        raise other_format(path, f"a table or track: {', '.join(FORMATS)}", head=head.splitlines()[0])
-    is_parquet = head.startswith(b"PAR1")
-    if format == "parquet" or (format == "auto" and is_parquet):
-        if not is_parquet:
-            raise other_format(path, "Parquet, which starts with PAR1", head=head)
-        return Source(path, "parquet", resolve(path, _parquet_names(path), columns, required=required))
-    if format == "auto":
-        for kind, suffix, fits in (("gpx", ".gpx", is_xml), ("geolife", ".plt", is_plt)):
-            if fits(head) or name.endswith(suffix):
-                return Source(path, kind, {})
-        if is_gowalla(head):
-            return Source(path, "gowalla", {})
-    names = dialect_of(path, columns.values(), head=head).names
-    return Source(path, *_table(path, names, format, columns, required))
+    refuse_document(path, head)
+    kind = _kind(path, head) if format == "auto" else format
+    if FORMATS[kind].is_fixed:
+        return Source(path, kind, {})
+    if (names := FORMATS[kind].names) is not None:
+        if not FORMATS[kind].fits(head):
+            raise other_format(path, f"the format {kind}", head=head)
+        return Source(path, kind, resolve(path, names(path), columns, required=required))
+    table = dialect_of(path, columns.values(), head=head)
+    return Source(path, *_table(path, table.names, format, columns, required))
+
+
+def _kind(path: Path, head: bytes) -> str:
+    """Return the format of a file by its first bytes, or by its name; ``csv`` for any other text."""
+    name = bare_name(path).lower()
+    fitting = [kind for kind, entry in FORMATS.items() if entry.fits(head)]
+    named = [kind for kind, entry in FORMATS.items() if entry.is_named and _matches(name, entry.patterns)]
+    return next(iter(fitting + named), "csv")
 
 
 def _table(
@@ -238,13 +279,6 @@ def _table(
     return "csv", resolve(path, names, columns, required=required)
 
 
-def _parquet_names(path: Path) -> list[str]:
-    try:
-        return list(pq.read_schema(path).names)
-    except (pa.ArrowException, OSError) as error:
-        raise unreadable(path, error) from error
-
-
 def _folder(path: Path, format: str, columns: dict[str, str], required: Collection[str]) -> Source:  # noqa: A002
     if is_trace(path):
         raise ParameterError(
@@ -254,13 +288,16 @@ def _folder(path: Path, format: str, columns: dict[str, str], required: Collecti
             remedy="use it as it is: pipeline.read(spark, path, 'positions')",
         )
     by_kind = _members(path)
-    kind = "csv" if format in _TABLES else format
+    for beside in ("json", "t-drive") if format == "auto" else ():
+        if len(by_kind) > 1 and all(name.endswith((".json", ".txt")) for name in by_kind.get(beside, ())):
+            by_kind.pop(beside, None)  # descriptions and lists beside the traces
+    kind = "auto" if format == "auto" else _PATTERNS.get(FORMATS[format].patterns, format)
     if format == "auto" and len(by_kind) > 1:
         raise TraceFormatError(
             f"{path} holds several kinds of files.",
             where=str(path),
             found=", ".join(
-                f"{len(members):,} {_KINDS[kind]} (for instance {members[0]})"
+                f"{len(members):,} {' or '.join(FORMATS[kind].patterns)} (for instance {members[0]})"
                 for kind, members in by_kind.items()
             ),
             expected="files of one format",
@@ -272,7 +309,8 @@ def _folder(path: Path, format: str, columns: dict[str, str], required: Collecti
         (kind,) = by_kind
     if kind not in by_kind:
         others = sorted(p.name for p in path.iterdir())
-        names = _KINDS.values() if format == "auto" else [_KINDS[kind]] if kind in _KINDS else []
+        patterns = _PATTERNS if format == "auto" else [FORMATS[kind].patterns]
+        names = [pattern for alike in patterns for pattern in alike]
         raise TraceFormatError(
             f"{path} is a folder of no known format."
             if format == "auto"
@@ -286,8 +324,8 @@ def _folder(path: Path, format: str, columns: dict[str, str], required: Collecti
     members = by_kind[kind]
     for name in members:
         existing(path / name, "file")  # a link may lead nowhere
-    if kind in FIXED:
-        return Source(path, kind, {}, members)
+    if FORMATS[kind if format == "auto" else format].is_fixed:
+        return Source(path, kind if format == "auto" else format, {}, members)
     first = _file(path / members[0], format, columns, required)
     for name in members[1:]:
         other = _file(path / name, first.format, columns, required)
@@ -304,17 +342,24 @@ def _folder(path: Path, format: str, columns: dict[str, str], required: Collecti
 
 def _members(path: Path) -> dict[str, tuple[str, ...]]:
     """Return a folder's files by kind, without hidden ones (``._a.gpx`` and the like)."""
-    by_kind: dict[str, list[str]] = {kind: [] for kind in _KINDS}
+    by_kind: dict[str, list[str]] = {kind: [] for kind in _PATTERNS.values()}
     for place, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         folder = Path(place).relative_to(path)
         for name in names:
-            plain = name.lower().removesuffix(".gz")
-            for kind, pattern in _KINDS.items():
-                fits = fnmatch.fnmatchcase(plain, pattern) and not name.startswith(".")
-                if fits and (folder == Path() or kind in _DEEP):
+            plain = bare_name(Path(name)).lower()
+            for patterns, kind in _PATTERNS.items():
+                if (
+                    _matches(plain, patterns)
+                    and not name.startswith(".")
+                    and (folder == Path() or FORMATS[kind].is_deep)
+                ):
                     by_kind[kind].append((folder / name).as_posix())
     return {kind: tuple(sorted(names)) for kind, names in by_kind.items() if names}
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _mapping_text(columns: dict[str, str]) -> str:

@@ -2,36 +2,58 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
+from types import ModuleType
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mudkit.errors import ParameterError, TraceFormatError
+from mudkit.errors import EnvironmentProblem, ParameterError, TraceFormatError
 
 __all__ = [
+    "FIELDS",
     "HEAD_BYTES",
+    "INCOMPLETE",
+    "NOT_POSITIONS",
+    "NO_FIX",
+    "NO_PLACE",
+    "UNPARSABLE",
+    "WAYPOINT",
     "Batch",
     "Dialect",
     "Malformed",
-    "compression",
+    "Row",
+    "batches_of",
     "empty",
     "fixed_columns",
+    "library",
     "other_format",
-    "peek",
-    "refuse_web_page",
     "unreadable",
 ]
+
+UNPARSABLE = "unparsable"
+FIELDS = "wrong number of fields"
+WAYPOINT = "waypoint"
+NO_PLACE = "no place"
+NO_FIX = "no fix"
+INCOMPLETE = "places missing in the trip"
+NOT_POSITIONS = frozenset((WAYPOINT, NO_PLACE, NO_FIX, INCOMPLETE))
+"""Reasons of rows that a format itself marks as no positions: the file is not at fault for them."""
 
 
 @dataclass(frozen=True)
 class Malformed:
-    """Line whose number of fields differs from the header's."""
+    """Row that its reader sets aside: a line with another number of fields than the header, for instance."""
 
     row: int
     raw: str
+    reason: str = FIELDS
 
 
 @dataclass(frozen=True)
@@ -76,7 +98,7 @@ class Batch:
     source : str
         Name of the file; in a folder, its path there.
     malformed : list of Malformed
-        Lines whose number of fields differs from the header's.
+        Rows that the reader set aside.
     dialect : Dialect, optional
         Form of the table; None if a row is not a line of the file.
     """
@@ -93,38 +115,28 @@ class Batch:
         return self.dialect.delimiter if self.dialect else ","
 
 
+Row: TypeAlias = tuple[Mapping[str, str | None], str]
+"""A row's values as texts by column, and why it is set aside: nothing if it is to be parsed."""
+
 HEAD_BYTES = 1 << 16
-_WEB_PAGE = (b"<!doctype html", b"<html", b"<head", b"<body")
+_BATCH_ROWS = 1 << 16
 
 
-def compression(file: Path) -> str | None:
-    """Return the compression of a file, by its content: ``gzip`` or None."""
-    with file.open("rb") as handle:
-        return "gzip" if handle.read(2) == b"\x1f\x8b" else None
-
-
-def peek(file: Path) -> bytes:
-    """Return the first 64 KiB of a file's content, decompressed; it must not be empty."""
-    try:
-        with pa.input_stream(str(file), compression=compression(file)) as stream:
-            head: bytes = stream.read(HEAD_BYTES)
-    except (pa.ArrowException, OSError, EOFError) as error:
-        raise unreadable(file, error) from error
-    if not head.strip():
-        raise empty(file)
-    return head
-
-
-def refuse_web_page(file: Path, head: bytes) -> None:
-    """Raise an error for HTML in place of data."""
-    if head.removeprefix(b"\xef\xbb\xbf").lstrip().lower().startswith(_WEB_PAGE):
-        raise TraceFormatError(
-            f"{file.name} is a web page.",
-            where=str(file),
-            found=f"HTML: {head.strip()[:60]!r}",
-            expected="the data itself",
-            remedy="get the file again: the server gave a page instead, perhaps to log in or to accept terms",
-        )
+def batches_of(file: Path, rows: Iterable[Row], names: Iterable[str]) -> Iterator[Batch]:
+    """Collect rows into batches with these columns; they are numbered from 1 in their order."""
+    names, rows, start = list(names), iter(rows), 1
+    while chunk := list(islice(rows, _BATCH_ROWS)):
+        numbers = np.arange(start, start + len(chunk), dtype=np.int64)
+        start += len(chunk)
+        is_row = np.array([not reason for _, reason in chunk])
+        kept = [row for row, reason in chunk if not reason]
+        columns = [pa.array([row.get(name) for row in kept], pa.string()) for name in names]
+        aside = [
+            Malformed(number, ",".join(row.get(name) or "" for name in names).rstrip(","), reason)
+            for number, (row, reason) in zip(numbers.tolist(), chunk, strict=True)
+            if reason
+        ]
+        yield Batch(pa.table(columns, names=names), numbers[is_row], file.name, aside)
 
 
 def empty(file: Path) -> TraceFormatError:
@@ -164,9 +176,23 @@ def fixed_columns(format: str, columns: dict[str, str]) -> ParameterError:  # no
     )
 
 
+def library(module: str, file: Path) -> ModuleType:
+    """Import a library of the extra ``geo``, which reads a format."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise EnvironmentProblem(
+            f"A library that reads {file.name} is not installed.",
+            where=str(file),
+            found=f"no module {module}",
+            expected="the libraries of the extra geo",
+            remedy="install them: pip install 'mudkit[geo]'",
+        ) from error
+
+
 def unreadable(file: Path, error: BaseException) -> TraceFormatError:
     """Return the error for an exception while reading a file."""
-    text = str(error).split("\n")[0]
+    text = str(error).split("\n")[0] or type(error).__name__
     if "Empty CSV file" in text or "Could not skip initial" in text:
         return TraceFormatError(
             f"{file.name} holds no rows.",

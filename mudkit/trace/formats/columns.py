@@ -153,7 +153,7 @@ def resolve(
         raise ColumnsMissing(
             f"{file.name} lacks columns.",
             where=str(file),
-            found=", ".join(name[:40] for name in names[:20]),
+            found=", ".join(name[:40] for name in names[:20]) or "columns without names",
             expected="a column for each of "
             + ", ".join(_with_near(column, names) for column in dict.fromkeys(missing)),
             remedy="map the file's names: columns={'device': …, 'ts': …, 'lat': …, 'lon': …} "

@@ -1,4 +1,4 @@
-"""Readers of tables: CSV with or without a header, and Parquet."""
+"""Readers of text tables, with or without a header."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 
@@ -14,24 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceFormatError
-from mudkit.trace.formats.batch import (
-    HEAD_BYTES,
-    Batch,
-    Dialect,
-    Malformed,
-    compression,
-    empty,
-    other_format,
-    peek,
-)
+from mudkit.trace.formats.batch import HEAD_BYTES, Batch, Dialect, Malformed, empty, other_format
 from mudkit.trace.formats.columns import has_places, is_place, place_name
-from mudkit.trace.values import plain
+from mudkit.trace.formats.packed import opened, peek
 
-__all__ = ["dialect_of", "lines_of", "read_delimited", "read_lines", "read_parquet"]
+__all__ = ["dialect_of", "lines_of", "read_delimited", "read_lines"]
 
 _BLOCK_BYTES = 16 << 20
 _DELIMITERS = ",;\t|"
@@ -170,14 +161,20 @@ def read_delimited(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
 
 
 def read_lines(
-    file: Path, names: list[str], delimiter: str, *, columns: dict[str, str] | None = None, above: int = 0
+    file: Path,
+    names: list[str],
+    delimiter: str,
+    *,
+    columns: dict[str, str] | None = None,
+    above: int = 0,
+    encoding: str = "utf-8-sig",
 ) -> Iterator[Batch]:
     """Read lines of fields as texts, without quotation marks.
 
     ``names`` are those of all columns of the file, ``columns`` selects and renames them, ``above`` is the
     number of lines above the first row.
     """
-    dialect = Dialect(names, delimiter, above, quoted=False)
+    dialect = Dialect(names, delimiter, above, encoding, quoted=False)
     yield from _read(file, dialect, columns or {name: name for name in names})
 
 
@@ -212,10 +209,11 @@ def _read(file: Path, dialect: Dialect, columns: dict[str, str]) -> Iterator[Bat
         yield from _numbered(reader, file, {name: columns[name] for name in in_order}, dialect, malformed)
 
 
-def _text(file: Path, dialect: Dialect) -> pa.NativeFile:
+@contextmanager
+def _text(file: Path, dialect: Dialect) -> Iterator[pa.NativeFile]:
     """Open a file as UTF-8: other bytes would not come through to the handler of malformed rows."""
-    stream = pa.input_stream(str(file), compression=compression(file))
-    return pa.transcoding_input_stream(stream, dialect.encoding, "utf-8")
+    with opened(file) as stream:
+        yield pa.transcoding_input_stream(stream, dialect.encoding, "utf-8")
 
 
 class _Unpadded:
@@ -242,7 +240,7 @@ def lines_of(file: Path, dialect: Dialect, rows: Collection[int]) -> Iterator[tu
     """
     quotes = _Quotes(dialect)
     row, pending, left = 0, "", set(rows)
-    with io.TextIOWrapper(io.BufferedReader(_text(file, dialect)), encoding="utf-8") as lines:
+    with _text(file, dialect) as text, io.TextIOWrapper(io.BufferedReader(text), encoding="utf-8") as lines:
         below = islice(enumerate(lines, start=1), dialect.above, None)
         for number, line in chain(below, [(0, "")]):
             if not left:
@@ -281,16 +279,6 @@ class _Quotes:
             if not self._are_open:
                 self._are_open = self._opened.search(self._whole.sub("x", line)) is not None
         return self._are_open
-
-
-def read_parquet(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
-    """Read a Parquet file; ``columns`` maps mudkit's names to the file's."""
-    done = 0
-    with pq.ParquetFile(file) as parquet:
-        for batch in parquet.iter_batches(batch_size=1 << 18, columns=list(dict.fromkeys(columns.values()))):
-            table = pa.table({name: plain(batch.column(given)) for name, given in columns.items()})
-            yield Batch(table, np.arange(done + 1, done + len(batch) + 1, dtype=np.int64), file.name)
-            done += len(batch)
 
 
 def _numbered(

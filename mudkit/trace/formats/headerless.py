@@ -1,4 +1,4 @@
-"""Readers of public data sets without a header: Cabspotting, GeoLife, Gowalla."""
+"""Readers of public data sets: Cabspotting, GeoLife, Gowalla, Brightkite, Foursquare, T-Drive, Porto."""
 
 from __future__ import annotations
 
@@ -7,17 +7,50 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mudkit.trace.formats.batch import Batch, other_format, peek, refuse_web_page
-from mudkit.trace.formats.delimited import read_lines
+from mudkit.errors import TraceFormatError
+from mudkit.trace.formats.batch import (
+    INCOMPLETE,
+    NO_PLACE,
+    UNPARSABLE,
+    Batch,
+    Row,
+    batches_of,
+    other_format,
+)
+from mudkit.trace.formats.delimited import dialect_of, read_delimited, read_lines
+from mudkit.trace.formats.documents import refuse_document
+from mudkit.trace.formats.packed import peek
 
-__all__ = ["is_gowalla", "is_plt", "read_cabspotting_txt", "read_gowalla", "read_plt"]
+__all__ = [
+    "is_foursquare",
+    "is_gowalla",
+    "is_plt",
+    "is_porto",
+    "is_t_drive",
+    "read_cabspotting_txt",
+    "read_foursquare",
+    "read_gowalla",
+    "read_plt",
+    "read_porto",
+    "read_t_drive",
+]
 
 _PLT_HEADER_LINES = 6
 _PLT_ROW = re.compile(rb"-?[\d.]+,-?[\d.]+,\d,[^,]*,[\d.]+,\d{4}-\d\d-\d\d,\d\d:\d\d:\d\d\s*")
 _CHECK_IN = re.compile(rb"[^\t]+\t\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\t-?[\d.eE+-]+\t-?[\d.eE+-]+\t[^\t]*")
+_T_DRIVE_ROW = re.compile(rb"\d+,\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,(9\d|1\d\d)\.\d+,-?\d+\.\d+")  # no latitude
+_VISIT = re.compile(
+    rb"\d+\t[0-9a-f]{24}\t[0-9a-f]{24}\t[^\t]*\t-?[\d.]+\t-?[\d.]+\t-?\d+\t"
+    rb"\w{3} \w{3} \d\d [\d:]{8} \+0000 \d{4}"
+)
+_VISIT_TIME = "%a %b %d %H:%M:%S +0000 %Y"
+_GLOBAL_VISIT = re.compile(rb"\d+\t[0-9a-f]{24}\t\w{3} \w{3} \d\d [\d:]{8} \+0000 \d{4}\t-?\d+")
+_PORTO_COLUMNS = ("TAXI_ID", "TIMESTAMP", "MISSING_DATA", "POLYLINE")
+_PORTO_STEP_S = 15
 _LINES_LOOKED_AT = 20
 
 
@@ -48,7 +81,7 @@ def read_plt(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     """
     head = peek(file)
     if not is_plt(head):
-        refuse_web_page(file, head)
+        refuse_document(file, head)
         raise other_format(file, "GeoLife's six lines of header, the first 'Geolife trajectory'", head=head)
     if not b"".join(head.splitlines()[_PLT_HEADER_LINES:]).strip():
         return
@@ -63,27 +96,134 @@ def read_plt(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
         yield _of_device(batch, shown, user)
 
 
-def is_gowalla(head: bytes) -> bool:
-    """Return whether at least half of the first lines are check-ins."""
+def _is_mostly(head: bytes, row: re.Pattern[bytes]) -> bool:
+    """Return whether at least half of the first lines are such rows."""
     lines = [
         line for line in head.removeprefix(b"\xef\xbb\xbf").splitlines()[:_LINES_LOOKED_AT] if line.strip()
     ]
-    return 2 * sum(bool(_CHECK_IN.fullmatch(line)) for line in lines) >= max(1, len(lines))
+    return 2 * sum(bool(row.fullmatch(line)) for line in lines) >= max(1, len(lines))
+
+
+def is_gowalla(head: bytes) -> bool:
+    """Return whether at least half of the first lines are check-ins of Gowalla or Brightkite."""
+    return _is_mostly(head, _CHECK_IN)
+
+
+def is_foursquare(head: bytes) -> bool:
+    """Return whether at least half of the first lines are check-ins of Foursquare, with or without places."""
+    return _is_mostly(head, _VISIT) or _is_mostly(head, _GLOBAL_VISIT)
+
+
+def is_t_drive(head: bytes) -> bool:
+    """Return whether at least half of the first lines are rows of T-Drive."""
+    return _is_mostly(head, _T_DRIVE_ROW)
+
+
+def is_porto(head: bytes) -> bool:
+    """Return whether the first line names the columns of Porto's trips."""
+    first = head.split(b"\n", 1)[0]
+    return all(name.encode() in first for name in _PORTO_COLUMNS)
 
 
 def read_gowalla(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     """Read check-ins of Gowalla or Brightkite (Cho, Myers and Leskovec, KDD 2011; snap.stanford.edu).
 
     Fields are apart by tabs, without a header: user, time as ``2010-10-19T23:55:27Z``, latitude, longitude,
-    location. The location stands in rejected rows only.
+    location. The location stands in rejected rows only. Brightkite's check-ins without a place are at (0, 0).
     """
     head = peek(file)
     if not is_gowalla(head):
-        refuse_web_page(file, head)
+        refuse_document(file, head)
         raise other_format(
             file, "user, time (2010-10-19T23:55:27Z), latitude, longitude, location", head=head
         )
     yield from read_lines(file, ["device", "ts", "lat", "lon", "location"], "\t")
+
+
+def read_foursquare(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+    """Read check-ins of Foursquare (Yang et al., IEEE Trans. SMC: Systems 45(1), 2015: TSMC2014).
+
+    Fields are apart by tabs, without a header, in Latin-1: user, venue, the category's id and name, latitude,
+    longitude, offset from UTC in minutes, UTC time as ``Tue Apr 03 18:00:09 +0000 2012``.
+
+    Raises
+    ------
+    TraceFormatError
+        The file is of the global data set (TIST2015), whose check-ins name a venue without its place.
+    """
+    head = peek(file)
+    if not is_foursquare(head):
+        refuse_document(file, head)
+        raise other_format(
+            file, "Foursquare's eight fields, the last 'Tue Apr 03 18:00:09 +0000 2012'", head=head
+        )
+    if _is_mostly(head, _GLOBAL_VISIT):
+        raise TraceFormatError(
+            f"{file.name} holds check-ins without places.",
+            where=str(file),
+            found=f"user, venue, time and offset: {head.splitlines()[0][:80]!r}",
+            expected="a latitude and a longitude in each row",
+            remedy="join it with dataset_TIST2015_POIs.txt by the venue, and write the rows as CSV with the "
+            "columns device, ts, lat, lon",
+        )
+    names = ["device", "venue", "category_id", "category", "lat", "lon", "offset_min", "time"]
+    for batch in read_lines(file, names, "\t", encoding="latin-1"):
+        time = batch.columns["time"]
+        iso = pc.strftime(
+            pc.strptime(time, format=_VISIT_TIME, unit="s", error_is_null=True), "%Y-%m-%dT%H:%M:%SZ"
+        )
+        ts = pc.coalesce(iso, time)
+        yield replace(batch, columns=batch.columns.drop_columns(["time"]).append_column("ts", ts))
+
+
+def read_t_drive(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+    """Read one taxi of T-Drive (Yuan et al., GIS 2010): ``id,2008-02-02 15:36:08,longitude,latitude``.
+
+    The guide of the data set names no time zone; times are read in the caller's ``tz`` (``Asia/Shanghai``).
+    """
+    if not file.stat().st_size:
+        return
+    yield from read_lines(file, ["device", "ts", "lon", "lat"], ",")
+
+
+def read_porto(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
+    """Read the trips of Porto's taxis (Moreira-Matias et al., ECML PKDD 2015 challenge), point by point.
+
+    A trip starts at ``TIMESTAMP``; its points, ``[longitude, latitude]`` in ``POLYLINE``, are 15 seconds
+    apart. Points are numbered through the file. Where ``MISSING_DATA`` is true some points are lacking, so
+    the times of the others are unknown: they are set aside.
+    """
+    names = dialect_of(file, _PORTO_COLUMNS).names
+    if missing := [name for name in _PORTO_COLUMNS if name not in names]:
+        raise other_format(file, f"a table of trips with the columns {', '.join(missing)}", head=peek(file))
+    trips = read_delimited(file, {name: name for name in _PORTO_COLUMNS})
+    rows = (row for batch in trips for row in _trip_points(batch))
+    yield from batches_of(file, rows, ("device", "ts", "lat", "lon"))
+
+
+def _trip_points(batch: Batch) -> Iterator[Row]:
+    for trip in batch.columns.to_pylist():
+        taxi, start, points = trip["TAXI_ID"], trip["TIMESTAMP"], _polyline(trip["POLYLINE"])
+        reason = INCOMPLETE if trip["MISSING_DATA"].strip().lower() == "true" else ""
+        if not points:
+            yield (
+                {"device": taxi, "ts": start, "lat": trip["POLYLINE"]},
+                UNPARSABLE if points is None else NO_PLACE,
+            )
+        for number, point in enumerate(points or ()):
+            lon, lat = map(repr, point) if len(point) == 2 else (None, None)
+            time = str(int(start) + _PORTO_STEP_S * number) if start.isdecimal() else start
+            yield {"device": taxi, "ts": time, "lat": lat, "lon": lon}, reason
+    for line in batch.malformed:
+        yield {"device": line.raw}, line.reason
+
+
+def _polyline(text: str) -> list[list[float]] | None:
+    """Parse the points of a trip; None if they cannot be read."""
+    try:
+        return msgspec.json.decode(text, type=list[list[float]])
+    except msgspec.DecodeError:
+        return None
 
 
 def _of_device(batch: Batch, columns: pa.Table, device: str) -> Batch:

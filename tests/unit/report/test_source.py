@@ -1,5 +1,7 @@
 """Trace of a report: its description and warnings about distorted data."""
 
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -67,7 +69,7 @@ def draw_reads_by_phone(counts):
             "takes 1 min between two rows for a stop, nearly every report of a moving device becomes a read",
         ),
         (make_trace(lon=np.linspace(-100, -70, 200)), "Places span 2 time zones, but all hours are UTC."),
-        (make_trace(lon=-97.0), "Hours are UTC, but the places lie near UTC-6: set `tz`."),
+        (make_trace(lon=-97.0), "Hours are UTC, but the places lie in America/Chicago: set `tz`."),
         (make_trace(lat=0.83, lon=0.14), "the coordinates may be in radians"),
         (
             make_trace(lat=np.linspace(84, 87, 200)),
@@ -80,6 +82,11 @@ def draw_reads_by_phone(counts):
 def test_distortions_of_the_data_are_warned_of(trace, message):
     warnings = trace.warnings()
     assert any(message in warning for warning in warnings) if message else warnings == []
+
+
+def test_zone_of_places_is_estimated_without_timezonefinder(monkeypatch):
+    monkeypatch.setitem(sys.modules, "timezonefinder", None)
+    assert "Hours are UTC, but the places lie near UTC-6: set `tz`." in make_trace(lon=-97.0).warnings()
 
 
 @pytest.mark.parametrize(

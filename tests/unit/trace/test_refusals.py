@@ -13,7 +13,7 @@ from mudkit.trace.schema import LINKS
 
 T0 = 1_211_100_000
 FOLDER = object()
-GPX = '<gpx><wpt lat="1" lon="2"><time>2020-01-01T00:00:00Z</time></wpt></gpx>'
+GPX = '<gpx><trkpt lat="1" lon="2"><time>2020-01-01T00:00:00Z</time></trkpt></gpx>'
 PLT = "Geolife trajectory\n" + "x\n" * 5 + "39.98,116.3,0,492,39744.1,2008-10-23,02:53:04\n"
 ENTITIES = "".join(f'<!ENTITY {chr(98 + i)} "{f"&{chr(97 + i)};" * 10}">' for i in range(9))
 LAUGHS = (
@@ -65,7 +65,7 @@ FORMATS = [
     ("blank lines of CSV", defer_load(format="csv"), "\n\n  \n", "is empty"),
     ("a folder without a trace", lambda file: trace.read_table(file, "positions"), FOLDER, "is not a trace"),
     ("a picture", trace.load, b"\x89PNG\r\n\x1a\n" + bytes(100), "not a file of a known format"),
-    ("a document", trace.load, "%PDF-1.4\n%abc\n", "not a file of a known format"),
+    ("a document", trace.load, "%PDF-1.4\n%abc\n", "is a PDF document"),
     ("JSON", trace.load, '{"device": "a", "t": 3}\n', "lacks columns"),
     ("missing columns", trace.load, "device,t,speed\na,1,2\n", "lat, lon"),
     ("missing columns of GTFS", defer_load(format="gtfs-rt"), "trip_id,vehicle_id,timestamp\n1,2,3\n", "lat, lon"),
@@ -89,7 +89,7 @@ FORMATS = [
     ("no folder of a trace", trace.read_manifest, CABS, r"mudkit trace load .*\.csv --out FOLDER first"),
     ("GPX with entities", trace.load, LAUGHS, "declares entities"),
     ("GPX with an outside entity", trace.load, OUTSIDE, "entities"),
-    ("KML", trace.load, '<?xml version="1.0"?><kml><Document>gpx</Document></kml>', "no GPX"),
+    ("KML of another root", defer_load(format="kml"), '<?xml version="1.0"?><gpx><kml></kml></gpx>', "but no KML"),
     ("GPX that is cut", trace.load, "<gpx><trk><trkseg>", "cut short"),
     ("GPX with a wrong tag", trace.load, "<gpx><trk></gpx>", "mismatched tag"),
     ("GPX with a control character", trace.load, "<gpx>\x01</gpx>", "cannot be read"),
@@ -190,7 +190,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_invalid_input_raises_error(tmp_path, case):
     error, call, content, pattern = REFUSED[case]
-    is_gpx, is_plt = "GPX" in case or "KML" in case, "GeoLife" in case
+    is_gpx, is_plt = "GPX" in case, "GeoLife" in case
     file = tmp_path / ("ride.gpx" if is_gpx else "a.plt" if is_plt else "trace.csv")
     if content is FOLDER:
         file.mkdir()

@@ -104,7 +104,7 @@ def test_refusal_counts_the_leading_reasons(tmp_path):
 
 
 def test_refusal_of_a_format_without_lines_shows_the_row(tmp_path):
-    points = "".join(f'<wpt lat="N" lon="{i}"><time>2020-01-01T00:00:00Z</time></wpt>' for i in range(3))
+    points = "".join(f'<trkpt lat="N" lon="{i}"><time>2020-01-01T00:00:00Z</time></trkpt>' for i in range(3))
     (tmp_path / "t.gpx").write_text(f"<gpx>{points}</gpx>")
     with pytest.raises(TraceFormatError, match=r"3 latitude .*; t\.gpx, row 1: 't,2020"):
         trace.load(tmp_path / "t.gpx")

@@ -185,7 +185,7 @@ def test_rows_and_lines_of_any_quoted_table_are_found(tmp_path_factory, rows, se
     file = write(tmp_path_factory.mktemp("quoted"), "\n".join(["# a title", NAMES, "", *lines, ""]))
     dialect = dialect_of(file)
     assert (dialect.names, dialect.delimiter, dialect.above) == (NAMES.split(","), ",", 2)
-    batches = list(trace.formats.FORMATS["csv"](file, {name: name for name in NAMES.split(",")}))
+    batches = list(trace.formats.FORMATS["csv"].read(file, {name: name for name in NAMES.split(",")}))
     read = [
         [row[name] for name in NAMES.split(",")] for batch in batches for row in batch.columns.to_pylist()
     ]

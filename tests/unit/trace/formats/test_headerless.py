@@ -1,8 +1,9 @@
-"""GeoLife's trajectories and Gowalla's check-ins."""
+"""Public data sets: GeoLife, Gowalla, Brightkite, Foursquare, T-Drive, Porto."""
 
 import gzip
 
 import pytest
+from trace_samples import SAMPLES
 
 from mudkit import trace
 from mudkit.trace.options import Options
@@ -132,3 +133,38 @@ def test_check_ins_are_reads_regardless_of_table(tmp_path):
     for table in ("positions", "reads"):
         plan = Options(table=table).plan(file)
         assert (plan.options.table, plan.rule.name) == ("reads", "none")
+
+
+def test_brightkite_is_read_like_gowalla(tmp_path):
+    text = "".join(
+        f"58186\t2008-12-0{n}T21:09:14Z\t39.63\t-105.3\tee8b88dea22411ddb074dbd65f1665cf\n"
+        for n in range(1, 5)
+    )
+    (tmp_path / "loc-brightkite_totalCheckins.txt").write_text(text + "58187\t\t\t\t\n")
+    loaded = trace.load(tmp_path / "loc-brightkite_totalCheckins.txt")
+    assert (len(loaded.reads), loaded.rejected_by_reason()) == (4, {"no time": 1})
+
+
+def test_foursquare_times_are_utc(tmp_path):
+    (tmp_path / "nyc.txt").write_bytes(SAMPLES["foursquare"].files["dataset_TSMC2014_NYC.txt"])
+    loaded = trace.load(tmp_path / "nyc.txt", tz="America/New_York")
+    assert loaded.source["format"] == "foursquare"
+    assert loaded.reads["ts"][0].as_py().isoformat() == "2012-04-03T18:00:00+00:00"
+
+
+def test_t_drive_times_are_read_in_the_zone_of_the_caller(tmp_path):
+    (tmp_path / "1.txt").write_text("".join(f"1,2008-02-02 15:36:{n:02d},116.5,39.9\n" for n in range(3)))
+    loaded = trace.load(tmp_path / "1.txt", tz="Asia/Shanghai")
+    assert loaded.positions["ts"][0].as_py().isoformat() == "2008-02-02T07:36:00+00:00"
+
+
+def test_points_of_a_trip_of_porto_are_15_seconds_apart(tmp_path):
+    sample = SAMPLES["porto"]
+    loaded = trace.load(sample.write(tmp_path))
+    rows = loaded.positions.to_pylist()[:3]
+    assert [(row["device"], row["ts"].second, row["lat"]) for row in rows] == [
+        ("1", 0, 41.1),
+        ("1", 15, 41.101),
+        ("1", 30, 41.102),
+    ]
+    assert sorted(loaded.rejected["row"].to_pylist()) == [7, 8, 9, 10, 11, 12, 13]

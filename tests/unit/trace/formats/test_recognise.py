@@ -9,7 +9,7 @@ from mudkit.errors import TraceFormatError
 from mudkit.trace.formats import recognise
 
 PLT = "Geolife trajectory\n" + "x\n" * 5 + "39.98,116.3,0,492,39744.1,2008-10-23,02:53:04\n"
-GPX = '<gpx><wpt lat="1" lon="2"><time>2020-01-01T00:00:00Z</time></wpt></gpx>'
+GPX = '<gpx><trkpt lat="1" lon="2"><time>2020-01-01T00:00:00Z</time></trkpt></gpx>'
 
 
 def test_error_for_a_folder_of_several_kinds_lists_them(tmp_path):
@@ -32,6 +32,15 @@ def test_folder_without_files_of_the_format_is_refused(tmp_path, kind):
     with pytest.raises(TraceFormatError, match=r"holds no files of the format") as caught:
         trace.load(tmp_path, format=kind)
     assert "notes.md" in caught.value.found
+
+
+def test_description_in_json_beside_traces_is_ignored(tmp_path):
+    (tmp_path / "about.json").write_text('{"title": "rides"}')
+    (tmp_path / "a.gpx").write_text(GPX)
+    assert recognise(tmp_path).members == ("a.gpx",)
+    (tmp_path / "a.jsonl").write_text('{"device": "a", "t": 1, "lat": 2, "lon": 3}')
+    with pytest.raises(TraceFormatError, match="several kinds"):
+        recognise(tmp_path)
 
 
 def test_files_of_a_source_are_sorted(tmp_path):
@@ -66,7 +75,7 @@ def test_files_of_one_name_in_different_folders_are_different_devices(tmp_path, 
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         points = (
-            f'<wpt lat="1.{i}" lon="2"><time>2020-01-0{i + 1}T{number:02}:00:00Z</time></wpt>'
+            f'<trkpt lat="1.{i}" lon="2"><time>2020-01-0{i + 1}T{number:02}:00:00Z</time></trkpt>'
             for i in range(3)
         )
         file.write_bytes(
@@ -79,3 +88,9 @@ def test_files_of_one_name_in_different_folders_are_different_devices(tmp_path, 
     joined = trace.load(tmp_path, device="ann").positions
     assert set(joined["device"].to_pylist()) == {"ann"}
     assert len(joined) == len(loaded.positions) == 3 * len(names)
+
+
+def test_lists_in_text_beside_traces_are_ignored(tmp_path):
+    (tmp_path / "2020.txt").write_text("days\n1\n")
+    (tmp_path / "a.gpx").write_text(GPX)
+    assert recognise(tmp_path).members == ("a.gpx",)

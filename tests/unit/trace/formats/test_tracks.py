@@ -1,9 +1,12 @@
 import gzip
+import zipfile
 
 import pytest
+from trace_samples import KML_POINT, TCX_POINT, cab_lines, kml, kml_track, tcx
 
 from mudkit import trace
-from mudkit.trace.formats import gpx
+from mudkit.errors import TraceContentError, TraceFormatError
+from mudkit.trace.formats import batch, tracks
 from mudkit.trace.parse import UNPLACED, UNREADABLE
 
 GPX = '<?xml version="1.0" encoding="{}"?>\n<gpx version="1.1" creator="t" xmlns="http://www.topografix.com/GPX/1/1">{}</gpx>'
@@ -53,15 +56,27 @@ def test_several_tracks_are_several_devices(write):
     assert len(loaded.positions) == 6
 
 
-def test_route_points_and_waypoints_are_loaded(write):
-    body = (
-        build_point(0, "wpt") + f"<rte>{build_point(1, 'rtept')}{build_point(2, 'rtept', time=False)}</rte>"
-    )
+def test_route_points_are_loaded_and_waypoints_set_aside(write):
+    places = "".join(build_point(i, "wpt") for i in range(9))
+    body = places + f"<rte>{build_point(1, 'rtept')}{build_point(2, 'rtept', time=False)}</rte>"
     loaded = trace.load(write(body + build_track([build_point(3), build_point(4)])))
-    assert loaded.positions["lat"].to_pylist() == [47.1, 47.101, 47.103, 47.104]
-    (rejected,) = loaded.rejected.to_pylist()
-    assert (rejected["row"], rejected["reason"], rejected["source"]) == (3, "no time", "ride.gpx")
-    assert rejected["raw"] == "ride,,47.102,8.5,"
+    assert loaded.positions["lat"].to_pylist() == [47.101, 47.103, 47.104]
+    assert loaded.rejected_by_reason() == {"waypoint": 9, "no time": 1}
+    untimed = next(row for row in loaded.rejected.to_pylist() if row["reason"] == "no time")
+    assert (untimed["row"], untimed["source"]) == (11, "ride.gpx")
+    assert untimed["raw"] == "ride,,47.102,8.5,"
+
+
+def test_file_of_waypoints_only_is_refused(write):
+    with pytest.raises(TraceContentError, match="holds no positions") as caught:
+        trace.load(write("".join(build_point(i, "wpt") for i in range(9))))
+    assert caught.value.found == "9 rows set aside: waypoint"
+
+
+@pytest.mark.parametrize("inside", ["<gpxtpx:hr>120</gpxtpx:hr>", "<osmand:speed>3.5</osmand:speed>"])
+def test_prefix_need_not_be_declared(write, inside):
+    body = build_track([build_point(i, inside=f"<extensions>{inside}</extensions>") for i in range(3)])
+    assert len(trace.load(write(body)).positions) == 3
 
 
 @pytest.mark.parametrize(
@@ -117,9 +132,9 @@ def test_batches_do_not_change_the_rows(write, monkeypatch):
         + build_track([build_point(i) for i in range(30)], "b")
     )
     whole = trace.load(file).positions
-    monkeypatch.setattr(gpx, "_BATCH_ROWS", 7)
-    monkeypatch.setattr(gpx, "_CHUNK_BYTES", 100)
-    batches = list(gpx.read_gpx(file, {}))
+    monkeypatch.setattr(batch, "_BATCH_ROWS", 7)
+    monkeypatch.setattr(tracks, "_CHUNK_BYTES", 100)
+    batches = list(tracks.read_gpx(file, {}))
     assert len(batches) > 3
     assert [row for batch in batches for row in batch.rows] == list(range(1, 61))
     assert trace.load(file).positions.equals(whole)
@@ -131,3 +146,47 @@ def test_folder_of_gpx_files(write, tmp_path):
     (tmp_path / "2021").mkdir()
     write(build_track([build_point(0), build_point(1)]), "2021/c.gpx.gz")
     assert list_devices(trace.load(tmp_path)) == ["a", "b", "c"]
+
+
+def list_rows(loaded):
+    return [(row["device"], row["ts"].minute, row["lat"]) for row in loaded.positions.to_pylist()]
+
+
+def test_tracks_and_placemarks_of_kml_are_loaded(tmp_path):
+    body = kml(
+        kml_track("Ann", ["8 47 400", "8 47.001 400"]),
+        f"<Folder>{kml_track('Bob', ['8 47 400', '8 47.001 400'])}</Folder>",
+        *cab_lines(KML_POINT, "a", 2),
+    )
+    (tmp_path / "tour.kml").write_bytes(body)
+    assert list_rows(trace.load(tmp_path / "tour.kml")) == [
+        ("tour", 40, 37),
+        ("tour", 41, 37.001),
+        ("tour/Ann", 40, 47),
+        ("tour/Ann", 41, 47.001),
+        ("tour/Bob", 40, 47),
+        ("tour/Bob", 41, 47.001),
+    ]
+
+
+def test_track_of_a_kmz_is_loaded_beside_its_pictures(tmp_path):
+    with zipfile.ZipFile(tmp_path / "tour.kmz", "w") as archive:
+        archive.writestr("doc.kml", kml(kml_track("Ann", ["8 47", "8 47.001"])))
+        archive.writestr("files/pin.png", b"\x89PNG")
+    assert list_devices(trace.load(tmp_path / "tour.kmz")) == ["tour"]
+    assert list_devices(trace.load(tmp_path)) == ["tour"]
+
+
+def test_activities_of_tcx_are_loaded(tmp_path):
+    (tmp_path / "run.tcx").write_bytes(tcx(*cab_lines(TCX_POINT, "a", 2)))
+    loaded = trace.load(tmp_path / "run.tcx")
+    assert list_rows(loaded)[:2] == [("run/one", 40, 37), ("run/one", 41, 37.001)]
+    assert list_devices(loaded) == ["run/one", "run/two"]
+    assert set(loaded.positions["speed_mps"].to_pylist()) == {3.5}
+
+
+@pytest.mark.parametrize("encoding", ["UTF-3", "EUC-JP", "hex"])
+def test_encoding_that_is_not_read_is_an_error_in_words(tmp_path, encoding):
+    (tmp_path / "ride.gpx").write_text(GPX.format(encoding, ""))
+    with pytest.raises(TraceFormatError, match="cannot be read"):
+        trace.load(tmp_path / "ride.gpx")
