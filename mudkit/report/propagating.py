@@ -279,8 +279,8 @@ class JoiningStudy:
         elif self.is_last_better_now:
             third = (
                 words.percent(self.last_joined.left_share(self.search.sizes)),
-                "of the bytes are left if you only need to know where devices are now: send their last "
-                "positions, joined by cell",
+                "of the bytes are left if you only need to know where devices are at the moment of sending: "
+                "send their last positions, joined by cell",
             )
         return [(words.percent(self.left.value), left), (_apart(self.sums.error_m()), apart), third]
 
@@ -313,8 +313,7 @@ class JoiningStudy:
             return ""
         return (
             f"Last positions, joined by cell, {_within(self.last_joined_sent_m)} the device's last report "
-            "when they are sent, for 95 % of the positions, and count each device once; they "
-            f"{_within(self.last_joined.error_m())} where it was when it reported."
+            "when they are sent, for 95 % of the positions, and count each device once."
         )
 
     def _quantity_told(self) -> str:
@@ -330,12 +329,13 @@ class JoiningStudy:
     def _price(self) -> str:
         """Return what receivers get instead of the messages, in a sentence."""
         what = "the last place" if self.verdict == "last" else "a mean place"
+        whose = " of a cell, without names of devices" if self.verdict == "join" else " of each device"
         reported, sent = (_within(distance, "lies") for distance in (self.sums.error_m(), self.sent_error_m))
         quantity = "" if self._warning() else f" Also, {self._quantity_told()}."
         warning = self._warning() if self.is_last_better_now else ""
         return (
-            f"The price: receivers get {what}. For 95 % of the positions it {reported} where the device was "
-            f"when it reported; when it is sent, it {sent} the device's last report.{quantity}{warning}"
+            f"The price: receivers get {what}{whose}. For 95 % of the positions it {reported} where the "
+            f"device was when it reported; when it is sent, it {sent} the device's last report.{quantity}{warning}"
         )
 
     def _warning(self) -> str:
@@ -391,12 +391,22 @@ class JoiningStudy:
         }[self.verdict]
         if not self.is_last_better_now:
             return f"{what}: {left} of the bytes are left.{self._warning()}"
-        count = ", or to count them" if self._warning() else ""
+        count = ", or to count them then" if self._warning() else ""
         now = words.percent(self.last_joined.left_share(self.search.sizes))
+        whom = "devices were" if self.verdict == "own" else "there were devices"
         return (
-            f"To know where devices were, {what[0].lower()}{what[1:]}: {left} of the bytes are left. To know "
-            f"where they are now{count}, send only their last positions, joined by cell: {now} are left."
+            f"To know where {whom}, {what[0].lower()}{what[1:]}: {left} of the bytes are left. To know where "
+            f"they are at the moment of sending{count}, send only their last positions, joined by cell: "
+            f"{now} are left, {self._between_told()}."
         )
+
+    def _between_told(self) -> str:
+        """Return in words how near last positions are to what was reported since the sending before."""
+        away_m, most_m = self.last_joined.error_m(), self.search.limits.max_error_m
+        limit = f"the limit of {words.distance(most_m / 1000)}"
+        if away_m <= most_m:
+            return f"and the positions since the sending before keep {limit}, too"
+        return f"but the positions since the sending before lie up to {_apart(away_m)} away, beyond {limit}"
 
     def _reason(self) -> str:
         sizes = self.search.sizes

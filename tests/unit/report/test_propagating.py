@@ -162,7 +162,7 @@ def test_heading_of_the_grid_is_about_combinations_within_the_limits():
 def test_price_and_missing_limit_are_named():
     screen = study(make_walks(), "speed").first_screen()
     assert re.search(
-        r"The price: receivers get a mean place\. For 95 % of the positions it lies within [\d.]+ m of where the "
+        r"The price: receivers get a mean place of a cell, without names of devices\. For 95 % of the positions it lies within [\d.]+ m of where the "
         r"device was when it reported; when it is sent, it lies within [\d.]+ m of the device's last report\.",
         screen.reason,
     )
@@ -252,7 +252,9 @@ def test_devices_are_not_counted_where_counts_are_far_from_the_truth():
         f"Do not count devices by these aggregates: counts of devices are {words.number(1 + error)} times"
     )
     assert warning in screen.reason
-    assert "To know where they are now, or to count them, send only their last positions" in screen.headline
+    assert (
+        "To know where they are at the moment of sending, or to count them then, send only" in screen.headline
+    )
     vars(shown)["last_joined_sent_m"] = math.inf  # there is no other way to count them
     other = shown.first_screen()
     assert warning in other.headline
@@ -321,8 +323,8 @@ def test_share_of_repeats_is_the_same_in_tile_heading_and_file(sizes):
     vars(shown)["last_joined_sent_m"] = math.inf  # the tile is that of last positions where these are near
     assert shown.first_screen().tiles[2] == (words.percent(share), text)
     assert "joined by cell" in screen.tiles[2][1]
-    assert "To know where devices were, join the messages of cells" in screen.headline
-    assert "To know where they are now" in screen.headline
+    assert "To know where there were devices, join the messages of cells" in screen.headline
+    assert "To know where they are at the moment of sending" in screen.headline
     assert "Last positions, joined by cell, lie within" in screen.reason
     answer = joined_ways.baselines_answer(shown)
     assert answer.title == f"{words.percent(share)} {text}"
