@@ -86,7 +86,7 @@ class WriteStudy:
             f"each write at once. {text}",
         )
 
-    def summary(self) -> str:
+    def summary(self, writes_per_day: float) -> str:
         """Return how long writes may wait, and what that saves, in a sentence; empty if nothing is known."""
         if not len(self.policies):
             return ""
@@ -95,8 +95,9 @@ class WriteStudy:
         best, at_once = self._row(f"{self.best:g}"), self._row("0")
         saved = 1.0 - best["message_share"] / at_once["message_share"]
         return (
-            f"If every read asks the server, writes may wait {words.duration(60 * self.best)}, which saves "
-            f"{words.percent(saved)} of their messages (below)."
+            f"If instead every read asks the server, writes may wait {words.duration(60 * self.best)}, which "
+            f"saves {words.percent(saved)} of their messages, "
+            f"{words.number(round(saved * writes_per_day))} a day (below)."
         )
 
     def measures(self) -> list[Measure]:

@@ -153,11 +153,12 @@ class ReadStudy:
 
     def first_screen(self, delays: WriteStudy) -> FirstScreen:
         """Return what was read, three figures, the recommendation, what it rests on and assumes."""
+        writes_per_day = len(self.source.positions) / self.source.length_days
         return FirstScreen(
             self.source.describe(),
             self._tiles(),
             self._headline(),
-            " ".join([*self._reasons(), delays.summary()]),
+            " ".join([*self._reasons(), delays.summary(writes_per_day)]),
             self._assumption(),
             [*self.source.warnings(), *self._warnings()],
             [*self._measures(), *delays.measures()],
@@ -283,13 +284,26 @@ class ReadStudy:
                 f"{gives}, but misses the limit on other devices with a probability of {_shown_risk(risk)}."
             )
         if not self.does_rule_stay:
-            return f"{gives}, {_points(gain)} fewer."
+            own = float(self.search.chosen.is_stale.mean())
+            against = f"({_stale(stale)} stale against {_stale(own)})"
+            return f"{gives} {against}, {_points(gain)} fewer{self._without_distance()}."
         if self.family == "always ask":
             return f"{gives}."
         if abs(gain.value) < 5e-4:
             return f"{rule} gives as many, and may stay."
         more = f"{_points(_negated(gain))} more" if gain.value < 0 else f"{_points(gain)} fewer"
         return f"{rule} gives {more}, and may stay."
+
+    def _without_distance(self) -> str:
+        """Return what the age of the fixed rule gives at any distance, to follow a comparison."""
+        if not math.isfinite(self.rule.km) or self.family == "always ask":
+            return ""
+        pairs, age = self.search.pairs, replace(self.rule, km=math.inf)
+        by_age = replayed(pairs, self.search.is_stale, "age", age, age.local(pairs))
+        fresh, stale = float(by_age.is_fresh.mean()), float(by_age.is_stale.mean())
+        if np.array_equal(by_age.is_fresh, self.fixed.is_fresh):
+            return ""
+        return f"; at any distance it gives {words.percent(fresh, 1)} ({_stale(stale)} stale)"
 
     def _assumption(self) -> str:
         reads = self.source.reads
@@ -702,6 +716,11 @@ def study_reads(
         _grid(search, rule),
         folds,
     )
+
+
+def _stale(share: float) -> str:
+    """Return a share of stale answers in words; under a tenth of a percent with another digit."""
+    return words.percent(share, 2 if 0 < share < 1e-3 else 1)
 
 
 def _hindsight(

@@ -105,7 +105,11 @@ class Setting:
             return "send messages only when they are asked for"
         within = f"none that expires within {words.duration(self.threshold_s)}"
         if not math.isfinite(self.limit):
-            return f"send all messages at once{f', but {within}' if self.threshold_s else ''}"
+            return (
+                f"send messages as they come, but {within}"
+                if self.threshold_s
+                else "send all messages at once"
+            )
         text = f"prefetch up to {words.count(int(self.limit), 'message')}"
         return f"{text}, and {within}" if self.threshold_s else text
 

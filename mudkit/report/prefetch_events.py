@@ -16,6 +16,7 @@ from mudkit.report.source import dominant
 from mudkit.sources import Outages
 from mudkit.systems.lasthop import Expiration, Scenario, add_outages, read_logs
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
+from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
     from mudkit.systems.lasthop.study.scenario import Drawn
@@ -116,6 +117,11 @@ class PlayedEvents:
         """Return the reads that are scored, over all draws, in words."""
         reads = words.count(self.scored_reads, "read")
         return reads if len(self.runs) == 1 else f"{reads} × {len(self.runs)} draws of outages"
+
+    def expiring_share(self, within_s: float) -> float:
+        """Share of the messages that expire in less than a time after they arrive."""
+        lasts_us = self.first.expires_us - self.first.arrivals_us
+        return float((lasts_us < within_s * US_PER_S).mean())
 
     @property
     def readable_share(self) -> float:

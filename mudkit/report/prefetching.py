@@ -249,7 +249,7 @@ class SizingStudy:
             f"With it, on {self.played.scored_days}, {_percent(best, 'empty_read_share')} of reads find no "
             f"link and miss a waiting message ({self._in_vain}), "
             f"{_percent(best, 'loss')} of what could be read is lost, {_percent(best, 'waste')} of what is "
-            f"forwarded is wasted, and {_delay(best)}.{self._bound_waste()}"
+            f"forwarded is wasted, and {_delay(best)}.{self._kept_back()}{self._bound_waste()}"
         )
         if self._is_indifferent:
             return f"{text} Any other limit does as well."
@@ -263,6 +263,17 @@ class SizingStudy:
             doubt = "" if other["saved_per_day_high"] < 0 else "; the difference may be chance"
             text += f" With “{other['policy']}” one saves {self._worth(-saved)}{doubt}."
         return text
+
+    def _kept_back(self) -> str:
+        """Return which share of the messages the threshold keeps back, as a sentence; empty: none."""
+        threshold_s = self.setting.threshold_s
+        share = self.played.expiring_share(threshold_s)
+        if not share:
+            return ""
+        return (
+            f" {words.percent(share)} of the messages expire within {words.duration(threshold_s)}: they are "
+            "sent only when asked for."
+        )
 
     def _bound_waste(self) -> str:
         """Return a sentence on the waste that follows from how many messages a read shows; empty: none."""
@@ -437,7 +448,7 @@ class SizingStudy:
             return ""
         least = f"{low:,.0f}" if low else "0 (only when asked)"
         if high == math.inf:
-            return f"limits from {least} up and sending all at once"
+            return f"limits from {least} up, and no limit,"
         return f"limits from {least} to {high:,.0f}"
 
     def _best_other(self) -> pd.Series:

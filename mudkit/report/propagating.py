@@ -335,7 +335,8 @@ class JoiningStudy:
         warning = self._warning() if self.is_last_better_now else ""
         return (
             f"The price: receivers get {what}{whose}. For 95 % of the positions it {reported} where the "
-            f"device was when it reported; when it is sent, it {sent} the device's last report.{quantity}{warning}"
+            f"device was when it reported; when it is sent, it {sent} the device's last report."
+            f"{quantity}{warning}"
         )
 
     def _warning(self) -> str:

@@ -162,7 +162,8 @@ def test_heading_of_the_grid_is_about_combinations_within_the_limits():
 def test_price_and_missing_limit_are_named():
     screen = study(make_walks(), "speed").first_screen()
     assert re.search(
-        r"The price: receivers get a mean place of a cell, without names of devices\. For 95 % of the positions it lies within [\d.]+ m of where the "
+        r"The price: receivers get a mean place of a cell, without names of devices\. "
+        r"For 95 % of the positions it lies within [\d.]+ m of where the "
         r"device was when it reported; when it is sent, it lies within [\d.]+ m of the device's last report\.",
         screen.reason,
     )
