@@ -136,25 +136,24 @@ class ScoreStudy:
             ends = [f"{name}{end}" for name in ("useful_share", "cost") for end in ("", "_low", "_high")]
             unknown = [*ends, "certain_share", "unopened_share", "opened_share"]
             return {
-                **row, "system": "", "runner_up": "", "verdict": "nothing delivered",
+                **row, "system": "", "runner_up": "", "saving": "", "verdict": "nothing delivered",
                 **dict.fromkeys(unknown, math.nan), "baseline_cost": baseline,
             }  # fmt: skip
         row["system"] = self.board.systems[chosen]
+        row["saving"] = pool.saving(chosen, part)
         for name, measure in (("useful_share", "useful_share"), ("cost", self.cost)):
             ends_of = pool.interval(measure, self.confidence)
             row |= {
                 f"{name}{end}": float(values[chosen])
                 for end, values in zip(("", "_low", "_high"), ends_of, strict=True)
             }
-        drawn = pool.drawn
-        choices = [
-            choose(*entry) for entry in zip(drawn["useful"], drawn["wanted"], drawn[part], strict=True)
-        ]
+        parts = (pool.drawn[name] for name in ("useful", "wanted", part))
+        choices = [choose(*entry) for entry in zip(*parts, strict=True)]
         others = [entry for entry in choices if entry is not None and entry != chosen]
         certain = choices.count(chosen) / len(choices)
         runner_up = self.board.systems[max(sorted(set(others)), key=others.count)] if others else ""
-        is_few = pool.deliveries < MIN_DELIVERIES
-        verdict = "few deliveries" if is_few else "close" if certain < _CLOSE else "firm"
+        verdict = "close" if certain < _CLOSE else "firm"
+        verdict = "few deliveries" if pool.deliveries < MIN_DELIVERIES else verdict
         is_chosen = (self.fates["task"] == task) & (self.fates["system"] == row["system"])
         useful, unopened = (float(self.fates.loc[is_chosen, name].iloc[0]) for name in ("useful", "unopened"))
         row |= {"unopened_share": unopened, "opened_share": round(_divided(useful, 1 - unopened), 12)}
@@ -310,7 +309,7 @@ class ScoreStudy:
         opened = ""
         if row["unopened_share"] >= _MUCH:
             opened = f", {words.percent(row['opened_share'])} without what was never opened in its run"
-        cost = f"{words.number(row['cost'])} {COSTS[self.cost][1]} for each"
+        cost = f"{words.number(row['cost'])} {COSTS[self.cost][1]} for each{row['saving']}"
         return f"{words.percent(row['useful_share'])} of what was wanted in time{opened}, {cost}"
 
     def _headline(self) -> str:

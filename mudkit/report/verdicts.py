@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from mudkit import intervals
+from mudkit import intervals, words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -189,6 +189,17 @@ class TaskPool:
                 low[column], high[column] = wilson.low, wilson.high
         return value, np.fmin(low, value), np.fmax(high, value)
 
+    def saving(self, chosen: int, part: str) -> str:
+        """Return how much less a system costs than the next one that brings nearly as much, in words."""
+        sums = self.sums
+        useful = np.where(np.arange(len(self.systems)) == chosen, 0.0, sums["useful"])
+        rival = choose(useful, sums["wanted"], sums[part], best=float(sums["useful"].max()))
+        if rival is None:
+            return ""
+        own, other = (float(sums[part][one] / sums["useful"][one]) for one in (chosen, rival))
+        less = words.percent(1 - own / other, 1) if other else "0 %"
+        return f", {less} less than {words.quoted(self.systems[rival])}"
+
     def _sums(
         self, weight: NDArray[np.float64], cells: NDArray[np.float64]
     ) -> dict[str, NDArray[np.float64]]:
@@ -243,13 +254,19 @@ def choose(
     wanted_count: NDArray[np.float64],
     paid: NDArray[np.float64],
     tolerance: float = TOLERANCE,
+    best: float | None = None,
 ) -> int | None:
-    """Return the system with the least cost among those that bring nearly as much in time as the best."""
-    if not (useful > 0).any():
-        return None
-    shares = np.divide(useful, wanted_count, out=np.zeros_like(useful), where=wanted_count > 0)
-    costs = np.divide(paid, useful, out=np.full_like(paid, np.inf), where=useful > 0)
-    return int(np.where(shares >= shares.max() - tolerance - 1e-12, costs, np.inf).argmin())
+    """Return the system with the least cost among those that bring nearly as much in time as the best.
+
+    ``best`` is the useful count of the best, if it is not one of these; None if no system is near it.
+    """
+    shares, costs = (
+        np.divide(values, by, out=np.full_like(values, other), where=by > 0)
+        for values, by, other in ((useful, wanted_count, 0.0), (paid, useful, np.inf))
+    )
+    highest = shares.max() if best is None else best / wanted_count.max()
+    near = np.where(shares >= highest - tolerance - 1e-12, costs, np.inf)
+    return int(near.argmin()) if np.isfinite(near).any() else None
 
 
 def ends(drawn: NDArray[np.float64], confidence: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -30,6 +30,7 @@ __all__ = [
     "FIELDS",
     "LATE",
     "LATEST_US",
+    "MILLIONTHS",
     "OUTSIDE",
     "TOO_FAST",
     "TO_360",
@@ -60,6 +61,7 @@ TWICE_OR_NEVER = "local time that a clock change repeats or skips"
 LATE = "time before 1980 or after 2100"
 OUTSIDE = "coordinates out of range"
 EXCHANGED = "coordinates out of range, in range if exchanged"
+MILLIONTHS = "coordinates in millionths of a degree"
 TO_360 = "longitude over 180, as counted from 0 to 360"
 TOO_FAST = f"speed over {MAX_FLIGHT_MPS:.0f} m/s"
 
@@ -70,6 +72,7 @@ _REMEDIES = {
     "day as 2023-11-14",
     UNPLACED: "write latitude and longitude in degrees, as 47.37",
     TWICE_OR_NEVER: "write times with their offset, as 2023-10-29T02:30:00+02:00",
+    MILLIONTHS: "divide latitude and longitude by 1,000,000, or by 10,000,000 if they have nine digits",
     TO_360: "subtract 360 from longitudes over 180",
     TOO_FAST: "give speeds in metres per second",
 }
@@ -143,6 +146,8 @@ def parse(batch: Batch, options: Options) -> Parsed:
         late = (t_us < EARLIEST_US) | (t_us > LATEST_US)
         outside = (np.abs(lat) > 90) | (np.abs(lon) > 180)
         swapped = outside & (np.abs(lon) <= 90) & (np.abs(lat) <= 180)
+        size = np.maximum(np.abs(lat), np.abs(lon))
+        in_millionths = (size > 1e4) & (size <= 180e7) & (lat == np.rint(lat)) & (lon == np.rint(lon))
         to_360 = (np.abs(lat) <= 90) & (lon > 180) & (lon <= 360)
     unbounded = np.zeros(len(columns), dtype=np.bool_)
     for name, most in (("box_km", MAX_BOX_KM), ("window_s", MAX_WINDOW_S)):
@@ -161,6 +166,7 @@ def parse(batch: Batch, options: Options) -> Parsed:
         UNPLACED: np.isnan(lat) | np.isnan(lon),
         UNBOUNDED: unbounded,
         LATE: late,
+        MILLIONTHS: in_millionths,
         EXCHANGED: swapped,
         TO_360: to_360,
         OUTSIDE: outside,

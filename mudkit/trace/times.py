@@ -27,6 +27,7 @@ _MIN_SIZE: Final = {"s": 0.0, "ms": 1e11, "us": 1e14, "ns": 1e17}
 
 _PLAIN: Final = r"^(1[7-9]|2[01])\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?"
 _ZONE: Final = r"[T ]\d\d(?::?\d\d){0,2}(?:\.\d+)?\s*(?:Z|[+-]\d\d(?::?\d\d)?)\s*$"
+_ZONE_LIKE: Final = r"(?i)(z|utc|gmt|[+-]\d\d(:?\d\d)?)\s*$"
 _DATE: Final = r"^\d{4}(-\d\d-\d\d($|[T ])|\d{4}[T ])"
 _UNIFORM: Final = (
     (r"(?i)\s*(utc|gmt|z)$", "Z"),
@@ -115,13 +116,16 @@ def has_clock_change(
 
 def lacks_zone(column: pa.Array) -> NDArray[np.bool_]:
     """Return which texts are local times, if others in the column name their zone; else none."""
-    if not pa.types.is_string(column.type):
-        return np.zeros(len(column), dtype=np.bool_)
+    none = np.zeros(len(column), dtype=np.bool_)
+    if not pa.types.is_string(column.type) or pc.all(pc.ends_with(column, "Z")).as_py():
+        return none
+    if not pc.any(pc.match_substring_regex(column, _ZONE_LIKE)).as_py():
+        return none
     text = _uniform(column)
     is_date = pc.match_substring_regex(text, _DATE)
     has_zone = pc.match_substring_regex(text, _ZONE)
     if not pc.any(has_zone).as_py():
-        return np.zeros(len(column), dtype=np.bool_)
+        return none
     local = pc.fill_null(pc.and_not(is_date, has_zone), False)
     return np.asarray(local.to_numpy(zero_copy_only=False), dtype=np.bool_)
 

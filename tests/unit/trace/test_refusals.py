@@ -71,6 +71,7 @@ FORMATS = [
     ("missing columns of GTFS", defer_load(format="gtfs-rt"), "trip_id,vehicle_id,timestamp\n1,2,3\n", "lat, lon"),
     ("times in ms", defer_load(time_unit="s"), build_points("a,{}000,1,2"), "time_unit='auto'"),
     ("times of another clock", trace.load, build_points("a,1{},1,2"), "before 1980 or after 2100"),
+    ("microdegrees", trace.load, build_points("a,{},37700000,-122400000"), r"5 coordinates in millionths of a degree[\s\S]*divide"),
     ("exchanged coordinates", trace.load, build_points("a,{},-122,37"), "exchanged"),
     ("no numbers", trace.load, build_table("a,x,y,z", "b,x,y,z"), "cannot be read"),
     ("three devices of one name", trace.load, build_points("a,{},{},2", 1000), "which column is the device"),
