@@ -90,7 +90,8 @@ def test_cheapest_of_equally_useful_systems_is_recommended():
     rows = [("to everyone", 100, 100, 900), ("MUD", 99, 100, 300), ("SUBLIM", 90, 100, 100)]
     screen = make_study(rows).first_screen()
     assert screen.headline == (
-        "Use MUD for news with ranks (99 % of what was wanted in time, 3.03 J for each)."
+        "Use MUD for news with ranks (99 % of what was wanted in time, 3.03 J for each, 66.3 % less than "
+        "“to everyone”)."
     )
     assert "least radio energy" in screen.reason
     assert "500 wanted deliveries of 50 phones" in screen.reason
@@ -137,7 +138,8 @@ def test_first_screen_speaks_of_the_tasks_that_it_names():
         f"of radio energy for each delivery in time; 9 · 8.33 J with “to everyone” {where}",
     )
     assert screen.headline.startswith(
-        f"Use MUD for {NEWS.name} (100 % of what was wanted in time, 3 J for each); “to everyone” for "
+        f"Use MUD for {NEWS.name} (100 % of what was wanted in time, 3 J for each, 66.7 % less than “to "
+        f"everyone”); “to everyone” for "
         f"{TRAFFIC.name} (100 % of what was wanted in time, 8.33 J for each)."
     )
     assert f"Nothing firm can be said of {PHOTOS.name}: 30 deliveries are too few." in screen.headline

@@ -150,3 +150,18 @@ def test_intervals_of_five_seeds_cover_fresh_seeds():
         hits += bool(low[0] <= share <= high[0])
         widths.append(high[0] - low[0])
     assert 90 <= hits <= 99, (hits, np.mean(widths))
+
+
+@pytest.mark.parametrize(
+    ("fates", "feed_kb", "text"),
+    [
+        # b brings 98 of 100, and pays 30 kB a delivery to a's 3: a is cheaper by nine tenths
+        ([("useful", "useful")] * 100, {"a": 0.0, "b": 27.0}, ", 90 % less than “b”"),
+        ([("useful", "useful")] * 96 + [("useful", "lost")] * 4, {"a": 0.0, "b": 27.0}, ""),  # too few of b
+    ],
+)
+def test_what_is_saved_against_the_next_system(fates, feed_kb, text):
+    board = make_board([(0, 0, item, *of_both) for item, of_both in enumerate(fates)])
+    is_phone = board.bills["device"] != "feed-00000"
+    board.bills.loc[is_phone, "up_kb"] = board.bills["system"].map(feed_kb) + 1.0
+    assert TaskPool.of(board, "t").saving(0, "kb") == text
