@@ -5,7 +5,7 @@ These are no tests: a person judges the numbers. Speed rows of `mudkit reproduce
 for its table.
 
 Usage: python tests/bench/run.py [PART ...]
-       import, session, matching, fleet, scaling, scoreboard, artefact, rows; all by default
+       import, session, matching, fleet, scaling, scoreboard, artefact, traces, rows; all by default
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import fleet
 import matching
 import scaling
 import scoreboard_day
+import traces
 from compare import compare, python
 
 ROWS = ("L7", "S3", "R5", "F5", "F3", "F1", "F6", "F2", "M2", "M1", "M3")
@@ -34,6 +35,7 @@ def main() -> None:
         "scaling": scaling.measure_rows,
         "scoreboard": scoreboard_day.measure_rows,
         "artefact": artefact.measure_rows,
+        "traces": traces.measure_rows,
     }
     selected = sys.argv[1:] or [*parts, "rows"]
     if unknown := [name for name in selected if name not in (*parts, "rows")]:

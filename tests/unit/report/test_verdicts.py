@@ -160,7 +160,7 @@ def test_intervals_of_five_seeds_cover_fresh_seeds():
         ([("useful", "useful")] * 96 + [("useful", "lost")] * 4, {"a": 0.0, "b": 27.0}, ""),  # too few of b
     ],
 )
-def test_what_is_saved_against_the_next_system(fates, feed_kb, text):
+def test_saving_is_measured_against_the_next_system(fates, feed_kb, text):
     board = make_board([(0, 0, item, *of_both) for item, of_both in enumerate(fates)])
     is_phone = board.bills["device"] != "feed-00000"
     board.bills.loc[is_phone, "up_kb"] = board.bills["system"].map(feed_kb) + 1.0
