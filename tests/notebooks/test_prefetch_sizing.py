@@ -58,7 +58,7 @@ def test_example_runs_without_any_file(example):
     assert "Messages and reads are generated" in page(example)
     metadata = manifest(example)
     assert (metadata["inputs"], metadata["parameters"]["days"]) == ({}, 16)
-    assert metadata["headline"].startswith("Send messages as they come, but none that expires within ")
+    assert metadata["headline"].startswith("Send all messages at once")
 
 
 def test_recommendation_matches_the_saved_tables(example):
