@@ -407,7 +407,8 @@ class JoiningStudy:
         limit = f"the limit of {words.distance(most_m / 1000)}"
         if away_m <= most_m:
             return f"and the positions since the sending before keep {limit}, too"
-        return f"but the positions since the sending before lie up to {_apart(away_m)} away, beyond {limit}"
+        away = _within(away_m)
+        return f"but 95 % of the positions since the sending before {away} them, which is beyond {limit}"
 
     def _reason(self) -> str:
         sizes = self.search.sizes
