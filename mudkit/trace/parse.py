@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,16 @@ from mudkit.trace.formats import FIELDS, NOT_POSITIONS, UNPARSABLE, Batch, Diale
 from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
 from mudkit.trace.schema import REJECTED, rejected_by_reason, rejected_rows
-from mudkit.trace.times import AUTO, NO_TIME, TIME_UNITS, has_clock_change, lacks_zone, moments, times_us
+from mudkit.trace.times import (
+    AUTO,
+    NO_TIME,
+    TIME_UNITS,
+    has_clock_change,
+    lacks_zone,
+    moments,
+    names_zone,
+    times_us,
+)
 from mudkit.trace.values import booleans, is_given, numbers, raw_text
 
 __all__ = [
@@ -46,7 +56,6 @@ __all__ = [
     "check_parsed",
     "malformed_rows",
     "no_rows",
-    "parse",
     "parsed_batches",
     "refuse_mostly_bad",
 ]
@@ -109,9 +118,25 @@ class Parsed:
 
 def parsed_batches(plan: LoadPlan, files: list[Path] | None = None) -> Iterator[Parsed]:
     """Parse a source, or some of its files, batch by batch; lines without columns are among the bad rows."""
-    for batch in plan.source.batches(files):
+    return (parsed for file in files or plan.source.files() for _, parsed in _parse_file(plan, file))
+
+
+def _parse_file(plan: LoadPlan, file: Path) -> Iterator[tuple[Batch, Parsed]]:
+    """Parse a file; its local times can be used only if none of its times names a zone.
+
+    Of a file in several batches that begins with local times, times are therefore read twice.
+    """
+    batches = plan.source.batches([file])
+    head = list(islice(batches, 2))
+    has_zones, is_open = False, plan.options.tz == "UTC"  # whoever says a zone says what local times are
+    for batch in chain(head, batches):
         try:
-            parsed = parse(batch, plan.options)
+            ts = _times(batch)
+            if is_open and not (has_zones := names_zone(ts)) and len(head) > 1 and lacks_zone(ts).any():
+                has_zones = any(names_zone(_times(other)) for other in plan.source.batches([file]))
+                is_open = False
+            is_open &= not has_zones
+            parsed = _parse(batch, ts, plan.options, has_zones=has_zones)
         except (pa.ArrowException, KeyError) as error:
             kinds = ", ".join(f"{field.name}: {field.type}" for field in batch.columns.schema)
             raise TraceFormatError(
@@ -121,19 +146,24 @@ def parsed_batches(plan: LoadPlan, files: list[Path] | None = None) -> Iterator[
                 expected="a device as text or number, a time, and latitude and longitude as numbers",
                 remedy="check the column mapping",
             ) from error
-        yield Parsed(parsed.good, pa.concat_tables([parsed.bad, malformed_rows(batch)]))
+        yield batch, Parsed(parsed.good, pa.concat_tables([parsed.bad, malformed_rows(batch)]))
 
 
-def parse(batch: Batch, options: Options) -> Parsed:
+def _times(batch: Batch) -> pa.Array:
+    """Return the column of times, joined with that of dates if there is one."""
+    ts = batch.columns["ts"].combine_chunks()
+    if "date" in batch.columns.column_names:
+        return moments(batch.columns["date"].combine_chunks(), ts)
+    return ts
+
+
+def _parse(batch: Batch, ts: pa.Array, options: Options, *, has_zones: bool) -> Parsed:
     """Parse the columns of one batch: text, or already typed (Parquet)."""
     columns, source, rows = batch.columns, batch.source, batch.rows
     if options.device is None:
         device = pc.utf8_trim_whitespace(columns["device"].combine_chunks().cast(pa.string()))
     else:
         device = pa.repeat(pa.scalar(options.device.strip(), pa.string()), len(columns))
-    ts = columns["ts"].combine_chunks()
-    if "date" in columns.column_names:
-        ts = moments(columns["date"].combine_chunks(), ts)
     t_us = times_us(ts, options.tz, options.time_unit)
     is_unread = t_us == NO_TIME
     values = {
@@ -160,7 +190,7 @@ def parse(batch: Batch, options: Options) -> Parsed:
     problems = {
         UNTIMED: untimed,
         UNNAMED: unnamed,
-        UNZONED: lacks_zone(ts) & (options.tz == "UTC"),  # whoever says a zone says what local times are
+        UNZONED: lacks_zone(ts) if has_zones else np.zeros(len(ts), dtype=np.bool_),
         TWICE_OR_NEVER: has_clock_change(ts, t_us, options.tz, options.time_unit),
         UNREADABLE: is_unread,
         UNPLACED: np.isnan(lat) | np.isnan(lon),
@@ -237,22 +267,26 @@ def refuse_mostly_bad(
     """Raise an error if more than half of the rows of a file were rejected."""
     if 2 * len(bad) <= rows:
         return
-    reasons = rejected_by_reason(bad)
     raise TraceFormatError(
         f"Most rows of {file.name} {problem}.",
         where=str(file),
-        found=f"{len(bad):,} of {rows:,} rows: "
-        + ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
-        + f"; the first: {str(bad['raw'][0])[:100]!r}",
+        found=f"{len(bad):,} of {rows:,} rows: {_leading(rejected_by_reason(bad))}; "
+        f"the first: {str(bad['raw'][0])[:_MAX_SHOWN]!r}",
         expected=expected,
         remedy=remedy,
     )
 
 
-def check_parsed(plan: LoadPlan, rows: int, bad: Mapping[str, int], sample: str, kind: str = "rows") -> None:
+def _leading(reasons: Mapping[str, int]) -> str:
+    """Return the most frequent reasons with their counts."""
+    leading = Counter(reasons).most_common(_MAX_REASONS)
+    return ", ".join(f"{count:,} {reason}" for reason, count in leading)
+
+
+def check_parsed(plan: LoadPlan, rows: int, bad: Mapping[str, int], kind: str = "rows") -> None:
     """Raise an error if most of the rows of a source cannot be read.
 
-    ``bad`` counts bad rows by reason, ``sample`` is the first of them, ``kind`` says what was counted.
+    ``bad`` counts bad rows by reason, ``kind`` says what was counted.
 
     Raises
     ------
@@ -290,43 +324,40 @@ def check_parsed(plan: LoadPlan, rows: int, bad: Mapping[str, int], sample: str,
             else "exchange the two in the file",
         )
     if 2 * sum(bad.values()) > rows:
-        leading = Counter(bad).most_common(_MAX_REASONS)
-        dialect, row = _first_rejected(plan, leading[0][0]) or (None, repr(sample[:_MAX_SHOWN]))
+        reason = max(bad, key=lambda reason: bad[reason])
+        dialect, row = _first_rejected(plan, reason)
         fields = f"{len(dialect.names)} fields separated by {dialect.delimiter!r}, " if dialect else ""
         taken = ", ".join(f"{name}={given}" for name, given in names.items())
         raise TraceFormatError(
             f"Most rows of {source.path.name} cannot be read.",
             where=where,
-            found=f"{sum(bad.values()):,} of {rows:,} {kind}: "
-            + ", ".join(f"{count:,} {reason}" for reason, count in leading)
-            + f"; {row}",
+            found=f"{sum(bad.values()):,} of {rows:,} {kind}: {_leading(bad)}; {row}",
             expected=f"in each row {fields}a device, a time (UNIX or ISO 8601) and a place in degrees "
             "(like 37.77)" + (f", from the columns {taken}" if taken else ""),
-            remedy=_REMEDIES.get(leading[0][0], "check the column mapping and the format"),
+            remedy=_REMEDIES.get(reason, "check the column mapping and the format"),
         )
 
 
-def _first_rejected(plan: LoadPlan, reason: str) -> tuple[Dialect | None, str] | None:
+def _first_rejected(plan: LoadPlan, reason: str) -> tuple[Dialect | None, str]:
     """Return the form of the first file with such a row, and this row as it stands there."""
-    for file in plan.source.files():
-        for batch in plan.source.batches([file]):
-            bad = pa.concat_tables([parse(batch, plan.options).bad, malformed_rows(batch)])
-            rejected = bad.filter(pc.equal(bad["reason"], reason)).sort_by("row")
-            if not len(rejected):
-                continue
-            row, raw = rejected["row"][0].as_py(), rejected["raw"][0].as_py()
-            if batch.dialect is None:
-                return None, f"{batch.source}, row {row}: {raw[:_MAX_SHOWN]!r}"
-            ((_, line, text),) = lines_of(file, batch.dialect, [row])
-            return batch.dialect, f"{batch.source}, line {line}: {text[:_MAX_SHOWN]!r}"
-    return None
+    parsed = ((file, *each) for file in plan.source.files() for each in _parse_file(plan, file))
+    of_reason = (
+        (file, batch, each.bad.filter(pc.equal(each.bad["reason"], reason))) for file, batch, each in parsed
+    )
+    file, batch, rejected = next(of for of in of_reason if len(of[-1]))
+    first = rejected.sort_by("row").slice(0, 1).to_pylist()[0]
+    if batch.dialect is None:
+        return None, f"{batch.source}, row {first['row']}: {first['raw'][:_MAX_SHOWN]!r}"
+    ((_, line, text),) = lines_of(file, batch.dialect, [first["row"]])
+    return batch.dialect, f"{batch.source}, line {line}: {text[:_MAX_SHOWN]!r}"
 
 
 def _wrong_unit(plan: LoadPlan) -> TraceFormatError:
     """Return the error for times before 1980 or after 2100, with the unit in which they are plausible."""
     source, options = plan.source, plan.options
     batch = next(b for b in source.batches() if len(b.columns))
-    fits = options.time_unit != AUTO and bool(len(parse(batch, replace(options, time_unit=AUTO)).good))
+    fitting = _parse(batch, _times(batch), replace(options, time_unit=AUTO), has_zones=False)
+    fits = options.time_unit != AUTO and bool(len(fitting.good))
     return TraceFormatError(
         f"The times in {source.path.name} are not in the unit {options.time_unit!r}."
         if fits

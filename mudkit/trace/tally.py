@@ -35,8 +35,6 @@ class Tally:
         Rows that could be read; positions, reads and devices with positions after cleaning.
     bad, rejected : Counter
         Rows that could not be read, and rows that cleaning set aside, by reason.
-    sample : str
-        The first row that could not be read.
     """
 
     parsed: int = 0
@@ -45,7 +43,6 @@ class Tally:
     devices: int = 0
     bad: Counter[str] = field(default_factory=Counter)
     rejected: Counter[str] = field(default_factory=Counter)
-    sample: str = ""
 
     @classmethod
     def of(cls, counts: Mapping[str, Any]) -> Tally:
@@ -66,7 +63,6 @@ class Tally:
         """Count a parsed batch."""
         self.parsed += len(parsed.good)
         self.bad.update(parsed.bad["reason"].to_pylist())
-        self.sample = self.sample or (str(parsed.bad["raw"][0]) if len(parsed.bad) else "")
 
     def add_cleaned(self, tables: CleanTables) -> None:
         """Count the cleaned rows of whole devices."""
@@ -79,11 +75,10 @@ class Tally:
         """Add the counts of another part."""
         for name in ("parsed", "positions", "reads", "devices", "bad", "rejected"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.sample = self.sample or other.sample
 
     def check_parsed(self, plan: LoadPlan, kind: str = "rows") -> None:
         """Raise the errors of :func:`mudkit.trace.parse.check_parsed`."""
-        check_parsed(plan, self.rows, self.bad, self.sample, kind)
+        check_parsed(plan, self.rows, self.bad, kind)
 
     def check_cleaned(self, plan: LoadPlan) -> None:
         """Raise an error if most positions contradict each other, or if no device has more than one."""

@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from mudkit.trace.values import NUMBER
 
-__all__ = ["AUTO", "NO_TIME", "TIME_UNITS", "has_clock_change", "lacks_zone", "moments", "times_us"]
+__all__ = [
+    "AUTO",
+    "NO_TIME",
+    "TIME_UNITS",
+    "has_clock_change",
+    "lacks_zone",
+    "moments",
+    "names_zone",
+    "times_us",
+]
 
 TIME_UNITS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0}
 """Units of numeric times, and how many microseconds one is (nanoseconds are divided instead)."""
@@ -114,20 +123,23 @@ def has_clock_change(
     return np.zeros(len(t_us), dtype=np.bool_)
 
 
+def names_zone(column: pa.Array) -> bool:
+    """Return whether some of the texts are times with their zone."""
+    if (
+        not pa.types.is_string(column.type)
+        or not pc.any(pc.match_substring_regex(column, _ZONE_LIKE)).as_py()
+    ):
+        return False
+    return bool(pc.any(pc.match_substring_regex(_uniform(column), _ZONE)).as_py())
+
+
 def lacks_zone(column: pa.Array) -> NDArray[np.bool_]:
-    """Return which texts are local times, if others in the column name their zone; else none."""
-    none = np.zeros(len(column), dtype=np.bool_)
+    """Return which texts are local times."""
     if not pa.types.is_string(column.type) or pc.all(pc.ends_with(column, "Z")).as_py():
-        return none
-    if not pc.any(pc.match_substring_regex(column, _ZONE_LIKE)).as_py():
-        return none
+        return np.zeros(len(column), dtype=np.bool_)
     text = _uniform(column)
-    is_date = pc.match_substring_regex(text, _DATE)
-    has_zone = pc.match_substring_regex(text, _ZONE)
-    if not pc.any(has_zone).as_py():
-        return none
-    local = pc.fill_null(pc.and_not(is_date, has_zone), False)
-    return np.asarray(local.to_numpy(zero_copy_only=False), dtype=np.bool_)
+    local = pc.and_not(pc.match_substring_regex(text, _DATE), pc.match_substring_regex(text, _ZONE))
+    return np.asarray(pc.fill_null(local, False).to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def _numbers_us(column: pa.Array, time_unit: str) -> NDArray[np.int64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,10 @@ from hypothesis import strategies as st
 
 from mudkit import trace
 from mudkit.errors import TraceFormatError
-from mudkit.trace.times import NO_TIME, TIME_UNITS, lacks_zone, moments, times_us
+from mudkit.trace.formats import delimited
+from mudkit.trace.options import Options
+from mudkit.trace.parse import UNZONED, parsed_batches
+from mudkit.trace.times import NO_TIME, TIME_UNITS, lacks_zone, moments, names_zone, times_us
 
 SEC_US = 1_000_000
 AT = dt.datetime(2023, 11, 14, 22, 13, 20, 250_000, dt.UTC)
@@ -106,11 +110,29 @@ def test_local_times_among_zoned_ones_are_set_aside(csv_file):
     """They are not guessed; the option tz says what they are."""
     texts = ["2023-11-14T22:13:20Z", "2023-11-14 22:14:20", "2023-11-14T22:15:20+00:00", "1700000180"]
     assert lacks_zone(pa.array(texts)).tolist() == [False, True, False, False]
-    assert not lacks_zone(pa.array(texts[1:2])).any()
+    assert [names_zone(pa.array(texts[i:])) for i in (0, 1, 3)] == [True, True, False]
     file = csv_file("device,ts,lat,lon", [f"a,{text},10.5,20.5" for text in texts])
     loaded = trace.load(file)
     assert loaded.rejected_by_reason() == {"local time among times with a zone": 1}
     assert len(trace.load(file, tz="Europe/London").positions) == 4
+
+
+@pytest.mark.parametrize("zoned", [range(1), range(1, 2), range(2, 3), range(0)])
+def test_times_with_a_zone_may_be_in_any_batch(csv_file, monkeypatch, zoned):
+    """A file is read in blocks; a zone in one of them makes the local times of all others useless."""
+    monkeypatch.setattr(delimited, "_BLOCK_BYTES", 1 << 10)
+    rows = [
+        f"a,2023-11-14 {i // 60:02}:{i % 60:02}:00{'Z' if i // 100 in zoned else ''},10.5,{20 + i / 1000}"
+        for i in range(300)
+    ]
+    file = csv_file("device,ts,lat,lon", rows)
+    plan = Options().plan(file)
+    assert sum(1 for _ in plan.source.batches()) > 6
+    local = {UNZONED: 300 - 100 * len(zoned)} if zoned else {}
+    counts: Counter[str] = Counter()
+    for parsed in parsed_batches(plan):
+        counts.update(parsed.bad["reason"].to_pylist())
+    assert counts == local
 
 
 @pytest.mark.parametrize(
