@@ -340,16 +340,21 @@ def check_parsed(plan: LoadPlan, rows: int, bad: Mapping[str, int], kind: str = 
 
 def _first_rejected(plan: LoadPlan, reason: str) -> tuple[Dialect | None, str]:
     """Return the form of the first file with such a row, and this row as it stands there."""
-    parsed = ((file, *each) for file in plan.source.files() for each in _parse_file(plan, file))
-    of_reason = (
-        (file, batch, each.bad.filter(pc.equal(each.bad["reason"], reason))) for file, batch, each in parsed
-    )
-    file, batch, rejected = next(of for of in of_reason if len(of[-1]))
-    first = rejected.sort_by("row").slice(0, 1).to_pylist()[0]
+    file, batch, rejected = next(_rejected_batches(plan, reason))
+    row, raw = (rejected.sort_by("row")[name][0].as_py() for name in ("row", "raw"))
     if batch.dialect is None:
-        return None, f"{batch.source}, row {first['row']}: {first['raw'][:_MAX_SHOWN]!r}"
-    ((_, line, text),) = lines_of(file, batch.dialect, [first["row"]])
+        return None, f"{batch.source}, row {row}: {raw[:_MAX_SHOWN]!r}"
+    ((_, line, text),) = lines_of(file, batch.dialect, [row])
     return batch.dialect, f"{batch.source}, line {line}: {text[:_MAX_SHOWN]!r}"
+
+
+def _rejected_batches(plan: LoadPlan, reason: str) -> Iterator[tuple[Path, Batch, pa.Table]]:
+    """Iterate over the batches with rows that cannot be read for this reason: file, batch and these rows."""
+    for file in plan.source.files():
+        for batch, parsed in _parse_file(plan, file):
+            rejected = parsed.bad.filter(pc.equal(parsed.bad["reason"], reason))
+            if len(rejected):
+                yield file, batch, rejected
 
 
 def _wrong_unit(plan: LoadPlan) -> TraceFormatError:
