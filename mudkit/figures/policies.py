@@ -542,7 +542,7 @@ def sensitivity(table: pd.DataFrame, *, recommended: str, title: str) -> go.Figu
         text = f"{family}, {words.percent(fresh[row] / 100, 1)}" if fresh[row] > 0 else str(family)
         figure.add_annotation(
             x=1.01, xref="paper", xanchor="left", y=assumed, text=escaped(text), showarrow=False,
-            font={"size": 13, "color": INK},
+            font={"size": 13},
         )  # fmt: skip
     figure.update_xaxes(title_text="answered fresh from the cache, % of reads", range=[begin, end])
     names = list(table["assumed"])

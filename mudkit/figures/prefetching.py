@@ -115,7 +115,7 @@ def waste_and_loss_by_limit(
     lines = textwrap.wrap(_caption(table.attrs.get("parameters", {})), _CAPTION_LETTERS)
     figure.add_annotation(
         text="<br>".join(lines), xref="paper", yref="paper", x=0, y=0, yshift=-80, yanchor="top",
-        xanchor="left", align="left", showarrow=False, font={"size": 11, "color": INK},
+        xanchor="left", align="left", showarrow=False, font={"size": 11},
     )  # fmt: skip
     height_px, below_px = 462 + 15 * len(lines), 90 + 15 * len(lines)
     legend = {"title": {"text": "time without a network"}}

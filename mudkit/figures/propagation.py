@@ -269,7 +269,7 @@ def _add_scale(figure: go.Figure, x: list[float], y: list[float], stretch: float
     right = left + km * stretch / KM_PER_DEGREE
     figure.add_scatter(
         x=[left, right], y=[bottom, bottom], mode="lines+text", text=["", f"{km:g} km"],
-        textposition="middle right", line={"color": INK, "width": 3}, textfont={"color": INK},
+        textposition="middle right", line={"color": INK, "width": 3},
         hoverinfo="skip", showlegend=False, row=1, col=1,
     )  # fmt: skip
 

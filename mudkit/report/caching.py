@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mudkit import intervals, words
+from mudkit.display import Cell
 from mudkit.experiment import tree_nodes
 from mudkit.intervals import Interval
 from mudkit.learning import (
@@ -464,8 +465,8 @@ class ReadStudy:
         """Return the fixed rule, and the best policy of each family in words."""
         choices = [choice for choice in self.search.choices if choice.family != "always ask"]
         rows = [
-            (RULE, describe_policy(self.rule)),
-            *((one.family, describe_policy(one.policy)) for one in choices),
+            (RULE, Cell(describe_policy(self.rule))),
+            *((one.family, Cell(describe_policy(one.policy))) for one in choices),
         ]
         return pd.DataFrame(rows, columns=["policy", "answers from the cache that are used"])
 
