@@ -580,20 +580,27 @@ def assert_asks_to_run_the_cell(page):
     assert {text for is_panel, text in marks if not is_panel} == {"none"}
 
 
-@pytest.mark.parametrize("is_trusted", [False, True])
-def test_output_of_a_widget_without_its_state_asks_to_run_the_cell(chromium, lab, screenshot, is_trusted):
+@pytest.mark.parametrize(
+    ("kernel", "is_trusted"), [("python3", False), ("python3", True), ("", False), ("", True)]
+)
+def test_output_of_a_widget_without_its_state_asks_to_run_the_cell(
+    chromium, lab, screenshot, kernel, is_trusted
+):
     address, token, folder = lab
     cell = nbformat.v4.new_code_cell("ViewsExplorer('ann: w1')", execution_count=1)
     data = {**Panel([])._repr_mimebundle_(), "text/plain": "ViewsExplorer(children=(HTML(…"}
     cell.outputs = [nbformat.v4.new_output("execute_result", data=data, execution_count=1)]
     notebook = nbformat.v4.new_notebook(cells=[cell])
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3 (ipykernel)"}
+    notebook.metadata["kernelspec"] = {"name": kernel or "not-installed", "display_name": "Python"}
     nbformat.write(notebook, folder / "work" / "foreign.ipynb")
     if is_trusted:
         NotebookNotary().sign(notebook)
     page = chromium.new_context(viewport={"width": 1300, "height": 1000}).new_page()
     page.set_default_timeout(60_000)
     page.goto(f"{address}/lab/workspaces/foreign/tree/foreign.ipynb?token={token}")
+    if not kernel:
+        page.locator(".jp-Dialog select").select_option(label="No Kernel")
+        page.locator(".jp-Dialog .jp-mod-accept").click()
     page.wait_for_function(
         """() => {
           const output = document.querySelector('.jp-OutputArea-output');
