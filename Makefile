@@ -93,9 +93,9 @@ bench: $(READY)
 faults: $(READY)
 	@$(BIN)/python tests/faults/campaign.py --runs 20000
 
+# A sample of small changes of each package, or of PACKAGES="trace systems.mud": a test must notice each.
 mutants: $(READY)
-	@$(BIN)/python tests/faults/delivery_mutants.py
-	@$(BIN)/python tests/faults/mutations.py
+	@$(BIN)/python tests/mutants $(PACKAGES) $(if $(SEED),--seed $(SEED))
 
 clean:
 	rm -rf $(VENV) build dist reports/build data/derived node_modules .mypy_cache .ruff_cache .import_linter_cache .hypothesis mudkit/figures/assets/vendor tests/browser/assets/vendor

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 # In `make test` examples derive from the test's name, so that runs repeat. The soak draws them from
 # --hypothesis-seed. Mutants are tested with more examples than `make test` draws. No deadline: a machine may be slow.
 settings.register_profile("test", derandomize=True, deadline=None, database=None, max_examples=25)
-settings.register_profile("mutants", settings.get_profile("test"), max_examples=100)
 settings.register_profile("soak", deadline=None, database=None, max_examples=1000, print_blob=True)
 settings.register_profile("sample", settings.get_profile("soak"), max_examples=200)
 settings.load_profile("test")
@@ -100,7 +99,6 @@ MAX_SAMPLED_PER_FILE = 3
 NEVER_SAMPLED = (
     "faults/test_killed_jobs.py",
     "faults/test_mud_campaign.py",
-    "faults/test_mutations.py",
     "spark/test_streaming.py",
     "unit/test_packaging.py",
     "unit/test_site.py",

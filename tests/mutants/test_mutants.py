@@ -1,0 +1,197 @@
+"""The tool of ``make mutants``: what it changes, and what counts as noticed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.process
+TOOL = Path(__file__).parent
+
+MODULE = '''"""A module."""
+
+def begin():
+    if __name__ != "mudkit.part.rules":
+        raise ImportError
+    return 1
+
+STATE = begin()
+
+def clip(value, high=9):
+    """Return a value of at most 9."""
+    if value > high:
+        raise ValueError(f"{value} is over {9}")
+    return min(value, high)
+
+def wait(ends):
+    """Return after a while."""
+    count = 0
+    while count != ends:
+        count += 1
+    return count
+
+def fill(ends):
+    """Return a list that grows."""
+    count, rows = 0, []
+    while count != ends:
+        count += 1
+        rows.append(bytearray(1 << 26))
+    return rows
+
+def unseen(value):
+    """Return whether a value is small."""
+    return value < 5
+
+def far(value):
+    """Return whether a value is large, which tests of another folder notice."""
+    return value > 5
+'''
+WIDE = """from mudkit.part.rules import far
+
+def test_five():
+    assert not far(5)
+"""
+SETTINGS = """
+[tool.pytest.ini_options]
+addopts = "--import-mode=importlib"
+
+[tool.coverage.run]
+source_pkgs = ["mudkit"]
+parallel = true
+context = "${MUDKIT_TEST-}"
+patch = ["subprocess"]
+"""
+TESTS = """from mudkit.part.rules import STATE, clip, fill, unseen, wait
+
+def test_clip():
+    assert clip(8) == 8
+
+def test_wait():
+    assert wait(2) == 2
+
+def test_fill():
+    assert len(fill(1)) == 1
+
+def test_state():
+    assert STATE == 1
+
+def test_unseen():
+    assert unseen(1)
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """Return a small project with a copy of the tool."""
+    folder = tmp_path_factory.mktemp("project")
+    shutil.copytree(
+        TOOL, folder / "tests" / "mutants", ignore=shutil.ignore_patterns("test_*", "__pycache__")
+    )
+    files = {
+        "mudkit/__init__.py": "",
+        "mudkit/part/__init__.py": "",
+        "mudkit/part/rules.py": MODULE,
+        "tests/unit/part/test_rules.py": TESTS,
+        "tests/wide/test_far.py": WIDE,
+        "pyproject.toml": SETTINGS,
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def run_tool(project, *arguments):
+    """Run the tool in a project; return its exit status and lines."""
+    command = [sys.executable, "tests/mutants", *arguments]
+    process = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    return process.returncode, process.stdout.splitlines()
+
+
+def test_bodies_of_functions_are_changed_but_no_texts_of_errors(project):
+    _, lines = run_tool(project, "part", "--all", "--list")
+    assert [line.split(": ", 2)[1:] for line in lines] == [
+        ["begin", "__name__ != 'mudkit.part.rules' -> __name__ == 'mudkit.part.rules'  (line 4)"],
+        ["begin", "1 -> 2  (line 6)"],
+        ["clip", "value > high -> value <= high  (line 12)"],
+        ["clip", "value > high -> value >= high  (line 12)"],
+        ["clip", "min(value, high) -> max(value, high)  (line 14)"],
+        ["wait", "count != ends -> count == ends  (line 19)"],
+        ["wait", "0 -> 1  (line 18)"],
+        ["wait", "1 -> 2  (line 20)"],
+        ["wait", "count += 1 -> count -= 1  (line 20)"],
+        ["wait", "count += 1 -> pass  (line 20)"],
+        ["fill", "count != ends -> count == ends  (line 26)"],
+        ["fill", "(0, []) -> (1, [])  (line 25)"],
+        ["fill", "1 -> 2  (line 27)"],
+        ["fill", "1 << 26 -> 2 << 26  (line 28)"],
+        ["fill", "1 << 26 -> 1 << 27  (line 28)"],
+        ["fill", "count += 1 -> count -= 1  (line 27)"],
+        ["fill", "count += 1 -> pass  (line 27)"],
+        ["fill", "rows.append(bytearray(1 << 26)) -> pass  (line 28)"],
+        ["unseen", "value < 5 -> value >= 5  (line 33)"],
+        ["unseen", "value < 5 -> value <= 5  (line 33)"],
+        ["unseen", "value < 5 -> value < 6  (line 33)"],
+        ["far", "value > 5 -> value <= 5  (line 37)"],
+        ["far", "value > 5 -> value >= 5  (line 37)"],
+        ["far", "value > 5 -> value > 6  (line 37)"],
+    ]
+
+
+def test_survivors_are_named_unless_they_are_listed(project):
+    survivors = project / "tests" / "mutants" / "survivors.toml"
+    survivors.write_text("")
+    chosen = "part", "--only", ": unseen", "--kinds", "boundary", "number", "comparison"
+    status, lines = run_tool(project, *chosen)
+    assert (status, lines) == (
+        1,
+        [
+            "part: 1 of 3 noticed (33 %); 0 of the others are no mistakes, 2 survive",
+            "survives and is not listed: part.rules: unseen: value < 5 -> value <= 5  (mudkit/part/rules.py:33)",
+            "survives and is not listed: part.rules: unseen: value < 5 -> value < 6  (mudkit/part/rules.py:33)",
+        ],
+    )
+    row = (
+        '[[survivor]]\nmodule = "part.rules"\nfunction = "unseen"\nbefore = "value < 5"\nwhy = "odd values"\n'
+    )
+    survivors.write_text("".join(f'{row}after = "value {after}"\n' for after in ("<= 5", "< 6", ">= 5")))
+    status, lines = run_tool(project, *chosen)
+    assert (status, lines) == (
+        1,
+        [
+            "part: 1 of 3 noticed (33 %); 2 of the others are no mistakes, 0 survive",
+            "is listed as a survivor, and was noticed: part.rules: unseen: value < 5 -> value >= 5 "
+            "(tests/unit/part/test_rules.py::test_unseen)",
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "kinds", "count", "by"),
+    [
+        ("far", ("boundary",), 1, "tests/wide/test_far.py::test_five"),
+        ("begin", ("comparison",), 1, "tests/unit/part/test_rules.py cannot be imported"),
+    ],
+)
+def test_tests_of_other_folders_and_broken_imports_notice(project, function, kinds, count, by):
+    (project / "tests" / "mutants" / "survivors.toml").write_text("")
+    status, lines = run_tool(project, "part", "--only", f": {function}", "--kinds", *kinds)
+    assert (status, lines[0].split(" (")[0]) == (0, f"part: {count} of {count} noticed")
+    noticed = json.loads((project / "build" / "mutants" / "results.json").read_text())
+    assert [test for name, test in noticed.items() if f": {function}: " in name] == count * [by]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("function", "kind", "why"), [("wait", "dropped", "does not end"), ("fill", "arithmetic", "takes over")]
+)
+def test_endless_and_greedy_mutants_are_ended_and_noticed(project, function, kind, why):
+    (project / "tests" / "mutants" / "survivors.toml").write_text("")
+    status, lines = run_tool(project, "part", "--only", f": {function}", "--kinds", kind)
+    assert (status, lines[0].split("; ")[0]) == (0, "part: 1 of 1 noticed (100 %)")
+    assert why in (project / "build" / "mutants" / "results.json").read_text()
