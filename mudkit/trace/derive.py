@@ -192,7 +192,7 @@ def derive_reads(
 def _trip_start(positions: pa.Table, same_device: NDArray[np.bool_], rule: Rule, occupied: Any) -> _Chosen:
     t_us = epoch_us(positions["ts"])
     moves = np.flatnonzero(moved_from(positions["lat"].to_numpy(), positions["lon"].to_numpy(), ~same_device))
-    still = np.append(True, np.diff(t_us[moves]) >= rule.still_s * US_PER_S)[: len(moves)]
+    still = np.diff(t_us[moves], prepend=t_us[:1]) >= rule.still_s * US_PER_S
     rows = moves[still | ~same_device[moves]]
     return rows, t_us[rows]
 

@@ -3,11 +3,14 @@
 import datetime as dt
 import math
 from collections import Counter, defaultdict
+from dataclasses import replace
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from spark_frames import build_reads
 
 from mudkit import pipeline, trace
 from mudkit.errors import ParameterError, TraceContentError
@@ -28,7 +31,14 @@ def small(tmp_path_factory):
         if (d + i) % 7
     ]
     file.write_text("\n".join(["device,t,lat,lon,speed_mps", *rows, ""]))
-    return trace.load(file)
+    loaded = trace.load(file)
+    reader = build_reads(
+        [
+            ("reader", row["ts"].timestamp() - T0, row["lat"], row["lon"], 1.0, 60.0)
+            for row in loaded.positions.slice(0, 3).to_pylist()
+        ]
+    )
+    return replace(loaded, reads=pa.concat_tables([loaded.reads, reader]))
 
 
 @pytest.fixture(scope="module")
@@ -81,13 +91,16 @@ def test_poles_and_date_line_have_cells(spark):
 def test_rows_by_time_use_local_time(frames, small, unit):
     zone = ZoneInfo("Pacific/Auckland")
     table = pipeline.rows_by_time(*frames, unit=unit, tz="Pacific/Auckland").toPandas()
-    expected = Counter()
+    expected, devices = Counter(), defaultdict(set)
     for row in small.positions.to_pylist():
         local = row["ts"].astimezone(zone).replace(minute=0, second=0, microsecond=0, tzinfo=None)
-        expected[local.replace(hour=0) if unit == "day" else local] += 1
+        start = local.replace(hour=0) if unit == "day" else local
+        expected[start] += 1
+        devices[start].add(row["device"])
     assert dict(zip(table["start"], table["positions"], strict=True)) == expected
     assert table["reads"].sum() == len(small.reads)
-    assert table["devices"].max() == 4
+    counts = {start: len(names) for start, names in devices.items()}  # with a position, as in cells
+    assert dict(zip(table["start"], table["devices"], strict=True)) == counts
 
 
 @pytest.mark.parametrize("wrong", [{"unit": "hours"}, {"unit": "day", "tz": "Mars/Olympus"}])

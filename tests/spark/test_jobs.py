@@ -2,9 +2,11 @@
 
 import shutil
 from collections import Counter
+from contextlib import nullcontext
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -23,6 +25,7 @@ from mudkit.errors import (
 )
 from mudkit.pipeline import _ingest, jobs
 from mudkit.pipeline.resume import resumable
+from mudkit.trace.schema import epoch_us, timestamps
 from mudkit.trace.tally import Tally
 
 pytestmark = pytest.mark.spark
@@ -320,14 +323,16 @@ class SharedSession:
         pass
 
 
+def save_log(loaded, shift_us, path):
+    """Save the reads of a trace alone, at other times."""
+    ts = timestamps(epoch_us(loaded.reads["ts"]) + shift_us)
+    reads = loaded.reads.set_column(2, loaded.reads.schema.field("ts"), ts)
+    trace.Loaded(loaded.positions.slice(0, 0), reads, loaded.rejected).save(path)
+
+
 def test_positions_and_reads_without_overlap_are_refused(spark, folder, tmp_path):
     loaded = trace.load(folder)
-    years_us = 3 * 365 * DAY * 1_000_000
-    ts = pa.array(loaded.reads["ts"].cast(pa.int64()).to_numpy() - years_us).cast(
-        loaded.reads.schema.field("ts").type
-    )
-    earlier = loaded.reads.set_column(2, loaded.reads.schema.field("ts"), ts)
-    trace.Loaded(loaded.positions.slice(0, 0), earlier, loaded.rejected).save(tmp_path / "reads")
+    save_log(loaded, -3 * 365 * DAY * 1_000_000, tmp_path / "reads")
     options = {"reads": tmp_path / "reads"}
     for call in (
         lambda: pipeline.run_job(spark, "label_reads", folder, tmp_path / "out", **options),
@@ -337,3 +342,13 @@ def test_positions_and_reads_without_overlap_are_refused(spark, folder, tmp_path
             call()
         assert caught.value.found.count(" UTC") == 2
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("late_us", [0, 1])
+def test_reads_overlap_positions_from_the_beginning_of_their_windows(spark, folder, tmp_path, late_us):
+    loaded = trace.load(folder)
+    longest_us = round(1e6 * pc.max(loaded.reads["window_s"]).as_py())
+    last_us, first_us = epoch_us(loaded.positions["ts"]).max(), epoch_us(loaded.reads["ts"]).min()
+    save_log(loaded, last_us + longest_us - first_us + late_us, tmp_path / "reads")
+    with pytest.raises(TraceContentError, match="do not overlap") if late_us else nullcontext():
+        pipeline.open_trace(spark, folder, tmp_path / "work", reads=tmp_path / "reads")

@@ -160,14 +160,14 @@ class Silent:
 def links(
     *pieces: tuple[float, bool, float], devices: Sequence[str] = ("a",), latency_ms: float = 0.0
 ) -> LinkReplay:
-    """Build a link from pieces (start in seconds, up, kbps in both directions)."""
+    """Build a link from pieces (start in seconds, up, kbps down or NaN); half as much goes up."""
     count = len(pieces) * len(devices)
     columns = [
         pa.array([device for device in devices for _ in pieces]),
         timestamps(np.array([int(at * S) for _ in devices for at, *_ in pieces])),
         pa.array([up for _ in devices for _, up, _ in pieces]),
-        pa.array([kbps for _ in devices for *_, kbps in pieces]),
-        pa.array([kbps for _ in devices for *_, kbps in pieces]),
+        pa.array([kbps for _ in devices for *_, kbps in pieces], from_pandas=True),
+        pa.array([kbps / 2 for _ in devices for *_, kbps in pieces], from_pandas=True),
         pa.array([latency_ms] * count),
     ]
     return LinkReplay(pa.table(columns, schema=LINKS), gap_s=float("inf"))

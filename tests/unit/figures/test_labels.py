@@ -82,25 +82,49 @@ def test_labels_do_not_overlap(name, width_px, gallery):
     assert find_overlaps(boxes) == []
 
 
+def get_placed_boxes(labels, shares, wide, high):
+    """Return text and box of the labels of points on a plot of a given width and height."""
+    boxes = []
+    for label, (x, y) in zip(labels, shares, strict=True):
+        long, tall = text_px(label["text"], 12)
+        left = wide * x + label["ax"] - {"left": 0, "center": 0.5, "right": 1}[label["xanchor"]] * long
+        top = high * (1 - y) + label["ay"] - {"top": 0, "middle": 0.5, "bottom": 1}[label["yanchor"]] * tall
+        boxes.append((label["text"], (left, top, left + long, top + tall)))
+    return boxes
+
+
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=9, unique=True))
-def test_point_labels_do_not_overlap(shares):
+def test_point_labels_do_not_overlap_or_cross_an_edge(shares):
     texts = [f"policy {number}" for number in range(len(shares))]
     labels = point_labels(
         shares, shares, texts, ["red"] * len(shares), sides_px=MIN_WIDTH_PX - 600, height_px=270.0
     )
-    boxes = []
-    for label in labels:
-        wide, high = text_px(label["text"], 12)
-        left = (
-            600 * label["x"] + label["ax"] - {"left": 0, "center": 0.5, "right": 1}[label["xanchor"]] * wide
-        )
-        top = (
-            270 * (1 - label["y"])
-            + label["ay"]
-            - {"top": 0, "middle": 0.5, "bottom": 1}[label["yanchor"]] * high
-        )
-        boxes.append((label["text"], (left, top, left + wide, top + high)))
+    boxes = get_placed_boxes(labels, shares, 600, 270)
     assert find_overlaps(boxes) == []
+    for text, (left, top, right, bottom) in boxes:  # up to the margins above and on the right
+        assert left >= 0, text
+        assert top >= -12, text
+        assert right <= 612, text
+        assert bottom <= 270, text
+
+
+@pytest.mark.parametrize(
+    ("shares", "height_px", "widths_px"),
+    [
+        ([(0.88, 0.11), (0.9, 0.07), (0.86, 0.08), (0.93, 0.1)], 270, WIDTHS_PX),
+        ([(0.68, 0.7), (0.9, 0.5)], 40, [MIN_WIDTH_PX]),  # no place has room at all widths
+    ],
+)
+def test_point_labels_have_room_at_all_widths_or_else_at_the_least(shares, height_px, widths_px):
+    texts = [f"policies {number}" for number in range(len(shares))]
+    labels = point_labels(shares, shares, texts, ["red"] * len(shares), sides_px=50, height_px=height_px)
+    for wide in (width_px - 50 for width_px in widths_px):
+        boxes = get_placed_boxes(labels, shares, wide, height_px)
+        assert find_overlaps(boxes) == []
+        for x, y in shares:  # markers of 8 px
+            left, top = wide * x - 4, height_px * (1 - y) - 4
+            marker = "marker", (left, top, left + 8, top + 8)
+            assert [name for name, box in boxes if find_overlaps([marker, (name, box)])] == []
 
 
 def test_labels_at_the_right_edge_stay_within_the_figure():
@@ -129,16 +153,11 @@ def test_labels_avoid_lines_at_any_width():
     texts = ["always ask", "best rule: 2 km, 10 min", "learnt policy"]
     labels = point_labels(shares, shares, texts, ["red"] * 3, sides_px=90, height_px=300, lines=lines)
     for wide in (width - 90 for width in WIDTHS_PX):
-        for label, (x, y) in zip(labels, shares, strict=True):
-            long, high = text_px(label["text"], 12)
-            left = wide * x + label["ax"] - {"left": 0, "center": 0.5, "right": 1}[label["xanchor"]] * long
-            top = (
-                300 * (1 - y) + label["ay"] - {"top": 0, "middle": 0.5, "bottom": 1}[label["yanchor"]] * high
-            )
+        for text, (left, top, right, bottom) in get_placed_boxes(labels, shares, wide, 300):
             for line in lines:
-                across = np.linspace(left, left + long, 50)
+                across = np.linspace(left, right, 50)
                 down = 300 * (1 - np.interp(across / wide, *zip(*line, strict=True), left=9, right=9))
-                assert not ((top < down) & (down < top + high)).any(), (label["text"], wide)
+                assert not ((top < down) & (down < bottom)).any(), (text, wide)
 
 
 def test_sheet_assigns_no_place_twice():

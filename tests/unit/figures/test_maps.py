@@ -300,8 +300,8 @@ POINTS = pa.table(
     {
         "lat": [30.27, 30.28, 30.29, None],
         "lon": [-97.74, -97.75, -97.7, -97.7],
-        "state": ["neither", "told", "told", "told"],
-        "reader": ["ann", "<b>", "cy", "dee"],
+        "state": ["told", "neither", "told", "told"],
+        "reader": ["<b>", "ann", "cy", "dee"],
     }
 )
 
@@ -320,7 +320,7 @@ def test_points_have_the_colour_and_text_of_their_state():
         [0, "<b>\ntold"],
         [0, "cy\ntold"],
     ]
-    assert drawn["points"][0][2] < drawn["points"][1][2], "who has nothing to do with it is small"
+    assert drawn["points"][0][2] < drawn["points"][1][2], "points in the last state are small, and lie below"
 
 
 def test_area_map_legend_counts_states_and_has_no_scale():

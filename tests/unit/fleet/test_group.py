@@ -130,6 +130,27 @@ def test_transfer_ends_when_its_bytes_are_carried():
     assert lab.bill()["bytes"].tolist() == [125_000]
 
 
+@pytest.mark.parametrize(
+    ("sender", "receiver", "size"),
+    [
+        # 1,000 kbps from the promotion to the end of the first second, then that of LTE.
+        ("server", "ann", 92_500 + 1_592_500),
+        ("ann", "server", 46_250 + 705_000),  # half as much
+    ],
+)
+def test_transfer_takes_the_throughput_of_its_direction(sender: str, receiver: str, size: int) -> None:
+    lab = Lab(1)
+    ann, server = (
+        lab.device("ann", links((0, True, 1000.0), (1, True, float("nan")), FINAL_PIECE)),
+        lab.server("server"),
+    )
+    processes = {host.name: install_answering(host)[0] for host in (ann, server)}
+    processes[sender].call("send", to=receiver, message=b"x" * size)
+    lab.run(seconds=9)
+    [transfer] = lab.frame("transfers").to_dict("records")
+    assert to_seconds(lab, transfer["ended"]) == pytest.approx(2.0, abs=1e-4)
+
+
 def test_measured_outage_cuts_a_transfer():
     pieces = (0, True, 1000.0), (2, False, 1000.0), (4, True, 1000.0), FINAL_PIECE
     lab, [transfer], received, failed = transmit(*pieces, size=1_000_000)
@@ -154,15 +175,16 @@ def test_sending_fails_during_a_measured_outage_and_works_later():
 def test_links_table_matches_the_measured_link():
     lab = Lab()
     lab.device(
-        "ann", links((0, True, 100.0), (5, False, 0.0), (9, True, 300.0), (12, True, 200.0), latency_ms=20.0)
+        "ann",
+        links((0, True, 100.0), (5, False, 0.0), (9, True, float("nan")), (12, True, 200.0), latency_ms=20.0),
     )
     lab.run(seconds=15)
     rows = lab.trace.table("links").to_pylist()
     assert [(row["up"], row["down_kbps"], row["up_kbps"], row["latency_ms"]) for row in rows] == [
-        (True, 100.0, 100.0, 20.0),
+        (True, 100.0, 50.0, 20.0),
         (False, 0.0, 0.0, 20.0),
-        (True, 300.0, 300.0, 20.0),
-        (True, 200.0, 200.0, 20.0),
+        (True, 12_740.0, 5_640.0, 20.0),  # not measured: of the profile, LTE
+        (True, 200.0, 100.0, 20.0),
     ]
 
 

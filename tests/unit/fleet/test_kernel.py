@@ -87,6 +87,16 @@ def test_cut_fails_transfers_in_flight_and_charges_carried_bytes(stage):
     assert stage.account("ann", "up").bytes == pytest.approx(S * 5_640 / 8_000, abs=2)
 
 
+def test_messages_after_a_cut_do_not_wait_for_those_that_it_cancelled(stage):
+    stage.do("ann", Send("server", b"x" * 1_410_000))  # takes 2 s
+    stage.world.run(S)
+    stage.world.hosts["ann"].link_down()
+    stage.world.hosts["ann"].link_up()
+    stage.do("ann", Send("server", b"y"))
+    stage.world.run(2 * S)
+    assert [event.message for event in stage.puppets["server"].of(Received)] == [b"y"]
+
+
 def test_timers_fire_once_and_can_be_replaced_or_cancelled(stage):
     stage.do(
         "ann",
@@ -125,6 +135,15 @@ def test_killed_machine_loses_its_timers_and_calls(stage):
     assert [event for _, event in stage.puppets["ann"].seen] == [LinkUp("ann", "lte")]
     assert stage.puppets["ann"] is not before
     assert stage.puppets["server"].of(SendFailed) == [SendFailed("ann", 2)]
+
+
+def test_restarted_machine_is_not_notified_of_messages_sent_before(stage):
+    stage.do("ann", Send("nobody", "sent before"))
+    stage.processes["ann"].kill()
+    stage.processes["ann"].start()
+    stage.do("ann", Send("nobody", "sent after"))
+    stage.world.run(9 * S)
+    assert stage.puppets["ann"].of(SendFailed) == [SendFailed("nobody", "sent after")]
 
 
 def test_entropy_differs_between_starts_devices_and_seeds(stage):
@@ -452,7 +471,9 @@ def test_two_systems_run_in_one_lab():
         ("direct", "unread"),
         ("store and forward", "unread"),
     ]
-    assert set(lab.bill()["system"]) == {"direct", "store and forward"}
+    accounts = lab.bill()[["system", "device", "direction"]].to_numpy().tolist()
+    assert {system for system, *_ in accounts} == {"direct", "store and forward"}
+    assert accounts == sorted(accounts)
     with pytest.raises(ParameterError, match="run twice"):
         Direct(testbed)
 

@@ -163,6 +163,19 @@ def test_rejected_rows_have_number_and_reason(csv_file):
     assert loaded.summary().set_index("what").loc[f"rejected: {FIELDS}", "value"] == "2"
 
 
+@pytest.mark.parametrize(("values", "speed_mps", "fares"), [("3.5,", 3.5, 0), (",1", None, 1)])
+@pytest.mark.parametrize("place", [2, 3])
+def test_of_rows_with_equal_time_and_place_the_one_with_more_values_is_kept(
+    csv_file, place, values, speed_mps, fares
+):
+    rows = [f"a,{T0},10,20,0,0", f"a,{T0 + 60},10.001,20,{values}"]
+    rows.insert(place - 1, f"a,{T0 + 60},10.001,20,,")
+    loaded = trace.load(csv_file("device,t,lat,lon,speed_mps,occupied", rows), rule="occupancy")
+    assert loaded.positions["speed_mps"].to_pylist() == [0, speed_mps]
+    assert len(loaded.reads) == fares
+    assert get_reasons(loaded) == {place: "duplicate"}
+
+
 def test_access_log_is_loaded_as_reads(csv_file):
     rows = [f"a,{T0 + 60},1,2", f"a,{T0},1,2", f"a,{T0},1,2", f"b,{T0},1,2"]
     loaded = trace.load(csv_file("user,time,lat,lon", rows), table="reads", box_km=5, window_s=600)

@@ -4,10 +4,12 @@ import pytest
 from mudkit.trace.plausible import DUPLICATE, KEPT, TOO_FAST, has_no_fix, judge, reason_of
 
 
-def build_rows(*points):
-    """Build rows of one device from (seconds, kilometres east of the origin on the equator)."""
+def build_rows(*points, origin=(0.0, 0.0)):
+    """Build rows of one device from (seconds, kilometres east of an origin)."""
     t, km = np.array(points, dtype=float).T
-    return np.zeros(len(t), int), (t * 1e6).astype(np.int64), np.zeros(len(t)), km / 111.195
+    lat, lon = origin
+    lon = (lon + km / (111.195 * np.cos(np.radians(lat))) + 180) % 360 - 180
+    return np.zeros(len(t), int), (t * 1e6).astype(np.int64), np.full(len(t), lat), lon
 
 
 @pytest.mark.parametrize(
@@ -45,12 +47,14 @@ def test_consecutive_wild_fixes_are_rejected():
         assert np.flatnonzero(verdict == TOO_FAST).tolist() == list(range(50, 50 + length))
 
 
-def test_flight_between_hourly_fixes_is_kept():
+@pytest.mark.parametrize("origin", [(0.0, 0.0), (60.0, 0.0), (0.0, 176.0)])  # the last: over the date line
+def test_flight_between_hourly_fixes_is_kept(origin):
     hours = [(3600 * i, 0) for i in range(5)] + [(3600 * i, 900) for i in range(5, 7)]
     back = [(3600 * i, 0) for i in range(7, 12)]
-    assert (judge(*build_rows(*hours, *back)).verdict == KEPT).all()
-    assert (judge(*build_rows(*hours[:-1])).verdict == KEPT).all()  # its last fix
-    assert judge(*build_rows(*hours[:-1], *back)).verdict.tolist() == [KEPT] * 5 + [TOO_FAST] + [KEPT] * 5
+    assert (judge(*build_rows(*hours, *back, origin=origin)).verdict == KEPT).all()
+    assert (judge(*build_rows(*hours[:-1], origin=origin)).verdict == KEPT).all()  # its last fix
+    short_stay = judge(*build_rows(*hours[:-1], *back, origin=origin))
+    assert short_stay.verdict.tolist() == [KEPT] * 5 + [TOO_FAST] + [KEPT] * 5
 
 
 def test_flight_across_the_date_line_is_kept():

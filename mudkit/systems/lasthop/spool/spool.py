@@ -279,7 +279,7 @@ class Spool:
         queue = self._queues[message.place]
         if rank >= self._threshold:
             queue.rerank(message, rank)
-            if self._lowest is not None and queue is not self.device:
+            if self._lowest is not None:
                 heappush(self._lowest, (rank, -message.order, message))
             return
         self.habits.fell(now_us - message.arrived_us)

@@ -87,9 +87,15 @@ class Tiers:
 
     def __init__(self, **options):
         defaults = {"computes": ["compute"], "units": ["store"], "gateways": ["gateway"]}
-        self.storage = Storage(
-            build_ports("store"), **{"max_waiting": 10, "max_cached": 10, **defaults, **options}
+        self.ports, self.options = (
+            build_ports("store"),
+            {"max_waiting": 10, "max_cached": 10, **defaults, **options},
         )
+        self.notified = []
+        self.restart()
+
+    def restart(self):
+        self.storage = Storage(self.ports, **self.options)
 
     def request(self, content, now_us=0):
         ask = {"kind": "ask", "gateway": "gateway", "client": "client", "what": content, "tries": 1}
@@ -105,14 +111,17 @@ class Tiers:
                 pending += handle(instance, message, source, now_us)
             elif message["kind"] == "tell":
                 answers.append(message["message"])
+            elif message["kind"] == "filled":
+                self.notified.append((to, message["device"]))
         return answers
 
-    def send(self, message, now_us=0):
-        ((answer),) = self.request({"kind": "send", "device": "ann", "number": 7, "message": message}, now_us)
+    def send(self, message, now_us=0, number=7):
+        request = {"kind": "send", "device": "ann", "number": number, "message": message}
+        (answer,) = self.request(request, now_us)
         return answer
 
-    def pull(self, acked=(), now_us=0):
-        (answer,) = self.request({**PULL, "got": list(acked), "hold": False}, now_us)
+    def pull(self, acked=(), now_us=0, hold=False):
+        (answer,) = self.request({**PULL, "got": list(acked), "hold": hold}, now_us)
         return answer
 
 
@@ -264,6 +273,26 @@ def test_late_copy_of_a_membership_has_no_effect():
     tiers.request(build_membership(3, joins=False))
     tiers.request(build_membership(2))
     assert tiers.send(build_filter(2, group="club"))["results"] == []
+
+
+def test_late_copy_of_a_withdrawal_has_no_effect():
+    tiers = Tiers()
+    for number in (8, 6):
+        tiers.request({"kind": "withdraw", "device": "ann", "number": number, "receiver": "bob"})
+    tiers.restart()
+    assert tiers.send(build_item(), number=7)["results"] == [["bob", "in", "obsolete"]]
+    assert tiers.send(build_item(), number=9)["results"] == [["bob", "in", "ok"]]
+
+
+def test_restarted_storage_knows_the_connections_of_devices():
+    tiers = Tiers()
+    for hold, notified in ((True, {("gateway", "bob")}), (False, set())):
+        tiers.pull(hold=hold)
+        for number in range(2):
+            tiers.notified.clear()
+            tiers.send(build_item(f"{hold} {number}"))
+            assert set(tiers.notified) == notified
+            tiers.restart()
 
 
 def test_moved_queue_does_not_replace_a_newer_white_list():

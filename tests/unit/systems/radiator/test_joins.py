@@ -75,6 +75,9 @@ def test_top_k_keeps_the_highest_values():
     joined = joins.top_k([ANN, BOB, CY], by="speed_kmh", k=2)
     assert joined["speed_kmh"] == [100, 40]
     assert joined.people == {"cy", "ann", "bob"}
+    equal = [Context({"dee"}, {"speed_kmh": 40, "age": age}, (at, at)) for at, age in ((10, 1), (11, 2))]
+    joined = joins.top_k([BOB, *equal, CY], by="speed_kmh", k=3)  # the oldest first
+    assert (joined["speed_kmh"], joined["age"]) == ([100, 40, 40], [1])
 
 
 def test_cell_centres_and_distances_are_consistent():

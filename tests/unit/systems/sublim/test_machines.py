@@ -224,9 +224,23 @@ def test_duplicate_state_transfer_is_acknowledged_but_ignored():
 def test_state_transfer_is_retransmitted_until_acknowledged():
     one, _, state = start_handover()
     assert select(one.handover.retransmit_overdue(4_000_000), "parcel") == [state]
+    answer = {"kind": "parcel has come", "subscriber": "doctor", "epoch": 2}
+    for epoch in (1, 3):  # of other transfers
+        one.receive("two", {**answer, "epoch": epoch})
     assert select(one.handover.retransmit_all(4_000_000), "parcel") == [state]
-    one.receive("two", {"kind": "parcel has come", "subscriber": "doctor", "epoch": 2})
+    one.receive("two", answer)
     assert one.handover.retransmit_overdue(9_000_000) == []
+
+
+def test_new_incarnation_continues_after_the_last_epoch_of_the_former_one():
+    one, *_ = start_handover()  # one knows of epoch 2, in which the subscriber left
+    one.attach(3, "two")
+    wiped = {"is_fresh": True, "incarnation": "1" * 8}
+    (identify,) = select(one.attach(1, "one", **wiped), "identify")
+    for epoch in (2, 3):
+        (behind,) = select(one.attach(epoch, "one", nonce=identify["nonce"], **wiped), "behind")
+        assert behind["epoch"] == 3
+    assert [type(effect.message).__name__ for effect in one.attach(4, "one", **wiped)] == ["Attached"]
 
 
 def test_request_to_a_former_access_point_is_redirected():

@@ -70,6 +70,18 @@ def test_offline_reads_free_room_on_reconnection():
     assert spool.on_device() == [3, 4]
 
 
+def test_timeout_at_a_link_change_uses_the_link_only_if_it_comes_up():
+    spool = RecordingSpool("buffer", 9, delay_s=5.0)
+    spool.publish(0, "over before")
+    spool.publish(1, "over now")
+    spool.network(6 * S, is_up=False)
+    assert spool.forwarded == ["over before"]
+    spool.publish(10, "expired now", expires_s=16)
+    spool.publish(11, "over now, too")
+    spool.network(16 * S, is_up=True)
+    assert spool.forwarded == ["over before", "over now", "over now, too"]
+
+
 def test_ids_of_finished_messages_are_remembered_for_a_limited_time():
     spool = RecordingSpool("on-line", remember_s=100.0)
     for at_s in range(1000):
@@ -84,10 +96,10 @@ def test_ids_of_finished_messages_are_remembered_for_a_limited_time():
 
 def test_full_queue_drops_the_lowest_rank():
     spool = RecordingSpool("on-demand", capacity=3)
-    for number, rank in enumerate((0.5, 0.1, 0.9, 0.7, 0.2, 0.7)):
+    for number, rank in enumerate((0.5, 0.1, 0.9, 0.5, 0.2, 0.5, 0.9)):
         spool.publish(number, number, rank)
         assert spool.waiting <= 3
-    assert spool.read_ids(9) == [2, 3, 5]
+    assert spool.read_ids(9) == [2, 6, 0]  # of equal ones the first
 
 
 def test_full_queue_drops_by_current_rank():
@@ -96,7 +108,10 @@ def test_full_queue_drops_by_current_rank():
         spool.publish(number, number, rank)
     spool.publish(4, 1, 0.9)
     spool.publish(5, 3, 0.8)
-    assert spool.read_ids(6) == [1, 3]
+    spool.publish(6, 3, 0.5)
+    spool.publish(7, 1, 0.5)
+    spool.publish(8, 4, 0.9)  # drops 3, which arrived after 1
+    assert spool.read_ids(9) == [4, 1]
 
 
 class PrintedSpool(Spool):
