@@ -14,7 +14,7 @@ from mudkit.fleet.device import Device
 from mudkit.fleet.host import Backup, Host
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Transfer
-from mudkit.fleet.store import Killed, ignore
+from mudkit.fleet.store import Killed
 from mudkit.sources.parameters import number
 from mudkit.sources.streams import Stream, device_number
 from mudkit.units import US_PER_S
@@ -77,7 +77,7 @@ class Faults:
         if at is None:
             target.kill()
             return
-        trap = _Trap(target, at)
+        trap = _Trap(at)
         for process in target.processes:
             process.store.crash_point = trap
 
@@ -215,14 +215,11 @@ class Faults:
 
 
 class _Trap:
-    """A crash point that kills the machines of a host once."""
+    """A crash point; the kernel kills the machines of the host, which disarms it."""
 
-    def __init__(self, host: Host, point: str) -> None:
-        self._host = host
+    def __init__(self, point: str) -> None:
         self._point = point
 
     def __call__(self, name: str) -> None:
         if name == self._point:
-            for process in self._host.processes:
-                process.store.crash_point = ignore
             raise Killed

@@ -280,8 +280,6 @@ class Parser:
         return tree.Not(item, item.at)
 
     def _between(self, node: exp.Between, level: int) -> Node:
-        if node.args.get("symmetric"):
-            raise self._error("SYMMETRIC is not part of the language.", node)
         item = self._node(node.this, level + 1)
         low, high = (self._node(node.args[side], level + 1) for side in ("low", "high"))
         at = _place_of((item, low, high))
@@ -302,16 +300,12 @@ class Parser:
     def _alias(self, node: exp.Alias, level: int) -> Node:
         raise self._error("Unexpected text after the condition.", node.args["alias"], expected="AND or OR")
 
-    def _constant(self, source: Source, at: Place) -> Node:
-        kinds = LIST if isinstance(source, (ListOf, Members)) else EVERY_KIND
-        if isinstance(source, Parameter):
-            kinds = (
-                kind_of(value(self._parameters[source.name]))
-                if source.name in self._parameters
-                else EVERY_KIND
-            )
-        elif not isinstance(source, (Bound, ListOf)):
+    def _constant(self, source: Value | Parameter | Bound, at: Place) -> Node:
+        kinds = EVERY_KIND
+        if not isinstance(source, (Parameter, Bound)):
             kinds = kind_of(source)
+        elif isinstance(source, Parameter) and source.name in self._parameters:
+            kinds = kind_of(value(self._parameters[source.name]))
         return self._slot(source, kinds, at)
 
     def _slot(self, source: Source, kinds: int, at: Place) -> tree.Constant:
@@ -327,8 +321,6 @@ class Parser:
             case exp.Null():
                 return None
             case exp.Placeholder():
-                if not node.name:
-                    raise self._error("A parameter needs a name.", node, expected=":name")
                 return Parameter(_plain_name(node.name))
         return str(node.this) if node.is_string else self._number(node, str(node.this))
 
@@ -362,8 +354,6 @@ class Parser:
                 raise self._error("After IN comes a list.", parameter, expected="(1, 2, 3) or :name")
             name = _plain_name(parameter.name)
             return tree.In(item, self._members(ListOf((Parameter(name),)), parameter), item.at)
-        if node.args.get("query") is not None or node.args.get("unnest") is not None:
-            raise self._error("After IN comes a list, not a query.", node)
         items = node.expressions
         negated = [isinstance(part, exp.Neg) and isinstance(part.this, exp.Literal) for part in items]
         plain = (exp.Literal, exp.Boolean, exp.Null, exp.Placeholder)
@@ -386,6 +376,9 @@ class Parser:
     def _name(self, node: exp.Expr, level: int) -> Node:
         path = []
         parts = node.parts if isinstance(node, (exp.Column, exp.Dot)) else [node]
+        if isinstance(node, exp.Dot) and not isinstance(base := next(node.flatten()), exp.Column):
+            # The parts that sqlglot returns leave out a call, a literal or a parameter before the dot.
+            raise self._error("Only a name has attributes.", base, expected="a path such as loc.lat")
         for part in parts:
             if not isinstance(part, exp.Identifier):
                 raise self._error("This is not a name.", node, expected="a path such as loc.lat")

@@ -10,6 +10,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from predicate_fixtures import list_rows
 from predicate_strategies import build_predicate, conditions, numbers, points, scopes, strings, values
 
 from mudkit.predicates import Predicate, SubscriptionIndex, function
@@ -161,7 +162,7 @@ def test_many_subscriptions_equal_linear_scan(
 
 EDGES = (
     "b < :n", "b <= :n", "b > :n", "b >= :n", ":n > b", ":n <= b", "s = 'a' AND b < :n", "b > :n AND b < :m", "b BETWEEN :n AND :m", "b >= :n AND -b < :m",
-    "within_box(p, :n, :n, :m, :m)", "p.lat < :n AND p.lon > :m", "b < receiver.b AND b > :n", "distance_km(p, receiver.p) < :n * 111", "s IN ('a', 'b') AND b < :n",
+    "within_box(p, :n, :n, :m, :m)", "within_box(p, -1, :n, 1, :m)", "p.lat < :n AND p.lon > :m", "b < receiver.b AND b > :n", "distance_km(p, receiver.p) < :n * 111", "s IN ('a', 'b') AND b < :n",
 )  # fmt: skip
 
 
@@ -179,6 +180,56 @@ def test_bounds_at_their_edges(text: str) -> None:
     assert any(expected)
     assert [index.match(record) for record in records] == expected
     assert index.match_many(records) == expected
+
+
+def test_index_equals_the_fixtures() -> None:
+    """Check the table that all evaluators share; a match is a TRUE predicate (Mobius 2.2)."""
+    by_record: dict[int, list[Any]] = {}
+    for row in list_rows():
+        by_record.setdefault(id(row[1]), []).append(row)
+    for rows in by_record.values():
+        index = SubscriptionIndex()
+        for number, (text, _, receiver, _) in enumerate(rows):
+            index.add(number, Predicate(text), receiver=receiver)
+        record = rows[0][1]
+        expected = [number for number, row in enumerate(rows) if row[-1] is True]
+        assert index.match(record) == expected
+        assert index.match_many([record]) == [expected]
+
+
+def test_boxes_over_the_date_line_among_others() -> None:
+    """Add, move and remove them: their longitudes are not bounds of the tree, and are checked."""
+    predicate = Predicate("within_box(p, -1, receiver.west, 1, receiver.east)")
+    index, reference = SubscriptionIndex(), LinearScan()
+    records = [{"p": (0, lon)} for lon in (-180, -175, -10, 0, 10, 100, 175, 180)]
+
+    def assert_equal() -> None:
+        expected = [reference.match(record, None) for record in records]
+        assert [index.match(record) for record in records] == expected
+        assert index.match_many(records) == expected
+
+    for number, west in enumerate(range(-160, 160, 5)):
+        reference.all[number] = [predicate, {"west": west, "east": west + 10}, {}]
+        index.add(number, predicate, receiver=reference.all[number][1])
+    for number, west, east in (
+        (64, 170, -170),
+        (7, 175, -175),
+        (8, 100, 180),
+        (9, -180, -100),
+        (64, None, None),
+        (7, 0, 1),
+    ):
+        receiver = {"west": west, "east": east}
+        if west is None:
+            index.remove(number)
+            del reference.all[number]
+        elif number in index:
+            index.update(number, receiver=receiver)
+            reference.all[number][1] = receiver
+        else:
+            index.add(number, predicate, receiver=receiver)
+            reference.all[number] = [predicate, receiver, {}]
+        assert_equal()
 
 
 @examples(150)

@@ -17,6 +17,7 @@ from mudkit import pipeline, trace
 from mudkit.cli import app
 from mudkit.errors import (
     InputMissing,
+    MudkitError,
     OutputExists,
     OutputProblem,
     ParameterError,
@@ -299,6 +300,8 @@ def test_command_reports_existing_partitions(spark, folder, tmp_path, monkeypatc
     assert result.exit_code == 0
     assert result.stderr == "2 of 4 partitions existed already\n"
     assert result.stdout.startswith("1,800 rows written to")
+    assert CliRunner().invoke(app, arguments).exit_code != 0
+    assert CliRunner().invoke(app, [*arguments[:-2], "--overwrite"]).exit_code == 0
     result = CliRunner().invoke(
         app,
         ["pipeline", "run", "propagation", str(folder), "--out", str(tmp_path / "p"), "--threshold", "3",
@@ -308,6 +311,35 @@ def test_command_reports_existing_partitions(spark, folder, tmp_path, monkeypatc
     table = ds.dataset(tmp_path / "p", format="parquet").to_table()
     assert set(table["threshold"].to_pylist()) == {3}
     assert sum(table["bytes_in"].to_pylist()) == 180_000
+
+
+@pytest.mark.parametrize(
+    ("job", "option", "value", "message"),
+    [
+        ("cells", "zoom", 40, "zoom"),
+        ("cells", "bucket-s", 0, "bucket_s"),
+        ("cells", "where", "height > 5", "height"),
+        ("cells", "reads", "no folder", "no folder"),
+        ("cells", "dates", 0, "one date"),
+        ("label_reads", "horizon-s", 0, "horizon"),
+        ("label_reads", "where", "height > 5", "height"),
+        ("label_writes", "reads", "no folder", "no folder"),
+        ("propagation", "zoom", 40, "zoom"),
+        ("propagation", "interval-s", 0, "interval_s"),
+        ("propagation", "threshold", 0, "threshold"),
+        ("propagation", "message-bytes", -1, "message_bytes"),
+        ("propagation", "aggregate-bytes", -1, "aggregate_bytes"),
+        ("propagation", "where", "height > 5", "height"),
+    ],
+)
+def test_command_passes_its_options_to_the_job(
+    spark, folder, tmp_path, monkeypatch, job, option, value, message
+):
+    """Pass a value that the job refuses."""
+    monkeypatch.setattr("mudkit.cli.jobs._spark", lambda path: SharedSession(spark))
+    command = ["pipeline", "run", job, str(folder), "--out", str(tmp_path / "out"), f"--{option}", str(value)]
+    with pytest.raises(MudkitError, match=message):
+        CliRunner().invoke(app, command, catch_exceptions=False)
 
 
 class SharedSession:

@@ -87,6 +87,9 @@ _PLAIN: list[tuple[str, bool | None]] = [
     ("distance_km(loc, place) < 1.2", T), ("distance_km(loc, place) > 1.1", T), ("distance_km(loc, loc) = 0", T), ("distance_km(loc, n) IS NULL", T),
     ("distance_km(point(0, 0), point(0, 180)) > 20015", T), ("distance_km(point(0, 0), point(0, 180)) < 20016", T), ("distance_km(point(0, 179.5), point(0, -179.5)) < 112", T),
     ("distance_km(point(90, 0), point(90, 77)) = 0", T), ("within_km(loc, place, 1.2)", T), ("within_km(loc, place, 1.1)", F), ("within_km(loc, nul, 1)", N),
+    # one degree, rounded down to millimetres
+    ("within_km(home.geo, point(0, 2), 111.195080)", T), ("within_km(home.geo, point(0, 2), 111.195079)", F),
+    ("within_km(home.geo, point(0, 2), 112)", T), ("within_km(home.geo, point(80, 2), -10000)", F),
     ("within_km(loc, place, nul)", N), ("within_km(loc, loc, 0)", T), ("within_km(loc, place, -1)", F),
     ("within_box(loc, 30, -98, 31, -97)", T), ("within_box(loc, 30.27, -97.74, 30.27, -97.74)", T), ("within_box(loc, 31, -98, 32, -97)", F),
     ("within_box(point(0, 180), -1, 170, 1, -170)", T), ("within_box(point(0, 175), -1, 170, 1, -170)", T), ("within_box(point(0, 0), -1, 170, 1, -170)", F),
@@ -99,10 +102,14 @@ _PLAIN: list[tuple[str, bool | None]] = [
     ("t = 1700000000", T), ("when = t", T), ("when > 1.6e9", T), ("day = 1699920000", T), ("hour(t) = 22", T), ("hour(when) = 22", T), ("weekday(t) = 1", T),
     ("hour(day) = 0", T), ("hour(t, 'America/Chicago') = 16", T), ("weekday(t, 'Asia/Tokyo') = 2", T), ("hour(t, 'Asia/Kolkata') = 3", T),
     ("hour(s) IS NULL", T), ("hour(nul) IS NULL", T), ("hour(0) = 0", T), ("weekday(0) = 3", T), ("hour(-1) = 23", T), ("weekday(-1) = 2", T), ("hour(3599.9999999) = 0", T),
-    ("hour(1e15) IS NULL", T), ("weekday(-1e15) IS NULL", T), ("hour(t, 'Nowhere/City') IS NULL", T), ("when BETWEEN 1699999999 AND 1700000001", T),
+    ("hour(1e15) IS NULL", T), ("weekday(-1e15) IS NULL", T),
+    ("hour(-62135510400) = 0", T), ("hour(-62135510401) IS NULL", T), ("hour(253402214399) = 23", T), ("hour(253402214400) IS NULL", T),
+    ("weekday(-62135510400) = 1", T), ("weekday(-62135510401) IS NULL", T), ("weekday(253402214399) = 3", T), ("weekday(253402214400) IS NULL", T),
+    ("hour(-62135510400, 'Asia/Tokyo') = 9", T), ("hour(-62135510401, 'Asia/Tokyo') IS NULL", T), ("hour(253402214400, 'Asia/Tokyo') IS NULL", T), ("hour(t, 'Nowhere/City') IS NULL", T), ("when BETWEEN 1699999999 AND 1700000001", T),
     # the reader
     ("receiver.age >= 21", T), ("receiver.age = n + 23", T), ("receiver.name = 'Ann' AND receiver.vip", T), ("receiver.height > 1", N), ("auth.user = 'bob'", N),
-    ("auth.user IS NULL", T), ("within_km(receiver.loc, loc, 2)", T), ("receiver.loc = place", T), ("distance_km(receiver.loc, loc) < 1", F), ("receiver.loc.lat = 30.28", T),
+    ("auth.user IS NULL", T), ("within_km(receiver.loc, loc, 2)", T),
+    ("within_km(place, receiver.loc, 0)", T), ("within_km(loc, receiver.loc, 0)", F), ("receiver.loc = place", T), ("distance_km(receiver.loc, loc) < 1", F), ("receiver.loc.lat = 30.28", T),
     # depth and length
     ("((((((((((n = 7))))))))))", T), ("NOT NOT NOT NOT n = 7", T), ("NOT (NOT (NOT (n = 7)))", F), ("(((((((((((((((((((n))))))))))))))))))) = 7", T),
     (" AND ".join(["n = 7"] * 60), T), (" OR ".join(["n = 8"] * 59 + ["s = 'abc'"]), T), (" + ".join(["n"] * 60) + " = 420", T), (" + ".join(["n"] * 60) + " = 421", F),

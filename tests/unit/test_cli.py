@@ -17,7 +17,14 @@ from typer.testing import CliRunner
 from mudkit import __version__, cli, trace
 from mudkit.cli import app, chapters, jobs, jupyter
 from mudkit.display import INK
-from mudkit.errors import InputMissing, OutputExists, ParameterError, TraceContentError, TraceFormatError
+from mudkit.errors import (
+    InputMissing,
+    MudkitError,
+    OutputExists,
+    ParameterError,
+    TraceContentError,
+    TraceFormatError,
+)
 from mudkit.report.schemas import TEMPLATES
 
 T0 = 1_211_100_000
@@ -485,6 +492,25 @@ def test_invalid_job_is_refused_before_spark_starts(options, pattern, csv_file, 
     file = csv_file("cab,t,lat,lon,occ", ROWS)
     with pytest.raises((ParameterError, TraceFormatError), match=pattern):
         run("pipeline", "run", options[0], file, "--out", tmp_path / "out", *options[1:])
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--param", "trace=given.csv"], "given.csv"),
+        (["--param", "box_km=5"], "preset.csv"),
+        (["--where", "given ="], "given ="),
+    ],
+)
+def test_parameters_of_the_command_replace_those_of_the_preset(options, expected, tmp_path):
+    """Find the replaced value in the error: neither trace exists."""
+    preset = tmp_path / "preset.yaml"
+    preset.write_text(
+        "trace: preset.csv\nwhere: 'preset ='\n" if "--where" in options else "trace: preset.csv\n"
+    )
+    with pytest.raises(MudkitError) as caught:
+        run("report", "trace_profile", "--preset", preset, *options)
+    assert expected in str(caught.value)
 
 
 def test_report_lists_its_parameters_and_presets():

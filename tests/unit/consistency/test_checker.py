@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import permutations
 
 import pytest
 from consistency_oracle import satisfies
@@ -24,6 +25,7 @@ from mudkit.consistency import (
 from mudkit.consistency import checker as checker_module
 from mudkit.consistency.models import Form, promising
 
+BADNESS = (Status.OK, Status.UNKNOWN, Status.ILLEGAL)
 FORKED = "ann: w0>1   r1   r1\nbob: w0>2   r2   r2"
 
 
@@ -88,10 +90,18 @@ def test_reads_with_weaker_promises_are_ignored():
     assert check(History.parse("ann: w1 u1"), "sequential", reads=["comitted"]).status is Status.UNKNOWN
 
 
-def test_illegal_read_type_decides_over_a_legal_one():
-    history = History.parse("ann: w1@1  c1@1 o0@0")
-    assert check(history, "sequential").status is Status.ILLEGAL
-    assert check(history, "sequential", reads=["committed"]).status is Status.OK
+@pytest.mark.parametrize(("one", "other"), [*permutations(Status, 2)])
+def test_worst_read_type_decides_the_verdict(one, other):
+    """Check committed reads and `wio` ones: a search over 7 to the 12th readings ends undecided."""
+    reads = {Status.OK: "{0}1 {0}1", Status.UNKNOWN: "{0}1 {0}2" + " {0}1" * 11, Status.ILLEGAL: "{0}9"}
+    writes = "w1 " * 7 + "w2 "
+    lines = [
+        f"{name}: {' ' * len(writes)}{reads[status].format(name)}"
+        for name, status in (("c", one), ("o", other))
+    ]
+    history = History.parse("\n".join([f"p: {writes}", *lines]))
+    assert check(history, "sequential", within_s=0.1).status is max(one, other, key=BADNESS.index)
+    assert check(history, "sequential", within_s=0.1, reads="committed").status is one
 
 
 # -- several records
@@ -108,13 +118,16 @@ def test_records_are_separate_consistency_domains():
     assert verdict.key is None
 
 
-def test_worst_record_decides_the_verdict():
-    text = "ann: w(x)1  w(y)1 w(z)1…\nann:                w(z)3  \nbob:      r(y)1 r(y)0"
-    verdict = check(History.parse(text), "sequential")
-    assert (verdict.status, verdict.key) == (Status.ILLEGAL, "y")
-    assert check(History.parse(text), "sequential", key="x").status is Status.OK
-    unknown = check(History.parse("ann: w(x)1 w(y)1…"), "sequential")
-    assert (unknown.status, unknown.key) == (Status.UNKNOWN, "y")
+@pytest.mark.parametrize("statuses", [*permutations(Status)])
+def test_worst_record_decides_the_verdict(statuses):
+    lines = {Status.OK: "w({0})1 r({0})1", Status.UNKNOWN: "w({0})1…", Status.ILLEGAL: "w({0})1 r({0})0"}
+    records = dict(zip("xyz", statuses, strict=True))
+    texts = {name: f"{name}: {lines[status].format(name)}" for name, status in records.items()}
+    for names in ("xyz", "xy", "yz", "x"):
+        verdict = check(History.parse("\n".join(texts[name] for name in names)), "sequential")
+        worst = max(names, key=lambda name: BADNESS.index(records[name]))
+        is_named = len(names) == 1 or records[worst] is not Status.OK
+        assert (verdict.status, verdict.key) == (records[worst], worst if is_named else None)
 
 
 # -- explanations

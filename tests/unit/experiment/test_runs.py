@@ -6,6 +6,7 @@ import math
 import multiprocessing
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from statistics import median, quantiles
@@ -37,7 +38,7 @@ from mudkit.experiment import (
     run,
     sweep,
 )
-from mudkit.experiment.runs import BATTERY_J
+from mudkit.experiment.runs import BATTERY_J, fates
 from mudkit.experiment.tasks import SETTLE_S
 from mudkit.experiment.testbed import APP
 from mudkit.fleet.device import BASE_MW
@@ -452,6 +453,18 @@ def test_device_rows_match_deliveries_and_bill(photos):
     assert row["kb_per_useful"] == pytest.approx(bill["bytes"].sum() / 1000 / len(read))
     watts = row["radio_j"] / (8 * 3600 + SETTLE_S) + BASE_MW / 1000
     assert row["battery_h"] == pytest.approx(BATTERY_J / watts / 3600)
+
+
+@pytest.mark.parametrize(("us_before", "fate"), [(0, "stale"), (1, "late")])
+def test_item_is_late_on_a_phone_that_it_reaches_after_it_expired(ward, us_before, fate):
+    """An item expires after its last moment, in which a phone still shows it."""
+    rows = ward.deliveries[ward.deliveries["delivered"].notna()].head(3)
+    entry = copy(ward)
+    vars(entry)["deliveries"] = rows.assign(
+        expired=rows["delivered"] - pd.Timedelta(us_before, "us"), read=pd.NaT, status="expired"
+    )
+    assert fates(entry)["fate"].tolist() == [fate] * 3
+    assert by_device(entry)[["late", "stale"]].sum().to_dict() == {"late": 0, "stale": 0, fate: 3}
 
 
 def test_feeds_are_not_phones(ward):

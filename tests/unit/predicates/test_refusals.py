@@ -69,6 +69,7 @@ REFUSED = [
     *((lambda text=text: Predicate(f"n = {text}"), "") for text in ("0.3.5", ".3.5", "3..5", "1e3.5", ". 3.5")),
     *((lambda text=text: Predicate(f"s = {text}"), "") for text in ("E'x'", "X'ff'", "U&'x'", "_utf8'x'")),
     *((lambda text=text: Predicate(f"s = {text}"), "leave the letter out") for text in ("N'x'", "n'x'")),
+    *((lambda text=text: Predicate(f"{text}.x = 1"), "") for text in ("lower(s)", "f(a).b", ":a", "'a'", "(2)")),
     (lambda: Predicate("a = 1 AND"), "expected: a name, a value or a condition after this"),
     (lambda: stocks("symbo = 'X'"), "\n *\\^+\n(.|\n)*symbol"),
     (lambda: stocks("prise > 1"), "\n *\\^+\n(.|\n)*price"),

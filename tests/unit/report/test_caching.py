@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from report_traces import build_hopeless, build_learnable, build_rule_is_best, source
 
-from mudkit import Lab
+from mudkit import Lab, words
 from mudkit.learning import FixedRule
 from mudkit.learning.pairs import Pairs
 from mudkit.pipeline.coverage import read_labels
@@ -178,6 +178,17 @@ def test_page_states_its_assumptions_and_has_no_exponents(name, request):
     for parameter in ("window_s", "box_km", "completeness", "max_stale", "horizon_s"):
         assert f"`{parameter}`" in assumed
     assert "Reads are recorded" in assumed
+
+
+def test_recommendation_is_compared_with_hindsight(by_age):
+    """Both shares of fresh answers count from none, which is what asking for every read gives."""
+    shares = by_age.policies.set_index("kind")["fresh_share"]
+    fresh, most = shares[by_age.family], shares[HINDSIGHT]
+    answer = by_age.policies_answer()
+    assert answer.title.startswith(
+        f"The recommended policy gives {words.percent(fresh / most)} of the fresh answers"
+    )
+    assert answer.text.startswith(f"That is {100 * (most - fresh):.1f} points fewer.")
 
 
 def test_summary_has_the_figures_of_the_screen(by_age):

@@ -200,6 +200,7 @@ def test_limits_near_the_best_are_tried(example):
     limits = example.limit_table()["limit"].tolist()
     best = limits.index(example.sized.limit)
     assert limits[best + 1] / limits[best] < 1.5
+    assert limits[best] / limits[best - 1] < 1.5
     near = example.near(example.limit_names())
     assert near["limit"].iloc[-1] == "all"
     assert len(near) <= 10

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -120,6 +122,16 @@ def test_few_phones_widen_an_interval():
         return high[0] - low[0]
 
     assert width(2) > 2 * width(20)
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_one_run_of_one_phone_is_not_certain(is_recorded):
+    """The deliveries are drawn again: the interval is as wide as that of a binomial share."""
+    outcomes = [(0, 0, item, "useful" if item % 2 else "lost", "lost") for item in range(40)]
+    _, low, high = TaskPool.of(make_board(outcomes), "t", is_recorded=is_recorded).interval(
+        "useful_share", 0.95
+    )
+    assert high[0] - low[0] == pytest.approx(2 * 1.96 * math.sqrt(0.5 * 0.5 / 40), rel=0.1)
 
 
 def test_nothing_wanted_has_no_share():

@@ -50,3 +50,15 @@ def test_explain_counts_the_readers_that_the_writer_means(index):
     table = index.explain({"price": 5}, Predicate("receiver.age > 18"))
     assert (table["survivors"].sum(), table["matches"].sum()) == (2, 1)
     assert index.explain({"price": 5})["matches"].sum() == 2
+
+
+@pytest.mark.parametrize("scope", ["receiver", "auth"])
+def test_new_subscription_has_no_data_of_a_removed_reader(scope):
+    index, news = SubscriptionIndex(), Predicate("topic = 'news'")
+    for name in ("ann", "bob"):
+        index.add(name, news, **{scope: {"age": 30}})
+    index.remove("ann")
+    index.add("cyd", news)
+    adults = Predicate(f"{scope}.age >= 21")
+    assert index.match({"topic": "news"}, adults) == ["bob"]
+    assert index.match_many([{"topic": "news"}], adults) == [["bob"]]
