@@ -20,7 +20,10 @@ def faults(devices: tuple[str, ...], servers: tuple[str, ...], points: tuple[str
     """Return the strategies of faults as steps; ``points`` are the crash points of the machines."""
     machine = st.sampled_from((*devices, *servers))
     device = st.sampled_from(devices)
+    others = [st.tuples(st.just("take address"), TIMES_US, device, device)] if len(devices) > 1 else []
     return [
+        *others,
+        st.tuples(st.just("hold"), TIMES_US, device, st.sampled_from([20.0, 100.0, 7200.0])),
         st.tuples(st.just("outage"), TIMES_US, device, _DURATIONS),
         st.tuples(st.just("kill"), TIMES_US, machine, _DURATIONS),
         st.tuples(st.just("crash"), TIMES_US, machine, st.sampled_from(points)),
@@ -83,6 +86,10 @@ class FaultyWorld:
             world.at(at_us + detail, process.host.link_up, "outage")
         elif action == "move":
             world.at(at_us, lambda _: process.host.readdress(process.host.next_address()))
+        elif action == "take address":
+            world.at(at_us, lambda _: self.take_address(process, self.machines[detail]))
+        elif action == "hold":
+            world.at(at_us, lambda _: self.hold(process, detail))
         elif action == "network":
             world.at(at_us, process.host.change_network, detail)
         elif action == "kill":
@@ -112,6 +119,27 @@ class FaultyWorld:
     def own(self, step: Any) -> None:
         """Schedule a step of the system under test."""
         raise NotImplementedError
+
+    def take_address(self, process: Any, other: Any) -> None:
+        """Give a device the address of another one, which gets a new one.
+
+        The first address of a host is its name, which no other can have: then the other one only moves.
+        """
+        address = other.host.address
+        other.host.readdress(other.host.next_address())
+        if address not in (other.host.name, process.host.address):
+            process.host.readdress(address)
+
+    def hold(self, process: Any, delay_s: float) -> None:
+        """Delay what a device sends in the next seconds, also a message that it sends only once."""
+        before, end_us = self.world.fault_hook, self.world.now_us + 5 * S
+
+        def fault_hook(transfer: Any) -> Any:
+            delays_us = (0,) if before is None else before(transfer)
+            is_held = transfer.sender is process and self.world.now_us < end_us
+            return [delay_us + round(delay_s * S) for delay_us in delays_us] if is_held else delays_us
+
+        self.world.fault_hook = fault_hook
 
     def build_trap(self, process: Any, point: str) -> Any:
         """Return a crash point handler that kills a machine once at a point, and restarts it."""
