@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from examples import examples
-from faulty_world import TIMES_US, FaultyWorld, S, faults, wipes
+from faulty_world import TIMES_US, FaultyWorld, S, faults, late_messages, wipes
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -23,14 +23,13 @@ POINTS = (
     "seen, not in the inbox",
     "accepted, not in the queue",
 )
-steps = st.lists(
-    st.one_of(
-        st.tuples(st.just("send"), TIMES_US, st.sampled_from(NAMES), st.sampled_from(NAMES)),
-        st.tuples(st.just("busy"), TIMES_US, st.sampled_from(NAMES), st.booleans()),
-        *faults(NAMES, ("relay",), POINTS),
-    ),
-    max_size=25,
+some_steps = (
+    st.tuples(st.just("send"), TIMES_US, st.sampled_from(NAMES), st.sampled_from(NAMES)),
+    st.tuples(st.just("busy"), TIMES_US, st.sampled_from(NAMES), st.booleans()),
+    *faults(NAMES, ("relay",), POINTS),
 )
+steps = st.lists(st.one_of(some_steps), max_size=25)
+steps_with_late_messages = st.lists(st.one_of(*some_steps, *late_messages(NAMES)), max_size=25)
 
 
 class RecordingMachine:
@@ -128,7 +127,7 @@ def assert_no_address_is_lost(ward: Ward) -> None:
 
 
 @examples(150)
-@given(steps=steps)
+@given(steps=steps_with_late_messages)
 @example(  # bob's only hello from an address comes late, and cy has the address since
     steps=[
         ("move", 0, "bob", None),

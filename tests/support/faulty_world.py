@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mudkit.fleet import Faults, World
 from mudkit.fleet.store import Killed, MemoryStore
 
-__all__ = ["TIMES_US", "FaultyWorld", "S", "faults", "restores", "wipes"]
+__all__ = ["TIMES_US", "FaultyWorld", "S", "faults", "late_messages", "restores", "wipes"]
 
 S = 1_000_000
 TIMES_US = st.integers(0, 120 * S)
@@ -20,10 +20,7 @@ def faults(devices: tuple[str, ...], servers: tuple[str, ...], points: tuple[str
     """Return the strategies of faults as steps; ``points`` are the crash points of the machines."""
     machine = st.sampled_from((*devices, *servers))
     device = st.sampled_from(devices)
-    others = [st.tuples(st.just("take address"), TIMES_US, device, device)] if len(devices) > 1 else []
     return [
-        *others,
-        st.tuples(st.just("hold"), TIMES_US, device, st.sampled_from([20.0, 100.0, 7200.0])),
         st.tuples(st.just("outage"), TIMES_US, device, _DURATIONS),
         st.tuples(st.just("kill"), TIMES_US, machine, _DURATIONS),
         st.tuples(st.just("crash"), TIMES_US, machine, st.sampled_from(points)),
@@ -31,6 +28,15 @@ def faults(devices: tuple[str, ...], servers: tuple[str, ...], points: tuple[str
         st.tuples(st.just("late copies"), TIMES_US, device, st.sampled_from([90.0, 400.0, 7200.0])),
         st.tuples(st.just("move"), TIMES_US, device, st.none()),
         st.tuples(st.just("network"), TIMES_US, device, st.sampled_from(["wifi", "edge"])),
+    ]
+
+
+def late_messages(devices: tuple[str, ...]) -> list[Any]:
+    """Return the strategies of messages that come late for the first time, and of addresses that others take."""
+    device = st.sampled_from(devices)
+    return [
+        st.tuples(st.just("take address"), TIMES_US, device, device),
+        st.tuples(st.just("hold"), TIMES_US, device, st.sampled_from([20.0, 100.0, 7200.0])),
     ]
 
 
@@ -121,7 +127,7 @@ class FaultyWorld:
         raise NotImplementedError
 
     def take_address(self, process: Any, other: Any) -> None:
-        """Give a device the address of another one, which gets a new one.
+        """Move a device to the address of another one, which gets a new one.
 
         The first address of a host is its name, which no other can have: then the other one only moves.
         """

@@ -198,16 +198,16 @@ def test_device_whose_address_was_taken_by_a_late_answer_is_found_there(is_lost:
     lab.faults.change_address("cy")
     lab.run(minutes=1)
     give_address(lab, "cy", "bob")
-    held: list[str] = []
+    late: list[str] = []
 
     def delays(sender: str, kind: str, message: Any) -> tuple[int, ...]:
         is_held = sender == "bob" and kind == "hello" and isinstance(message.nonce, str)
-        held.extend([kind] if is_held else [])
+        late.extend([kind] if is_held else [])
         return (HOUR_US,) if is_held else (0,)
 
     hook(lab, delays)
     lab.run(seconds=4)
-    assert held
+    assert late
     give_address(lab, "bob", "cy")
     lab.faults.switch_on("cy")
     lab.run(minutes=50)
