@@ -154,7 +154,7 @@ class Heard(Enum):
     STALE = "stale"
     """Older than the last one of the same incarnation: ignored."""
     STRANGER = "stranger"
-    """Hello of another incarnation, or without the requested nonce: a restarted device, or a late copy.
+    """Hello of another incarnation, or without the required nonce: a restarted device, or a late message.
     Ask for another hello with a nonce."""
 
 
@@ -169,15 +169,19 @@ class Peer(msgspec.Struct):
     seq: int = 0
     nonce: str | None = None
 
-    def hear(self, incarnation: str, seq: int, nonce: str | None = None) -> Heard:
+    def hear(
+        self, incarnation: str, seq: int, nonce: str | None = None, *, is_elsewhere: bool = False
+    ) -> Heard:
         """Return the verdict on a hello, without accepting it.
 
-        ``nonce`` is that of the question it answers.
+        ``nonce`` is that of the question it answers. ``is_elsewhere``: another device has the address that
+        the hello comes from. It may have moved there since the hello was sent, so the hello needs a nonce.
         """
-        if incarnation == self.incarnation:
-            return Heard.STALE if seq <= self.seq else Heard.NEWS
-        is_first = not self.incarnation and self.nonce is None
-        return Heard.NEWS if is_first or (nonce is not None and nonce == self.nonce) else Heard.STRANGER
+        if incarnation == self.incarnation and seq <= self.seq:
+            return Heard.STALE
+        is_answer = nonce is not None and nonce == self.nonce
+        is_known = incarnation == self.incarnation or (not self.incarnation and self.nonce is None)
+        return Heard.NEWS if is_answer or (is_known and not is_elsewhere) else Heard.STRANGER
 
     def take(self, incarnation: str, seq: int) -> None:
         """Accept a hello as the last one."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from examples import examples
-from faulty_world import TIMES_US, FaultyWorld, S, faults, wipes
+from faulty_world import TIMES_US, FaultyWorld, S, faults, late_messages, wipes
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -23,14 +23,13 @@ POINTS = (
     "seen, not in the inbox",
     "accepted, not in the queue",
 )
-steps = st.lists(
-    st.one_of(
-        st.tuples(st.just("send"), TIMES_US, st.sampled_from(NAMES), st.sampled_from(NAMES)),
-        st.tuples(st.just("busy"), TIMES_US, st.sampled_from(NAMES), st.booleans()),
-        *faults(NAMES, ("relay",), POINTS),
-    ),
-    max_size=25,
+some_steps = (
+    st.tuples(st.just("send"), TIMES_US, st.sampled_from(NAMES), st.sampled_from(NAMES)),
+    st.tuples(st.just("busy"), TIMES_US, st.sampled_from(NAMES), st.booleans()),
+    *faults(NAMES, ("relay",), POINTS),
 )
+steps = st.lists(st.one_of(some_steps), max_size=25)
+steps_with_late_messages = st.lists(st.one_of(*some_steps, *late_messages(NAMES)), max_size=25)
 
 
 class RecordingMachine:
@@ -119,14 +118,32 @@ def check(ward: Ward) -> None:
             assert 0 <= created[row["item"]] < row["delivered_us"]
 
 
+def assert_no_address_is_lost(ward: Ward) -> None:
+    """Send each device a message: the relay reaches it within its longest interval between probes."""
+    for name, other in zip(NAMES, (*NAMES[1:], NAMES[0]), strict=True):
+        ward.send(("send", 0, name, other))
+    ward.world.run(ward.world.now_us + 2 * 3600 * S)
+    ward.check_silence()
+
+
 @examples(150)
-@given(steps=steps)
+@given(steps=steps_with_late_messages)
+@example(  # bob's only hello from an address comes late, and cy has the address since
+    steps=[
+        ("move", 0, "bob", None),
+        ("outage", 10 * S, "bob", S),
+        ("hold", 11 * S, "bob", 100.0),
+        ("outage", 15 * S, "bob", 400 * S),
+        ("take address", 30 * S, "cy", "bob"),
+    ]
+)
 def test_messages_are_delivered_once_and_in_order(steps: Any) -> None:
     ward = Ward()
     for step in steps:
         ward.do(step)
     ward.settle()
     check(ward)
+    assert_no_address_is_lost(ward)
     clients = [ward.machines[name].store for name in NAMES]
     received = sum(len(store.items("in ")) for store in clients)
     assert received == sum(store.get("last of out") or 0 for store in clients)  # all accepted messages

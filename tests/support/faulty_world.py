@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mudkit.fleet import Faults, World
 from mudkit.fleet.store import Killed, MemoryStore
 
-__all__ = ["TIMES_US", "FaultyWorld", "S", "faults", "restores", "wipes"]
+__all__ = ["TIMES_US", "FaultyWorld", "S", "faults", "late_messages", "restores", "wipes"]
 
 S = 1_000_000
 TIMES_US = st.integers(0, 120 * S)
@@ -28,6 +28,15 @@ def faults(devices: tuple[str, ...], servers: tuple[str, ...], points: tuple[str
         st.tuples(st.just("late copies"), TIMES_US, device, st.sampled_from([90.0, 400.0, 7200.0])),
         st.tuples(st.just("move"), TIMES_US, device, st.none()),
         st.tuples(st.just("network"), TIMES_US, device, st.sampled_from(["wifi", "edge"])),
+    ]
+
+
+def late_messages(devices: tuple[str, ...]) -> list[Any]:
+    """Return the strategies of messages that come late for the first time, and of addresses that others take."""
+    device = st.sampled_from(devices)
+    return [
+        st.tuples(st.just("take address"), TIMES_US, device, device),
+        st.tuples(st.just("hold"), TIMES_US, device, st.sampled_from([20.0, 100.0, 7200.0])),
     ]
 
 
@@ -83,6 +92,10 @@ class FaultyWorld:
             world.at(at_us + detail, process.host.link_up, "outage")
         elif action == "move":
             world.at(at_us, lambda _: process.host.readdress(process.host.next_address()))
+        elif action == "take address":
+            world.at(at_us, lambda _: self.take_address(process, self.machines[detail]))
+        elif action == "hold":
+            world.at(at_us, lambda _: self.hold(process, detail))
         elif action == "network":
             world.at(at_us, process.host.change_network, detail)
         elif action == "kill":
@@ -112,6 +125,27 @@ class FaultyWorld:
     def own(self, step: Any) -> None:
         """Schedule a step of the system under test."""
         raise NotImplementedError
+
+    def take_address(self, process: Any, other: Any) -> None:
+        """Move a device to the address of another one, which gets a new one.
+
+        The first address of a host is its name, which no other can have: then the other one only moves.
+        """
+        address = other.host.address
+        other.host.readdress(other.host.next_address())
+        if address not in (other.host.name, process.host.address):
+            process.host.readdress(address)
+
+    def hold(self, process: Any, delay_s: float) -> None:
+        """Delay what a device sends in the next seconds, also a message that it sends only once."""
+        before, end_us = self.world.fault_hook, self.world.now_us + 5 * S
+
+        def fault_hook(transfer: Any) -> Any:
+            delays_us = (0,) if before is None else before(transfer)
+            is_held = transfer.sender is process and self.world.now_us < end_us
+            return [delay_us + round(delay_s * S) for delay_us in delays_us] if is_held else delays_us
+
+        self.world.fault_hook = fault_hook
 
     def build_trap(self, process: Any, point: str) -> Any:
         """Return a crash point handler that kills a machine once at a point, and restarts it."""

@@ -6,13 +6,15 @@ Rules:
 Send             from the sender's incarnation, or that of its oldest message, and the successor of the last
                  one: append to the receiver's queue, acknowledge (Accepted). A duplicate: acknowledge.
                  After a gap: Missing, once. Of another incarnation: ignore
-Hello            of a new incarnation: Identify. Older than the last hello: ignore. Else store the address
-                 that it comes from, and deliver the queue unless the user is busy. Welcome if requested
+Hello            of a new incarnation, or from the address of another device: Identify. Older than the last
+                 hello: ignore. Else store the address that it comes from, and deliver the queue unless the
+                 user is busy. Welcome if requested. Identify to a device that loses its address
 Delivered        remove from the queue
 Lacks            the receiver's store is older than what it has acknowledged: deliver from there
 timer            retransmit overdue deliveries, and later ones of the same sender, which the device cannot
                  have taken; other deliveries keep their deadlines
-send failed      the device is away until its next hello, or until it acknowledges a probe
+send failed      the device is away until its next hello, or until it acknowledges a probe. So is one that
+                 has lost its address: it is probed there with Identify
 start            Identify to the stored addresses. Nothing of a device is believed, and nothing is delivered
                  to it, before it has answered
 ===============  ===================================================================================
@@ -318,9 +320,11 @@ class RelayMachine:
 
     def _greeted(self, now_us: int, source: str, message: Hello) -> Sequence[Effect]:
         device, life, seq = self._device(message.device), message.incarnation, message.seq
-        heard = device.peer.hear(life, seq, None if message.nonce is msgspec.UNSET else message.nonce)
+        is_elsewhere = self._at.get(source, device) is not device
+        nonce = None if message.nonce is msgspec.UNSET else message.nonce
+        heard = device.peer.hear(life, seq, nonce, is_elsewhere=is_elsewhere)
         if heard is Heard.STRANGER:
-            if device.is_known or self._at.get(source, device) is not device:
+            if device.is_known or is_elsewhere:
                 return self._identify(device, source)
             self._move(device, source)  # its stored address may be outdated
             return self._identify_until_answered(now_us, device)
@@ -335,7 +339,7 @@ class RelayMachine:
         if heard is Heard.STALE:
             return effects
         effects += self._resume_sender(message)
-        self._move(device, source)
+        effects += self._move(device, source)
         self._store.put(_AT + device.name, source)
         device.peer.take(life, seq)
         device.oldest = life if message.oldest is msgspec.UNSET else message.oldest
@@ -367,7 +371,7 @@ class RelayMachine:
         if key in device.queue:
             following = device.pop(key)
             self._store.delete(key)
-        if device.is_away and device.address == source:
+        if device.is_away and self._at.get(source) is device:
             self._reached(device)
             return [*effects, *self._deliver_all(now_us, device)]
         return [*effects, *self._send(now_us, device, following)] if device.is_reachable else effects
@@ -417,7 +421,7 @@ class RelayMachine:
         if device.is_away and device.queue:
             device.probe_us = min(2 * device.probe_us, _MAX_PROBE_US)
             timer = SetTimer(device.name, device.probe_us)
-            if not device.is_known:
+            if not device.is_known or self._at.get(str(device.address)) is not device:
                 return *self._identify(device, str(device.address)), timer
             message = self._addressed(device, device.queue[min(device.queue)])
             return SendTo(str(device.address), message), timer
@@ -435,8 +439,9 @@ class RelayMachine:
 
     def _send_failed(self, address: str) -> Sequence[Effect]:
         device = self._at.get(address)
-        if device is None or device.is_away:
-            return ()
+        return () if device is None or device.is_away else self._away(device)
+
+    def _away(self, device: DeviceQueue) -> Sequence[Effect]:
         device.is_away = True
         device.unanswered.clear()
         return (SetTimer(device.name, device.probe_us),) if device.queue else ()
@@ -444,17 +449,21 @@ class RelayMachine:
     def _reached(self, device: DeviceQueue) -> None:
         device.is_away, device.probe_us = False, _MIN_PROBE_US
 
-    def _move(self, device: DeviceQueue, address: str) -> None:
-        """Assign an address to a device; its previous owner loses it."""
+    def _move(self, device: DeviceQueue, address: str) -> Sequence[Effect]:
+        """Assign an address to a device; its previous owner loses it.
+
+        The hello may have been sent before the previous owner's, so that one is asked whether it is there.
+        """
         if device.address is not None and self._at.get(device.address) is device:
             del self._at[device.address]
         before = self._at.get(address)
-        if before is not None:
-            before.address = None
-            self._store.delete(_AT + before.name)
         device.address = address
         self._at[address] = device
         self._reached(device)
+        if before is None:
+            return ()
+        self._store.delete(_AT + before.name)
+        return *self._identify(before, address), *self._away(before)
 
 
 def _stream(message: Deliver | Delivered | Lacks) -> tuple[str, str]:

@@ -158,3 +158,74 @@ def test_restarted_relay_delivers_only_to_a_device_that_has_answered() -> None:
     assert {to.split("/")[0] for to in seen} == {lab.devices["bob"].address}
     assert not read_texts(eve)
     assert not lab.world.under_way()
+
+
+def give_address(lab: Lab, device: str, new_owner: str) -> None:
+    """Switch a device off, and give its address to another one."""
+    address = lab.devices[device].address
+    lab.faults.switch_off(device)
+    lab.faults.change_address(device)
+    lab.faults.change_address(new_owner, address)
+
+
+def test_late_only_copy_of_a_hello_takes_no_address_of_another_device() -> None:
+    lab, relay, ann, bob = create_lab()
+    cy = Client(lab.device("cy", link="ideal"), relay)
+    lab.faults.change_address("bob")
+    lab.run(minutes=1)
+    lab.faults.cut("bob", minutes=0.1)
+    hook(lab, lambda sender, kind, message: (HOUR_US,) if sender == "bob" else (0,))
+    lab.run(seconds=10)
+    seen: list[str] = []
+    hook(lab, lambda sender, kind, message: seen.append(getattr(message, "to", "")) or (0,))
+    give_address(lab, "bob", "cy")
+    lab.run(hours=2)
+    messages = ann.send("cy", "for cy"), ann.send("bob", "for bob")
+    lab.run(hours=24)
+    assert [message.status for message in messages] == ["ok", "ok"]
+    assert read_texts(cy) == ["for cy"]
+    assert seen.count("bob") == 1  # the message to the relay
+    lab.faults.switch_on("bob")
+    lab.run(minutes=1)
+    assert read_texts(bob) == ["for bob"]
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_device_whose_address_was_taken_by_a_late_answer_is_found_there(is_lost: bool) -> None:
+    """Bob answers the question whether Cy's address is now his; the answer is late, and Cy is there again."""
+    lab, relay, ann, _bob = create_lab()
+    cy = Client(lab.device("cy", link="ideal"), relay)
+    lab.faults.change_address("cy")
+    lab.run(minutes=1)
+    give_address(lab, "cy", "bob")
+    late: list[str] = []
+
+    def delays(sender: str, kind: str, message: Any) -> tuple[int, ...]:
+        is_held = sender == "bob" and kind == "hello" and isinstance(message.nonce, str)
+        late.extend([kind] if is_held else [])
+        return (HOUR_US,) if is_held else (0,)
+
+    hook(lab, delays)
+    lab.run(seconds=4)
+    assert late
+    give_address(lab, "bob", "cy")
+    lab.faults.switch_on("cy")
+    lab.run(minutes=50)
+    hook(lab, lambda sender, kind, message: () if kind == "identify" and is_lost else (0,))
+    lab.run(hours=1)
+    hook(lab, lambda sender, kind, message: (0,))
+    ann.send("cy", "for cy").result()
+    lab.run(minutes=2)
+    assert read_texts(cy) == ["for cy"]
+
+
+def test_new_owner_of_an_address_is_served_there_at_once() -> None:
+    lab, relay, ann, _bob = create_lab()
+    cy = Client(lab.device("cy", link="ideal"), relay)
+    lab.faults.change_address("bob")
+    lab.run(minutes=1)
+    give_address(lab, "bob", "cy")
+    lab.run(seconds=1)
+    ann.send("cy", "for cy").result()
+    lab.run(seconds=1)
+    assert read_texts(cy) == ["for cy"]
