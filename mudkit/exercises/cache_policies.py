@@ -21,6 +21,8 @@ from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, Played
 __all__ = ["EXERCISE", "ReadRequest", "minutes"]
 
 _ANSWERS: Final = ("local", "remote")
+_BEYOND_S: Final = 0.5
+_BEYOND_KM: Final = 1 / 32
 
 
 def minutes(seconds: float) -> str:
@@ -148,24 +150,32 @@ def _drawn(case: _Case, point: _Lacking | None) -> go.Figure:
 
 @st.composite
 def _cases(draw: st.DrawFn) -> _Case:
-    """Draw a case; answers at or just beyond each edge are as likely as others."""
+    """Draw a case; answers at or just beyond each edge are as likely as others.
+
+    Just beyond is less than a unit, and exact in binary, so that the order of additions does not matter.
+    """
     limit_s = draw(st.sampled_from([600.0, 300.0, 1800.0]))
     query = ReadRequest(
-        36_000.0, 0.0, 0.0, draw(st.sampled_from([10.0, 20.0])), draw(st.sampled_from([7200.0, 3600.0]))
+        draw(st.sampled_from([36_000.0, 43_200.0])),
+        draw(st.sampled_from([0.0, 30.0])),
+        draw(st.sampled_from([0.0, -8.0])),
+        draw(st.sampled_from([10.0, 20.0])),
+        draw(st.sampled_from([7200.0, 3600.0])),
     )
     cache = []
     for _ in range(draw(st.integers(0, 3))):
-        age_s = draw(st.sampled_from([60.0, limit_s, limit_s + 1.0, 2400.0]))
-        longer_s = draw(st.sampled_from([0.0, -age_s, -age_s - 1.0, 3600.0]))
+        age_s = draw(st.sampled_from([60.0, limit_s, limit_s + _BEYOND_S, 2400.0]))
+        longer_s = draw(st.sampled_from([0.0, -age_s, -age_s - _BEYOND_S, 3600.0]))
         larger_km = draw(st.sampled_from([0.0, 4.0, 20.0, -5.0]))
         inside_km = max(larger_km / 2, 0.0)
-        east_km = draw(st.sampled_from([0.0, 0.5, inside_km, inside_km + 0.5, -inside_km]))
-        north_km = draw(st.sampled_from([0.0, -inside_km, inside_km + 0.5]))
+        beyond_km = inside_km + _BEYOND_KM
+        east_km = draw(st.sampled_from([0.0, 0.5, inside_km, beyond_km, -inside_km]))
+        north_km = draw(st.sampled_from([0.0, -inside_km, beyond_km]))
         cache.append(
             ReadRequest(
                 query.at_s - age_s,
-                east_km,
-                north_km,
+                query.x_km + east_km,
+                query.y_km + north_km,
                 query.box_km + larger_km,
                 max(query.window_s + longer_s, 60.0),
             )

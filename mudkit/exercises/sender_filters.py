@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -25,14 +25,21 @@ __all__ = ["EXERCISE"]
 _SENDER: Final = "kim"
 _READERS: Final = ("ann", "bob")
 _LANES: Final = (_SENDER, "contrail-gateway", *_READERS)
-_LASTS_S: Final = 60.0
-_AGES_S: Final = {"almost": _LASTS_S - 1.0, "over": _LASTS_S + 1.0}
-"""Ages of the key in use until which two of the steps wait."""
+_OVER_S: Final = {"almost": -0.5, "over": 0.5}
+"""Age of the key in use above its lifetime until which two of the steps wait; less than a second, so that a
+rule that is off by one is noticed."""
 _ALWAYS_MS: Final = 1e9
 _SETTLE_S: Final = 5.0
 _PARTS: Final = {"data": "item", "key": "key", "filter": "filter"}
 """Labels of messages between devices in the diagram."""
 _SHOWN: Final = (*_PARTS.values(), "key + item")
+
+
+class _Scenario(NamedTuple):
+    """Lifetime of the keys, and the steps of the story."""
+
+    lifetime_s: float
+    steps: Sequence[str]
 
 
 @dataclass
@@ -47,8 +54,8 @@ class _Key:
 class _Album:
     """Sender, two friends who ask for its items and leave again, and the rule under test."""
 
-    def __init__(self, piece: Callable[..., Any]) -> None:
-        self._piece = piece
+    def __init__(self, piece: Callable[..., Any], lifetime_s: float) -> None:
+        self._piece, self._lifetime_s = piece, lifetime_s
         self._keys: list[_Key] = []
         self._slots: dict[str, int] = {}
         self._count = 0
@@ -66,7 +73,9 @@ class _Album:
         self, relay: Relay, name: str, friends: Sequence[str], renewal: Callable[[KeyUse], bool] | None = None
     ) -> Any:
         """Open a port that is always on, so that items arrive at once."""
-        module = Module(self.lab.device(name), relay, friends=friends, renew_s=_LASTS_S, renewal=renewal)
+        module = Module(
+            self.lab.device(name), relay, friends=friends, renew_s=self._lifetime_s, renewal=renewal
+        )
         port = module.open_port("album", polling_interval_ms=0, idle_timeout_ms=_ALWAYS_MS)
         port.on_item(lambda item: None)
         return port
@@ -79,9 +88,10 @@ class _Album:
             self._publish()
         elif self._keys:
             age_s = (pd.Timestamp(self.lab.now) - self._keys[-1].made_at).total_seconds()
-            if age_s < _AGES_S[step]:
-                self.events.append(f"{_AGES_S[step] - age_s:.0f} s pass")
-                self.lab.run(seconds=_AGES_S[step] - age_s)
+            left_s = self._lifetime_s + _OVER_S[step] - age_s
+            if left_s > 0:
+                self.events.append(f"{round(left_s, 1):g} s pass")
+                self.lab.run(seconds=left_s)
 
     def _ask(self, name: str) -> None:
         self._mark(name, "asks")
@@ -123,14 +133,14 @@ class _Album:
         answer = self._piece(use)
         if not isinstance(answer, bool):
             raise PieceError(f"it returns {answer!r}; expected True or False.")
-        age = f"the key is {use.age_s:.0f} s old"
+        age = f"the key is {round(use.age_s, 1):g} s old"
         if answer and use.to == use.holders and use.age_s < use.lifetime_s:
             self.problem = (
                 f"item {self._count} begins a new key without need: the holders of the old key are exactly "
                 f"the receivers of the item, and {age}. Each receiver must be sent the new key."
             )
         if not answer and use.age_s > use.lifetime_s:
-            self.problem = f"at item {self._count} {age}, and its lifetime is {use.lifetime_s:.0f} s."
+            self.problem = f"at item {self._count} {age}, and its lifetime is {use.lifetime_s:g} s."
         if answer:
             self._keys.append(_Key(self._at))
         return bool(answer)
@@ -177,16 +187,16 @@ def _label(kind: str, content: str) -> str:
     return " + ".join(dict.fromkeys(_PARTS[part] for part in parts)) or kind
 
 
-def _play(piece: Callable[..., Any], steps: Sequence[str]) -> Played:
-    album = _Album(piece)
+def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
+    album = _Album(piece, scenario.lifetime_s)
     try:
-        for step in steps:
+        for step in scenario.steps:
             album.step(step)
             if album.problem is not None:
                 break
     except PieceError as error:
         album.problem = str(error)
-    story = ", ".join(album.events) + "."
+    story = f"a key lasts {scenario.lifetime_s:g} s; {', '.join(album.events)}."
     return Played(story, album.problem, album.lab, picture=album.drawn)
 
 
@@ -197,8 +207,10 @@ EXERCISE: Final = Exercise(
     property="Nobody has the key of an item published before they asked or after they left; no key is "
     "used beyond its lifetime; and none is made without need.",
     # Readers come and go as often as before the two waits: otherwise too few scenarios exchange them.
-    scenarios=st.lists(
-        st.sampled_from(["item", *reversed(_READERS)] * 2 + [*_AGES_S]), min_size=2, max_size=8
+    scenarios=st.builds(
+        _Scenario,
+        st.sampled_from([60.0, 90.0, 45.0]),
+        st.lists(st.sampled_from(["item", *reversed(_READERS)] * 2 + [*_OVER_S]), min_size=2, max_size=8),
     ),
     play=_play,
     returns="True or False",

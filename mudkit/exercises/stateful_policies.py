@@ -32,7 +32,7 @@ _MIN_SAMPLES: Final = _SAMPLES // 16
 class _Step(NamedTuple):
     """Message, and the state of the doctor's device at its publication."""
 
-    after_s: int
+    after_s: float
     patient: int
     pulse: int | None
     has_ecg: bool
@@ -65,10 +65,10 @@ class _Scenario:
 
     def __str__(self) -> str:
         listed = " and ".join(map(str, self.patients))
-        at_s, steps = 0, []
+        at_s, steps = 0.0, []
         for step in self.steps:
             at_s += step.after_s
-            steps.append(f"after {at_s} s {step}")
+            steps.append(f"after {at_s:g} s {step}")
         return f"the doctor has patient{'s' * (len(self.patients) > 1)} {listed}; {'; '.join(steps)}."
 
 
@@ -77,12 +77,12 @@ class _Judge:
 
     def __init__(self, patients: tuple[int, ...]) -> None:
         self._patients = patients
-        self._sent_s: dict[int, int] = {}
+        self._sent_s: dict[int, float] = {}
         """Time of the last message about each patient."""
-        self._limited_s: dict[int, int] = {}
+        self._limited_s: dict[int, float] = {}
         """The same, of messages on a low battery that were not alarms."""
 
-    def problem(self, now_s: int, step: _Step, verdict: Verdict) -> str | None:
+    def problem(self, now_s: float, step: _Step, verdict: Verdict) -> str | None:
         """Return the problem of a decision, in words, or None."""
         if verdict.outcome == STOPPED:
             return f"the policy is stopped: {verdict.problem}."
@@ -95,7 +95,7 @@ class _Judge:
         if is_low and not is_alarm:
             since_s = now_s - self._limited_s.get(step.patient, -_EVERY_S)
             if out is not None and since_s < _EVERY_S:
-                return f"with {step.battery} % left, {whose} is shown again after {since_s} s."
+                return f"with {step.battery} % left, {whose} is shown again after {since_s:g} s."
             if out is None and now_s - self._sent_s.get(step.patient, -_EVERY_S) < _EVERY_S:
                 return None
         if out is None:
@@ -164,10 +164,10 @@ def _play(piece: Callable[..., Any], scenario: _Scenario) -> Played:
         return Played(story, f"the policy cannot be read: {error}")
     judge, rows = _Judge(scenario.patients), []
     variables: Mapping[str, Any] = policy.variables
-    now_s = 0
+    now_s = 0.0
     for number, step in enumerate(scenario.steps):
         now_s += step.after_s
-        verdict = policy.decide(step.message, variables, step.automatic, float(now_s))
+        verdict = policy.decide(step.message, variables, step.automatic, now_s)
         variables = verdict.variables
         rows.append(_row(now_s, step, verdict))
         problem = judge.problem(now_s, step, verdict)
@@ -184,12 +184,12 @@ def _why(policy: Policy | FunctionPolicy, verdict: Verdict) -> str:
     return f" Rule {verdict.rule + 1} fires: {policy.rules[verdict.rule].name}."
 
 
-def _row(now_s: int, step: _Step, verdict: Verdict) -> tuple[Any, ...]:
+def _row(now_s: float, step: _Step, verdict: Verdict) -> tuple[Any, ...]:
     decision = str(verdict.outcome)
     if verdict.out is not None:
         decision = "sent whole" if verdict.out == step.message else "sent in part"
     is_alarm = step.pulse is not None and step.pulse < _LOW_PULSE
-    return float(now_s), f"patient {step.patient}", decision, f"{step}: {decision}", is_alarm
+    return now_s, f"patient {step.patient}", decision, f"{step}: {decision}", is_alarm
 
 
 def _drawn(rows: list[tuple[Any, ...]], wrong: int) -> go.Figure:
@@ -212,7 +212,7 @@ EXERCISE: Final = Exercise(
         st.lists(
             st.builds(
                 _Step,
-                st.sampled_from([10, 20, 299, 300]),
+                st.sampled_from([10.0, 20.0, 299.9375, 300.0]),  # exact in binary, as sums of times must be
                 st.sampled_from([1, 2, 7, 2]),
                 st.sampled_from([72, 49, 50, None]),
                 st.sampled_from([True, True, True, False]),

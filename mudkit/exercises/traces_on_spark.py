@@ -97,22 +97,38 @@ def _drawn(case: _Case, lacking: list[Point]) -> go.Figure:
 def _cases(draw: st.DrawFn) -> _Case:
     """Draw a case; points at each edge are as likely as points beside it."""
     age_s = draw(st.sampled_from([600.0, 1200.0]))
-    query = ReadRequest(3600.0, 0.0, 0.0, 4.0, 2400.0)
+    query = ReadRequest(
+        draw(st.sampled_from([3600.0, 7200.0])),
+        draw(st.sampled_from([0.0, 30.0])),
+        draw(st.sampled_from([0.0, -8.0])),
+        draw(st.sampled_from([4.0, 6.0])),
+        draw(st.sampled_from([2400.0, 3000.0])),
+    )
     later_s = draw(st.sampled_from([600.0, 0.0, -600.0]))  # between the starts of both windows
     cached = ReadRequest(
         query.at_s - age_s,
-        draw(st.sampled_from([0.0, 1.0, 4.0])),
-        draw(st.sampled_from([0.0, -1.0])),
+        query.x_km + draw(st.sampled_from([0.0, 1.0, 4.0])),
+        query.y_km + draw(st.sampled_from([0.0, -1.0])),
         draw(st.sampled_from([4.0, 2.0])),
         query.window_s - age_s - later_s,
     )
     edges = [read.at_s - back_s for read in (cached, query) for back_s in (read.window_s, 0.0)]
-    # A window is open at its start and closed at its end: a second later it is the other way round.
-    times = st.sampled_from([*edges, *(edge_s + 1.0 for edge_s in edges)])
+    # A window is open at its start and closed at its end: half a second later it is the other way round.
+    times = st.sampled_from([*edges, *(edge_s + 0.5 for edge_s in edges)])
     near = st.sampled_from([0.0, 1.0])  # inside most boxes, so that the time decides
-    edge = st.sampled_from([0.0, 1.0, 2.0, -2.0, 3.0, 1.9])
+    half_km = query.box_km / 2
+    # Exact in binary, as an offset from the middle of a box must be.
+    edge = st.sampled_from([0.0, 1.0, half_km, -half_km, half_km + 1 / 32, 3.0, half_km - 1 / 32])
     own = st.sampled_from([False, False, False, True])
-    point = st.builds(Point, times, near, near, own) | st.builds(Point, times, edge, edge, own)
+    offset = st.tuples(near, near) | st.tuples(edge, edge)
+    point = st.builds(
+        lambda at_s, offset_km, is_own: Point(
+            at_s, query.x_km + offset_km[0], query.y_km + offset_km[1], is_own
+        ),
+        times,
+        offset,
+        own,
+    )
     points = draw(st.lists(point, min_size=1, max_size=5))
     return _Case(tuple(sorted(points)), query, cached)
 

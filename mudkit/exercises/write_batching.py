@@ -19,11 +19,11 @@ _MAX_S: Final = 3600
 class _Scenario(NamedTuple):
     """Ascending times of writes, and the longest time a write may wait."""
 
-    times_s: Sequence[int]
+    times_s: Sequence[float]
     delay_s: int
 
     def __str__(self) -> str:
-        times = ", ".join(f"{time} s" for time in self.times_s) or "no write"
+        times = ", ".join(f"{time:,g} s" for time in self.times_s) or "no write"
         return f"writes at {times}; a write may wait for {words.duration(self.delay_s)}."
 
 
@@ -43,7 +43,7 @@ def _problem(answer: Any, scenario: _Scenario) -> str | None:
         return f"the messages contain the writes at {sent or 'no time'}: each must occur once, in order."
     for batch in answer:
         if batch[-1] - batch[0] > scenario.delay_s:
-            return f"the write at {batch[0]} s waits until {batch[-1]} s."
+            return f"the write at {batch[0]:,g} s waits until {batch[-1]:,g} s."
     fewest = _fewest(scenario)
     if len(answer) > fewest:
         return f"{words.count(len(answer), 'message')} are sent, where {fewest} would do."
@@ -52,7 +52,7 @@ def _problem(answer: Any, scenario: _Scenario) -> str | None:
 
 def _fewest(scenario: _Scenario) -> int:
     """Return the smallest number of messages: each waits as long as its first write allows."""
-    count, until_s = 0, -1
+    count, until_s = 0, -1.0
     for time_s in scenario.times_s:
         if time_s > until_s:
             count, until_s = count + 1, time_s + scenario.delay_s
@@ -61,9 +61,9 @@ def _fewest(scenario: _Scenario) -> int:
 
 @st.composite
 def _scenarios(draw: st.DrawFn) -> _Scenario:
-    """Draw a scenario; gaps at the delay and a second beside it are as likely as others."""
+    """Draw a scenario; gaps at the delay and half a second beside it are as likely as others."""
     delay_s = draw(st.integers(0, _MAX_S))
-    gap = st.sampled_from([delay_s, delay_s + 1, max(delay_s - 1, 0)]) | st.integers(0, _MAX_S)
+    gap = st.sampled_from([delay_s, delay_s + 0.5, max(delay_s - 0.5, 0)]) | st.integers(0, _MAX_S)
     times_s = accumulate(draw(st.lists(gap, max_size=8)))
     return _Scenario(list(times_s), delay_s)
 

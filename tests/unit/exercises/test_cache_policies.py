@@ -99,6 +99,18 @@ WRONG = {
         decide_by(lambda q, c, limit_s: q.at_s - c.at_s <= limit_s + 1, is_inside, has_window),
         "written after that answer",
     ),
+    "a box short by 100 m": (
+        decide_by(is_recent, has_window, lambda q, c, _: contains(q, c._replace(box_km=c.box_km + 0.1))),
+        "outside the box of that answer",
+    ),
+    "older than the limit by half a second": (
+        decide_by(lambda q, c, limit_s: q.at_s - c.at_s <= limit_s + 0.5, is_inside, has_window),
+        "written after that answer",
+    ),
+    "the middle of the query is fixed": (
+        decide_by(is_recent, has_window, lambda q, c, _: contains(q._replace(x_km=0.0, y_km=0.0), c)),
+        "",
+    ),
     "a window short by a second": (
         decide_by(is_recent, is_inside, lambda q, c, _: c.at_s - c.window_s <= q.at_s - q.window_s + 1),
         "older than the window of that answer",
@@ -125,7 +137,13 @@ WRONG = {
 
 @pytest.mark.parametrize(
     ("piece", "problem"),
-    mark_soak(WRONG, "two halves", "older than the limit by a second", "a window short by a second"),
+    mark_soak(
+        WRONG,
+        "a box short by 100 m",
+        "the middle of the query is fixed",
+        "older than the limit by half a second",
+        "two halves",
+    ),
 )
 def test_judge_rejects(piece, problem):
     verdict = check_rejected(CHAPTER, piece, problem)

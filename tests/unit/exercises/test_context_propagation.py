@@ -64,6 +64,12 @@ def test_judge_accepts(piece):
     ("piece", "smallest", "problem"),
     mark_soak(
         [
+            (
+                make_piece(now=lambda s, r: is_friend(s, r) or (s.get("hazard") and is_within(s, r, 2.05))),
+                "2.01 km",
+                "not after 40 s",
+            ),
+            (make_piece(later=Time(seconds=40.4)), "nobody has friends", "after 40.4 s, not after 40 s"),
             (make_piece(later=Volume(1)), "nobody has friends", "at once, not after 40 s"),
             (make_piece(now=lambda s, r: False), "a friend of ann's", "after 40 s, not at once"),
             (make_piece(now=is_friend), "a hazard", "after 40 s, not"),
@@ -86,7 +92,7 @@ def test_judge_accepts(piece):
             (make_piece(now=lambda s, r: is_friend(s, r) or is_warned(r, s)), "a hazard", "after 40 s, not"),
             (
                 make_piece(now=lambda s, r: is_friend(s, r) or (s.get("hazard") and is_within(s, r, 3.0))),
-                "2.1 km",
+                "2.01 km",
                 "not after 40 s",
             ),
             (make_piece(now=assume_places), "a hazard", "it raises ContextProblem"),

@@ -41,6 +41,19 @@ def end_a_second_later(read, point):
     return has(read._replace(at_s=read.at_s + 1, window_s=read.window_s + 1), point)
 
 
+def extend_by_half_a_second(read, point):
+    return has(read._replace(at_s=read.at_s + 0.25, window_s=read.window_s + 0.5), point)
+
+
+def enlarge_by_100_m(read, point):
+    return has(read._replace(box_km=read.box_km + 0.1), point)
+
+
+def count_at_fixed_query(points, query, cached):
+    """Ignore the place and size of the query, which is at the origin of the chapter's example."""
+    return solution(points, query._replace(x_km=0.0, y_km=0.0, box_km=4.0), cached)
+
+
 def exclude_end(read, point):
     return has(read, point) and point.at_s < read.at_s
 
@@ -117,6 +130,9 @@ def raise_error(points, query, cached):
     "piece",
     mark_soak(
         [
+            count_at_fixed_query,
+            make_counter(enlarge_by_100_m, has),
+            make_counter(extend_by_half_a_second, has),
             make_counter(include_start, has),
             use_window_of_query,
             subtract_counts,

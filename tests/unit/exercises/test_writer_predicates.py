@@ -51,6 +51,10 @@ def test_judge_accepts(piece):
     ("piece", "smallest", "problem"),
     mark_soak(
         [
+        (make_piece(PARTS | {"place": "distance_km(receiver.loc, :place) < :km"}), "km=0.0", "does not see"),
+        (make_piece(PARTS | {"place": "within_km(receiver.loc, :place, :km + 0.05)"}), "km=", "sees the record"),
+        (make_piece(PARTS | {"place": "within_km(receiver.loc, point(30.27, -97.74), :km)"}), "km=", "does not see"),
+        (make_piece(PARTS | {"min_age": "receiver.age >= :min_age - 0.5"}), "min_age=", "sees the record"),
         (make_piece(PARTS | {"users": "receiver.user IN :users"}), "users=['bob']", "record is for it"),
         (make_piece(PARTS | {"users": "coalesce(auth.user, receiver.user) IN :users"}), "has no token", "sees the record"),
         (make_piece(PARTS | {"apps": "auth.app IS NOT NULL"}), "app 'news'", "sees the record"),
