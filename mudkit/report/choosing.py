@@ -144,7 +144,8 @@ def recommend(
 
     Simplest are to send all at once and to send only when asked, which need no number; of these the one that
     costs less on the days for choosing. What is sent at once has an expiration threshold if that surely saves
-    on the days for choosing. Then comes an expiration threshold alone.
+    on the days for choosing. Then comes an expiration threshold alone. To send only when asked leaves readers
+    without a link with nothing, so that it must not cost more on the days for choosing either.
     """
     chosen = Setting(sized.limit, sized.threshold_s)
     if not (chosen.limit and has_enough(scored_on[0])):
@@ -162,10 +163,14 @@ def recommend(
     # What costs nothing is not beaten by chance.
     column = "saved_per_day_low" if scores.loc["chosen", "cost_per_day"] else "cost_per_day"
     more = {str(name): float(value) for name, value in scores[column].items()}
-    good = [setting for setting in simpler if not more[setting.name] > SURE]
+    costs = priced(chosen_on, "odd")["cost_per_day"].round(9)
+    good = [
+        setting
+        for setting in simpler
+        if not more[setting.name] > SURE and (setting.limit or costs[setting.name] <= costs["chosen"])
+    ]
     if not good:
         return chosen
-    costs = priced(chosen_on, "odd")["cost_per_day"].round(9)
     best = min(good, key=lambda setting: (setting.threshold_s > 0, costs[setting.name], setting.limit))
     if best != Setting(math.inf):
         return best

@@ -21,9 +21,21 @@ if TYPE_CHECKING:
 
     from mudkit.report.source import TraceSource
 
-__all__ = ["Defect", "coincidence", "find_defects", "in_few_days", "missing_share", "sentences", "usable"]
+__all__ = [
+    "Defect",
+    "coincidence",
+    "find_defects",
+    "in_few_days",
+    "missing_share",
+    "not_judged",
+    "sentences",
+    "usable",
+]
 
-_HOUR_US: Final = 3600 * US_PER_S
+_DAY_US: Final = 86_400 * US_PER_S
+_QUARTER_US: Final = 900 * US_PER_S
+_QUARTERS: Final = 4
+_DAY_QUARTERS: Final = 24 * _QUARTERS
 
 _FLEET: Final = 3
 _SHORT_HOLE_S: Final = 3600.0
@@ -44,15 +56,14 @@ _MIN_RESTS: Final = 20
 _MAX_GAPS: Final = 2_000
 _NEARLY: Final = 0.99
 
-_YEAR_US: Final = 365 * 24 * _HOUR_US
+_YEAR_US: Final = 365 * _DAY_US
 _RESET_SHARE: Final = 0.01
+_WRONG_DAYS: Final = 1
+_FIT_S: Final = 600
+_FIT_MPS: Final = 70.0
 
 _FAR_KM: Final = 300.0
 _NEAR_KM: Final = 100.0
-
-_MAX_SHIFT_H: Final = 14
-_SHIFT_SCORE: Final = 0.3
-_SHIFT_CORRELATION: Final = 0.8
 
 _TOO_FAST: Final = "speed over 70 m/s"
 _CONTRADICTED: Final = 0.2
@@ -103,11 +114,38 @@ def find_defects(source: TraceSource) -> list[Defect]:
         *holes,
         *silent,
         *_reset_clocks(source),
+        *_wrong_days(source),
         *_exchanged(source),
         *_shifted(source),
         *_contradictions(source),
         *_gaps(source, silent),
     ]
+
+
+def not_judged(source: TraceSource) -> str:
+    """Return what could not be looked for in a trace, and why, in sentences; empty: all could."""
+    count, zones = len(source.devices), source.zones
+    of_fleet = {
+        "times in which no device reports": _FLEET,
+        "hours in which most devices are silent": _SILENT_DEVICES,
+        "long gaps of a device": 2,
+    }
+    missed = [what for what, least in of_fleet.items() if count < least]
+    texts = []
+    if missed:
+        texts.append(f"With {words.count(count, 'device')}, {words.joined(missed)} could not be looked for.")
+    unknown = int((~zones.is_judged).sum())
+    if unknown == count:
+        few = f"{words.count(count, 'device')} in {words.count(len(source.days()), 'day')} are too few"
+        reason = "the devices have no common rhythm" if zones.is_enough else few
+        texts.append(f"Whether times are of several zones could not be seen: {reason}.")
+    elif unknown:
+        its = "it has" if unknown == 1 else "they have"
+        texts.append(
+            f"Whether the times of {words.count(unknown, 'device')} of {count:,} are of another zone could "
+            f"not be seen: {its} too few rows, or a rhythm of {'its' if unknown == 1 else 'their'} own."
+        )
+    return " ".join(texts)
 
 
 def sentences(source: TraceSource, defects: Sequence[Defect]) -> list[str]:
@@ -232,41 +270,48 @@ def _holes(source: TraceSource) -> Iterable[Defect]:
 
 
 def _silent_hours(source: TraceSource, holes: Sequence[Defect]) -> Iterable[Defect]:
-    """Find hours in which fewer than half of the devices report that do before and after."""
-    quarters = source.quarters
-    hour = quarters["quarter"].to_numpy() // 4
-    pairs = np.unique(hour * len(source.devices) + quarters["device"].to_numpy())
-    busy_hours, counts = np.unique(pairs // len(source.devices), return_counts=True)
-    first, last = int(busy_hours[0]), int(busy_hours[-1])
-    if last - first < 4 or last - first > 2_000_000:
+    """Find hours, from any quarter on, in which fewer than half of the devices report that do around them."""
+    table = source.quarters
+    quarter, device = table["quarter"].to_numpy(), table["device"].to_numpy()
+    first, last = int(quarter.min()), int(quarter.max()) - _QUARTERS + 1
+    if last - first < 4 * _QUARTERS or last - first > 2_000_000:
         return
     devices = np.zeros(last - first + 1)
-    devices[busy_hours - first] = counts
-    padded = np.concatenate([np.zeros(_DIP_HOURS), devices, np.zeros(_DIP_HOURS)])
-    windows = np.lib.stride_tricks.sliding_window_view(padded, _DIP_HOURS).max(axis=1)
-    level = np.minimum(windows[: len(devices)], windows[_DIP_HOURS + 1 :][: len(devices)])
+    for begin in range(_QUARTERS):  # hours that begin at this quarter
+        hour = (quarter - first - begin) // _QUARTERS
+        pairs = np.unique(hour[hour >= 0] * len(source.devices) + device[hour >= 0])
+        counts = np.bincount(pairs // len(source.devices), minlength=len(devices) // _QUARTERS + 1)
+        part = devices[begin::_QUARTERS]
+        part[:] = counts[: len(part)]
+    around = _DIP_HOURS * _QUARTERS
+    padded = np.pad(devices, around)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, around - _QUARTERS + 1).max(axis=1)
+    level = np.minimum(windows[: len(devices)], windows[around + _QUARTERS :][: len(devices)])
     is_low = (devices > 0) & (devices < _SILENT * level) & (level >= _SILENT_DEVICES)
     is_low &= level - devices >= _SIGMAS * np.sqrt(level)
     is_low &= level >= _SILENT * np.percentile(devices[devices > 0], 90)
-    clock = np.arange(first, last + 1) % 24
-    days = np.unique(busy_hours // 24)
+    begins = np.arange(first, last + 1)
+    days = np.unique(quarter // _DAY_QUARTERS)
     if len(days) >= _COMPARED_DAYS:
-        by_day = np.zeros((int(days[-1] - days[0]) + 1, 24))
-        by_day[busy_hours // 24 - days[0], busy_hours % 24] = counts
-        usual = np.median(by_day[days - days[0]], axis=0)
-        is_low &= devices < _SILENT * usual[clock]
-        is_low &= usual[clock] - devices >= _SIGMAS * np.sqrt(usual[clock])
-    for begin, end in _runs(is_low):
-        start_us, end_us = (first + begin) * _HOUR_US, (first + end) * _HOUR_US
+        by_day = np.zeros((int(days[-1] - days[0]) + 1) * _DAY_QUARTERS)
+        by_day[begins - days[0] * _DAY_QUARTERS] = devices
+        usual = np.median(by_day.reshape(-1, _DAY_QUARTERS)[days - days[0]], axis=0)[begins % _DAY_QUARTERS]
+        is_low &= devices < _SILENT * usual
+        is_low &= usual - devices >= _SIGMAS * np.sqrt(usual)
+    within = np.convolve(is_low, np.ones(_QUARTERS)) > 0  # quarters of such an hour
+    for begin, end in _runs(within):
+        start_us, end_us = (first + begin) * _QUARTER_US, (first + end) * _QUARTER_US
         if any(hole.start_us <= start_us and end_us <= hole.end_us for hole in holes):
             continue
-        least, most = (int(part) for part in (devices[begin:end].min(), devices[begin:end].max()))
+        hours = slice(begin, end - _QUARTERS + 1)
+        counted = devices[hours][is_low[hours]]
+        least, most = int(counted.min()), int(counted.max())
         few = words.count(most, "device") if least == most else f"{least:,} to {most:,} devices"
-        around = int(level[begin:end].max())
         yield Defect(
             "silent",
             f"From {_span(source, start_us, end_us)} only {few} "
-            f"report{'s' if few == '1 device' else ''}; in the hours around it {around:,} do.",
+            f"report{'s' if few == '1 device' else ''} in an hour; in the hours around it "
+            f"{int(level[hours].max()):,} do.",
             (),
             start_us,
             end_us,
@@ -304,6 +349,52 @@ def _reset_clocks(source: TraceSource) -> Iterable[Defect]:
         first,
         last,
     )
+
+
+def _wrong_days(source: TraceSource) -> Iterable[Defect]:
+    """Find rows of a device, days away from most others, that would fit into a gap between its other rows."""
+    t_us, device = source.t_us, source.device
+    low, high = np.percentile(t_us, [1, 99]) + _WRONG_DAYS * _DAY_US * np.array([-1, 1])
+    step_us = np.where(np.diff(device) == 0, np.diff(t_us), 0)
+    cuts = np.flatnonzero(step_us >= _WRONG_DAYS * _DAY_US)
+    by_device: dict[int, list[int]] = {}
+    for cut in cuts.tolist():
+        number = device[cut]
+        begin, end = (int(np.searchsorted(device, number, side=side)) for side in ("left", "right"))
+        before, after = slice(begin, cut + 1), slice(cut + 1, end)
+        off, others = (before, after) if end - cut - 1 > cut + 1 - begin else (after, before)
+        is_far = t_us[off][-1] < low or t_us[off][0] > high
+        if is_far and _fits_into_gap(source, off, others):
+            by_device.setdefault(int(number), []).extend(range(off.start, off.stop))
+    rows = np.unique([row for part in by_device.values() for row in part]).astype(np.int64)
+    is_year = (t_us[rows] < low - _YEAR_US) | (t_us[rows] > high + _YEAR_US)  # named above
+    if not len(rows) or is_year.any() or len(rows) > _RESET_SHARE * len(t_us):
+        return
+    devices = tuple(source.devices[number] for number in by_device)
+    first, last = int(t_us[rows].min()), int(t_us[rows].max())
+    named = words.listing(dict.fromkeys(_date(part) for part in (first, last))).replace(", ", " to ")
+    yield Defect(
+        "clock",
+        f"{words.count(len(rows), 'position')} {'is' if len(rows) == 1 else 'are'} dated {named}, days away "
+        f"from the others, and would fit into a gap between them: a clock was wrong{_of(devices)}.",
+        devices,
+        first,
+        last,
+    )
+
+
+def _fits_into_gap(source: TraceSource, off: slice, others: slice) -> bool:
+    """Return whether rows of a device fit into a gap between its other rows, in time and place."""
+    t_us = source.t_us
+    lat, lon = (source.positions[name].to_numpy() for name in ("lat", "lon"))
+    lasts_us = int(t_us[off.stop - 1] - t_us[off.start])
+    gaps_us = np.diff(t_us[others])
+    most_us = 2 * lasts_us + _FIT_S * US_PER_S
+    at = others.start + np.flatnonzero((gaps_us > lasts_us) & (gaps_us <= most_us))
+    slack_s = (t_us[at + 1] - t_us[at] - lasts_us) / US_PER_S
+    moved_km = distance_km(lat[at], lon[at], lat[off.start], lon[off.start])
+    moved_km += distance_km(lat[off.stop - 1], lon[off.stop - 1], lat[at + 1], lon[at + 1])
+    return bool((1000 * moved_km <= _FIT_MPS * slack_s).any())
 
 
 def _exchanged(source: TraceSource) -> Iterable[Defect]:
@@ -347,44 +438,11 @@ def _exchanged(source: TraceSource) -> Iterable[Defect]:
 
 def _shifted(source: TraceSource) -> Iterable[Defect]:
     """Find devices whose activity is that of the others some whole hours earlier or later."""
-    quarters = source.quarters
-    quarter, device = quarters["quarter"].to_numpy(), quarters["device"].to_numpy()
-    first, last = int(quarter.min()), int(quarter.max())
-    if len(source.devices) < _FLEET + 1 or last - first > 2_000_000:
-        return
-    fleet = np.bincount(quarter - first, minlength=last - first + 1).astype(np.float64)
-    if fleet.std() == 0:
-        return
-    margin = 4 * _MAX_SHIFT_H
-    standard = np.pad(
-        (fleet - fleet.mean()) / fleet.std(), margin, constant_values=-fleet.mean() / fleet.std()
-    )
-    shifts = np.arange(-_MAX_SHIFT_H, _MAX_SHIFT_H + 1)
-    number = np.bincount(device, minlength=len(source.devices))
-    scores = np.array(
-        [
-            np.bincount(device, standard[quarter - first + margin - 4 * shift], len(source.devices)) / number
-            for shift in shifts
-        ]
-    )
-    best = shifts[scores.argmax(axis=0)]
-    is_better = scores.max(axis=0) - scores[_MAX_SHIFT_H] >= _SHIFT_SCORE
-    is_other = is_better & (best != 0)
-    rest = fleet - np.bincount(quarter[is_other[device]] - first, minlength=len(fleet))
-    for shift in sorted(set(best[is_other].tolist())):
-        group = np.flatnonzero(is_other & (best == shift))
-        if len(group) < max(2, 0.02 * len(source.devices)):
-            continue
-        is_mine = np.isin(device, group)
-        mine = np.bincount(quarter[is_mine] - first, minlength=len(fleet)).astype(np.float64)
-        correlations = _correlations(mine, rest, margin)
-        at = int(correlations.argmax())
-        is_whole = at - margin == 4 * shift
-        if not is_whole or correlations[at] < _SHIFT_CORRELATION:
-            continue
-        if correlations[at] - correlations[margin] < _SHIFT_SCORE:
-            continue
-        devices = tuple(source.devices[number] for number in group)
+    zones = source.zones
+    is_other = zones.is_judged & (zones.shift_h != 0)
+    for shift in np.unique(zones.shift_h[is_other]).tolist():
+        numbers = np.flatnonzero(is_other & (zones.shift_h == shift))
+        devices = tuple(source.devices[number] for number in numbers)
         yield Defect(
             "zone",
             f"The times of {words.count(len(devices), 'device')} are {abs(int(shift))} h "
@@ -392,18 +450,6 @@ def _shifted(source: TraceSource) -> Iterable[Defect]:
             f"written: {words.listing(devices, _NAMED)}.",
             devices,
         )
-
-
-def _correlations(mine: NDArray[np.float64], rest: NDArray[np.float64], margin: int) -> NDArray[np.float64]:
-    """Return the correlation of two series for each lag up to a margin; positive: the first is later."""
-    padded = np.pad(rest, margin)
-    deviation = mine - mine.mean()
-    quarters = []
-    for lag in range(-margin, margin + 1):
-        part = padded[margin - lag : margin - lag + len(mine)]
-        spread = part.std() * mine.std() * len(mine)
-        quarters.append(float((deviation * (part - part.mean())).sum() / spread) if spread else 0.0)
-    return np.array(quarters)
 
 
 def _contradictions(source: TraceSource) -> Iterable[Defect]:

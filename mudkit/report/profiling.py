@@ -20,6 +20,7 @@ from mudkit.report.defects import (
     find_defects,
     in_few_days,
     missing_share,
+    not_judged,
     sentences,
     usable,
 )
@@ -117,7 +118,11 @@ def first_screen(
         source.describe(),
         shown,
         _headline(defects, share),
-        f"{usable(source, defects)} {_reason(source, aside, kept, is_clean=is_clean)}".lstrip(),
+        " ".join(filter(None, [
+            usable(source, defects),
+            _reason(source, aside, kept, is_clean=is_clean),
+            not_judged(source) if is_clean else "",
+        ])),
         assumption,
         [*texts, *(warning for warning in source.warnings() if warning not in texts)],
         [

@@ -14,7 +14,17 @@ if TYPE_CHECKING:
 
     from mudkit.report.source import TraceSource
 
-__all__ = ["BREAK", "BREAK_DAYS", "HOLE", "REST", "Recording", "record", "silent_us"]
+__all__ = [
+    "BREAK",
+    "BREAK_DAYS",
+    "HOLE",
+    "REST",
+    "Recording",
+    "Zones",
+    "compare_zones",
+    "record",
+    "silent_us",
+]
 
 BREAK: Final = "break"
 REST: Final = "rest"
@@ -32,6 +42,17 @@ _DAYS: Final = 14
 _WEEKS: Final = (-14, -7, 7, 14)
 _QUARTER_US: Final = 900 * US_PER_S
 _DAY_US: Final = 86_400 * US_PER_S
+
+_MAX_SHIFT_H: Final = 14
+_HOUR: Final = 4
+"""Quarters."""
+_ZONE_DEVICES: Final = 4
+_ZONE_DAYS: Final = 3
+_MAX_QUARTERS: Final = 2_000_000
+_LEAD: Final = 10.0
+"""Natural logarithm of how much likelier the best shift is than any other, at least."""
+_TYPICAL_PART: Final = 0.5
+"""The same, as a part of that of the median device."""
 
 
 class Recording(NamedTuple):
@@ -54,6 +75,24 @@ class Recording(NamedTuple):
     def of_kind(self, *kinds: str) -> pd.DataFrame:
         """Return the pauses of some kinds."""
         return self.pauses[self.pauses["kind"].isin(kinds)]
+
+
+class Zones(NamedTuple):
+    """Whole hours by which the times of each device differ from those of the others.
+
+    Attributes
+    ----------
+    shift_h : numpy.ndarray
+        Hours ahead of the others, by device number.
+    is_judged : numpy.ndarray
+        Whether the device's activity tells its shift.
+    is_enough : bool
+        Whether there are devices and days enough to tell any.
+    """
+
+    shift_h: NDArray[np.int64]
+    is_judged: NDArray[np.bool_]
+    is_enough: bool
 
 
 def record(source: TraceSource) -> Recording:
@@ -168,6 +207,73 @@ def _median(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(
         known > 0, (ordered[low, column] + ordered[np.minimum(high, len(rows) - 1), column]) / 2, np.nan
     )
+
+
+def compare_zones(source: TraceSource) -> Zones:
+    """Find by how many hours each device's activity is that of the others moved.
+
+    For each shift the likelihood of the quarters in which a device reports, and in which it does not, follows
+    from the share of the other devices that do. The best shift must be clearly likelier than the next one: by
+    a factor of e¹⁰; for one that is not 0 also by half of the median device's logarithm.
+    """
+    table = source.quarters
+    device, quarter = (table[name].to_numpy().astype(np.int64) for name in ("device", "quarter"))
+    count, first = len(source.devices), int(quarter.min())
+    length = int(quarter.max()) - first + 1
+    days = np.bincount(np.unique(device * (length + 96) + (quarter - first) // 96) // (length + 96))
+    none = Zones(np.zeros(count, dtype=np.int64), np.zeros(count, dtype=bool), is_enough=False)
+    if count < _ZONE_DEVICES or np.median(days) < _ZONE_DAYS or length > _MAX_QUARTERS:
+        return none
+    shifts_h = np.arange(-_MAX_SHIFT_H, _MAX_SHIFT_H + 1)
+    fits = _fit_shifts(device, quarter - first, count, length, shifts_h)
+    ordered = np.sort(fits, axis=0)
+    best, lead = shifts_h[fits.argmax(axis=0)], ordered[-1] - ordered[-2]
+    is_enough = days >= _ZONE_DAYS
+    usual = lead[(best == 0) & is_enough]
+    if 2 * len(usual) <= is_enough.sum() or (typical := float(np.median(usual))) < _LEAD:
+        return none._replace(is_enough=True)
+    needed = np.where(best == 0, _LEAD, max(_LEAD, _TYPICAL_PART * typical))
+    return Zones(best, is_enough & (lead >= needed), is_enough=True)
+
+
+def _fit_shifts(
+    device: NDArray[np.int64],
+    quarter: NDArray[np.int64],
+    count: int,
+    length: int,
+    shifts_h: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Return the logarithm of the likelihood of each shift (row) for each device (column).
+
+    Rows are ordered by device and quarter; quarters count from the first one, and there are ``length``.
+    """
+    margin = _HOUR * _MAX_SHIFT_H
+    width = length + 2 * margin
+    at = quarter + margin
+    reporting = np.bincount(at, minlength=width).astype(np.float64)
+
+    def logarithms(others: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        share = np.clip(others / (count - 1), 0.5 / count, 1 - 0.5 / count)
+        return np.log(share), np.log1p(-share)
+
+    # Where the device itself reports, it is none of the others.
+    (on, off), (on_own, off_own) = logarithms(reporting), logarithms(np.maximum(reporting - 1, 0))
+    off_before = np.append(0.0, np.cumsum(off))
+    starts = np.searchsorted(device, np.arange(count))
+    begin, end = at[starts], at[np.append(starts[1:], len(at)) - 1]
+    key = device * width + at
+    fits = []
+    for shift_h in shifts_h.tolist():
+        moved = at - _HOUR * shift_h
+        moved_key = key - _HOUR * shift_h
+        is_own = key[np.minimum(np.searchsorted(key, moved_key), len(key) - 1)] == moved_key
+        reports = np.where(is_own, (on_own - off_own)[moved], (on - off)[moved])
+        back = at + _HOUR * shift_h
+        is_within = (back >= begin[device]) & (back <= end[device])
+        own = np.where(is_within, (off_own - off)[at], 0.0)
+        away = off_before[end + 1 - _HOUR * shift_h] - off_before[begin - _HOUR * shift_h]
+        fits.append(np.bincount(device, reports + own, count) + away)
+    return np.array(fits)
 
 
 def silent_us(

@@ -21,7 +21,16 @@ from mudkit import words
 from mudkit.errors import TraceContentError
 from mudkit.figures.geometry import MERCATOR_END
 from mudkit.files import existing
-from mudkit.report.recording import BREAK, BREAK_DAYS, HOLE, Recording, record, silent_us
+from mudkit.report.recording import (
+    BREAK,
+    BREAK_DAYS,
+    HOLE,
+    Recording,
+    Zones,
+    compare_zones,
+    record,
+    silent_us,
+)
 from mudkit.report.selection import Selection
 from mudkit.trace.derive import Rule
 from mudkit.trace.formats import text_bytes
@@ -56,7 +65,7 @@ _COUNTRY_KM: Final = 1500.0
 _NEARLY: Final = 0.95
 _ANEW: Final = 0.01
 _OF_POSITIONS: Final = frozenset(
-    {"_coded", "_median_steps_s", "device", "devices", "quarters", "recording", "t_us"}
+    {"_coded", "_median_steps_s", "device", "devices", "quarters", "recording", "t_us", "zones"}
 )
 """Attributes that are computed from positions alone, and the same for any selection of reads."""
 _UNRECORDED: Final = 0.1
@@ -138,6 +147,11 @@ class TraceSource:
     def recording(self) -> Recording:
         """Stretches of days with rows, and times without a row of any device."""
         return record(self)
+
+    @cached_property
+    def zones(self) -> Zones:
+        """Hours by which the times of each device differ from those of the others."""
+        return compare_zones(self)
 
     def median_steps_s(self) -> pd.Series:
         """Return the median time between two positions of a device by day of the later (days since 1970)."""

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pytest
 
-from mudkit.report.defects import find_defects, in_few_days, missing_share
+from mudkit.report.defects import find_defects, in_few_days, missing_share, not_judged
 from mudkit.report.profiling import defect_answer, defect_table, first_screen, pauses
 from mudkit.report.source import open_source
 from mudkit.report.stays import find_stays
@@ -82,6 +82,19 @@ def with_other_zone(frame):
     return frame.assign(s=frame["s"] + 5 * 3600 * is_of(frame, 7, 8, 9, 10))
 
 
+def without_most_from_a_quarter_on(frame):
+    return frame[~(within(frame, 3, 12.08, 13.92) & ~is_of(frame, 1, 2, 3))]
+
+
+def with_clock_days_back(frame):
+    lost = is_of(frame, 4) & within(frame, 1, 9, 9.5)
+    return frame.assign(s=frame["s"] - 200 * DAY_S * lost)
+
+
+def with_one_in_another_zone(frame):
+    return frame.assign(s=frame["s"] - 7 * 3600 * is_of(frame, 7))
+
+
 def with_gap(frame):
     return frame[~(is_of(frame, 11) & within(frame, 1, 0, 72))]
 
@@ -124,10 +137,13 @@ def test_rows_without_a_fix_are_set_aside_and_named(tmp_path):
     [
         (without_hole, "hole", (), "3 May 2023, 12:59 to 13:30"),
         (without_most, "silent", (), "4 May 2023, 14:00 to 16:00"),
+        (without_most_from_a_quarter_on, "silent", (), "4 May 2023, 14:15 to 15:45"),
         (with_reset_clock, "clock", ("car04",), "2 January 1970"),
+        (with_clock_days_back, "clock", ("car04",), "14 October 2022, days away from the others"),
         (with_clock_of_2000, "clock", ("car04",), "2 January 2000"),
         (with_exchanged, "exchanged", ("car05", "car06"), "Latitude and longitude are exchanged"),
         (with_other_zone, "zone", ("car07", "car08", "car09", "car10"), "5 h ahead of"),
+        (with_one_in_another_zone, "zone", ("car07",), "7 h behind"),
         (with_gap, "gap", ("car11",), "car11 reports nothing from 1 May 2023"),
         (with_shared_name, "contradiction", ("car14",), "two devices share a name"),
     ],
@@ -143,6 +159,26 @@ def test_planted_defect_is_named_where_it_is(plant, kind, devices, text, tmp_pat
     assert any(text in warning for warning in screen.warnings)
     assert {measure.name: measure.value for measure in screen.measures}["is_clean"] == "no"
     assert len(defect_table(source, defects)) == len(defects)
+
+
+@pytest.mark.parametrize(
+    ("kept", "texts"),
+    [
+        (lambda frame: frame["s"] >= 0, []),
+        (lambda frame: is_of(frame, 1, 2), ["With 2 devices, ", "could not be looked for", "are too few"]),
+        (
+            lambda frame: ~is_of(frame, 3) | within(frame, 0, 0, 24),
+            ["the times of 1 device of 24 are of another zone could not be seen: it has too few rows"],
+        ),
+    ],
+)
+def test_clean_page_names_what_could_not_be_seen(kept, texts, tmp_path):
+    frame = fleet()
+    source, _ = look(frame[kept(frame)], tmp_path)
+    missed = not_judged(source)
+    assert all(text in missed for text in texts)
+    assert bool(missed) == bool(texts)
+    assert missed in first_screen(source, [], find_stays(source)).reason
 
 
 def test_single_outliers_are_no_contradiction(tmp_path):

@@ -144,6 +144,13 @@ def test_simplest_setting_that_is_as_good_is_recommended(example):
     assert screen.tiles[0][0] == "all"
 
 
+@pytest.mark.parametrize("seed", [1, 3, 4])
+def test_few_reads_do_not_recommend_to_leave_readers_with_nothing(seed):
+    """To send only when asked costs more on the days for choosing, though not surely on those for scoring."""
+    study = generate(0.1, seed=seed)
+    assert study.setting.limit > 0
+
+
 def test_limit_that_surely_pays_is_recommended():
     """Send messages all day and read one a day, offline: what is sent at once is mostly waste."""
     arrivals = np.arange(40 * 24) * HOUR
