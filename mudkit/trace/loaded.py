@@ -195,7 +195,8 @@ def write_rejected(
     names, first = np.unique(rejected["source"].to_numpy().astype(np.str_), return_index=True)
     line: list[int | None] = [None] * len(rejected)
     raw = rejected["raw"].to_pylist()
-    for name, begin, end in zip(names.tolist(), first, [*first[1:], len(rejected)], strict=True):
+    ends = np.append(first, len(rejected))[1:]
+    for name, begin, end in zip(names.tolist(), first, ends, strict=True):
         if source is None:
             break
         file = source.path / name if source.members else source.path

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
-from mudkit.trace.formats import FIELDS, NOT_POSITIONS, UNPARSABLE, Batch, Dialect, lines_of
+from mudkit.trace.formats import FIELDS, NOT_POSITIONS, UNCLOSED, UNPARSABLE, Batch, Dialect, lines_of
 from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
 from mudkit.trace.schema import REJECTED, rejected_by_reason, rejected_rows
@@ -76,6 +76,7 @@ TOO_FAST = f"speed over {MAX_FLIGHT_MPS:.0f} m/s"
 
 _REMEDIES = {
     FIELDS: "check the separators and the quotation marks",
+    UNCLOSED: "remove the quotation marks that do not come in pairs",
     UNNAMED: "check which column is the device; if all rows are of one, name it: device='ann'",
     UNREADABLE: "write times as 2023-11-14T22:13:20Z or as seconds since 1970, and a date beside a time of "
     "day as 2023-11-14",

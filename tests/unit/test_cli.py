@@ -92,6 +92,12 @@ def test_rejected_rows_are_written_as_they_stand(csv_file, tmp_path):
     ]
 
 
+def test_file_of_rejected_rows_has_a_header_alone_if_there_are_none(csv_file, tmp_path):
+    file = csv_file("device,t,lat,lon,note", ROWS)
+    run("trace", "load", file, "--out", tmp_path / "out", "--rejected", tmp_path / "aside.csv")
+    assert read_csv(tmp_path / "aside.csv") == [("file", "row", "line", "reason", "raw")]
+
+
 def test_rejected_rows_of_a_folder_name_their_files(tmp_path):
     for number in range(2):
         rows = [f"{number},{T0 + 60 * i},37,{8 if i else 'x'}" for i in range(number, 5)]

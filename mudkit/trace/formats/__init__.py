@@ -4,6 +4,7 @@ from mudkit.trace.formats._recognise import FORMATS, Source, recognise
 from mudkit.trace.formats.batch import (
     FIELDS,
     NOT_POSITIONS,
+    UNCLOSED,
     UNPARSABLE,
     Batch,
     Dialect,
@@ -17,6 +18,7 @@ __all__ = [
     "FIELDS",
     "FORMATS",
     "NOT_POSITIONS",
+    "UNCLOSED",
     "UNPARSABLE",
     "Batch",
     "Dialect",

@@ -23,6 +23,7 @@ __all__ = [
     "NOT_POSITIONS",
     "NO_FIX",
     "NO_PLACE",
+    "UNCLOSED",
     "UNPARSABLE",
     "WAYPOINT",
     "Batch",
@@ -39,6 +40,7 @@ __all__ = [
 
 UNPARSABLE = "unparsable"
 FIELDS = "wrong number of fields"
+UNCLOSED = "quotation mark that is not closed"
 WAYPOINT = "waypoint"
 NO_PLACE = "no place"
 NO_FIX = "no fix"

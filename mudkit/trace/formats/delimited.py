@@ -8,17 +8,24 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
-from numpy.typing import NDArray
 
 from mudkit.errors import TraceFormatError
-from mudkit.trace.formats.batch import HEAD_BYTES, Batch, Dialect, Malformed, empty, other_format
+from mudkit.trace.formats.batch import (
+    FIELDS,
+    HEAD_BYTES,
+    UNCLOSED,
+    Batch,
+    Dialect,
+    Malformed,
+    empty,
+    other_format,
+)
 from mudkit.trace.formats.columns import has_places, is_place, place_name
 from mudkit.trace.formats.packed import opened, peek
 
@@ -29,6 +36,12 @@ _DELIMITERS = ",;\t|"
 _SEPARATOR_LINE = re.compile(r'"?sep=(\\t|[^\w"])"?', re.IGNORECASE)
 _NUMBER = re.compile(r"\s*[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?\s*")
 _LINES_LOOKED_AT = 30
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_INSIDE = r'[^"\r\n]*+(?:""[^"\r\n]*+)*+'
+_CLOSING = re.compile(rb'[^"]*+(?:""[^"]*+)*+"')
+_MAX_QUOTED_LINES = 1000
+_BREAK, _OPEN = "\x1e", "\x1f"
+"""Control characters for a line end in a quoted text, and for a row whose quotation mark is not closed."""
 
 
 def dialect_of(file: Path, mapped: Collection[str] = (), *, head: bytes | None = None) -> Dialect:
@@ -182,12 +195,14 @@ def _read(file: Path, dialect: Dialect, columns: dict[str, str]) -> Iterator[Bat
     malformed: list[Malformed] = []
 
     def set_aside(row: pa_csv.InvalidRow) -> str:
-        malformed.append(Malformed(int(row.number) - dialect.above, row.text))
+        text, is_open = _unmarked(row.text)
+        reason = UNCLOSED if is_open else FIELDS
+        malformed.append(Malformed(int(row.number) - dialect.above, text, reason))
         return "skip"
 
     with _text(file, dialect) as text:
         reader = pa_csv.open_csv(
-            pa.lib.TransformInputStream(text, _Unpadded(dialect.delimiter)) if dialect.padded else text,
+            pa.lib.TransformInputStream(text, _RowLines(dialect)) if dialect.quoted else text,
             read_options=pa_csv.ReadOptions(
                 block_size=_BLOCK_BYTES,
                 use_threads=False,
@@ -216,21 +231,103 @@ def _text(file: Path, dialect: Dialect) -> Iterator[pa.NativeFile]:
         yield pa.transcoding_input_stream(stream, dialect.encoding, "utf-8")
 
 
-class _Unpadded:
-    """Filter of a stream of UTF-8 text: removes blanks between a separator and a quotation mark."""
+class _RowLines:
+    """Filter of a stream of UTF-8 text: each row becomes one line.
 
-    def __init__(self, delimiter: str) -> None:
-        before = re.escape(delimiter).encode() + rb"\r\n"
-        quoted = rb'"[^"\r\n]*(?:""[^"\r\n]*)*"?'
-        self._pattern = re.compile(rb"(?:\A|(?<=[" + before + rb"]))\x20*(" + quoted + rb")")
-        self._rest = b""
+    Line ends in quoted texts become blanks, and blanks between a separator and a quotation mark are removed.
+    A quotation mark is not closed if a line below it has as many fields as a row, if its text has no end, or
+    if no separator follows the end. Its row becomes one field (:func:`_unmarked`), which the reader of fields
+    sets aside. If ``is_raw``, blanks remain, and line ends become :data:`_BREAK`.
+    """
+
+    def __init__(self, dialect: Dialect, *, is_raw: bool = False) -> None:
+        self._line_end, self._is_unpadded = _BREAK if is_raw else " ", dialect.padded and not is_raw
+        self._above, self._rest = dialect.above, b""
+        self._delimiter, self._gaps = dialect.delimiter.encode(), len(dialect.names) - 1
+        d, mark = re.escape(dialect.delimiter), r'\x20*+"' if dialect.padded else '"'
+        field = rf'(?:{mark}{_INSIDE}"[^{d}\r\n]*+|(?!{mark})[^{d}\r\n]*+)'
+        begin = rf"(?:\A|[{d}\r\n]){mark}" if dialect.padded else rf'"(?:(?<=\A")|(?<=[{d}\r\n]"))'
+        patterns = {
+            "suspect": rf"{begin}{_INSIDE}(?=[\r\n]|\Z)",
+            "fields": rf"(?:{field}{d})*+",
+            "last_field": rf"{field}(?=[\r\n]|\Z)",
+            "mark": mark,
+            "padded": rf'(?:\A|(?<=[{d}\r\n]))\x20*("{_INSIDE}"?)',
+        }
+        self._patterns = {name: re.compile(pattern.encode()) for name, pattern in patterns.items()}
 
     def __call__(self, chunk: pa.Buffer) -> bytes:
-        """Return the complete lines; an empty chunk is the end of the stream."""
-        text = self._rest + bytes(chunk)
-        end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1 if len(chunk) else len(text)
-        self._rest = text[end:]
-        return self._pattern.sub(rb"\1", text[:end])
+        """Return the complete rows; an empty chunk is the end of the stream."""
+        text, is_last = self._rest + bytes(chunk), not len(chunk)
+        end = len(text) if is_last else max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+        text, self._rest = text[:end], text[end:]
+        if b'"' not in text and not self._above:
+            return text
+        rows = b"".join(self._rows(text, is_last=is_last))
+        return self._patterns["padded"].sub(rb"\1", rows) if self._is_unpadded else rows
+
+    def _rows(self, text: bytes, *, is_last: bool) -> Iterator[bytes]:
+        done = 0
+        while self._above and (line_end := _LINE_END.search(text, done)):
+            done = line_end.end()
+            self._above -= 1
+        yield text[:done]
+        while suspect := self._patterns["suspect"].search(text, done):
+            place = suspect.end()
+            first = max(text.rfind(b"\n", done, place), text.rfind(b"\r", done, place), done - 1) + 1
+            yield text[done:first]
+            row = self._row(text, first, is_last=is_last)
+            if row is None:
+                self._rest = text[first:] + self._rest
+                return
+            line, done = row
+            yield line
+        yield text[done:]
+
+    def _row(self, text: bytes, first: int, *, is_last: bool) -> tuple[bytes, int] | None:
+        """Return the row that begins at ``first`` as a line, and its end; None if more text is needed."""
+        line_end, place = self._line_end.encode(), first
+        while True:
+            place = _end(self._patterns["fields"], text, place)
+            if last := self._patterns["last_field"].match(text, place):
+                return _LINE_END.sub(line_end, text[first : last.end()]), last.end()
+            begin = _end(self._patterns["mark"], text, place)
+            closing = _CLOSING.match(text, begin)
+            place = closing.end() if closing else len(text)
+            follows = text[place : place + 1]
+            is_open = self._has_row(text, begin, place) or follows not in (self._delimiter, b"\r", b"\n", b"")
+            if not is_open and closing is None and not is_last:
+                return None
+            if is_open or closing is None:
+                match = _LINE_END.search(text, begin)
+                end = match.start() if match else len(text)
+                row = _LINE_END.sub(line_end, text[first:end])
+                return b'"' + _OPEN.encode() + row.replace(b'"', b'""') + b'"', end
+            place += follows == self._delimiter
+
+    def _has_row(self, text: bytes, begin: int, end: int) -> bool:
+        """Return whether a line below the first has as many fields as a row, or there are too many lines."""
+        line_end = _LINE_END.search(text, begin, end)
+        for _ in range(_MAX_QUOTED_LINES):
+            if line_end is None:
+                return False
+            first, line_end = line_end.end(), _LINE_END.search(text, line_end.end(), end)
+            if text.count(self._delimiter, first, line_end.start() if line_end else end) == self._gaps:
+                return True
+        return True
+
+
+def _end(pattern: re.Pattern[bytes], text: bytes, place: int) -> int:
+    """Return the end of a pattern that matches at a place; the place itself if it does not."""
+    match = pattern.match(text, place)
+    return match.end() if match else place
+
+
+def _unmarked(text: str) -> tuple[str, bool]:
+    """Return a line of :class:`_RowLines` as it was, and whether a quotation mark in it is not closed."""
+    if text.startswith(f'"{_OPEN}'):
+        return text[2:-1].replace('""', '"'), True
+    return text, False
 
 
 def lines_of(file: Path, dialect: Dialect, rows: Collection[int]) -> Iterator[tuple[int, int, str]]:
@@ -238,47 +335,22 @@ def lines_of(file: Path, dialect: Dialect, rows: Collection[int]) -> Iterator[tu
 
     Empty lines are no rows, as in :class:`Batch`; a quoted text may span lines.
     """
-    quotes = _Quotes(dialect)
-    row, pending, left = 0, "", set(rows)
-    with _text(file, dialect) as text, io.TextIOWrapper(io.BufferedReader(text), encoding="utf-8") as lines:
-        below = islice(enumerate(lines, start=1), dialect.above, None)
-        for number, line in chain(below, [(0, "")]):
-            if not left:
-                return
-            if not pending:
-                first = number
-            pending += line
-            if (line and quotes.are_open_after(line)) or pending in ("", "\n"):
-                pending = pending.lstrip("\n")
-                continue
-            row += 1
-            if row in left:
-                left.remove(row)
-                yield row, first, pending.rstrip("\n")
-            pending = ""
-
-
-class _Quotes:
-    """Scanner of lines for quoted texts that span several."""
-
-    def __init__(self, dialect: Dialect) -> None:
-        begin = rf"(?:^|{re.escape(dialect.delimiter)}){' *' if dialect.padded else ''}"
-        self._are_open = False
-        self._is_used = dialect.quoted
-        self._opened = re.compile(rf'{begin}"')
-        self._whole = re.compile(rf'{begin}"[^"]*+(?:""[^"]*+)*+"')
-        self._end = re.compile(r'[^"]*+(?:""[^"]*+)*+"')
-
-    def are_open_after(self, line: str) -> bool:
-        """Return whether a quoted text continues below this line."""
-        if self._is_used and '"' in line:
-            if self._are_open:
-                end = self._end.match(line)
-                line = "" if end is None else "x" + line[end.end() :]
-                self._are_open = end is None
-            if not self._are_open:
-                self._are_open = self._opened.search(self._whole.sub("x", line)) is not None
-        return self._are_open
+    row, number, left = 0, 1, set(rows)
+    with _text(file, dialect) as text:
+        stream = (
+            pa.lib.TransformInputStream(text, _RowLines(dialect, is_raw=True)) if dialect.quoted else text
+        )
+        with io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8") as lines:
+            for line in lines:
+                if not left:
+                    return
+                first, number = number, number + 1 + line.count(_BREAK)
+                if first <= dialect.above or line == "\n":
+                    continue
+                row += 1
+                if row in left:
+                    left.remove(row)
+                    yield row, first, _unmarked(line.rstrip("\n"))[0].replace(_BREAK, "\n")
 
 
 def _numbered(
@@ -291,42 +363,12 @@ def _numbered(
     """Return the number of each row in the file; the reader may be ahead with the lines it set aside."""
     start, passed = 1, 0
     for batch in reader:
-        _refuse_open_quote(file, malformed[passed:])
         numbers = np.arange(start, start + len(batch) + len(malformed), dtype=np.int64)
         rows = numbers[~np.isin(numbers, [line.row for line in malformed])][: len(batch)]
         start = int(rows[-1]) + 1 if len(rows) else start
         table = pa.table({name: batch.column(given) for name, given in columns.items()})
-        if dialect.quoted:
-            _refuse_line_ends(file, table, rows)
         passed, aside = len(malformed), malformed[passed:]
         yield Batch(table, rows, file.name, aside, dialect)
     if malformed[passed:]:
-        _refuse_open_quote(file, malformed[passed:])
         nothing = pa.table({name: pa.array([], pa.string()) for name in columns})
         yield Batch(nothing, np.zeros(0, dtype=np.int64), file.name, malformed[passed:], dialect)
-
-
-def _refuse_line_ends(file: Path, table: pa.Table, rows: NDArray[np.int64]) -> None:
-    """Raise an error if a value has a line end: no device, time or place has one."""
-    for column in table.columns:
-        for buffer in (chunk.buffers()[2] for chunk in column.chunks):
-            if buffer is not None and b"\n" in buffer.to_pybytes():  # faster than a look at each value
-                place = pc.index(pc.match_substring(column, "\n"), True).as_py()
-                raise _open_quote(file, int(rows[place]), column[place].as_py())
-
-
-def _refuse_open_quote(file: Path, malformed: list[Malformed]) -> None:
-    """Raise an error if a quotation mark swallows the lines after it."""
-    for line in malformed:
-        if "\n" in line.raw:
-            raise _open_quote(file, line.row, line.raw)
-
-
-def _open_quote(file: Path, row: int, text: str) -> TraceFormatError:
-    return TraceFormatError(
-        f"A quotation mark in {file.name} opens a text that does not end in its row.",
-        where=f"{file}, row {row}",
-        found=repr(text[:80]),
-        expected="quotation marks in pairs",
-        remedy="remove the quotation mark, or double it",
-    )

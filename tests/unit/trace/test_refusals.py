@@ -58,7 +58,7 @@ AWARE = "time,screen_status"
 FORMATS = [
     ("Latin-1", trace.load, build_points("café,{},1,2").encode("latin-1"), "UTF-8"),
     ("Latin-1 in a short line", trace.load, build_table("café", *A).encode("latin-1"), "UTF-8"),
-    ("a stray quotation mark", trace.load, build_table(*A[:50], '"a,7,1,2', *A[50:]), "quotation mark"),
+    ("quotation marks that are not closed", trace.load, build_table(*(f'"{row}' for row in A)), "quotation mark that is not closed"),
     ("a header without a line end", trace.load, "device,t,lat,lon", "no rows"),
     ("an empty file", trace.load, "", "is empty"),
     ("blank lines", trace.load, "\n\n", "is empty"),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from mudkit import trace
 from mudkit.errors import ParameterError, TraceFormatError
+from mudkit.trace.formats import UNCLOSED, delimited
 from mudkit.trace.formats.delimited import dialect_of, lines_of
 from mudkit.trace.parse import FIELDS, UNNAMED
 
@@ -164,12 +165,60 @@ def test_quoted_text_may_span_lines(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("row", ['"a,1,47,8.5', 'a,1,47,"8.5'])
-def test_quotation_mark_that_swallows_a_row_is_refused(tmp_path, row):
-    """A row of the same number of fields is left, which must not hide the loss."""
-    rows = build_rows('"a",{t},{lat},"8.5"')
-    with pytest.raises(TraceFormatError, match="A quotation mark"):
-        trace.load(write(tmp_path, "\n".join([NAMES, *rows[:4], row, *rows[4:], ""])))
+def test_line_end_in_a_device_is_a_blank(tmp_path):
+    file = write(tmp_path, build_table('"bus\r\n7",{t},{lat},8.5', NAMES))
+    assert set(trace.load(file).positions["device"].to_pylist()) == {"bus 7"}
+
+
+INCH = 'a,{t},{lat},8.5,"5 inch'
+OPEN = {
+    "once": (f"{NAMES},note", "a,{t},{lat},8.5,ok", {3: INCH}),
+    "twice": (f"{NAMES},note", "a,{t},{lat},8.5,ok", {1: INCH, 5: INCH}),
+    "in rows that follow each other": (f"{NAMES},note", "a,{t},{lat},8.5,ok", {1: INCH, 2: INCH}),
+    "at the end": (f"{NAMES},note", "a,{t},{lat},8.5,ok", {7: INCH}),
+    "before a quoted row": (f"{NAMES},note", '"a","{t}","{lat}","8.5","ok"', {3: INCH}),
+    "in the first field": (NAMES, '"a",{t},{lat},"8.5"', {3: '"a,{t},{lat},8.5'}),
+    "in a used field": (NAMES, '"a",{t},{lat},"8.5"', {3: 'a,{t},{lat},"8.5'}),
+    "behind blanks": (f"{NAMES},note", '"a", {t}, {lat}, 8.5, "ok"', {3: 'a, {t}, {lat}, 8.5, "5 inch'}),
+    "below a text of two lines": (f"{NAMES},note", 'a,{t},{lat},8.5,"two\nlines"', {3: INCH}),
+    "before tabs": (f"{NAMES},note".replace(",", "\t"), "a\t{t}\t{lat}\t8.5\tok", {3: INCH.replace(",", "\t")}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("case", OPEN)
+def test_row_with_a_quotation_mark_that_is_not_closed_is_set_aside(tmp_path, case, end):
+    header, row, others = OPEN[case]
+    rows = build_rows(row)
+    for place, other in others.items():
+        rows[place] = build_rows(other)[place]
+    file = write(tmp_path, end.join([header, *(line.replace("\n", end) for line in rows), ""]))
+    loaded = trace.load(file)
+    aside = [(line["row"], line["reason"], line["raw"]) for line in loaded.rejected.to_pylist()]
+    assert aside == [(place + 1, UNCLOSED, rows[place]) for place in others]
+    assert len(loaded.positions) == COUNT - len(others)
+    first = next(iter(others))
+    line = 2 + sum(1 + text.count("\n") for text in rows[:first])
+    assert list(lines_of(file, dialect_of(file), [first + 1])) == [(first + 1, line, rows[first])]
+
+
+@pytest.mark.parametrize("lines", [2, 999])
+def test_quoted_texts_at_the_borders_of_blocks_are_read(tmp_path, monkeypatch, lines):
+    monkeypatch.setattr(delimited, "_BLOCK_BYTES", 20_000)
+    loaded = trace.load(write(tmp_path, build_notes(lines, 8000 // lines)), rule="none")
+    assert (len(loaded.positions), len(loaded.rejected)) == (8000 // lines, 0)
+
+
+def test_quoted_text_of_over_a_thousand_lines_has_no_end(tmp_path):
+    with pytest.raises(TraceFormatError, match=UNCLOSED):
+        trace.load(write(tmp_path, build_notes(1002, 4)))
+
+
+def build_notes(lines, count):
+    """Return a table of rows with notes of several lines."""
+    note = "\n".join(f"{i:07}" for i in range(lines))
+    rows = [f'a,{T0 + 60 * i},{47 + i / 10_000:.4f},8.5,"{note}"' for i in range(count)]
+    return "\n".join([f"{NAMES},note", *rows, ""])
 
 
 @given(
