@@ -324,6 +324,8 @@ def _folder(path: Path, format: str, columns: dict[str, str], required: Collecti
     members = by_kind[kind]
     for name in members:
         existing(path / name, "file")  # a link may lead nowhere
+    if format == "auto" and FORMATS[kind].is_fixed and not FORMATS[kind].is_named:
+        _check_first(path, kind, members)
     if FORMATS[kind if format == "auto" else format].is_fixed:
         return Source(path, kind if format == "auto" else format, {}, members)
     first = _file(path / members[0], format, columns, required)
@@ -338,6 +340,22 @@ def _folder(path: Path, format: str, columns: dict[str, str], required: Collecti
                 remedy="rename the columns, or load each kind of file by itself",
             )
     return Source(path, first.format, first.columns, members)
+
+
+def _check_first(path: Path, kind: str, members: tuple[str, ...]) -> None:
+    """Raise an error if a folder's first file with content has the name of a format, but no rows of it."""
+    name = next((name for name in members if (path / name).stat().st_size), None)
+    if name is None or FORMATS[kind].fits(head := peek(path / name)):
+        return
+    refuse_document(path / name, head)
+    raise TraceFormatError(
+        f"The files of {path.name} are named like those of {kind}, and may be others.",
+        where=str(path / name),
+        found=f"{head.decode(errors='replace').strip().splitlines()[0][:80]!r} as the first line",
+        expected=f"rows that only {kind} has",
+        remedy=f"if they are of this format, say format={kind!r} (on the command line --format {kind}); else "
+        "name the files *.csv, with a header or with header=False",
+    )
 
 
 def _members(path: Path) -> dict[str, tuple[str, ...]]:
