@@ -16,7 +16,15 @@ from mudkit.errors import ParameterError, TraceFormatError, did_you_mean
 from mudkit.files import existing
 from mudkit.trace.folder import is_trace
 from mudkit.trace.formats.batch import Batch, empty, fixed_columns, other_format, unreadable
-from mudkit.trace.formats.columns import CABSPOTTING, COLUMNS, REQUIRED, SPELLINGS, gtfs_rt, resolve
+from mudkit.trace.formats.columns import (
+    CABSPOTTING,
+    COLUMNS,
+    REQUIRED,
+    SPELLINGS,
+    ColumnsMissing,
+    gtfs_rt,
+    resolve,
+)
 from mudkit.trace.formats.delimited import dialect_of, read_delimited
 from mudkit.trace.formats.documents import refuse_document
 from mudkit.trace.formats.feed import is_feed, read_feed
@@ -41,6 +49,7 @@ from mudkit.trace.formats.json_rows import (
     read_geojson,
     read_json,
     read_takeout,
+    wrapped,
 )
 from mudkit.trace.formats.layers import (
     is_geopackage,
@@ -245,7 +254,12 @@ def _file(path: Path, format: str, columns: dict[str, str], required: Collection
     if (names := FORMATS[kind].names) is not None:
         if not FORMATS[kind].fits(head):
             raise other_format(path, f"the format {kind}", head=head)
-        return Source(path, kind, resolve(path, names(path), columns, required=required))
+        found = names(path)
+        feed = gtfs_rt(found) if kind == "json" and not columns else None
+        try:
+            return Source(path, kind, resolve(path, found, feed or columns, required=required))
+        except ColumnsMissing as error:
+            raise (wrapped(path) if kind in ("json", "geojson") else None) or error from error
     table = dialect_of(path, columns.values(), head=head)
     return Source(path, *_table(path, table.names, format, columns, required))
 

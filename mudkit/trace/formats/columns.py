@@ -79,7 +79,7 @@ SPELLINGS = {
         "track_id",
         "id",
     ),
-    "ts": ("ts", "timestamp", "datetime", "date_time", "time", "t", "utc"),
+    "ts": ("ts", "timestamp", "datetime", "date_time", "time", "t", "tst", "utc"),
     "date": ("date", "utc_date", "date_utc", "gps_date", "local_date"),
     "lat": ("lat", "latitude", "y"),
     "lon": ("lon", "lng", "long", "longitude", "x"),
