@@ -254,10 +254,10 @@ def _file(path: Path, format: str, columns: dict[str, str], required: Collection
     if (names := FORMATS[kind].names) is not None:
         if not FORMATS[kind].fits(head):
             raise other_format(path, f"the format {kind}", head=head)
-        found = names(path)
-        feed = gtfs_rt(found) if kind == "json" and not columns else None
+        given = names(path)
+        feed = gtfs_rt(given) if kind == "json" and not columns else None
         try:
-            return Source(path, kind, resolve(path, found, feed or columns, required=required))
+            return Source(path, kind, resolve(path, given, feed or columns, required=required))
         except ColumnsMissing as error:
             raise (wrapped(path) if kind in ("json", "geojson") else None) or error from error
     table = dialect_of(path, columns.values(), head=head)
