@@ -68,9 +68,10 @@ class Options:
     time_unit : {'auto', 's', 'ms', 'us', 'ns'}
         Unit of numeric times; ``auto`` recognises it, number by number.
     columns : dict, optional
-        Mapping from mudkit's names (``device, ts, date, lat, lon, speed_mps, occupied, box_km, window_s``) to
-        the file's, for ``csv``, ``gtfs-rt``, ``parquet``, ``json``, ``geojson`` and ``geopackage``. ``date``
-        is the day (as 2023-11-14, 2023/11/14 or 20231114) where ``ts`` is only a time of day.
+        Mapping from mudkit's names (``device, ts, date, lat, lat_hemisphere, lon, lon_hemisphere, speed_mps,
+        occupied, box_km, window_s``) to the file's, for ``csv``, ``gtfs-rt``, ``parquet``, ``json``,
+        ``geojson`` and ``geopackage``. ``date`` is the day (as 2023-11-14, 2023/11/14 or 20231114) where
+        ``ts`` is only a time of day; the hemispheres are N or S, and E or W, beside coordinates without sign.
     rule : str, optional
         Rule that derives reads from positions (:class:`mudkit.trace.derive.Rule`); by default ``occupancy``
         if the file records when a taxi has a fare, else ``trip_start(still_s=600)``.

@@ -32,9 +32,10 @@ from mudkit.trace.times import (
     names_zone,
     times_us,
 )
-from mudkit.trace.values import booleans, is_given, numbers, raw_text
+from mudkit.trace.values import booleans, hemispheres, is_given, numbers, raw_text
 
 __all__ = [
+    "CONTRARY",
     "EARLIEST_US",
     "EXCHANGED",
     "FIELDS",
@@ -65,6 +66,7 @@ UNTIMED = "no time"
 UNZONED = "local time among times with a zone"
 UNREADABLE = "time that cannot be read"
 UNPLACED = "latitude or longitude that is no number"
+CONTRARY = "hemisphere that is no N, S, E or W, or contradicts a sign"
 UNBOUNDED = "box or window out of range"
 TWICE_OR_NEVER = "local time that a clock change repeats or skips"
 LATE = "time before 1980 or after 2100"
@@ -81,6 +83,7 @@ _REMEDIES = {
     UNREADABLE: "write times as 2023-11-14T22:13:20Z or as seconds since 1970, and a date beside a time of "
     "day as 2023-11-14",
     UNPLACED: "write latitude and longitude in degrees, as 47.37",
+    CONTRARY: "write N or S beside latitudes and E or W beside longitudes, or signed degrees without letters",
     TWICE_OR_NEVER: "write times with their offset, as 2023-10-29T02:30:00+02:00",
     MILLIONTHS: "divide latitude and longitude by 1,000,000, or by 10,000,000 if they have nine digits",
     TO_360: "subtract 360 from longitudes over 180",
@@ -172,6 +175,12 @@ def _parse(batch: Batch, ts: pa.Array, options: Options, *, has_zones: bool) -> 
         for name in ("lat", "lon", "speed_mps", "box_km", "window_s")
         if name in columns.column_names
     }
+    is_contrary = np.zeros(len(columns), dtype=np.bool_)
+    for name, letters in (("lat", "NS"), ("lon", "EW")):
+        if f"{name}_hemisphere" in columns.column_names:
+            sign = hemispheres(columns[f"{name}_hemisphere"].combine_chunks(), letters)
+            is_contrary |= np.isnan(sign) | ((sign > 0) & (values[name] < 0))
+            values[name] = np.copysign(values[name], sign)
     lat, lon = values["lat"], values["lon"]
     with np.errstate(invalid="ignore"):
         late = (t_us < EARLIEST_US) | (t_us > LATEST_US)
@@ -195,6 +204,7 @@ def _parse(batch: Batch, ts: pa.Array, options: Options, *, has_zones: bool) -> 
         TWICE_OR_NEVER: has_clock_change(ts, t_us, options.tz, options.time_unit),
         UNREADABLE: is_unread,
         UNPLACED: np.isnan(lat) | np.isnan(lon),
+        CONTRARY: is_contrary,
         UNBOUNDED: unbounded,
         LATE: late,
         MILLIONTHS: in_millionths,

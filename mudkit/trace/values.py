@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["NUMBER", "booleans", "is_given", "numbers", "plain", "raw_text"]
+__all__ = ["NUMBER", "booleans", "hemispheres", "is_given", "numbers", "plain", "raw_text"]
 
 NUMBER: Final = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 _DECIMAL_COMMA: Final = r"^\s*[+-]?\d+,\d+\s*$"
@@ -63,6 +63,13 @@ def booleans(column: pa.Array) -> pa.Array:
     text = pc.utf8_lower(pc.utf8_trim_whitespace(column.cast(pa.string())))
     yes, no = (pc.is_in(text, value_set=pa.array(values)) for values in (_YES, _NO))
     return pc.if_else(yes, True, pc.if_else(no, False, None))
+
+
+def hemispheres(column: pa.Array, letters: str) -> NDArray[np.float64]:
+    """Return 1 for texts that begin with the first of two letters, -1 with the second, NaN with another."""
+    initial = pc.utf8_upper(pc.utf8_slice_codeunits(pc.utf8_trim_whitespace(column.cast(pa.string())), 0, 1))
+    place = pc.index_in(initial, value_set=pa.array(list(letters)))
+    return np.asarray(pc.subtract(1.0, pc.multiply(place, 2.0)).to_numpy(zero_copy_only=False))
 
 
 def raw_text(columns: pa.Table, delimiter: str = ",") -> pa.Array:

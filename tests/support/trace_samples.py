@@ -231,7 +231,7 @@ SAMPLES = {
         },
         19,
         {FIELDS: 1},
-        {"1.plt": lines(*PLT[:1], *PLT_ROWS[:2])},
+        {"1.plt": lines(*PLT)},
         "holds no rows",
     ),
     "gtfs-rt": Sample(

@@ -16,7 +16,15 @@ from mudkit.errors import ParameterError, TraceFormatError, did_you_mean
 from mudkit.files import existing
 from mudkit.trace.folder import is_trace
 from mudkit.trace.formats.batch import Batch, empty, fixed_columns, other_format, unreadable
-from mudkit.trace.formats.columns import CABSPOTTING, COLUMNS, REQUIRED, SPELLINGS, gtfs_rt, resolve
+from mudkit.trace.formats.columns import (
+    CABSPOTTING,
+    COLUMNS,
+    REQUIRED,
+    SPELLINGS,
+    ColumnsMissing,
+    gtfs_rt,
+    resolve,
+)
 from mudkit.trace.formats.delimited import dialect_of, read_delimited
 from mudkit.trace.formats.documents import refuse_document
 from mudkit.trace.formats.feed import is_feed, read_feed
@@ -41,6 +49,7 @@ from mudkit.trace.formats.json_rows import (
     read_geojson,
     read_json,
     read_takeout,
+    wrapped,
 )
 from mudkit.trace.formats.layers import (
     is_geopackage,
@@ -245,7 +254,12 @@ def _file(path: Path, format: str, columns: dict[str, str], required: Collection
     if (names := FORMATS[kind].names) is not None:
         if not FORMATS[kind].fits(head):
             raise other_format(path, f"the format {kind}", head=head)
-        return Source(path, kind, resolve(path, names(path), columns, required=required))
+        given = names(path)
+        feed = gtfs_rt(given) if kind == "json" and not columns else None
+        try:
+            return Source(path, kind, resolve(path, given, feed or columns, required=required))
+        except ColumnsMissing as error:
+            raise (wrapped(path) if kind in ("json", "geojson") else None) or error from error
     table = dialect_of(path, columns.values(), head=head)
     return Source(path, *_table(path, table.names, format, columns, required))
 
@@ -324,6 +338,8 @@ def _folder(path: Path, format: str, columns: dict[str, str], required: Collecti
     members = by_kind[kind]
     for name in members:
         existing(path / name, "file")  # a link may lead nowhere
+    if format == "auto" and FORMATS[kind].is_fixed and not FORMATS[kind].is_named:
+        _check_first(path, kind, members)
     if FORMATS[kind if format == "auto" else format].is_fixed:
         return Source(path, kind if format == "auto" else format, {}, members)
     first = _file(path / members[0], format, columns, required)
@@ -338,6 +354,22 @@ def _folder(path: Path, format: str, columns: dict[str, str], required: Collecti
                 remedy="rename the columns, or load each kind of file by itself",
             )
     return Source(path, first.format, first.columns, members)
+
+
+def _check_first(path: Path, kind: str, members: tuple[str, ...]) -> None:
+    """Raise an error if a folder's first file with content has the name of a format, but no rows of it."""
+    name = next((name for name in members if (path / name).stat().st_size), None)
+    if name is None or FORMATS[kind].fits(head := peek(path / name)):
+        return
+    refuse_document(path / name, head)
+    raise TraceFormatError(
+        f"The files of {path.name} are named like those of {kind}, and may be others.",
+        where=str(path / name),
+        found=f"{head.decode(errors='replace').strip().splitlines()[0][:80]!r} as the first line",
+        expected=f"rows that only {kind} has",
+        remedy=f"if they are of this format, say format={kind!r} (on the command line --format {kind}); else "
+        "name the files *.csv, with a header or with header=False",
+    )
 
 
 def _members(path: Path) -> dict[str, tuple[str, ...]]:

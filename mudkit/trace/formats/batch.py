@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mudkit.errors import EnvironmentProblem, ParameterError, TraceFormatError
 
 __all__ = [
+    "ACTIVITY",
     "FIELDS",
     "HEAD_BYTES",
     "INCOMPLETE",
@@ -25,6 +26,8 @@ __all__ = [
     "NO_PLACE",
     "UNCLOSED",
     "UNPARSABLE",
+    "UNTIMED_LINE",
+    "VISIT",
     "WAYPOINT",
     "Batch",
     "Dialect",
@@ -45,7 +48,10 @@ WAYPOINT = "waypoint"
 NO_PLACE = "no place"
 NO_FIX = "no fix"
 INCOMPLETE = "places missing in the trip"
-NOT_POSITIONS = frozenset((WAYPOINT, NO_PLACE, NO_FIX, INCOMPLETE))
+VISIT = "visit"
+ACTIVITY = "activity"
+UNTIMED_LINE = "line without the times of its points"
+NOT_POSITIONS = frozenset((WAYPOINT, NO_PLACE, NO_FIX, INCOMPLETE, VISIT, ACTIVITY, UNTIMED_LINE))
 """Reasons of rows that a format itself marks as no positions: the file is not at fault for them."""
 
 

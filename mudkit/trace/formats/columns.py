@@ -22,12 +22,41 @@ __all__ = [
     "resolve",
 ]
 
-COLUMNS = ("device", "ts", "date", "lat", "lon", "speed_mps", "occupied", "box_km", "window_s")
-"""Columns of a trace, by mudkit's names; ``date`` is the day where ``ts`` is a time of day."""
+COLUMNS = (
+    "device",
+    "ts",
+    "date",
+    "lat",
+    "lat_hemisphere",
+    "lon",
+    "lon_hemisphere",
+    "speed_mps",
+    "occupied",
+    "box_km",
+    "window_s",
+)
+"""Columns of a trace, by mudkit's names; ``date`` is the day where ``ts`` is a time of day, hemispheres are
+letters beside coordinates without a sign."""
 
 CABSPOTTING = {"device": "cab", "ts": "t", "lat": "lat", "lon": "lon", "occupied": "occ"}
 REQUIRED = ("device", "ts", "lat", "lon")
 """Columns that each table has."""
+
+_HEMISPHERES = (
+    "{0}_hemisphere",
+    "{1}_hemisphere",
+    "{0}_dir",
+    "{1}_dir",
+    "{0}_direction",
+    "{1}_direction",
+    "{0}_ref",
+    "{1}_ref",
+    "{0}_{2}",
+    "{1}_{2}",
+    "{2}_indicator",
+    "{2}",
+)
+"""Usual names of the letters beside a coordinate."""
 
 SPELLINGS = {
     "device": (
@@ -50,10 +79,12 @@ SPELLINGS = {
         "track_id",
         "id",
     ),
-    "ts": ("ts", "timestamp", "datetime", "date_time", "time", "t", "utc"),
+    "ts": ("ts", "timestamp", "datetime", "date_time", "time", "t", "tst", "utc"),
     "date": ("date", "utc_date", "date_utc", "gps_date", "local_date"),
     "lat": ("lat", "latitude", "y"),
     "lon": ("lon", "lng", "long", "longitude", "x"),
+    "lat_hemisphere": tuple(name.format("lat", "latitude", "ns") for name in _HEMISPHERES),
+    "lon_hemisphere": tuple(name.format("lon", "longitude", "ew") for name in _HEMISPHERES),
     "speed_mps": ("speed_mps",),
     "occupied": ("occupied",),
     "box_km": ("box_km",),
@@ -130,9 +161,15 @@ def resolve(
     folded = {_folded(name): name for name in reversed(names)}
     mapping = dict(columns)
     if guess:
-        for column, spellings in SPELLINGS.items():
-            match = next((folded[s] for s in map(_folded, spellings) if s in folded), None)
+        matches = {
+            column: next((folded[s] for s in map(_folded, spellings) if s in folded), None)
+            for column, spellings in SPELLINGS.items()
+        }
+        has_hemispheres = None not in (matches["lat_hemisphere"], matches["lon_hemisphere"])
+        for column, match in matches.items():
             if column == "date" and _folded(mapping.get("ts", "")) not in _TIMES_OF_DAY:
+                continue
+            if column.endswith("_hemisphere") and not has_hemispheres:  # ns alone may be nanoseconds
                 continue
             if column not in mapping and match is not None:
                 mapping[column] = match

@@ -29,7 +29,7 @@ from mudkit.trace.formats.batch import (
 from mudkit.trace.formats.columns import has_places, is_place, place_name
 from mudkit.trace.formats.packed import opened, peek
 
-__all__ = ["dialect_of", "lines_of", "read_delimited", "read_lines"]
+__all__ = ["dialect_of", "encoding_of", "lines_of", "read_delimited", "read_lines"]
 
 _BLOCK_BYTES = 16 << 20
 _DELIMITERS = ",;\t|"
@@ -59,7 +59,7 @@ def dialect_of(file: Path, mapped: Collection[str] = (), *, head: bytes | None =
         The content is not text, or a row is in place of the header.
     """
     head = peek(file) if head is None else head
-    encoding = _encoding(head)
+    encoding = encoding_of(head)
     text = head.decode(encoding, errors="replace").replace("\r\n", "\n").replace("\r", "\n")
     all_lines = text.split("\n")
     if len(head) >= HEAD_BYTES and len(all_lines) > 1:
@@ -92,7 +92,7 @@ def dialect_of(file: Path, mapped: Collection[str] = (), *, head: bytes | None =
     return Dialect(_unique(names), delimiter, above, encoding, padded=is_padded)
 
 
-def _encoding(head: bytes) -> str:
+def encoding_of(head: bytes) -> str:
     """Return UTF-16 with or without a byte-order mark, or UTF-8."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"

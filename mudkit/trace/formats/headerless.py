@@ -21,6 +21,7 @@ from mudkit.trace.formats.batch import (
     batches_of,
     other_format,
 )
+from mudkit.trace.formats.columns import has_places
 from mudkit.trace.formats.delimited import dialect_of, read_delimited, read_lines
 from mudkit.trace.formats.documents import refuse_document
 from mudkit.trace.formats.packed import peek
@@ -41,7 +42,10 @@ __all__ = [
 
 _PLT_HEADER_LINES = 6
 _PLT_ROW = re.compile(rb"-?[\d.]+,-?[\d.]+,\d,[^,]*,[\d.]+,\d{4}-\d\d-\d\d,\d\d:\d\d:\d\d\s*")
-_CHECK_IN = re.compile(rb"[^\t]+\t\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\t-?[\d.eE+-]+\t-?[\d.eE+-]+\t[^\t]*")
+_PLT_START = re.compile(rb"-?[\d.]+,-?[\d.]+,\d,|-?\d+\.\d+,")
+_CHECK_IN = re.compile(
+    rb"\d+\t\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\t-?[\d.eE+-]+\t-?[\d.eE+-]+\t([0-9a-f]{32}|\d+)"
+)
 _T_DRIVE_ROW = re.compile(rb"\d+,\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,(9\d|1\d\d)\.\d+,-?\d+\.\d+")  # no latitude
 _VISIT = re.compile(
     rb"\d+\t[0-9a-f]{24}\t[0-9a-f]{24}\t[^\t]*\t-?[\d.]+\t-?[\d.]+\t-?\d+\t"
@@ -64,18 +68,29 @@ def read_cabspotting_txt(file: Path, columns: dict[str, str]) -> Iterator[Batch]
 
 
 def is_plt(head: bytes) -> bool:
-    """Return whether a file begins like one of GeoLife's: by its first line, or by its first row."""
-    lines = head.splitlines()
-    row = lines[_PLT_HEADER_LINES] if len(lines) > _PLT_HEADER_LINES else b""
-    return head.lower().startswith((b"geolife", b"\xef\xbb\xbfgeolife")) or bool(_PLT_ROW.fullmatch(row))
+    """Return whether a file begins like one of GeoLife's: by its first line, or by its first rows."""
+    lines = head.removeprefix(b"\xef\xbb\xbf").splitlines()
+    return _is_titled(lines) or _is_mostly(b"\n".join(lines[_lines_above(lines) :]), _PLT_ROW)
+
+
+def _is_titled(lines: list[bytes]) -> bool:
+    return bool(lines) and lines[0].lower().startswith(b"geolife")
+
+
+def _lines_above(lines: list[bytes]) -> int:
+    """Return the number of lines above the first row of GeoLife, which a file without its header lacks."""
+    above = next((i for i, line in enumerate(lines[:_PLT_HEADER_LINES]) if _PLT_START.match(line)), None)
+    if above is None:
+        return _PLT_HEADER_LINES
+    return above if _is_titled(lines) else 0
 
 
 def read_plt(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     """Read one trajectory of GeoLife (Zheng, Xie and Ma, IEEE Data Eng. Bull. 33(2), 2010).
 
-    Below six lines of header a row is ``latitude, longitude, 0, altitude in feet (-777: unknown), days since
-    1899-12-30, date, time``, the last two in GMT. Date and time are taken, not the days, whose ten digits are
-    good to some milliseconds only; the altitude is not kept, a trace has none.
+    Below six lines of header, which may be lacking, a row is ``latitude, longitude, 0, altitude in feet
+    (-777: unknown), days since 1899-12-30, date, time``, the last two in GMT. Date and time are taken, not
+    the days, whose ten digits are good to some milliseconds only; the altitude is not kept, a trace has none.
 
     The device is the user: the folder that holds ``Trajectory``, or the file's own where there is none.
     """
@@ -83,12 +98,14 @@ def read_plt(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     if not is_plt(head):
         refuse_document(file, head)
         raise other_format(file, "GeoLife's six lines of header, the first 'Geolife trajectory'", head=head)
-    if not b"".join(head.splitlines()[_PLT_HEADER_LINES:]).strip():
+    lines = head.removeprefix(b"\xef\xbb\xbf").splitlines()
+    above = _lines_above(lines)
+    if not b"".join(lines[above:]).strip():
         return
     place = file.absolute().parent
     user = place.parent.name if place.name.lower() == "trajectory" else place.name
     names = ["lat", "lon", "flag", "altitude_ft", "days", "date", "time"]
-    for batch in read_lines(file, names, ",", above=_PLT_HEADER_LINES):
+    for batch in read_lines(file, names, ",", above=above):
         table = batch.columns
         time = pc.utf8_trim_whitespace(table["time"])
         gmt = pc.binary_join_element_wise(table["date"], " ", time, "Z", "")  # whatever tz the caller says
@@ -97,10 +114,12 @@ def read_plt(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
 
 
 def _is_mostly(head: bytes, row: re.Pattern[bytes]) -> bool:
-    """Return whether at least half of the first lines are such rows."""
+    """Return whether at least half of the first lines are such rows, and none is a header."""
     lines = [
         line for line in head.removeprefix(b"\xef\xbb\xbf").splitlines()[:_LINES_LOOKED_AT] if line.strip()
     ]
+    if any(has_places(re.split(r"[,;\t]", line.decode(errors="replace"))) for line in lines[:1]):
+        return False
     return 2 * sum(bool(row.fullmatch(line)) for line in lines) >= max(1, len(lines))
 
 

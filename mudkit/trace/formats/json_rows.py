@@ -7,13 +7,20 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from mudkit.errors import TraceFormatError
 from mudkit.trace.formats.batch import (
+    ACTIVITY,
     NO_PLACE,
     UNPARSABLE,
+    UNTIMED_LINE,
+    VISIT,
     Batch,
     Row,
     batches_of,
@@ -21,6 +28,8 @@ from mudkit.trace.formats.batch import (
     other_format,
     unreadable,
 )
+from mudkit.trace.formats.columns import has_places
+from mudkit.trace.formats.delimited import encoding_of
 from mudkit.trace.formats.packed import opened, peek, stem
 
 __all__ = [
@@ -31,46 +40,72 @@ __all__ = [
     "read_geojson",
     "read_json",
     "read_takeout",
+    "wrapped",
 ]
 
 _OBJECTS_LOOKED_AT = 100
+_MAX_OBJECTS_LOOKED_AT = 100_000
+"""Objects that are searched for names of a latitude and a longitude, which the first ones may lack."""
+
 _BLANK = b"\xef\xbb\xbf\x1e \t\r\n"
 """Bytes before an object: a signature, the record separator of RFC 8142, blanks."""
 
 _GEOJSON = re.compile(rb'"type"\s*:\s*"(FeatureCollection|Feature)"')
 _FEATURES = re.compile(rb'"features"\s*:\s*\[')
-_TAKEOUT = re.compile(rb'"(locations|semanticSegments|timelinePath)"\s*:\s*\[')
+_TIMELINE = re.compile(rb'"(semanticSegments|rawSignals|timelinePath)"\s*:\s*\[|"topCandidate"\s*:')
+_LOCATIONS = re.compile(rb'"locations"\s*:\s*\[\s*(\])?')
+_LOCATION = re.compile(rb'"(latitudeE7|timestampMs)"\s*:')
+_KINDS_OF_SEGMENTS = {"visit": VISIT, "activity": ACTIVITY}
 _DEGREES = re.compile(r"[+-]?\d+(?:\.\d+)?")
 
 
 def is_json(head: bytes) -> bool:
     """Return whether a file begins like an object, or like a list of them."""
-    return bool(re.match(rb'\{\s*["}]|\[\s*\{', head.lstrip(_BLANK)))
+    return bool(re.match(rb'\{\s*["}]|\[\s*\{', _utf8(head).lstrip(_BLANK)))
 
 
 def is_geojson(head: bytes) -> bool:
     """Return whether a file begins like GeoJSON."""
-    return is_json(head) and bool(_GEOJSON.search(head))
+    return is_json(head) and bool(_GEOJSON.search(_utf8(head)))
 
 
 def is_takeout(head: bytes) -> bool:
     """Return whether a file begins like a location history of Google."""
-    return is_json(head) and bool(_TAKEOUT.search(head))
+    if not is_json(head):
+        return False
+    head = _utf8(head)
+    locations = _LOCATIONS.search(head)
+    return bool(_TIMELINE.search(head) or (locations and (locations[1] or _LOCATION.search(head))))
+
+
+def _utf8(head: bytes) -> bytes:
+    """Return the beginning of a file, in UTF-8 if it is in UTF-16."""
+    return head.decode(encoding_of(head), errors="ignore").encode() if 0 in head[:4] else head
+
+
+def _head(file: Path) -> bytes:
+    return _utf8(peek(file)).lstrip(_BLANK)
 
 
 def json_names(file: Path) -> list[str]:
     """Return the names of the values of a file's first objects; those of nested objects have dots."""
-    rows = islice(_rows(file, is_geojson(peek(file))), _OBJECTS_LOOKED_AT)
-    names = list(dict.fromkeys(name for row, reason in rows if reason != UNPARSABLE for name in row))
+    names: dict[str, None] = {}
+    for number, (row, reason) in enumerate(
+        islice(_rows(file, is_geojson(peek(file))), _MAX_OBJECTS_LOOKED_AT)
+    ):
+        if number >= _OBJECTS_LOOKED_AT and has_places(list(names)):
+            break
+        names |= dict.fromkeys(row if reason != UNPARSABLE else ())
     if not names:
         raise other_format(file, "JSON objects, line by line or in a list")
-    return names
+    return list(names)
 
 
 def read_json(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     """Read objects line by line (JSON lines, RFC 8142) or in a list; ``columns`` maps names to the file's.
 
-    A line that is no object is set aside.
+    The list may be in an object if it is the only one of objects there. A line that is no object is set
+    aside.
     """
     return _mapped(file, _rows(file, is_geojson=False), columns)
 
@@ -86,23 +121,101 @@ def read_geojson(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
 
 
 def _mapped(file: Path, rows: Iterator[Row], columns: dict[str, str]) -> Iterator[Batch]:
-    mapped = (
-        ({name: row.get(given) for name, given in columns.items()} if reason != UNPARSABLE else row, reason)
-        for row, reason in rows
-    )
-    return batches_of(file, mapped, columns)
+    return batches_of(file, (_mapped_row(row, reason, columns) for row, reason in rows), columns)
+
+
+def _mapped_row(row: Mapping[str, str | None], reason: str, columns: dict[str, str]) -> Row:
+    if reason == UNPARSABLE:
+        return row, reason
+    if columns["lat"] not in row and columns["lon"] not in row:  # an event among positions
+        reason = reason or NO_PLACE
+    return {name: row.get(given) for name, given in columns.items()}, reason
 
 
 def _rows(file: Path, is_geojson: bool) -> Iterator[Row]:
     """Yield the values of each object by name; a row that is no object holds its text under ``device``."""
-    has_features = is_geojson and _FEATURES.search(peek(file))
-    for value in _objects(file, "features.item" if has_features else ""):
+    has_features = is_geojson and _FEATURES.search(_head(file))
+    for value in _objects(file, "features.item" if has_features else "" if is_geojson else _path(file)):
         if not isinstance(value, dict):
             yield {"device": str(value)[:1000]}, UNPARSABLE
         elif is_geojson:
             yield from _feature_rows(value)
         else:
             yield _flat(value), ""
+
+
+def _path(file: Path) -> str:
+    """Return the path of the only list of objects in a document of one object; nothing for other files."""
+    head = _head(file)
+    first = _parsed(head.splitlines()[0])
+    if head.startswith(b"[") or (
+        isinstance(first, dict) and not (_has_lists(first) and not has_places([*_flat(first)]))
+    ):
+        return ""
+    lists, is_alone = _lists(file)
+    ((path, event),) = lists.items() if len(lists) == 1 else [("", "")]
+    return path if is_alone and event == "start_map" else ""
+
+
+def _has_lists(value: object) -> bool:
+    """Return whether there is a list of objects or lists in an object."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    is_list = isinstance(value, list) and any(isinstance(item, dict | list) for item in value)
+    return is_list or any(map(_has_lists, inner))
+
+
+def _lists(file: Path) -> tuple[dict[str, str], bool]:
+    """Return the outer lists of a file's first document, and whether they are all that there is.
+
+    Lists are paths of their items to the first event of an item. A document with a place of its own, or
+    followed by another one, is a row itself.
+    """
+    ijson = library("ijson", file)
+    lists: dict[str, str] = {}
+    names: list[str] = []
+    try:
+        with _opened(file) as stream:
+            is_done = False
+            for path, event, _ in ijson.parse(stream, multiple_values=True):
+                if is_done:
+                    return lists, False
+                is_done = not path and event == "end_map"
+                if path.endswith(".item") and ".item." not in path and event in ("start_map", "start_array"):
+                    lists.setdefault(path, event)
+                elif ".item" not in path and event in ("string", "number"):
+                    names.append(path)
+    except ijson.JSONError as error:
+        raise unreadable(file, error) from error
+    return lists, not has_places(names)
+
+
+def wrapped(file: Path) -> TraceFormatError | None:
+    """Return the error for objects that are in lists of other objects; None for other files."""
+    head = _head(file)
+    first = _parsed(head.splitlines()[0])
+    if head.startswith(b"[") or (isinstance(first, dict) and not _has_lists(first)):
+        return None
+    lists, _ = _lists(file)
+    if is_geojson(head):
+        lists = {
+            path: event for path, event in lists.items() if event == "start_map" and path != "features.item"
+        }
+    elif _path(file):
+        return None
+    if not lists:
+        return None
+    path, event = next(iter(lists.items()))
+    place = path.removesuffix(".item")
+    values = "" if event == "start_map" else " | {device: .[0], ts: .[1], lat: .[2], lon: .[3]}"
+    return TraceFormatError(
+        f"{file.name} holds its rows in a list inside.",
+        where=str(file),
+        found="lists at " + ", ".join(name.removesuffix(".item") for name in list(lists)[:5]),
+        expected="objects line by line, or one list of objects",
+        remedy=f"write the list alone: jq -c '.{place}[]{values}' {file.name} > rows.jsonl"
+        + (", with the places of your values, from 0" if values else "")
+        + ", and load rows.jsonl",
+    )
 
 
 def _feature_rows(feature: dict[str, Any]) -> Iterator[Row]:
@@ -129,7 +242,7 @@ def _feature_rows(feature: dict[str, Any]) -> Iterator[Row]:
             time = _text(times[number]) if number < len(times) else None
             yield values | _place(place) | {"time": time}, ""
     else:
-        yield values | _place(None), NO_PLACE
+        yield values | _place(None), UNTIMED_LINE if "LineString" in str(geometry.get("type")) else NO_PLACE
 
 
 def _place(coordinates: object) -> dict[str, str | None]:
@@ -141,10 +254,11 @@ def read_takeout(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     """Read the location history of a phone that Google exports.
 
     ``Records.json`` of Takeout has ``locations``; ``Timeline.json`` of phones has ``semanticSegments`` (a
-    list of them on iPhones), of which the points of ``timelinePath`` are read. The device is the file's stem,
-    with the ``deviceTag`` of a location that has one.
+    list of them on iPhones), of which the points of ``timelinePath`` are read, and ``rawSignals``, of which
+    the positions are read. Visits and activities, whose places are inferred, and other signals are set aside.
+    The device is the file's stem, with the ``deviceTag`` of a location that has one.
     """
-    rows = _locations(file) if b'"locations"' in peek(file) else _segments(file)
+    rows = _locations(file) if b'"locations"' in _head(file) else chain(_segments(file), _signals(file))
     return batches_of(file, rows, ("device", "ts", "lat", "lon", "speed_mps"))
 
 
@@ -168,12 +282,36 @@ def _segments(file: Path) -> Iterator[Row]:
     for value in _objects(file, "semanticSegments.item"):
         segment = value if isinstance(value, dict) else {}
         path = segment.get("timelinePath")
-        for point in path if isinstance(path, list) else []:
+        if not isinstance(path, list):
+            kind = next((kind for kind in _KINDS_OF_SEGMENTS if kind in segment), "")
+            time = _text(segment.get("startTime"))
+            yield {"device": stem(file), "ts": time}, _KINDS_OF_SEGMENTS.get(kind, NO_PLACE)
+            continue
+        for point in path:
             values = _flat(point) if isinstance(point, dict) else {}
-            place = _DEGREES.findall(values.get("point") or "")
-            lat, lon = place if len(place) == 2 else (None, None)
             time = values.get("time") or _after(segment.get("startTime"), values)
-            yield {"device": stem(file), "ts": time, "lat": lat, "lon": lon}, ""
+            yield {"device": stem(file), "ts": time, **_degrees(values.get("point"))}, ""
+
+
+def _signals(file: Path) -> Iterator[Row]:
+    if _head(file).startswith(b"["):
+        return
+    for value in _objects(file, "rawSignals.item"):
+        values = _flat(value) if isinstance(value, dict) else {}
+        row = {
+            "device": stem(file),
+            "ts": values.get("position.timestamp"),
+            "speed_mps": values.get("position.speedMetersPerSecond"),
+            **_degrees(values.get("position.LatLng")),
+        }
+        yield row, "" if any(name.startswith("position.") for name in values) else NO_PLACE
+
+
+def _degrees(text: str | None) -> dict[str, str | None]:
+    """Return the latitude and longitude in a text such as ``47.37°, 8.54°`` or ``geo:47.37,8.54``."""
+    place = _DEGREES.findall(text or "")
+    lat, lon = place if len(place) == 2 else (None, None)
+    return {"lat": lat, "lon": lon}
 
 
 def _of_e7(text: str | None) -> str | None:
@@ -206,9 +344,9 @@ def _objects(file: Path, prefix: str) -> Iterator[object]:
 
     Of lines that are no JSON the text is yielded.
     """
-    head = peek(file).lstrip(_BLANK)
+    head = _head(file)
     try:
-        with opened(file) as stream:
+        with _opened(file) as stream:
             if head.startswith(b"["):
                 yield from _items(file, stream, "item")
             elif not prefix and isinstance(_parsed(head.splitlines()[0]), dict):
@@ -219,6 +357,15 @@ def _objects(file: Path, prefix: str) -> Iterator[object]:
                 yield from _items(file, stream, prefix)
     except RecursionError as error:
         raise unreadable(file, ValueError("objects nested too deeply")) from error
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[pa.NativeFile]:
+    """Open a file as UTF-8 without a byte-order mark."""
+    head = peek(file)
+    with opened(file) as stream:
+        is_plain = 0 not in head[:4] and not head.startswith(b"\xef\xbb\xbf")
+        yield stream if is_plain else pa.transcoding_input_stream(stream, encoding_of(head), "utf-8")
 
 
 def _parsed(line: bytes) -> object:

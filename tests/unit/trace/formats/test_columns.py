@@ -5,6 +5,7 @@ import pytest
 from mudkit import trace
 from mudkit.errors import TraceFormatError
 from mudkit.trace.formats.columns import gtfs_rt, resolve
+from mudkit.trace.parse import CONTRARY
 
 T0 = 1_425_708_931
 AUSTIN = "day,vehicle_id,t,latitude,longitude,speed,route_id,trip_id"
@@ -115,3 +116,27 @@ def test_table_without_a_device_is_of_the_named_one(csv_file, tmp_path):
     named = [f"{i % 2},{row}" for i, row in enumerate(rows)]
     joined = trace.load(csv_file("device,time,lat,lon", named, "named.csv"), device="ann")
     assert joined.positions.equals(loaded.positions)
+
+
+@pytest.mark.parametrize(
+    ("names", "letters"),
+    [
+        ("lat,ns,lon,ew", "S,W"),
+        ("lat,lat_dir,lon,lon_dir", "s,West"),
+        ("LATITUDE,N/S,LONGITUDE,E/W", "S,W"),
+        ("latitude,lat_hemisphere,longitude,lon_hemisphere", "South,W"),
+    ],
+)
+def test_letters_beside_coordinates_are_their_signs(csv_file, names, letters):
+    south, west = letters.split(",")
+    rows = [f"a,{T0 + 60 * i},33.800{i},{south},151.2,{west}" for i in range(9)]
+    contrary = [f"a,{T0},-33.8,N,151.2,E", f"a,{T0},33.8,,151.2,E", f"a,{T0},33.8,x,151.2,E"]
+    loaded = trace.load(csv_file(f"id,time,{names}", [*rows, *contrary]))
+    assert loaded.positions["lat"].to_pylist() == [float(f"-33.800{i}") for i in range(9)]
+    assert set(loaded.positions["lon"].to_pylist()) == {-151.2}
+    assert loaded.rejected_by_reason() == {CONTRARY: 3}
+
+
+def test_nanoseconds_are_no_hemisphere(csv_file):
+    rows = [f"a,{T0 + 60 * i},{i},33.800{i},151.2" for i in range(9)]
+    assert len(trace.load(csv_file("id,time,ns,lat,lon", rows)).positions) == 9

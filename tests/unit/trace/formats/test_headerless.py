@@ -6,6 +6,7 @@ import pytest
 from trace_samples import SAMPLES
 
 from mudkit import trace
+from mudkit.errors import TraceFormatError
 from mudkit.trace.options import Options
 from mudkit.trace.parse import FIELDS
 
@@ -92,6 +93,51 @@ def test_geolife_row_is_recognised_without_the_first_line(tmp_path):
     assert len(trace.load(file).positions) == 2
 
 
+@pytest.mark.parametrize(
+    ("above", "aside"),
+    [
+        ("", {}),
+        ("Geolife trajectory\n", {}),
+        (HEADER, {}),
+        ("39.98,116.3\n", {FIELDS: 1}),
+        ("x\n" * 2, {FIELDS: 2}),
+    ],
+)
+def test_no_row_of_geolife_is_taken_for_a_header(tmp_path, above, aside):
+    file = tmp_path / "1.plt"
+    rows = [f"39.98{n},116.3,0,492,39744.1,2008-10-23,02:53:{n:02d}" for n in range(9)]
+    file.write_text(above + "\n".join(rows) + "\n")
+    loaded = trace.load(file)
+    assert (len(loaded.positions), loaded.rejected_by_reason()) == (9, aside)
+
+
+ROW_OF_TAXI = "7,2008-02-02 15:36:0{n},116.5,39.900{n}"
+ROW_OF_PLT = "39.98{n},116.3,0,492,39744.1,2008-10-23,02:53:0{n}"
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("device\ttime\tlat\tlon\tspeed", "a\t2023-03-01T10:00:0{n}Z\t47.37\t8.54\t3.5"),
+        ("device\ttime\tlat\tlon\tspeed", "7\t2023-03-01T10:00:0{n}Z\t47.37\t8.54\t3"),
+        ("id,time,lon,lat", ROW_OF_TAXI),
+        ("lat,lon,flag,altitude,days,date,time", ROW_OF_PLT),
+    ],
+)
+def test_table_with_a_header_is_a_table(tmp_path, header, row):
+    file = tmp_path / "t.txt"
+    file.write_text("\n".join([header, *(row.format(n=n) for n in range(9))]) + "\n")
+    loaded = trace.load(file, device="a")
+    assert (loaded.source["format"], len(loaded.rejected)) == ("csv", 0)
+
+
+def test_headerless_table_of_other_columns_is_no_check_ins(tmp_path):
+    file = tmp_path / "t.tsv"
+    file.write_text("".join(f"a\t2023-03-01T10:00:0{n}Z\t47.37\t8.54\t3.5\n" for n in range(9)))
+    with pytest.raises(TraceFormatError, match="has no header"):
+        trace.load(file)
+
+
 CHECK_INS = [
     "0\t2010-10-19T23:55:27Z\t30.2359091167\t-97.7951395833\t22847",
     "0\t2010-10-18T22:17:43Z\t30.2691029532\t-97.7493953705\t420315",
@@ -156,6 +202,14 @@ def test_t_drive_times_are_read_in_the_zone_of_the_caller(tmp_path):
     (tmp_path / "1.txt").write_text("".join(f"1,2008-02-02 15:36:{n:02d},116.5,39.9\n" for n in range(3)))
     loaded = trace.load(tmp_path / "1.txt", tz="Asia/Shanghai")
     assert loaded.positions["ts"][0].as_py().isoformat() == "2008-02-02T07:36:00+00:00"
+
+
+def test_folder_named_like_t_drive_needs_its_rows(tmp_path):
+    (tmp_path / "0.txt").touch()
+    (tmp_path / "1.txt").write_text("".join(f"7,2023-03-01 10:00:0{n},47.37,8.500{n}\n" for n in range(9)))
+    with pytest.raises(TraceFormatError, match=r"may be others(?s:.)*47\.37(?s:.)*format='t-drive'"):
+        trace.load(tmp_path)
+    assert trace.load(tmp_path, format="t-drive").positions["lon"][0].as_py() == 47.37
 
 
 def test_points_of_a_trip_of_porto_are_15_seconds_apart(tmp_path):

@@ -6,7 +6,8 @@ import pytest
 from trace_samples import MINUTES, T0, dump, feature, geojson_point
 
 from mudkit import trace
-from mudkit.errors import TraceFormatError
+from mudkit.errors import TraceContentError, TraceFormatError
+from mudkit.trace.parse import UNPLACED
 
 ROWS = [{"device": "a", "ts": T0 + 60 * n, "lat": round(37 + n / 1000, 3), "lon": -122.4} for n in range(5)]
 POINTS = [geojson_point(n) for n in range(5)]
@@ -27,6 +28,21 @@ LAYOUTS = {
     "a sequence of RFC 8142": (dump_lines(ROWS, "\x1e"), "json"),
     "a list": (dump(ROWS), "json"),
     "a list in a line": (json.dumps(ROWS).encode(), "json"),
+    "a list in an object": (dump({"count": 5, "data": ROWS}), "json"),
+    "a list in an object in a line": (
+        json.dumps({"status": {}, "tags": ["x"], "data": {"rows": ROWS}}).encode(),
+        "json",
+    ),
+    "locations of another program": (dump({"locations": ROWS}), "json"),
+    "objects with lists in lines": (dump_lines([{"sensors": [{"id": 1}], **row} for row in ROWS]), "json"),
+    "objects with lists": (b"\n".join(dump({"sensors": [{"id": 1}], **row}) for row in ROWS), "json"),
+    "a list with a signature": (b"\xef\xbb\xbf" + dump(ROWS), "json"),
+    "a list in UTF-16": (json.dumps(ROWS).encode("utf-16"), "json"),
+    "lines in UTF-16": (dump_lines(ROWS).decode().encode("utf-16"), "json"),
+    "GeoJSON with a signature": (
+        b"\xef\xbb\xbf" + dump({"type": "FeatureCollection", "features": POINTS}),
+        "geojson",
+    ),
     "indented objects": (b"\n".join(map(dump, ROWS)), "json"),
     "GeoJSON": (dump({"type": "FeatureCollection", "name": "x", "features": POINTS}), "geojson"),
     "GeoJSON in a line": (json.dumps({"type": "FeatureCollection", "features": POINTS}).encode(), "geojson"),
@@ -64,6 +80,77 @@ def test_line_that_is_no_object_is_set_aside_as_it_stands(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(dump_lines(ROWS) + b'{"device": "a", "ts"\n')
     (rejected,) = trace.load(tmp_path / "a.jsonl").rejected.to_pylist()
     assert (rejected["row"], rejected["reason"], rejected["raw"]) == (6, "unparsable", '{"device": "a", "ts"')
+
+
+def test_objects_without_a_place_among_positions_are_set_aside(tmp_path):
+    events = [{"device": "a", "ts": T0, "event": "start"}] * 2000
+    (tmp_path / "a.jsonl").write_bytes(dump_lines([*events, *ROWS]))
+    loaded = trace.load(tmp_path / "a.jsonl")
+    assert (len(loaded.positions), loaded.rejected_by_reason()) == (5, {"no place": 2000})
+
+
+TIMELINE = {
+    "semanticSegments": [
+        {"timelinePath": PATH},
+        {"startTime": MINUTES[0], "visit": {"topCandidate": {"placeLocation": {"latLng": "37°, -122°"}}}},
+        {"startTime": MINUTES[0], "activity": {"start": {"latLng": "37°, -122°"}}},
+        {"startTime": MINUTES[0], "timelineMemory": {}},
+        3,
+    ],
+    "rawSignals": [
+        {"position": {"LatLng": "37.006°, -122.4°", "timestamp": MINUTES[6], "speedMetersPerSecond": 2.0}},
+        {"position": {"timestamp": MINUTES[7]}},
+        {"wifiScan": {"deliveryTime": MINUTES[0]}},
+    ],
+}
+
+
+def test_every_segment_and_signal_of_a_timeline_is_read_or_set_aside(tmp_path):
+    (tmp_path / "a.json").write_bytes(dump(TIMELINE))
+    loaded = trace.load(tmp_path / "a.json")
+    assert loaded.positions["lat"].to_pylist() == [37, 37.001, 37.002, 37.003, 37.004, 37.006]
+    assert loaded.positions["speed_mps"].to_pylist()[-1] == 2
+    assert loaded.rejected_by_reason() == {"no place": 3, "activity": 1, "visit": 1, UNPLACED: 1}
+    visits = TIMELINE["semanticSegments"][1:3]
+    for content in ({"semanticSegments": visits, "rawSignals": []}, visits):
+        (tmp_path / "a.json").write_bytes(dump(content))
+        with pytest.raises(TraceContentError, match=r"no positions(?s:.)*set aside: visit, 1 row"):
+            trace.load(tmp_path / "a.json")
+
+
+REFUSED = {
+    "several lists": ({"a": ROWS, "b": ROWS}, r"lists at a, b(?s:.)*jq -c '\.a\[\]' a\.json"),
+    "lists of values": ({"time": 1, "states": [["a", T0, 1, 2]]}, r"jq -c '\.states\[\] \| {device: \.\[0\]"),
+    "features in a list": ({"locations": POINTS}, r"jq -c '\.locations\[\]'"),
+    "no lists": ({"a": 1}, "lacks columns"),
+    "a feature alone": (feature({"type": "LineString", "coordinates": [[1, 2], [3, 4]]}), "lacks columns"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_objects_that_are_not_found_are_named(tmp_path, case):
+    content, pattern = REFUSED[case]
+    for text in (dump(content), json.dumps(content).encode()):
+        (tmp_path / "a.json").write_bytes(text)
+        with pytest.raises(TraceFormatError, match=pattern):
+            trace.load(tmp_path / "a.json")
+
+
+def test_messages_of_gtfs_in_json_are_recognised(tmp_path):
+    entities = [
+        {
+            "id": str(n),
+            "vehicle": {
+                "trip": {"tripId": "t"},
+                "position": {"latitude": 37 + n / 1000, "longitude": -122.4},
+                "timestamp": str(T0 + 60 * n),
+                "vehicle": {"id": "v"},
+            },
+        }
+        for n in range(5)
+    ]
+    (tmp_path / "a.json").write_bytes(json.dumps({"header": {"timestamp": T0}, "entity": entities}).encode())
+    assert trace.load(tmp_path / "a.json").positions["device"].to_pylist() == ["v"] * 5
 
 
 def test_truncated_document_is_refused(tmp_path):
