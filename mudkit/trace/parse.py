@@ -80,6 +80,7 @@ _REMEDIES = {
     FIELDS: "check the separators and the quotation marks",
     UNCLOSED: "remove the quotation marks that do not come in pairs",
     UNNAMED: "check which column is the device; if all rows are of one, name it: device='ann'",
+    UNZONED: "name the zone of the local times, as tz='Europe/Zurich'",
     UNREADABLE: "write times as 2023-11-14T22:13:20Z or as seconds since 1970, and a date beside a time of "
     "day as 2023-11-14",
     UNPLACED: "write latitude and longitude in degrees, as 47.37",
@@ -90,6 +91,9 @@ _REMEDIES = {
     TOO_FAST: "give speeds in metres per second",
 }
 """Remedies by the reason that most rows share."""
+
+_NOTHING = pa.array(["", "NULL", "null", "\\N", "NaN", "nan", "None", "N/A", None])
+"""Device that is none: empty, or what databases and data frames write for a missing value."""
 
 _MAX_SHOWN = 100
 _MAX_REASONS = 3
@@ -196,7 +200,8 @@ def _parse(batch: Batch, ts: pa.Array, options: Options, *, has_zones: bool) -> 
             unbounded |= is_wrong & is_given(columns[name].combine_chunks())
     untimed = is_unread.copy()
     untimed[is_unread] = ~is_given(ts.filter(pa.array(is_unread)))
-    unnamed = np.asarray(pc.fill_null(pc.equal(device, ""), True).to_numpy(zero_copy_only=False))
+    is_nothing = pc.is_in(device, value_set=_NOTHING)
+    unnamed = np.asarray(pc.fill_null(is_nothing, True).to_numpy(zero_copy_only=False))
     problems = {
         UNTIMED: untimed,
         UNNAMED: unnamed,

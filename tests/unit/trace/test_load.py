@@ -126,6 +126,12 @@ def test_time_units(csv_file, unit, factor):
     assert [int(t.timestamp()) for t in loaded.positions["ts"].to_pylist()] == [T0, T0 + 1, T0 + 2]
 
 
+@pytest.mark.parametrize("nothing", ["", "NULL", r"\N", "NaN", "None"])
+def test_marker_of_a_missing_value_is_no_device(csv_file, nothing):
+    rows = [f"{'ann' if i else nothing},{T0 + 60 * i},37.{i},-122" for i in range(5)]
+    assert trace.load(csv_file("device,t,lat,lon", rows)).rejected_by_reason() == {"no device": 1}
+
+
 def test_rejected_rows_have_number_and_reason(csv_file):
     rows = [
         f"a,{T0},10,20",
