@@ -7,7 +7,8 @@ publish      store the message for each subscriber, and add it to its spool; als
              queries; a query that fails matches nothing, and is an incident
 rerank       change the rank of a message
 DeviceFacts  handle each fact once, in order: subscriptions, reads, messages shown and dropped
-Hello        the same; begin a stream, and requeue messages that were lost in flight
+Hello        the same; begin a stream, and requeue messages that were lost in flight. A device that loses its
+             address by it is disconnected, and asked once whether it is there
 ReadRequest  send messages better than those on the device, then ReadComplete
 Ack          remove items from the stream; retransmit missing ones at once
 send failed  the device is disconnected until its next hello; requeue the message
@@ -168,6 +169,8 @@ class SpoolServer:
         self._start = Incarnation(ports)
         self._start_of_day_us, self._capacity = time_of_day_us, capacity
         self._peers: dict[str, Peer] = {}
+        self._at: dict[str, Peer] = {}
+        """Devices by their addresses."""
         self._subscribers: dict[str, dict[str, ServerSubscription]] = {}
         """Subscriptions by topic and device."""
         self._indexer = Indexer()
@@ -354,7 +357,7 @@ class SpoolServer:
             effects += self._keep_lost_messages(peer, wants, message.holds)
         peer.read_numbers = set()  # read numbers belong to a session
         peer.stream = Outgoing("{} {}.{}".format(*session))
-        peer.address, peer.is_connected = source, True
+        effects += self._move(peer, source)
         self._store_peer(peer)
         effects.append(Send(source, Welcome(device, session, peer.facts_seq)))
         for topic, subscription in peer.topics.items():
@@ -364,6 +367,22 @@ class SpoolServer:
             else:
                 subscription.resume(self._now_us, Missed.of(before, after[1], topic, subscription.run))
         return effects
+
+    def _move(self, peer: Peer, address: str) -> Sequence[Effect]:
+        """Assign an address to a device; its previous owner loses it.
+
+        The hello may have been sent before the previous owner's, so that one is asked whether it is there.
+        """
+        if peer.address is not None and self._at.get(peer.address) is peer:
+            del self._at[peer.address]
+        before = self._at.get(address)
+        self._at[address] = peer
+        peer.address, peer.is_connected = address, True
+        if before is None:
+            return ()
+        before.address, before.stream = None, None  # its next hello says what it holds
+        self._store_peer(before)
+        return [*self._disconnect(before), self._ask(address, before, before.session)]
 
     def _receive_facts(self, source: str, message: DeviceFacts) -> Sequence[Effect]:
         session, peer = message.session, self._peer(message.device)
@@ -563,6 +582,8 @@ class SpoolServer:
             peer.former = [(str(store), int(life)) for store, life in stored.former]
             peer.address, peer.facts_seq = stored.address, stored.facts_seq
             peer.is_identified = False
+            if peer.address is not None:
+                self._at[peer.address] = peer
 
     def _store_peer(self, peer: Peer) -> None:
         former: list[list[str | int]] = [[store, life] for store, life in peer.former]

@@ -7,7 +7,8 @@ access point. Messages, and what an access point does with them:
 Attach         of another incarnation than the last, or after a start: Identify, unless it answers one. Not
                newer than the last one: Behind. The agent is here, and not newer: serve. Its state is known
                to have moved: ask that access point. Else ask the one that, according to the client, has
-               served it. Of an epoch that another incarnation had reached: Behind
+               served it. Of an epoch that another incarnation had reached: Behind. From the address of
+               another subscriber: send nothing more to that one there, and ask it whether it is there
 Identify       (client) attach with this nonce; a late copy cannot
 Behind         (client) continue at the epoch after this one
 Left           the agent is here, of another incarnation, or older than the one that serves now: delete, if
@@ -371,15 +372,31 @@ class Handover:
     ) -> Sequence[Effect]:
         agent.set_incarnation(request.incarnation)
         agent.session = self._sessions.get(agent.name, UNSET)
+        displaced: Sequence[Effect] = ()
         if (agent.record.epoch, agent.record.address) != (epoch, source):
             agent.update(replace(agent.record, epoch=epoch, address=source))
+            displaced = self._displace(now_us, agent)
         agent.record_report(request.report, request.automatic)
         agent.is_away = False
         lost = agent.confirm(now_us, 0 if request.seen is UNSET else request.seen)
         is_behind = request.policy is not UNSET and agent.record.policy < request.policy
         policy = agent.record.policy if is_behind else UNSET
         attached = Attached(request.incarnation, epoch, agent.record.report, policy, agent.session)
-        return [*lost, Send(source, attached), *agent.resend(now_us)]
+        return [*lost, *displaced, Send(source, attached), *agent.resend(now_us)]
+
+    def _displace(self, now_us: int, agent: Agent) -> Sequence[Effect]:
+        """Stop sending to other subscribers at the address of one that has attached there.
+
+        Its message may have been sent before theirs, so they are asked whether they are there.
+        """
+        effects: list[Effect] = []
+        for other in self._agents.values():
+            is_there = other.record.address == agent.record.address and not other.is_away
+            if other is not agent and is_there:
+                other.is_away = True
+                question = Identify(other.record.incarnation, self.ask(other.name))
+                effects += [*other.resend(now_us), Send(agent.record.address, question)]
+        return effects
 
     def _ask(self, now_us: int, source: str, message: Ask) -> Sequence[Effect]:
         name, epoch = message.subscriber, message.epoch
