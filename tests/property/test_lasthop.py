@@ -134,7 +134,7 @@ def test_waste_and_loss_of_every_policy_are_in_range(policy, seed, outage, uf, m
     }
     run, online = simulate(policy=policy, **options), simulate(policy="on-line", **options)
     on_demand = simulate(policy="on-demand", **options)
-    assert online.loss == (1.0 if outage == 1.0 and online.readable_ids else 0.0)
+    assert online.loss == (1.0 if online.readable_ids and not online.read else 0.0)
     assert on_demand.waste == 0.0
     assert 0.0 <= run.waste <= 1.0
     assert 0.0 <= run.loss <= 1.0

@@ -391,11 +391,11 @@ class Handover:
         """
         effects: list[Effect] = []
         for other in self._agents.values():
-            is_there = other.record.address == agent.record.address and not other.is_away
-            if other is not agent and is_there:
-                other.is_away = True
-                question = Identify(other.record.incarnation, self.ask(other.name))
-                effects += [*other.resend(now_us), Send(agent.record.address, question)]
+            if other is agent or other.is_away or other.record.address != agent.record.address:
+                continue
+            other.is_away = True
+            question = Identify(other.record.incarnation, self.ask(other.name))
+            effects += [*other.resend(now_us), Send(agent.record.address, question)]
         return effects
 
     def _ask(self, now_us: int, source: str, message: Ask) -> Sequence[Effect]:

@@ -56,7 +56,7 @@ def test_messages_are_not_sent_to_the_next_owner_of_an_address(town):
 
 def test_late_hello_takes_no_address_for_long(town):
     """Bob's hello comes an hour late, when Cy has his address: Cy is asked, and says hello again."""
-    lab, server, bob, cy = town
+    lab, server, _, cy = town
     lab.faults.cut("bob", minutes=0.1)
     lab.world.fault_hook = lambda transfer: (HOUR_US,) if transfer.sender.host.name == "bob" else (0,)
     lab.run(seconds=10)
