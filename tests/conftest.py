@@ -99,6 +99,7 @@ MAX_SAMPLED_PER_FILE = 3
 NEVER_SAMPLED = (
     "faults/test_killed_jobs.py",
     "faults/test_mud_campaign.py",
+    "mutants/test_mutants.py",
     "spark/test_streaming.py",
     "unit/test_packaging.py",
     "unit/test_site.py",

@@ -332,23 +332,8 @@ def _reset_clocks(source: TraceSource) -> Iterable[Defect]:
             f"after 2100{f' ({named})' if named else ''}: a clock was reset{_of(devices)}.",
             devices,
         )
-    t_us = source.t_us
-    low, high = np.percentile(t_us, [1, 99])
-    is_off = (t_us < low - _YEAR_US) | (t_us > high + _YEAR_US)
-    if not is_off.any() or is_off.mean() > _RESET_SHARE:
-        return
-    numbers = np.unique(source.device[is_off])
-    devices = tuple(source.devices[number] for number in numbers)
-    first, last = int(t_us[is_off].min()), int(t_us[is_off].max())
-    named = words.listing(dict.fromkeys(_date(part) for part in (first, last))).replace(", ", " to ")
-    yield Defect(
-        "clock",
-        f"{words.count(int(is_off.sum()), 'position')} {'is' if is_off.sum() == 1 else 'are'} dated "
-        f"{named}, more than a year away from the others: a clock was reset{_of(devices)}.",
-        devices,
-        first,
-        last,
-    )
+    rows = np.flatnonzero(_is_years_off(source.t_us))
+    yield from _misdated(source, rows, "more than a year away from the others: a clock was reset")
 
 
 def _wrong_days(source: TraceSource) -> Iterable[Defect]:
@@ -357,26 +342,35 @@ def _wrong_days(source: TraceSource) -> Iterable[Defect]:
     low, high = np.percentile(t_us, [1, 99]) + _WRONG_DAYS * _DAY_US * np.array([-1, 1])
     step_us = np.where(np.diff(device) == 0, np.diff(t_us), 0)
     cuts = np.flatnonzero(step_us >= _WRONG_DAYS * _DAY_US)
-    by_device: dict[int, list[int]] = {}
+    is_off = np.zeros(len(t_us), dtype=np.bool_)
     for cut in cuts.tolist():
-        number = device[cut]
-        begin, end = (int(np.searchsorted(device, number, side=side)) for side in ("left", "right"))
+        begin, end = (int(np.searchsorted(device, device[cut], side=side)) for side in ("left", "right"))
         before, after = slice(begin, cut + 1), slice(cut + 1, end)
         off, others = (before, after) if end - cut - 1 > cut + 1 - begin else (after, before)
         is_far = t_us[off][-1] < low or t_us[off][0] > high
         if is_far and _fits_into_gap(source, off, others):
-            by_device.setdefault(int(number), []).extend(range(off.start, off.stop))
-    rows = np.unique([row for part in by_device.values() for row in part]).astype(np.int64)
-    is_year = (t_us[rows] < low - _YEAR_US) | (t_us[rows] > high + _YEAR_US)  # named above
-    if not len(rows) or is_year.any() or len(rows) > _RESET_SHARE * len(t_us):
+            is_off[off] = True
+    is_off &= ~_is_years_off(t_us)  # named by itself
+    why = "days away from the others, and would fit into a gap between them: a clock was wrong"
+    yield from _misdated(source, np.flatnonzero(is_off), why)
+
+
+def _is_years_off(t_us: NDArray[np.int64]) -> NDArray[np.bool_]:
+    low, high = np.percentile(t_us, [1, 99])
+    return np.asarray((t_us < low - _YEAR_US) | (t_us > high + _YEAR_US), dtype=np.bool_)
+
+
+def _misdated(source: TraceSource, rows: NDArray[np.int64], why: str) -> Iterable[Defect]:
+    """Yield the defect of rows with wrong dates, if there are any and they are few."""
+    if not len(rows) or len(rows) > _RESET_SHARE * len(source.t_us):
         return
-    devices = tuple(source.devices[number] for number in by_device)
-    first, last = int(t_us[rows].min()), int(t_us[rows].max())
+    devices = tuple(source.devices[number] for number in np.unique(source.device[rows]))
+    first, last = int(source.t_us[rows].min()), int(source.t_us[rows].max())
     named = words.listing(dict.fromkeys(_date(part) for part in (first, last))).replace(", ", " to ")
     yield Defect(
         "clock",
-        f"{words.count(len(rows), 'position')} {'is' if len(rows) == 1 else 'are'} dated {named}, days away "
-        f"from the others, and would fit into a gap between them: a clock was wrong{_of(devices)}.",
+        f"{words.count(len(rows), 'position')} {'is' if len(rows) == 1 else 'are'} dated {named}, "
+        f"{why}{_of(devices)}.",
         devices,
         first,
         last,

@@ -121,7 +121,7 @@ def first_screen(
         " ".join(filter(None, [
             usable(source, defects),
             _reason(source, aside, kept, is_clean=is_clean),
-            not_judged(source) if is_clean else "",
+            not_judged(source),
         ])),
         assumption,
         [*texts, *(warning for warning in source.warnings() if warning not in texts)],

@@ -6,7 +6,8 @@ it breaks the import. One that is no mistake stands in ``survivors.toml``, with 
 
 Examples: ``python tests/mutants trace learning --seed 7``, ``python tests/mutants systems.mud --all --kinds
 comparison boundary``, ``python tests/mutants trace --only "clean: clean_reads"``. Results are kept in
-``build/mutants`` until a module changes, so that an interrupted run resumes; what survives is tried again.
+``build/mutants`` until a module changes, so that an interrupted run resumes; what survives is tried again. Which
+tests reach what is measured once: delete ``build/mutants/reach.json`` after tests have changed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import hashlib
 import json
 import os
 import sys
+import time
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -90,7 +92,7 @@ def try_mutants(mutants: Sequence[Mutant], workers: int, *, again: bool) -> dict
     plans = [trial.plan(mutant, reached) for mutant in untried]
     failed: set[str] = set()
     with tqdm(total=len(plans), unit="mutant", mininterval=1.0) as bar:
-        for plan, by, _ in trial.run(plans, workers):
+        for plan, by in trial.run(plans, workers):
             assert plan.mutant is not None
             noticed[plan.mutant] = by
             bar.update()
@@ -109,7 +111,7 @@ def try_mutants(mutants: Sequence[Mutant], workers: int, *, again: bool) -> dict
 def check_tests(tests: Sequence[str], reached: reach.Reach, workers: int) -> None:
     """Raise an error if a test that noticed a mutant fails without one, too."""
     expected_s = sum(reached.times_s[test] for test in tests)
-    for _, by, _ in trial.run([trial.Plan(None, (tuple(tests),), expected_s)] if tests else [], workers):
+    for _, by in trial.run([trial.Plan(None, (tuple(tests),), expected_s)] if tests else [], workers):
         if by is not None:
             raise SystemExit(f"The tests fail without a change: {by}. Delete {KNOWN}, and mend them first.")
 
@@ -147,9 +149,11 @@ def main() -> int:
     listed = load_survivors()
     problems: list[str] = []
     for name, mutants in chosen.items():
+        begin_s = time.monotonic()
         noticed = try_mutants(mutants, given.workers, again=given.again)
         problems += list_discrepancies(noticed, listed)
         print(summary(name, noticed, listed), flush=True)
+        print(f"{name}: {time.monotonic() - begin_s:.0f} s", file=sys.stderr)
     print(*problems, sep="\n", end="\n" if problems else "")
     return 1 if problems else 0
 

@@ -123,7 +123,7 @@ def _mutate(module: str, kinds: Collection[str]) -> Iterator[tuple[Mutant, ast.M
     tree = ast.parse(file_of(module).read_text(encoding="utf-8"))
     counts: Counter[tuple[str, str, str, str]] = Counter()
     for name, function in functions_of(tree):
-        for edit in (edit for kind in KINDS if kind in kinds for edit in _edits(function, kind)):
+        for edit in (edit for kind in KINDS if kind in kinds for edit in _edits(function, function, kind)):
             before = ast.unparse(edit.shown)
             old = edit.exchange(edit.new)
             after = ast.unparse(edit.new if edit.shown is old else edit.shown)
@@ -134,11 +134,7 @@ def _mutate(module: str, kinds: Collection[str]) -> Iterator[tuple[Mutant, ast.M
             edit.exchange(old)
 
 
-def _edits(function: ast.FunctionDef | ast.AsyncFunctionDef, kind: str) -> Iterator[_Edit]:
-    yield from _inside(function, function, kind, is_raised=False)
-
-
-def _inside(node: ast.AST, parent: ast.AST, kind: str, *, is_raised: bool) -> Iterator[_Edit]:
+def _edits(node: ast.AST, parent: ast.AST, kind: str, *, is_raised: bool = False) -> Iterator[_Edit]:
     """Iterate over the changes of a kind of a node and of those within."""
     if isinstance(node, ast.Assert):
         return
@@ -150,7 +146,7 @@ def _inside(node: ast.AST, parent: ast.AST, kind: str, *, is_raised: bool) -> It
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
-                yield from _inside(child, node, kind, is_raised=is_raised)
+                yield from _edits(child, node, kind, is_raised=is_raised)
 
 
 def _comparisons(node: ast.AST, parent: ast.AST) -> Iterator[_Edit]:

@@ -82,8 +82,8 @@ def plan(mutant: Mutant, reach: Reach) -> Plan:
     )
 
 
-def run(plans: Sequence[Plan], workers: int) -> Iterator[tuple[Plan, str | None, float]]:
-    """Yield each plan with what noticed its mutant, or None, and the time in seconds, as they complete."""
+def run(plans: Sequence[Plan], workers: int) -> Iterator[tuple[Plan, str | None]]:
+    """Yield each plan with what noticed its mutant, or None, as they complete."""
     for module in _WARM:
         importlib.import_module(module)
     assert not any(name.split(".")[0] == "mudkit" for name in sys.modules)
@@ -95,7 +95,7 @@ def run(plans: Sequence[Plan], workers: int) -> Iterator[tuple[Plan, str | None,
             time.sleep(_POLL_S / 10 if len(running) < workers else _POLL_S)
             for trial in [trial for trial in running if trial.has_ended()]:
                 running.remove(trial)
-                yield trial.plan, trial.result(), trial.took_s
+                yield trial.plan, trial.result()
     finally:
         for trial in running:
             trial.end()
@@ -115,16 +115,11 @@ class _Trial:
         self._process.start()
         sender.close()
 
-    @property
-    def took_s(self) -> float:
-        """Time since the start in seconds."""
-        return time.monotonic() - self._begin_s
-
     def has_ended(self) -> bool:
         """Return whether the process has ended, after ending it if it is over a limit."""
         if not self._process.is_alive():
             return True
-        if self.took_s > self._limit_s:
+        if time.monotonic() - self._begin_s > self._limit_s:
             self._why = f"it does not end within {self._limit_s:.0f} s"
         elif _memory_bytes(self._process.pid) > MAX_BYTES:
             self._why = f"it takes over {MAX_BYTES >> 30} GiB"

@@ -118,7 +118,7 @@ def _is_mostly(head: bytes, row: re.Pattern[bytes]) -> bool:
     lines = [
         line for line in head.removeprefix(b"\xef\xbb\xbf").splitlines()[:_LINES_LOOKED_AT] if line.strip()
     ]
-    if any(has_places(re.split(r"[,;\t]", line.decode(errors="replace"))) for line in lines[:1]):
+    if lines and has_places(re.split(r"[,;\t]", lines[0].decode(errors="replace"))):
         return False
     return 2 * sum(bool(row.fullmatch(line)) for line in lines) >= max(1, len(lines))
 

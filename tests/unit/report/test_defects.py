@@ -161,6 +161,16 @@ def test_planted_defect_is_named_where_it_is(plant, kind, devices, text, tmp_pat
     assert len(defect_table(source, defects)) == len(defects)
 
 
+def test_two_wrong_clocks_are_both_named(tmp_path):
+    frame = with_clock_of_2000(fleet())
+    lost = is_of(frame, 9) & within(frame, 1, 9, 9.5)
+    _, defects = look(frame.assign(s=frame["s"] - 200 * DAY_S * lost), tmp_path)
+    clocks = {defect.devices: defect.text for defect in defects if defect.kind == "clock"}
+    assert set(clocks) == {("car04",), ("car09",)}
+    assert "more than a year away" in clocks["car04",]
+    assert "days away from the others" in clocks["car09",]
+
+
 @pytest.mark.parametrize(
     ("kept", "texts"),
     [
