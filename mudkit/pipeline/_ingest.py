@@ -29,6 +29,7 @@ from mudkit.trace import TraceWriter, read_manifest
 from mudkit.trace.clean import clean
 from mudkit.trace.folder import OUTPUT_NAMES, is_trace, table_folder, write_manifest
 from mudkit.trace.formats import text_bytes
+from mudkit.trace.loaded import describe_passed_over
 from mudkit.trace.logs import check_overlap, no_reads
 from mudkit.trace.options import LoadPlan, Options, refuse_for_folder
 from mudkit.trace.parse import parsed_batches
@@ -65,6 +66,8 @@ class IngestReport(Displayed):
         0 when the trace already existed, from the same file with the same options.
     parts, parts_reused : int
         Number of tasks (to parse files, to clean buckets), and of those that a stopped run had finished.
+    passed_over : str
+        Files of a folder that were not read, by suffix; nothing if all were.
     """
 
     path: Path
@@ -75,6 +78,7 @@ class IngestReport(Displayed):
     duration_s: float
     parts: int = 0
     parts_reused: int = 0
+    passed_over: str = ""
 
     def _view(self) -> View:
         facts = {
@@ -85,6 +89,7 @@ class IngestReport(Displayed):
             "reads": self.reads,
             "took": words.duration(self.duration_s) if self.duration_s else "nothing: it was there",
             "parts of a stopped run": self.parts_reused or None,
+            "files passed over": self.passed_over or None,
         }
         rows = first_rows(("set aside because", "rows"), self.rejected.items(), len(self.rejected))
         return View("IngestReport", facts, [rows])
@@ -94,6 +99,7 @@ class IngestReport(Displayed):
         return (
             f"{self.rows:,} rows: {self.kept:,} kept, {sum(self.rejected.values()):,} rejected"
             f"{f' ({aside})' if aside else ''}; {self.reads:,} reads; in {self.path}"
+            + (f"; files passed over: {self.passed_over}" if self.passed_over else "")
         )
 
 
@@ -154,6 +160,9 @@ def ingest(
     buckets = min(max(2, -(-sum(sizes) // _BUCKET_BYTES)), _MAX_BUCKETS)  # so that one fits a task's memory
     identity = {"job": "ingest", "buckets": buckets, **description}
     with resumable(path, identity, overwrite=OUTPUT_NAMES if overwrite else None) as stage:
+        next(
+            parsed_batches(plan), None
+        )  # of local times this finds whether others name a zone, for all tasks
         work = _Work(plan, stage, _groups(origin.files(), sizes), buckets)
         sources = len(_sort_out(stage))
         parsed = _run(spark, stage, "files", work.parse, len(work.groups), path)
@@ -174,7 +183,15 @@ def _report(
     rows = manifest["rows"]
     kept = rows[manifest["options"]["table"]]
     return IngestReport(
-        path, kept + rows["rejected"], kept, rows["reads"], manifest["rejected"], duration_s, parts, sources
+        path,
+        kept + rows["rejected"],
+        kept,
+        rows["reads"],
+        manifest["rejected"],
+        duration_s,
+        parts,
+        sources,
+        describe_passed_over(manifest),
     )
 
 
@@ -264,7 +281,10 @@ def _run(
                 except (errors.MudkitError, OSError) as error:
                     problem = error if isinstance(error, errors.MudkitError) else output_problem(path, error)
                     _, (kind_of_error, summary, fields) = problem.__reduce__()
-                    which, counted = kind_of_error.__name__, {"summary": summary, **fields}
+                    which = next(
+                        kind.__name__ for kind in kind_of_error.__mro__ if hasattr(errors, kind.__name__)
+                    )
+                    counted = {"summary": summary, **fields}
                 answer = [{"error": which, "counted": json.dumps(counted)}]
                 yield from pa.Table.from_pylist(answer, schema=_ANSWER).to_batches()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +25,7 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Loaded", "refuse_other_file", "write_rejected"]
+__all__ = ["Loaded", "describe_passed_over", "refuse_other_file", "write_rejected"]
 
 _REJECTED_FILE: Final = "file,row,line,reason,raw"
 """Header of a file of rejected rows."""
@@ -62,6 +63,7 @@ class Loaded(Displayed):
             "positions": len(self.positions),
             "reads": len(self.reads),
             "rows set aside": len(self.rejected),
+            "files passed over": describe_passed_over(self.source) or None,
         }
         if 0 < len(table) <= _MAX_COUNTED:
             ends = pc.min_max(table["ts"])
@@ -114,6 +116,8 @@ class Loaded(Displayed):
         rows += [("format", str(self.source.get("format", "")))]
         rows += [(name, f"{len(getattr(self, name)):,}") for name in ("positions", "reads", "rejected")]
         rows += [(f"rejected: {reason}", f"{count:,}") for reason, count in self.rejected_by_reason().items()]
+        if passed_over := describe_passed_over(self.source):
+            rows += [("files passed over", passed_over)]
         if "where" in self.source:
             chosen = self.source["where"]
             rows += [("positions where", str(chosen.get("positions", "all of them")))]
@@ -152,6 +156,12 @@ class Loaded(Displayed):
             for name in ("positions", "reads", "rejected"):
                 writer.write(name, getattr(self, name))
         return Path(path)
+
+
+def describe_passed_over(source: Mapping[str, Any]) -> str:
+    """Return the files of a folder that were not read, by suffix; nothing if all were."""
+    counts: Mapping[str, int] = source.get("passed_over", {})
+    return ", ".join(f"{n:,} {suffix or 'without a suffix'}" for suffix, n in counts.items())
 
 
 def refuse_other_file(path: Path, *, overwrite: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -14,7 +15,7 @@ from mudkit.sources.parameters import time_zone
 from mudkit.trace.derive import Rule
 from mudkit.trace.formats import Source, recognise
 from mudkit.trace.formats.columns import REQUIRED, is_place, place_name
-from mudkit.trace.times import AUTO, TIME_UNITS
+from mudkit.trace.times import AUTO, TIME_UNITS, names_zone
 
 __all__ = ["MAX_BOX_KM", "MAX_WINDOW_S", "LoadPlan", "Options", "TimeUnit", "refuse_for_folder"]
 
@@ -202,6 +203,11 @@ class LoadPlan:
         window_s = 7200.0 if options.window_s is None else float(options.window_s)
         return cls(source, options, rule, box_km, window_s)
 
+    @cached_property
+    def names_zones(self) -> bool:
+        """True if some times of the source name their zone; reads the times of all files until one does."""
+        return any(names_zone(batch.times) for batch in self.source.batches())
+
     def description(self) -> dict[str, Any]:
         """Return the origin of the trace and every option that shaped it; hashes the files."""
         options = self.options
@@ -209,6 +215,7 @@ class LoadPlan:
             "name": self.source.path.name,
             "format": self.source.format,
             "sha256": sha256(self.source.path),
+            "passed_over": self.source.passed_over,
             "options": {
                 "columns": self.source.columns,
                 "rule": str(self.rule),

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
-from mudkit.trace.formats import FIELDS, NOT_POSITIONS, UNCLOSED, UNPARSABLE, Batch, Dialect, lines_of
+from mudkit.trace.formats import FIELDS, NESTED, NOT_POSITIONS, UNCLOSED, UNPARSABLE, Batch, Dialect, lines_of
 from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
 from mudkit.trace.schema import REJECTED, rejected_by_reason, rejected_rows
@@ -28,7 +27,6 @@ from mudkit.trace.times import (
     TIME_UNITS,
     has_clock_change,
     lacks_zone,
-    moments,
     names_zone,
     times_us,
 )
@@ -79,6 +77,7 @@ TOO_FAST = f"speed over {MAX_FLIGHT_MPS:.0f} m/s"
 _REMEDIES = {
     FIELDS: "check the separators and the quotation marks",
     UNCLOSED: "remove the quotation marks that do not come in pairs",
+    NESTED: "write the points alone, line by line, as with jq -c '{device} + .points[]' for a list points",
     UNNAMED: "check which column is the device; if all rows are of one, name it: device='ann'",
     UNZONED: "name the zone of the local times, as tz='Europe/Zurich'",
     UNREADABLE: "write times as 2023-11-14T22:13:20Z or as seconds since 1970, and a date beside a time of "
@@ -130,20 +129,15 @@ def parsed_batches(plan: LoadPlan, files: list[Path] | None = None) -> Iterator[
 
 
 def _parse_file(plan: LoadPlan, file: Path) -> Iterator[tuple[Batch, Parsed]]:
-    """Parse a file; its local times can be used only if none of its times names a zone.
+    """Parse a file; its local times can be used only if no time of the source names a zone.
 
-    Of a file in several batches that begins with local times, times are therefore read twice.
+    Of a source that begins with local times, times are therefore read twice.
     """
-    batches = plan.source.batches([file])
-    head = list(islice(batches, 2))
-    has_zones, is_open = False, plan.options.tz == "UTC"  # whoever says a zone says what local times are
-    for batch in chain(head, batches):
+    is_open = plan.options.tz == "UTC"  # whoever says a zone says what local times are
+    for batch in plan.source.batches([file]):
         try:
-            ts = _times(batch)
-            if is_open and not (has_zones := names_zone(ts)) and len(head) > 1 and lacks_zone(ts).any():
-                has_zones = any(names_zone(_times(other)) for other in plan.source.batches([file]))
-                is_open = False
-            is_open &= not has_zones
+            ts = batch.times
+            has_zones = is_open and bool(lacks_zone(ts).any()) and (names_zone(ts) or plan.names_zones)
             parsed = _parse(batch, ts, plan.options, has_zones=has_zones)
         except (pa.ArrowException, KeyError) as error:
             kinds = ", ".join(f"{field.name}: {field.type}" for field in batch.columns.schema)
@@ -155,14 +149,6 @@ def _parse_file(plan: LoadPlan, file: Path) -> Iterator[tuple[Batch, Parsed]]:
                 remedy="check the column mapping",
             ) from error
         yield batch, Parsed(parsed.good, pa.concat_tables([parsed.bad, malformed_rows(batch)]))
-
-
-def _times(batch: Batch) -> pa.Array:
-    """Return the column of times, joined with that of dates if there is one."""
-    ts = batch.columns["ts"].combine_chunks()
-    if "date" in batch.columns.column_names:
-        return moments(batch.columns["date"].combine_chunks(), ts)
-    return ts
 
 
 def _parse(batch: Batch, ts: pa.Array, options: Options, *, has_zones: bool) -> Parsed:
@@ -377,7 +363,7 @@ def _wrong_unit(plan: LoadPlan) -> TraceFormatError:
     """Return the error for times before 1980 or after 2100, with the unit in which they are plausible."""
     source, options = plan.source, plan.options
     batch = next(b for b in source.batches() if len(b.columns))
-    fitting = _parse(batch, _times(batch), replace(options, time_unit=AUTO), has_zones=False)
+    fitting = _parse(batch, batch.times, replace(options, time_unit=AUTO), has_zones=False)
     fits = options.time_unit != AUTO and bool(len(fitting.good))
     return TraceFormatError(
         f"The times in {source.path.name} are not in the unit {options.time_unit!r}."

@@ -36,6 +36,9 @@ _MIN_SIZE: Final = {"s": 0.0, "ms": 1e11, "us": 1e14, "ns": 1e17}
 
 _PLAIN: Final = r"^(1[7-9]|2[01])\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?"
 _ZONE: Final = r"[T ]\d\d(?::?\d\d){0,2}(?:\.\d+)?\s*(?:Z|[+-]\d\d(?::?\d\d)?)\s*$"
+_NEVER_LOCAL: Final = r"^[\d.]*$|Z$|:\d\d(\.\d+)?[+-]\d\d:?\d\d$"
+"""Most texts that are no local times: numbers, and those that end with their zone."""
+
 _ZONE_LIKE: Final = r"(?i)(z|utc|gmt|[+-]\d\d(:?\d\d)?)\s*$"
 _DATE: Final = r"^\d{4}(-\d\d-\d\d($|[T ])|\d{4}[T ])"
 _UNIFORM: Final = (
@@ -124,7 +127,9 @@ def has_clock_change(
 
 
 def names_zone(column: pa.Array) -> bool:
-    """Return whether some of the texts are times with their zone."""
+    """Return whether some of the times name their zone."""
+    if pa.types.is_timestamp(column.type):
+        return column.type.tz is not None
     if (
         not pa.types.is_string(column.type)
         or not pc.any(pc.match_substring_regex(column, _ZONE_LIKE)).as_py()
@@ -134,12 +139,23 @@ def names_zone(column: pa.Array) -> bool:
 
 
 def lacks_zone(column: pa.Array) -> NDArray[np.bool_]:
-    """Return which texts are local times."""
-    if not pa.types.is_string(column.type) or pc.all(pc.ends_with(column, "Z")).as_py():
-        return np.zeros(len(column), dtype=np.bool_)
+    """Return which texts or timestamps are local times."""
+    if pa.types.is_timestamp(column.type):
+        return np.full(len(column), column.type.tz is None)
+    local = np.zeros(len(column), dtype=np.bool_)
+    if pa.types.is_string(column.type):
+        is_other = pc.invert(pc.fill_null(pc.match_substring_regex(column, _NEVER_LOCAL), True))
+        if pc.any(is_other).as_py():
+            local[np.asarray(is_other)] = _lacks_zone(column.filter(is_other))
+    return local
+
+
+def _lacks_zone(column: pa.Array) -> NDArray[np.bool_]:
+    if pc.all(pc.match_substring_regex(column, _PLAIN + "$")).as_py():
+        return np.ones(len(column), dtype=np.bool_)
     text = _uniform(column)
     local = pc.and_not(pc.match_substring_regex(text, _DATE), pc.match_substring_regex(text, _ZONE))
-    return np.asarray(pc.fill_null(local, False).to_numpy(zero_copy_only=False), dtype=np.bool_)
+    return np.asarray(local.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def _numbers_us(column: pa.Array, time_unit: str) -> NDArray[np.int64]:

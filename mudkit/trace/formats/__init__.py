@@ -3,6 +3,7 @@
 from mudkit.trace.formats._recognise import FORMATS, Source, recognise
 from mudkit.trace.formats.batch import (
     FIELDS,
+    NESTED,
     NOT_POSITIONS,
     UNCLOSED,
     UNPARSABLE,
@@ -17,6 +18,7 @@ from mudkit.trace.formats.packed import text_bytes
 __all__ = [
     "FIELDS",
     "FORMATS",
+    "NESTED",
     "NOT_POSITIONS",
     "UNCLOSED",
     "UNPARSABLE",

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import fnmatch
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
+from urllib.parse import unquote
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from mudkit.errors import ParameterError, TraceFormatError, did_you_mean
 from mudkit.files import existing
 from mudkit.trace.folder import is_trace
-from mudkit.trace.formats.batch import Batch, empty, fixed_columns, other_format, unreadable
+from mudkit.trace.formats.batch import (
+    NO_ROWS,
+    Batch,
+    FileEmpty,
+    Malformed,
+    empty,
+    fixed_columns,
+    other_format,
+    unreadable,
+)
 from mudkit.trace.formats.columns import (
     CABSPOTTING,
     COLUMNS,
@@ -82,9 +95,9 @@ class Format:
         Tells by the first bytes of a file whether it has this format.
     names : callable, optional
         Returns the names of a file's columns; None if the format fixes them, or for text with a header.
-    is_fixed, is_named, is_deep, is_device, holds_reads : bool
+    is_fixed, is_named, is_device, holds_reads : bool
         Columns are fixed; a file named like ``patterns`` has this format unless its content has another;
-        files may be in nested folders; a file names its devices; rows are reads, never positions.
+        a file names its devices; rows are reads, never positions.
     """
 
     read: Reader
@@ -93,24 +106,23 @@ class Format:
     names: Callable[[Path], list[str]] | None = None
     is_fixed: bool = False
     is_named: bool = False
-    is_deep: bool = False
     is_device: bool = False
     holds_reads: bool = False
 
 
-_CSV = ("*.csv",)
+_CSV = ("*.csv", "*.tsv", "*.tab")
 _JSON = ("*.json", "*.jsonl", "*.ndjson", "*.geojson", "*.geojsonl")
 
-_track = partial(Format, is_fixed=True, is_named=True, is_deep=True, is_device=True)
+_track = partial(Format, is_fixed=True, is_named=True, is_device=True)
 
 FORMATS: dict[str, Format] = {
     "cabspotting": Format(read_delimited, _CSV),
     "cabspotting-txt": Format(read_cabspotting_txt, ("new_*.txt",), is_fixed=True, is_named=True),
-    "geolife": Format(read_plt, ("*.plt",), is_plt, is_fixed=True, is_named=True, is_deep=True),
-    "t-drive": Format(read_t_drive, ("[0-9]*.txt",), is_t_drive, is_fixed=True, is_deep=True),
+    "geolife": Format(read_plt, ("*.plt",), is_plt, is_fixed=True, is_named=True),
+    "t-drive": Format(read_t_drive, ("[0-9]*.txt",), is_t_drive, is_fixed=True),
     "porto": Format(read_porto, _CSV, is_porto, is_fixed=True),
     "gtfs-rt": Format(read_delimited, _CSV),
-    "gtfs-rt-pb": Format(read_feed, ("*.pb",), is_feed, is_fixed=True, is_named=True, is_deep=True),
+    "gtfs-rt-pb": Format(read_feed, ("*.pb",), is_feed, is_fixed=True, is_named=True),
     "gowalla": Format(read_gowalla, (), is_gowalla, is_fixed=True, holds_reads=True),
     "foursquare": Format(read_foursquare, (), is_foursquare, is_fixed=True, holds_reads=True),
     "gpx": _track(read_gpx, ("*.gpx",), is_gpx),
@@ -126,6 +138,8 @@ FORMATS: dict[str, Format] = {
 }
 """Formats by name, in the order in which a file is compared with them; of those that share the names of
 files, the last takes any."""
+
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 _PATTERNS = {entry.patterns: kind for kind, entry in FORMATS.items() if entry.patterns}
 
@@ -144,12 +158,18 @@ class Source:
         mudkit's column names to the file's; empty where the format fixes them.
     members : tuple of str
         The paths of a folder's files in it, in order; empty for a file.
+    in_paths : frozenset of str
+        The columns, by mudkit's names, whose values stand in the members' paths (``device=a/rides.csv``).
+    passed_over : dict
+        Number of a folder's other files by the suffix of their names.
     """
 
     path: Path
     format: str
     columns: dict[str, str]
     members: tuple[str, ...] = ()
+    in_paths: frozenset[str] = frozenset()
+    passed_over: dict[str, int] = field(default_factory=dict)
 
     @property
     def has_occupancy(self) -> bool:
@@ -169,7 +189,7 @@ class Source:
         """Read all files, or some of them, in batches.
 
         Where devices are named by files, and files of one name are in different folders, devices are named
-        by their paths.
+        by their paths. A file of a folder without rows is a row that is set aside.
 
         Raises
         ------
@@ -179,18 +199,45 @@ class Source:
         by_path = FORMATS[self.format].is_device and _share_names(self.members)
         for file in files or self.files():
             name = file.relative_to(self.path).as_posix() if self.members else file.name
-            folder = PurePosixPath(name).parent
+            folder, has_rows = PurePosixPath(name).parent, False
             try:
-                for batch in FORMATS[self.format].read(file, self.columns):
-                    yield replace(_prefixed(batch, folder) if by_path else batch, source=name)
+                for batch in self._batches(file):
+                    has_rows |= bool(len(batch.rows) or batch.malformed)
+                    named = _prefixed(batch, folder) if by_path else self._with_paths(batch, name)
+                    yield replace(named, source=name)
             except (*READ_ERRORS, KeyError) as error:
                 raise unreadable(file, error) from error
+            if self.members and not has_rows:
+                nothing = pa.table({column: pa.array([], pa.string()) for column in REQUIRED})
+                yield Batch(nothing, np.zeros(0, dtype=np.int64), name, [Malformed(1, "", NO_ROWS)])
+
+    def _batches(self, file: Path) -> Iterator[Batch]:
+        columns = {column: name for column, name in self.columns.items() if column not in self.in_paths}
+        try:
+            yield from FORMATS[self.format].read(file, columns)
+        except FileEmpty:
+            if not self.members:
+                raise
+
+    def _with_paths(self, batch: Batch, name: str) -> Batch:
+        """Return a batch with the columns whose values stand in its path."""
+        columns, values = batch.columns, _partition(name) if self.in_paths else {}
+        for column in sorted(self.in_paths):
+            value = pa.scalar(values[self.columns[column]], pa.string())
+            columns = columns.append_column(column, pa.repeat(value, len(batch.rows)))
+        return replace(batch, columns=columns)
 
 
 def _share_names(members: tuple[str, ...]) -> bool:
     """Return whether files of one name, whatever their packing, are in different folders."""
     paths = {PurePosixPath(name).with_name(stem(PurePosixPath(name))) for name in members}
     return len({path.name for path in paths}) < len(paths)
+
+
+def _partition(name: str) -> dict[str, str | None]:
+    """Return the values that the path of a file names, as Hive and Spark write them."""
+    parts = (part.split("=", 1) for part in PurePosixPath(name).parent.parts if "=" in part)
+    return {key: None if value == _HIVE_NULL else unquote(value) for key, value in parts}
 
 
 def _prefixed(batch: Batch, folder: PurePosixPath) -> Batch:
@@ -241,7 +288,14 @@ def recognise(
     return source
 
 
-def _file(path: Path, format: str, columns: dict[str, str], required: Collection[str]) -> Source:  # noqa: A002
+def _file(
+    path: Path,
+    format: str,  # noqa: A002
+    columns: dict[str, str],
+    required: Collection[str],
+    in_path: tuple[str, ...] = (),
+) -> Source:
+    """Return the format of a file, and its columns; ``in_path`` are the names of those in its path."""
     if not path.stat().st_size:
         raise empty(path)
     if format != "auto" and FORMATS[format].is_fixed:
@@ -257,11 +311,23 @@ def _file(path: Path, format: str, columns: dict[str, str], required: Collection
         given = names(path)
         feed = gtfs_rt(given) if kind == "json" and not columns else None
         try:
-            return Source(path, kind, resolve(path, given, feed or columns, required=required))
+            names_of_all = _joined(given, in_path)
+            return _mapped(path, kind, resolve(path, names_of_all, feed or columns, required=required), given)
         except ColumnsMissing as error:
             raise (wrapped(path) if kind in ("json", "geojson") else None) or error from error
-    table = dialect_of(path, columns.values(), head=head)
-    return Source(path, *_table(path, table.names, format, columns, required))
+    table = dialect_of(path, {*columns.values()} - {*in_path}, head=head)
+    kind, columns = _table(path, _joined(table.names, in_path), format, columns, required)
+    return _mapped(path, kind, columns, table.names)
+
+
+def _joined(names: list[str], in_path: tuple[str, ...]) -> list[str]:
+    """Return the names of a file's columns, and those in its path that it lacks."""
+    return [*names, *(name for name in in_path if name not in names)]
+
+
+def _mapped(path: Path, kind: str, columns: dict[str, str], names: list[str]) -> Source:
+    """Return the source of a file with a mapping of columns, some of which its path names."""
+    return Source(path, kind, columns, in_paths=frozenset(c for c in columns if columns[c] not in names))
 
 
 def _kind(path: Path, head: bytes) -> str:
@@ -301,7 +367,8 @@ def _folder(path: Path, format: str, columns: dict[str, str], required: Collecti
             expected="a file, to make a trace folder of",
             remedy="use it as it is: pipeline.read(spark, path, 'positions')",
         )
-    by_kind = _members(path)
+    names = _names(path)
+    by_kind = _members(names)
     for beside in ("json", "t-drive") if format == "auto" else ():
         if len(by_kind) > 1 and all(name.endswith((".json", ".txt")) for name in by_kind.get(beside, ())):
             by_kind.pop(beside, None)  # descriptions and lists beside the traces
@@ -322,44 +389,77 @@ def _folder(path: Path, format: str, columns: dict[str, str], required: Collecti
     if format == "auto" and by_kind:
         (kind,) = by_kind
     if kind not in by_kind:
-        others = sorted(p.name for p in path.iterdir())
+        others = sorted(names)
         patterns = _PATTERNS if format == "auto" else [FORMATS[kind].patterns]
-        names = [pattern for alike in patterns for pattern in alike]
+        known = [pattern for alike in patterns for pattern in alike]
         raise TraceFormatError(
             f"{path} is a folder of no known format."
             if format == "auto"
             else f"{path} holds no files of the format {format}.",
             where=str(path),
             found=", ".join(others[:5]) or "nothing in it",
-            expected=(f"files named {', '.join(names)}" if names else "a file")
+            expected=(f"files named {', '.join(known)}" if known else "a file")
             + ", or a folder that `mudkit trace load` made",
-            remedy="name the file itself",
+            remedy="name the file itself; a folder of text tables is read if they are named *.csv",
         )
     members = by_kind[kind]
     for name in members:
         existing(path / name, "file")  # a link may lead nowhere
     if format == "auto" and FORMATS[kind].is_fixed and not FORMATS[kind].is_named:
         _check_first(path, kind, members)
+    if kind == "json" and format == "auto":
+        histories = tuple(name for name in members if is_takeout(_head(path / name)))
+        members, kind = (histories, "takeout") if histories else (members, kind)
+    passed_over = Counter(PurePosixPath(name).suffix.lower() for name in names - {*members})
     if FORMATS[kind if format == "auto" else format].is_fixed:
-        return Source(path, kind if format == "auto" else format, {}, members)
-    first = _file(path / members[0], format, columns, required)
-    for name in members[1:]:
-        other = _file(path / name, first.format, columns, required)
-        if other.columns != first.columns:
+        source = Source(path, kind if format == "auto" else format, {}, members)
+    else:
+        source = _tables(path, members, format, columns, required)
+    return replace(source, passed_over=dict(sorted(passed_over.items())))
+
+
+def _head(file: Path) -> bytes:
+    """Return the beginning of a file; nothing if it is empty."""
+    try:
+        return peek(file)
+    except FileEmpty:
+        return b""
+
+
+def _tables(
+    path: Path,
+    members: tuple[str, ...],
+    format: str,  # noqa: A002
+    columns: dict[str, str],
+    required: Collection[str],
+) -> Source:
+    """Return the source of a folder's tables, which have the same columns."""
+    first, first_name = None, ""
+    for name in members:
+        try:
+            given = format if first is None else first.format
+            other = _file(path / name, given, columns, required, tuple(_partition(name)))
+        except FileEmpty:
+            continue
+        if first is None:
+            first, first_name = other, name
+        if (other.columns, other.in_paths) != (first.columns, first.in_paths):
             raise TraceFormatError(
                 f"The files of {path.name} have different columns.",
                 where=str(path / name),
                 found=_mapping_text(other.columns),
-                expected=f"{_mapping_text(first.columns)}, as in {members[0]}",
+                expected=f"{_mapping_text(first.columns)}, as in {first_name}",
                 remedy="rename the columns, or load each kind of file by itself",
             )
-    return Source(path, first.format, first.columns, members)
+    if first is None:
+        raise empty(path)
+    return replace(first, path=path, members=members)
 
 
 def _check_first(path: Path, kind: str, members: tuple[str, ...]) -> None:
     """Raise an error if a folder's first file with content has the name of a format, but no rows of it."""
-    name = next((name for name in members if (path / name).stat().st_size), None)
-    if name is None or FORMATS[kind].fits(head := peek(path / name)):
+    name, head = next(((name, head) for name in members if (head := _head(path / name))), ("", b""))
+    if not name or FORMATS[kind].fits(head):
         return
     refuse_document(path / name, head)
     raise TraceFormatError(
@@ -372,22 +472,25 @@ def _check_first(path: Path, kind: str, members: tuple[str, ...]) -> None:
     )
 
 
-def _members(path: Path) -> dict[str, tuple[str, ...]]:
-    """Return a folder's files by kind, without hidden ones (``._a.gpx`` and the like)."""
-    by_kind: dict[str, list[str]] = {kind: [] for kind in _PATTERNS.values()}
-    for place, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+def _names(path: Path) -> set[str]:
+    """Return the paths of a folder's files in it, without hidden ones (as ``._a.gpx`` and ``_delta_log``)."""
+    names: set[str] = set()
+    for place, folders, files in os.walk(path):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
         folder = Path(place).relative_to(path)
-        for name in names:
-            plain = bare_name(Path(name)).lower()
-            for patterns, kind in _PATTERNS.items():
-                if (
-                    _matches(plain, patterns)
-                    and not name.startswith(".")
-                    and (folder == Path() or FORMATS[kind].is_deep)
-                ):
-                    by_kind[kind].append((folder / name).as_posix())
-    return {kind: tuple(sorted(names)) for kind, names in by_kind.items() if names}
+        names |= {(folder / name).as_posix() for name in files if not name.startswith(".")}
+    return names
+
+
+def _members(names: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return files by kind, by their names."""
+    by_kind: dict[str, list[str]] = {kind: [] for kind in _PATTERNS.values()}
+    for name in sorted(names):
+        plain = bare_name(PurePosixPath(name)).lower()
+        for patterns, kind in _PATTERNS.items():
+            if _matches(plain, patterns):
+                by_kind[kind].append(name)
+    return {kind: tuple(members) for kind, members in by_kind.items() if members}
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:

@@ -15,15 +15,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit.errors import EnvironmentProblem, ParameterError, TraceFormatError
+from mudkit.trace.times import moments
 
 __all__ = [
     "ACTIVITY",
     "FIELDS",
     "HEAD_BYTES",
     "INCOMPLETE",
+    "NESTED",
     "NOT_POSITIONS",
     "NO_FIX",
     "NO_PLACE",
+    "NO_ROWS",
     "UNCLOSED",
     "UNPARSABLE",
     "UNTIMED_LINE",
@@ -31,6 +34,7 @@ __all__ = [
     "WAYPOINT",
     "Batch",
     "Dialect",
+    "FileEmpty",
     "Malformed",
     "Row",
     "batches_of",
@@ -47,12 +51,15 @@ UNCLOSED = "quotation mark that is not closed"
 WAYPOINT = "waypoint"
 NO_PLACE = "no place"
 NO_FIX = "no fix"
+NO_ROWS = "file without rows"
+NESTED = "point in a list inside another row"
 INCOMPLETE = "places missing in the trip"
 VISIT = "visit"
 ACTIVITY = "activity"
 UNTIMED_LINE = "line without the times of its points"
-NOT_POSITIONS = frozenset((WAYPOINT, NO_PLACE, NO_FIX, INCOMPLETE, VISIT, ACTIVITY, UNTIMED_LINE))
-"""Reasons of rows that a format itself marks as no positions: the file is not at fault for them."""
+NOT_POSITIONS = frozenset((WAYPOINT, NO_PLACE, NO_FIX, NO_ROWS, INCOMPLETE, VISIT, ACTIVITY, UNTIMED_LINE))
+"""Reasons of rows that a format itself marks as no positions: the file is not at fault for them. A file of a
+folder that has no rows counts as one."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +125,14 @@ class Batch:
     dialect: Dialect | None = None
 
     @property
+    def times(self) -> pa.Array:
+        """Column of times, joined with that of dates if there is one."""
+        ts = self.columns["ts"].combine_chunks()
+        if "date" in self.columns.column_names:
+            return moments(self.columns["date"].combine_chunks(), ts)
+        return ts
+
+    @property
     def delimiter(self) -> str:
         """Separator of the fields in the texts of rejected rows."""
         return self.dialect.delimiter if self.dialect else ","
@@ -147,9 +162,13 @@ def batches_of(file: Path, rows: Iterable[Row], names: Iterable[str]) -> Iterato
         yield Batch(pa.table(columns, names=names), numbers[is_row], file.name, aside)
 
 
-def empty(file: Path) -> TraceFormatError:
+class FileEmpty(TraceFormatError):
+    """A file has no content, or no rows below its header; in a folder it is passed over, and counted."""
+
+
+def empty(file: Path) -> FileEmpty:
     """Return the error for an empty file."""
-    return TraceFormatError(
+    return FileEmpty(
         f"{file.name} is empty.",
         where=str(file),
         found="no data",
@@ -202,7 +221,7 @@ def unreadable(file: Path, error: BaseException) -> TraceFormatError:
     """Return the error for an exception while reading a file."""
     text = str(error).split("\n")[0] or type(error).__name__
     if "Empty CSV file" in text or "Could not skip initial" in text:
-        return TraceFormatError(
+        return FileEmpty(
             f"{file.name} holds no rows.",
             where=str(file),
             found="a header and nothing below it",

@@ -17,6 +17,7 @@ __all__ = [
     "ColumnsMissing",
     "gtfs_rt",
     "has_places",
+    "has_time",
     "is_place",
     "place_name",
     "resolve",
@@ -132,6 +133,11 @@ def has_places(names: list[str]) -> bool:
         not folded.isdisjoint(map(_folded, SPELLINGS[column])) or any(name.endswith(end) for name in folded)
         for column, end in (("lat", "latitude"), ("lon", "longitude"))
     )
+
+
+def has_time(names: list[str]) -> bool:
+    """Return whether names include a usual one of times."""
+    return not {_folded(name) for name in names}.isdisjoint(map(_folded, SPELLINGS["ts"]))
 
 
 def _folded(name: str) -> str:

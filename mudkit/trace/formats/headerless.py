@@ -60,8 +60,6 @@ _LINES_LOOKED_AT = 20
 
 def read_cabspotting_txt(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     """Read one cab of the original archive: ``latitude longitude occupied unix_seconds``, no header."""
-    if not file.stat().st_size:
-        return
     cab = file.name.removeprefix("new_").split(".")[0]
     for batch in read_lines(file, ["lat", "lon", "occupied", "ts"], " "):
         yield _of_device(batch, batch.columns, cab)
@@ -200,8 +198,6 @@ def read_t_drive(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
 
     The guide of the data set names no time zone; times are read in the caller's ``tz`` (``Asia/Shanghai``).
     """
-    if not file.stat().st_size:
-        return
     yield from read_lines(file, ["device", "ts", "lon", "lat"], ",")
 
 

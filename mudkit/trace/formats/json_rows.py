@@ -17,6 +17,7 @@ import pyarrow as pa
 from mudkit.errors import TraceFormatError
 from mudkit.trace.formats.batch import (
     ACTIVITY,
+    NESTED,
     NO_PLACE,
     UNPARSABLE,
     UNTIMED_LINE,
@@ -28,7 +29,7 @@ from mudkit.trace.formats.batch import (
     other_format,
     unreadable,
 )
-from mudkit.trace.formats.columns import has_places
+from mudkit.trace.formats.columns import has_places, has_time
 from mudkit.trace.formats.delimited import encoding_of
 from mudkit.trace.formats.packed import opened, peek, stem
 
@@ -46,6 +47,9 @@ __all__ = [
 _OBJECTS_LOOKED_AT = 100
 _MAX_OBJECTS_LOOKED_AT = 100_000
 """Objects that are searched for names of a latitude and a longitude, which the first ones may lack."""
+
+_AS_TEXT = (UNPARSABLE, NESTED)
+"""Reasons of rows that hold their text under ``device``."""
 
 _BLANK = b"\xef\xbb\xbf\x1e \t\r\n"
 """Bytes before an object: a signature, the record separator of RFC 8142, blanks."""
@@ -95,7 +99,7 @@ def json_names(file: Path) -> list[str]:
     ):
         if number >= _OBJECTS_LOOKED_AT and has_places(list(names)):
             break
-        names |= dict.fromkeys(row if reason != UNPARSABLE else ())
+        names |= dict.fromkeys(row if reason not in _AS_TEXT else ())
     if not names:
         raise other_format(file, "JSON objects, line by line or in a list")
     return list(names)
@@ -125,7 +129,7 @@ def _mapped(file: Path, rows: Iterator[Row], columns: dict[str, str]) -> Iterato
 
 
 def _mapped_row(row: Mapping[str, str | None], reason: str, columns: dict[str, str]) -> Row:
-    if reason == UNPARSABLE:
+    if reason in _AS_TEXT:
         return row, reason
     if columns["lat"] not in row and columns["lon"] not in row:  # an event among positions
         reason = reason or NO_PLACE
@@ -138,10 +142,24 @@ def _rows(file: Path, is_geojson: bool) -> Iterator[Row]:
     for value in _objects(file, "features.item" if has_features else "" if is_geojson else _path(file)):
         if not isinstance(value, dict):
             yield {"device": str(value)[:1000]}, UNPARSABLE
-        elif is_geojson:
-            yield from _feature_rows(value)
         else:
-            yield _flat(value), ""
+            yield from _feature_rows(value) if is_geojson else [(_flat(value), "")]
+            for path, point in _points_inside(value) if _has_lists(value) else ():
+                yield {"device": f"{path}: {json.dumps(point)}"[:1000]}, NESTED
+
+
+def _points_inside(value: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the objects with time and place in the lists of an object, with the names of their lists."""
+    for name, inner in value.items():
+        path = f"{prefix}{name}"
+        if isinstance(inner, dict):
+            yield from _points_inside(inner, f"{path}.")
+        for item in inner if isinstance(inner, list) else ():
+            if isinstance(item, dict):
+                names = [*_flat(item)]
+                if has_places(names) and has_time(names):
+                    yield path, item
+                yield from _points_inside(item, f"{path}.")
 
 
 def _path(file: Path) -> str:

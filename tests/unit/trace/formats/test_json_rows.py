@@ -7,6 +7,7 @@ from trace_samples import MINUTES, T0, dump, feature, geojson_point
 
 from mudkit import trace
 from mudkit.errors import TraceContentError, TraceFormatError
+from mudkit.trace.formats import NESTED
 from mudkit.trace.parse import UNPLACED
 
 ROWS = [{"device": "a", "ts": T0 + 60 * n, "lat": round(37 + n / 1000, 3), "lon": -122.4} for n in range(5)]
@@ -87,6 +88,37 @@ def test_objects_without_a_place_among_positions_are_set_aside(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(dump_lines([*events, *ROWS]))
     loaded = trace.load(tmp_path / "a.jsonl")
     assert (len(loaded.positions), loaded.rejected_by_reason()) == (5, {"no place": 2000})
+
+
+POINTS_INSIDE = {
+    "an object": (dump({**ROWS[0], "points": ROWS[1:]}), 4),
+    "lines": (dump_lines([{**ROWS[0], "day": {"legs": [{"points": ROWS[n:]}]}} for n in range(3)]), 12),
+    "features": (dump_lines(feature(POINTS[0]["geometry"], **ROWS[0], points=ROWS[2:]) for _ in "ab"), 6),
+}
+
+
+@pytest.mark.parametrize("layout", POINTS_INSIDE)
+def test_points_in_a_list_inside_a_row_are_counted(tmp_path, layout):
+    content, points = POINTS_INSIDE[layout]
+    (tmp_path / "a.json").write_bytes(content)
+    error = (
+        rf"{points} point in a list inside another row.*points: {{(?s:.)*jq -c '{{device}} \+ \.points\[\]'"
+    )
+    with pytest.raises(TraceFormatError, match=error):
+        trace.load(tmp_path / "a.json")
+
+
+def test_points_in_a_list_inside_few_rows_are_set_aside(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(dump_lines([*ROWS, {**ROWS[0], "day": {"points": ROWS[1:3]}}]))
+    loaded = trace.load(tmp_path / "a.jsonl")
+    assert (len(loaded.positions), loaded.rejected_by_reason()) == (5, {NESTED: 2, "duplicate": 1})
+    assert loaded.rejected["raw"].to_pylist()[-2] == f"day.points: {json.dumps(ROWS[1])}"
+
+
+def test_stops_inside_a_row_are_no_points(tmp_path):
+    rows = [{**row, "stops": [{"lat": 37, "lon": -122}] * 9} for row in ROWS]
+    (tmp_path / "a.jsonl").write_bytes(dump_lines(rows))
+    assert trace.load(tmp_path / "a.jsonl").rejected_by_reason() == {}
 
 
 TIMELINE = {
