@@ -473,10 +473,15 @@ def _check_first(path: Path, kind: str, members: tuple[str, ...]) -> None:
 
 
 def _names(path: Path) -> set[str]:
-    """Return the paths of a folder's files in it, without hidden ones (as ``._a.gpx`` and ``_delta_log``)."""
+    """Return the paths of a folder's files in it.
+
+    Hidden ones (``._a.gpx``, ``_delta_log``) and those of trace folders, which are outputs, are left out.
+    """
     names: set[str] = set()
     for place, folders, files in os.walk(path):
-        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        folders[:] = [
+            name for name in folders if not name.startswith((".", "_")) and not is_trace(Path(place, name))
+        ]
         folder = Path(place).relative_to(path)
         names |= {(folder / name).as_posix() for name in files if not name.startswith(".")}
     return names

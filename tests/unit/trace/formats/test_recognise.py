@@ -170,6 +170,7 @@ def test_files_passed_over_in_a_folder_are_named(tmp_path):
     assert f"files passed over {named}" in repr(loaded)
     loaded.save(tmp_path / "trace")
     assert dict(trace.load(tmp_path / "trace").summary().to_numpy())["files passed over"] == named
+    assert trace.load(tmp_path).positions.equals(loaded.positions)  # the trace folder in it is no source
 
 
 OWN = lines("time,lat,lon", *cab_lines("{iso},{lat},{lon}", "a"))
