@@ -33,8 +33,9 @@ __all__ = [
 Format = Annotated[
     str,
     typer.Option(
-        help="Format of the file; auto recognises it: cabspotting, cabspotting-txt, geolife, gtfs-rt, "
-        "gowalla, gpx, csv or parquet."
+        help="Format of the file; auto recognises it: cabspotting, cabspotting-txt, geolife, t-drive, "
+        "porto, gtfs-rt, gtfs-rt-pb, gowalla, foursquare, gpx, kml, tcx, nmea, takeout, geojson, json, "
+        "geopackage, csv or parquet."
     ),
 ]
 Table = Annotated[Literal["positions", "reads"], typer.Option(help="Kind of the rows: positions or reads.")]

@@ -18,7 +18,7 @@ from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.trace.derive import derive_reads, list_fares
 from mudkit.trace.formats import Source
 from mudkit.trace.options import LoadPlan
-from mudkit.trace.plausible import DUPLICATE, KEPT, NO_FIX, has_no_fix, judge, reason_of
+from mudkit.trace.plausible import BESIDE, DUPLICATE, KEPT, NO_FIX, has_no_fix, judge, reason_of
 from mudkit.trace.recordings import device_codes
 from mudkit.trace.schema import FARES, POSITIONS, READS, REJECTED, timestamps, with_read_ids
 
@@ -118,9 +118,10 @@ def check_plausible(source: Source, rows: int, rejected: Mapping[str, int]) -> N
     """Raise an error if most positions contradict each other.
 
     ``rejected`` counts the rows that cleaning set aside, by reason, out of ``rows`` parsed rows. A row that
-    stands in the file again contradicts nothing, nor does one without a place.
+    stands in the file again contradicts nothing, nor does one without a place, or one near by whose time is
+    rounded to that of another.
     """
-    harmless = {reason_of(DUPLICATE), reason_of(NO_FIX)}
+    harmless = {reason_of(verdict) for verdict in (DUPLICATE, BESIDE, NO_FIX)}
     against = {reason: count for reason, count in rejected.items() if reason not in harmless}
     rows -= sum(rejected.values()) - sum(against.values())
     if 2 * sum(against.values()) > rows:
@@ -140,13 +141,17 @@ def check_moves(source: Source, positions: int, devices: int, rejected: Mapping[
     ``rejected`` counts the rows that parsing and cleaning set aside, by reason.
     """
     if positions == devices:
+        column = source.columns.get("device")
+        name_it = "name the one device: device='ann' (on the command line --device ann)"
         raise TraceContentError(
             f"No device in {source.path.name} has more than one position.",
             where=str(source.path),
             found=f"{_counted(positions, 'row')} of {_counted(devices, 'device')}"
             + "".join(f"; {_counted(n, 'row')} set aside: {why}" for why, n in rejected.items() if n),
             expected="devices that report again and again",
-            remedy="check which column is the device; an access log is loaded with table='reads'",
+            remedy="check which column is the device"
+            + (f"; if {column!r} numbers the rows of one device, {name_it}" if column else "")
+            + "; an access log is loaded with table='reads'",
         )
 
 

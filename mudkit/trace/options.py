@@ -14,7 +14,7 @@ from mudkit.files import sha256
 from mudkit.sources.parameters import time_zone
 from mudkit.trace.derive import Rule
 from mudkit.trace.formats import Source, recognise
-from mudkit.trace.formats.columns import REQUIRED, is_place, place_name
+from mudkit.trace.formats.columns import REQUIRED, is_place, is_utc, place_name
 from mudkit.trace.times import AUTO, TIME_UNITS, names_zone
 
 __all__ = ["MAX_BOX_KM", "MAX_WINDOW_S", "LoadPlan", "Options", "TimeUnit", "refuse_for_folder"]
@@ -65,7 +65,7 @@ class Options:
     table : {'positions', 'reads'}
         Table that the rows belong to. An access log is loaded with ``table="reads"``.
     tz : str
-        Time zone (IANA name) of texts without one.
+        Time zone (IANA name) of texts without one; those of a column such as ``time_utc`` are in UTC.
     time_unit : {'auto', 's', 'ms', 'us', 'ns'}
         Unit of numeric times; ``auto`` recognises it, number by number.
     columns : dict, optional
@@ -186,11 +186,13 @@ class LoadPlan:
 
     @classmethod
     def of(cls, source: Source, options: Options) -> LoadPlan:
-        """Adapt options to a source.
+        """Adapt options to a source, a column of which may say by its name that its times are in UTC.
 
         Without a rule it is ``none`` for recorded reads, ``occupancy`` if the source records fares, else
         ``trip_start``.
         """
+        if "ts" not in (options.columns or {}) and is_utc(source.columns.get("ts", "")):
+            options = replace(options, tz="UTC")
         if source.holds_reads:
             options = replace(options, table="reads")
         if options.rule is not None:

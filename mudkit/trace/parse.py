@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.trace.formats import FIELDS, NESTED, NOT_POSITIONS, UNCLOSED, UNPARSABLE, Batch, Dialect, lines_of
+from mudkit.trace.formats.columns import REPROJECT
 from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
 from mudkit.trace.schema import REJECTED, rejected_by_reason, rejected_rows
@@ -39,7 +40,9 @@ __all__ = [
     "FIELDS",
     "LATE",
     "LATEST_US",
+    "METRES",
     "MILLIONTHS",
+    "MINUTES",
     "OUTSIDE",
     "TOO_FAST",
     "TO_360",
@@ -71,6 +74,8 @@ LATE = "time before 1980 or after 2100"
 OUTSIDE = "coordinates out of range"
 EXCHANGED = "coordinates out of range, in range if exchanged"
 MILLIONTHS = "coordinates in millionths of a degree"
+MINUTES = "coordinates in degrees and minutes, as 4722.50"
+METRES = "coordinates in metres of a projection"
 TO_360 = "longitude over 180, as counted from 0 to 360"
 TOO_FAST = f"speed over {MAX_FLIGHT_MPS:.0f} m/s"
 
@@ -85,7 +90,11 @@ _REMEDIES = {
     UNPLACED: "write latitude and longitude in degrees, as 47.37",
     CONTRARY: "write N or S beside latitudes and E or W beside longitudes, or signed degrees without letters",
     TWICE_OR_NEVER: "write times with their offset, as 2023-10-29T02:30:00+02:00",
-    MILLIONTHS: "divide latitude and longitude by 1,000,000, or by 10,000,000 if they have nine digits",
+    MILLIONTHS: "divide latitude and longitude by 1,000,000, or by 10,000,000 if they have nine digits; if "
+    f"they are whole metres of a projection, {REPROJECT}",
+    MINUTES: "convert them to degrees: the hundreds are degrees, the rest divided by 60 is added "
+    "(4722.50 is 47.375)",
+    METRES: REPROJECT,
     TO_360: "subtract 360 from longitudes over 180",
     TOO_FAST: "give speeds in metres per second",
 }
@@ -177,7 +186,12 @@ def _parse(batch: Batch, ts: pa.Array, options: Options, *, has_zones: bool) -> 
         outside = (np.abs(lat) > 90) | (np.abs(lon) > 180)
         swapped = outside & (np.abs(lon) <= 90) & (np.abs(lat) <= 180)
         size = np.maximum(np.abs(lat), np.abs(lon))
-        in_millionths = (size > 1e4) & (size <= 180e7) & (lat == np.rint(lat)) & (lon == np.rint(lon))
+        is_whole = (lat == np.rint(lat)) & (lon == np.rint(lon))
+        in_millionths = (size > 1e4) & (size <= 180e7) & is_whole
+        in_minutes = outside & _has_minutes(lat, 90) & _has_minutes(lon, 180) & ~is_whole
+        in_metres = (np.minimum(np.abs(lat), np.abs(lon)) > 180) & (
+            size < 2.1e7
+        )  # of the web's Mercator, too
         to_360 = (np.abs(lat) <= 90) & (lon > 180) & (lon <= 360)
     unbounded = np.zeros(len(columns), dtype=np.bool_)
     for name, most in (("box_km", MAX_BOX_KM), ("window_s", MAX_WINDOW_S)):
@@ -201,6 +215,8 @@ def _parse(batch: Batch, ts: pa.Array, options: Options, *, has_zones: bool) -> 
         MILLIONTHS: in_millionths,
         EXCHANGED: swapped,
         TO_360: to_360,
+        MINUTES: in_minutes,
+        METRES: in_metres,
         OUTSIDE: outside,
     }
     reason = np.select(list(problems.values()), list(problems), default="")
@@ -223,6 +239,12 @@ def _parse(batch: Batch, ts: pa.Array, options: Options, *, has_zones: bool) -> 
         bad = rejected_rows(source, rows[~keep], reason[~keep], raw, fields)
     name_of_all = pa.DictionaryArray.from_arrays(np.zeros(len(table), np.int32), pa.array([source]))
     return Parsed(table.add_column(0, "source", name_of_all), bad)
+
+
+def _has_minutes(value: NDArray[np.float64], most: int) -> NDArray[np.bool_]:
+    """Return which numbers are hundreds of degrees, plus minutes with decimals, as NMEA writes them."""
+    size = np.abs(value)
+    return np.asarray((size <= 100 * most) & (size % 100 < 60))
 
 
 def _known(t_us: NDArray[np.int64]) -> pa.Array:

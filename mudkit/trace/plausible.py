@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from mudkit.units import EARTH_RADIUS_KM, US_PER_S, distance_km
 
 __all__ = [
+    "BESIDE",
     "DUPLICATE",
     "ELSEWHERE",
     "ERROR_COST",
@@ -58,7 +59,7 @@ ROW_WORTH, FLIGHT_COST, ERROR_COST = 4, 3, 12
 LOOK_BACK_ROWS = 512
 """Number of earlier rows searched for a cheap step; steps from rows before cost as an error."""
 
-KEPT, DUPLICATE, TOO_FAST, NO_FIX, ELSEWHERE = range(5)
+KEPT, DUPLICATE, BESIDE, TOO_FAST, NO_FIX, ELSEWHERE = range(6)
 _MAX_POWER = 4
 _ZERO_DEGREES = 1e-6
 _NEAR_DEGREES = 1.0
@@ -74,8 +75,9 @@ class Judgement(NamedTuple):
     kept : ndarray of int64
         Indices of the kept rows, ordered by device and time.
     verdict : ndarray of int8, shape (rows,)
-        For each row KEPT or why not: DUPLICATE (a kept row of the device has that time), TOO_FAST, or
-        ``ELSEWHERE + n``: a kept row has that time, over 10^n km away, up to n = 4.
+        For each row KEPT or why not: DUPLICATE (a kept row of the device has that time and place), BESIDE
+        (it has that time, up to 1 km away), TOO_FAST, or ``ELSEWHERE + n``: a kept row has that time, over
+        10^n km away, up to n = 4.
     """
 
     kept: NDArray[np.int64]
@@ -115,6 +117,7 @@ def judge(
     of_moment[moment[chosen]] = chosen
     beside = of_moment[moment[again]]
     apart_km = distance_km(lat[again], lon[again], lat[beside], lon[beside])
+    verdict[again[apart_km > 0.0]] = BESIDE
     is_far = apart_km > 1.0
     power = np.minimum(np.log10(apart_km[is_far]).astype(np.int8), _MAX_POWER)
     verdict[again[is_far]] = ELSEWHERE + power
@@ -129,7 +132,8 @@ def reason_of(verdict: int) -> str:
     """Return the reason of a verdict in words."""
     if verdict >= ELSEWHERE:
         return f"same moment, over {10 ** int(verdict - ELSEWHERE):,} km apart"
-    reasons = {DUPLICATE: "duplicate", TOO_FAST: "speed over 70 m/s", NO_FIX: "no fix: a constant place"}
+    reasons = {DUPLICATE: "duplicate", BESIDE: "same moment, up to 1 km apart"}
+    reasons |= {TOO_FAST: "speed over 70 m/s", NO_FIX: "no fix: a constant place"}
     return reasons[verdict]
 
 

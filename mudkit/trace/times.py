@@ -36,17 +36,21 @@ _MIN_SIZE: Final = {"s": 0.0, "ms": 1e11, "us": 1e14, "ns": 1e17}
 
 _PLAIN: Final = r"^(1[7-9]|2[01])\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?"
 _ZONE: Final = r"[T ]\d\d(?::?\d\d){0,2}(?:\.\d+)?\s*(?:Z|[+-]\d\d(?::?\d\d)?)\s*$"
-_NEVER_LOCAL: Final = r"^[\d.]*$|Z$|:\d\d(\.\d+)?[+-]\d\d:?\d\d$"
+_NEVER_LOCAL: Final = r"^(\d{0,13}|\d{15,19})(\.\d*)?$|Z$|:\d\d(\.\d+)?[+-]\d\d:?\d\d$"
 """Most texts that are no local times: numbers, and those that end with their zone."""
 
 _ZONE_LIKE: Final = r"(?i)(z|utc|gmt|[+-]\d\d(:?\d\d)?)\s*$"
 _DATE: Final = r"^\d{4}(-\d\d-\d\d($|[T ])|\d{4}[T ])"
 _UNIFORM: Final = (
+    (r"^((?:19|20)\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)$", r"\1-\2-\3T\4:\5:\6"),
     (r"(?i)\s*(utc|gmt|z)$", "Z"),
     (r"^(\d{4}-?\d\d-?\d\d)t", r"\1T"),
     (r"(\d\d:?\d\d:?\d\d),(\d+)", r"\1.\2"),
 )
 """Spellings that ISO 8601 or RFC 3339 allow, or that databases use, and the one that is parsed."""
+
+_DAY_1970, _DAY_1980, _DAY_2100 = 25_569, 29_221, 73_051
+"""Days since 1899-12-30, by which workbooks count."""
 
 _DAY: Final = r"^(\d{4})[-/.]?(\d\d)[-/.]?(\d\d)(?:[T ]00:00(?::00(?:\.0*)?)?)?$"
 _TIME_OF_DAY: Final = r"^\d{1,2}:\d\d"
@@ -112,7 +116,41 @@ def times_us(column: pa.Array, tz: str, time_unit: str = AUTO) -> NDArray[np.int
         if column.type.tz is None:
             return times_us(column.cast(pa.string()), tz)
         return _filled(column.cast(pa.timestamp("us", tz="UTC"), safe=False).cast(pa.int64()))
-    return _numbers_us(column, time_unit)
+    t_us = _numbers_us(column, time_unit)
+    if time_unit == AUTO:
+        number = np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+        for is_text, texts in ((_are_digits(number), _of_digits), (_are_days(number), _of_days)):
+            if is_text.any():
+                t_us[is_text] = _texts_us(texts(number[is_text]), tz)
+    return t_us
+
+
+def _are_digits(number: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which numbers have the digits of a moment, as 20081023025304; none is a time in any unit."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray((number >= 1.9e13) & (number < 2.1e13) & (number == np.rint(number)))
+
+
+def _of_digits(number: NDArray[np.float64]) -> pa.Array:
+    return _uniform(pa.array(number.astype(np.int64)).cast(pa.string()))
+
+
+def _are_days(number: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which numbers are days of a workbook: all from 1980 to 2100, if most have over three decimals.
+
+    Seconds since midnight or a start, which may be as large, have milliseconds at most.
+    """
+    with np.errstate(invalid="ignore"):
+        is_day = np.asarray((number >= _DAY_1980) & (number < _DAY_2100))
+    thousandths = number[is_day] * 1e3
+    is_fine = np.abs(thousandths - np.rint(thousandths)) > 1e-4
+    return is_day & (2 * np.count_nonzero(is_fine) > len(is_fine))
+
+
+def _of_days(number: NDArray[np.float64]) -> pa.Array:
+    """Return local times of days since 1899-12-30 as ISO 8601."""
+    t_ms = np.rint((number - _DAY_1970) * 86_400_000).astype(np.int64)
+    return pa.array(t_ms.astype("datetime64[ms]").astype(str))
 
 
 def has_clock_change(

@@ -9,10 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["NUMBER", "booleans", "hemispheres", "is_given", "numbers", "plain", "raw_text"]
+__all__ = ["NUMBER", "booleans", "coordinates", "hemispheres", "is_given", "numbers", "plain", "raw_text"]
 
 NUMBER: Final = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 _DECIMAL_COMMA: Final = r"^\s*[+-]?\d+,\d+\s*$"
+_PAIR: Final = (
+    r"(?i)^\s*(?:SRID=\d+;\s*)?(?P<bracket>(?:POINT\s*(?:Z|M|ZM)?\s*\(|\[)?)\s*\(?\s*"
+    r"(?P<a>[+-]?\d+(?:\.\d+)?)\s*°?(?:\s*[,;]\s*|\s+)(?P<b>[+-]?\d+(?:\.\d+)?)\s*°?"
+    r"(?:[,;\s]+[+-]?[\d.]+)*\s*[\])]?\s*$"
+)
 _YES, _NO = ["1", "1.0", "true", "t", "yes"], ["0", "0.0", "false", "f", "no"]
 
 
@@ -46,6 +51,21 @@ def _plain_numbers(column: pa.Array, *, decimal_comma: bool) -> pa.Array:
             column = pc.if_else(has_comma, pc.replace_substring(column, ",", "."), column)
         is_number = pc.match_substring_regex(column, NUMBER)
         return pc.utf8_trim_whitespace(pc.if_else(is_number, column, None)).cast(pa.float64(), safe=False)
+
+
+def coordinates(column: pa.Array, *, longitude_first: bool) -> tuple[pa.Array, pa.Array]:
+    """Split texts of both coordinates into latitudes and longitudes, as texts; what is none stays a latitude.
+
+    ``POINT (8.54 47.37)`` of WKT and ``[8.54, 47.37]`` of GeoJSON begin with the longitude; ``47.37, 8.54``,
+    in round brackets or none, with the latitude, unless ``longitude_first``.
+    """
+    column = column.cast(pa.string())
+    parts = pc.extract_regex(column, _PAIR)
+    first, second, bracket = (parts.field(name) for name in ("a", "b", "bracket"))
+    exchanged = pc.or_(pc.not_equal(pc.utf8_trim_whitespace(bracket), ""), longitude_first)
+    lat, lon = pc.if_else(exchanged, second, first), pc.if_else(exchanged, first, second)
+    is_pair = pc.fill_null(parts.is_valid(), False)
+    return pc.if_else(is_pair, lat, column), pc.if_else(is_pair, lon, None)
 
 
 def is_given(column: pa.Array) -> NDArray[np.bool_]:

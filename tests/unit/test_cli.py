@@ -26,6 +26,7 @@ from mudkit.errors import (
     TraceFormatError,
 )
 from mudkit.report.schemas import TEMPLATES
+from mudkit.trace.formats import FORMATS
 
 T0 = 1_211_100_000
 ROWS = [f"{cab},{T0 + 60 * i},{37 + i / 1000},-122.4,{i % 2}" for cab in "ab" for i in range(9)]
@@ -541,6 +542,12 @@ def test_all_reports_are_listed_without_a_name():
 ])  # fmt: skip
 def test_each_help_has_an_example(command):
     assert f"Example: mudkit {command}" in run(*command.split(), "--help").output
+
+
+def test_help_lists_every_format():
+    text = " ".join(run("trace", "load", "--help").output.replace("│", " ").split())
+    listed = text.split("auto recognises it: ")[1].split(". ")[0].replace(" or ", ", ").split(", ")
+    assert set(map(str.strip, listed)) == set(FORMATS)
 
 
 def iterate_commands(group):

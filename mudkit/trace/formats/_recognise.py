@@ -36,6 +36,7 @@ from mudkit.trace.formats.columns import (
     SPELLINGS,
     ColumnsMissing,
     gtfs_rt,
+    is_longitude_first,
     resolve,
 )
 from mudkit.trace.formats.delimited import dialect_of, read_delimited
@@ -75,6 +76,7 @@ from mudkit.trace.formats.layers import (
 from mudkit.trace.formats.nmea import is_nmea, read_nmea
 from mudkit.trace.formats.packed import READ_ERRORS, bare_name, peek, stem
 from mudkit.trace.formats.tracks import is_gpx, is_kml, is_tcx, read_gpx, read_kml, read_tcx
+from mudkit.trace.values import coordinates
 
 __all__ = ["FORMATS", "Format", "Reader", "Source", "recognise"]
 
@@ -203,6 +205,7 @@ class Source:
             try:
                 for batch in self._batches(file):
                     has_rows |= bool(len(batch.rows) or batch.malformed)
+                    batch = self._with_places(batch)
                     named = _prefixed(batch, folder) if by_path else self._with_paths(batch, name)
                     yield replace(named, source=name)
             except (*READ_ERRORS, KeyError) as error:
@@ -218,6 +221,18 @@ class Source:
         except FileEmpty:
             if not self.members:
                 raise
+
+    def _with_places(self, batch: Batch) -> Batch:
+        """Return a batch with latitudes and longitudes, which one column of the file may hold."""
+        pair = self.columns.get("lat")
+        if pair is None or pair != self.columns.get("lon"):
+            return batch
+        texts = batch.columns["lat"].combine_chunks()
+        places = coordinates(texts, longitude_first=is_longitude_first(pair))
+        columns = batch.columns
+        for name, values in zip(("lat", "lon"), places, strict=True):
+            columns = columns.set_column(columns.column_names.index(name), name, values)
+        return replace(batch, columns=columns)
 
     def _with_paths(self, batch: Batch, name: str) -> Batch:
         """Return a batch with the columns whose values stand in its path."""

@@ -12,13 +12,17 @@ from mudkit.errors import TraceFormatError
 __all__ = [
     "CABSPOTTING",
     "COLUMNS",
+    "REPROJECT",
     "REQUIRED",
     "SPELLINGS",
     "ColumnsMissing",
     "gtfs_rt",
     "has_places",
     "has_time",
+    "is_longitude_first",
     "is_place",
+    "is_utc",
+    "pair_name",
     "place_name",
     "resolve",
 ]
@@ -80,7 +84,15 @@ SPELLINGS = {
         "track_id",
         "id",
     ),
-    "ts": ("ts", "timestamp", "datetime", "date_time", "time", "t", "tst", "utc"),
+    "ts": (
+        *(
+            name.format(moment)
+            for moment in ("ts", "timestamp", "datetime", "date_time", "time", "t")
+            for name in ("{}_utc", "utc_{}", "{}_gmt", "gmt_{}", "{}")
+        ),
+        "tst",
+        "utc",
+    ),
     "date": ("date", "utc_date", "date_utc", "gps_date", "local_date"),
     "lat": ("lat", "latitude", "y"),
     "lon": ("lon", "lng", "long", "longitude", "x"),
@@ -92,6 +104,24 @@ SPELLINGS = {
     "window_s": ("window_s",),
 }
 """Usual names of each column in files, in any case and with or without ``_``; the first one counts."""
+
+_PAIRS = (
+    *("coordinates", "latlng", "latlon", "latlong", "latitudelongitude", "lnglat", "lonlat", "longlat"),
+    *("location", "position", "point", "geopoint", "gpscoordinates", "wkt", "wktgeom", "thegeom", "geom"),
+    *("geometry",),
+)
+"""Usual names of a column with both coordinates, as :func:`_folded` returns them."""
+
+REPROJECT = (
+    "convert them to degrees of WGS 84, for instance with pyproj: "
+    "Transformer.from_crs('EPSG:32632', 'EPSG:4326', always_xy=True).transform(x, y) returns longitude and "
+    "latitude, where 32632 is UTM's zone 32 north; take the code of yours"
+)
+"""Remedy for places in metres."""
+
+_START = re.compile("start|pickup|origin|^from")
+_END = re.compile("end|dropoff|destination|^to")
+"""Parts of names of a trip's start and end."""
 
 _TIMES_OF_DAY = frozenset(("time", "utc", "utctime", "timeutc", "gpstime", "localtime"))
 """Names of times that a date may stand beside, as :func:`_folded` returns them."""
@@ -133,6 +163,23 @@ def has_places(names: list[str]) -> bool:
         not folded.isdisjoint(map(_folded, SPELLINGS[column])) or any(name.endswith(end) for name in folded)
         for column, end in (("lat", "latitude"), ("lon", "longitude"))
     )
+
+
+def pair_name(names: list[str]) -> str | None:
+    """Return the name of a column that holds both coordinates, also of GeoJSON inside an object."""
+    folded = {_folded(name): name for name in reversed(names)}
+    inner = (name for name in names if name.lower().endswith(".coordinates"))
+    return next((folded[name] for name in _PAIRS if name in folded), next(inner, None))
+
+
+def is_longitude_first(name: str) -> bool:
+    """Return whether a column with both coordinates is named for the longitude first."""
+    return _folded(name).startswith(("lon", "lng"))
+
+
+def is_utc(name: str) -> bool:
+    """Return whether a column of times says by its name that they are in UTC."""
+    return _folded(name).startswith(("utc", "gmt")) or _folded(name).endswith(("utc", "gmt"))
 
 
 def has_time(names: list[str]) -> bool:
@@ -179,6 +226,8 @@ def resolve(
                 continue
             if column not in mapping and match is not None:
                 mapping[column] = match
+        if "lat" not in mapping and "lon" not in mapping and (pair := pair_name(names)):
+            mapping |= {"lat": pair, "lon": pair}
         _refuse_twins(file, names, {c: name for c, name in mapping.items() if c not in columns})
     absent = [c for c in required if mapping.get(c) not in names]
     missing = [mapping.get(c, c) for c in absent]
@@ -192,6 +241,15 @@ def resolve(
             remedy="if all rows are of one device, name it: device='ann' (on the command line --device ann); "
             "else map the column: columns={'device': …} (on the command line --column device=…)",
         )
+    if {"lat", "lon"} & {*absent} and (reason := _no_places(names)):
+        summary, remedy = reason
+        raise ColumnsMissing(
+            f"{file.name} {summary}.",
+            where=str(file),
+            found=", ".join(name[:40] for name in names[:20]),
+            expected="a latitude and a longitude in each row, in degrees",
+            remedy=remedy,
+        )
     if missing:
         raise ColumnsMissing(
             f"{file.name} lacks columns.",
@@ -203,6 +261,36 @@ def resolve(
             "(on the command line --column device=…)",
         )
     return {column: mapping[column] for column in COLUMNS if column in mapping}
+
+
+def _no_places(names: list[str]) -> tuple[str, str] | None:
+    """Return what a table holds in place of a latitude and a longitude, and what to do; None if unknown."""
+    of_start = [name for name in names if _START.search(_folded(name))]
+    of_end = [name for name in names if _END.search(_folded(name))]
+    lat, lon, time, device = (
+        next((name for name in among if re.search(pattern, _folded(name))), "…")
+        for among, pattern in (
+            (of_start, "lat(itude)?$"),
+            (of_start, "(lon|lng|long|longitude)$"),
+            (of_start, "(time|date|edat)"),
+            (names, "id$"),
+        )
+    )
+    if any(re.search("lat(itude)?$", _folded(name)) for name in of_end) and "…" not in (lat, lon):
+        columns = {"device": device, "ts": time, "lat": lat, "lon": lon}
+        return "holds trips, each with a start and an end", (
+            f"load the starts as reads: table='reads', columns={columns} (on the command line --table reads "
+            + " ".join(f"--column {column}={name}" for column, name in columns.items())
+            + "), and the ends likewise"
+        )
+    if any("station" in _folded(name) for name in of_start) and any("station" in _folded(n) for n in of_end):
+        return "holds trips between stations, without their places", (
+            "join it with the table of stations, write the starts as CSV with the columns device, ts, lat, "
+            "lon, and load them with table='reads'"
+        )
+    if all(any(part in _folded(name) for name in names) for part in ("easting", "northing")):
+        return "holds places in metres of a projection", REPROJECT
+    return None
 
 
 def _refuse_twins(file: Path, names: list[str], guessed: dict[str, str]) -> None:

@@ -24,6 +24,17 @@ _AGAIN = "get the file again: the server gave a page instead, perhaps to log in 
 _UNPACK = "unpack it into a folder, and load the folder or the file in it"
 _PARQUET = "write it as Parquet with the columns device, ts, lat, lon"
 _TABLE = "get the table itself, as CSV or Parquet"
+_KEY = rb"(?:\\.|[^\s,=\\#])+"
+_VALUE = rb'(?:"[^"\n]*"|[^\s,="]+)'
+_INFLUX = _KEY + rb"(?:,%b=(?:\\.|[^\s,=\\])+)* %b=%b(?:,%b=%b)* \d{10,19}\s" % (
+    _KEY,
+    _KEY,
+    _VALUE,
+    _KEY,
+    _VALUE,
+)
+"""Line of InfluxDB: measurement, tags, fields and time."""
+
 _KINDS = (
     _Kind(rb"(?i)(\xef\xbb\xbf)?\s*<(!doctype html|html|head|body)\b", "a web page", _AGAIN),
     _Kind(
@@ -58,6 +69,44 @@ _KINDS = (
         rb'\s*\{\s*"timelineObjects"',
         "a month of Google's Semantic Location History, which has visits in place of positions",
         "load Records.json of the same export",
+    ),
+    _Kind(
+        rb"#[ \t]*\r?\n# Header Description:",
+        "a log of GnssLogger, which has lines of several kinds",
+        "write its fixes as a table: grep -E '^(# )?Fix,' FILE | sed 's/^# //' > fixes.csv, and load that "
+        "with --device phone --column ts=UnixTimeMillis --column lat=LatitudeDegrees --column "
+        "lon=LongitudeDegrees",
+    ),
+    _Kind(
+        rb"\d{4}-\d\d-\d\dT[\d:]{8}Z[ \t]+\S+[ \t]+\{",
+        "a store of OwnTracks' recorder, which has a time and a kind before the JSON of each line",
+        "take the JSON of the places: grep _type.:.location FILE | cut -f3 > rows.jsonl, and load that with "
+        "--device phone",
+    ),
+    _Kind(
+        rb"[^\s{]+/\S* \{",
+        "a record of MQTT messages, which has a topic before the JSON of each line",
+        "take the JSON, one topic after the other: sed -n 's|^TOPIC ||p' FILE > rows.jsonl, and load that "
+        "with --device phone",
+    ),
+    _Kind(
+        rb"\d{10}: (mosquitto version|New (connection|client)|Client |Config loaded|Opening )",
+        "a log of the broker mosquitto, which has no messages",
+        "record the messages themselves: mosquitto_sub -v -t 'owntracks/#' > messages.txt",
+    ),
+    _Kind(
+        rb"(?:#[^\n]*\n|CREATE DATABASE[^\n]*\n|\s)*+" + _INFLUX,
+        "InfluxDB's line protocol",
+        "export the measurement as CSV: influx -format csv -execute 'SELECT * FROM NAME' > rows.csv",
+    ),
+    _Kind(
+        rb"(?is)(?>--[^\n]*\n|/\*(?>.*?\*/);?|SET [^;\n]*;|\s)*+"
+        rb"(?:CREATE (?:TABLE|DATABASE|SCHEMA)\b|DROP TABLE\b|INSERT INTO\b|BEGIN TRANSACTION"
+        rb"|PRAGMA foreign_keys|COPY \S+ [^\n]*FROM stdin|LOCK TABLES\b)"
+        rb"|-- (?:MySQL|MariaDB|PostgreSQL|phpMyAdmin)|PGDMP",
+        "a dump of an SQL database",
+        "restore it into a database, and export the table as CSV: in psql \\copy NAME to 'rows.csv' csv "
+        "header, in sqlite3 .headers on, .mode csv and SELECT",
     ),
     _Kind(rb"ARROW1|FEA1", "an Arrow file", _PARQUET),
     _Kind(rb"\x89HDF|CDF[\x01\x02]", "an HDF5 or NetCDF file", _PARQUET),

@@ -29,7 +29,7 @@ from mudkit.trace.formats.batch import (
     other_format,
     unreadable,
 )
-from mudkit.trace.formats.columns import has_places, has_time
+from mudkit.trace.formats.columns import has_places, has_time, pair_name
 from mudkit.trace.formats.delimited import encoding_of
 from mudkit.trace.formats.packed import opened, peek, stem
 
@@ -97,7 +97,7 @@ def json_names(file: Path) -> list[str]:
     for number, (row, reason) in enumerate(
         islice(_rows(file, is_geojson(peek(file))), _MAX_OBJECTS_LOOKED_AT)
     ):
-        if number >= _OBJECTS_LOOKED_AT and has_places(list(names)):
+        if number >= _OBJECTS_LOOKED_AT and (has_places([*names]) or pair_name([*names])):
             break
         names |= dict.fromkeys(row if reason not in _AS_TEXT else ())
     if not names:
@@ -406,6 +406,8 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str | None]:
     """Return the values of an object and of those in it as texts; lists are JSON."""
     flat: dict[str, str | None] = {}
     for name, inner in value.items():
+        while isinstance(inner, dict) and len(inner) == 1 and next(iter(inner)).startswith("$"):
+            (inner,) = inner.values()  # {"$date": …} and the like of MongoDB's extended JSON
         if isinstance(inner, dict):
             flat |= _flat(inner, f"{prefix}{name}.")
         else:

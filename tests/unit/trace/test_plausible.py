@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mudkit.trace.plausible import DUPLICATE, KEPT, TOO_FAST, has_no_fix, judge, reason_of
+from mudkit.trace.plausible import BESIDE, DUPLICATE, KEPT, TOO_FAST, has_no_fix, judge, reason_of
 
 
 def build_rows(*points, origin=(0.0, 0.0)):
@@ -24,7 +24,7 @@ def build_rows(*points, origin=(0.0, 0.0)):
         ([(0, 0), (60, 1), (30, 0.5), (90, 2)], [KEPT] * 4),
         ([(0, 0), (9e6, 1), (60, 1), (120, 2)], [KEPT] * 4),
         ([(0, 0), (60, 1), (60, 1), (120, 2)], [KEPT, KEPT, DUPLICATE, KEPT]),
-        ([(0, 0), (60, 1), (60, 1.1), (120, 2)], [KEPT, KEPT, DUPLICATE, KEPT]),
+        ([(0, 0), (60, 1), (60, 1.1), (120, 2)], [KEPT, KEPT, BESIDE, KEPT]),
         # in reverse order, as in the original Cabspotting files
         ([(180, 3), (120, 2), (60, 1), (0, 0)], [KEPT] * 4),
         ([(5, 5)], [KEPT]),
@@ -86,7 +86,8 @@ def test_duplicate_with_the_lowest_other_values_is_kept():
 @pytest.mark.parametrize(
     ("km", "reason"),
     [
-        (0.5, "duplicate"),
+        (0, "duplicate"),
+        (0.5, "same moment, up to 1 km apart"),
         (2, "same moment, over 1 km apart"),
         (80, "same moment, over 10 km apart"),
         (5000, "same moment, over 1,000 km apart"),

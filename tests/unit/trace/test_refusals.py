@@ -52,6 +52,7 @@ CABS = build_table(
 COLUMNS = {"device": ["a"] * 3, "t": [T0, T0 + 1, T0 + 2], "lat": [1.0] * 3, "lon": [2.0] * 3}
 DRIVING = "network,test,time_local,mbps,mph,lat,lon,area_type"
 DRIVEN = "att,TCP,2023-04-04 09:49:{} CDT,{},3,44,-93,x"
+DIVVY = "ride_id,started_at,ended_at,start_lat,start_lng,end_lat,end_lng"
 UP = build_table("a,1704067200,1", header="device,ts,up")
 AWARE = "time,screen_status"
 
@@ -67,6 +68,12 @@ FORMATS = [
     ("a picture", trace.load, b"\x89PNG\r\n\x1a\n" + bytes(100), "not a file of a known format"),
     ("a document", trace.load, "%PDF-1.4\n%abc\n", "is a PDF document"),
     ("JSON", trace.load, '{"device": "a", "t": 3}\n', "lacks columns"),
+    ("starts and ends", trace.load, f"{DIVVY}\n1,2023-11-14 22:13:20,x,1,2,3,4\n", r"trips, each with a start[\s\S]*'lat': 'start_lat'[\s\S]*--column ts=started_at"),
+    ("stations", trace.load, "trip_id,start_time,end_time,from_station_id,to_station_id\n1,2,3,4,5\n", "trips between stations"),
+    ("eastings", trace.load, f"id,time,UTM_Easting,UTM_Northing\na,{T0},465123,5247000\n", r"metres of a projection[\s\S]*pyproj"),
+    ("metres", trace.load, build_points("a,{},5247000.5,46512{}.5"), r"5 coordinates in metres of a projection[\s\S]*pyproj"),
+    ("whole metres", trace.load, build_points("a,{},5247000,46512{}"), r"5 coordinates in millionths[\s\S]*divide[\s\S]*pyproj"),
+    ("degrees and minutes", trace.load, build_points("a,{},4722.50{},-830.0"), r"5 coordinates in degrees and minutes[\s\S]*47\.375"),
     ("missing columns", trace.load, "device,t,speed\na,1,2\n", "lat, lon"),
     ("missing columns of GTFS", defer_load(format="gtfs-rt"), "trip_id,vehicle_id,timestamp\n1,2,3\n", "lat, lon"),
     ("times in ms", defer_load(time_unit="s"), build_points("a,{}000,1,2"), "time_unit='auto'"),
@@ -111,6 +118,12 @@ FORMATS = [
     ("unlocks: an empty file", trace.load_unlocks, "", "is empty"),
 ]  # fmt: skip
 CONTENTS = [
+    (
+        "rows that are numbered",
+        trace.load,
+        build_table(*(f"{i},{T0 + i},47,8" for i in range(9)), header="id,t,lat,lon"),
+        r"'id' numbers the rows[\s\S]*--device ann",
+    ),
     ("only a header", trace.load, build_table(), "no rows"),
     ("one position", trace.load, build_points("a,{},1,2", 1), "more than one position"),
     (

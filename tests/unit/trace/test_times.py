@@ -45,6 +45,7 @@ AT_US = round(AT.timestamp() * SEC_US)
         "November 14, 2023 10:13:20.25 p.m.",
         "1700000000.25",
         "1700000000250",
+        "45244.92592881945",
     ],
 )
 def test_spellings_of_a_moment(text):
@@ -92,6 +93,41 @@ def test_numbers_that_are_no_times():
     values = pa.array([None, float("nan"), float("inf"), 1e300, 5.0])
     assert times_us(values, "UTC").tolist()[:3] == [NO_TIME] * 3
     assert times_us(pa.array([1 << 62, -(1 << 62), None]), "UTC", "s")[2] == NO_TIME
+
+
+@pytest.mark.parametrize(("tz", "hour"), [("UTC", 2), ("Europe/Zurich", 0)])
+def test_digits_and_days_of_a_workbook_are_local_moments(tz, hour):
+    moment_us = round(dt.datetime(2008, 10, 23, hour, 53, 4, tzinfo=dt.UTC).timestamp()) * SEC_US
+    for column in ("20081023025304", 20081023025304, 39744.1201851851875, "39744.120185185187"):
+        assert times_us(pa.array([column]), tz).tolist() == [moment_us]
+    assert lacks_zone(pa.array(["20081023025304", "1700000000250", "1700000000250000", "5"])).tolist() == [
+        *[True],
+        *[False] * 3,
+    ]
+    assert times_us(pa.array([20081023025304]), tz, "ms").tolist() == [20081023025304000]
+
+
+def test_whole_days_of_a_workbook_are_read_among_others():
+    days = ["45244.99931", "45245", "45245.00069", "", "12.5"]
+    assert (
+        times_us(pa.array(days), "UTC").tolist()[1]
+        == dt.datetime(2023, 11, 15, tzinfo=dt.UTC).timestamp() * SEC_US
+    )
+
+
+def test_seconds_since_midnight_are_no_days():
+    seconds = pa.array([45_244.926 + n for n in range(9)])
+    assert times_us(seconds, "UTC").tolist() == np.rint(seconds.to_numpy() * SEC_US).tolist()
+
+
+def test_column_named_for_utc_comes_before_local_times(csv_file):
+    rows = [f"a,2023-11-14 23:{n:02}:20,2023-11-14 22:{n:02}:20,47.{n},8.5" for n in range(5)]
+    for names in ("time,time_utc", "Timestamp,UTC Timestamp", "dateTime,dateTimeGmt"):
+        loaded = trace.load(csv_file(f"device,{names},lat,lon", rows), tz="Europe/Zurich")
+        assert loaded.positions["ts"][0].as_py() == dt.datetime(2023, 11, 14, 22, 0, 20, tzinfo=dt.UTC)
+        assert loaded.source["options"]["tz"] == "UTC"
+        local = trace.load(csv_file(f"device,{names},lat,lon", rows), columns={"ts": names.split(",")[0]})
+        assert local.positions["ts"][0].as_py().hour == 23
 
 
 def test_dates_and_timestamps_of_parquet():

@@ -5,7 +5,7 @@ import pytest
 from mudkit import trace
 from mudkit.errors import TraceFormatError
 from mudkit.trace.formats.columns import gtfs_rt, resolve
-from mudkit.trace.parse import CONTRARY
+from mudkit.trace.parse import CONTRARY, UNPLACED
 
 T0 = 1_425_708_931
 AUSTIN = "day,vehicle_id,t,latitude,longitude,speed,route_id,trip_id"
@@ -135,6 +135,34 @@ def test_letters_beside_coordinates_are_their_signs(csv_file, names, letters):
     assert loaded.positions["lat"].to_pylist() == [float(f"-33.800{i}") for i in range(9)]
     assert set(loaded.positions["lon"].to_pylist()) == {-151.2}
     assert loaded.rejected_by_reason() == {CONTRARY: 3}
+
+
+PAIRS = {
+    "WKT": ("geometry", "POINT ({lon} {lat})"),
+    "WKT with height": ("the_geom", "SRID=4326;POINT Z({lon} {lat} 400)"),
+    "GeoJSON": ("coordinates", '"[{lon}, {lat}]"'),
+    "latitude first": ("Location", '"{lat}, {lon}"'),
+    "latitude first, in brackets": ("lat_lon", '"({lat}, {lon})"'),
+    "longitude first": ("lon_lat", "{lon} {lat}"),
+}
+
+
+@pytest.mark.parametrize("layout", PAIRS)
+def test_both_coordinates_may_be_in_one_column(csv_file, layout):
+    name, place = PAIRS[layout]
+    rows = [f"a,{T0 + 60 * n}," + place.format(lat=47 + n / 10**3, lon=-8.5) for n in range(5)]
+    loaded = trace.load(csv_file(f"device,time,{name}", [*rows, f"a,{T0},somewhere", f"a,{T0},"]))
+    assert loaded.positions["lat"].to_pylist() == [47 + n / 10**3 for n in range(5)]
+    assert set(loaded.positions["lon"].to_pylist()) == {-8.5}
+    assert loaded.rejected_by_reason() == {UNPLACED: 2}
+    assert loaded.rejected["raw"][0].as_py().startswith(f"a,{T0},somewhere")
+    named = trace.load(csv_file(f"device,time,{name}", rows), columns={"lat": name, "lon": name})
+    assert named.positions.equals(loaded.positions)
+
+
+def test_columns_of_coordinates_come_before_a_pair(csv_file):
+    rows = [f'a,{T0 + 60 * n},"somewhere",47.{n},8.5' for n in range(5)]
+    assert len(trace.load(csv_file("device,time,location,lat,lon", rows)).positions) == 5
 
 
 def test_nanoseconds_are_no_hemisphere(csv_file):

@@ -90,6 +90,25 @@ def test_objects_without_a_place_among_positions_are_set_aside(tmp_path):
     assert (len(loaded.positions), loaded.rejected_by_reason()) == (5, {"no place": 2000})
 
 
+@pytest.mark.parametrize("name", ["location", "gps.loc"])
+def test_documents_of_mongodb_are_read(tmp_path, name):
+    times = [{"$date": {"$numberLong": str(row["ts"] * 1000)}} for row in ROWS[1:]]
+    rows = [
+        {
+            "_id": {"$oid": "6553f"},
+            "device": "a",
+            "ts": ts,
+            "x": {"type": "Point", "coordinates": [-122.4, row["lat"]]},
+        }
+        for ts, row in zip([{"$date": MINUTES[0]}, *times], ROWS, strict=True)
+    ]
+    text = dump_lines(rows).decode().replace('"x"', json.dumps(name))
+    (tmp_path / "a.json").write_text(text)
+    positions = trace.load(tmp_path / "a.json").positions
+    assert [ts.timestamp() for ts in positions["ts"].to_pylist()] == [row["ts"] for row in ROWS]
+    assert positions.select(["lat", "lon"]).to_pylist() == [{"lat": r["lat"], "lon": -122.4} for r in ROWS]
+
+
 POINTS_INSIDE = {
     "an object": (dump({**ROWS[0], "points": ROWS[1:]}), 4),
     "lines": (dump_lines([{**ROWS[0], "day": {"legs": [{"points": ROWS[n:]}]}} for n in range(3)]), 12),
