@@ -35,6 +35,7 @@ _BLOCK_BYTES = 16 << 20
 _DELIMITERS = ",;\t|"
 _SEPARATOR_LINE = re.compile(r'"?sep=(\\t|[^\w"])"?', re.IGNORECASE)
 _NUMBER = re.compile(r"\s*[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?\s*")
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f]")
 _LINES_LOOKED_AT = 30
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _INSIDE = r'[^"\r\n]*+(?:""[^"\r\n]*+)*+'
@@ -88,18 +89,38 @@ def dialect_of(file: Path, mapped: Collection[str] = (), *, head: bytes | None =
     else:
         _refuse_binary(file, head, lines[at][1])
         names, above = _fitted(rows[at], rows[at + 1 :]), lines[at][0]
-    is_padded = '"' in text and re.search(rf'(^|{re.escape(delimiter)}) +"', text, re.MULTILINE) is not None
+    is_padded = (
+        delimiter != " "
+        and '"' in text
+        and re.search(rf'(^|{re.escape(delimiter)}) +"', text, re.MULTILINE) is not None
+    )
     return Dialect(_unique(names), delimiter, above, encoding, padded=is_padded)
 
 
 def encoding_of(head: bytes) -> str:
-    """Return UTF-16 with or without a byte-order mark, or UTF-8."""
+    """Return UTF-16 with or without a byte-order mark, Windows-1252 by the first line, or UTF-8."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
     for name, zeros, others in (("utf-16-le", head[1::2], head[::2]), ("utf-16-be", head[::2], head[1::2])):
         if not others.count(0) and 2 * zeros.count(0) > len(zeros):
             return name
-    return "utf-8-sig"
+    return "cp1252" if _is_windows(head) else "utf-8-sig"
+
+
+def _is_windows(head: bytes) -> bool:
+    """Return whether the first line of a text, its header, is no UTF-8 but may be Windows-1252."""
+    if _CONTROL.search(head):
+        return False
+    line = re.sub(rb"(?i)^sep=.\r?\n", b"", head.lstrip()).split(b"\n", 1)[0]
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        try:
+            line.decode("cp1252")
+        except UnicodeDecodeError:
+            return False
+        return True
+    return False
 
 
 def _refuse_binary(file: Path, head: bytes, line: str) -> None:
@@ -108,6 +129,7 @@ def _refuse_binary(file: Path, head: bytes, line: str) -> None:
 
 
 def _split(line: str, delimiter: str) -> list[str]:
+    line = line.strip() if delimiter == " " else line
     return [field.strip() for field in next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))]
 
 
@@ -119,7 +141,8 @@ def _delimiter(lines: list[str]) -> str:
         width, count = max(widths.items(), key=lambda item: item[::-1], default=(0, 0))
         return count, width, sum(bool(_NUMBER.fullmatch(field)) for row in rows for field in row)
 
-    return max(_DELIMITERS, key=agreement)
+    delimiter = max(_DELIMITERS, key=agreement)
+    return delimiter if agreement(delimiter)[0] else " "  # blanks are in times and names, too
 
 
 def _header_place(rows: list[list[str]], width: int, mapped: Collection[str]) -> int | None:
@@ -201,8 +224,12 @@ def _read(file: Path, dialect: Dialect, columns: dict[str, str]) -> Iterator[Bat
         return "skip"
 
     with _text(file, dialect) as text:
+        if dialect.delimiter == " ":
+            text = pa.lib.TransformInputStream(text, _SingleBlanks())
+        if dialect.quoted:
+            text = pa.lib.TransformInputStream(text, _RowLines(dialect))
         reader = pa_csv.open_csv(
-            pa.lib.TransformInputStream(text, _RowLines(dialect)) if dialect.quoted else text,
+            text,
             read_options=pa_csv.ReadOptions(
                 block_size=_BLOCK_BYTES,
                 use_threads=False,
@@ -317,6 +344,22 @@ class _RowLines:
         return True
 
 
+class _SingleBlanks:
+    """Filter of a stream of text: blanks around a line are removed, those within it become one."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def __call__(self, chunk: pa.Buffer) -> bytes:
+        """Return the complete lines; an empty chunk is the end of the stream."""
+        text = self._rest + bytes(chunk)
+        end = text.rfind(b"\n") + 1 if len(chunk) else len(text)
+        text, self._rest = text[:end], text[end:]
+        if text.startswith(b" ") or any(blank in text for blank in (b"  ", b"\n ", b" \n", b" \r")):
+            text = re.sub(rb"(?m)^ +| +(?=\r?$)", b"", re.sub(rb" {2,}", b" ", text))
+        return text
+
+
 def _end(pattern: re.Pattern[bytes], text: bytes, place: int) -> int:
     """Return the end of a pattern that matches at a place; the place itself if it does not."""
     match = pattern.match(text, place)
@@ -345,7 +388,7 @@ def lines_of(file: Path, dialect: Dialect, rows: Collection[int]) -> Iterator[tu
                 if not left:
                     return
                 first, number = number, number + 1 + line.count(_BREAK)
-                if first <= dialect.above or line == "\n":
+                if first <= dialect.above or not line.strip(" \n" if dialect.delimiter == " " else "\n"):
                     continue
                 row += 1
                 if row in left:

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import NoReturn
 from xml.parsers import expat
 
+import pyarrow as pa
+
 from mudkit.errors import TraceFormatError
 from mudkit.trace.formats.batch import NO_PLACE, WAYPOINT, Batch, Row, batches_of, other_format
 from mudkit.trace.formats.documents import refuse_document
@@ -28,6 +30,19 @@ __all__ = ["is_gpx", "is_kml", "is_tcx", "is_xml", "read_gpx", "read_kml", "read
 MAX_CHARACTERS = 1000
 _CHUNK_BYTES = 1 << 18
 _COLUMNS = ("device", "ts", "lat", "lon", "speed_mps")
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+"""Bytes before a document: a signature, blanks."""
+
+_CODES = expat.errors.codes
+_JUNK = _CODES[expat.errors.XML_ERROR_JUNK_AFTER_DOC_ELEMENT]
+_PERHAPS_BARE = (
+    _CODES[expat.errors.XML_ERROR_INVALID_TOKEN],
+    _CODES[expat.errors.XML_ERROR_UNDEFINED_ENTITY],
+)
+"""Errors of expat for an ampersand that begins no reference."""
+
+_BARE = re.compile(rb"&(?!(?:#\d+|#[xX][\da-fA-F]+|amp|lt|gt|quot|apos);)")
+_MAX_REFERENCE_BYTES = 16
 _UTF16 = (b"\xff\xfe<\0", b"\xfe\xff\0<")
 
 
@@ -99,6 +114,7 @@ _KML = _Dialect(
     frozenset(("Placemark", "Track")),
     {
         "when": ("ts", frozenset(("TimeStamp", "Track"))),
+        "begin": ("ts", frozenset(("TimeSpan",))),
         "coordinates": ("place", frozenset(("Point",))),
         "coord": ("place", frozenset(("Track",))),
     },
@@ -154,10 +170,10 @@ def read_tcx(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
 
 
 def read_kml(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
-    """Read placemarks with a ``TimeStamp`` and a ``Point``, and ``gx:Track``; devices as in :func:`read_gpx`.
+    """Read placemarks with a ``Point``, and ``gx:Track``; devices as in :func:`read_gpx`.
 
-    A track is named by its placemark. Placemarks of other geometries are set aside; those without a time
-    have a null there.
+    The time of a placemark is its ``TimeStamp``, or the begin of its ``TimeSpan``. A track is named by its
+    placemark. Placemarks of other geometries are set aside; those without a time have a null there.
     """
     return _read(file, _KML)
 
@@ -167,12 +183,24 @@ def _read(file: Path, dialect: _Dialect) -> Iterator[Batch]:
     if not is_xml(head, dialect.root):
         refuse_document(file, head)
         raise other_format(file, f"{dialect.name}: <?xml …?><{dialect.root} …>", head=head)
-    tracks = _Tracks(dialect)
-    for _ in _parsed(file, tracks):
-        pass
-    points = _Points(dialect, stem(file), has_several=tracks.count > 1)
-    rows = (row for _ in _parsed(file, points) for row in points.take())
+    escapes = False
+    try:
+        count = _count_tracks(file, dialect, escapes=escapes)
+    except TraceFormatError as error:
+        if getattr(error.__cause__, "code", None) not in _PERHAPS_BARE:
+            raise
+        escapes = True
+        count = _count_tracks(file, dialect, escapes=escapes)
+    points = _Points(dialect, stem(file), has_several=count > 1)
+    rows = (row for _ in _parsed(file, points, escapes=escapes) for row in points.take())
     yield from batches_of(file, rows, _COLUMNS)
+
+
+def _count_tracks(file: Path, dialect: _Dialect, *, escapes: bool) -> int:
+    tracks = _Tracks(dialect)
+    for _ in _parsed(file, tracks, escapes=escapes):
+        pass
+    return tracks.count
 
 
 class _Tracks:
@@ -266,8 +294,25 @@ def _local(name: str) -> str:
     return name.rpartition(":")[2]
 
 
-def _parsed(file: Path, handler: _Tracks) -> Iterator[None]:
-    """Parse a file chunk by chunk; yield after each chunk."""
+def _chunks(stream: pa.NativeFile) -> Iterator[bytes]:
+    while chunk := stream.read(_CHUNK_BYTES):
+        yield chunk
+
+
+def _escaped(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield chunks with ampersands escaped that begin no reference."""
+    rest = b""
+    for chunk in chunks:
+        text = rest + chunk
+        place = text.rfind(b"&", max(0, len(text) - _MAX_REFERENCE_BYTES))
+        end = len(text) if place < 0 else place
+        yield _BARE.sub(b"&amp;", text[:end])
+        rest = text[end:]
+    yield _BARE.sub(b"&amp;", rest)
+
+
+def _parser(file: Path, handler: _Tracks) -> expat.XMLParserType:
+    """Return the parser of a document, whose events go to a handler."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
     dialect = handler.dialect
@@ -298,22 +343,45 @@ def _parsed(file: Path, handler: _Tracks) -> Iterator[None]:
         parser.EndElementHandler = handler.end
         parser.CharacterDataHandler = handler.text
     parser.EntityDeclHandler = refuse
+    return parser
+
+
+def _parsed(file: Path, handler: _Tracks, *, escapes: bool) -> Iterator[None]:
+    """Parse a file chunk by chunk, and the documents in it one after the other; yield after each chunk.
+
+    With ``escapes``, ampersands that begin no reference are taken for themselves.
+    """
     try:
         with opened(file) as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                parser.Parse(chunk, False)
+            parser, open_text, begin = _parser(file, handler), b"", 0
+            for chunk in _escaped(_chunks(stream)) if escapes else _chunks(stream):
+                text = chunk if begin or open_text else chunk.lstrip(_BLANK)
+                while text:
+                    open_text += text
+                    try:
+                        parser.Parse(text, False)
+                        text = b""
+                        open_text, begin = (
+                            open_text[parser.CurrentByteIndex - begin :],
+                            parser.CurrentByteIndex,
+                        )
+                    except expat.ExpatError as error:
+                        if error.code != _JUNK:
+                            raise
+                        text = open_text[parser.ErrorByteIndex - begin :]  # another document
+                        parser, open_text, begin = _parser(file, handler), b"", 0
                 yield
             parser.Parse(b"", True)
             yield
     except TraceFormatError:
         raise
     except (expat.ExpatError, LookupError, ValueError) as error:  # an encoding that Python or expat lacks
-        text = str(error)
-        cut = "no element found" in text or "unclosed" in text
+        problem = str(error)
+        cut = "no element found" in problem or "unclosed" in problem
         raise TraceFormatError(
             f"{file.name} is cut short." if cut else f"{file.name} cannot be read.",
             where=str(file),
-            found=text,
+            found=problem,
             expected="well-formed XML" + (" to its end" if cut else ""),
             remedy="get the file again; a download or copy may have been stopped"
             if cut

@@ -48,6 +48,11 @@ TABLES = {
     "blanks before quotes": build_table('"a", {t}, "{lat}",  "8.5"', NAMES),
     "quoted names": build_table(' "a", {t}, {lat}, 8.5', '"device", "ts", "lat", "lon"'),
     "decimal commas": build_table("a;{t};{comma};8,5", NAMES.replace(",", ";")),
+    "Windows-1252": build_table("a;{t};{lat};8.5;x", "device;ts;lat;lon;Straße").encode("cp1252"),
+    "Windows-1252 below a separator line": build_table("a;{t};{lat};8.5;x", "sep=;", "device;ts;lat;lon;Länge", end="\r\n").encode("cp1252"),
+    "blanks": build_table("a {t} {lat} 8.5", NAMES.replace(",", " ")),
+    "aligned": build_table("  a   {t}  {lat}    8.5  ", "device          ts     lat    lon", "  ", end="\r\n"),
+    "blanks, a quoted name": build_table('a {t} {lat} 8.5 "x  y"', f"{NAMES.replace(',', ' ')} note"),
     "quoted decimal commas": build_table('a,{t},"{comma}","8,5"', NAMES),
 }  # fmt: skip
 
@@ -136,6 +141,28 @@ def test_decimal_commas_do_not_separate_fields(tmp_path):
     file = write(tmp_path, build_table("{t};{comma};8,5"))
     loaded = trace.load(file, device="a", header=False, columns={"ts": 1, "lat": 2, "lon": 3})
     assert loaded.positions.equals(trace.load(write(tmp_path, PLAIN, "plain.csv")).positions)
+
+
+def test_rows_between_blanks_are_found_in_the_file(tmp_path):
+    text = "device ts  lat lon\n\n   \n" + "\n".join(build_rows("  a  {t} {lat}   8.5")) + "\n  a   5\n"
+    file = write(tmp_path, text)
+    (rejected,) = trace.load(file).rejected.to_pylist()
+    assert (rejected["row"], rejected["reason"], rejected["raw"]) == (COUNT + 1, FIELDS, "a 5")
+    assert list(lines_of(file, dialect_of(file), [COUNT + 1])) == [(COUNT + 1, COUNT + 4, "  a   5")]
+
+
+def test_date_and_time_may_be_apart_by_a_blank(tmp_path):
+    file = write(tmp_path, build_table("a 2023-11-14 22:1{i}:20 {lat} 8.5", "device date time lat lon"))
+    assert [ts.minute for ts in trace.load(file).positions["ts"].to_pylist()] == [
+        10 + i for i in range(COUNT)
+    ]
+
+
+def test_names_of_windows_are_mapped(tmp_path):
+    text = build_table("a;{t};{lat};8.5", "Gerät;Zeit;Breite;Länge")
+    columns = {"device": "Gerät", "ts": "Zeit", "lat": "Breite", "lon": "Länge"}
+    loaded = trace.load(write(tmp_path, text.encode("cp1252")), columns=columns)
+    assert loaded.positions.equals(trace.load(write(tmp_path, PLAIN)).positions)
 
 
 def test_place_beyond_the_last_column_is_refused(tmp_path):

@@ -190,3 +190,74 @@ def test_encoding_that_is_not_read_is_an_error_in_words(tmp_path, encoding):
     (tmp_path / "ride.gpx").write_text(GPX.format(encoding, ""))
     with pytest.raises(TraceFormatError, match="cannot be read"):
         trace.load(tmp_path / "ride.gpx")
+
+
+TRACK = build_track([build_point(i) for i in range(3)], "{}")
+REPAIRED = {
+    "blanks before the declaration": ("\n \t", TRACK, "ride"),
+    "a signature and blanks": ("\ufeff\n", TRACK, "ride"),
+    "a bare ampersand": (
+        "",
+        build_track([build_point(0)], "x") + TRACK.format("Tom & Jo &amp; &#97; &nbsp;"),
+        "ride/Tom & Jo & a &nbsp;",
+    ),
+    "a bare ampersand in an attribute": ("", TRACK.replace("<trk>", '<trk src="a&b">'), "ride"),
+    "references only": (
+        "",
+        build_track([build_point(0)], "x") + TRACK.format("<![CDATA[a & b]]> &lt;"),
+        "ride/a & b <",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REPAIRED)
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 18])
+def test_odd_bytes_in_tracks_are_read(tmp_path, monkeypatch, case, chunk):
+    monkeypatch.setattr(tracks, "_CHUNK_BYTES", chunk)
+    above, body, device = REPAIRED[case]
+    (tmp_path / "ride.gpx").write_text(above + GPX.format("UTF-8", body))
+    loaded = trace.load(tmp_path / "ride.gpx")
+    rows = [row for row in loaded.positions.to_pylist() if row["device"] == device]
+    assert [row["lat"] for row in rows] == [47.1, 47.101, 47.102]
+
+
+@pytest.mark.parametrize("chunk", [1, 50, 1 << 18])
+@pytest.mark.parametrize("between", ["", "\n\n"])
+@pytest.mark.parametrize("pattern", [GPX, "<gpx><!--{}-->{}</gpx>"])
+def test_documents_one_after_the_other_are_read(tmp_path, monkeypatch, chunk, between, pattern):
+    monkeypatch.setattr(tracks, "_CHUNK_BYTES", chunk)
+    documents = [
+        pattern.format("UTF-8", build_track([build_point(i) for i in range(n, n + 3)], f"day {n}"))
+        for n in (0, 3, 6)
+    ]
+    (tmp_path / "ride.gpx").write_text(between.join(documents))
+    loaded = trace.load(tmp_path / "ride.gpx")
+    assert list_devices(loaded) == [f"ride/day {n}" for n in (0, 3, 6)]
+    assert len(loaded.positions) == 9
+
+
+@pytest.mark.parametrize(
+    ("tail", "error"),
+    [
+        ("junk", "syntax error"),
+        (GPX[:-8].format("UTF-8", TRACK), "cut short"),
+        ("<kml></kml>", "but no GPX"),
+        ("\0\0", "invalid token"),
+    ],
+)
+def test_other_bytes_behind_a_document_are_refused(tmp_path, tail, error):
+    (tmp_path / "ride.gpx").write_text(GPX.format("UTF-8", TRACK) + tail)
+    with pytest.raises(TraceFormatError, match=error):
+        trace.load(tmp_path / "ride.gpx")
+
+
+def test_placemark_has_the_time_of_its_begin(tmp_path):
+    span = "<TimeSpan><begin>2020-05-01T10:0{0}:00Z</begin><end>2020-05-01T10:0{0}:30Z</end></TimeSpan>"
+    places = [
+        f"<Placemark>{span.format(n)}<Point><coordinates>8.5,47.{n}</coordinates></Point></Placemark>"
+        for n in range(3)
+    ]
+    (tmp_path / "a.kml").write_bytes(kml(*places))
+    positions = trace.load(tmp_path / "a.kml").positions
+    assert [ts.minute for ts in positions["ts"].to_pylist()] == [0, 1, 2]
+    assert positions["lat"].to_pylist() == [47.0, 47.1, 47.2]
