@@ -16,6 +16,7 @@ __all__ = [
     "REQUIRED",
     "SPELLINGS",
     "ColumnsMissing",
+    "device_name",
     "gtfs_rt",
     "has_places",
     "has_time",
@@ -180,6 +181,12 @@ def is_longitude_first(name: str) -> bool:
 def is_utc(name: str) -> bool:
     """Return whether a column of times says by its name that they are in UTC."""
     return _folded(name).startswith(("utc", "gmt")) or _folded(name).endswith(("utc", "gmt"))
+
+
+def device_name(names: list[str]) -> str | None:
+    """Return the name of the device by its usual spellings."""
+    folded = {_folded(name): name for name in reversed(names)}
+    return next((folded[name] for name in map(_folded, SPELLINGS["device"]) if name in folded), None)
 
 
 def has_time(names: list[str]) -> bool:

@@ -6,6 +6,7 @@ import datetime as dt
 import io
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -29,7 +30,7 @@ from mudkit.trace.formats.batch import (
     other_format,
     unreadable,
 )
-from mudkit.trace.formats.columns import has_places, has_time, pair_name
+from mudkit.trace.formats.columns import device_name, has_places, has_time, pair_name
 from mudkit.trace.formats.delimited import encoding_of
 from mudkit.trace.formats.packed import opened, peek, stem
 
@@ -170,7 +171,7 @@ def _path(file: Path) -> str:
         isinstance(first, dict) and not (_has_lists(first) and not has_places([*_flat(first)]))
     ):
         return ""
-    lists, is_alone = _lists(file)
+    lists, _, is_alone = _lists(file)
     ((path, event),) = lists.items() if len(lists) == 1 else [("", "")]
     return path if is_alone and event == "start_map" else ""
 
@@ -182,11 +183,11 @@ def _has_lists(value: object) -> bool:
     return is_list or any(map(_has_lists, inner))
 
 
-def _lists(file: Path) -> tuple[dict[str, str], bool]:
-    """Return the outer lists of a file's first document, and whether they are all that there is.
+def _lists(file: Path) -> tuple[dict[str, str], list[str], bool]:
+    """Return the outer lists of a file's first document, its values, and whether the lists are all there is.
 
-    Lists are paths of their items to the first event of an item. A document with a place of its own, or
-    followed by another one, is a row itself.
+    Lists are paths of their items to the first event of an item; values are paths. A document with a place of
+    its own, or followed by another one, is a row itself.
     """
     ijson = library("ijson", file)
     lists: dict[str, str] = {}
@@ -196,7 +197,7 @@ def _lists(file: Path) -> tuple[dict[str, str], bool]:
             is_done = False
             for path, event, _ in ijson.parse(stream, multiple_values=True):
                 if is_done:
-                    return lists, False
+                    return lists, names, False
                 is_done = not path and event == "end_map"
                 if path.endswith(".item") and ".item." not in path and event in ("start_map", "start_array"):
                     lists.setdefault(path, event)
@@ -204,7 +205,7 @@ def _lists(file: Path) -> tuple[dict[str, str], bool]:
                     names.append(path)
     except ijson.JSONError as error:
         raise unreadable(file, error) from error
-    return lists, not has_places(names)
+    return lists, names, not has_places(names)
 
 
 def wrapped(file: Path) -> TraceFormatError | None:
@@ -213,7 +214,7 @@ def wrapped(file: Path) -> TraceFormatError | None:
     first = _parsed(head.splitlines()[0])
     if head.startswith(b"[") or (isinstance(first, dict) and not _has_lists(first)):
         return None
-    lists, _ = _lists(file)
+    lists, names, _ = _lists(file)
     if is_geojson(head):
         lists = {
             path: event for path, event in lists.items() if event == "start_map" and path != "features.item"
@@ -223,17 +224,24 @@ def wrapped(file: Path) -> TraceFormatError | None:
     if not lists:
         return None
     path, event = next(iter(lists.items()))
-    place = path.removesuffix(".item")
+    place = "".join(f".{_quoted(name)}" for name in path.removesuffix(".item").split("."))
     values = "" if event == "start_map" else " | {device: .[0], ts: .[1], lat: .[2], lon: .[3]}"
+    device = None if values else device_name([name for name in names if "." not in name])
+    outer = f"{{{_quoted(device)}}} + " if device else ""
     return TraceFormatError(
         f"{file.name} holds its rows in a list inside.",
         where=str(file),
         found="lists at " + ", ".join(name.removesuffix(".item") for name in list(lists)[:5]),
         expected="objects line by line, or one list of objects",
-        remedy=f"write the list alone: jq -c '.{place}[]{values}' {file.name} > rows.jsonl"
+        remedy=f"write the list alone: jq -c '{outer}{place}[]{values}' {shlex.quote(file.name)} > rows.jsonl"
         + (", with the places of your values, from 0" if values else "")
         + ", and load rows.jsonl",
     )
+
+
+def _quoted(name: str) -> str:
+    """Return a name as jq takes it behind a dot."""
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) else json.dumps(name)
 
 
 def _feature_rows(feature: dict[str, Any]) -> Iterator[Row]:

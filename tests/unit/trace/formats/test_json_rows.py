@@ -1,6 +1,10 @@
 """JSON lines and lists, GeoJSON, and Google's location history."""
 
 import json
+import re
+import shlex
+import shutil
+import subprocess
 
 import pytest
 from trace_samples import MINUTES, T0, dump, feature, geojson_point
@@ -167,6 +171,41 @@ def test_every_segment_and_signal_of_a_timeline_is_read_or_set_aside(tmp_path):
         (tmp_path / "a.json").write_bytes(dump(content))
         with pytest.raises(TraceContentError, match=r"no positions(?s:.)*set aside: visit, 1 row"):
             trace.load(tmp_path / "a.json")
+
+
+BARE = [{name: value for name, value in row.items() if name != "device"} for row in ROWS]
+ENTRIES = [["a", *list(row.values())[1:]] for row in ROWS]
+WITH_JQ = {
+    "lists": {"a": ROWS, "b": ROWS},
+    "a list with a device": [{"vehicle": d, "day": {"points": BARE}} for d in "ab"],
+    "a list with a device by line": dump_lines([{"id": d, "points": BARE} for d in "ab"]),
+    "a name with a hyphen": [{"tracker-id": d, "gps-points": BARE, "x": [{"a": 1}]} for d in "ab"],
+    "a name with a dollar sign and a blank": {"$id": 1, "my points": {"1st": ENTRIES}},
+    "entries": {"time": 1, "states": ENTRIES},
+    "points inside rows": [{**ROWS[0], "points": BARE}],
+}
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+@pytest.mark.parametrize("case", WITH_JQ)
+def test_command_of_the_error_makes_rows(tmp_path, case):
+    content = WITH_JQ[case]
+    file = tmp_path / "my day's.json"
+    text = (
+        content
+        if isinstance(content, bytes)
+        else b"\n".join(map(dump, content if isinstance(content, list) else [content]))
+    )
+    file.write_bytes(text)
+    with pytest.raises(TraceFormatError) as caught:
+        trace.load(file)
+    command = re.search(r"jq -c '[^']*'(?: .* > rows.jsonl)?", caught.value.remedy)[0]
+    if "rows.jsonl" not in command:
+        command += f" {shlex.quote(file.name)} > rows.jsonl"
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    loaded = trace.load(tmp_path / "rows.jsonl")
+    assert loaded.rejected_by_reason() == {}
+    assert set(loaded.positions["lat"].to_pylist()) == {row["lat"] for row in ROWS}
 
 
 REFUSED = {
