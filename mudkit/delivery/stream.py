@@ -110,10 +110,6 @@ class Incoming(Generic[_T]):
             self._ahead = {seq: body for seq, body in self._ahead.items() if self.last_seq < seq <= last}
         return tuple(given)
 
-    def forget(self) -> None:
-        """Drop the buffered messages; the sender sends them again."""
-        self._ahead.clear()
-
     def ack(self, stream: str) -> StreamAck:
         """Build the cumulative acknowledgement."""
         return StreamAck(stream, self.last_seq)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from faulty_world import TIMES_US, FaultyWorld, S, faults, restores, wipes
+from faulty_world import TIMES_US, FaultyWorld, S, faults, late_messages, restores, wipes
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from post import Post, Put
@@ -22,6 +22,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("send"), TIMES_US, st.sampled_from(NAMES), st.none()),
         *faults(("ann",), ("bob",), POINTS),
+        *late_messages(("ann",)),
     ),
     max_size=25,
 )
@@ -142,6 +143,13 @@ def test_other_traffic_does_not_delay_accepted_messages(steps: Any, every_s: flo
 
 @settings(max_examples=100)
 @given(steps=steps, wipes=wipes(NAMES))
+@example(  # the copy arrives at a receiver that was wiped
+    steps=[("send", 0, "ann", None), ("late copies", 0, "ann", 7200.0)],
+    wipes=[("wipe", 2_173_640, "bob", S)],
+)
+@example(  # the message arrives for the first time after its sender was wiped
+    steps=[("send", 0, "ann", None), ("hold", 0, "ann", 7200.0)], wipes=[("wipe", 1, "ann", 1)]
+)
 def test_no_message_stays_pending_after_wipes(steps: Any, wipes: Any) -> None:
     pair = Pair()
     for step in (*steps, *wipes):

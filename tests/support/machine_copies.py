@@ -18,7 +18,7 @@ from mudkit.fleet.kernel import World
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.mud import ReadResult
 
-__all__ = ["compare_copies"]
+__all__ = ["compare_copies", "measure_memory"]
 
 _OWN = ("mudkit.systems.", "mudkit.delivery.")
 
@@ -73,6 +73,13 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, name: str) -> Any:
         return self.ports[name]
+
+
+def measure_memory(process: Process) -> int:
+    """Return the size of a machine's state in memory, pickled, in bytes."""
+    file = io.BytesIO()
+    _Pickler(file, process).dump(process.machine)
+    return file.tell()
 
 
 class _Copy:

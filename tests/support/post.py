@@ -39,10 +39,14 @@ class Put(msgspec.Struct, frozen=True, tag_field="operation", tag="put"):
 
 
 class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
-    """Start of a session, retransmitted until acknowledged; ``nonce`` answers an `Ask`."""
+    """Start of a session, retransmitted until acknowledged; ``nonce`` answers an `Ask`.
+
+    ``oldest`` is the incarnation of the first pending item.
+    """
 
     seq: int
     incarnation: str
+    oldest: str
     nonce: str | None
 
 
@@ -60,10 +64,14 @@ class Ask(msgspec.Struct, frozen=True, tag_field="kind", tag="ask"):
 
 
 class Item(msgspec.Struct, frozen=True, tag_field="kind", tag="item"):
-    """Text with its number; items before ``first`` were received, maybe by a former incarnation."""
+    """Text with its number, for one incarnation of the receiver.
+
+    Items before ``first`` were received, maybe by a former incarnation.
+    """
 
     seq: int
     incarnation: str
+    receiver: str
     first: int
     text: str
 
@@ -96,9 +104,9 @@ class Post:
         self.outbox = Outbox(ports, Item)
         self.inbox = Inbox(ports.store)
         self.timer: RetransmitTimer[int] = RetransmitTimer("again")
-        stored_peer = ports.store.get("peer", list) or ["", 0, address]
+        stored_peer = ports.store.get("peer", list) or ["", 0, address, ""]
         self.peer = Peer(stored_peer[0], stored_peer[1])
-        self.address = stored_peer[2]
+        self.address, self.oldest = stored_peer[2:]
         self.nonce: str | None = None
         self.is_up = False
         self.notices = Notices(ports.store, Shown)
@@ -112,7 +120,7 @@ class Post:
                 self.notices.fired()
             case Call(op_id=op_id, operation=Put(text=text)):
                 incarnation, number = self.outbox.name(self.outbox.last_seq + 1)
-                seq = self.outbox.add(Item(number, incarnation, number, text))
+                seq = self.outbox.add(Item(number, incarnation, "", number, text))
                 created = delivery(f"{self.name} {incarnation} {number}", self.other, created_us=now_us)
                 return [
                     created,
@@ -143,14 +151,14 @@ class Post:
 
     def handle_message(self, now_us: int, source: str, message: Any) -> Sequence[Effect]:
         match message:
-            case Hello(seq=seq, incarnation=incarnation, nonce=nonce):
+            case Hello(seq=seq, incarnation=incarnation, oldest=oldest, nonce=nonce):
                 heard = self.peer.hear(incarnation, seq, nonce)
                 if heard is Heard.STRANGER:
-                    return (Send(source, Ask(self.peer.ask(self.ports.entropy))),)
+                    return (self.question(source),)
                 if heard is Heard.NEWS:
                     self.peer.take(incarnation, seq)
-                    self.address = source
-                    self.store.put("peer", [incarnation, seq, source])
+                    self.address, self.oldest = source, oldest
+                    self.store.put("peer", [incarnation, seq, source, oldest])
                 resent = self.send_pending(now_us) if heard is Heard.NEWS and self.is_up else ()
                 return [Send(source, Welcome(seq, incarnation)), *resent]
             case Ask(nonce=nonce):
@@ -160,20 +168,28 @@ class Post:
             case Welcome(seq=seq, incarnation=incarnation):
                 if (incarnation, seq) != (self.outbox.incarnation, self.store.get("hello", int)):
                     return ()
-                self.nonce = None
-                return self.timer.answered(now_us, _HELLO)
+                is_begun, self.nonce = self.nonce is not None, None
+                resent = self.send_pending(now_us) if is_begun and self.is_up else ()
+                return [*self.timer.answered(now_us, _HELLO), *resent]
             case Item():
                 return self.handle_item(now_us, source, message)
             case Ack(seq=number, incarnation=incarnation):
                 acknowledged = self.outbox.acked(self.outbox.seq(incarnation, number))
                 effects = [effect for seq, _ in acknowledged for effect in self.timer.answered(now_us, seq)]
-                is_next_batch = (
-                    self.is_up and self.outbox.name(self.outbox.first_seq).incarnation != incarnation
-                )
-                return [*effects, *self.send_pending(now_us)] if acknowledged and is_next_batch else effects
+                oldest = self.outbox.name(self.outbox.first_seq).incarnation
+                if not acknowledged or not self.is_up or oldest == incarnation:
+                    return effects
+                is_expected = oldest == self.outbox.incarnation
+                hello_effects = () if is_expected else self.send_hello(now_us)
+                return [*effects, *hello_effects, *self.send_pending(now_us)]
         return ()
 
     def handle_item(self, now_us: int, source: str, item: Item) -> Sequence[Effect]:
+        is_for_this_start = item.receiver == self.outbox.incarnation
+        if not is_for_this_start or item.incarnation not in (self.peer.incarnation, self.oldest):
+            # A late copy; or the hello of either side is on its way, or was lost in a restore.
+            greeting = self.send_hello(now_us) if self.is_up and _HELLO not in self.timer else ()
+            return [*greeting, self.question(source)]
         self.inbox.take(self.other, item.incarnation, item.first - 1)
         effects: list[Effect] = []
         if self.inbox.place(self.other, item.incarnation, item.seq) is Place.NEXT:
@@ -188,20 +204,23 @@ class Post:
             effects = [shown.notify(), self.notices.add(shown), is_delivered]
         last = self.inbox.last_seq(self.other, item.incarnation)
         # A restored store may lack the last hello, and a moved peer says none by itself.
-        question = () if source == self.address else (Send(source, Ask(self.peer.ask(self.ports.entropy))),)
+        question = () if source == self.address else (self.question(source),)
         return [*effects, Send(source, Ack(last, item.incarnation)), *question]
+
+    def question(self, source: str) -> Send:
+        return Send(source, Ask(self.peer.ask(self.ports.entropy)))
 
     def send_hello(self, now_us: int) -> Sequence[Effect]:
         seq = (self.store.get("hello", int) or 0) + 1
         self.store.put("hello", seq)
-        return Send(self.address, Hello(seq, self.outbox.incarnation, self.nonce)), *self.timer.sent(
-            now_us, _HELLO
-        )
+        oldest = self.outbox.name(self.outbox.first_seq).incarnation
+        hello = Hello(seq, self.outbox.incarnation, oldest, self.nonce)
+        return Send(self.address, hello), *self.timer.sent(now_us, _HELLO)
 
     def send_pending(self, now_us: int, first_seq: int = 0) -> Sequence[Effect]:
         return [effect for seq, _ in self.outbox.batch(first_seq) for effect in self.send_item(now_us, seq)]
 
     def send_item(self, now_us: int, seq: int) -> Sequence[Effect]:
         first = self.outbox.name(self.outbox.first_seq).number
-        item = msgspec.structs.replace(self.outbox[seq], first=first)
+        item = msgspec.structs.replace(self.outbox[seq], receiver=self.peer.incarnation, first=first)
         return Send(self.address, item), *self.timer.sent(now_us, seq, size_bytes(item))

@@ -130,8 +130,8 @@ class ClientMachine:
         self._me = me
         self._relay = relay
         self._has_link = self._is_server = False
-        self._is_welcome = self._has_other = False
-        """True if the relay has welcomed this incarnation; if it has said that there was another one."""
+        self._is_welcome = False
+        """True if the relay has welcomed this incarnation."""
         self._address = ports.address
         self._nonce: str | None = None  # of the relay's last Identify
         self._outbox = Outbox(ports, Send)
@@ -224,6 +224,11 @@ class ClientMachine:
         if message.receiver is msgspec.UNSET:
             return self._is_welcome and not self._has_other
         return message.receiver == self._outbox.incarnation
+
+    @property
+    def _has_other(self) -> bool:
+        """True if the relay has said that there was another incarnation; a wiped one learns it from here."""
+        return self._store.get("another", bool) or False
 
     def _missing(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Retransmit from a sequence number on; send a hello if that number is gone."""
@@ -343,6 +348,7 @@ class ClientMachine:
             oldest=msgspec.UNSET if oldest == known.incarnation else oldest,
             answer=True if is_news else msgspec.UNSET,
             nonce=self._nonce if is_news and self._nonce is not None else msgspec.UNSET,
+            another=True if self._has_other else msgspec.UNSET,
         )
         if not is_news:
             return (SendTo(self._relay, hello),)
@@ -355,7 +361,9 @@ class ClientMachine:
     def _welcomed(self, now_us: int, welcome: Welcome) -> Sequence[Effect]:
         if welcome.seq != self._store.get("hello", int):  # answers an older hello
             return ()
-        self._is_welcome, self._has_other = True, welcome.another is True
+        self._is_welcome = True
+        if welcome.another is True:
+            self._store.put("another", True)
         self._store.put("told", self._hello_state())
         is_begun, self._nonce = self._nonce is not None, None
         answered = self._unanswered.answered(now_us, _HELLO)

@@ -108,7 +108,7 @@ class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
     ``first`` is the number of the first message in the outbox, where a relay that lost its store resumes, and
     ``oldest`` the incarnation of that message; absent: ``incarnation``. The relay accepts messages of these
     two. ``answer``: the relay must acknowledge. ``nonce``: that of the :class:`Identify` that this answers;
-    absent: none.
+    absent: none. ``another``: a relay has said that the client has had another incarnation; absent: no.
     """
 
     seq: _Seq = msgspec.field(name="number")
@@ -119,6 +119,7 @@ class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
     oldest: _Incarnation | msgspec.UnsetType = msgspec.UNSET
     answer: bool | msgspec.UnsetType = msgspec.UNSET
     nonce: _Nonce | msgspec.UnsetType = msgspec.UNSET
+    another: Literal[True] | msgspec.UnsetType = msgspec.UNSET
 
 
 # -- relay to client

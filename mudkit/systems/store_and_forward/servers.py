@@ -26,7 +26,8 @@ name the present one, so that a late copy of a delivery to the former one has no
 lost its queues. It resumes: the hello of a sender carries the first number of its outbox, and the relay
 records in the incidents (``began anew``) that it does not know the messages before. It finds devices by their
 hellos, and sends Identify to those whose other messages arrive; it cannot find a device that sends nothing
-and keeps its link, and it takes a late copy of a hello for the first one until the device sends its own.
+and keeps its link, and it takes a late copy of a hello for the first one until the device sends its own. That
+a device has had another incarnation it learns from the hello; if the device was wiped, too, nobody knows it.
 
 The network identifies the sender of a message. Anything that is not a valid message of a client is dropped
 and recorded.
@@ -39,7 +40,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from mudkit.delivery.inbox import Inbox, Place
+from mudkit.delivery.inbox import MAX_INCARNATIONS, Inbox, Place
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Heard, Peer, rolled_back
 from mudkit.display import View, first_rows
@@ -120,8 +121,8 @@ class DeviceQueue:
         """Incarnation of its oldest message, as of its last hello."""
         self.has_other = False
         """True if it may have had another incarnation."""
-        self.acked: dict[tuple[str, str], int] = {}
-        """Last delivery that this incarnation has acknowledged, by sender and the sender's incarnation."""
+        self.acked: dict[str, dict[str, int]] = {}
+        """Last delivery that this incarnation has acknowledged, by sender and its last incarnations."""
         self.is_busy = self.is_away = False
         self.probe_us = _MIN_PROBE_US
         """Delay of the next probe while the device is away."""
@@ -152,6 +153,13 @@ class DeviceQueue:
         key = self.key(message)
         self.queue[key] = message
         return key
+
+    def ack(self, delivered: Delivered) -> None:
+        """Note that this incarnation has acknowledged a delivery."""
+        acked = self.acked.setdefault(delivered.sender, {})
+        acked[delivered.incarnation] = max(acked.get(delivered.incarnation, 0), delivered.seq)
+        if len(acked) > MAX_INCARNATIONS:
+            del acked[next(iter(acked))]
 
     def last_seq(self, sender: str, incarnation: str) -> int:
         """Return the number of the last pending delivery of a sender's incarnation; 0: none."""
@@ -331,6 +339,7 @@ class RelayMachine:
         if life != device.peer.incarnation:
             device.has_other |= device.is_known
             device.acked.clear()
+        device.has_other |= message.another is True
         is_asked = message.answer is not msgspec.UNSET and message.answer
         effects: list[Effect] = []
         if is_asked:
@@ -363,8 +372,7 @@ class RelayMachine:
         if message.receiver != device.peer.incarnation:  # a former incarnation, or one whose hello is late
             return self._identify_if_unknown(device, source)
         self._delivered.take(*_stream(message), message.seq)
-        acked = device.acked.get((message.sender, message.incarnation), 0)
-        device.acked[message.sender, message.incarnation] = max(acked, message.seq)
+        device.ack(message)
         key = device.key(message)
         effects = [*device.unanswered.answered(now_us, key)]
         following: Sequence[str] = ()
@@ -381,7 +389,7 @@ class RelayMachine:
         device = self._device(message.to)
         if message.receiver != device.peer.incarnation:
             return self._identify_if_unknown(device, source)
-        if message.seq < device.acked.get((message.sender, message.incarnation), 0):
+        if message.seq < device.acked.get(message.sender, {}).get(message.incarnation, 0):
             return ()  # a late copy
         last_seq = self._delivered.last_seq(*_stream(message))
         if last_seq <= message.seq or message.hello < device.peer.seq:

@@ -216,13 +216,15 @@ class Have(msgspec.Struct, frozen=True, tag_field="kind", tag="have"):
     """Access point to publish server: acknowledges all messages up to a number.
 
     ``start`` is the last start in the lineage that it knows; absent: the lineage is empty. ``moved``: its
-    subscribers with another address since the last one that the server has noted; absent: none. ``nonce`` as
-    in :class:`Join`.
+    subscribers with another address since the last one that the server has noted; absent: none. ``lost``: its
+    subscribers to whose addresses it sends nothing more, as asked (``taken``); absent: none. ``nonce`` as in
+    :class:`Join`.
     """
 
     last: Count
     start: _Incarnation | msgspec.UnsetType = msgspec.UNSET
     moved: dict[_Subscriber, Whereabouts] | msgspec.UnsetType = msgspec.UNSET
+    lost: list[_Subscriber] | msgspec.UnsetType = msgspec.UNSET
     nonce: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -231,7 +233,9 @@ class Messages(msgspec.Struct, frozen=True, tag_field="kind", tag="messages"):
 
     ``lineage`` is that of the server's log (:func:`mudkit.delivery.session.shared_seq`); absent: empty.
     ``noted``: what :class:`Have` said of subscribers, and is stored. ``served``, in the answer to Join: the
-    subscribers that this access point had; absent: none. ``nonce`` is that of the question that this answers.
+    subscribers that this access point had; absent: none. ``taken``: addresses of its subscribers that others
+    have attached from at another access point; absent: none. ``nonce`` is that of the question that this
+    answers.
     """
 
     last: Count
@@ -240,6 +244,7 @@ class Messages(msgspec.Struct, frozen=True, tag_field="kind", tag="messages"):
     lineage: Lineage | msgspec.UnsetType = msgspec.UNSET
     noted: dict[_Subscriber, Whereabouts] | msgspec.UnsetType = msgspec.UNSET
     served: dict[_Subscriber, Whereabouts] | msgspec.UnsetType = msgspec.UNSET
+    taken: dict[_Subscriber, str] | msgspec.UnsetType = msgspec.UNSET
     nonce: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 

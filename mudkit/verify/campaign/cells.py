@@ -82,8 +82,8 @@ TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
         "hello, late", "hello, of another start", "hello, what waited is sent",
         "life", "new session", "nobody to send to", "not delivered",
         "policy, kept", "policy, sent",
-        "sent again", "stream, gap", "stream, next", "stream, seen before", "tell, given up", "tell, kept",
-        "tell, sent", "tell, stranger",
+        "sent again", "stream, gap", "stream, next", "stream, of another session", "stream, seen before",
+        "tell, given up", "tell, kept", "tell, sent", "tell, stranger",
     ),
     "generator": (
         "begins a life", "confirmed", "follow", "nothing to tell again", "ship", "ship, refused",
@@ -122,6 +122,7 @@ UNREACHABLE: Final = tuple(
         "notifications: hello, what waited is sent",
         "notifications: sent again",
         "notifications: stream, gap",
+        "notifications: stream, of another session",
         "notifications: stream, seen before",
         "processor: moved",
         "processor: nothing to tell again",

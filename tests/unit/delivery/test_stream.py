@@ -234,17 +234,6 @@ def test_items_acknowledged_by_an_earlier_start_are_skipped(number, first, bodie
     assert set(incoming._ahead) == ahead
 
 
-def test_forgotten_early_items_are_delivered_when_sent_again():
-    _, (a, b, c) = create_stream("abc")
-    incoming = Incoming(a.first)
-    assert [incoming.take(item) for item in (a, c)] == [("a",), ()]
-    incoming.forget()
-    assert incoming._ahead == {}
-    assert incoming.take(b) == ("b",)
-    assert incoming.take(a) == ()
-    assert incoming.take(c) == ("c",)
-
-
 def test_items_contain_their_number_and_the_first_unacknowledged():
     out = Outgoing("s 1")
     assert wire_fields(out.add(5, "a")) == {

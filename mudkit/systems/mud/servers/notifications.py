@@ -30,6 +30,7 @@ acknowledge: over a slow link its registrations are in front, and a new session 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -88,6 +89,8 @@ _FOLLOW: Final = "follow"
 _IDENTIFY: Final = "identify"
 _MOVED: Final = "moved"
 _FOLLOW_US: Final = 10_000_000
+_STREAM: Final = re.compile(r" [0-9]{1,18}")
+"""End of the name of a stream, after the address of its sender: a number that grows with each start."""
 
 
 @dataclass
@@ -160,10 +163,8 @@ class NotificationServer:
         """Name of the session of an endpoint."""
         self._heard: dict[str, None] = {}
         """Names of sessions in the order of their last hello."""
-        self._incoming: dict[str, Incoming[ServerNotification]] = {}
-        """By the name of the stream."""
-        self._latest: dict[str, Incoming[ServerNotification]] = {}
-        """By the address of the sender."""
+        self._incoming: dict[str, tuple[int, Incoming[ServerNotification]]] = {}
+        """Number and state of the last stream, by the address of its sender."""
         self._processors: set[str] = set()
         """Addresses of the processors that have sent something."""
         self._policies: dict[tuple[str, str], dict[int, PolicyUpdate]] = {}
@@ -233,7 +234,7 @@ class NotificationServer:
                 if session is None or session.sender.address == address:
                     return self._moved.answered(now_us, (source, name))
                 return (self._move(session, source),)  # it acknowledges a late copy
-            case StreamItem(stream=stream, body=body) as item if stream.rpartition(" ")[0] == source:
+            case StreamItem(stream=name, body=body) as item if _STREAM.fullmatch(name.removeprefix(source)):
                 if isinstance(body, PolicyUpdate) is is_generator:
                     return self._stream(now_us, source, item)
         return None
@@ -389,11 +390,13 @@ class NotificationServer:
         return session
 
     def _stream(self, now_us: int, source: str, item: StreamItem[ServerNotification]) -> Sequence[Effect]:
-        incoming = self._incoming.get(item.stream)
-        if incoming is None:
-            incoming = self._incoming[item.stream] = Incoming(item.first)
-            self._latest.get(source, incoming).forget()  # the former stream of this sender has ended
-            self._latest[source] = incoming
+        number = int(item.stream.rpartition(" ")[2])
+        last_number, incoming = self._incoming.get(source, (0, None))
+        if incoming is None or number > last_number:
+            incoming = Incoming(item.first)
+            self._incoming[source] = number, incoming
+        elif number < last_number:
+            return ()  # a late copy: that start of the sender has ended
         effects: list[Effect] = []
         for body in incoming.take(item):
             effects += self._take(now_us, source, body)

@@ -3,7 +3,8 @@
 Rules:
 
 ================  ====================================================================================
-Messages          decide each in order, for each subscriber whose next message it is; request missing ones
+Messages          decide each in order, for each subscriber whose next message it is; request missing ones.
+                  Send nothing more to a subscriber whose address is taken, and ask whether it is there
 start             with stored subscribers, or those that the publish server names: ask them to attach, and
                   serve them once they have
 Attach, Left      see :mod:`~mudkit.systems.sublim.servers.handover`; so are messages of access points
@@ -267,7 +268,7 @@ class AccessPointMachine:
             case DeliveryAck(seq=seq, session=session) if agent is not None:
                 is_present = agent.is_confirmed and session == agent.session
                 return agent.acknowledge(now_us, seq) if is_present else ()
-            case Report() | SetPolicy() if agent is not None and not agent.is_confirmed:
+            case Report() | SetPolicy() if agent is not None and (agent.is_away or not agent.is_confirmed):
                 return self._handover.identify(source, message)
             case Report() | SetPolicy() if agent is not None and message.session != agent.session:
                 return ()  # a late copy
@@ -328,6 +329,9 @@ class AccessPointMachine:
             self._store.put("log", self._log)
             self._requested_seq = None
             effects += self._unanswered.answered(now_us, _REPLAY)
+        taken = {} if message.taken is UNSET else message.taken
+        for name, address in taken.items():
+            effects += self._displace(now_us, name, address)
         for agent in self._agents.values():
             effects += agent.follow(lineage, message.last)
             agent.skip(message.first)
@@ -345,8 +349,17 @@ class AccessPointMachine:
         if message.noted is not UNSET:
             self._noted |= message.noted
         flooded = self._plain.flood(message, lineage)
-        have = Send(self._server, self._have(list(self._moved)))
-        return [*effects, *flooded, *self._catch_up(now_us), have]
+        have = replace(self._have(list(self._moved)), lost=list(taken) or UNSET)
+        return [*effects, *flooded, *self._catch_up(now_us), Send(self._server, have)]
+
+    def _displace(self, now_us: int, name: str, address: str) -> Sequence[Effect]:
+        """Stop sending to a subscriber at an address that another one has at another access point."""
+        agent = self._agents.get(name)
+        if agent is None or agent.record.address != address:
+            return ()
+        self._noted.pop(name, None)
+        self._moved.pop(name, None)
+        return self._handover.displace(now_us, agent)
 
     def _have(self, names: Iterable[str]) -> Have:
         """Acknowledge messages; name those subscribers whose address the publish server has not noted."""

@@ -8,7 +8,8 @@ Attach         of another incarnation than the last, or after a start: Identify,
                newer than the last one: Behind. The agent is here, and not newer: serve. Its state is known
                to have moved: ask that access point. Else ask the one that, according to the client, has
                served it. Of an epoch that another incarnation had reached: Behind. From the address of
-               another subscriber: send nothing more to that one there, and ask it whether it is there
+               another subscriber: send nothing more to that one there, and ask it whether it is there. The
+               publish server has the same done at another access point
 Identify       (client) attach with this nonce; a late copy cannot
 Behind         (client) continue at the epoch after this one
 Left           the agent is here, of another incarnation, or older than the one that serves now: delete, if
@@ -391,12 +392,15 @@ class Handover:
         """
         effects: list[Effect] = []
         for other in self._agents.values():
-            if other is agent or other.is_away or other.record.address != agent.record.address:
-                continue
-            other.is_away = True
-            question = Identify(other.record.incarnation, self.ask(other.name))
-            effects += [*other.resend(now_us), Send(agent.record.address, question)]
+            if other is not agent and not other.is_away and other.record.address == agent.record.address:
+                effects += self.displace(now_us, other)
         return effects
+
+    def displace(self, now_us: int, agent: Agent) -> Sequence[Effect]:
+        """Stop sending to a subscriber whose address is another one's, and ask whether it is there."""
+        agent.is_away = True
+        question = Identify(agent.record.incarnation, self.ask(agent.name))
+        return [*agent.resend(now_us), Send(agent.record.address, question)]
 
     def _ask(self, now_us: int, source: str, message: Ask) -> Sequence[Effect]:
         name, epoch = message.subscriber, message.epoch

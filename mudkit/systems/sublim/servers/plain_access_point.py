@@ -6,7 +6,7 @@ plain subscribers too, and subscribers with state are served remotely, over the 
 plain access points are near.
 
 ==========  ==========================================================================================
-Hello       subscribe: send messages for which the predicate is TRUE to this address
+Hello       subscribe: send messages for which the predicate is TRUE to this address, and no others
 Bye         unsubscribe
 Messages    send each new message to the subscribers whose predicate is TRUE
 ==========  ==========================================================================================
@@ -72,6 +72,7 @@ class PlainService:
         """Subscribe or unsubscribe."""
         match message:
             case Hello(subscriber=name, filter=text):
+                self.remove_address(source)
                 try:
                     self._subscriptions[name] = source, Predicate.parse(text, language=LANGUAGE)
                 except PredicateError:  # not from a client, which would have checked it

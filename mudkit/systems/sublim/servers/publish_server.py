@@ -7,7 +7,9 @@ publish        assign the next number, store, send to all access points
 Join           register the access point; send it the last number, and where its subscribers were
 Replay         send stored messages starting at a number, a batch at a time; skip deleted ones
 Have           record that the access point has all messages up to a number; store where its subscribers are
-               for an access point that comes back from a backup, and note it with the next message
+               for an access point that comes back from a backup, and note it with the next message. A
+               subscriber of another access point had this address: tell that one (taken), until it does
+               not send there any more
 start          with a store that is not empty: add a start to the log's lineage; announce it to the access
                points, which may know messages that a restored backup lacks
 timer          announce the last number to access points that have not acknowledged it
@@ -76,6 +78,14 @@ class PublishServerMachine:
             self._points = dict.fromkeys([*(points or []), *(site.address for site in sites)], -1)
         self._noted: dict[str, dict[str, Whereabouts]] = {}
         """Addresses of subscribers stored since the last message, by access point."""
+        self._owners: dict[str, str] = {}
+        """Subscriber that was the last to attach from an address."""
+        self._taken: dict[str, dict[str, str]] = {}
+        """Subscribers of an access point whose address is another one's elsewhere, and the address."""
+        for key, at in ports.store.items(_AT, _At):
+            name = key.removeprefix(_AT)
+            if self._claim(name, at):  # it is not known any more which of them is there
+                self._taken.setdefault(at.point, {})[name] = at.where.address
         self._is_waiting = False
 
     def overview(self) -> View:
@@ -93,18 +103,23 @@ class PublishServerMachine:
             case Call(op_id=op_id, operation=Publish() as request):
                 return self._publish(now_us, op_id, request)
             case Received():
-                return self._received(event)
+                return self._received(now_us, event)
             case LinkUp():
                 late = [point for point, last in self._points.items() if last < self._last]
-                return [*(Send(point, self._announcement()) for point in late), *self._timer(now_us, late)]
+                return self._announce(now_us, late)
             case TimerFired():
                 late = [
                     point for point, last in self._points.items() if self._remaining_us(now_us, last) == 0
                 ]
-                return [*(Send(point, self._announcement()) for point in late), *self._timer(now_us, late)]
+                return self._announce(now_us, late)
         return ()
 
-    def _received(self, event: Received) -> Sequence[Effect]:
+    def _announce(self, now_us: int, late: Sequence[str]) -> Sequence[Effect]:
+        """Announce the last number to access points that are late, or are to be told of a taken address."""
+        points = list(dict.fromkeys([*late, *self._taken]))
+        return [*(Send(point, self._announcement(point)) for point in points), *self._timer(now_us, points)]
+
+    def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
         source, message = event.source, TO_PUBLISHER.decode(event.message)
         match message:
             case _ if message is None or all(site.address != source for site in self._sites):
@@ -114,19 +129,52 @@ class PublishServerMachine:
                     self._points[source] = 0
                     self._store.put("points", list(self._points))
                 served = self._served(source) or UNSET
-                return (Send(source, replace(self._announcement(), served=served, nonce=nonce)),)
+                return (Send(source, replace(self._announcement(source), served=served, nonce=nonce)),)
             case Replay(first=first):
-                return (Send(source, self._replayed(first)),)
-            case Have(last=last, start=start, moved=moved, nonce=nonce):
+                return (Send(source, self._replayed(source, first)),)
+            case Have(last=last, start=start, moved=moved, lost=lost, nonce=nonce):
+                if lost is not UNSET:
+                    for name in self._taken.get(source, {}).keys() & lost:
+                        self._leave(name)
+                        self._store.delete(_AT + name)
+                effects: Sequence[Effect] = ()
                 if moved is not UNSET:
-                    for name, where in moved.items():
-                        self._store.put(_AT + name, _At(source, where))
+                    are_taken = [self._note(name, _At(source, where)) for name, where in moved.items()]
                     self._noted.setdefault(source, {}).update(moved)
+                    effects = self._announce(now_us, ()) if any(are_taken) else ()
                 if (start or "") == last_start(self._lineage):  # else it refers to another log
                     self._points[source] = max(self._points.get(source, 0), last)
                 if nonce is not UNSET:
-                    return (Send(source, replace(self._announcement(), nonce=nonce)),)
-        return ()
+                    return [*effects, Send(source, replace(self._announcement(source), nonce=nonce))]
+                return effects
+
+    def _note(self, name: str, at: _At) -> bool:
+        """Store where a subscriber is; return whether an access point has to be told."""
+        self._leave(name)
+        self._store.put(_AT + name, at)
+        return self._claim(name, at)
+
+    def _claim(self, name: str, at: _At) -> bool:
+        """Set the owner of an address; return whether the access point of the former one has to be told."""
+        address = at.where.address
+        former = self._owners.get(address, name)
+        self._owners[address] = name
+        before = self._store.get(_AT + former, _At)
+        if before is None or before.point == at.point:
+            return False
+        self._taken.setdefault(before.point, {})[former] = address
+        return True
+
+    def _leave(self, name: str) -> None:
+        """Remove a subscriber from the address that it had."""
+        at = self._store.get(_AT + name, _At)
+        if at is None:
+            return
+        if self._owners.get(at.where.address) == name:
+            del self._owners[at.where.address]
+        taken = self._taken.get(at.point, {})
+        if taken.pop(name, None) is not None and not taken:
+            del self._taken[at.point]
 
     def _served(self, point: str) -> dict[str, Whereabouts]:
         known = self._store.items(_AT, _At)
@@ -146,6 +194,7 @@ class PublishServerMachine:
             for point, last in self._points.items()
             if (left_us := self._remaining_us(now_us, last)) is not None
         ]
+        remaining_us += [_TIMEOUT_US] if self._taken else []
         self._is_waiting = bool(remaining_us)
         return (SetTimer(_ANNOUNCE, max(min(remaining_us), 1)),) if remaining_us else ()
 
@@ -158,23 +207,26 @@ class PublishServerMachine:
         self._store.crash_point("numbered, not kept")
         self._store.put(_key(self._last), kept)
         self._store.delete(_key(self._last - self._kept))
-        flooded = replace(self._announcement(), messages=[kept])
-        noted = {point: replace(flooded, noted=names) for point, names in self._noted.items()}
+        sent = []
+        for point in self._points:
+            noted = self._noted.get(point, UNSET)
+            sent.append(Send(point, replace(self._announcement(point), messages=[kept], noted=noted)))
         self._noted.clear()
-        sent = [Send(point, noted.get(point, flooded)) for point in self._points]
         timer = [] if self._is_waiting else [SetTimer(_ANNOUNCE, _TIMEOUT_US)]
         self._is_waiting = True
         return [*sent, *timer, Complete(op_id, self._last)]
 
-    def _replayed(self, first: int) -> Messages:
+    def _replayed(self, point: str, first: int) -> Messages:
         begin = max(first, self._last - self._kept + 1)
         seqs = range(begin, min(begin + REPLAY_BATCH, self._last + 1))
         stored = (self._store.get(_key(seq), Published) for seq in seqs)
-        return replace(self._announcement(), messages=[entry for entry in stored if entry is not None])
+        return replace(self._announcement(point), messages=[entry for entry in stored if entry is not None])
 
-    def _announcement(self) -> Messages:
-        lineage = self._lineage or UNSET
-        return Messages(self._last, max(self._last - self._kept + 1, 1), [], lineage)
+    def _announcement(self, point: str) -> Messages:
+        first, taken = max(self._last - self._kept + 1, 1), self._taken.get(point)
+        return Messages(
+            self._last, first, [], self._lineage or UNSET, taken=UNSET if taken is None else dict(taken)
+        )
 
 
 def _key(number: int) -> str:

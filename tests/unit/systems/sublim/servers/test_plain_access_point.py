@@ -74,6 +74,30 @@ def test_restarted_plain_access_point_serves_its_subscribers_again(ward):
     assert read_pulses(nurse) == [2]
 
 
+def test_messages_are_not_sent_to_the_next_owner_of_an_address(ward):
+    lab, net, _ = ward
+    nurse, porter = (
+        PlainSubscriber(lab.device(name, link="wifi", at=SOUTH), net, predicate)
+        for name, predicate in (("nurse", "message.pulse < 50"), ("porter", "message.pulse > 90"))
+    )
+    lab.faults.change_address("nurse")
+    lab.run(minutes=2)
+    address = lab.world.hosts["nurse"].address
+    lab.faults.switch_off("nurse")
+    lab.faults.change_address("nurse")
+    lab.faults.change_address("porter", address)
+    lab.run(seconds=10)
+    sent = []
+    lab.world.fault_hook = lambda transfer: sent.append(transfer.to.split("/")[0]) or (0,)
+    for pulse in (2, 99):
+        net.publish({"pulse": pulse})
+    lab.run(seconds=10)
+    assert sent.count(address) == 1
+    assert read_pulses(porter) == [99]
+    lab.faults.switch_on("nurse")
+    assert read_pulses(nurse) == []
+
+
 def test_state_stays_at_its_access_point_near_a_plain_one(ward):
     lab, net, points = ward
     device = lab.device("doctor", link="wifi", at=NORTH)
