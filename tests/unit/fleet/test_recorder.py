@@ -80,6 +80,15 @@ def test_tables_contain_consistent_values(lab):
     }
 
 
+def test_transfers_are_cut_by_a_loss_of_the_network_alone(lab):
+    transfers, incidents = lab.frame("transfers"), lab.frame("incidents")
+    downs = set(incidents.loc[incidents["incident"] == "link down", ["device", "ts"]].itertuples(index=False))
+    assert {True, False} == set(transfers["cut"])
+    for row in transfers.itertuples():
+        assert row.cut == ((row.device, row.ended) in downs)
+        assert row.cut or row.carried_bytes == row.size_bytes
+
+
 def test_read_ids_are_stable_and_unique(lab):
     reads = lab.trace.table("reads")
     assert reads["read_id"].to_numpy().tolist() == read_ids(reads).tolist()
