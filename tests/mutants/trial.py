@@ -73,12 +73,11 @@ def plan(mutant: Mutant, reach: Reach) -> Plan:
     folder = ROOT / "tests" / "unit"
     own = str(folder.joinpath(*packages, f"test_{name.lstrip('_')}.py").relative_to(ROOT))
     reached = reach.of(mutant.module, mutant.function)
-    if not reached:
+    if not reached and packages:
         package = folder.joinpath(*packages) if folder.joinpath(*packages).is_dir() else folder / packages[0]
-        reached = [
-            *([own] if (ROOT / own).is_file() else []),
-            *([str(package.relative_to(ROOT))] if packages else []),
-        ]
+        reached = [str(package.relative_to(ROOT))]
+    if (ROOT / own).is_file() and not any(test.startswith(own) for test in reached):
+        reached = [own, *reached]
     of_file_s: dict[str, float] = {}
     for test in reached:
         file = test.split("::")[0]
