@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from mudkit.fleet.bill import Account
@@ -110,7 +111,6 @@ class Radio:
             if closed:
                 tail_us = profile.tail_us
             last.radio_mj += tail_us * profile.tail_mw * MJ_PER_MW_US
-            self.last = None
         if closed:
             account.radio_mj += profile.promotion_us * profile.promotion_mw * MJ_PER_MW_US
             account.wakeups += 1
@@ -219,9 +219,7 @@ def _session(radio: RadioProfile, session: Sequence[Carried], end_us: int) -> It
     spans = [(transfer, start, end) for transfer, start, end in spans if end > start]
     last_us = max([ready_us, *(end for _, _, end in spans)])
     edges = sorted({ready_us, *(edge for _, *span in spans for edge in span)})
-    for start, end in zip(edges, [*edges[1:], last_us], strict=True):
-        if start >= end_us or end <= start:
-            continue
+    for start, end in pairwise([*edges, last_us]):
         power_mw, is_active = 0.0, False
         for transfer, first, last in spans:
             if first <= start and end <= last:

@@ -99,11 +99,11 @@ def pictures(counted: pd.DataFrame, zoom: int, interval_s: int, tz: str, label: 
         unit_s = min(step_s, _S_PER_DAY)
         first_s = int(local_s.min()) // unit_s * unit_s
         number = (local_s - first_s) // step_s
-        if number.max() and number.max() >= MAX_PICTURES:
+        if number.max() >= MAX_PICTURES:
             continue
         placed = counted.assign(picture=number)
         table = placed.groupby(["picture", "x", "y"])[[*_SUMS]].sum().reset_index()
-        if len(table) <= MAX_MAP_CELLS or not number.max():
+        if len(table) <= MAX_MAP_CELLS:
             break
     begin = pd.to_datetime(first_s + table["picture"] * step_s, unit="s")
     at = begin.map(lambda day: _period(day, step_s)).to_list()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import multiprocessing
 import os
 import shutil
@@ -25,7 +26,8 @@ MAX_BYTES = 6 << 30
 """Memory of a trial with the processes that it starts; a mutant that needs more is noticed."""
 
 _MIN_S, _FACTOR = 60.0, 10.0
-"""A trial ends after a minute and ten times what its tests take otherwise; a mutant that takes longer is noticed."""
+"""A test ends after a minute and ten times what the longest of its file takes otherwise, and so does a trial; a mutant
+that takes longer is noticed."""
 _POLL_S = 0.2
 _WARM = (
     "pytest",
@@ -36,6 +38,8 @@ _WARM = (
     "pyarrow.dataset",
     "msgspec",
     "plotly.io",
+    "scipy.stats",
+    "sqlglot",
 )
 
 
@@ -49,36 +53,44 @@ class Plan:
         None: the code as it is.
     stages : tuple of tuple of str
         Names of tests, or of files all of whose tests are meant.
-    expected_s : float
-        Time that they take without the change.
+    times_s : dict
+        Time that each takes without the change, as far as it is known.
     """
 
     mutant: Mutant | None
     stages: tuple[tuple[str, ...], ...]
-    expected_s: float
+    times_s: dict[str, float]
+
+    def limit_s(self, file: str = "") -> float:
+        """Return the time after which the trial ends, or a test of a file."""
+        times_s = [time_s for test, time_s in self.times_s.items() if test.startswith(file)]
+        return _MIN_S + _FACTOR * (max(times_s, default=0.0) if file else sum(times_s))
 
 
 def plan(mutant: Mutant, reach: Reach) -> Plan:
-    """Choose the tests of a mutant; where none is known to reach it, those of its package."""
+    """Choose the tests of a mutant: those that reach its function; where none is known, those of its package."""
     *packages, name = mutant.module.split(".")
     folder = ROOT / "tests" / "unit"
-    own = folder.joinpath(*packages, f"test_{name.lstrip('_')}.py")
-    first = (str(own.relative_to(ROOT)),) if own.is_file() else ()
+    own = str(folder.joinpath(*packages, f"test_{name.lstrip('_')}.py").relative_to(ROOT))
     reached = reach.of(mutant.module, mutant.function)
-    if not reached:
+    if not reached and packages:
         package = folder.joinpath(*packages) if folder.joinpath(*packages).is_dir() else folder / packages[0]
-        reached = [str(package.relative_to(ROOT))] if packages else []
-    times_s: dict[str, float] = {}
+        reached = [str(package.relative_to(ROOT))]
+    if (ROOT / own).is_file() and not any(test.startswith(own) for test in reached):
+        reached = [own, *reached]
+    of_file_s: dict[str, float] = {}
     for test in reached:
         file = test.split("::")[0]
-        times_s[file] = times_s.get(file, 0.0) + reach.times_s.get(test, 0.0)
-    rest = sorted(
-        (test for test in reached if test.split("::")[0] not in first),
-        key=lambda test: (times_s[test.split("::")[0]], test),
-    )
-    own_s = sum(time_s for test, time_s in reach.times_s.items() if test.split("::")[0] in first)
+        of_file_s[file] = of_file_s.get(file, 0.0) + reach.times_s.get(test, 0.0)
+    ordered = sorted(reached, key=lambda test: (of_file_s[test.split("::")[0]], test))
+    stages = [
+        [test for test in ordered if (test.split("::")[0] == own) == is_first] for is_first in (True, False)
+    ]
+    files = tuple(of_file_s)
     return Plan(
-        mutant, tuple(stage for stage in (first, tuple(rest)) if stage), own_s + sum(times_s.values())
+        mutant,
+        tuple(tuple(stage) for stage in stages if stage),
+        {test: time_s for test, time_s in reach.times_s.items() if test.startswith(files)},
     )
 
 
@@ -111,7 +123,7 @@ class _Trial:
         self._receiver, sender = context.Pipe(duplex=False)
         self._process = context.Process(target=_try, args=(plan, Path(self._folder), sender))
         self._begin_s = time.monotonic()
-        self._limit_s = _MIN_S + _FACTOR * plan.expected_s
+        self._limit_s = plan.limit_s()
         self._process.start()
         sender.close()
 
@@ -164,10 +176,12 @@ def _try(plan: Plan, folder: Path, sender: Connection) -> None:
     tempfile.tempdir = None
     os.environ |= {"TMPDIR": str(temporary), "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "examples")}
     os.environ["PYTHONPATH"] = str(folder)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     sys.path.insert(0, str(folder))
     _overlay(plan.mutant, folder)
     for stage in plan.stages:
-        if noticed := _failure(stage):
+        if noticed := _failure(stage, plan):
             sender.send(noticed)
             return
     sender.send(None)
@@ -187,12 +201,17 @@ def _overlay(mutant: Mutant | None, folder: Path) -> None:
                 inner = entry
             elif entry.name != "__pycache__":
                 (target / entry.name).symlink_to(entry)
+            elif changed is not None:
+                (target / entry.name).mkdir()
+                for compiled in entry.iterdir():
+                    if not compiled.name.startswith(f"{changed.stem}."):
+                        (target / entry.name / compiled.name).symlink_to(compiled)
         if inner is None:
             return
         source, target = inner, target / inner.name
 
 
-def _failure(tests: Sequence[str]) -> str | None:
+def _failure(tests: Sequence[str], plan: Plan) -> str | None:
     """Run tests until one fails, and return its name; None if all pass."""
     import pytest
 
@@ -206,8 +225,12 @@ def _failure(tests: Sequence[str]) -> str | None:
                 item
                 for item in items
                 if item.nodeid in chosen
+                or item.nodeid not in plan.times_s  # newer than the measurement
                 or any(item.nodeid.startswith(file) for file in files if file in chosen)
             ]
+
+        def pytest_runtest_logstart(self, nodeid: str) -> None:
+            signal.alarm(math.ceil(plan.limit_s(nodeid.split("::")[0])))
 
         def pytest_runtest_logreport(self, report: Any) -> None:
             if report.failed:

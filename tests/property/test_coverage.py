@@ -16,7 +16,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mudkit.pipeline.coverage import Points, Reads, first_reads, read_labels
+from mudkit.pipeline import coverage
+from mudkit.pipeline.coverage import NOTHING, Points, Reads, first_reads, read_labels
 from mudkit.trace.schema import epoch_us, read_ids, timestamps
 from mudkit.units import box_bounds, in_box
 
@@ -27,6 +28,16 @@ POINT = st.tuples(st.integers(0, 12), PLACE, st.sampled_from("abc"))
 READ = st.tuples(
     st.sampled_from("ab"), st.integers(0, 12), PLACE, st.sampled_from([2, 4]), st.sampled_from([1, 4, 20])
 )
+
+
+@pytest.fixture(autouse=True, params=["as it is", "small pieces"])
+def sizes(request, monkeypatch):
+    """Run with the real sizes, and with pieces of a few points and reads: counts depend on none of them."""
+    if request.param != "as it is":
+        small = {"_PIECE_POINTS": 4, "_BLOCK_READS": 2, "_PAIR_ROWS": 3, "_SLICE_POINTS": 8}
+        small |= {"_SEARCH_POINTS": 3, "_SEARCH_READS": 2, "_EDGE_READS": 3}
+        for name, size in small.items():
+            monkeypatch.setattr(coverage, name, size)
 
 
 def lon_at(step):
@@ -109,6 +120,12 @@ def test_counts_are_exact(points, reads, horizon, cuts):
     assert +of_others == +expected_others
     assert +missing == +expected_missing
     assert {*total} <= {*expected_total}
+    numbers = prepared.first(Points(t_us, lat, lon, owner)).tolist()
+    for point, number in zip(points, numbers, strict=True):
+        readers = [read for read in reads if read[0] != point[2] and contains(read, point)]
+        first = of_id[int(prepared.ids[number])] if number != NOTHING else None
+        assert (first in readers) if readers else (first is None)
+        assert first is None or first[1] == min(read[1] for read in readers)
 
 
 @given(st.lists(POINT, max_size=60), st.lists(READ, min_size=1, max_size=12, unique=True))
@@ -195,4 +212,4 @@ def test_no_piece_straddles_many_reads(times, max_rows, bursts):
     for piece in pieces:
         assert 1 <= len(t_us[piece]) <= max_rows
         between = np.diff(np.searchsorted(reads.end_us, t_us[piece]))
-        assert not (between > 128).any()
+        assert not (between > coverage._BLOCK_READS).any()

@@ -282,8 +282,17 @@ corner = st.tuples(*[st.one_of(st.integers(-5, 5).map(float), st.just(-np.inf))]
     steps=st.lists(st.tuples(st.sampled_from(["insert", "insert", "insert", "move", "remove"]), st.integers(0, 200), corner), max_size=150),
     queries=st.lists(st.tuples(*[st.integers(-6, 6).map(float)] * 3), min_size=1, max_size=6),
     sides=st.sampled_from([((0, False), (0, True), (1, False)), ((0, False), (1, True), (2, False)), ((0, True), (0, True), (0, False))]),
+    size=st.sampled_from([4, 4, 128]),
 )  # fmt: skip
-def test_bounds_equal_linear_comparison(steps: list[Any], queries: list[Any], sides: Any) -> None:
+def test_bounds_equal_linear_comparison(steps: list[Any], queries: list[Any], sides: Any, size: int) -> None:
+    """Insert, move and remove corners; small blocks are split, joined and released within few steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounds_module, "BLOCK_SIZE", size)
+        patch.setattr(bounds_module, "INITIAL_BLOCK_SIZE", size // 4)
+        compare_bounds(steps, queries, sides)
+
+
+def compare_bounds(steps: list[Any], queries: list[Any], sides: Any) -> None:
     places = Places()
     places.reserve(200)
     tree = Bounds(tuple(Side(*side) for side in sides), places)
@@ -314,6 +323,28 @@ def test_bounds_equal_linear_comparison(steps: list[Any], queries: list[Any], si
         for number, entry in zip(query_numbers.tolist(), entries.tolist(), strict=True):
             many[number].append(entry)
     assert [sorted(result) for result in many] == expected
+
+
+@pytest.mark.parametrize("equal", [3, 6, 9, 12])
+@pytest.mark.parametrize("others", [1, 2, 5])
+def test_equal_corners_stay_found_while_others_are_removed(
+    equal: int, others: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No cut separates equal corners: their leaf has several blocks, which are emptied one after the other."""
+    monkeypatch.setattr(bounds_module, "BLOCK_SIZE", 4)
+    monkeypatch.setattr(bounds_module, "INITIAL_BLOCK_SIZE", 4)
+    for first in range(equal):
+        places = Places()
+        places.reserve(equal + others)
+        tree = Bounds((Side(0, False), Side(1, False)), places)
+        for entry in reversed(range(equal + others)):
+            tree.insert(entry, (0.0, 0.0) if entry < equal else (5.0 + entry, 5.0 + entry))
+        left = [(first + step) % equal for step in range(equal)] + list(range(equal, equal + others))
+        left = left[::2] + left[1::2]
+        while left:
+            tree.remove(left.pop(0))
+            assert sorted(tree.query(np.array([99.0, 99.0]))[0].tolist()) == sorted(left)
+            assert tree.size == len(left)
 
 
 def test_moving_corners_do_not_accumulate_blocks() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from typing import Any
 
@@ -71,17 +72,24 @@ def evaluate_in_numpy(predicate: Predicate, data: list[dict[str, Any]]) -> list[
     return [None if value is np.ma.masked else bool(value) for value in result]
 
 
+def operators(text: str) -> frozenset[str]:
+    """Return the operators, functions and keywords of a predicate."""
+    return frozenset(re.findall(r"[a-z_]+(?=\()|[A-Z]{2,}|[<>=+*/-]+", re.sub(r"'[^']*'", "", text)))
+
+
 def test_fixtures_match_in_spark(spark, scaled):
+    """Evaluate all fixtures in the soak, else one of each set of operators and each result."""
     groups: dict[str, list[tuple[Any, ...]]] = {}
     for row in list_rows():
         groups.setdefault(to_json(row[1]) + to_json(row[2]), []).append(row)
     largest = max(groups.values(), key=len)
     frame = make_variants(spark, [{"record": largest[0][1], "receiver": largest[0][2], "auth": {}}]).cache()
-    sampled = largest[:: scaled(1, 4)]
-    for start in range(0, len(sampled), 64):
-        batch = sampled[start : start + 64]
-        result = evaluate_in_spark(frame, [Predicate(text) for text, *_ in batch])
-        for (text, *_, expected), values in zip(batch, result, strict=True):
+    of_each = {(operators(text), expected): (text, expected) for text, *_, expected in largest}
+    chosen = scaled([(text, expected) for text, *_, expected in largest], list(of_each.values()))
+    for start in range(0, len(chosen), 64):
+        batch = chosen[start : start + 64]
+        result = evaluate_in_spark(frame, [Predicate(text) for text, _ in batch])
+        for (text, expected), values in zip(batch, result, strict=True):
             assert values == [expected], text
     edges = [row for group in groups.values() if group is not largest for row in group]
     data = [{"record": record, "receiver": receiver, "auth": {}} for _, record, receiver, _ in edges]

@@ -161,6 +161,16 @@ def test_device_with_traffic_switches_off_when_the_battery_is_empty(link):
     assert off_s < 150_000 / 68.6 / 1.2  # shorter than without traffic
 
 
+@pytest.mark.parametrize(("seconds", "left_j"), [(9950, 0.5), (10_000, 100.0)])
+def test_only_an_empty_battery_is_charged_when_the_device_is_switched_on(seconds, left_j):
+    lab = Lab()
+    ann = lab.device("ann", battery_j=100.0, base_mw=10.0)
+    lab.run(seconds=seconds)
+    lab.faults.switch_off("ann")
+    lab.faults.switch_on("ann")
+    assert ann.battery.left_j() == pytest.approx(left_j)
+
+
 def test_battery_is_not_discharged_while_off():
     lab = Lab()
     ann = lab.device("ann", battery_j=100.0, base_mw=10.0)

@@ -7,7 +7,7 @@ from fleet_machines import Stage
 
 from mudkit.events import Received, Send
 from mudkit.fleet.bill import Account
-from mudkit.fleet.energy import MJ_PER_MW_US, RADIOS, Radio
+from mudkit.fleet.energy import MJ_PER_MW_US, RADIOS, Carried, Radio, RadioProfile, timeline
 
 LTE = RADIOS["lte"]
 S = 1_000_000
@@ -22,7 +22,7 @@ def carry(radio: Radio, start_us: int, account: Account, duration_us: int = 1_00
     return radio.active_until_us
 
 
-@pytest.mark.parametrize(("late_us", "wakeups"), [(-1, 0), (0, 0), (1, 1)])
+@pytest.mark.parametrize(("late_us", "wakeups"), [(-S, 0), (-1, 0), (0, 0), (1, 1), (S, 1)])
 def test_radio_is_open_exactly_until_the_end_of_its_tail(late_us, wakeups):
     radio, first, second = Radio(LTE), Account("mud", "ann", "up"), Account("mud", "ann", "down")
     end_us = carry(radio, 0, first)
@@ -71,3 +71,122 @@ def test_first_opening_of_a_radio_is_charged():
     account = Account("mud", "ann", "up")
     Radio(LTE).open(0, account)
     assert (account.wakeups, account.radio_mj) == (1, pytest.approx(PROMOTION_MJ))
+
+
+# Opened for 10 µs, and a tail of 20 µs. A byte sent within 5 µs takes 400 mW above the active 50, one received 800.
+PLAIN = RadioProfile("plain", 10, 100.0, 50.0, 2.0, 4.0, 20, 30.0)
+UP = Carried("up", 5, 15, 20, 1)
+OPENED = [(0, 5, "idle", 0), (5, 15, "promotion", 100)]
+SENT = [*OPENED, (15, 20, "active", 450)]
+
+
+@pytest.mark.parametrize(
+    ("carried", "downs_us", "expected"),
+    [
+        pytest.param([], [3], [(0, 60, "idle", 0)], id="nothing is carried"),
+        pytest.param([UP], [], [*SENT, (20, 40, "tail", 30), (40, 60, "idle", 0)], id="tail after the last"),
+        pytest.param(
+            [Carried("down", 5, 15, 20, 1)],
+            [],
+            [*OPENED, (15, 20, "active", 850), (20, 40, "tail", 30), (40, 60, "idle", 0)],
+            id="a received byte",
+        ),
+        pytest.param(
+            [UP, Carried("down", 6, 18, 28, 2)],
+            [],
+            [
+                *OPENED,
+                (15, 18, "active", 450),
+                (18, 20, "active", 1250),
+                (20, 28, "active", 850),
+                (28, 48, "tail", 30),
+                (48, 60, "idle", 0),
+            ],
+            id="active once for two transfers, and the energy of the bytes of each",
+        ),
+        pytest.param(
+            [Carried("up", 40, 40, 45, 1), UP],
+            [],
+            [*SENT, (20, 40, "tail", 30), (40, 45, "active", 450), (45, 60, "tail", 30)],
+            id="tail until the next, which may come at its very end",
+        ),
+        pytest.param(
+            [UP, Carried("up", 41, 51, 56, 1)],
+            [],
+            [
+                *SENT,
+                (20, 40, "tail", 30),
+                (40, 41, "idle", 0),
+                (41, 51, "promotion", 100),
+                (51, 56, "active", 450),
+                (56, 60, "tail", 30),
+            ],
+            id="opened again after the tail",
+        ),
+        pytest.param(
+            [UP, Carried("down", 7, 15, 17, 0), Carried("up", 38, 38, 43, 1)],
+            [],
+            [
+                *OPENED,
+                (15, 17, "active", 450),
+                (17, 20, "active", 450),
+                (20, 38, "tail", 30),
+                (38, 43, "active", 450),
+                (43, 60, "tail", 30),
+            ],
+            id="the tail follows the last to end, not the last to begin",
+        ),
+        pytest.param(
+            [UP], [30, 25], [*SENT, (20, 25, "tail", 30), (25, 60, "idle", 0)], id="outage ends tail"
+        ),
+        pytest.param(
+            [UP, Carried("up", 25, 35, 40, 1)],
+            [25],
+            [
+                *SENT,
+                (20, 25, "tail", 30),
+                (25, 35, "promotion", 100),
+                (35, 40, "active", 450),
+                (40, 60, "tail", 30),
+            ],
+            id="opened again after an outage in the tail",
+        ),
+        pytest.param(
+            [Carried("up", 5, 15, 12, 0)],
+            [12],
+            [(0, 5, "idle", 0), (5, 12, "promotion", 100), (12, 60, "idle", 0)],
+            id="outage during the promotion",
+        ),
+        pytest.param(
+            [Carried("up", 5, 15, 18, 1)],
+            [18],
+            [*OPENED, (15, 18, "active", 50 + 2000 / 3), (18, 60, "idle", 0)],
+            id="outage during a transfer",
+        ),
+        pytest.param(
+            [UP],
+            [5],
+            [*SENT, (20, 40, "tail", 30), (40, 60, "idle", 0)],
+            id="a loss of the network at its begin was before",
+        ),
+        pytest.param(
+            [Carried("up", 5, 5, 5, 0)], [5], [(0, 60, "idle", 0)], id="unless it ended the transfer"
+        ),
+    ],
+)
+def test_states_of_a_radio_follow_its_rules(carried, downs_us, expected):
+    """The rules at the head of `mudkit.fleet.energy`: promotion, active, tail, and off without a network."""
+    stretches = timeline(PLAIN, carried, downs_us, 60)
+    assert [tuple(stretch[:3]) for stretch in stretches] == [row[:3] for row in expected]
+    assert [stretch.power_mw for stretch in stretches] == pytest.approx([row[3] for row in expected])
+
+
+def test_states_of_a_radio_lie_between_the_two_times_asked_for():
+    assert [tuple(stretch) for stretch in timeline(PLAIN, [UP], [], 12, 2)] == [
+        (2, 5, "idle", 0.0),
+        (5, 12, "promotion", 100.0),
+    ]
+    assert [stretch.to_us for stretch in timeline(PLAIN, [UP], [], 30)] == [5, 15, 20, 30]
+    assert timeline(RADIOS["ideal"], [Carried("up", 5, 5, 5, 1)], [], 12) == [(0, 12, "idle", 0.0)]
+    states = timeline(RADIOS["ideal"], [Carried("up", 5, 5, 9, 1)], [], 12)
+    assert [stretch.state for stretch in states] == ["idle", "active", "idle"], "no promotion, no tail"

@@ -339,3 +339,12 @@ def test_machines_draw_different_entropy():
         for system, name in (("a b", "c"), ("a", "b c"), ("a", "b"))
     ]
     assert len(set(draws)) == 3
+
+
+def test_open_operation_shows_for_how_long_it_has_been_open():
+    lab = Lab()
+    process, _ = install_answering(lab.device("ann"))
+    lab.run(minutes=5)
+    operation = process.call("later", s=600)
+    lab.run(seconds=90)
+    assert "1 min 30 s of virtual time" in str(operation)

@@ -14,7 +14,7 @@ from lab_systems import install_answering
 
 from mudkit import Lab
 from mudkit.errors import FailureWarning, OutputExists, SimulationProblem
-from mudkit.events import Record
+from mudkit.events import Call, Complete, Record
 from mudkit.fleet import recorder
 from mudkit.fleet.recorder import TABLES, Deliveries
 from mudkit.systems.store_and_forward import Client, Relay
@@ -78,6 +78,15 @@ def test_tables_contain_consistent_values(lab):
     assert links.groupby("device")["up"].last().to_dict() == {
         name: device.is_online for name, device in lab.devices.items()
     }
+
+
+def test_transfers_are_cut_by_a_loss_of_the_network_alone(lab):
+    transfers, incidents = lab.frame("transfers"), lab.frame("incidents")
+    downs = set(incidents.loc[incidents["incident"] == "link down", ["device", "ts"]].itertuples(index=False))
+    assert {True, False} == set(transfers["cut"])
+    for row in transfers.itertuples():
+        assert row.cut == ((row.device, row.ended) in downs)
+        assert row.cut or row.carried_bytes == row.size_bytes
 
 
 def test_read_ids_are_stable_and_unique(lab):
@@ -192,6 +201,29 @@ def test_operation_is_open_until_it_is_answered():
         "ann",
     ]
     assert (row["responded"] - row["invoked"]).total_seconds() == 60
+
+
+def test_machine_describes_the_calls_of_its_former_life():
+    class Describing:
+        def handle(self, now_us: int, event: Any) -> Any:
+            if not isinstance(event, Call) or event.operation != "describe":
+                return ()
+            rows = [{"op_id": number, "key": f"of {number}"} for number in event.arguments["op_ids"]]
+            return (*(Record("operations", row) for row in rows), Complete(event.op_id))
+
+    lab = Lab()
+    processes = [
+        lab.device(name).install("describing", lambda ports: Describing()) for name in ("ann", "bob")
+    ]
+    calls = [process.call("begin") for process in processes for _ in range(3)]
+    lab.faults.kill("ann")
+    lab.faults.restart("ann")
+    processes[0].call("describe", op_ids=[3, 2])
+    lab.run()
+    history = lab.history()
+    assert len(calls) == 6
+    keys = history[history["status"] == "open"].groupby("client")["key"].agg(list)
+    assert [keys["ann"], keys["bob"]] == [[None, "of 2", "of 3"], [None, None, None]]
 
 
 IDS = {"item": "i", "receiver": "r"}

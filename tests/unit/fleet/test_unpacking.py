@@ -134,3 +134,13 @@ def test_deeply_nested_packing_is_bounded():
     assert len(list(leaves(data))) < 12
     deep = msgspec.json.encode("[" * 5000).decode()
     assert list(leaves({"text": deep}))
+
+
+@pytest.mark.parametrize("packing", ["gzip", "zlib", "deflate", "bzip2", "xz"])
+def test_content_is_cut_at_the_budget_and_incomplete_data_stay_packed(packing):
+    text = b"the secret of the shed, " * 40
+    budget = Budget()
+    budget.bytes = 100
+    assert unpack(_PACKINGS[packing](text), budget).value == text[:100]
+    assert budget.bytes == 0
+    assert unpack(_PACKINGS[packing](text)[:-9], Budget()) is None

@@ -14,7 +14,7 @@ from mudkit.learning import FixedRule, export_policy
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import Always, LearntReads, hours_of_day
 from mudkit.learning.replay import SENT, replay
-from mudkit.learning.search import FAMILIES, MIN_READS, Sums, recommend, replay_rules
+from mudkit.learning.search import FAMILIES, MIN_GAIN, MIN_READS, Sums, recommend, replay_rules
 
 RULES = [
     FixedRule(km, minutes)
@@ -152,6 +152,31 @@ def test_planted_rule_is_found_and_no_tree_beats_it(family, is_good):
     assert most - result.chosen.is_fresh.sum() < 0.02 * len(pairs.device)
     assert result.risk(result.chosen) <= 0.1
     assert result.share(result.chosen.is_fresh).low < result.chosen.is_fresh.mean()
+
+
+def test_policy_of_which_other_devices_are_stale_is_not_recommended(pairs):
+    """Answers older than 10 minutes are stale for one device: all is good for the others, which choose without it.
+
+    "Any policy has to keep the limit on folds that it was not chosen on" (`recommend`).
+    """
+    result = recommend(pairs, (pairs.device[pairs.read] == 0) & (pairs.age_s > 600), 0.02)
+    alone = result.choices[0]
+    assert all(choice.is_stale.mean() > 0.02 for choice in result.choices[1:])
+    assert all(result.gain(choice, alone).low > MIN_GAIN for choice in result.choices[1:])
+    assert len(result.choices) > 2
+    assert (result.chosen.family, result.best_rule.family) == ("always ask", "always ask")
+
+
+@pytest.mark.parametrize("minutes", [43.0, 57.0])
+def test_ages_are_refined_on_both_sides_of_the_best_one_on_the_grid(pairs, minutes):
+    """Start from 40 minutes, the best of the grid for 43, or from 60, the best for 57: stale answers are allowed."""
+    is_stale = pairs.age_s > 60 * minutes
+    policy = recommend(pairs, is_stale, 0.5).choice("age").policy
+    assert policy.by_hour[0] == pytest.approx(minutes, rel=0.02), "within the factor that is not refined"
+    assert (
+        count_plainly(pairs, is_stale, policy)[0]
+        == count_plainly(pairs, is_stale, FixedRule(math.inf, minutes))[0]
+    )
 
 
 def test_days_are_held_out_with_folds_of_time(pairs):

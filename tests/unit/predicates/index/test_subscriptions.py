@@ -62,3 +62,17 @@ def test_new_subscription_has_no_data_of_a_removed_reader(scope):
     adults = Predicate(f"{scope}.age >= 21")
     assert index.match({"topic": "news"}, adults) == ["bob"]
     assert index.match_many([{"topic": "news"}], adults) == [["bob"]]
+
+
+@pytest.mark.parametrize("others", [0, 1, 100])
+@pytest.mark.parametrize("text", ["topic = receiver.topic", "topic = receiver.topic AND level IN (1, 2)"])
+def test_moved_reader_is_found_at_the_new_key_alone(others, text):
+    index = SubscriptionIndex()
+    for number in range(others + 1):
+        index.add(number, Predicate(text), receiver={"topic": "news"})
+    index.update(0, receiver={"topic": "sport"})
+    for topic, expected in (("news", [*range(1, others + 1)]), ("sport", [0])):
+        record = {"topic": topic, "level": 1}
+        assert index.match(record) == expected
+        assert index.match_many([record]) == [expected]
+        assert index.explain(record)["candidates"].sum() == len(expected), "no other reader is compared"
