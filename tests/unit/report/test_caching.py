@@ -14,12 +14,12 @@ from mudkit.learning import FixedRule
 from mudkit.learning.pairs import Pairs
 from mudkit.pipeline.coverage import read_labels
 from mudkit.report.assuming import Assumptions
-from mudkit.report.batching import WriteStudy, study_writes
+from mudkit.report.batching import WriteStudy
 from mudkit.report.caching import HINDSIGHT, RULE, ReadStudy, study_reads
 from mudkit.systems import mud
 from mudkit.systems.mud import Artefact
 
-UNKNOWN = WriteStudy(30.0, 0.0, 0.05, pd.DataFrame(), "Nothing is known of writes.")
+UNKNOWN = WriteStudy(30.0, 0.0, 0.0, 0.05, pd.DataFrame(), "Nothing is known of writes.")
 ALLOWED = {"completeness": 0.9, "max_stale": 0.05, "horizon_s": 7200.0}
 
 
@@ -247,9 +247,3 @@ def test_savings_are_those_of_the_reads_of_a_day(by_age):
     assert always == pytest.approx(3 * reads / days), "a query, a part of its answer, and the end"
     sent = (by_age.policies.set_index("kind").loc["age", "sent_share"]) * reads
     assert table["messages_per_day"].iloc[-1] == pytest.approx(3 * sent / days)
-
-
-def test_writes_of_a_single_device_are_not_compared():
-    study = study_writes(build_rule_is_best(), batch_minutes=300.0, completeness=0.9, max_stale=0.02)
-    assert "Nothing can be said of writes" in repr(study.answer()), "there is one car"
-    assert not len(study.table())
