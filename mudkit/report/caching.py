@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -576,7 +577,7 @@ class ReadStudy:
             f"{words.duration(60 * round(abs(ahead_s) / 60))} {which} it."
         )
 
-    def artefact(self) -> Artefact:
+    def artefact(self, version: int) -> Artefact:
         """Return the recommended policy as the document that a device evaluates."""
         manifest = {
             "report": "cache_policy",
@@ -585,13 +586,16 @@ class ReadStudy:
             "max_stale": self.max_stale,
             "reads": len(self.search.pairs.device),
         }
-        document = export_policy(self.policy, 1, manifest=manifest)
+        document = export_policy(self.policy, version, manifest=manifest)
         return document if isinstance(self.policy, Always) else document.up_to_age(self.horizon_s)
 
     def save_policy(self, folder: Path | None) -> None:
-        """Write the recommended policy as ``policy.json``; nothing without a folder."""
+        """Write the recommended policy as ``policy.json``; nothing without a folder.
+
+        Its version is the time in seconds since 1970: that of a later page replaces it on devices.
+        """
         if folder is not None:
-            document = json.dumps(dict(self.artefact().document), indent=1)
+            document = json.dumps(dict(self.artefact(int(time.time())).document), indent=1)
             (folder / "policy.json").write_text(document + "\n", encoding="utf-8")
 
     def savings(self) -> pd.DataFrame:
@@ -630,8 +634,9 @@ class ReadStudy:
             f"It saves the fleet {_saved(always, chosen)} a day against asking for every read",
             f"Against the fixed rule it saves {_saved(rule, chosen)} a day. {counted}A query takes three "
             "messages: itself, its answer, and one that closes it. All go over LTE, with nothing else on the "
-            "radio. `policy.json` beside this page, chosen on all devices, is what devices evaluate. The "
-            "cloud of a lab ships it to clients with `read_policy=mud.ShippedPolicy()`: "
+            "radio. `policy.json` beside this page, chosen on all devices, is what devices evaluate; that of "
+            "a page that is made later replaces it. The cloud of a lab ships it to clients with "
+            "`read_policy=mud.ShippedPolicy()`: "
             '`cloud.ship(json.loads(Path("policy.json").read_text()), app=…)`.',
         )
 
