@@ -21,7 +21,9 @@ __all__ = [
     "difference",
     "mean",
     "ratio",
+    "risk_ahead",
     "share",
+    "shares_ahead",
     "t_quantile",
 ]
 
@@ -174,6 +176,7 @@ def _wilson(value: float, cases: float, z: float) -> Interval:
 def clustered(
     values: ArrayLike,
     *clusters: ArrayLike,
+    weights: ArrayLike | None = None,
     confidence: float = 0.95,
     ahead: bool = False,
     limits: tuple[float, float] = (-np.inf, np.inf),
@@ -190,6 +193,8 @@ def clustered(
     values : array_like, shape (cases,)
     *clusters : array_like, shape (cases,)
         One or two clusterings, as whole numbers.
+    weights : array_like, shape (cases,), optional
+        Number of cases whose mean each value is; none: 1 each. No clustering separates them.
     confidence : float
     ahead : bool
         Return where the mean of as many new clusters and cases will lie, instead of the expectation.
@@ -198,19 +203,21 @@ def clustered(
     """
     _check(confidence)
     given = np.asarray(values, dtype=np.float64)
-    if not len(given):
+    weight = np.ones(len(given)) if weights is None else np.asarray(weights, dtype=np.float64)
+    cases = float(weight.sum())
+    if not cases:
         return Interval(np.nan, np.nan, np.nan, "value")
-    value = float(given.mean())
+    value = float((given * weight).sum() / cases)
     if len(given) == 1:
         return Interval(value, np.nan, np.nan, "value")
     numbers = [np.asarray(cluster) for cluster in clusters]
-    se, freedom = clustered_se(given[:, None], np.ones(len(given)), *numbers)
+    se, freedom = clustered_se((given * weight)[:, None], weight, *numbers)
     reach = t_quantile(0.5 + confidence / 2, freedom) * float(se[0]) * (np.sqrt(2.0) if ahead else 1.0)
     low, high = limits
     if limits == (0.0, 1.0):
         # Of no or all cases the logit is not finite: half a case more and less.
-        middle = (value * len(given) + 0.5) / (len(given) + 1)
-        least = np.sqrt(middle * (1 - middle) / len(given)) * (np.sqrt(2.0) if ahead else 1.0)
+        middle = (value * cases + 0.5) / (cases + 1)
+        least = np.sqrt(middle * (1 - middle) / cases) * (np.sqrt(2.0) if ahead else 1.0)
         reach = max(reach, float(least) * t_quantile(0.5 + confidence / 2, freedom)) / (middle * (1 - middle))
         ends = 1 / (1 + np.exp(-(np.log(middle / (1 - middle)) + np.array([-reach, reach]))))
         return Interval(value, min(float(ends[0]), value), max(float(ends[1]), value), "interval")
@@ -248,6 +255,44 @@ def clustered_se(
         joined = sum(variances) - _cluster_variance(residuals, both) / total**2
         variances.append(joined)
     return np.sqrt(np.max(variances, axis=0)), min(freedoms)
+
+
+def shares_ahead(
+    sums: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    *clusters: NDArray[Any],
+    cases: float,
+    risk: float,
+) -> NDArray[np.float64]:
+    """Return the shares that as many new clusters, with `cases` cases, exceed with a probability `risk`.
+
+    The other parameters are those of :func:`clustered_se`.
+    """
+    smooth, se, freedom, total = _smooth_shares(sums, weights, *clusters)
+    most: NDArray[np.float64] = smooth + t_quantile(1.0 - risk, freedom) * np.sqrt(1.0 + total / cases) * se
+    return most
+
+
+def risk_ahead(is_part: NDArray[np.bool_], *clusters: NDArray[Any], limit: float) -> float:
+    """Return the probability that the share of as many new clusters and cases exceeds a limit."""
+    from scipy import stats
+
+    given = is_part[:, None].astype(np.float64)
+    (smooth,), (se,), freedom, _ = _smooth_shares(given, np.ones(len(given)), *clusters)
+    return float(stats.t.sf((limit - smooth) / (np.sqrt(2.0) * se), freedom))
+
+
+def _smooth_shares(
+    sums: NDArray[np.float64], weights: NDArray[np.float64], *clusters: NDArray[Any]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float, float]:
+    """Return shares with half a case more of each kind, their standard errors, freedom, and all cases.
+
+    No standard error is less than that of as many independent cases.
+    """
+    total = float(weights.sum())
+    se, freedom = clustered_se(sums, weights, *clusters)
+    smooth = (sums.sum(axis=0) + 0.5) / (total + 1.0)
+    return smooth, np.maximum(se, np.sqrt(smooth * (1.0 - smooth) / total)), freedom, total
 
 
 def t_quantile(level: float, freedom: float) -> float:

@@ -22,6 +22,7 @@ __all__ = [
     "distance_km",
     "in_box",
     "middle",
+    "solar_day",
     "solar_time",
     "zone",
 ]
@@ -92,13 +93,21 @@ def in_box(lat: ArrayLike, lon: ArrayLike, box: Box) -> NDArray[np.bool_]:
 
 def solar_time(t_us: ArrayLike, lon: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return hour (0 to 24) and weekday (Monday: 0) in mean solar time: UTC plus an hour per 15 degrees."""
-    local_us = np.asarray(t_us, dtype=np.int64) + np.rint(np.asarray(lon) / 360.0 * _US_PER_DAY).astype(
-        np.int64
-    )
+    local_us = _solar_us(t_us, lon)
     return (
         np.asarray(local_us % _US_PER_DAY / (3600.0 * US_PER_S)),
         np.asarray((local_us // _US_PER_DAY + _THURSDAY) % 7),
     )
+
+
+def solar_day(t_us: ArrayLike, lon: ArrayLike) -> NDArray[np.int64]:
+    """Return the days since 1970 in mean solar time."""
+    return np.asarray(_solar_us(t_us, lon) // _US_PER_DAY)
+
+
+def _solar_us(t_us: ArrayLike, lon: ArrayLike) -> NDArray[np.int64]:
+    ahead_us = np.rint(np.asarray(lon) / 360.0 * _US_PER_DAY).astype(np.int64)
+    return np.asarray(np.asarray(t_us, dtype=np.int64) + ahead_us)
 
 
 def middle(lat: ArrayLike, lon: ArrayLike) -> tuple[float, float]:

@@ -133,7 +133,7 @@ def trained_on(writes: Writes, turn: int = 0) -> NDArray[np.bool_]:
     devices = np.unique(writes.device)
     parts = min(_TENTHS, len(devices) // 2)  # one device alone would tell nothing about another
     if parts < 2:
-        raise _too_few("devices", len(devices), 4)
+        raise too_few("devices", len(devices), 4)
     return np.isin(writes.device, devices[turn % parts :: parts])
 
 
@@ -145,7 +145,7 @@ def _parts(writes: Writes, folds: Folds, repeats: int) -> list[NDArray[np.bool_]
     days = np.unique(day)
     parts = min(_TENTHS, len(days) // 2)
     if parts < 2:
-        raise _too_few("days", len(days), 4)
+        raise too_few("days", len(days), 4)
     return [np.isin(day, days[: len(days) // parts])]
 
 
@@ -228,7 +228,8 @@ def _check_completeness(
         )
 
 
-def _too_few(what: str, count: int, needed: int) -> TraceContentError:
+def too_few(what: str, count: int, needed: int) -> TraceContentError:
+    """Return the error for a trace with too few devices, or days."""
     return TraceContentError(
         f"There are too few {what} to learn from some and test on others.",
         found=f"{count} {what}",

@@ -39,7 +39,7 @@ from mudkit.learning.policies import Always, FixedRule, LearntReads, hours_of_da
 from mudkit.learning.replay import SENT, replay, replay_steps
 from mudkit.learning.trees import CostTree, CrossValidatedTrees, Folds, groups_by, grow
 from mudkit.systems.mud.policies.artefact import HOURS
-from mudkit.units import US_PER_S
+from mudkit.units import solar_day
 
 __all__ = [
     "FAMILIES",
@@ -63,7 +63,7 @@ _MIN_RULE_GAIN: Final = 0.01
 """The same for a rule with more numbers over one with fewer."""
 MIN_READS: Final = 100
 """With fewer reads nothing is recommended."""
-_RISK: Final = 0.05
+RISK: Final = 0.05
 """Probability with which a choice may miss the limit of stale answers on as many other devices and days."""
 MAX_RISK: Final = 0.1
 """The same on folds that it was not chosen on; a policy of more is not recommended."""
@@ -86,7 +86,6 @@ _POOLED_READS: Final = 20.0
 """Reads of any hour that an hour's own are joined with."""
 _BLOCK: Final = 128
 _LOCAL: Final = 0
-_US_PER_DAY: Final = 86_400 * US_PER_S
 Rule: TypeAlias = tuple[float, float]
 """Distance in km and age in minutes."""
 _Decide: TypeAlias = Callable[[slice, NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
@@ -137,12 +136,9 @@ class Sums:
         if not total or not self.fresh.shape[1]:
             return None
         stale = self.stale[rows].astype(np.float64)
-        share = stale.sum(axis=0) / total
-        se, freedom = intervals.clustered_se(stale, reads, self.device[rows], self.day[rows])
-        smooth = (share * total + 0.5) / (total + 1.0)
-        se = np.maximum(se, np.sqrt(smooth * (1.0 - smooth) / total))
-        ahead = math.sqrt(1.0 + total / all_reads)
-        most = smooth + intervals.t_quantile(1.0 - _RISK, freedom) * ahead * se
+        most = intervals.shares_ahead(
+            stale, reads, self.device[rows], self.day[rows], cases=all_reads, risk=RISK
+        )
         fresh = np.where(most <= max_stale, self.fresh[rows].sum(axis=0, dtype=np.float64), -1.0)
         number = int(np.argmax(fresh))
         return number if fresh[number] > 0 else None
@@ -163,7 +159,7 @@ class _Replayer:
     @cached_property
     def cells(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
         """Cell of each read; device, day and reads of each cell of a device and day."""
-        day = (self.pairs.t_us + _solar_shift_us(self.pairs)) // _US_PER_DAY
+        day = solar_day(self.pairs.t_us, self.pairs.lon)
         key = self.pairs.device * (int(day.max(initial=0)) + 1) + day
         _, first, cell, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
         return cell, self.pairs.device[first], day[first], count.astype(np.float64)
@@ -278,14 +274,7 @@ class Recommendation:
 
     def risk(self, choice: Choice) -> float:
         """Return the probability that as many other devices and days have more stale answers than allowed."""
-        count = len(choice.is_stale)
-        values = choice.is_stale.astype(np.float64)
-        se, freedom = intervals.clustered_se(values[:, None], np.ones(count), self.device, self.day)
-        smooth = (values.sum() + 0.5) / (count + 1.0)
-        reach = math.sqrt(2.0) * max(float(se[0]), math.sqrt(smooth * (1.0 - smooth) / count))
-        from scipy import stats
-
-        return float(stats.t.sf((self.max_stale - smooth) / reach, freedom))
+        return intervals.risk_ahead(choice.is_stale, self.device, self.day, limit=self.max_stale)
 
 
 def recommend(
@@ -537,10 +526,6 @@ def _fold_of_cells(device: NDArray[np.int64], day: NDArray[np.int64], folds: Fol
     """Deal devices, or days, out to ten folds."""
     number = np.unique(device if folds == "device" else day, return_inverse=True)[1]
     return np.asarray(number, dtype=np.int64) % _FOLDS
-
-
-def _solar_shift_us(pairs: Pairs) -> NDArray[np.int64]:
-    return np.asarray(np.rint(pairs.lon / 360.0 * _US_PER_DAY), dtype=np.int64)
 
 
 def _between(rules: Sequence[Rule], best: Rule) -> set[Rule]:

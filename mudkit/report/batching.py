@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -11,35 +11,42 @@ import pyarrow as pa
 
 from mudkit import words
 from mudkit.errors import TraceContentError
-from mudkit.learning import Batch, BatchTree
-from mudkit.learning.evaluate_batches import measure_writes
+from mudkit.intervals import Interval
+from mudkit.learning import Batch
+from mudkit.learning.delays import GRID_MINUTES, DelaySearch, ReplayedDelay, search_delays
+from mudkit.learning.search import MIN_READS
 from mudkit.learning.trees import Folds
 from mudkit.learning.writes import ReadRequests, Writes
 from mudkit.report.page import Answer, Measure
 from mudkit.report.source import TraceSource
 
-__all__ = ["LABELS", "WriteStudy", "study_writes"]
+__all__ = ["LABELS", "MIN_RISK", "WriteStudy", "shown_risk", "study_writes"]
 
 LABELS: Final = {
     "message_share": "messages, % of writes",
     "point_share": "writes sent, %",
     "missed_share": "reads made stale, %",
 }
+MIN_RISK: Final = 0.001
+"""Less than this is nothing that the days of a trace can tell."""
+_LEARNT: Final = "learnt delays"
 _MAX_READS: Final = 20_000
 """Reads that are judged; of more, every n-th."""
-_DELAYS_MIN: Final = (0.0, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0)
 
 
 @dataclass(frozen=True)
 class WriteStudy:
-    """Fixed delays of writes and a learnt one, with the reads that each makes stale.
+    """Delays of writes that every device follows, with the reads that each makes stale.
 
-    ``best`` is the longest delay that keeps the limit in every turn, 0 without one, and ``fixed`` the fixed
-    delay given, both in minutes. Without any policies, ``problem`` says why.
+    ``best`` is the fixed delay with the fewest messages that keeps the limit with a margin, 0 without one;
+    ``fixed``, the one given, plays no part in that. Both are in minutes. ``risk`` is the probability that
+    delays chosen as ``best`` is exceed the limit on as many other devices and days. Without any ``policies``,
+    ``problem`` says why.
     """
 
     fixed: float
     best: float
+    risk: float
     max_stale: float
     policies: pd.DataFrame
     problem: str
@@ -54,36 +61,35 @@ class WriteStudy:
         """Return how long writes may wait, as a heading, and what a learnt delay adds."""
         if not len(self.policies):
             return Answer("Nothing can be said of writes", self.problem)
-        rows = {str(row["kind"]): row for _, row in self.policies.iterrows()}
-        limit = words.percent(self.max_stale)
-        at_once, fixed = rows["0"], rows[f"{self.fixed:g}"]
-        delay = words.duration(60 * self.fixed)
+        limit, fixed = words.percent(self.max_stale), self._row(self.fixed)
         text = (
             "A read is stale when it lacks too much of what others wrote because it waits on their devices. "
-            "Here every read asks the server. Together with a cache more are stale than both shares added: "
-            "what is answered from it may have lacked writes when it was fetched, too. The limit is for one "
-            f"of the two. A delay of {delay} (`batch_minutes`), to compare with, makes "
+            "All devices delay their writes alike, and every read asks the server. Together with a cache "
+            "more are stale than both shares added: what is answered from it may have lacked writes when it "
+            "was fetched, too. The limit is for one of the two. A delay of "
+            f"{words.duration(60 * self.fixed)} (`batch_minutes`), to compare with, makes "
             f"{words.percent(fixed['missed_share'], 1)} of the reads stale, with {_messages(fixed)}. "
         )
-        if "learnt" in rows:
-            learnt = rows["learnt"]
-            low, high = (100 * learnt[f"message_share_{end}"] for end in ("low", "high"))
+        learnt = self.policies[self.policies["policy"] == _LEARNT]
+        if len(learnt):
+            row = learnt.iloc[0]
             text += (
-                f"Delays learnt from a tenth of the devices take {_messages(learnt)} on the others, in three "
-                f"turns {words.interval(low, high, 1)}, "
-                f"and make {words.percent(learnt['missed_share'], 1)} of the reads stale."
+                f"Delays that a tree has learnt by place and time take {_messages(row)}, and make "
+                f"{words.percent(row['missed_share'], 1)} of the reads stale."
             )
         elif self.problem:
             text += f"No delay was learnt: {self.problem}"
+        else:
+            text += "No delays that a tree has learnt by place and time keep the limit with a margin."
         if not self.best:
-            return Answer(f"Writes should not wait: no delay keeps to {limit} of stale reads", text)
-        best = rows[f"{self.best:g}"]
-        saved = at_once["message_share"] - best["message_share"]
+            return Answer(f"Writes should not wait: no delay surely keeps to {limit} of stale reads", text)
+        best = self._row(self.best)
         return Answer(
-            f"Let writes wait {words.duration(60 * self.best)} at most: "
+            f"Let writes wait {words.duration(60 * self.best)}: "
             f"{words.percent(best['missed_share'], 1)} of the reads become stale",
-            f"At most {limit} may be. It takes {_messages(best)}, {words.percent(saved)} fewer than sending "
-            f"each write at once. {text}",
+            f"At most {limit} may be; of the reads of as many other devices and days more will be with a "
+            f"probability of {shown_risk(self.risk)}. It takes {_messages(best)}, "
+            f"{words.percent(1.0 - best['message_share'])} fewer than sending each write at once. {text}",
         )
 
     def summary(self, writes_per_day: float) -> str:
@@ -92,20 +98,27 @@ class WriteStudy:
             return ""
         if not self.best:
             return "Writes should not wait."
-        best, at_once = self._row(f"{self.best:g}"), self._row("0")
-        saved = 1.0 - best["message_share"] / at_once["message_share"]
+        best = self._row(self.best)
+        saved = 1.0 - best["message_share"]
         return (
-            f"If instead every read asks the server, writes may wait {words.duration(60 * self.best)}, which "
-            f"saves {words.percent(saved)} of their messages, "
+            f"If every read asks the server, writes may wait {words.duration(60 * self.best)}: "
+            f"{words.percent(best['missed_share'], 1)} of the reads become stale, and "
+            f"{words.percent(saved)} of the writes' messages are saved, "
             f"{words.number(round(saved * writes_per_day))} a day (below)."
         )
 
-    def measures(self) -> list[Measure]:
+    def measures(self, writes_per_day: float) -> list[Measure]:
         """Return the figures of :meth:`summary`."""
         if not len(self.policies):
             return []
-        best = self._row(f"{self.best:g}")
-        ends = (float(best[f"message_share_{end}"]) for end in ("low", "high"))
+        best = self._row(self.best)
+
+        def ends(name: str) -> tuple[float | None, float | None]:
+            return (float(best[f"{name}_low"]), float(best[f"{name}_high"])) if self.best else (None, None)
+
+        low, high = ends("message_share")
+        saved = 1.0 - float(best["message_share"])
+        fewest, most = (None if end is None else (1.0 - end) * writes_per_day for end in (high, low))
         return [
             Measure("write_delay_s", 60 * self.best, "s", "How long writes may wait if every read asks."),
             Measure(
@@ -113,12 +126,47 @@ class WriteStudy:
                 float(best["message_share"]),
                 "share",
                 "Messages that writes take with it, of the writes.",
-                *ends,
+                low,
+                high,
+            ),
+            Measure(
+                "write_messages_saved_share",
+                saved,
+                "share",
+                "Messages of writes that it saves.",
+                *(None if end is None else 1.0 - end for end in (high, low)),
+            ),
+            Measure(
+                "write_messages_saved_per_day",
+                saved * writes_per_day,
+                "messages/day",
+                "Messages of writes that it saves the fleet a day.",
+                fewest,
+                most,
+            ),
+            Measure(
+                "write_stale_share",
+                float(best["missed_share"]),
+                "share",
+                "Reads that become stale because all writes wait so long.",
+                *ends("missed_share"),
+            ),
+            Measure(
+                "write_limit_risk",
+                max(self.risk, MIN_RISK) if self.best else 0.0,
+                "share",
+                "Probability that of the reads of as many other devices and days more become stale than "
+                f"allowed; {MIN_RISK:g} if lower, 0 if writes do not wait.",
             ),
         ]
 
-    def _row(self, kind: str) -> pd.Series:
-        return self.policies[self.policies["kind"] == kind].iloc[0]
+    def _row(self, minutes: float) -> pd.Series:
+        return self.policies[self.policies["minutes"] == minutes].iloc[0]
+
+
+def shown_risk(risk: float) -> str:
+    """Return a probability in words; one below :data:`MIN_RISK` as less than that."""
+    return words.percent(risk) if risk >= MIN_RISK else f"less than {words.percent(MIN_RISK, 1)}"
 
 
 def _messages(row: pd.Series) -> str:
@@ -133,43 +181,67 @@ def study_writes(
     max_stale: float,
     folds: Folds = "device",
 ) -> WriteStudy:
-    """Replay fixed delays of writes, and a learnt one that makes no more reads stale than the best of them.
+    """Search for the fixed delay of writes with the fewest messages, and for learnt delays beside it.
 
     Parameters
     ----------
     source : TraceSource
     batch_minutes : float
-        A delay to compare with, in minutes.
+        A delay to compare with, in minutes; what is recommended does not depend on it.
     completeness : float
         Share of what others wrote below which a read is stale.
     max_stale : float
         Largest share of the reads that may become stale because writes wait.
     folds : {'device', 'time'}
-        What delays are learnt from and tested on: other devices, or other days.
+        What delays are scored on: other devices, or other days, than those they are chosen on.
     """
-    step = -(-len(source.reads) // _MAX_READS)
-    judged = source.reads.take(pa.array(np.arange(0, len(source.reads), step or 1)))
-
-    def evaluated(*policies: Batch | BatchTree) -> pd.DataFrame:
-        table = measure_writes(writes, requests, policies, folds, completeness)
-        kinds = [f"{one.minutes:g}" if isinstance(one, Batch) else "learnt" for one in policies]
-        return table.assign(kind=kinds, policy=[_delay(one) for one in policies])
-
-    table, problem, best = pd.DataFrame(), "", 0.0
+    unknown = WriteStudy(batch_minutes, 0.0, 0.0, max_stale, pd.DataFrame(), "")
+    count = len(source.reads)
+    if count < MIN_READS:
+        is_one = "is" if count == 1 else "are"
+        return replace(
+            unknown, problem=f"{words.count(count, 'read')} {is_one} too few; {MIN_READS} are needed."
+        )
+    judged = source.reads.take(pa.array(np.arange(0, count, -(-count // _MAX_READS))))
     try:
         writes = Writes.unread(source.positions).seen_by(ReadRequests.of(source.reads))
         requests = ReadRequests.of(judged).counted(writes)
-        table = evaluated(*(Batch(minutes) for minutes in sorted({*_DELAYS_MIN, batch_minutes})))
-        highest = table["missed_share_high"].fillna(table["missed_share"])
-        best = max((float(kind) for kind in table["kind"][highest <= max_stale]), default=0.0)
-        learnt = evaluated(BatchTree(match=Batch(best or batch_minutes)))
-        table = pd.concat([table, learnt], ignore_index=True)
+        search = search_delays(writes, requests, completeness=completeness, max_stale=max_stale, folds=folds)
+    except TraceContentError as error:
+        return replace(unknown, problem=error.summary)
+    replays = search.search()
+    chosen, risk = search.choose(replays)
+    best = 0.0 if chosen is None else chosen.minutes
+    fixed = next((one for one in replays if one.minutes == batch_minutes), None)
+    shown = [one for one in replays if one.minutes in (*GRID_MINUTES, best)]
+    if fixed not in shown:
+        shown.append(fixed or search.replay(Batch(batch_minutes)))
+    problem, learnt = "", None
+    try:
+        learnt = search.best(search.learnt())
     except TraceContentError as error:
         problem = error.summary
-    return WriteStudy(batch_minutes, best, max_stale, table, problem)
+    rows = [_row(search, one) for one in sorted(shown, key=lambda one: one.minutes)]
+    rows += [_row(search, learnt)] if learnt is not None else []
+    return replace(unknown, best=best, risk=risk, policies=pd.DataFrame(rows), problem=problem)
 
 
-def _delay(policy: Batch | BatchTree) -> str:
-    if isinstance(policy, BatchTree):
-        return "learnt delays"
-    return f"wait {words.duration(60 * policy.minutes)}" if policy.minutes else "at once"
+def _row(search: DelaySearch, replayed: ReplayedDelay) -> dict[str, Any]:
+    """Measure a delay: shares with their intervals; those of sending at once need none."""
+    shown: dict[str, Interval] = {
+        "message_share": search.share_of_writes(replayed.messages),
+        "point_share": search.share_of_writes(replayed.points),
+        "missed_share": search.stale_share(replayed),
+    }
+    row: dict[str, Any] = {"policy": _delay(replayed.minutes), "minutes": replayed.minutes}
+    for name, of in shown.items():
+        is_certain = replayed.minutes == 0 or (name == "point_share" and of.value == 1)
+        low, high = (np.nan, np.nan) if is_certain else (of.low, of.high)
+        row |= {name: of.value, f"{name}_low": low, f"{name}_high": high}
+    return row
+
+
+def _delay(minutes: float) -> str:
+    if np.isnan(minutes):
+        return _LEARNT
+    return f"wait {words.duration(60 * minutes)}" if minutes else "at once"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -45,7 +46,7 @@ from mudkit.learning.search import (
 from mudkit.learning.trees import Folds
 from mudkit.pipeline.coverage import read_labels
 from mudkit.report.assuming import ASSUMED_LABELS, Assumptions, shown_range, try_assumptions
-from mudkit.report.batching import WriteStudy
+from mudkit.report.batching import MIN_RISK, WriteStudy, shown_risk
 from mudkit.report.page import Answer, FirstScreen, Measure
 from mudkit.report.source import TraceSource
 from mudkit.systems.mud.policies.artefact import Artefact
@@ -69,8 +70,6 @@ SAVINGS_LABELS: Final = {
 }
 RULE, HINDSIGHT = "fixed rule", "with hindsight"
 _MIN_CELL_READS: Final = 10
-_MIN_RISK: Final = 0.001
-"""Less than this is nothing that the days of a trace can tell."""
 _GRID_KM: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, math.inf)
 _GRID_MINUTES: Final = (2.0, 5.0, 10.0, 15.0, 20.0, 40.0, 60.0, 120.0)
 
@@ -162,7 +161,7 @@ class ReadStudy:
             " ".join([*self._reasons(), delays.summary(writes_per_day)]),
             self._assumption(),
             [*self.source.warnings(), *self._warnings()],
-            [*self._measures(), *delays.measures()],
+            [*self._measures(), *delays.measures(writes_per_day)],
         )
 
     def _tiles(self) -> list[tuple[str, str]]:
@@ -213,14 +212,14 @@ class ReadStudy:
                 texts.append(
                     f"The best that was found, “{describe_policy(best.policy)}”, answers "
                     f"{_shown(search.share(best.is_fresh))} fresh, and exceeds the limit of stale answers on "
-                    f"other devices and days with a probability of {_shown_risk(search.risk(best))}."
+                    f"other devices and days with a probability of {shown_risk(search.risk(best))}."
                 )
         else:
             low, high = 100 * self.fresh.low, 100 * self.fresh.high
             texts.append(
                 f"{self._scored()} On as many other devices and days it will be "
                 f"{words.interval(low, high, 1)} % (95 %), and more than the {words.percent(self.max_stale)} "
-                f"allowed will be stale with a probability of {_shown_risk(search.risk(chosen))}; here "
+                f"allowed will be stale with a probability of {shown_risk(search.risk(chosen))}; here "
                 f"{words.percent(self.stale.value, 1)} are."
             )
             texts += self._against_others()
@@ -258,7 +257,7 @@ class ReadStudy:
         if gain.value <= 0:
             return [f"{name} gives no more."]
         if search.risk(tree) > MAX_RISK:
-            return [f"{name} is too likely to miss the limit ({_shown_risk(search.risk(tree))})."]
+            return [f"{name} is too likely to miss the limit ({shown_risk(search.risk(tree))})."]
         stale, own = (words.percent(float(one.is_stale.mean()), 1) for one in (tree, chosen))
         return [
             f"{name} gives {_points(gain)} more, with {stale} stale against {own}; to be recommended, it "
@@ -281,9 +280,7 @@ class ReadStudy:
             )
         gives = f"{rule} gives {words.percent(float(self.fixed.is_fresh.mean()), 1)}"
         if not self.is_rule_allowed:
-            return (
-                f"{gives}, but misses the limit on other devices with a probability of {_shown_risk(risk)}."
-            )
+            return f"{gives}, but misses the limit on other devices with a probability of {shown_risk(risk)}."
         if not self.does_rule_stay:
             own = float(self.search.chosen.is_stale.mean())
             against = f"({_stale(stale)} stale against {_stale(own)})"
@@ -409,10 +406,10 @@ class ReadStudy:
             share("sent_share", sent, "Reads that ask the server with it, out of fold."),
             Measure(
                 "limit_risk",
-                0.0 if chosen.family == "always ask" else max(search.risk(chosen), _MIN_RISK),
+                0.0 if chosen.family == "always ask" else max(search.risk(chosen), MIN_RISK),
                 "share",
                 "Probability that as many other devices and days have more stale answers than allowed; "
-                f"{_MIN_RISK:g} if lower, 0 without a cache.",
+                f"{MIN_RISK:g} if lower, 0 without a cache.",
             ),
             Measure(
                 "rule_fresh_share",
@@ -580,7 +577,7 @@ class ReadStudy:
             f"{words.duration(60 * round(abs(ahead_s) / 60))} {which} it."
         )
 
-    def artefact(self) -> Artefact:
+    def artefact(self, version: int) -> Artefact:
         """Return the recommended policy as the document that a device evaluates."""
         manifest = {
             "report": "cache_policy",
@@ -589,13 +586,16 @@ class ReadStudy:
             "max_stale": self.max_stale,
             "reads": len(self.search.pairs.device),
         }
-        document = export_policy(self.policy, 1, manifest=manifest)
+        document = export_policy(self.policy, version, manifest=manifest)
         return document if isinstance(self.policy, Always) else document.up_to_age(self.horizon_s)
 
     def save_policy(self, folder: Path | None) -> None:
-        """Write the recommended policy as ``policy.json``; nothing without a folder."""
+        """Write the recommended policy as ``policy.json``; nothing without a folder.
+
+        Its version is the time in seconds since 1970: that of a later page replaces it on devices.
+        """
         if folder is not None:
-            document = json.dumps(dict(self.artefact().document), indent=1)
+            document = json.dumps(dict(self.artefact(int(time.time())).document), indent=1)
             (folder / "policy.json").write_text(document + "\n", encoding="utf-8")
 
     def savings(self) -> pd.DataFrame:
@@ -634,8 +634,9 @@ class ReadStudy:
             f"It saves the fleet {_saved(always, chosen)} a day against asking for every read",
             f"Against the fixed rule it saves {_saved(rule, chosen)} a day. {counted}A query takes three "
             "messages: itself, its answer, and one that closes it. All go over LTE, with nothing else on the "
-            "radio. `policy.json` beside this page, chosen on all devices, is what devices evaluate. The "
-            "cloud of a lab ships it to clients with `read_policy=mud.ShippedPolicy()`: "
+            "radio. `policy.json` beside this page, chosen on all devices, is what devices evaluate; that of "
+            "a page that is made later replaces it. The cloud of a lab ships it to clients with "
+            "`read_policy=mud.ShippedPolicy()`: "
             '`cloud.ship(json.loads(Path("policy.json").read_text()), app=…)`.',
         )
 
@@ -657,10 +658,6 @@ def _saved(before: pd.Series, after: pd.Series) -> str:
 
 def _shown(of: Interval) -> str:
     return f"{words.percent(of.value, 1)} ({words.interval(100 * of.low, 100 * of.high, 1)})"
-
-
-def _shown_risk(risk: float) -> str:
-    return words.percent(risk) if risk >= _MIN_RISK else f"less than {words.percent(_MIN_RISK, 1)}"
 
 
 def _negated(of: Interval) -> Interval:

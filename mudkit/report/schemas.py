@@ -155,7 +155,7 @@ class CachePolicy(OfTrace):
     max_stale: float = Field(
         0.02, ge=0, le=1, description="largest share of reads that may be answered stale"
     )
-    batch_minutes: float = Field(30.0, gt=0, le=10_000, description="the fixed delay of writes")
+    batch_minutes: float = Field(30.0, gt=0, le=10_000, description="delay of writes to compare with")
     folds: Literal["device", "time"] = Field(
         "device", description="what the trees are tested on: other devices, or other days"
     )

@@ -130,6 +130,30 @@ def test_clustered_intervals_cover_the_mean(of_draws):
     assert 0.9 <= hits / 300 <= 0.99
 
 
+def test_means_of_cases_have_the_interval_of_the_cases():
+    random = np.random.default_rng(2)
+    counts = random.integers(1, 9, 40)
+    device = np.repeat(np.arange(10), 4)
+    of_rows = [random.random(count) < 0.3 for count in counts]
+    means = np.array([part.mean() for part in of_rows])
+    options = {"ahead": True, "limits": (0.0, 1.0)}
+    whole = intervals.clustered(np.concatenate(of_rows), np.repeat(device, counts), **options)
+    joined = intervals.clustered(means, device, weights=counts, **options)
+    assert (joined.value, joined.low, joined.high) == pytest.approx((whole.value, whole.low, whole.high))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.3])
+def test_share_ahead_is_exceeded_with_its_risk(share):
+    random = np.random.default_rng(4)
+    is_part, device = random.random(400) < share, np.arange(400) % 20
+    for risk in (0.01, 0.05, 0.3):
+        limit = intervals.shares_ahead(
+            is_part[:, None].astype(float), np.ones(400), device, cases=400, risk=risk
+        )
+        assert limit[0] > is_part.mean()
+        assert intervals.risk_ahead(is_part, device, limit=limit[0]) == pytest.approx(risk)
+
+
 @st.composite
 def draw_interval(draw: st.DrawFn) -> intervals.Interval:
     low, value, high = sorted(draw(st.tuples(*[st.floats(-1e6, 1e6)] * 3)))

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import time
 from dataclasses import replace
 
 import pandas as pd
@@ -10,16 +11,17 @@ import pytest
 from report_traces import build_hopeless, build_learnable, build_rule_is_best, source
 
 from mudkit import Lab, words
+from mudkit.errors import ParameterError
 from mudkit.learning import FixedRule
 from mudkit.learning.pairs import Pairs
 from mudkit.pipeline.coverage import read_labels
 from mudkit.report.assuming import Assumptions
-from mudkit.report.batching import WriteStudy, study_writes
+from mudkit.report.batching import WriteStudy
 from mudkit.report.caching import HINDSIGHT, RULE, ReadStudy, study_reads
 from mudkit.systems import mud
 from mudkit.systems.mud import Artefact
 
-UNKNOWN = WriteStudy(30.0, 0.0, 0.05, pd.DataFrame(), "Nothing is known of writes.")
+UNKNOWN = WriteStudy(30.0, 0.0, 0.0, 0.05, pd.DataFrame(), "Nothing is known of writes.")
 ALLOWED = {"completeness": 0.9, "max_stale": 0.05, "horizon_s": 7200.0}
 
 
@@ -115,7 +117,7 @@ def test_always_ask_is_recommended_when_cached_answers_are_useless(hopeless):
     text = render_text(hopeless)
     assert "The fixed rule, “from within 1 km and at most 3 min old”, can answer no read: two of one" in text
     assert min(hopeless.gaps_s) >= 180.0
-    assert hopeless.artefact().decide([0.0] * 3) == "remote"
+    assert hopeless.artefact(1).decide([0.0] * 3) == "remote"
 
 
 def test_six_reads_give_no_firm_headline():
@@ -213,10 +215,14 @@ def test_assumptions_are_halved_and_doubled(by_age):
     assert halved["fresh_share"] < by_age.fresh.value
 
 
-def test_policy_file_decides_as_the_policy_and_installs_in_a_lab(by_age, tmp_path):
-    by_age.save_policy(tmp_path)
+def read_policy(study, folder):
+    study.save_policy(folder)
+    return json.loads((folder / "policy.json").read_text())
+
+
+def test_policy_file_decides_as_the_policy_and_installs_in_a_lab(by_age, tmp_path, monkeypatch):
     by_age.save_policy(None)
-    document = json.loads((tmp_path / "policy.json").read_text())
+    document = read_policy(by_age, tmp_path)
     artefact = Artefact.from_document(document)
     assert document["manifest"]["family"] == "age"
     minutes = by_age.policy.minutes
@@ -235,7 +241,18 @@ def test_policy_file_decides_as_the_policy_and_installs_in_a_lab(by_age, tmp_pat
     client.create("traffic").result()
     cloud.ship(document, app="traffic").result()
     lab.run(minutes=5)
-    assert client.policies().result()["read"]["version"] == 1
+    assert client.policies().result()["read"]["version"] == document["version"]
+    # The page of a later day installs its file without a word; that of an earlier one is refused with words.
+    made_s = time.time()
+    monkeypatch.setattr(time, "time", lambda: made_s + 86_400)
+    later = read_policy(by_age, tmp_path)
+    cloud.ship(later, app="traffic").result()
+    lab.run(minutes=5)
+    in_use = client.policies().result()["read"]
+    assert (in_use["version"], in_use["refused"]) == (later["version"], [])
+    with pytest.raises(ParameterError, match=r"give it a higher version with .*renewed"):
+        cloud.ship(document, app="traffic").result()
+    cloud.ship(Artefact.from_document(document).renewed(later["version"] + 1), app="traffic").result()
 
 
 def test_savings_are_those_of_the_reads_of_a_day(by_age):
@@ -247,9 +264,3 @@ def test_savings_are_those_of_the_reads_of_a_day(by_age):
     assert always == pytest.approx(3 * reads / days), "a query, a part of its answer, and the end"
     sent = (by_age.policies.set_index("kind").loc["age", "sent_share"]) * reads
     assert table["messages_per_day"].iloc[-1] == pytest.approx(3 * sent / days)
-
-
-def test_writes_of_a_single_device_are_not_compared():
-    study = study_writes(build_rule_is_best(), batch_minutes=300.0, completeness=0.9, max_stale=0.02)
-    assert "Nothing can be said of writes" in repr(study.answer()), "there is one car"
-    assert not len(study.table())

@@ -69,6 +69,7 @@ class PolicySlot:
                     where="version",
                     found=str(artefact.version),
                     expected=f"more than {self.version}",
+                    remedy="give it a higher version with Artefact.from_document(document).renewed(version)",
                 )
             if self.in_use is not None:
                 self._store.put(f"policy {self.kind} before", self.in_use.document)

@@ -152,7 +152,8 @@ Hours (0 to 24) and weekdays (Monday is 0) are those of mean solar time, UTC and
 of longitude, so that a device needs no table of time zones. ``held``: records in the cached answer.
 ``density``: write rate by the table that comes with the artefact.
 """
-_NAMES: Final = tuple(FEATURES)
+_EXPORT_AGAIN: Final = "export it again with mudkit.learning.export_policy, or `mudkit report cache_policy`"
+_NEWER: Final = "install the mudkit that wrote it, or export it again with this one"
 _MAX_NODES: Final = 100_000
 _FLOAT32_ENDS: Final = 2.0**128 - 2.0**103
 """Numbers from here are rounded to infinity."""
@@ -311,14 +312,15 @@ class Artefact(Displayed):
         """
         if not isinstance(document, Mapping):
             raise _refused("document", type(document).__name__, "a JSON object")
-        if document.get("format") != FORMAT:
-            raise _refused("format", repr(document.get("format")), str(FORMAT))
+        if (given_format := document.get("format")) != FORMAT:
+            is_newer = isinstance(given_format, int) and given_format > FORMAT
+            raise _refused("format", repr(given_format), str(FORMAT), _NEWER if is_newer else _EXPORT_AGAIN)
         try:
             digest = sha256(document)
         except (TypeError, ValueError) as error:
             raise _refused("document", str(error), "JSON values") from None
         if document.get("sha256") != digest:
-            raise _refused("sha256", repr(document.get("sha256")), repr(digest))
+            raise _refused("sha256", repr(document.get("sha256")), repr(digest), _EXPORT_AGAIN)
         kind, version = document.get("kind"), document.get("version")
         if kind not in ("read", "write"):
             raise _refused("kind", repr(kind), "read or write")
@@ -551,5 +553,7 @@ def _nodes(given: Value, features: int, actions: Sequence[Action]) -> tuple[_Nod
     return tuple(nodes)
 
 
-def _refused(where: str, value: str, expected: str) -> ParameterError:
-    return ParameterError("The policy is not usable.", where=where, found=value, expected=expected)
+def _refused(where: str, value: str, expected: str, remedy: str | None = None) -> ParameterError:
+    return ParameterError(
+        "The policy is not usable.", where=where, found=value, expected=expected, remedy=remedy
+    )

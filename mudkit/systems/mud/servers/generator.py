@@ -93,6 +93,7 @@ class Generator:
                     where="version",
                     found=str(artefact.version),
                     expected=f"more than {newest.version}",
+                    remedy="give it a higher version with Artefact.from_document(document).renewed(version)",
                 )
             to = [*to, *newest.to]
         policy = PolicyUpdate(

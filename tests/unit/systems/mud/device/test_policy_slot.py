@@ -12,7 +12,7 @@ from mudkit.fleet.store import MemoryStore
 from mudkit.systems.mud import AlwaysRemote, Artefact, ShippedPolicy, freshness
 from mudkit.systems.mud.device.policy_slot import PolicySlot, ShippedReads, ShippedWrites
 from mudkit.systems.mud.messages import Policy
-from mudkit.systems.mud.policies.artefact import Density
+from mudkit.systems.mud.policies.artefact import Density, sha256
 from mudkit.systems.mud.policies.policies import Cached, Query
 
 LOCAL_FOR_AN_HOUR = [[0, 3600.0, 1, 2, 2], [0], [1]]
@@ -60,6 +60,18 @@ class TestPolicySlot:
         assert slot.version == 2
         assert reason in slot.refused[0]
         assert PolicySlot(store, "read").version == 2
+
+    @pytest.mark.parametrize(
+        ("number", "remedy"),
+        [(1, "export it again with mudkit.learning.export_policy"), (3, "install the mudkit that wrote it")],
+    )
+    def test_file_of_another_format_is_refused_with_what_to_do(self, number, remedy):
+        document = {**make_reads(3).document, "format": number}
+        document["sha256"] = sha256(document)
+        slot = PolicySlot(MemoryStore(), "read")
+        slot.accept(document)
+        assert slot.version == 0
+        assert remedy in slot.refused[0]
 
     def test_repeated_document_is_not_refused(self):
         slot = PolicySlot(MemoryStore(), "read")
