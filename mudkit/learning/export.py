@@ -12,10 +12,10 @@ from mudkit import __version__
 from mudkit.arguments import check_options
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import CLASSES
-from mudkit.learning.policies import Always, FixedRule, LearntReads
+from mudkit.learning.policies import Always, FixedRule, LearntReads, slot_starts
 from mudkit.learning.trees import CostTree
 from mudkit.systems.mud import Artefact
-from mudkit.systems.mud.policies.artefact import HOURS, Action
+from mudkit.systems.mud.policies.artefact import Action
 from mudkit.systems.mud.policies.policies import NEVER
 
 __all__ = ["export_policy"]
@@ -81,10 +81,11 @@ def export_policy(
 
 
 def _rule_nodes(policy: Always | FixedRule) -> list[list[Any]]:
-    """List the questions of a rule: the distance, the hours between which the age differs, and the ages."""
+    """List the questions of a rule: the distance, the times between which the age differs, and the ages."""
     if isinstance(policy, Always):
         return [[_REMOTE]]
     nodes: list[list[Any]] = []
+    age_min, starts = policy.ages, slot_starts(len(policy.ages))
 
     def leaf(action: int) -> int:
         nodes.append([action])
@@ -96,17 +97,16 @@ def _rule_nodes(policy: Always | FixedRule) -> list[list[Any]]:
         return node
 
     def ages(first: int, past: int) -> int:
-        """Add the questions of some hours; return the number of the first."""
+        """Add the questions of some parts of the day; return the number of the first."""
         number = len(nodes)
-        of_hours = policy.by_hour[first:past]
-        if len(set(of_hours)) > 1:
+        if len(set(age_min[first:past])) > 1:
             # Split where the age changes, as near to the middle as it does.
-            changes = [i for i in range(first + 1, past) if policy.by_hour[i] != policy.by_hour[i - 1]]
-            hour = min(changes, key=lambda i: abs(2 * i - first - past))
-            node = ask("hour", float(np.nextafter(np.float32(hour), np.float32(0))))
-            node += [ages(first, hour), ages(hour, past)]
-        elif of_hours[0] > 0:
-            node = ask("age", 60.0 * of_hours[0])
+            changes = [i for i in range(first + 1, past) if age_min[i] != age_min[i - 1]]
+            slot = min(changes, key=lambda i: abs(2 * i - first - past))
+            node = ask("hour", float(np.nextafter(starts[slot], np.float32(0))))
+            node += [ages(first, slot), ages(slot, past)]
+        elif age_min[first] > 0:
+            node = ask("age", 60.0 * age_min[first])
             node += [leaf(_LOCAL), leaf(_REMOTE)]
         else:
             return leaf(_REMOTE)
@@ -115,11 +115,11 @@ def _rule_nodes(policy: Always | FixedRule) -> list[list[Any]]:
 
     if math.isfinite(policy.km):
         node = ask("distance", policy.km)
-        node.append(ages(0, HOURS))
+        node.append(ages(0, len(age_min)))
         node.append(leaf(_REMOTE))
         node.append(node[-1])
     else:
-        ages(0, HOURS)
+        ages(0, len(age_min))
     return nodes
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError
 from mudkit.learning.density import WrittenPlaces
-from mudkit.trace.schema import epoch_us, read_ids
+from mudkit.trace.schema import device_ids, epoch_us, read_ids
 from mudkit.units import US_PER_S, distance_km
 
 __all__ = ["Pairs", "arrow"]
@@ -27,9 +27,11 @@ class Pairs:
 
     Reads have ``points`` in their answer; the pairs of read ``i`` are ``first[i]:first[i + 1]``, by earlier
     read. Pairs hold the numbers of both reads, their distance, and how complete the ``cached`` answer is.
+    ``device`` numbers the devices of these reads; ``ids`` are the same for a device in other reads, too.
     """
 
     device: NDArray[np.int64]
+    ids: NDArray[np.int64]
     t_us: NDArray[np.int64]
     lat: NDArray[np.float64]
     lon: NDArray[np.float64]
@@ -98,6 +100,7 @@ class Pairs:
             written = WrittenPlaces.of(arrow(positions), numbers)
         return cls(
             device=np.asarray(names.indices.to_numpy(zero_copy_only=False), dtype=np.int64),
+            ids=device_ids(names.dictionary.to_pylist()),
             t_us=t_us,
             lat=lat,
             lon=lon,
@@ -134,9 +137,10 @@ class Pairs:
         read = number[self.read[rows]]
         of_read = {name: getattr(self, name)[reads] for name in _OF_READ}
         of_pair = {name: getattr(self, name)[rows] for name in _OF_PAIR}
-        first = np.searchsorted(read, np.arange(int(reads.sum()) + 1))
-        cached = number[self.cached[rows]]
-        return Pairs(first=first, read=read, cached=cached, written=written, **of_read, **of_pair)
+        first, cached = np.searchsorted(read, np.arange(int(reads.sum()) + 1)), number[self.cached[rows]]
+        return Pairs(
+            ids=self.ids, first=first, read=read, cached=cached, written=written, **of_read, **of_pair
+        )
 
     def devices(self) -> list[slice]:
         """Return the reads of each device, as slices."""

@@ -30,13 +30,16 @@ __all__ = [
     "LearntReads",
     "Policy",
     "Tree",
+    "day_runs",
     "describe_policy",
     "format_age",
-    "hour_runs",
-    "hours_of_day",
+    "format_time",
+    "slot_starts",
+    "slots_of_day",
 ]
 
 _STALE, _LOCAL = 1, 0
+_DAY_MIN: Final = 24 * 60
 _PRICES: Final = np.geomspace(0.0005, 200.0, 25)
 
 
@@ -79,13 +82,14 @@ class FixedRule:
     ----------
     km : float
         Largest distance from the cached query at which its answer is used; ``math.inf``: at any distance.
-    minutes : float or tuple of 24 floats
-        Largest age of the cached answer at which it is used; 24 ages: by the hour of mean solar time.
+    minutes : float or tuple of floats
+        Largest age of the cached answer at which it is used; several ages: one for each of as many equal
+        parts of the day, in mean solar time, from midnight on.
 
     Raises
     ------
     ParameterError
-        A limit is no number, or negative; there are not 24 hours.
+        A limit is no number, or negative; the parts of the day are not whole minutes.
     """
 
     km: float = 1.0
@@ -94,41 +98,46 @@ class FixedRule:
     def __post_init__(self) -> None:
         number("km", self.km, 0.0, math.inf)
         if isinstance(self.minutes, tuple):
-            if len(self.minutes) != HOURS:
+            if not self.minutes or _DAY_MIN % len(self.minutes):
                 raise ParameterError(
-                    "A rule by the hour has an age for each hour.",
+                    "A rule by the time of day has an age for each of equal parts of the day.",
                     where="minutes",
-                    found=f"{len(self.minutes)} ages",
-                    expected="24 ages, or one",
+                    found=words.count(len(self.minutes), "age"),
+                    expected="one for each part of some whole minutes: 24 for hours, 48 for half hours",
                 )
-            for hour, minutes in enumerate(self.minutes):
-                number(f"minutes[{hour}]", minutes, 0.0, 1e9)
+            for slot, minutes in enumerate(self.minutes):
+                number(f"minutes[{slot}]", minutes, 0.0, 1e9)
         else:
             number("minutes", self.minutes, 0.0, 1e9)
 
     @property
-    def by_hour(self) -> tuple[float, ...]:
-        """Largest age by hour, in minutes."""
-        return self.minutes if isinstance(self.minutes, tuple) else (self.minutes,) * HOURS
+    def ages(self) -> tuple[float, ...]:
+        """Largest age by part of the day, in minutes; a single one if it is the same all day."""
+        return self.minutes if isinstance(self.minutes, tuple) else (self.minutes,)
 
     def local(self, pairs: Pairs) -> NDArray[np.bool_]:
         """Return the ``pairs`` within both limits, which are answered locally."""
-        limit_s: Any = 60.0 * np.asarray(self.minutes)
-        if isinstance(self.minutes, tuple):
-            limit_s = limit_s[hours_of_day(pairs.t_us, pairs.lon)[pairs.read]]
+        limit_s: Any = 60.0 * np.array(self.ages)
+        if len(limit_s) > 1:
+            limit_s = limit_s[slots_of_day(pairs.t_us, pairs.lon, len(limit_s))[pairs.read]]
         is_young: NDArray[np.bool_] = pairs.age_s <= limit_s
         return is_young & (pairs.distance_km <= self.km)
 
     def __str__(self) -> str:
-        ages = self.by_hour
-        age = f"{ages[0]:g} min" if len(set(ages)) == 1 else f"{min(ages):g} to {max(ages):g} min by the hour"
+        ages = self.ages
+        age = f"{ages[0]:g} min" if len(set(ages)) == 1 else f"{min(ages):g} to {max(ages):g} min by the time"
         return age if math.isinf(self.km) else f"{self.km:g} km / {age}"
 
 
-def hours_of_day(t_us: NDArray[np.int64], lon: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the hour of mean solar time, 0 to 23; rounded as devices round it, to float32."""
-    hour = solar_time(t_us, lon)[0].astype(np.float32).astype(np.int64)
-    return np.minimum(hour, HOURS - 1)
+def slots_of_day(t_us: NDArray[np.int64], lon: NDArray[np.float64], slots: int) -> NDArray[np.int64]:
+    """Return in which of equal parts of the day reads lie, from 0, by mean solar time in float32."""
+    hour = solar_time(t_us, lon)[0].astype(np.float32)  # as devices round it
+    return np.searchsorted(slot_starts(slots), hour, side="right") - 1
+
+
+def slot_starts(slots: int) -> NDArray[np.float32]:
+    """Return the hours at which equal parts of the day begin, as devices compare them."""
+    return (np.arange(slots) * HOURS / slots).astype(np.float32)
 
 
 @check_options
@@ -253,14 +262,15 @@ def describe_policy(policy: Always | FixedRule | LearntReads) -> str:
     if isinstance(policy, LearntReads):
         return f"tree of {words.count(policy.leaves, 'leaf', 'leaves')}"
     near = "" if math.isinf(policy.km) else f"from within {words.distance(policy.km)} and "
-    ages = policy.by_hour
+    ages = policy.ages
     if len(set(ages)) == 1:
         return f"{near}at most {format_age(ages[0])} old"
-    runs = hour_runs(ages)
+    runs = day_runs(ages)
     if len(runs) == 2:
-        (first, past, inside), (_, _, outside) = runs if runs[0][0] < runs[0][1] else runs[::-1]
-        return f"{near}{_up_to(inside)} from {first:02d}:00 to {past:02d}:00, else {_up_to(outside)}"
-    return f"{near}at most {format_age(min(ages))} to {format_age(max(ages))} old, by the hour"
+        (first, past, inside), (_, _, outside) = runs if runs[0][2] else runs[::-1]
+        within = f"from {format_time(first)} to {format_time(past)}"
+        return f"{near}{_up_to(inside)} {within}, else {_up_to(outside)}"
+    return f"{near}at most {format_age(min(ages))} to {format_age(max(ages))} old, by the time of day"
 
 
 def _up_to(minutes: float) -> str:
@@ -272,8 +282,17 @@ def format_age(minutes: float) -> str:
     return words.duration(60 * minutes)
 
 
-def hour_runs(ages: tuple[float, ...]) -> list[tuple[int, int, float]]:
-    """Return hours from, to, and the age of runs of hours with one age; the last may go over midnight."""
-    starts = [hour for hour in range(HOURS) if ages[hour] != ages[hour - 1]] or [0]
-    ends = [*starts[1:], starts[0] or HOURS]
-    return [(first, past, ages[first]) for first, past in zip(starts, ends, strict=True)]
+def format_time(minutes: int) -> str:
+    """Return a time of day, in minutes from midnight on, as ``HH:MM``."""
+    return f"{minutes // 60:02d}:{minutes % 60:02d}"
+
+
+def day_runs(ages: tuple[float, ...]) -> list[tuple[int, int, float]]:
+    """Return the times of day with one age: from, to (both in minutes), age; the last may pass midnight.
+
+    ``ages`` are those of equal parts of the day.
+    """
+    length = _DAY_MIN // len(ages)
+    starts = [length * slot for slot, age in enumerate(ages) if age != ages[slot - 1]] or [0]
+    ends = [*starts[1:], starts[0] or _DAY_MIN]
+    return [(first, past, ages[first // length]) for first, past in zip(starts, ends, strict=True)]

@@ -7,14 +7,16 @@ policies, from simple to complicated, are searched for the policy with the most 
 ``always ask``        no answer from the cache
 ``age``               answers up to an age
 ``distance and age``  answers up to an age, to queries up to a distance
-``time of day``       one such rule between two hours of the day, and another one at other times
-``age by hour``       answers up to an age for each hour of the day
+``time of day``       one such rule between two times of day, and another one at other times
+``age by hour``       answers up to an age for each hour of the day, or for shorter parts of it
 ``tree``              a decision tree
 ====================  =======================================================================
 
 Each is chosen on some devices (or days) and scored on the others, in ten folds. A choice keeps the limit with
-a margin, for as many other devices and days. Candidates are replayed one device after the other, and all that
-is chosen follows from sums over reads by device and day, or by hour: :class:`Sums` of other devices add up.
+a margin, for as many other devices and days. Distances and ages are refined around the best ones, and times
+of day from hours down to 5 minutes, where that counts. Candidates are replayed one device after the other.
+All that is chosen follows from sums over reads by device and day, or by time of day: :class:`Sums` of other
+devices add up, wherever they were computed.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import chain
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -35,10 +37,9 @@ from mudkit.intervals import Interval
 from mudkit.learning.costs import CostMatrix
 from mudkit.learning.features import read_features
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.policies import Always, FixedRule, LearntReads, hours_of_day
+from mudkit.learning.policies import Always, FixedRule, LearntReads, day_runs, slots_of_day
 from mudkit.learning.replay import SENT, replay, replay_steps
 from mudkit.learning.trees import CostTree, CrossValidatedTrees, Folds, groups_by, grow
-from mudkit.systems.mud.policies.artefact import HOURS
 from mudkit.units import solar_day
 
 __all__ = [
@@ -75,32 +76,34 @@ _KM: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 _ROUNDS: Final = 8
 _FINE: Final = 1.02
 """Distances and ages that differ by a smaller factor are not tried between."""
-_PRICES: Final = np.geomspace(0.25, 256.0, 16)
-"""Prices of a stale answer in fresh ones, for rules by the hour."""
+_SLOTS: Final = (24, 48, 96, 288)
+"""Equal parts of a day for rules by the time of day, from coarse to fine: hours to 5 minutes."""
+_MIN_SLOT_GAIN: Final = 0.0025
+"""Share of the reads that finer parts of the day have to answer more: little beside what a tree has to."""
+_PRICES: Final = tuple(np.geomspace(0.25, 256.0, 16).tolist())
+"""Prices of a stale answer in fresh ones, for rules by the time of day."""
 _TREE_PRICES: Final = tuple(np.geomspace(0.1, 400.0, 13).tolist())
 """Prices of a stale answer in unnecessary queries, for trees."""
 _TREE_FOLDS: Final = 6
-_TREE_STEPS: Final = 3
+_PRICE_STEPS: Final = 3
 """Prices that are tried below the best one."""
 _POOLED_READS: Final = 20.0
-"""Reads of any hour that an hour's own are joined with."""
-_BLOCK: Final = 128
+"""Reads of a longer part of the day that those of a shorter one are joined with."""
+_BLOCK: Final = 256
 _LOCAL: Final = 0
 Rule: TypeAlias = tuple[float, float]
 """Distance in km and age in minutes."""
+_Limits: TypeAlias = tuple[float, tuple[float, ...]]
+"""Distance in km, and ages in minutes for equal parts of the day."""
 _Decide: TypeAlias = Callable[[slice, NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
 """Decides for some policies whether they serve reads from pairs: see :func:`replay_steps`."""
-_Build: TypeAlias = Callable[
-    [Sequence[Rule], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]], list[FixedRule]
-]
-"""Builds rules of the fresh and stale answers of others by hour, and the number of reads by hour."""
 
 
 @dataclass(frozen=True)
 class Sums:
     """Reads by device and day, and how many of them each policy answers fresh, or stale.
 
-    Arrays have a row for each device and day; ``fresh`` and ``stale`` a column for each policy.
+    Arrays have a row for each device, by its id, and day; ``fresh`` and ``stale`` a column for each policy.
     """
 
     device: NDArray[np.int64]
@@ -118,7 +121,7 @@ class Sums:
         )
 
     def __add__(self, other: Sums) -> Sums:
-        """Join the sums over the reads of other devices."""
+        """Join the sums over the reads of other devices, which may have been computed apart."""
         names = ("device", "day", "reads", "fresh", "stale")
         return Sums(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
 
@@ -152,17 +155,12 @@ class _Replayer:
     is_stale: NDArray[np.bool_]
 
     @cached_property
-    def hour(self) -> NDArray[np.int64]:
-        """Hour of mean solar time of each read."""
-        return hours_of_day(self.pairs.t_us, self.pairs.lon)
-
-    @cached_property
     def cells(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """Cell of each read; device, day and reads of each cell of a device and day."""
+        """Cell of each read; id of the device, day and reads of each cell of a device and day."""
         day = solar_day(self.pairs.t_us, self.pairs.lon)
         key = self.pairs.device * (int(day.max(initial=0)) + 1) + day
         _, first, cell, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
-        return cell, self.pairs.device[first], day[first], count.astype(np.float64)
+        return cell, self.pairs.ids[self.pairs.device[first]], day[first], count.astype(np.float64)
 
     def count(
         self, policies: int, decide: _Decide, by: NDArray[np.int64]
@@ -184,20 +182,32 @@ class _Replayer:
         cell, device, day, reads = self.cells
         return Sums(device, day, reads, *self.count(policies, decide, cell))
 
-    def deciding(self, rules: Sequence[FixedRule]) -> _Decide:
-        """Return the function that decides by rules."""
-        km = np.array([rule.km for rule in rules])
-        limit_s = 60.0 * np.array([rule.by_hour for rule in rules]).T  # hours, rules
+    def slot(self, slots: int) -> NDArray[np.int64]:
+        """Return the part of the day of each read, of equal ones."""
+        return slots_of_day(self.pairs.t_us, self.pairs.lon, slots)
+
+    def deciding(
+        self, km: NDArray[np.float64], minutes: NDArray[np.float64], row: NDArray[np.int64]
+    ) -> _Decide:
+        """Return the function that decides by limits, of shape (rows, policies), in the row of each read."""
+        limit_s = 60.0 * minutes
 
         def decide(block: slice, reads: NDArray[np.int64], pair: NDArray[np.int64]) -> NDArray[np.bool_]:
-            is_near: NDArray[np.bool_] = self.pairs.distance_km[pair] <= km[block]
-            return is_near & (self.pairs.age_s[pair] <= limit_s[self.hour[reads], block])
+            is_near: NDArray[np.bool_] = self.pairs.distance_km[pair] <= km[row[reads], block]
+            return is_near & (self.pairs.age_s[pair] <= limit_s[row[reads], block])
 
         return decide
 
-    def rules(self, rules: Sequence[FixedRule]) -> Sums:
+    def deciding_alike(self, rules: Sequence[_Limits]) -> _Decide:
+        """Return the function that decides by rules."""
+        slots = math.lcm(*(len(ages) for _, ages in rules))
+        minutes = np.array([np.repeat(ages, slots // len(ages)) for _, ages in rules]).reshape(-1, slots).T
+        km = np.tile(np.array([of for of, _ in rules]), (slots, 1))
+        return self.deciding(km, minutes, self.slot(slots))
+
+    def rules(self, rules: Sequence[_Limits]) -> Sums:
         """Replay rules, and count by device and day."""
-        return self.sums(len(rules), self.deciding(rules))
+        return self.sums(len(rules), self.deciding_alike(rules))
 
 
 def replay_rules(pairs: Pairs, is_stale: NDArray[np.bool_], rules: Sequence[FixedRule]) -> Sums:
@@ -210,7 +220,7 @@ def replay_rules(pairs: Pairs, is_stale: NDArray[np.bool_], rules: Sequence[Fixe
         Whether serving each pair is stale.
     rules : sequence of FixedRule
     """
-    return _Replayer(pairs, is_stale).rules(rules)
+    return _Replayer(pairs, is_stale).rules([(rule.km, rule.ages) for rule in rules])
 
 
 @dataclass(frozen=True)
@@ -312,7 +322,22 @@ def recommend(
     result = Recommendation(
         pairs, is_stale, max_stale, device[cell], day[cell], tuple(choices), choices[0], rules, sums, problem
     )
+    result = replace(result, choices=_as_coarse_as_good(result))
     return replace(result, chosen=_simplest(result))
+
+
+def _as_coarse_as_good(result: Recommendation) -> tuple[Choice, ...]:
+    """Return a choice of each family: a finer one in place of a coarser if it surely answers more fresh."""
+    kept: dict[Family, Choice] = {}
+    for choice in result.choices:
+        coarser = kept.get(choice.family)
+        if coarser is not None and result.risk(coarser) <= MAX_RISK:
+            gain = result.gain(choice, coarser)
+            is_better = gain.low > 0.0 and gain.value > _MIN_SLOT_GAIN
+            if not is_better or result.risk(choice) > MAX_RISK:
+                continue
+        kept[choice.family] = choice
+    return tuple(kept.values())
 
 
 def _simplest(result: Recommendation) -> Choice:
@@ -358,7 +383,7 @@ class _Search:
         longest = float(pairs.age_s.max(initial=60.0)) / 60.0
         minutes = [*(age for age in _MINUTES if age < longest), longest]
         rules = [(km, age) for km in (*_KM, math.inf) for age in minutes]
-        sums = self.replayer.rules([FixedRule(*rule) for rule in rules])
+        sums = self.replayer.rules(_all_day(rules))
         for _ in range(_ROUNDS):
             added: set[Rule] = set()
             for is_alone in (True, False):
@@ -369,7 +394,7 @@ class _Search:
             new = sorted(added - set(rules))
             if not new:
                 break
-            sums = sums | self.replayer.rules([FixedRule(*rule) for rule in new])
+            sums = sums | self.replayer.rules(_all_day(new))
             rules += new
         order = sorted(range(len(rules)), key=lambda i: rules[i])
         return tuple(rules[i] for i in order), sums.of(order)
@@ -388,42 +413,87 @@ class _Search:
         return choices
 
     def by_time_of_day(self, rules: Sequence[Rule]) -> list[Choice]:
-        """Choose rules that depend on the hour: two of distance and age, or an age for each hour.
+        """Choose rules that depend on the time of day: two of distance and age, or an age for each part.
 
-        Their parts are chosen by the answers of each rule by hour; what is built of them is replayed.
+        Their parts are chosen by the answers of each rule by time of day; what is built of them is replayed.
+        Times between hours are tried around the best hours only, and at the distances of these.
         """
-        pairs = self.replayer.pairs
+        by_hour = self._by_slot(rules, _SLOTS[0])
+        best = chain(*(_two_periods(rules, by_hour.without(part), _PRICES) for part in self.parts))
+        distances = {math.inf, *(km for km, _ in best)}
+        promising = [rule for rule in rules if rule[0] in distances]
+        finest = self._by_slot(promising, _SLOTS[-1])
+        sums = {slots: [finest.joined(slots).without(part) for part in self.parts] for slots in _SLOTS}
+
+        @cache
+        def periods(slots: int, part: int, prices: tuple[float, ...]) -> list[_Limits]:
+            if slots == _SLOTS[0]:
+                return _two_periods(promising, sums[slots][part], prices)
+            coarser = periods(_SLOTS[_SLOTS.index(slots) - 1], part, prices)
+            return [
+                _move(rule, price, promising, sums[slots][part])
+                for rule, price in zip(coarser, prices, strict=True)
+            ]
+
+        def ages(slots: int, part: int, prices: tuple[float, ...]) -> list[_Limits]:
+            return _each_slot(promising, sums[slots][part], prices)
+
+        return [
+            *chain(*(self._built("time of day", slots, partial(periods, slots)) for slots in _SLOTS)),
+            *chain(*(self._built("age by hour", slots, partial(ages, slots)) for slots in _SLOTS)),
+        ]
+
+    def _by_slot(self, rules: Sequence[Rule], slots: int) -> _SlotSums:
+        """Replay rules, and count by fold and part of the day."""
         fold_of_read = self.fold_of[self.replayer.cells[0]]
         folds = int(self.fold_of.max(initial=0)) + 1
-        key = (pairs.device * folds + fold_of_read) * HOURS + self.replayer.hour
-        keys, by = np.unique(key, return_inverse=True)
-        decide = self.replayer.deciding([FixedRule(*rule) for rule in rules])
-        sums = self.replayer.count(len(rules), decide, by)
-        by_fold = []  # folds and hours, rules
-        for of_device in sums:
-            whole = np.zeros((folds * HOURS, len(rules)))
-            np.add.at(whole, keys % (folds * HOURS), of_device)
-            by_fold.append(whole.reshape(folds, HOURS, len(rules)))
-        reads = np.bincount(fold_of_read * HOURS + self.replayer.hour, minlength=folds * HOURS)
-        choices = []
-        builders: list[tuple[Family, _Build]] = [("time of day", _two_periods), ("age by hour", _each_hour)]
-        for family, build in builders:
-            of_parts = []
-            for part in self.parts:
-                kept = [fold for fold in range(folds) if fold != part]
-                counts = reads.reshape(folds, HOURS)[kept].sum(axis=0)
-                fresh, stale = (whole[kept].sum(axis=0) for whole in by_fold)
-                of_parts.append(build(rules, fresh, stale, counts))
-            # Folds mostly build the same rules: each is replayed once.
-            candidates = list(dict.fromkeys(chain(*of_parts)))
-            whole_sums = self.replayer.rules(candidates)
-            policies: list[Always | FixedRule] = []
-            for part, built in zip(self.parts, of_parts, strict=True):
-                mine = [candidates.index(rule) for rule in dict.fromkeys(built)]
-                number = self.best(whole_sums.of(mine), part)
-                policies.append(Always() if number is None else candidates[mine[number]])
-            choices += self._choice(family, policies)
-        return choices
+        at = fold_of_read * slots + self.replayer.slot(slots)
+        keys, by = np.unique(self.replayer.pairs.device * folds * slots + at, return_inverse=True)
+        counts = []
+        for of_device in self.replayer.count(len(rules), self.replayer.deciding_alike(_all_day(rules)), by):
+            whole = np.zeros((folds * slots, len(rules)))
+            np.add.at(whole, keys % (folds * slots), of_device)
+            counts.append(whole.reshape(folds, slots, len(rules)))
+        reads = np.bincount(at, minlength=folds * slots).reshape(folds, slots)
+        return _SlotSums(reads, *counts)
+
+    def _built(
+        self, family: Family, slots: int, build: Callable[[int, tuple[float, ...]], list[_Limits]]
+    ) -> list[Choice]:
+        """Choose a price of stale answers for rules, which ``build`` returns for a part and some prices.
+
+        The reads of each fold are answered by the rules that were built without it.
+        """
+        folds = len(self.parts) - 1
+        row = self.fold_of[self.replayer.cells[0]] * slots + self.replayer.slot(slots)
+        rules: dict[float, list[_Limits]] = {}
+
+        def sums_of(prices: tuple[float, ...]) -> Sums:
+            built = [build(part, prices) for part in range(folds + 1)]
+            rules.update(zip(prices, map(list, zip(*built, strict=True)), strict=True))
+            km = np.array([[of for of, _ in of_fold] for of_fold in built[:-1]]).repeat(slots, axis=0)
+            minutes = np.array([[ages for _, ages in of_fold] for of_fold in built[:-1]])
+            minutes = minutes.transpose(0, 2, 1).reshape(folds * slots, len(prices))
+            return self.replayer.sums(len(prices), self.replayer.deciding(km, minutes, row))
+
+        numbers, prices = self._priced(_PRICES, sums_of)
+        policies = [
+            Always() if number is None else FixedRule(*rules[prices[number]][part])
+            for part, number in enumerate(numbers)
+        ]
+        return self._choice(family, policies)
+
+    def _priced(
+        self, prices: tuple[float, ...], sums_of: Callable[[tuple[float, ...]], Sums]
+    ) -> tuple[list[int | None], tuple[float, ...]]:
+        """Choose a price of stale answers for each part; some below the best one are tried, too."""
+        sums = sums_of(prices)
+        number = self.best(sums, None)
+        if number:
+            low, high = prices[number - 1 : number + 1]
+            between = tuple(np.geomspace(low, high, _PRICE_STEPS + 2)[1:-1].tolist())
+            sums, prices = sums | sums_of(between), prices + between
+        return [self.best(sums, part) for part in self.parts], prices
 
     def tree(self, folds: Folds) -> tuple[list[Choice], str]:
         """Choose the price of a stale answer with the best tree; without one, return why."""
@@ -439,15 +509,9 @@ class _Search:
         except TraceContentError as error:
             return [], error.summary
         actions = _Actions(trees)
-        prices = list(_TREE_PRICES)
-        sums = self.replayer.sums(len(prices), actions.deciding(prices))
-        number = self.best(sums, None)
-        if number:
-            low, high = prices[number - 1], prices[number]
-            between = np.geomspace(low, high, _TREE_STEPS + 2)[1:-1].tolist()
-            sums = sums | self.replayer.sums(_TREE_STEPS, actions.deciding(between))
-            prices += between
-        numbers = [self.best(sums, part) for part in self.parts]
+        numbers, prices = self._priced(
+            _TREE_PRICES, lambda some: self.replayer.sums(len(some), actions.deciding(some))
+        )
         if numbers[-1] is None:
             return [], "No tree keeps the limit of stale answers with a margin."
         decided = np.zeros(len(pairs.read), dtype=np.bool_)
@@ -549,53 +613,104 @@ def _between(rules: Sequence[Rule], best: Rule) -> set[Rule]:
     return {(km, age) for km in near_km for age in near_ages}
 
 
-def _two_periods(
-    rules: Sequence[Rule],
-    fresh: NDArray[np.float64],
-    stale: NDArray[np.float64],
-    reads: NDArray[np.int64],
-) -> list[FixedRule]:
-    """Build, for each price, an age between two hours and another one at other times, at one distance.
+def _all_day(rules: Sequence[Rule]) -> list[_Limits]:
+    return [(km, (age,)) for km, age in rules]
 
-    ``fresh`` and ``stale`` have a row for each hour and a column for each rule.
+
+@dataclass(frozen=True)
+class _SlotSums:
+    """Reads, and fresh and stale answers of rules, by fold and part of the day.
+
+    Of shape (folds, slots), and (folds, slots, rules); without folds, if they are summed.
     """
-    km_of = np.array([km for km, _ in rules])
-    first, length = np.divmod(np.arange(HOURS * (HOURS - 1)), HOURS - 1)
-    best = np.zeros(len(_PRICES))
-    built: list[FixedRule | None] = [None] * len(_PRICES)
-    for km in (*_KM, math.inf):
-        columns = np.flatnonzero(km_of == km)
-        ages = [0.0, *(rules[i][1] for i in columns.tolist())]
-        value = fresh[:, columns] - _PRICES[:, None, None] * stale[:, columns]  # prices, hours, ages
-        value = np.concatenate([np.zeros((len(_PRICES), HOURS, 1)), value], axis=2)
-        twice = np.cumsum(np.concatenate([np.zeros_like(value[:, :1]), value, value], axis=1), axis=1)
-        inside = twice[:, first + length + 1] - twice[:, first]
-        outside = twice[:, [HOURS]] - inside
-        total = inside.max(axis=2) + outside.max(axis=2)
-        for price, at in enumerate(total.argmax(axis=1).tolist()):
-            if total[price, at] > best[price]:
-                best[price] = total[price, at]
-                is_in = np.isin(np.arange(HOURS), (first[at] + np.arange(length[at] + 1)) % HOURS)
-                two = ages[int(inside[price, at].argmax())], ages[int(outside[price, at].argmax())]
-                built[price] = FixedRule(km, tuple(two[0] if is_ else two[1] for is_ in is_in.tolist()))
-    return [rule for rule in built if rule is not None]
+
+    reads: NDArray[np.int64]
+    fresh: NDArray[np.float64]
+    stale: NDArray[np.float64]
+
+    def joined(self, slots: int) -> _SlotSums:
+        """Return the sums of fewer parts of the day."""
+        folds, finer = self.reads.shape
+        shape = folds, slots, finer // slots
+        return _SlotSums(
+            self.reads.reshape(shape).sum(axis=2),
+            *(of.reshape(*shape, of.shape[2]).sum(axis=2) for of in (self.fresh, self.stale)),
+        )
+
+    def without(self, left_out: int | None) -> _SlotSums:
+        """Return the sums of all folds but one."""
+        kept = [fold for fold in range(len(self.reads)) if fold != left_out]
+        return _SlotSums(*(of[kept].sum(axis=0) for of in (self.reads, self.fresh, self.stale)))
+
+    def value(self, rules: Sequence[Rule], km: float, prices: Sequence[float]) -> NDArray[np.float64]:
+        """Return fresh answers less the price of stale ones, by price, age (see :func:`_ages`) and slot."""
+        columns = [i for i, (of, _) in enumerate(rules) if of == km]
+        fresh, stale = (of[:, columns].T for of in (self.fresh, self.stale))
+        value = fresh - np.reshape(prices, (-1, 1, 1)) * stale
+        return np.concatenate([np.zeros_like(value[:, :1]), value], axis=1)
 
 
-def _each_hour(
-    rules: Sequence[Rule],
-    fresh: NDArray[np.float64],
-    stale: NDArray[np.float64],
-    reads: NDArray[np.int64],
-) -> list[FixedRule]:
-    """Build, for each price, an age for each hour; hours with few reads lean on all of them."""
-    columns = np.array([i for i, (km, _) in enumerate(rules) if math.isinf(km)])
-    ages = np.array([0.0, *(rules[i][1] for i in columns.tolist())])
-    built = []
-    for price in _PRICES.tolist():
-        value = (fresh - price * stale)[:, columns]
-        value = value + _POOLED_READS * value.sum(axis=0) / max(float(reads.sum()), 1.0)
-        of_ages = np.hstack([np.zeros((HOURS, 1)), value])
-        chosen = ages[of_ages.argmax(axis=1)]
-        if chosen.any():
-            built.append(FixedRule(math.inf, tuple(chosen.tolist())))
+def _ages(rules: Sequence[Rule], km: float) -> NDArray[np.float64]:
+    """Return the ages that rules have at a distance, after 0: no answer is used."""
+    return np.array([0.0, *(age for of, age in rules if of == km)])
+
+
+def _two_periods(rules: Sequence[Rule], sums: _SlotSums, prices: Sequence[float]) -> list[_Limits]:
+    """Build, for each price, an age between two hours and another one at other times, at one distance."""
+    slots = len(sums.reads)
+    first, length = np.divmod(np.arange(slots * slots // 2), slots // 2)  # longer ones are the rest of a day
+    best = np.zeros(len(prices))
+    built: list[_Limits] = [(math.inf, (0.0,) * slots)] * len(prices)
+    for km in sorted({km for km, _ in rules}):
+        total, number = _best_periods(sums.value(rules, km, prices), first, length + 1)
+        ages = _ages(rules, km)[number].tolist()
+        for i in np.flatnonzero(total > best).tolist():
+            built[i] = km, tuple(ages[i])
+        best = np.maximum(best, total)
     return built
+
+
+def _move(rule: _Limits, price: float, rules: Sequence[Rule], sums: _SlotSums) -> _Limits:
+    """Move both times of a rule by less than one part of its day, where parts are shorter."""
+    km, coarser = rule
+    slots, runs = len(sums.reads), day_runs(coarser)
+    if len(runs) != 2:
+        return km, tuple(np.repeat(coarser, slots // len(coarser)).tolist())
+    moved = np.arange(1, 2 * slots // len(coarser)) - slots // len(coarser)
+    begins, ends = (begin * slots // (24 * 60) + moved for begin, _, _ in runs)
+    first, past = (of.ravel() for of in np.meshgrid(begins, ends))
+    _, number = _best_periods(sums.value(rules, km, [price]), first % slots, (past - first) % slots)
+    return km, tuple(_ages(rules, km)[number[0]].tolist())
+
+
+def _best_periods(
+    value: NDArray[np.float64], first: NDArray[np.int64], length: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Choose a period and the ages within and without it, by price; return the value, and the age by slot.
+
+    ``value`` is of shape (prices, ages, slots); a period is some slots long, from its first one on.
+    """
+    slots = value.shape[2]
+    twice = np.cumsum(np.concatenate([np.zeros_like(value[:, :, :1]), value, value], axis=2), axis=2)
+    inside = twice[:, :, first + length] - twice[:, :, first]
+    outside = twice[:, :, [slots]] - inside
+    total = inside.max(axis=1) + outside.max(axis=1)
+    best = total.argmax(axis=1)[:, None]
+    is_in = (np.arange(slots) - first[best]) % slots < length[best]
+    within, without = (
+        np.take_along_axis(of, best[:, None], axis=2).argmax(axis=1) for of in (inside, outside)
+    )
+    return total.max(axis=1), np.where(is_in, within, without)
+
+
+def _each_slot(rules: Sequence[Rule], sums: _SlotSums, prices: Sequence[float]) -> list[_Limits]:
+    """Build, for each price, an age for each part of the day; parts with few reads lean on longer ones."""
+    value = sums.value(rules, math.inf, prices)
+    mean = value.sum(axis=2, keepdims=True) / max(float(sums.reads.sum()), 1.0)
+    for slots in _SLOTS[: _SLOTS.index(len(sums.reads)) + 1]:
+        reads = sums.reads.reshape(slots, -1).sum(axis=1)
+        of_slot = value.reshape(*value.shape[:2], slots, -1).sum(axis=3)
+        longer = np.repeat(mean, slots // mean.shape[2], axis=2)
+        mean = (of_slot + _POOLED_READS * longer) / (reads + _POOLED_READS)
+    chosen = _ages(rules, math.inf)[mean.argmax(axis=1)]
+    return [(math.inf, tuple(ages)) for ages in chosen.tolist()]

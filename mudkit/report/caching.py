@@ -30,7 +30,7 @@ from mudkit.learning import (
 from mudkit.learning.costs import read_costs
 from mudkit.learning.evaluate import READ_MEASURES, measures_by_read
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.policies import LearntReads, describe_policy, format_age, hour_runs
+from mudkit.learning.policies import LearntReads, day_runs, describe_policy, format_age, format_time
 from mudkit.learning.replay import fewest_sends, fewest_sends_by_stale, replay
 from mudkit.learning.search import (
     MAX_RISK,
@@ -198,7 +198,7 @@ class ReadStudy:
         if self.family == "tree":
             return f"Use the learnt {describe_policy(self.policy)}: {share}."
         if self.family == "age by hour":
-            return f"Answer from the cache up to an age that depends on the hour: {share}."
+            return f"Answer from the cache up to an age that depends on the time of day: {share}."
         return f"Answer from the cache when its answer is {describe_policy(self.policy)}: {share}."
 
     def _reasons(self) -> list[str]:
@@ -270,7 +270,7 @@ class ReadStudy:
         stale, risk = float(self.fixed.is_stale.mean()), self.search.risk(self.fixed)
         if not (self.fixed.is_fresh | self.fixed.is_stale).any():
             shortest_s = float(self.gaps_s.min(initial=math.inf))
-            if shortest_s >= 60.0 * max(self.rule.by_hour):
+            if shortest_s >= 60.0 * max(self.rule.ages):
                 return f"{rule} can answer no read: two of one device are further apart than that."
             return f"{rule} asks the server for every read."
         if stale > self.max_stale:
@@ -372,7 +372,7 @@ class ReadStudy:
                 f"{short} of the reads ask for times before the recording begins: their answers hold less "
                 "than usual, and cached ones are stale sooner."
             )
-        oldest_s = 60.0 * max(self.policy.by_hour) if isinstance(self.policy, FixedRule) else 0.0
+        oldest_s = 60.0 * max(self.policy.ages) if isinstance(self.policy, FixedRule) else 0.0
         if oldest_s > 0.98 * float(self.search.pairs.age_s.max(initial=np.inf)):
             results.append(
                 f"The recommended rule keeps answers as long as any that was looked at, "
@@ -481,7 +481,7 @@ class ReadStudy:
     def rules_answer(self) -> Answer:
         """Return the heading of the grid of rules."""
         best, tried = self.best_on_grid(), self.tried
-        framed = tried[(tried["km"] == best.km) & (tried["minutes"] == best.by_hour[0])]
+        framed = tried[(tried["km"] == best.km) & (tried["minutes"] == best.ages[0])]
         fresh = words.percent(float(framed["fresh_share"].iloc[0]), 1)
         has_best = self.search.choice("distance and age") is not None
         title = f"The best rule of distance and age answers {fresh} of the reads fresh"
@@ -551,18 +551,18 @@ class ReadStudy:
             "itself.",
         )
 
-    def limits_by_hour(self) -> pd.DataFrame | None:
-        """Return the largest age by hours of the day, where the recommended rule depends on them."""
+    def limits_by_time(self) -> pd.DataFrame | None:
+        """Return the largest age by time of day, where the recommended rule depends on it."""
         if not isinstance(self.policy, FixedRule) or not isinstance(self.policy.minutes, tuple):
             return None
         rows = [
-            {"from": f"{first:02d}:00", "to": f"{past:02d}:00", "largest age": format_age(minutes)}
-            for first, past, minutes in hour_runs(self.policy.minutes)
+            {"from": format_time(first), "to": format_time(past), "largest age": format_age(minutes)}
+            for first, past, minutes in day_runs(self.policy.minutes)
         ]
         return pd.DataFrame(rows)
 
-    def hours_caption(self) -> str:
-        """Return which clock the hours of the rule are of."""
+    def times_caption(self) -> str:
+        """Return which clock the times of the rule are of."""
         lon = float(np.median(self.search.pairs.lon))
         first = pd.Timestamp(int(self.search.pairs.t_us.min()), unit="us", tz="UTC").tz_convert(
             self.source.tz
@@ -570,10 +570,10 @@ class ReadStudy:
         local_h = (first.tz_localize(None) - first.tz_convert("UTC").tz_localize(None)) / pd.Timedelta("1h")
         ahead_s = 3600.0 * (local_h - lon / 15.0)
         if abs(ahead_s) < 60.0:
-            return "Hours are those of mean solar time."
+            return "Times are those of mean solar time."
         which = "ahead of" if ahead_s > 0 else "behind"
         return (
-            f"Hours are those of mean solar time, which devices know without a table; {self.source.tz} is "
+            f"Times are those of mean solar time, which devices know without a table; {self.source.tz} is "
             f"{words.duration(60 * round(abs(ahead_s) / 60))} {which} it."
         )
 
@@ -778,7 +778,7 @@ def _grid(search: Recommendation, rule: FixedRule) -> pd.DataFrame:
     plain = [one for one in framed if isinstance(one, FixedRule) and not isinstance(one.minutes, tuple)]
     km = sorted({*_GRID_KM, *(one.km for one in plain)})
     longest = float(search.pairs.age_s.max(initial=60.0)) / 60
-    minutes = sorted({*(age for age in _GRID_MINUTES if age <= longest), *(one.by_hour[0] for one in plain)})
+    minutes = sorted({*(age for age in _GRID_MINUTES if age <= longest), *(one.ages[0] for one in plain)})
     rules = [FixedRule(a, b) for a in km for b in minutes]
     sums = replay_rules(search.pairs, search.is_stale, rules)
     count = max(float(sums.reads.sum()), 1.0)
@@ -786,7 +786,7 @@ def _grid(search: Recommendation, rule: FixedRule) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "km": [one.km for one in rules],
-            "minutes": [one.by_hour[0] for one in rules],
+            "minutes": [one.ages[0] for one in rules],
             "fresh_share": fresh,
             "stale_share": stale,
             "is_allowed": stale <= search.max_stale + 1e-12,

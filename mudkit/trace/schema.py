@@ -6,7 +6,7 @@ All times are microseconds in UTC, all places degrees. A field is nullable only 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +35,7 @@ __all__ = [
     "TIMES",
     "TRANSFERS",
     "device_buckets",
+    "device_ids",
     "epoch_us",
     "read_ids",
     "rejected_by_reason",
@@ -289,7 +290,7 @@ def read_ids(reads: pa.Table) -> NDArray[np.int64]:
     about 3 in a million.
     """
     device = reads["device"].combine_chunks().dictionary_encode()
-    names = np.array([_text_hash(name) for name in device.dictionary.to_pylist()] or [0], dtype=np.uint64)
+    names = device_ids(device.dictionary.to_pylist() or [""]).view(np.uint64)
     state = names[device.indices.to_numpy(zero_copy_only=False)]
     state = _mix(state ^ epoch_us(reads["ts"]).view(np.uint64))
     for name in ("lat", "lon", "box_km", "window_s"):
@@ -298,10 +299,15 @@ def read_ids(reads: pa.Table) -> NDArray[np.int64]:
     return state.view(np.int64)
 
 
+def device_ids(names: Sequence[str]) -> NDArray[np.int64]:
+    """Compute an id of 64 bits of each device, by its name; the same on every machine."""
+    return np.array([_text_hash(name) for name in names], dtype=np.uint64).view(np.int64)
+
+
 def device_buckets(device: pa.ChunkedArray, buckets: int) -> NDArray[np.int64]:
     """Return the bucket of each row, by the name of its device; the same on every machine."""
     names = device.combine_chunks().dictionary_encode()
-    of = np.array([_text_hash(name) % buckets for name in names.dictionary.to_pylist()] or [0], np.int64)
+    of = device_ids(names.dictionary.to_pylist() or [""]).view(np.uint64) % np.uint64(buckets)
     return np.asarray(of[names.indices.to_numpy(zero_copy_only=False)], dtype=np.int64)
 
 

@@ -26,6 +26,7 @@ def build_pairs(devices, horizon):
     zeros = np.zeros(len(read))
     pairs = Pairs(
         device=np.array(device, np.int64),
+        ids=np.arange(len(devices)),
         **dict.fromkeys(("t_us", "lat", "lon", "points", "window_s"), np.zeros(len(device))),
         first=np.searchsorted(read, np.arange(base + 1)),
         read=read,

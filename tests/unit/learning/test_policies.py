@@ -21,9 +21,14 @@ from mudkit.learning.policies import describe_policy
         ),
         (
             FixedRule(0.25, (0.0,) * 8 + (30.0,) * 16),
-            "from within 250 m and never used from 00:00 to 08:00, else at most 30 min old",
+            "from within 250 m and at most 30 min old from 08:00 to 24:00, else never used",
         ),
-        (FixedRule(math.inf, tuple(map(float, range(24)))), "at most 0 s to 23 min old, by the hour"),
+        (
+            FixedRule(math.inf, (9.0,) * 17 + (60.0,) * 20 + (9.0,) * 35),
+            "at most 1 h old from 05:40 to 12:20, else at most 9 min old",
+        ),
+        (FixedRule(math.inf, (5.0,) * 48), "at most 5 min old"),
+        (FixedRule(math.inf, tuple(map(float, range(24)))), "at most 0 s to 23 min old, by the time of day"),
     ],
 )
 def test_rules_are_described_in_words(rule, text):

@@ -4,6 +4,8 @@ import math
 from itertools import product
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,20 +14,32 @@ from learning_traces import build_labelled_reads, shuffle_labels
 from mudkit.errors import ParameterError
 from mudkit.learning import FixedRule, export_policy
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.policies import Always, LearntReads, hours_of_day
+from mudkit.learning.policies import Always, LearntReads, day_runs
 from mudkit.learning.replay import SENT, replay
 from mudkit.learning.search import FAMILIES, MIN_GAIN, MIN_READS, Sums, recommend, replay_rules
+from mudkit.units import solar_time
 
 RULES = [
     FixedRule(km, minutes)
     for km in (0.0, 1.0, math.inf)
-    for minutes in (0.0, 15.0, 60.0, tuple(float(hour * 5) for hour in range(24)))
+    for minutes in (
+        0.0,
+        15.0,
+        60.0,
+        *(tuple(120.0 * slot / slots for slot in range(slots)) for slots in (24, 72)),
+    )
 ]
 
 
 @pytest.fixture(scope="module")
 def pairs():
     return Pairs.of(*build_labelled_reads())
+
+
+@pytest.fixture(scope="module")
+def many():
+    """Build pairs whose labels a test replaces."""
+    return Pairs.of(*build_labelled_reads(devices=40, days=8, a_day=20, noise=0.0))
 
 
 def count_plainly(pairs, is_stale, rule):
@@ -56,18 +70,26 @@ def test_any_pairs_are_replayed_at_once_as_one_by_one(seed, devices, a_day):
         assert counted == count_plainly(pairs, is_stale, rule)
 
 
-def test_sums_of_devices_add_up_to_those_of_all(pairs):
-    is_stale = pairs.completeness < 0.9
-    whole = replay_rules(pairs, is_stale, RULES)
+def test_sums_of_parts_that_were_computed_apart_add_up_to_those_of_the_whole():
+    """Each part labels its own reads alone and numbers its devices from 0, as another process does."""
+    labels, reads = build_labelled_reads()
+    pairs = Pairs.of(labels, reads)
+    whole = replay_rules(pairs, pairs.completeness < 0.9, RULES)
+    names = sorted(set(reads["device"].to_pylist()))
     parts = []
-    for device in np.unique(pairs.device):
-        mine = np.isin(pairs.device[pairs.read], [device])
-        parts.append(replay_rules(pairs.of_devices(np.array([device])), is_stale[mine], RULES))
-    merged = parts[0]
-    for part in parts[1:]:
-        merged = merged + part
-    for name in ("reads", "fresh", "stale"):
-        assert np.array_equal(getattr(merged, name), getattr(whole, name))
+    for some in (names[1::2], names[::2]):
+        mine = reads.filter(pc.is_in(reads["device"], pa.array(some)))
+        of_mine = Pairs.of(labels.filter(pc.is_in(labels["read_id"], mine["read_id"])), mine)
+        parts.append(replay_rules(of_mine, of_mine.completeness < 0.9, RULES))
+    merged = parts[0] + parts[1]
+    assert len(np.unique(merged.device)) == len(names)
+    order, of_whole = (np.lexsort((sums.day, sums.device)) for sums in (merged, whole))
+    for name in ("device", "day", "reads", "fresh", "stale"):
+        assert np.array_equal(getattr(merged, name)[order], getattr(whole, name)[of_whole]), name
+    total = float(whole.reads.sum())
+    for max_stale in (0.02, 0.05, 0.1, 0.2):
+        chosen = [sums.best(sums.device % 3 != 0, total, max_stale) for sums in (merged, whole)]
+        assert chosen[0] == chosen[1]
 
 
 def build_sums(fresh, stale, reads=100.0, devices=20):
@@ -128,8 +150,13 @@ def test_few_reads_give_no_recommendation():
 
 def relabel(pairs, is_good):
     """Return whether each pair is stale, for answers that are good where a function says so."""
-    hour = hours_of_day(pairs.t_us, pairs.lon)[pairs.read]
+    hour = solar_time(pairs.t_us, pairs.lon)[0][pairs.read]
     return ~is_good(pairs.age_s / 60, pairs.distance_km, hour)
+
+
+def most_fresh(pairs, is_stale):
+    """Return the number of fresh answers of a policy that knows which are stale."""
+    return int((replay(pairs, ~is_stale) != SENT).sum())
 
 
 @pytest.mark.parametrize(
@@ -140,16 +167,11 @@ def relabel(pairs, is_good):
         ("time of day", lambda age, km, hour: age <= np.where((hour >= 8) & (hour < 13), 90, 9)),
     ],
 )
-def test_planted_rule_is_found_and_no_tree_beats_it(family, is_good):
-    pairs = Pairs.of(*build_labelled_reads(devices=40, days=8, a_day=14, noise=0.0))
-    is_stale = relabel(pairs, is_good)
-    result = recommend(pairs, is_stale, 0.02)
+def test_planted_rule_is_found_and_no_tree_beats_it(family, is_good, many):
+    is_stale = relabel(many, is_good)
+    result = recommend(many, is_stale, 0.02)
     assert result.chosen.family == family
-    best = np.flatnonzero(~is_stale)
-    planted = np.zeros(len(pairs.read), np.bool_)
-    planted[best] = True
-    most = int((replay(pairs, planted) != SENT).sum())
-    assert most - result.chosen.is_fresh.sum() < 0.02 * len(pairs.device)
+    assert most_fresh(many, is_stale) - result.chosen.is_fresh.sum() < 0.02 * len(many.device)
     assert result.risk(result.chosen) <= 0.1
     assert result.share(result.chosen.is_fresh).low < result.chosen.is_fresh.mean()
 
@@ -172,11 +194,37 @@ def test_ages_are_refined_on_both_sides_of_the_best_one_on_the_grid(pairs, minut
     """Start from 40 minutes, the best of the grid for 43, or from 60, the best for 57: stale answers are allowed."""
     is_stale = pairs.age_s > 60 * minutes
     policy = recommend(pairs, is_stale, 0.5).choice("age").policy
-    assert policy.by_hour[0] == pytest.approx(minutes, rel=0.02), "within the factor that is not refined"
+    assert policy.ages[0] == pytest.approx(minutes, rel=0.02), "within the factor that is not refined"
     assert (
         count_plainly(pairs, is_stale, policy)[0]
         == count_plainly(pairs, is_stale, FixedRule(math.inf, minutes))[0]
     )
+
+
+@pytest.mark.parametrize(
+    ("family", "edges", "step_min"),
+    [
+        ("time of day", (8.5, 13.0), 30),
+        ("time of day", (8.25, 13.5), 15),
+        ("age by hour", (8.5, 10.0, 11.5, 13.0), 30),
+    ],
+)
+def test_times_between_hours_are_found_so_no_tree_is_recommended(family, edges, step_min, many):
+    """Answers live an hour and a half in every second period, nine minutes else."""
+    is_stale = relabel(
+        many, lambda age, km, hour: age <= np.where(np.searchsorted(edges, hour, side="right") % 2, 90, 9)
+    )
+    result = recommend(many, is_stale, 0.02)
+    assert result.chosen.family == family
+    assert 24 * 60 / len(result.chosen.policy.ages) == step_min
+    changes = {first / 60 for first, _, _ in day_runs(result.chosen.policy.ages)}
+    assert changes >= set(edges)
+    assert most_fresh(many, is_stale) - result.chosen.is_fresh.sum() < 0.02 * len(many.device)
+
+
+def test_hours_stay_where_finer_times_gain_nothing(many):
+    result = recommend(many, relabel(many, lambda age, km, hour: age <= np.where(hour < 12, 90, 9)), 0.02)
+    assert {len(choice.policy.ages) for choice in result.choices[3:5]} == {24}
 
 
 def test_days_are_held_out_with_folds_of_time(pairs):
@@ -189,7 +237,7 @@ def test_days_are_held_out_with_folds_of_time(pairs):
 def test_exported_rules_decide_as_they_do(rule, pairs):
     document = export_policy(rule, 3, manifest={"by": "a test"})
     assert (document.kind, document.version) == ("read", 3)
-    hour = hours_of_day(pairs.t_us, pairs.lon)[pairs.read] + 0.25
+    hour = solar_time(pairs.t_us, pairs.lon)[0][pairs.read]
     values = {"distance": pairs.distance_km, "hour": hour, "age": pairs.age_s}
     rows = zip(*(values[name].tolist() for name in document.features), strict=True)
     decided = np.array([document.decide(row) == "local" for row in rows])
@@ -202,9 +250,9 @@ def test_exported_rule_asks_where_the_place_is_unknown():
     assert document.decide([values[name] for name in document.features]) == "remote"
 
 
-@pytest.mark.parametrize(("hours", "step"), list(product((23, 25), (1.0, 2.0))))
-def test_rule_by_the_hour_has_24_ages(hours, step):
-    with pytest.raises(ParameterError, match="an age for each hour"):
-        FixedRule(1.0, (step,) * hours)
-    with pytest.raises(ParameterError):
+@pytest.mark.parametrize(("slots", "step"), list(product((0, 23, 25, 2880), (1.0, 2.0))))
+def test_rule_by_the_time_of_day_has_ages_for_equal_parts_of_it(slots, step):
+    with pytest.raises(ParameterError, match="an age for each of equal parts of the day"):
+        FixedRule(1.0, (step,) * slots)
+    with pytest.raises(ParameterError, match=r"minutes\[23\]"):
         FixedRule(1.0, (step,) * 23 + (-1.0,))
