@@ -384,7 +384,7 @@ def call_user(function: Function, *args: Any) -> Any:
 
 
 def lookup(tables: Mapping[str, Mapping[Any, Any]] | None, table: str, key: Value, attribute: str) -> Value:
-    """Return an attribute of a table's row by primary key: the limited join of Mobius 2.2, at servers."""
+    """Return an attribute of a table's row by primary key: the limited join of Mobius 3.1, at servers."""
     if tables is None:
         raise PredicateError(
             "lookup needs tables, which only servers have.",

@@ -62,7 +62,7 @@ _KINDS: Final[dict[type, int]] = {float: NUMBER, str: STRING, _Unbound: -1}
 
 
 class Predicate:
-    """Condition over records, their readers and their writers (Mobius 2.2).
+    """Condition over records, their readers and their writers (Mobius 3, 3.1).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A moving audience: repeated writes for readers who are near the writer, while all move (Mobius 2.2).
+"""A moving audience: repeated writes for readers who are near the writer, while all move (Mobius 3).
 
 Each reader has a continuous read. Three ways to name the intended readers are compared on the same moves: a
 writer predicate over the places that readers report, a list of names, and no predicate.
