@@ -98,7 +98,7 @@ def cells(
     dates: Dates = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Count positions, reads and devices by cell and time.
+    """Count positions and reads by cell and time.
 
     Example: mudkit pipeline cells traces/cars --out counts --zoom 12 --zoom 14
     """
@@ -116,7 +116,7 @@ def label_reads(
     dates: Dates = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Label each read with what an answer of each age would have missed.
+    """Label each read with its number of points, and with what earlier answers miss.
 
     Example: mudkit pipeline label_reads traces/cars --out labels
     """
@@ -133,7 +133,7 @@ def label_writes(
     dates: Dates = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Label each write with the read that needs it first.
+    """Find for each position the first read of another device that has it.
 
     Example: mudkit pipeline label_writes traces/cars --out labels
     """
@@ -156,7 +156,7 @@ def propagation(
     dates: Dates = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Count messages and bytes when messages of a cell are joined.
+    """Count messages and bytes with and without aggregates, by cell and interval.
 
     Example: mudkit pipeline propagation traces/cars --out joined --threshold 20
     """
