@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from mudkit import words
 from mudkit.arguments import check_options
+from mudkit.display import INK
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described, redescribed
 from mudkit.figures.geometry import from_mercator, tile_bounds, tiles
 from mudkit.figures.style import (
     BLUE,
     GREY,
-    INK,
     ORANGE,
     colour_steps,
     dots,

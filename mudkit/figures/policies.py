@@ -14,13 +14,13 @@ from plotly.subplots import make_subplots
 
 from mudkit import words
 from mudkit.arguments import check_options
+from mudkit.display import INK
 from mudkit.errors import ParameterError
 from mudkit.figures.alternative import described, redescribed
 from mudkit.figures.style import (
     BLUE,
     GREEN,
     GREY,
-    INK,
     LEGEND_ABOVE,
     ORANGE,
     colour_steps,

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
-from mudkit.trace.formats import FIELDS, NOT_POSITIONS, UNCLOSED, UNPARSABLE, Batch, Dialect, lines_of
+from mudkit.trace.formats import FIELDS, NOT_POSITIONS, UNCLOSED, Batch, Dialect, lines_of
 from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
 from mudkit.trace.schema import REJECTED, rejected_by_reason, rejected_rows
@@ -48,7 +48,6 @@ __all__ = [
     "TWICE_OR_NEVER",
     "UNBOUNDED",
     "UNNAMED",
-    "UNPARSABLE",
     "UNPLACED",
     "UNREADABLE",
     "UNTIMED",

@@ -16,7 +16,7 @@ from mudkit.arguments import check_options
 from mudkit.display import shows_fields
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
-from mudkit.sources.mobility import ManhattanGrid
+from mudkit.sources.grid import ManhattanGrid
 from mudkit.sources.parameters import check_ranges, one_of, rate
 from mudkit.sources.streams import Stream
 from mudkit.systems.mud import Client, Cloud
