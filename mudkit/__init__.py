@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         trace,
         widgets,
         words,
+        worlds,
     )
     from mudkit.display import show
     from mudkit.files import work_folder
@@ -54,6 +55,7 @@ __all__ = [
     "widgets",
     "words",
     "work_folder",
+    "worlds",
 ]
 
 __version__ = "0.3.0"

@@ -270,11 +270,11 @@ class TokenExpired(AccessDenied):
 
 
 class ContextProblem(MudkitError, LookupError):
-    """A context lacks an attribute that somebody looks at."""
+    """A context lacks an attribute that a function or predicate reads."""
 
 
 class PropagationProblem(MudkitError, RuntimeError):
-    """A function that was given to propagate contexts by failed, or gave something else."""
+    """A function that decides how contexts propagate failed or returned a value of another kind."""
 
 
 class TableProblem(MudkitError, LookupError):

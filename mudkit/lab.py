@@ -21,8 +21,8 @@ from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.group import Group, usable_name
 from mudkit.fleet.recorder import Recorder, moment
 from mudkit.progress import bar
+from mudkit.sources.courses import Mobility
 from mudkit.sources.link_replay import LinkReplay
-from mudkit.sources.mobility import Mobility
 from mudkit.sources.outages import OutageLog, Outages
 from mudkit.sources.parameters import number, whole_number
 from mudkit.tokens import Authority

@@ -25,18 +25,13 @@ from mudkit.experiment import (
     ADAPTERS,
     COMPOSITIONS,
     TASKS,
-    Audience,
-    Commuters,
     Contrail,
     Direct,
-    Journal,
     LastHop,
     Radiator,
     Scenario,
     StoreAndForward,
     Sublim,
-    Traffic,
-    Ward,
     check_orders,
     cleartext_fields,
     commutativity,
@@ -46,7 +41,6 @@ from mudkit.experiment import (
     run,
     scoreboard,
 )
-from mudkit.experiment.ward import POLICIES
 from mudkit.fleet.recorder import TABLES
 from mudkit.lab import Lab
 from mudkit.sources.outages import Outages
@@ -55,6 +49,8 @@ from mudkit.systems.contrail import Item
 from mudkit.systems.mud import NearAndRecent
 from mudkit.systems.radiator import Volume
 from mudkit.verify.campaign import judge as campaign_judge
+from mudkit.worlds import Audience, Commuters, Journal, Traffic, Ward
+from mudkit.worlds.ward import POLICIES
 
 SCENARIO = Scenario(
     devices=6, hours=6.0, link="umts_3g", outage=Outages(0.3, per_day=60), mobility="commute", every_s=300.0,

@@ -3,7 +3,7 @@
 Three things are found in `mudkit/`, `widgets/`, `tools/` and `tests/`:
 
 * summaries that begin with a verb that is no term of the field ("Give", "Say") or with none ("What", "So");
-* phrases in docstrings that have to be decoded (see `PHRASES`);
+* phrases in docstrings that have to be decoded (see `PHRASES`), and a word that is written twice;
 * names of functions, classes, variables and parameters that say nothing ("came", "said", "MOST_BYTES"), and
   names of tests that begin with a relative clause ("test_what_is_late_is_dropped").
 
@@ -31,6 +31,7 @@ PHRASES = re.compile(
     r"|hurry|unheeded|goes on|go on|to be had|by itself that|from then on|there are none|it is none)\b",
     re.IGNORECASE,
 )
+REPEATED = re.compile(r"(?<=\w )([A-Za-z]+) \1(?![`\w-])")
 NAMES = re.compile(
     r"^_?(came|made|said|told|found|there|each|go_on|soon|hurry|is_there|unheeded|asked|held|wanted|gone"
     r"|(MOST|LEAST|DEEPEST|LONGEST|FIRST|LAST)(_[A-Z0-9_]+)?|tell_.*|.*_soon|quiet_workers"
@@ -62,6 +63,8 @@ def _docstring_findings(line: int, text: str) -> Iterator[Finding]:
         yield line, f"first word {first.group()}: {text.splitlines()[0]}"
     for phrase in PHRASES.finditer(text):
         yield line + text.count("\n", 0, phrase.start()), f"phrase {phrase.group()!r}"
+    for word in REPEATED.finditer(text):
+        yield line + text.count("\n", 0, word.start()), f"a word twice: {word.group()!r}"
 
 
 def _bound_names(node: ast.AST) -> Iterator[tuple[int, str]]:

@@ -35,8 +35,8 @@ PACKAGES = (
     "mudkit", "mudkit.errors", "mudkit.events", "mudkit.sources", "mudkit.systems", "mudkit.systems.mud",
     "mudkit.systems.lasthop", "mudkit.systems.contrail", "mudkit.systems.radiator", "mudkit.systems.sublim",
     "mudkit.systems.store_and_forward", "mudkit.predicates", "mudkit.consistency", "mudkit.trace",
-    "mudkit.pipeline", "mudkit.learning", "mudkit.experiment", "mudkit.figures", "mudkit.widgets",
-    "mudkit.exercises", "mudkit.report",
+    "mudkit.pipeline", "mudkit.learning", "mudkit.worlds", "mudkit.experiment", "mudkit.figures",
+    "mudkit.widgets", "mudkit.exercises", "mudkit.report",
 )  # fmt: skip
 """The packages that have a page in the API reference, in its order."""
 

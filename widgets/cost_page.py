@@ -10,9 +10,9 @@ import ipywidgets
 import numpy as np
 
 from mudkit import figures
-from mudkit.experiment import CacheBench, CachingRun, tree_nodes
 from mudkit.learning import COSTS, FixedRule
 from mudkit.widgets.panel import Figure, Panel, guide
+from mudkit.worlds import CacheBench, CachingRun, tree_nodes
 
 __all__ = ["CostPage"]
 

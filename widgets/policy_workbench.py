@@ -13,11 +13,11 @@ from mudkit import figures
 from mudkit.arguments import check_options
 from mudkit.display import Cell, Table
 from mudkit.errors import MudkitError, ParameterError
-from mudkit.experiment import CacheBench
 from mudkit.systems.sublim import Explanation, Finding, Policy, Rule, Verdict, findings
 from mudkit.systems.sublim._policy.policy import decision_table
 from mudkit.widgets.cost_page import CostPage
 from mudkit.widgets.panel import STALE, Figure, Panel, alert, guide, read_object
+from mudkit.worlds import CacheBench
 
 __all__ = ["PolicyWorkbench"]
 

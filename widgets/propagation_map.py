@@ -11,9 +11,9 @@ import ipywidgets
 from mudkit import figures, words
 from mudkit.arguments import check_options
 from mudkit.errors import MudkitError, ParameterError
-from mudkit.experiment import Traffic
 from mudkit.systems.radiator import People, Time, Volume, distance_km
 from mudkit.widgets.panel import STALE, Figure, Panel, alert
+from mudkit.worlds import Traffic
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -26,43 +26,37 @@ from mudkit.cli.arguments import (
     Zone,
     mapping,
 )
-from mudkit.errors import ParameterError, did_you_mean
 from mudkit.files import existing
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Run jobs on Spark.", no_args_is_help=True)
+app = typer.Typer(
+    help="Run jobs on Spark; a stopped job resumes. `pipeline.spread` and `pipeline.aggregate_stream` take a "
+    "function, and are available in Python only.",
+    no_args_is_help=True,
+)
 
 _LARGE_BYTES = 8 << 20
 """Input size above which full compilation by Java pays: some hundred thousand positions."""
 
-_TRACE = ("where", "reads", "dates")
-_OPTIONS: dict[str, tuple[str, ...]] = {
-    "ingest": (
-        "format",
-        "table",
-        "column",
-        "tz",
-        "time_unit",
-        "rule",
-        "box_km",
-        "window_s",
-        "device",
-        "header",
+Trace = Annotated[Path, typer.Argument(help="Trace folder.")]
+Reads = Annotated[
+    Path | None, typer.Option(help="Trace folder of an access log; without it the reads of TRACE.")
+]
+Dates = Annotated[
+    int | None,
+    typer.Option(
+        help="Number of dates in each part of the work; by default, dates with about a million positions."
     ),
-    "cells": ("zoom", "bucket_s", *_TRACE),
-    "label_reads": ("horizon_s", *_TRACE),
-    "label_writes": _TRACE,
-    "propagation": ("zoom", "interval_s", "threshold", "message_bytes", "aggregate_bytes", "where", "dates"),
-}
-"""Options of each job."""
+]
+Zooms = Annotated[
+    list[int], typer.Option(help="Zoom level of the cells, 0 (the world) to 22; may be repeated.")
+]
 
 
-@app.command("run")
-def pipeline_run(
-    context: typer.Context,
-    job: Annotated[str, typer.Argument(help="ingest, cells, label_reads, label_writes or propagation.")],
-    path: Annotated[Path, typer.Argument(help="For ingest a file; for the other jobs a trace folder.")],
+@app.command("ingest")
+def ingest(
+    path: Annotated[Path, typer.Argument(help="File, or folder of files of one format.")],
     out: Out,
     format: Format = "auto",  # noqa: A002
     table: Table = "positions",
@@ -74,137 +68,128 @@ def pipeline_run(
     window_s: WindowS = None,
     device: Device = None,
     header: Header = True,
-    horizon_s: Annotated[
-        float, typer.Option(help="label_reads: maximum age of a cached answer, in seconds.")
-    ] = 7200.0,
-    zoom: Annotated[
-        list[int] | None,
-        typer.Option(
-            help="cells, propagation: zoom level of the cells, 0 (the world) to 22; may be repeated; by "
-            "default 12, 14 and 16 for cells, 14 for propagation."
-        ),
-    ] = None,
-    bucket_s: Annotated[int, typer.Option(help="cells: length of a time bucket, in whole seconds.")] = 3600,
-    interval_s: Annotated[
-        int, typer.Option(help="propagation: maximum time that a message is held, in seconds.")
-    ] = 300,
-    threshold: Annotated[
-        list[int] | None,
-        typer.Option(
-            help="propagation: messages in an aggregate, 1 for no aggregation; may be repeated; by default "
-            "1, 20 and 50."
-        ),
-    ] = None,
-    message_bytes: Annotated[int, typer.Option(help="propagation: size of a message, in bytes.")] = 400,
-    aggregate_bytes: Annotated[int, typer.Option(help="propagation: size of an aggregate, in bytes.")] = 400,
-    reads: Annotated[
-        Path | None, typer.Option(help="Trace folder of an access log; without it the reads of PATH.")
-    ] = None,
-    where: Where = None,
-    dates: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of dates in each part of the work; not for ingest. By default, dates with about a "
-            "million positions."
-        ),
-    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Run one job on Spark and write its result; a stopped job resumes.
+    """Read positions or reads of any format into a trace folder.
 
-    `pipeline.spread` and `pipeline.aggregate_stream` are available in Python only: they take a function.
-
-    Example: mudkit pipeline run cells traces/cars --out counts --zoom 12 --zoom 14
+    Example: mudkit pipeline ingest data/raw/cabs --out traces/cars
     """
-    settings: dict[str, dict[str, Any]] = {
-        "ingest": {},
-        "cells": {"zooms": zoom or (12, 14, 16), "bucket_s": bucket_s},
-        "label_reads": {"horizon_s": horizon_s},
-        "label_writes": {},
-        "propagation": {
-            "zooms": zoom or (14,),
-            "interval_s": interval_s,
-            "thresholds": threshold or (1, 20, 50),
-            "message_bytes": message_bytes,
-            "aggregate_bytes": aggregate_bytes,
-        },
-    }
-    if job not in settings:
-        raise ParameterError(
-            "There is no such job.",
-            where="JOB",
-            found=repr(job),
-            expected=", ".join(settings),
-            remedy=did_you_mean(job, settings, "mudkit pipeline run --help shows them"),
-        )
-    _refuse_options_of_others(context, job)
-    if job == "ingest":
-        from mudkit.trace.options import Options
-        from mudkit.trace.tally import check_source
+    from mudkit.trace.options import Options
+    from mudkit.trace.tally import check_source
 
-        options = Options(
-            format, table, tz, time_unit, mapping(column), rule, box_km, window_s, device, header
-        )
-        check_source(options.plan(existing(path, "trace")))
-    else:
-        from mudkit.trace import read_manifest
-
-        read_manifest(path)  # fail before Spark starts if it is not a trace
+    options = Options(format, table, tz, time_unit, mapping(column), rule, box_km, window_s, device, header)
+    check_source(options.plan(existing(path, "trace")))
     from mudkit import pipeline
 
     with _spark(path) as spark:
-        if job == "ingest":
-            with pipeline.progress(spark, "ingest"):
-                report: Any = pipeline.ingest(spark, path, out, **vars(options), overwrite=overwrite)
-        else:
-            report = pipeline.run_job(
-                spark,
-                job,
-                path,
-                out,
-                reads=reads,
-                where=where,
-                dates=dates,
-                overwrite=overwrite,
-                **settings[job],
-            )
-        if report.parts_reused:
-            typer.echo(f"{report.parts_reused} of {report.parts} partitions existed already", err=True)
-        typer.echo(str(report))
+        with pipeline.progress(spark, "ingest"):
+            report = pipeline.ingest(spark, path, out, **vars(options), overwrite=overwrite)
+        _print(report)
 
 
-def _refuse_options_of_others(context: typer.Context, job: str) -> None:
-    """Raise an error for options that the job does not have."""
-    of_jobs = {name for names in _OPTIONS.values() for name in names}
-    given = [name for name in context.params if _is_given(context, name) and name in of_jobs]
-    if others := [name for name in given if name not in _OPTIONS[job]]:
-        raise ParameterError(
-            f"The job {job} has no option {_written(others[0])}.",
-            where=", ".join(map(_written, others)),
-            found=", ".join(_as_option(name, context.params[name]) for name in others),
-            expected=", ".join(map(_written, _OPTIONS[job])),
-            remedy="ingest takes all rows of one file; the jobs that read traces take --where and --reads"
-            if job == "ingest"
-            else f"leave it out; it is an option of {_jobs_with(others[0])}",
-        )
+@app.command("cells")
+def cells(
+    trace: Trace,
+    out: Out,
+    zoom: Zooms = [12, 14, 16],  # noqa: B006 - typer copies it
+    bucket_s: Annotated[int, typer.Option(help="Length of a time bucket, in whole seconds.")] = 3600,
+    reads: Reads = None,
+    where: Where = None,
+    dates: Dates = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Count positions and reads by cell and time.
+
+    Example: mudkit pipeline cells traces/cars --out counts --zoom 12 --zoom 14
+    """
+    options = {"reads": reads, "where": where, "dates": dates, "overwrite": overwrite}
+    _run("cells", trace, out, zooms=zoom, bucket_s=bucket_s, **options)
 
 
-def _is_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
+@app.command("label_reads")
+def label_reads(
+    trace: Trace,
+    out: Out,
+    horizon_s: Annotated[float, typer.Option(help="Maximum age of a cached answer, in seconds.")] = 7200.0,
+    reads: Reads = None,
+    where: Where = None,
+    dates: Dates = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Label each read with its number of points, and with what earlier answers miss.
+
+    Example: mudkit pipeline label_reads traces/cars --out labels
+    """
+    options = {"reads": reads, "where": where, "dates": dates, "overwrite": overwrite}
+    _run("label_reads", trace, out, horizon_s=horizon_s, **options)
 
 
-def _jobs_with(name: str) -> str:
-    return ", ".join(job for job, names in _OPTIONS.items() if name in names)
+@app.command("label_writes")
+def label_writes(
+    trace: Trace,
+    out: Out,
+    reads: Reads = None,
+    where: Where = None,
+    dates: Dates = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Find for each position the first read of another device that has it.
+
+    Example: mudkit pipeline label_writes traces/cars --out labels
+    """
+    _run("label_writes", trace, out, reads=reads, where=where, dates=dates, overwrite=overwrite)
 
 
-def _as_option(name: str, value: Any) -> str:
-    """Return an option as written on the command line."""
-    return " ".join(f"{_written(name)} {part}" for part in (value if isinstance(value, list) else [value]))
+@app.command("propagation")
+def propagation(
+    trace: Trace,
+    out: Out,
+    zoom: Zooms = [14],  # noqa: B006 - typer copies it
+    interval_s: Annotated[int, typer.Option(help="Maximum time that a message is held, in seconds.")] = 300,
+    threshold: Annotated[
+        list[int],
+        typer.Option(help="Messages in an aggregate, 1 for no aggregation; may be repeated."),
+    ] = [1, 20, 50],  # noqa: B006 - typer copies it
+    message_bytes: Annotated[int, typer.Option(help="Size of a message, in bytes.")] = 400,
+    aggregate_bytes: Annotated[int, typer.Option(help="Size of an aggregate, in bytes.")] = 400,
+    where: Where = None,
+    dates: Dates = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Count messages and bytes with and without aggregates, by cell and interval.
+
+    Example: mudkit pipeline propagation traces/cars --out joined --threshold 20
+    """
+    _run(
+        "propagation",
+        trace,
+        out,
+        zooms=zoom,
+        interval_s=interval_s,
+        thresholds=threshold,
+        message_bytes=message_bytes,
+        aggregate_bytes=aggregate_bytes,
+        where=where,
+        dates=dates,
+        overwrite=overwrite,
+    )
 
 
-def _written(name: str) -> str:
-    return "--" + name.replace("_", "-")
+def _run(job: str, trace: Path, out: Path, **settings: Any) -> None:
+    """Run a job on a trace folder and write its result; a stopped job resumes."""
+    from mudkit.trace import read_manifest
+
+    read_manifest(trace)  # fail before Spark starts if it is not a trace
+    from mudkit import pipeline
+
+    with _spark(trace) as spark:
+        _print(pipeline.run_job(spark, job, trace, out, **settings))
+
+
+def _print(report: Any) -> None:
+    if report.parts_reused:
+        typer.echo(f"{report.parts_reused} of {report.parts} partitions existed already", err=True)
+    typer.echo(str(report))
 
 
 @contextmanager

@@ -21,17 +21,7 @@ if TYPE_CHECKING:
     from mudkit.experiment.adapters.radiator import Radiator
     from mudkit.experiment.adapters.store_and_forward import Direct, StoreAndForward
     from mudkit.experiment.adapters.sublim import Sublim
-    from mudkit.experiment.audience import Audience, AudienceRun
-    from mudkit.experiment.caching import CacheBench, CachingRun, ShuffledLabels, tree_nodes
     from mudkit.experiment.chains import COMPOSITIONS
-    from mudkit.experiment.commuters import (
-        Commuters,
-        CommutersRun,
-        DriftAlarm,
-        close_the_loop,
-        generate_policy,
-        label_run,
-    )
     from mudkit.experiment.comparison import (
         GAINS,
         LABELS,
@@ -55,16 +45,6 @@ if TYPE_CHECKING:
         party_views,
         receiver_radio_mw,
     )
-    from mudkit.experiment.journal import Journal
-    from mudkit.experiment.matching import (
-        MATCHING_METHODS,
-        PAPER_CURVE,
-        READ_PREDICATES,
-        WRITER_PREDICATE,
-        MatchingLoad,
-        matching_times,
-    )
-    from mudkit.experiment.news import NewsReader
     from mudkit.experiment.order_checks import PAIRS, PROMISES, SAME_AS_FIRST, check_orders, commutativity
     from mudkit.experiment.privacy import cleartext_fields, contacts, disclosures, knowledge, party_knowledge
     from mudkit.experiment.recorded import recorded_task
@@ -82,8 +62,6 @@ if TYPE_CHECKING:
         Task,
     )
     from mudkit.experiment.testbed import Adapter, Testbed
-    from mudkit.experiment.traffic import Traffic, TrafficRun
-    from mudkit.experiment.ward import Ward, WardRun, pulses
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
@@ -95,81 +73,56 @@ __all__ = [
     "FRIENDS_NEARBY",
     "GAINS",
     "LABELS",
-    "MATCHING_METHODS",
     "MEASURES",
     "NEWS",
     "PAIRS",
-    "PAPER_CURVE",
     "PHOTOS",
     "PROMISES",
-    "READ_PREDICATES",
     "SAME_AS_FIRST",
     "TASKS",
     "TRAFFIC",
     "UNSUPPORTED",
     "WARD",
-    "WRITER_PREDICATE",
     "Adapter",
     "Afternoon",
     "AfternoonRun",
-    "Audience",
-    "AudienceRun",
-    "CacheBench",
-    "CachingRun",
-    "Commuters",
-    "CommutersRun",
     "Comparison",
     "Contrail",
     "ContrailPair",
     "Direct",
-    "DriftAlarm",
     "Interest",
     "Item",
-    "Journal",
     "LastHop",
-    "MatchingLoad",
     "Mud",
-    "NewsReader",
     "PartyView",
     "PartyViews",
     "Radiator",
     "Run",
     "Scenario",
     "Scoreboard",
-    "ShuffledLabels",
     "StoreAndForward",
     "Sublim",
     "Task",
     "Testbed",
-    "Traffic",
-    "TrafficRun",
     "Visibility",
-    "Ward",
-    "WardRun",
     "album_keys",
     "by_device",
     "check_orders",
     "cleartext_fields",
-    "close_the_loop",
     "commutativity",
     "compare",
     "contacts",
     "disclosures",
-    "generate_policy",
     "interest_costs",
     "item_latencies_s",
     "knowledge",
-    "label_run",
-    "matching_times",
     "own_machine",
     "pareto_front",
     "party_knowledge",
     "party_views",
-    "pulses",
     "receiver_radio_mw",
     "recorded_task",
     "run",
     "scoreboard",
     "sweep",
-    "tree_nodes",
 ]

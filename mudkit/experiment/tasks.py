@@ -19,9 +19,9 @@ from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.group import Group
 from mudkit.lab import START, epoch_us
 from mudkit.predicates import Language, Predicate
+from mudkit.sources.courses import Mobility
 from mudkit.sources.grid import ManhattanGrid
 from mudkit.sources.link_replay import LinkReplay
-from mudkit.sources.mobility import Mobility
 from mudkit.sources.outages import OutageLog, Outages
 from mudkit.sources.parameters import number, of_kind, split_rates, whole_number
 from mudkit.sources.streams import Stream

@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from mudkit import words
 from mudkit.arguments import check_options
+from mudkit.display import INK
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described, redescribed
 from mudkit.figures.geometry import from_mercator, tile_bounds, tiles
 from mudkit.figures.style import (
     BLUE,
     GREY,
-    INK,
     ORANGE,
     colour_steps,
     dots,
@@ -168,7 +168,7 @@ def hits_by_cell(reads: pd.DataFrame, zoom: int = 14) -> pa.Table:
     Parameters
     ----------
     reads : pandas.DataFrame
-        ``lat, lon`` (degrees), ``is_local, is_stale``, as :class:`mudkit.experiment.CachingRun` has
+        ``lat, lon`` (degrees), ``is_local, is_stale``, as :class:`mudkit.worlds.CachingRun` has
         them.
     zoom : int
         Zoom level of the cells, as of map tiles: at 14 they are about 2.4 km wide at the equator.

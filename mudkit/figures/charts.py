@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mudkit import words
+from mudkit.display import INK
 from mudkit.errors import ParameterError
 from mudkit.figures.alternative import described
 from mudkit.figures.labels import point_labels
@@ -21,7 +22,6 @@ from mudkit.figures.style import (
     BLUE,
     GREEN,
     GREY,
-    INK,
     LEGEND_BELOW,
     ORANGE,
     PINK,

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mudkit import words
+from mudkit.display import INK
 from mudkit.errors import ParameterError
 from mudkit.figures.alternative import described, redescribed
 from mudkit.figures.labels import point_labels
@@ -18,7 +19,6 @@ from mudkit.figures.style import (
     BLUE,
     GREEN,
     GREY,
-    INK,
     LEGEND_ABOVE,
     LEGEND_BELOW,
     ORANGE,

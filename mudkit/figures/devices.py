@@ -18,12 +18,12 @@ from plotly.subplots import make_subplots
 
 from mudkit import words
 from mudkit.arguments import check_options
+from mudkit.display import INK
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described, set_text
 from mudkit.figures.style import (
     BLUE,
     GREY,
-    INK,
     LEGEND_ABOVE,
     LEGEND_BELOW,
     ORANGE,

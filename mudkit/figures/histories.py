@@ -12,12 +12,12 @@ from plotly.subplots import make_subplots
 
 from mudkit import words
 from mudkit.consistency import Operation, Status, Verdict, seen_writes
+from mudkit.display import INK
 from mudkit.figures.alternative import described
 from mudkit.figures.labels import MIN_WIDTH_PX, Sheet, text_px
 from mudkit.figures.style import (
     BLUE,
     GREY,
-    INK,
     LEGEND_BELOW,
     ORANGE,
     SKY,

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from mudkit.figures.style import INK, escaped
+from mudkit.display import INK
+from mudkit.figures.style import escaped
 
 __all__ = ["MIN_WIDTH_PX", "WIDTHS_PX", "Box", "Sheet", "point_labels", "text_px"]
 

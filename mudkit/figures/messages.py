@@ -15,13 +15,13 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from mudkit.arguments import check_options
+from mudkit.display import INK
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described
 from mudkit.figures.labels import Box, Sheet, text_px
 from mudkit.figures.style import (
     BLUE,
     GREEN,
-    INK,
     LEGEND_BELOW,
     ORANGE,
     SKY,

@@ -14,13 +14,13 @@ from plotly.subplots import make_subplots
 
 from mudkit import words
 from mudkit.arguments import check_options
+from mudkit.display import INK
 from mudkit.errors import ParameterError
 from mudkit.figures.alternative import described, redescribed
 from mudkit.figures.style import (
     BLUE,
     GREEN,
     GREY,
-    INK,
     LEGEND_ABOVE,
     ORANGE,
     colour_steps,
@@ -196,7 +196,7 @@ def tree(policy: LearntReads | LearntWrites | pd.DataFrame, *, title: str, max_d
     Parameters
     ----------
     policy : LearntReads or LearntWrites or pandas.DataFrame
-        Learnt policy, or the nodes of its tree as :func:`mudkit.experiment.tree_nodes` returns them.
+        Learnt policy, or the nodes of its tree as :func:`mudkit.worlds.tree_nodes` returns them.
     title : str
         Title of the figure.
     max_depth : int
@@ -312,7 +312,7 @@ def _nodes(policy: Any) -> tuple[list[dict[Any, Any]], list[int]]:
     """Return the nodes of a tree, parents before their children, and the depth of each."""
     table = policy
     if not isinstance(policy, pd.DataFrame) and hasattr(policy, "tree"):
-        from mudkit.experiment import tree_nodes
+        from mudkit.worlds import tree_nodes
 
         table = tree_nodes(policy)
     remedy = "pass the learnt policy of CacheBench.run, or its nodes"

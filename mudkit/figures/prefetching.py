@@ -13,12 +13,12 @@ from plotly.subplots import make_subplots
 
 from mudkit import words
 from mudkit.arguments import check_options
+from mudkit.display import INK
 from mudkit.errors import ParameterError
 from mudkit.figures.alternative import described, redescribed
 from mudkit.figures.style import (
     BLUE,
     GREY,
-    INK,
     LEGEND_ABOVE,
     LEGEND_BELOW,
     ORANGE,

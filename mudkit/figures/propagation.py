@@ -16,11 +16,11 @@ from plotly.subplots import make_subplots
 
 from mudkit import words
 from mudkit.arguments import check_options
+from mudkit.display import INK
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described, plain
 from mudkit.figures.maps import cell_slides
 from mudkit.figures.style import (
-    INK,
     ORANGE,
     SEQUENCE,
     colour_steps,

@@ -18,7 +18,7 @@ from mudkit.display import INK
 from mudkit.errors import ParameterError
 
 __all__ = [
-    "BLUE", "GREEN", "GREY", "INK", "LEGEND_ABOVE", "LEGEND_BELOW", "NO_VALUE", "ORANGE", "PINK",
+    "BLUE", "GREEN", "GREY", "LEGEND_ABOVE", "LEGEND_BELOW", "NO_VALUE", "ORANGE", "PINK",
     "PLOTLY_CONFIG", "SEQUENCE", "SKY", "YELLOW", "ColourScale", "colour_steps", "dots", "escaped",
     "heading", "ink_on", "lanes", "map_axes", "natural_key",
     "ramp", "span_of", "styled", "template", "text_colour",

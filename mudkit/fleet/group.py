@@ -18,9 +18,9 @@ from mudkit.fleet.device import Battery, Device, Stationary, check_battery, plac
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Curve, profile_of
 from mudkit.fleet.recorder import Recorder
-from mudkit.sources.courses import Course, Places
+from mudkit.sources.courses import Course, Mobility, Places
 from mudkit.sources.link_replay import Capacity, LinkReplay
-from mudkit.sources.mobility import Mobility, mobility_of
+from mudkit.sources.mobility import mobility_of
 from mudkit.sources.outages import (
     FOREVER_US,
     PERIODS,

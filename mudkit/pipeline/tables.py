@@ -78,7 +78,7 @@ def column(p: Predicate, schema: DataFrame | T.StructType | Layout) -> Column:
                 expected="a DataFrame, StructType or Layout",
             )
         layout = _layout(types, p.language.scopes.names)
-    written = p.sql("spark", layout)
+    written = p.sql(layout)
     if any(
         isinstance(node, tree.Call) and node.function.name == "matches" for node in tree.walk(p.form.root)
     ):

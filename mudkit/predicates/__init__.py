@@ -1,8 +1,8 @@
-"""The language of predicates: parser, evaluators for Python, NumPy, SQLite and Spark, and subscription index.
+"""The language of predicates: parser, evaluators for Python, NumPy and Spark, and subscription index.
 
 ``tokens`` splits a text, ``parse`` builds its ``tree``, ``predicate`` adds constants and caches what equal
-shapes share. ``functions`` is the reference for each function; ``python``, ``vectors``, ``sqlite`` and
-``spark`` evaluate a tree, and ``index`` finds the subscriptions that match a record.
+shapes share. ``functions`` is the reference for each function; ``python``, ``vectors`` and ``spark``
+evaluate a tree, and ``index`` finds the subscriptions that match a record.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from mudkit.predicates.language import Language
     from mudkit.predicates.layout import Column, Layout
     from mudkit.predicates.predicate import Predicate
-    from mudkit.predicates.sqlite import register_functions
     from mudkit.predicates.values import Point
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
@@ -30,5 +29,4 @@ __all__ = [
     "Predicate",
     "SubscriptionIndex",
     "function",
-    "register_functions",
 ]

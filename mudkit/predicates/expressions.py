@@ -86,7 +86,7 @@ class _Aggregate(NamedTuple):
 
 @check_options
 class Aggregates:
-    """One or more aggregates of a read, computed at the processors (Mobius 2.2).
+    """One or more aggregates of a read, computed at the processors (Mobius 3.1).
 
     Parameters
     ----------

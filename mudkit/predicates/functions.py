@@ -11,7 +11,7 @@ import math
 import re
 import string as ascii_only
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_type_hints
 
@@ -58,7 +58,6 @@ __all__ = [
     "names",
     "pattern",
     "remove",
-    "user_functions",
 ]
 
 
@@ -66,8 +65,8 @@ __all__ = [
 class Function:
     """Signature of a function or operator; the last argument may be repeated if ``many``.
 
-    The result has the kinds of the arguments if ``returns`` is NULL. ``python``, ``numpy`` and ``sql`` (with
-    ``{0}``, ``{1}``, … for the arguments) are forms of a user's function, never called with NULL.
+    The result has the kinds of the arguments if ``returns`` is NULL. ``python``, ``numpy`` and ``spark``
+    (SQL with ``{0}``, ``{1}``, … for the arguments) are forms of a user's function, never called with NULL.
     """
 
     name: str
@@ -78,7 +77,7 @@ class Function:
     many: bool = False
     python: Callable[..., Any] | None = None
     numpy: Callable[..., Any] | None = None
-    sql: Mapping[str, str] = field(default_factory=dict)
+    spark: str | None = None
 
     @property
     def is_user(self) -> bool:
@@ -137,7 +136,6 @@ def function(
     returns: KindName,
     argument_kinds: tuple[str, ...] | None = None,
     numpy: Callable[..., Any] | None = None,
-    sqlite: str | None = None,
     spark: str | None = None,
 ) -> Callable[[_F], _F]:
     """Register a Python function for use in predicates.
@@ -154,9 +152,9 @@ def function(
     numpy : callable, optional
         The function over arrays without NULL. Without it the NumPy evaluator raises an error, and the index
         evaluates one record at a time.
-    sqlite, spark : str, optional
-        The function in SQL, with ``{0}``, ``{1}``, … for the arguments. Without ``sqlite``, SQLite calls the
-        Python function.
+    spark : str, optional
+        The function in Spark SQL, with ``{0}``, ``{1}``, … for the arguments. Without it the Spark evaluator
+        raises an error.
 
     Returns
     -------
@@ -195,7 +193,6 @@ def function(
                 found=f"argument_kinds={kinds!r}, returns={returns!r}",
                 expected="number, string, boolean or point",
             )
-        forms = {dialect: sql for dialect, sql in (("sqlite", sqlite), ("spark", spark)) if sql is not None}
         _registered[key] = Function(
             key,
             tuple(KINDS[kind] for kind in kinds),
@@ -203,7 +200,7 @@ def function(
             len(kinds),
             python=python,
             numpy=numpy,
-            sql=forms,
+            spark=spark,
         )
         return python
 
@@ -242,11 +239,6 @@ def find(name: str) -> Function | None:
 def names() -> list[str]:
     """Return the names of all functions."""
     return sorted({*BUILT_IN, *_registered})
-
-
-def user_functions() -> list[Function]:
-    """Return the registered functions."""
-    return list(_registered.values())
 
 
 CONVERTERS: Final[dict[int, Callable[[Any], Any]]] = {
@@ -392,7 +384,7 @@ def call_user(function: Function, *args: Any) -> Any:
 
 
 def lookup(tables: Mapping[str, Mapping[Any, Any]] | None, table: str, key: Value, attribute: str) -> Value:
-    """Return an attribute of a table's row by primary key: the limited join of Mobius 2.2, at servers."""
+    """Return an attribute of a table's row by primary key: the limited join of Mobius 3.1, at servers."""
     if tables is None:
         raise PredicateError(
             "lookup needs tables, which only servers have.",

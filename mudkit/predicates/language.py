@@ -35,7 +35,7 @@ class Language:
     scopes : tuple of str
         Names of the scopes. A name without a scope is in the first.
     bound : tuple of str
-        Scopes whose names become constants when a predicate is bound (Mobius 2.2: the writer's context).
+        Scopes whose names become constants when a predicate is bound (Mobius 3: the writer's context).
     schema : mapping of str to mapping, optional
         Attributes of each scope. A scope that is not in the schema may have any attribute.
 

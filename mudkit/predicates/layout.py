@@ -1,12 +1,9 @@
-"""Layout of a scope's attributes in SQL columns, and JSON that SQLite, Spark and Python read alike."""
+"""Layout of a scope's attributes in columns of Spark, and JSON that Spark and Python read alike."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
-import threading
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,13 +13,12 @@ from mudkit.errors import PredicateError, did_you_mean, listed
 from mudkit.predicates.tree import Name
 from mudkit.predicates.values import BOOLEAN, EVERY_KIND, NUMBER, POINT, STRING, STRUCT, number, string
 
-__all__ = ["Column", "Group", "Layout", "Resolved", "Typed", "Whole", "sqlite_reads", "to_json"]
+__all__ = ["Column", "Group", "Layout", "Resolved", "Typed", "Whole", "to_json"]
 
 _KINDS: Final = {
     "number": NUMBER, "date": NUMBER, "string": STRING, "boolean": BOOLEAN, "point": POINT, "pair": POINT,
-    "struct": STRUCT, "json": EVERY_KIND, "variant": EVERY_KIND, "null": 0,
+    "struct": STRUCT, "variant": EVERY_KIND, "null": 0,
 }  # fmt: skip
-_ANY_KIND: Final = ("json", "variant")
 
 
 class Column(NamedTuple):
@@ -87,15 +83,14 @@ Resolved: TypeAlias = Whole | Typed | Group | None
 
 @check_options
 class Layout:
-    """Columns of a SQL engine that hold the attributes of each scope.
+    """Columns of Spark that hold the attributes of each scope.
 
     Parameters
     ----------
     **scopes : str or mapping of str to (str or Column)
-        Columns of each scope. A string is the name of the one column that holds all attributes: JSON text in
-        SQLite (valid, or NULL; :func:`to_json` writes it), a ``VARIANT`` in Spark. A mapping gives a kind to
-        each attribute, or a :class:`Column` where the column has another name. The names of a scope without
-        columns are NULL.
+        Columns of each scope. A string is the name of the one ``VARIANT`` that holds all attributes. A
+        mapping gives a kind to each attribute, or a :class:`Column` where the column has another name. The
+        names of a scope without columns are NULL.
 
     Raises
     ------
@@ -106,19 +101,18 @@ class Layout:
     -----
     Kinds of columns; a value of another kind than its column is NULL:
 
-    * ``'number'``; in Spark also a ``TIMESTAMP``, which is a number of seconds since 1970 UTC.
-    * ``'date'``: a ``DATE`` or ``TIMESTAMP_NTZ`` of Spark, also in seconds.
-    * ``'string'``; ``'boolean'`` (0 and 1 in SQLite).
-    * ``'point'``: two columns of numbers, ``Column(("lat", "lon"), "point")``; or one column, in SQLite with
-      JSON text, in Spark a ``STRUCT`` with ``lat`` and ``lon``.
-    * ``'pair'``: a point as an ``ARRAY`` of two numbers (Spark).
+    * ``'number'``; also a ``TIMESTAMP``, which is a number of seconds since 1970 UTC.
+    * ``'date'``: a ``DATE`` or ``TIMESTAMP_NTZ``, also in seconds.
+    * ``'string'``; ``'boolean'``.
+    * ``'point'``: two columns of numbers, ``Column(("lat", "lon"), "point")``; or one ``STRUCT`` with
+      ``lat`` and ``lon``.
+    * ``'pair'``: a point as an ``ARRAY`` of two numbers.
     * ``'struct'``: tested for NULL only; it has no value.
-    * ``'json'`` (SQLite) and ``'variant'`` (Spark): values of any kind, also structs with paths into them.
+    * ``'variant'``: values of any kind, also structs with paths into them.
     * ``'null'``: a column of a type that the language does not have.
 
-    An attribute of a struct is named with dots, ``"home.city"``: the name of the column in SQLite, the field
-    in Spark. A struct ``home`` of which only attributes are given is NULL when all of them are, and with
-    ``home.lat`` and ``home.lon`` it may be a point.
+    An attribute of a struct is named with dots, ``"home.city"``. A struct ``home`` of which only attributes
+    are given is NULL when all of them are, and with ``home.lat`` and ``home.lon`` it may be a point.
 
     Examples
     --------
@@ -129,7 +123,7 @@ class Layout:
         self.scopes: dict[str, Column | dict[tuple[str, ...], Column]] = {}
         for scope, given in scopes.items():
             if isinstance(given, str):
-                self.scopes[scope] = Column(given, _ANY_KIND[0])
+                self.scopes[scope] = Column(given, "variant")
             else:
                 self.scopes[scope] = {
                     tuple(key.split(".")): _column(scope, key, column) for key, column in given.items()
@@ -159,7 +153,7 @@ class Layout:
             if column is None:
                 continue
             rest = path[length:]
-            if column.kind in _ANY_KIND:
+            if column.kind == "variant":
                 return Whole(column, rest)
             if column.kind in ("point", "pair") and rest in (("lat",), ("lon",)):
                 return Typed(column, rest[0])
@@ -206,12 +200,10 @@ def _unknown(name: Name, columns: Mapping[tuple[str, ...], Column], text: str | 
 
 
 MAX_LEVELS: Final = 200
-MAX_EXACT: Final = 1e15
-"""Between its inverse and this, SQLite reads every decimal as the same double as Python."""
 
 
 def to_json(record: Mapping[str, Any]) -> str:
-    """Encode a record as JSON that SQLite, Spark and Python read as the same values, up to 200 levels deep.
+    """Encode a record as JSON that Spark and Python read as the same values, up to 200 levels deep.
 
     >>> to_json({"price": np.float32(7.5), "loc": (30.27, -97.74), "x": float("nan")})
     '{"price": 7.5, "loc": [30.27, -97.74], "x": null}'
@@ -247,26 +239,4 @@ def _write(data: Any, parts: list[str], level: int) -> None:
         elif isinstance(data, (int, np.integer)):
             parts.append(str(int(data)))
         else:
-            parts.append(_decimal(checked))
-
-
-def _decimal(x: float) -> str:
-    """Return a decimal that SQLite reads as this double; it rounds some decimals far from 1 wrongly."""
-    written = repr(x)
-    if x == 0.0 or 1 / MAX_EXACT <= abs(x) <= MAX_EXACT:
-        return written
-    candidates = (written, *(f"{x:.{digits}e}" for digits in range(17, 26)))
-    return next((text for text in candidates if float(text) == x == sqlite_reads(text)), written)
-
-
-_LOCAL: Final = threading.local()
-
-
-@lru_cache(maxsize=4096)
-def sqlite_reads(written: str) -> float:
-    """Return the double that this machine's SQLite reads from a decimal."""
-    connection = getattr(_LOCAL, "connection", None)
-    if connection is None:
-        connection = _LOCAL.connection = sqlite3.connect(":memory:")
-    read_back: float = connection.execute("SELECT CAST(? AS REAL)", (written,)).fetchone()[0]
-    return read_back
+            parts.append(repr(checked))

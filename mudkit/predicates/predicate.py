@@ -10,7 +10,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import re2
@@ -62,7 +62,7 @@ _KINDS: Final[dict[type, int]] = {float: NUMBER, str: STRING, _Unbound: -1}
 
 
 class Predicate:
-    """Condition over records, their readers and their writers (Mobius 2.2).
+    """Condition over records, their readers and their writers (Mobius 3, 3.1).
 
     Parameters
     ----------
@@ -314,44 +314,33 @@ class Predicate:
         return vectors.evaluate(self.form.root, self.constants, given, tables, self.text)
 
     @check_options
-    def sql(self, dialect: Literal["sqlite", "spark"], layout: Layout) -> str:
-        """Return a SQL expression that is TRUE, FALSE or NULL exactly as the predicate in Python.
+    def sql(self, layout: Layout) -> str:
+        """Return an expression of Spark SQL that is TRUE, FALSE or NULL exactly as the predicate in Python.
 
         Parameters
         ----------
-        dialect : {'sqlite', 'spark'}
-            SQLite needs the functions that :func:`mudkit.predicates.register_functions` adds to a connection.
-            Spark needs the function ``mudkit_matches`` where the predicate has ``matches``;
-            :func:`mudkit.pipeline.column` registers it in the session.
         layout : Layout
             Columns that hold the attributes of each scope.
 
         Returns
         -------
         str
-            Constants are quoted literals.
+            Constants are quoted literals. With ``matches`` it needs the function ``mudkit_matches``, which
+            :func:`mudkit.pipeline.column` registers in the session.
 
         Raises
         ------
         PredicateError
-            The dialect is unknown or lacks a function, the layout lacks a name, a scope is not bound, or the
-            expression would be longer than 1 MB.
+            Spark lacks a function, the layout lacks a name, a scope is not bound, or the expression would be
+            longer than 1 MB.
         """
         from mudkit.predicates.layout import Layout
         from mudkit.predicates.spark import SparkWriter
-        from mudkit.predicates.sql import Writer
-        from mudkit.predicates.sqlite import SqliteWriter
 
         self._check_bound({})
-        writers: dict[str, type[Writer]] = {"sqlite": SqliteWriter, "spark": SparkWriter}
-        if dialect not in writers:
-            raise PredicateError(
-                "There is no such dialect of SQL.", found=repr(dialect), expected="'sqlite' or 'spark'"
-            )
         if not isinstance(layout, Layout):
             raise PredicateError("Expected a Layout.", found=type(layout).__name__)
-        writer = writers[dialect](self.constants, layout, self.text)
-        return str(writer.finished(writer.of(self.form.root, BOOLEAN)))
+        return SparkWriter(self.constants, layout, self.text).write(self.form.root)
 
     def explain(self) -> str:
         """Return a drawing of the tree, a node a line, with known kinds; then names that may be misspelt."""

@@ -1,7 +1,9 @@
 """The Spark evaluator: SQL text for Spark SQL, also in ANSI mode.
 
 Spark's expressions have one type each: a number is DOUBLE, a string STRING, a boolean BOOLEAN, a point a
-STRUCT of two doubles. A piece that is used several times becomes an array's element, for a lambda.
+STRUCT of two doubles. A node is therefore written as "its value if it has this kind, else NULL", and an
+operator combines only expressions of one kind. A piece that is used several times becomes an array's element,
+for a lambda.
 """
 
 from __future__ import annotations
@@ -12,8 +14,7 @@ from typing import Any, Final
 from mudkit import units
 from mudkit.errors import PredicateError
 from mudkit.predicates import functions, tree
-from mudkit.predicates.layout import Column, Group, Resolved, Typed, Whole
-from mudkit.predicates.sql import ONE_KIND, Sql, Writer
+from mudkit.predicates.layout import Column, Group, Layout, Resolved, Typed, Whole
 from mudkit.predicates.tree import Node
 from mudkit.predicates.values import (
     BOOLEAN,
@@ -24,6 +25,7 @@ from mudkit.predicates.values import (
     POINT,
     STRING,
     STRUCT,
+    Members,
     Point,
 )
 
@@ -37,6 +39,12 @@ _TYPES: Final = {
     STRUCT: "BOOLEAN",
     NULL: "BOOLEAN",
 }
+_ONE_KIND: Final = (NUMBER, STRING, BOOLEAN, POINT)
+_ORDERED: Final = NUMBER | STRING | BOOLEAN
+_ATOMIC: Final = 9
+_PRECEDENCE: Final = {"+": 1, "-": 1, "*": 2, "/": 2}
+MAX_SQL_CHARS: Final = 1_000_000
+"""Maximum length of an expression."""
 MAX_REPEATED_CHARS: Final = 500
 """Maximum length of a piece that is written twice."""
 _EXACT: Final = f"BETWEEN -{MAX_INTEGER} AND {MAX_INTEGER}"
@@ -71,30 +79,241 @@ _TEMPLATES: Final = {
 }
 
 
-class SparkWriter(Writer):
-    """Writer of an expression for Spark."""
+class _Sql(str):
+    """Piece of SQL with the precedence of its operator."""
 
-    dialect = "spark"
+    precedence: int = _ATOMIC
 
-    def null(self, kind: int) -> Sql:
+
+class SparkWriter:
+    """Writer of one expression; ``text`` is the predicate's text, for errors."""
+
+    def __init__(self, constants: tuple[Any, ...], layout: Layout, text: str) -> None:
+        self.constants = constants
+        self.layout = layout
+        self.text = text
+        self._resolved: dict[int, Resolved] = {}
+        self._memo: dict[tuple[int, int], _Sql] = {}
+        self._kinds: dict[int, int] = {}
+
+    def write(self, root: Node) -> str:
+        """Return the whole expression of a condition."""
+        whole = self.of(root, BOOLEAN)
+        if len(whole) > MAX_SQL_CHARS:
+            raise self.too_long()
+        return str(whole)
+
+    def put(self, template: str, *args: str, precedence: int = _ATOMIC) -> _Sql:
+        """Fill a template with pieces."""
+        if sum(map(len, args)) > MAX_SQL_CHARS:
+            raise self.too_long()
+        sql = _Sql(template.format(*args) if args else template)
+        sql.precedence = precedence
+        return sql
+
+    def too_long(self) -> PredicateError:
+        """Return the error for an expression that is too long."""
+        return PredicateError(
+            "The predicate becomes too long for Spark.",
+            text=self.text,
+            expected=f"at most {MAX_SQL_CHARS:,} characters of SQL",
+            remedy="give a schema, so that kinds are known, or nest less",
+        )
+
+    def no_form(self, node: tree.Call, remedy: str | None = None) -> PredicateError:
+        """Return the error for a function that Spark does not have."""
+        return PredicateError(
+            f"{node.function.name} is not available in the evaluator spark.",
+            text=self.text,
+            at=node.at,
+            remedy=remedy,
+        )
+
+    def resolve(self, node: tree.Name) -> Resolved:
+        """Return the place of a name in the layout."""
+        if id(node) not in self._resolved:
+            self._resolved[id(node)] = self.layout.find(node, self.text)
+        return self._resolved[id(node)]
+
+    def kinds(self, node: Node) -> int:
+        """Return the kinds that a node may have in this layout."""
+        kinds = self._kinds.get(id(node))
+        if kinds is None:
+            kinds = node.kinds
+            if isinstance(node, tree.Name):
+                column = self.resolve(node)
+                kinds &= NULL if column is None else column.kinds
+            elif isinstance(node, tree.Call) and node.function.name == "coalesce":
+                kinds = 0
+                for arg in node.args:
+                    kinds |= self.kinds(arg)
+            self._kinds[id(node)] = kinds
+        return kinds
+
+    def of(self, node: Node, kind: int) -> _Sql:
+        """Return a node's value if it has a kind, else NULL."""
+        if not self.kinds(node) & kind:
+            return self.null(kind)
+        if isinstance(node, tree.Constant):
+            return self.literal(self.constants[node.slot])
+        key = (id(node), kind)
+        if key not in self._memo:
+            self._memo[key] = self._one(node, kind)
+        return self._memo[key]
+
+    def _one(self, node: Node, kind: int) -> _Sql:
+        match node:
+            case tree.Name():
+                return self.name(self.resolve(node), kind)
+            case tree.Call(function=function):
+                if function.name == "coalesce":
+                    return self.first(_flatten(node), kind)
+                return self.finite(self.raw(node)) if _is_arithmetic(node) else self.call(node)
+            case tree.Compare():
+                return self._compare(node)
+            case tree.In():
+                return self._in(node)
+            case tree.IsNull(item=item):
+                return self.is_null(item)
+            case tree.Not(item=item):
+                return self.put("(NOT {})", self.of(item, BOOLEAN))
+            case tree.And(args=args):
+                return self._between(args) or self._joined(" AND ", args)
+            case tree.Or(args=args):
+                return self._one_of(args) or self._joined(" OR ", args)
+        raise AssertionError(node)
+
+    def args(self, node: tree.Call) -> list[_Sql]:
+        """Return the arguments of a function, each of the kind that it takes."""
+        kinds = [node.function.kind_of_argument(position) for position in range(len(node.args))]
+        return [self.of(arg, kind) for arg, kind in zip(node.args, kinds, strict=True)]
+
+    def raw(self, node: Node) -> _Sql:
+        """Return a number that may have overflowed.
+
+        Infinity stays infinity or becomes NaN in sums and products, so one guard around them is enough.
+        """
+        if not (isinstance(node, tree.Call) and _is_arithmetic(node)):
+            return self.of(node, NUMBER)
+        key = (id(node), NULL)
+        if key not in self._memo:
+            symbol = node.function.symbol
+            left = self.raw(node.args[0])
+            if len(node.args) == 1:
+                self._memo[key] = self.put("(-{})", _bracketed(left, _ATOMIC))
+            elif symbol == "/":
+                self._memo[key] = self.put("try_divide({}, {})", left, self.of(node.args[1], NUMBER))
+            else:
+                own = _PRECEDENCE[symbol]
+                sides = _bracketed(left, own), _bracketed(self.raw(node.args[1]), own + 1)
+                self._memo[key] = self.put(f"{{}} {symbol} {{}}", *sides, precedence=own)
+        return self._memo[key]
+
+    def is_null(self, node: Node) -> _Sql:
+        """Return the test whether a node is NULL."""
+        if not self.kinds(node):
+            return self.literal(True)
+        if isinstance(node, tree.Constant):
+            return self.literal(False)
+        if isinstance(node, tree.Name):
+            return self.missing(self.resolve(node))
+        if isinstance(node, tree.Call) and node.function.name == "coalesce":
+            return self.joined(" AND ", [self.is_null(arg) for arg in _flatten(node)])
+        return self.put("({} IS NULL)", self.of(node, self.kinds(node)))
+
+    def joined(self, by: str, parts: Sequence[_Sql]) -> _Sql:
+        """Return a chain of one operator."""
+        return parts[0] if len(parts) == 1 else self.put("(" + by.join(["{}"] * len(parts)) + ")", *parts)
+
+    def _joined(self, by: str, args: Sequence[Node]) -> _Sql:
+        return self.joined(by, [self.of(arg, BOOLEAN) for arg in args])
+
+    def _between(self, args: tuple[Node, ...]) -> _Sql | None:
+        """Return the conjunction of BETWEEN as BETWEEN, so that the tested value is written once."""
+        match args:
+            case (
+                tree.Compare(operator=">=", left=item, right=low),
+                tree.Compare(operator="<=", left=same, right=high),
+            ) if item is same:
+                kind = self._common(item, low)
+                if kind != self._common(item, high) or kind not in _ONE_KIND:
+                    return None
+                return self.put(
+                    "({} BETWEEN {} AND {})", *(self.of(part, kind) for part in (item, low, high))
+                )
+        return None
+
+    def _one_of(self, args: tuple[Node, ...]) -> _Sql | None:
+        """Return the disjunction of IN as IN, so that the tested value is written once."""
+        rights = []
+        item: Node | None = None
+        for arg in args:
+            if not isinstance(arg, tree.Compare) or arg.operator != "=" or (item or arg.left) is not arg.left:
+                return None
+            item = arg.left
+            rights.append(arg.right)
+        if item is None or len(rights) < 2:
+            return None
+        kind = self.kinds(item)
+        if kind not in _ONE_KIND:
+            return None
+        texts = [self.of(part, kind) for part in (item, *rights)]
+        return self.put("({} IN (" + ", ".join(["{}"] * len(rights)) + "))", *texts)
+
+    def _common(self, left: Node, right: Node, operator: str = "<") -> int:
+        comparable = _ORDERED | POINT if operator in ("=", "<>") else _ORDERED
+        return self.kinds(left) & self.kinds(right) & comparable
+
+    def _compare(self, node: tree.Compare) -> _Sql:
+        common = self._common(node.left, node.right, node.operator)
+        if not common:
+            return self.null(BOOLEAN)
+        if common not in _ONE_KIND:
+            return self.mixed(node, common)
+        sides = self.of(node.left, common), self.of(node.right, common)
+        return self.put(f"({{}} {node.operator} {{}})", *sides)
+
+    def _in(self, node: tree.In) -> _Sql:
+        members: Members = self.constants[node.members.slot]
+        if not members.kinds:
+            return self.literal(False)
+        arms = []
+        for kind in _ONE_KIND:
+            if self.kinds(node.item) & members.kinds & kind:
+                texts: list[str] = [self.literal(member) for member in members.of_kind(kind)]
+                if members.kinds != kind:  # members of other kinds make a miss NULL
+                    texts.append(self.null(kind))
+                listed = ", ".join(texts)
+                arms.append(self.put("({} IN ({}))", self.of(node.item, kind), listed))
+        if not arms:
+            return self.null(BOOLEAN)
+        return self.any_of(arms)
+
+    def any_of(self, arms: Sequence[_Sql]) -> _Sql:
+        """Return the piece that is not NULL, of which there is at most one."""
+        if len(arms) == 1:
+            return arms[0]
+        return self.put("coalesce(" + ", ".join(["{}"] * len(arms)) + ")", *arms)
+
+    def null(self, kind: int) -> _Sql:
         """Return NULL of a kind."""
-        return Sql(f"CAST(NULL AS {_TYPES[kind]})")
+        return _Sql(f"CAST(NULL AS {_TYPES[kind]})")
 
-    def literal(self, constant: Any) -> Sql:
+    def literal(self, constant: Any) -> _Sql:
         """Return a constant."""
         if constant is None:
-            return Sql("NULL")
+            return _Sql("NULL")
         if isinstance(constant, bool):
-            return Sql(str(constant).upper())
+            return _Sql(str(constant).upper())
         if isinstance(constant, str):
-            return Sql(_string(constant))
+            return _Sql(_string(constant))
         if isinstance(constant, Point):
             lat, lon = constant.lat + 0.0, constant.lon + 0.0
-            return Sql(f"named_struct('lat', {lat!r}D, 'lon', {lon!r}D)")
+            return _Sql(f"named_struct('lat', {lat!r}D, 'lon', {lon!r}D)")
         constant += 0.0  # -0.0 becomes 0.0: after a minus sign, its own would begin a comment
-        return Sql(f"({constant!r}D)" if constant < 0 else f"{constant!r}D")
+        return _Sql(f"({constant!r}D)" if constant < 0 else f"{constant!r}D")
 
-    def let(self, body: str, *args: Sql) -> Sql:
+    def let(self, body: str, *args: _Sql) -> _Sql:
         """Return an expression over the arguments as ``m.a``, ``m.b``, …; NULL if one of them is NULL."""
         names = "abcdefgh"[: len(args)]
         fields = ", ".join(f"'{name}', {{}}" for name in names)
@@ -103,38 +322,34 @@ class SparkWriter(Writer):
             f"get(transform(array(named_struct({fields})), m -> CASE WHEN {tests} THEN {body} END), 0)", *args
         )
 
-    def finite(self, number: Sql) -> Sql:
+    def finite(self, number: _Sql) -> _Sql:
         """Return a number, or NULL for infinity and NaN; the number is written once."""
         return self.put(f"get(array_except(array({{}}), {_NOT_FINITE}), 0)", number)
 
-    def divided(self, left: Sql, right: Sql) -> Sql:
-        """Return a quotient, NULL for a zero divisor."""
-        return self.put("try_divide({}, {})", left, right)
-
-    def name(self, column: Resolved, kind: int) -> Sql:
+    def name(self, column: Resolved, kind: int) -> _Sql:
         """Return the value of a name if it has a kind, else NULL."""
         if isinstance(column, Whole):
-            return Sql(_Variant(_reference(column.column), column.path).of(kind))
+            return _Sql(_Variant(_reference(column.column), column.path).of(kind))
         if isinstance(column, Typed):
-            return Sql(_in_column(column))
+            return _Sql(_in_column(column))
         assert isinstance(column, Group)
         assert column.lat is not None
         assert column.lon is not None
         place = _place(_in_column(Typed(column.lat, "")), _in_column(Typed(column.lon, "")))
-        return Sql(f"CASE WHEN {_any_present(column)} THEN {place} END")
+        return _Sql(f"CASE WHEN {_any_present(column)} THEN {place} END")
 
-    def missing(self, column: Resolved) -> Sql:
+    def missing(self, column: Resolved) -> _Sql:
         """Return the test whether a name is NULL."""
         if isinstance(column, Whole):
-            return Sql(f"(NOT {_Variant(_reference(column.column), column.path).is_present})")
+            return _Sql(f"(NOT {_Variant(_reference(column.column), column.path).is_present})")
         if isinstance(column, Group):
-            return Sql(f"(NOT {_any_present(column)})")
+            return _Sql(f"(NOT {_any_present(column)})")
         assert column is not None
-        return Sql(f"({_in_column(column)} IS NULL)")
+        return _Sql(f"({_in_column(column)} IS NULL)")
 
-    def first(self, args: Sequence[Node], kind: int) -> Sql:
+    def first(self, args: Sequence[Node], kind: int) -> _Sql:
         """Return the first value that is not NULL if it has a kind, else NULL."""
-        result: list[Sql] = []  # arms of one CASE, from the last to the first argument
+        result: list[_Sql] = []  # arms of one CASE, from the last to the first argument
         rest = self.null(kind)
         for position, arg in enumerate(reversed(args)):
             kinds = self.kinds(arg)
@@ -150,22 +365,22 @@ class SparkWriter(Writer):
                 result.insert(0, self.put("WHEN NOT {} THEN {}", self.is_null(arg), value))
         return self._case(result, rest)
 
-    def _case(self, arms: Sequence[Sql], rest: Sql) -> Sql:
+    def _case(self, arms: Sequence[_Sql], rest: _Sql) -> _Sql:
         if not arms:
             return rest
         return self.put("(CASE " + " ".join(["{}"] * len(arms)) + " ELSE {} END)", *arms, rest)
 
-    def mixed(self, node: tree.Compare, common: int) -> Sql:
+    def mixed(self, node: tree.Compare, common: int) -> _Sql:
         """Return a comparison whose sides share several kinds; at most one arm is not NULL."""
         return self.any_of(
             [
                 self.put(f"({{}} {node.operator} {{}})", self.of(node.left, kind), self.of(node.right, kind))
-                for kind in ONE_KIND
+                for kind in _ONE_KIND
                 if common & kind
             ]
         )
 
-    def call(self, node: tree.Call) -> Sql:
+    def call(self, node: tree.Call) -> _Sql:
         """Return a function call."""
         name = node.function.name
         if node.function.is_user:
@@ -188,7 +403,7 @@ class SparkWriter(Writer):
                 return self._time(node, args[0])
         return self.put(_TEMPLATES[name], *args)
 
-    def _like(self, node: tree.Call, text: Sql, written: Sql) -> Sql:
+    def _like(self, node: tree.Call, text: _Sql, written: _Sql) -> _Sql:
         # In Spark's LIKE a backslash escapes.
         if isinstance(node.args[1], tree.Constant) and node.args[1].kinds == STRING:
             return self.put(
@@ -196,7 +411,7 @@ class SparkWriter(Writer):
             )
         return self.put(r"({} LIKE replace({}, '\\', '\\\\'))", text, written)
 
-    def _time(self, node: tree.Call, seconds: Sql) -> Sql:
+    def _time(self, node: tree.Call, seconds: _Sql) -> _Sql:
         zone = "UTC"
         if len(node.args) > 1:
             given = node.args[1]
@@ -221,12 +436,11 @@ class SparkWriter(Writer):
             part = f"pmod(floor({local} / 86400L) + 3L, 7L)"
         return self.let(f"CASE WHEN {_WITH_TIME} THEN CAST({part} AS DOUBLE) END", seconds)
 
-    def _user(self, node: tree.Call) -> Sql:
+    def _user(self, node: tree.Call) -> _Sql:
         function, args = node.function, self.args(node)
-        template = function.sql.get("spark")
-        if template is None:
+        if function.spark is None:
             raise self.no_form(node, "give it one: @function(…, spark='…')")
-        written = self.put(template, *(self.put("({})", arg) for arg in args))
+        written = self.put(function.spark, *(self.put("({})", arg) for arg in args))
         if function.returns == NUMBER:
             written = self.finite(self.put("CAST(({}) AS DOUBLE)", written))
         elif function.returns == POINT:
@@ -241,6 +455,25 @@ class SparkWriter(Writer):
         if not tests:
             return written
         return self.put("CASE WHEN {} THEN {} END", self.joined(" AND ", tests), written)
+
+
+def _flatten(node: tree.Call) -> list[Node]:
+    """Return the arguments of nested calls of coalesce as those of one call."""
+    args: list[Node] = []
+    for arg in node.args:
+        nested = isinstance(arg, tree.Call) and arg.function.name == "coalesce"
+        args += _flatten(arg) if nested else [arg]  # type: ignore[arg-type]
+    return args
+
+
+def _is_arithmetic(node: tree.Call) -> bool:
+    return node.function.symbol in _PRECEDENCE
+
+
+def _bracketed(text: _Sql, precedence: int) -> _Sql:
+    if text.precedence >= precedence:
+        return text
+    return _Sql(f"({text})")
 
 
 def _string(text: str) -> str:

@@ -4,7 +4,7 @@ Data are Python objects: a record from JSON, a row of a table, the attributes of
 
 * number: a double. Integers beyond 2^53, NaN and infinity are NULL. A time (``datetime``, ``date``,
   ``numpy.datetime64``) is the number of seconds since 1970 UTC; a time without a zone is in UTC.
-* string: valid Unicode without U+0000 (SQLite's JSON ends there); other strings are NULL.
+* string: valid Unicode without U+0000; other strings are NULL.
 * boolean: true or false; no number is a boolean and no boolean is a number.
 * point: ``{"lat": …, "lon": …}`` or a pair ``(lat, lon)``, degrees, within ±90 and ±180.
 * struct: any other mapping. It is not NULL and its attributes have names, but every comparison with it is

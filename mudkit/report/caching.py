@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 
 from mudkit import intervals, words
 from mudkit.display import Cell
-from mudkit.experiment import tree_nodes
 from mudkit.intervals import Interval
 from mudkit.learning import (
     Always,
@@ -52,6 +51,7 @@ from mudkit.report.source import TraceSource
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S
+from mudkit.worlds import tree_nodes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,14 +13,6 @@ from typing import Any, Final
 import numpy as np
 
 from mudkit.display import one_line
-from mudkit.experiment.matching import (
-    READ_PREDICATES,
-    WRITER_PREDICATE,
-    MatchingLoad,
-    Shape,
-    match_each,
-    paper_messages_per_s,
-)
 from mudkit.predicates import Predicate, SubscriptionIndex
 from mudkit.processes import PROCESSES
 from mudkit.reproduce.harness import Task, answer_of, memory_mb
@@ -30,6 +22,14 @@ from mudkit.verify.campaign.campaign import MINUTES, SETTLE_HOURS
 from mudkit.verify.campaign.cells import Table
 from mudkit.verify.campaign.judge import PROMISED
 from mudkit.verify.campaign.runs import Runs, play_all
+from mudkit.worlds.matching import (
+    READ_PREDICATES,
+    WRITER_PREDICATE,
+    MatchingLoad,
+    Shape,
+    match_each,
+    paper_messages_per_s,
+)
 
 __all__ = ["ROWS"]
 

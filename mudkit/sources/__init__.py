@@ -6,12 +6,15 @@ from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mudkit.sources.city import CommuterTown
+    from mudkit.sources.commute import Commute
     from mudkit.sources.ecg import ECG_HZ, decode_ecg, ecg_loss_percent, ecg_mv, encode_ecg
+    from mudkit.sources.grid import ManhattanGrid
     from mudkit.sources.link_replay import LinkReplay
-    from mudkit.sources.mobility import Commute, ManhattanGrid, RandomWaypoint, Replay
     from mudkit.sources.outages import OutageLog, Outages
     from mudkit.sources.parameters import number
+    from mudkit.sources.replay import Replay
     from mudkit.sources.streams import Stream
+    from mudkit.sources.waypoint import RandomWaypoint
     from mudkit.sources.workloads import Every, Poisson, Recorded, TripStarts, WakingReads
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

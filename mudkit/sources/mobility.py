@@ -9,22 +9,11 @@ from __future__ import annotations
 
 from mudkit.errors import ParameterError, did_you_mean
 from mudkit.sources.commute import Commute
-from mudkit.sources.courses import Course, Mobility, Places
+from mudkit.sources.courses import Mobility
 from mudkit.sources.grid import ManhattanGrid
-from mudkit.sources.replay import Replay
 from mudkit.sources.waypoint import RandomWaypoint
 
-__all__ = [
-    "MOBILITIES",
-    "Commute",
-    "Course",
-    "ManhattanGrid",
-    "Mobility",
-    "Places",
-    "RandomWaypoint",
-    "Replay",
-    "mobility_of",
-]
+__all__ = ["MOBILITIES", "mobility_of"]
 
 MOBILITIES: dict[str, Mobility] = {
     "waypoint": RandomWaypoint(),

@@ -22,13 +22,12 @@ from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, TraceFormatError
 from mudkit.files import existing, sha256
 from mudkit.sources.parameters import time_zone
-from mudkit.trace.formats import Source, dialect_of, unreadable
+from mudkit.trace.formats import UNPARSABLE, Source, dialect_of, unreadable
 from mudkit.trace.options import Options
 from mudkit.trace.parse import (
     EARLIEST_US,
     LATE,
     LATEST_US,
-    UNPARSABLE,
     malformed_rows,
     no_rows,
     refuse_mostly_bad,

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mudkit.errors import TraceContentError, TraceFormatError
-from mudkit.trace.formats import FIELDS, NESTED, NOT_POSITIONS, UNCLOSED, UNPARSABLE, Batch, Dialect, lines_of
+from mudkit.trace.formats import FIELDS, NESTED, NOT_POSITIONS, UNCLOSED, Batch, Dialect, lines_of
 from mudkit.trace.formats.columns import REPROJECT
 from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, LoadPlan, Options
 from mudkit.trace.plausible import MAX_FLIGHT_MPS
@@ -49,7 +49,6 @@ __all__ = [
     "TWICE_OR_NEVER",
     "UNBOUNDED",
     "UNNAMED",
-    "UNPARSABLE",
     "UNPLACED",
     "UNREADABLE",
     "UNTIMED",

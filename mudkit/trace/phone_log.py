@@ -14,12 +14,11 @@ from mudkit.arguments import check_options
 from mudkit.display import shows_fields
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.files import existing, sha256
-from mudkit.trace.formats import Source, dialect_of
+from mudkit.trace.formats import UNPARSABLE, Source, dialect_of
 from mudkit.trace.parse import (
     EARLIEST_US,
     LATE,
     LATEST_US,
-    UNPARSABLE,
     malformed_rows,
     no_rows,
     refuse_mostly_bad,

@@ -10,8 +10,8 @@ import pyarrow as pa
 import rule_engine
 from compare import compare
 
-from mudkit.experiment.matching import MatchingLoad, Subscription, match_each
 from mudkit.predicates import SubscriptionIndex
+from mudkit.worlds.matching import MatchingLoad, Subscription, match_each
 
 RECORDS = 20_000
 SIDES = ("south", "north", "west", "east", "most")

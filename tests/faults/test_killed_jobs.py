@@ -1,6 +1,6 @@
 """Pipeline commands, killed with SIGKILL together with their child processes: 30 times in the soak.
 
-A life is one `mudkit pipeline run`, killed after it has finished a number of further parts and, for half of
+A life is one `mudkit pipeline JOB`, killed after it has finished a number of further parts and, for half of
 them, a fraction of a part's time later. The next life resumes; the last one of each output is not killed. Its
 output is compared with that of an uninterrupted session.
 """
@@ -51,7 +51,6 @@ class Chain:
             "-m",
             "mudkit",
             "pipeline",
-            "run",
             job,
             str(source),
             "--out",

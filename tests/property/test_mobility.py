@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.sources.city import CommuterTown
-from mudkit.sources.mobility import Commute, ManhattanGrid, RandomWaypoint, Replay
+from mudkit.sources.commute import Commute
+from mudkit.sources.grid import ManhattanGrid
+from mudkit.sources.replay import Replay
 from mudkit.sources.trips import SPEED_CUT, day_start_s
+from mudkit.sources.waypoint import RandomWaypoint
 from mudkit.units import KM_PER_DEGREE, distance_km
 
 US = 1_000_000

@@ -1,40 +1,28 @@
-"""Agreement of the evaluators on random predicates and data; the compiled Python function is the reference."""
+"""Agreement of Python with DuckDB, and of NumPy with Python, on random predicates and data."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import predicate_reference
 import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from predicate_fixtures import list_rows
+from predicate_reference import Reference
 from predicate_strategies import build_predicate, conditions, scopes
 
-from mudkit.predicates import Predicate, register_functions
-from mudkit.predicates.layout import Layout, to_json
+from mudkit.predicates import Predicate
 
 Data = dict[str, dict[str, Any]]
 SCOPES = ("record", "receiver", "auth")
-LAYOUT = Layout(**{scope: scope for scope in SCOPES})
 
 
 @pytest.fixture(scope="module")
-def connection() -> Iterator[sqlite3.Connection]:
-    database = sqlite3.connect(":memory:")
-    register_functions(database)
-    yield database
-    database.close()
-
-
-def evaluate_sqlite(connection: sqlite3.Connection, predicate: Predicate, data: Data) -> bool | None:
-    values = [to_json(data[scope]) for scope in SCOPES]
-    query = f"SELECT {predicate.sql('sqlite', LAYOUT)} FROM (SELECT ? AS record, ? AS receiver, ? AS auth)"
-    (outcome,) = connection.execute(query, values).fetchone()
-    return None if outcome is None else bool(outcome)
+def reference() -> Reference:
+    return Reference()
 
 
 def evaluate_python(predicate: Predicate, data: Data) -> bool | None:
@@ -46,7 +34,7 @@ def evaluate_numpy(predicate: Predicate, data: list[Data]) -> list[bool | None]:
         scope: {
             name: [row[scope].get(name) for row in data] for name in {n for row in data for n in row[scope]}
         }
-        for scope in ("record", "receiver", "auth")
+        for scope in SCOPES
     }
     columns["record"]["row"] = np.arange(len(data))  # defines the length if there is no other column
     outcome = predicate.numpy(columns["record"], receiver=columns["receiver"], auth=columns["auth"])
@@ -73,19 +61,18 @@ def test_numpy_equals_the_fixtures() -> None:
         assert evaluate_numpy(predicate, [other]) == [evaluate_python(predicate, other)], text
 
 
-def test_sqlite_equals_the_fixtures(connection: sqlite3.Connection) -> None:
-    for text, record, receiver, expected in list_rows():
-        data: Data = {"record": record, "receiver": receiver, "auth": {}}
-        assert evaluate_sqlite(connection, Predicate(text), data) is expected, text
-
-
-@examples(1000)
-@given(text=conditions, data=st.lists(scopes, min_size=1, max_size=4))
-def test_python_and_sqlite_agree(connection: sqlite3.Connection, text: str, data: list[Data]) -> None:
-    predicate = build_predicate(text)
-    if predicate is not None:
-        for row in data:
-            assert evaluate_sqlite(connection, predicate, row) is evaluate_python(predicate, row)
+@examples(300)
+@given(
+    written=st.lists(predicate_reference.conditions, min_size=1, max_size=8),
+    data=st.lists(predicate_reference.rows, min_size=1, max_size=6),
+)
+def test_python_agrees_with_duckdb(
+    reference: Reference, written: list[predicate_reference.Written], data: list[dict[str, Any]]
+) -> None:
+    expected = reference.evaluate([piece.duckdb for piece in written], data)
+    for piece, values in zip(written, expected, strict=True):
+        predicate = Predicate(piece.text)
+        assert [predicate(row) for row in data] == values, piece.text
 
 
 @examples(1500)

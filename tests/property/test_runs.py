@@ -26,8 +26,9 @@ import mudkit
 from mudkit import Lab, experiment
 from mudkit.experiment import Scenario, StoreAndForward
 from mudkit.fleet.recorder import TABLES
-from mudkit.sources.mobility import RandomWaypoint, Replay
 from mudkit.sources.outages import Outages
+from mudkit.sources.replay import Replay
+from mudkit.sources.waypoint import RandomWaypoint
 from mudkit.sources.workloads import Every, Moments, Poisson, TripStarts, WakingReads
 from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.trace.schema import FATES, STATUSES, timestamps

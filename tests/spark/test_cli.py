@@ -20,7 +20,7 @@ def run_mudkit(*arguments):
 def test_command_runs_ingest_cells_and_labels(repository, tmp_path):
     source = repository / "data" / "sample" / "positions.csv.gz"
     options = ("--rule", "trip_start", "--box-km", 4, "--window-s", 600)
-    result = run_mudkit("pipeline", "run", "ingest", source, "--out", tmp_path / "trace", *options)
+    result = run_mudkit("pipeline", "ingest", source, "--out", tmp_path / "trace", *options)
     assert (result.returncode, result.stderr) == (0, "")
     assert "36,031 rows: 36,031 kept, 0 rejected" in result.stdout
     reads_table = trace.load(tmp_path / "trace").reads
@@ -28,7 +28,7 @@ def test_command_runs_ingest_cells_and_labels(repository, tmp_path):
     read_count = len(reads_table)
     assert f"{read_count:,} reads" in result.stdout
     for job in ("cells", "label_reads"):
-        result = run_mudkit("pipeline", "run", job, tmp_path / "trace", "--out", tmp_path / job)
+        result = run_mudkit("pipeline", job, tmp_path / "trace", "--out", tmp_path / job)
         assert (result.returncode, result.stderr) == (0, "")
         table = ds.dataset(tmp_path / job, format="parquet").to_table()
         assert f"{len(table):,} rows" in result.stdout
@@ -37,6 +37,6 @@ def test_command_runs_ingest_cells_and_labels(repository, tmp_path):
             if job == "label_reads"
             else len(table) > 100
         )
-    again = run_mudkit("pipeline", "run", "cells", tmp_path / "trace", "--out", tmp_path / "cells")
+    again = run_mudkit("pipeline", "cells", tmp_path / "trace", "--out", tmp_path / "cells")
     assert again.returncode == 1
     assert "--overwrite" in again.stderr or "overwriting" in again.stderr

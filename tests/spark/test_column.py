@@ -1,42 +1,28 @@
-"""Predicates as Spark columns: equal to Python for the cases of the SQLite tests."""
+"""Predicates as Spark columns: equal to Python."""
 
 import datetime as dt
-import importlib.util
 import itertools
 import subprocess
 import sys
 import time
-from pathlib import Path
 
+import predicate_cases as shared
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from mudkit import pipeline
 from mudkit.errors import PredicateError
 from mudkit.predicates import Predicate
-from mudkit.predicates.functions import remove
 from mudkit.predicates.layout import Column, Layout, to_json
 
 pytestmark = pytest.mark.spark
 
 
-def load_shared_cases():
-    file = Path(__file__).parents[1] / "unit" / "predicates" / "test_sqlite.py"
-    spec = importlib.util.spec_from_file_location("shared_predicate_cases", file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-shared = load_shared_cases()
-
-
 @pytest.fixture(scope="module", autouse=True)
-def register_functions():
-    shared.register()
+def user_functions():
+    shared.register_user_functions()
     yield
-    remove("twice")
-    remove("shout")
+    shared.remove_user_functions()
 
 
 def assert_equal_to_python(frame, predicates, rows, layout):
@@ -181,13 +167,13 @@ def test_names_and_strings_are_quoted(spark):
         layout = Layout(record={f"a{n}": Column(f"x` = 1 OR `x{n}", "string") for n in range(len(NASTY))})
         predicates = [Predicate(f"a{n} = :x", x=text) for n, text in enumerate(NASTY)]
         if sql:
-            columns = [p.sql("spark", layout) for p in predicates]
+            columns = [p.sql(layout) for p in predicates]
             result = spark.sql(f"SELECT {', '.join(columns)} FROM nasty").collect()[0]
         else:
             result = frame.select(*(pipeline.column(p, layout) for p in predicates)).collect()[0]
         assert list(result) == [True] * len(NASTY)
     with pytest.raises(PredicateError, match="variable"):
-        Predicate("a = 'x'").sql("spark", Layout(record={"a": Column("${x}", "string")}))
+        Predicate("a = 'x'").sql(Layout(record={"a": Column("${x}", "string")}))
 
 
 def test_invalid_predicates_are_refused(spark):

@@ -285,7 +285,6 @@ def test_command_reports_existing_partitions(spark, folder, tmp_path, monkeypatc
     monkeypatch.setattr("mudkit.cli.jobs._spark", lambda path: SharedSession(spark))
     arguments = [
         "pipeline",
-        "run",
         "label_writes",
         str(folder),
         "--out",
@@ -304,7 +303,7 @@ def test_command_reports_existing_partitions(spark, folder, tmp_path, monkeypatc
     assert CliRunner().invoke(app, [*arguments[:-2], "--overwrite"]).exit_code == 0
     result = CliRunner().invoke(
         app,
-        ["pipeline", "run", "propagation", str(folder), "--out", str(tmp_path / "p"), "--threshold", "3",
+        ["pipeline", "propagation", str(folder), "--out", str(tmp_path / "p"), "--threshold", "3",
          "--interval-s", "600", "--zoom", "9", "--message-bytes", "100", "--aggregate-bytes", "20"],
     )  # fmt: skip
     assert (result.exit_code, result.stderr) == (0, "")
@@ -337,7 +336,7 @@ def test_command_passes_its_options_to_the_job(
 ):
     """Pass a value that the job refuses."""
     monkeypatch.setattr("mudkit.cli.jobs._spark", lambda path: SharedSession(spark))
-    command = ["pipeline", "run", job, str(folder), "--out", str(tmp_path / "out"), f"--{option}", str(value)]
+    command = ["pipeline", job, str(folder), "--out", str(tmp_path / "out"), f"--{option}", str(value)]
     with pytest.raises(MudkitError, match=message):
         CliRunner().invoke(app, command, catch_exceptions=False)
 

@@ -171,7 +171,7 @@ def test_command_profiles_a_lab_trace(lab, folder):
 
 def test_command_labels_a_lab_trace(spark, folder, tmp_path):
     output = run_mudkit(
-        "pipeline", "run", "label_reads", folder, "--out", tmp_path / "labels", "--horizon-s", HORIZON_S
+        "pipeline", "label_reads", folder, "--out", tmp_path / "labels", "--horizon-s", HORIZON_S
     )
     written = ds.dataset(tmp_path / "labels", format="parquet").to_table()
     assert f"{len(written):,} rows" in output

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from mudkit import learning, pipeline, trace
-from mudkit.experiment import Commuters, DriftAlarm, close_the_loop, generate_policy, label_run
 from mudkit.learning import Always, Batch, Bound, FixedRule, Tree
 from mudkit.learning.pairs import Pairs
 from mudkit.reproduce.mobius_caching import M4, M5, Traces
 from mudkit.reproduce.row import judge, say_nothing
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.policies.policies import NearAndRecent
+from mudkit.worlds import Commuters, DriftAlarm, close_the_loop, generate_policy, label_run
 
 pytestmark = pytest.mark.spark
 

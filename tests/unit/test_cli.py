@@ -135,7 +135,6 @@ def test_generate_writes_a_trace(tmp_path):
         ("trace profile FILE --column lat=lat --column lat=lon", ParameterError, r"mapped twice(?s:.)*lat=lat, lat=lon"),
         ("trace load FILE --out OUT --where FALSE", TraceContentError, "0 of 18 positions"),
         ("trace profile FILE --where FALSE", TraceContentError, "0 of 18 positions"),
-        ("pipeline run sort FILE --out OUT", ParameterError, "label_reads"),
         ("judge nofile.ipynb --out OUT", InputMissing, r"nofile\.ipynb"),
         ("judge FILE --out OUT", ParameterError, r"\.ipynb or \.py"),
         ("report scorebord --list", ParameterError, "did you mean 'scoreboard'"),
@@ -482,12 +481,6 @@ def test_notebooks_folder_without_chapters_is_ignored(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "pattern"),
     [
-        (["cells", "--horizon-s", 5, "--threshold", 7], "--horizon-s 5.0, --threshold 7"),
-        (["cells", "--format", "gpx"], "it is an option of ingest"),
-        (["label_reads", "--box-km", 4, "--window-s", 600], "--box-km 4.0, --window-s 600.0"),
-        (["label_writes", "--zoom", 12], "it is an option of cells, propagation"),
-        (["ingest", "--where", "lat > 3"], "--where lat > 3"),
-        (["cell"], "did you mean 'cells'"),
         (["cells"], "mudkit trace load"),
         (["ingest", "--column", "lat=lon", "--column", "lon=lat"], "lat=lat, lon=lon"),
         (["ingest", "--time-unit", "ms"], "not in the unit 'ms'"),
@@ -498,7 +491,22 @@ def test_invalid_job_is_refused_before_spark_starts(options, pattern, csv_file, 
     monkeypatch.setattr(jobs, "_spark", lambda path: pytest.fail("Spark was started"))
     file = csv_file("cab,t,lat,lon,occ", ROWS)
     with pytest.raises((ParameterError, TraceFormatError), match=pattern):
-        run("pipeline", "run", options[0], file, "--out", tmp_path / "out", *options[1:])
+        run("pipeline", options[0], file, "--out", tmp_path / "out", *options[1:])
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["cells", "--horizon-s", 5], "No such option: --horizon-s"),
+        (["label_reads", "--box-km", 4], "No such option: --box-km"),
+        (["label_writes", "--zoom", 12], "No such option: --zoom"),
+        (["ingest", "--where", "lat > 3"], "No such option: --where"),
+        (["cell"], "No such command 'cell'. Did you mean 'cells'?"),
+    ],
+)
+def test_job_has_its_own_options_only(options, problem, tmp_path):
+    result = run("pipeline", options[0], tmp_path, "--out", tmp_path / "out", *options[1:])
+    assert (result.exit_code, problem in " ".join(result.output.split())) == (2, True), result.output
 
 
 @pytest.mark.parametrize(
@@ -537,7 +545,8 @@ def test_all_reports_are_listed_without_a_name():
 
 
 @pytest.mark.parametrize("command", [
-    "trace load", "trace generate", "trace profile", "pipeline run", "report", "reproduce", "judge",
+    "trace load", "trace generate", "trace profile", "pipeline ingest", "pipeline cells", "pipeline label_reads",
+    "pipeline label_writes", "pipeline propagation", "report", "reproduce", "judge",
     "lab", "doctor",
 ])  # fmt: skip
 def test_each_help_has_an_example(command):

@@ -20,7 +20,7 @@ from mudkit import Lab
 from mudkit.errors import FailureWarning, OutputExists, ParameterError
 from mudkit.fleet.recorder import TABLES
 from mudkit.sources.link_replay import LinkReplay
-from mudkit.sources.mobility import Replay
+from mudkit.sources.replay import Replay
 from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.trace.folder import read_manifest, read_table
 from mudkit.trace.schema import timestamps

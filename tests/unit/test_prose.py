@@ -22,6 +22,7 @@ def prose():
         ('def load():\n    """Give what is there."""', ["first word Give: Give what is there."]),
         ('def load():\n    """Return the rows."""', []),
         ('LIMIT = 3\n"""So many rows."""', ["first word So: So many rows.", "phrase 'So many'"]),
+        ('def load():\n    """Return the the rows."""', ["a word twice: 'the the'"]),
         ("MOST_BYTES = 3", ["name MOST_BYTES"]),
         ("MAX_BYTES = 3", []),
         ("def load(came): pass", ["name came"]),

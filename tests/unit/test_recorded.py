@@ -13,7 +13,7 @@ from mudkit import Lab, experiment, trace
 from mudkit.errors import ParameterError
 from mudkit.experiment import Scenario, StoreAndForward
 from mudkit.sources.link_replay import LinkReplay
-from mudkit.sources.mobility import Replay
+from mudkit.sources.replay import Replay
 from mudkit.sources.workloads import Poisson, Recorded
 from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.trace.links import load_links

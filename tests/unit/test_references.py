@@ -337,7 +337,7 @@ def test_references_in_docstrings_exist() -> None:
 @pytest.mark.parametrize(
     ("span", "what"),
     [
-        ("mudkit.experiment.Ward(hours=2.5).compare()", "Ward has no compare"),
+        ("mudkit.worlds.Ward(hours=2.5).compare()", "Ward has no compare"),
         ("Ward(minutes=2.5)", "Ward has no parameter minutes"),
         ("sublim.Policy.read", "Policy has no read"),
         ("mud.Client.held(table)", "Client has no held"),
@@ -347,7 +347,7 @@ def test_references_in_docstrings_exist() -> None:
         ("cleared_up(7)", "no cleared_up()"),
         ("Nothing.known", "no Nothing"),
         ("lab.bill()", None),
-        ("mudkit.experiment.Ward(hours=2.5).run(seed, 'stateless').measures()", None),
+        ("mudkit.worlds.Ward(hours=2.5).run(seed, 'stateless').measures()", None),
         ("open_port('location', accepts)", None),
         ("run(task, ADAPTERS[name], seed, name=name).measures()['up_kb']", None),
         ("receiver.age", None),

@@ -1,7 +1,7 @@
 """MUD in experiments: one table, and a continuous read on each phone (Mobius 2, 3.2).
 
 Alone, a want that depends on the reader's taste only is the predicate of her read. One that depends on where
-she is is the writer's predicate, and she reports where she is when she has moved; so the audience of an item
+she is, is the writer's predicate, and she reports where she is when she has moved; so the audience of an item
 is bound when it is written. In a chain, all wants are writers' predicates.
 """
 

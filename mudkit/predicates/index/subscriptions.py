@@ -50,7 +50,7 @@ class SubscriptionIndex(Displayed):
     """Subscriptions with their readers' data; finds those that a record and its writer both mean.
 
     A subscription is a read predicate over records, which may also read its own reader's data, and that data.
-    A record comes with a writer predicate over readers' data. Both predicates must be TRUE (Mobius 2.2, 5).
+    A record comes with a writer predicate over readers' data. Both predicates must be TRUE (Mobius 3, 5).
 
     Parameters
     ----------

@@ -17,17 +17,13 @@ from mudkit.experiment import (
     TRAFFIC,
     WARD,
     Afternoon,
-    Audience,
     Comparison,
     Direct,
-    DriftAlarm,
     Interest,
     Mud,
-    NewsReader,
     Scenario,
     StoreAndForward,
     Sublim,
-    Ward,
     check_orders,
     compare,
     contacts,
@@ -38,9 +34,10 @@ from mudkit.experiment import (
     sweep,
 )
 from mudkit.experiment.adapters.system import meant_by
-from mudkit.experiment.matching import MatchingLoad, matching_times
 from mudkit.sources.workloads import Poisson, TripStarts, WakingReads
 from mudkit.systems.contrail import Item
+from mudkit.worlds import Audience, DriftAlarm, NewsReader, Ward
+from mudkit.worlds.matching import MatchingLoad, matching_times
 
 TASKS = [TRAFFIC.over(devices=5, hours=0.3), WARD.over(devices=2, hours=0.05)]
 SYSTEMS = {"MUD": Mud, "SUBLIM": Sublim}

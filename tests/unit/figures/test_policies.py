@@ -4,12 +4,12 @@ import pandas as pd
 from learning_traces import build_labelled_reads
 
 from mudkit import figures
-from mudkit.experiment import CacheBench, tree_nodes
 from mudkit.figures.policies import _DECISION_MARKS
 from mudkit.learning import CostMatrix, FixedRule
 from mudkit.systems.sublim import Policy, Rule
 from mudkit.systems.sublim._policy.actions import Drop, Every, Keep
 from mudkit.systems.sublim._policy.policy import decision_table
+from mudkit.worlds import CacheBench, tree_nodes
 
 POLICY = Policy(
     "p",

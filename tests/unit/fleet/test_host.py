@@ -17,7 +17,7 @@ from mudkit.errors import FailureWarning, OperationLost, OperationTimeout, Param
 from mudkit.events import Call
 from mudkit.fleet import World
 from mudkit.fleet import host as module
-from mudkit.sources.mobility import Replay
+from mudkit.sources.replay import Replay
 from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.trace.schema import POSITIONS
 

@@ -64,7 +64,6 @@ def test_registered_function_in_all_evaluators() -> None:
         returns="number",
         argument_kinds=("number",),
         numpy=lambda x: np.sqrt(x),
-        sqlite="sqrt({0})",
         spark="sqrt({0})",
     )
     def score(x):
@@ -132,9 +131,8 @@ def test_failing_numpy_form_is_reported_by_name(form, problem) -> None:
 def test_function_without_a_form_for_spark_is_refused() -> None:
     function("score", returns="number", argument_kinds=("number",))(_return_one)
     layout = Layout(record={"x": "number"})
-    assert "mudkit_user_score" in Predicate("score(x) = 1").sql("sqlite", layout)
     with pytest.raises(PredicateError, match=r"@function\(…, spark='…'\)"):
-        Predicate("score(x) = 1").sql("spark", layout)
+        Predicate("score(x) = 1").sql(layout)
 
 
 @pytest.mark.usefixtures("registered")

@@ -17,7 +17,7 @@ LAYOUT = Layout(
         "home.city": "string",
         "home.lat": "number",
         "home.lon": "number",
-        "extra": "json",
+        "extra": "variant",
         "thing": "struct",
     },
     receiver="profile",
@@ -32,8 +32,8 @@ def test_names_are_resolved_to_columns():
     assert find("price") == Typed(Column("price", "number"), "")
     assert find("loc", "lat") == Typed(Column(("lat", "lon"), "point"), "lat")
     assert find("home", "city") == Typed(Column("home.city", "string"), "")
-    assert find("extra", "a", "b") == Whole(Column("extra", "json"), ("a", "b"))
-    assert find("a", "b", scope="receiver") == Whole(Column("profile", "json"), ("a", "b"))
+    assert find("extra", "a", "b") == Whole(Column("extra", "variant"), ("a", "b"))
+    assert find("a", "b", scope="receiver") == Whole(Column("profile", "variant"), ("a", "b"))
     assert find("user", scope="auth") is None
     assert isinstance(find("home"), Group)
     assert find("home").lat == Column("home.lat", "number")

@@ -41,8 +41,8 @@ def stocks(text):
     return Predicate.parse(text, language=STOCKS)
 
 
-def sql(text, layout=LAYOUT, dialect="sqlite"):
-    return Predicate(text).sql(dialect, layout)
+def sql(text, layout=LAYOUT):
+    return Predicate(text).sql(layout)
 
 
 def register(name, **options):
@@ -80,8 +80,7 @@ REFUSED = [
     (lambda: Language(schema={"record": {"a": "nonsense"}}), ""),
     (lambda: Language(schema={"nowhere": {"a": "number"}}), ""),
     *(
-        (lambda text=text, dialect=dialect: sql(text, dialect=dialect), pattern)
-        for dialect in ("sqlite", "spark")
+        (lambda text=text: sql(text), pattern)
         for text, pattern in (
             ("prise = 1", "There is no record.prise in the layout.*\n.*\n *\\^\\^\\^\\^\\^\n.*\n.*did you mean 'price'"),
             ("loc.height = 1", "no record.loc.height"),
@@ -93,9 +92,7 @@ REFUSED = [
     (lambda: Layout(record={"a": "int"}), "kind that does not exist"),
     (lambda: Layout(record={"a": Column(("x", "y"), "number")}), "Two columns"),
     (lambda: sql("a = 1", {"record": "data"}), "Expected a Layout"),
-    (lambda: sql("a = 1", Layout(record={"a": "date"})), "no columns of this kind"),
-    (lambda: sql("lookup('t', a, 'x') = 1", Layout(record="data")), "lookup is not available in the evaluator sqlite"),
-    (lambda: sql("a = 1", Layout(record="data"), "oracle"), "no such dialect"),
+    (lambda: sql("lookup('t', a, 'x') = 1", Layout(record="data")), "lookup is not available in the evaluator spark"),
     (lambda: register("lower"), "function of the language"),
     (lambda: register("a b"), "cannot be the name"),
     (lambda: register("score", returns="text"), "kinds of score"),

@@ -6,13 +6,13 @@ import math
 import pytest
 from measured_rows import check_complete
 
-from mudkit.experiment.matching import MatchingLoad
 from mudkit.reproduce import mobius
 from mudkit.reproduce.mobius import M1, M2, M6
 from mudkit.reproduce.row import judge
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.verify.campaign.bugs import BUGS, Bug
 from mudkit.verify.campaign.runs import play_some
+from mudkit.worlds.matching import MatchingLoad
 
 
 @pytest.fixture(scope="module")

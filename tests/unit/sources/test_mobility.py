@@ -1,9 +1,12 @@
 import pytest
 
 from mudkit.errors import ParameterError
-from mudkit.sources.courses import device_numbers, flat_to_degrees, normal_longitude
-from mudkit.sources.mobility import MOBILITIES, Commute, ManhattanGrid, Mobility, RandomWaypoint, mobility_of
+from mudkit.sources.commute import Commute
+from mudkit.sources.courses import Mobility, device_numbers, flat_to_degrees, normal_longitude
+from mudkit.sources.grid import ManhattanGrid
+from mudkit.sources.mobility import MOBILITIES, mobility_of
 from mudkit.sources.streams import device_number
+from mudkit.sources.waypoint import RandomWaypoint
 
 
 def test_mobility_of_accepts_names_and_models():

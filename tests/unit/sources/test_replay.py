@@ -7,7 +7,8 @@ import pytest
 from replay_traces import EIGHT, TRACE, build_positions
 
 from mudkit.errors import ParameterError
-from mudkit.sources.mobility import Mobility, mobility_of
+from mudkit.sources.courses import Mobility
+from mudkit.sources.mobility import mobility_of
 from mudkit.sources.replay import Replay
 
 US = 1_000_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 import comm
 import ipywidgets
 
-from mudkit.experiment import Traffic
 from mudkit.widgets import PropagationMap, ViewsExplorer
 from mudkit.widgets.panel import Figure
+from mudkit.worlds import Traffic
 
 
 def test_state_includes_later_additions():

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from mudkit.experiment import Traffic
 from mudkit.systems.radiator import Volume
 from mudkit.widgets import PropagationMap
 from mudkit.widgets.propagation_map import METHODS
+from mudkit.worlds import Traffic
 
 TRAFFIC = Traffic(cars=5, minutes=6.0)
 VOLUME = next(iter(METHODS))

@@ -6,7 +6,7 @@ import pytest
 
 from mudkit import Lab
 from mudkit.errors import MudkitError, ParameterError, PredicateError, PropagationProblem
-from mudkit.experiment import PHOTOS, Scoreboard, Traffic, scoreboard
+from mudkit.experiment import PHOTOS, Scoreboard, scoreboard
 from mudkit.trace.schema import POSITIONS, timestamps
 from mudkit.widgets import (
     FleetMap,
@@ -18,6 +18,7 @@ from mudkit.widgets import (
     ViewsExplorer,
 )
 from mudkit.widgets import Scoreboard as Board
+from mudkit.worlds import Traffic
 
 POLICY, MESSAGES = "rules:\n  - do: drop\n", {"m": {"a": 1}}
 WHERE = pa.table(

@@ -9,8 +9,8 @@ import pytest
 from html_tables import table_rows
 
 from mudkit.consistency import MODELS, History, check
-from mudkit.experiment import Journal
 from mudkit.widgets import ViewsExplorer
+from mudkit.worlds import Journal
 
 FORKED = "ann: w1   w1>2…  r2\nbob: r1   w1>3…  r3"
 BACK = "ann: w1@1  w2@2\nbob:             r2@2 r1@1"

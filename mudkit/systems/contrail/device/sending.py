@@ -217,7 +217,7 @@ class Sending:
     # -- filters
 
     def install(self, op_id: int, operation: InstallFilter) -> list[Effect]:
-        """InstallFilter a filter on a device or a group, or replace an own filter."""
+        """Install a filter on a device or a group, or replace an own filter."""
         core, slot = self._core, operation.slot
         self._check_room()
         before = None if slot is None else self._installed.get(slot)
@@ -297,7 +297,7 @@ class Sending:
     # -- friends
 
     def unfriend(self, device: str) -> list[Effect]:
-        """Send nothing more to a device, except the removal of this device's filters filters."""
+        """Send nothing more to a device, except the removal of the filters installed there."""
         filters: dict[int, InstalledFilter] = {}
         for slot, installed in self._installed.items():
             if installed.to in (None, device):

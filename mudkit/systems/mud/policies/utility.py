@@ -81,10 +81,15 @@ class Utility:
     3.1
     """
 
-    weighs_completeness = False
-    """True if it values incomplete answers; otherwise these are not considered."""
-    most = math.inf
-    """Upper bound of the utility: a plan that reaches it need not be compared with others."""
+    @property
+    def weighs_completeness(self) -> bool:
+        """True if it values incomplete answers; otherwise these are not considered."""
+        return False
+
+    @property
+    def most(self) -> float:
+        """Upper bound of the utility: a plan that reaches it need not be compared with others."""
+        return math.inf
 
     def is_best(self, age_s: float) -> bool:
         """Return whether a complete answer from the device is certain to reach :attr:`most`.
@@ -122,11 +127,11 @@ class _Sum(Utility):
     parts: tuple[Utility, ...]
 
     @property
-    def weighs_completeness(self) -> bool:  # type: ignore[override]
+    def weighs_completeness(self) -> bool:
         return any(part.weighs_completeness for part in self.parts)
 
     @property
-    def most(self) -> float:  # type: ignore[override]
+    def most(self) -> float:
         return math.fsum(part.most for part in self.parts)
 
     def value(self, plan: Plan) -> float:
@@ -142,11 +147,11 @@ class _Scaled(Utility):
     factor: float
 
     @property
-    def weighs_completeness(self) -> bool:  # type: ignore[override]
+    def weighs_completeness(self) -> bool:
         return self.part.weighs_completeness
 
     @property
-    def most(self) -> float:  # type: ignore[override]
+    def most(self) -> float:
         return self.factor * self.part.most if self.factor else 0.0
 
     def value(self, plan: Plan) -> float:
@@ -178,7 +183,7 @@ class _Completeness(Utility):
     weighs_completeness = True
 
     @property
-    def most(self) -> float:  # type: ignore[override]
+    def most(self) -> float:
         return self.worth_s
 
     def value(self, plan: Plan) -> float:

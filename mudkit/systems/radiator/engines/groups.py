@@ -73,6 +73,12 @@ class _Cohort:
         self.must_walk = False
 
 
+def _needs_key(cohorts: list[_Cohort], changed: str, new: Message | None, own: _Cohort | None) -> bool:
+    """Return whether a cohort gets the new message, or has one of a changed sender."""
+    gets_message = new is not None and (len(cohorts) > 1 or cohorts[0] is not own)
+    return gets_message or any(changed in cohort.senders for cohort in cohorts)
+
+
 @check_init
 class Groups:
     """Engine for many clients and a function with a key; same methods as :class:`ClientLists`.
@@ -192,19 +198,15 @@ class Groups:
         """Add a message to all cohorts, walk those affected by a changed sender, and expire what is due."""
         entries: dict[int, list[Entry]] = {}
         own = None if new is None or self._echo else self._cohort_of.get(new.sender)
-        due_us = math.inf
         counts_senders = self._counts_senders
-        decided, has_new_key = (
-            (None, False) if changed is None or counts_senders else self._cached_decisions(changed)
-        )
+        decided: dict[Hashable, Key] | None = None
+        has_new_key = False
+        if changed is not None and not counts_senders:
+            decided, has_new_key = self._cached_decisions(changed)
+        due_us = math.inf
         for view, cohorts in self._by_view.items():
-            key: Key | None = None
-            if decided is not None and (key := decided.get(view)) is not None:
-                pass
-            elif changed is not None and (
-                (new is not None and (len(cohorts) > 1 or cohorts[0] is not own))
-                or any(changed in cohort.senders for cohort in cohorts)
-            ):
+            key = None if decided is None else decided.get(view)
+            if key is None and changed is not None and _needs_key(cohorts, changed, new, own):
                 key = self._decide(cohorts[0], changed, self.contexts[changed])
                 if decided is not None and key is not None:
                     decided[view] = key
@@ -218,26 +220,28 @@ class Groups:
                 ):
                     self._walk(now_us, cohort, None if cohort is own else new, entries)
                 elif new is not None and cohort is not own:
-                    if (batch := pending.add(new, key)) is None:
-                        if not counts_senders:
-                            pass
-                        elif sender is None:
-                            cohort.senders[new.sender] = _Sender(key, 1)
-                        else:
-                            sender.count += 1
-                    else:
+                    batch = pending.add(new, key)
+                    if batch is not None:
                         self._release_counted(cohort, batch[:-1], entries, batch)
                         self._note_empty(cohort)
+                    elif sender is not None:
+                        sender.count += 1
+                    elif counts_senders:
+                        cohort.senders[new.sender] = _Sender(key, 1)
                 if now_us >= pending.due_us:
-                    before = pending.dropped
-                    for batch in pending.expire(now_us):
-                        self._release_counted(cohort, batch, entries, batch)
-                    self.dropped += (pending.dropped - before) * len(cohort.members)
-                    self._note_empty(cohort)
+                    self._expire(now_us, cohort, entries)
                 if pending.due_us < due_us:
                     due_us = pending.due_us
         self.due_us = due_us
         return [entry for batches in entries.values() for entry in batches]
+
+    def _expire(self, now_us: int, cohort: _Cohort, entries: dict[int, list[Entry]]) -> None:
+        """Release the batches of a cohort whose time has come, and drop messages after the retention."""
+        pending, before = cohort.pending, cohort.pending.dropped
+        for batch in pending.expire(now_us):
+            self._release_counted(cohort, batch, entries, batch)
+        self.dropped += (pending.dropped - before) * len(cohort.members)
+        self._note_empty(cohort)
 
     def _walk(
         self, now_us: int, cohort: _Cohort, new: Message | None, entries: dict[int, list[Entry]]

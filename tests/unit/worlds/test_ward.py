@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mudkit.experiment import Ward, pulses
-from mudkit.experiment.ward import POLICIES
+from mudkit.worlds import Ward, pulses
+from mudkit.worlds.ward import POLICIES
 
 SMALL = Ward(patients=4, doctors=2, hours=0.15, every_s=5.0, alarms_per_day=200.0, outage=0.0, range_m=120.0)
 

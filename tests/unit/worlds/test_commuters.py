@@ -9,13 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from mudkit.errors import ParameterError
-from mudkit.experiment import Commuters, DriftAlarm
-from mudkit.experiment.commuters import Drive
 from mudkit.systems.mud import AlwaysRemote, Artefact
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.messages import Policy
 from mudkit.systems.mud.policies.artefact import sha256
 from mudkit.systems.mud.policies.policies import NearAndRecent
+from mudkit.worlds import Commuters, DriftAlarm
+from mudkit.worlds.commuters import Drive
 
 
 @pytest.mark.parametrize(

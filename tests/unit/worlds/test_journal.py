@@ -7,8 +7,8 @@ import math
 import pytest
 
 from mudkit.consistency import History, check
-from mudkit.experiment import Journal
-from mudkit.experiment.journal import DEVICES
+from mudkit.worlds import Journal
+from mudkit.worlds.journal import DEVICES
 
 JOURNAL = Journal()
 

@@ -9,9 +9,9 @@ import pytest
 
 from mudkit import figures, trace
 from mudkit.errors import ParameterError, PropagationProblem
-from mudkit.experiment import Traffic
-from mudkit.sources.mobility import Replay
+from mudkit.sources.replay import Replay
 from mudkit.systems.radiator import Volume, distance_km
+from mudkit.worlds import Traffic
 
 TRAFFIC = Traffic(cars=5, minutes=6.0)
 

@@ -1,4 +1,4 @@
-"""A moving audience: repeated writes for readers who are near the writer, while all move (Mobius 2.2).
+"""A moving audience: repeated writes for readers who are near the writer, while all move (Mobius 3).
 
 Each reader has a continuous read. Three ways to name the intended readers are compared on the same moves: a
 writer predicate over the places that readers report, a list of names, and no predicate.
@@ -16,7 +16,7 @@ from mudkit.arguments import check_options
 from mudkit.display import shows_fields
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
-from mudkit.sources.mobility import ManhattanGrid
+from mudkit.sources.grid import ManhattanGrid
 from mudkit.sources.parameters import check_ranges, one_of, rate
 from mudkit.sources.streams import Stream
 from mudkit.systems.mud import Client, Cloud

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from mudkit.experiment import NewsReader
 from mudkit.systems.mud import AlwaysRemote, Freshness
+from mudkit.worlds import NewsReader
 
 READER = NewsReader(look_minutes=5.0, article_minutes=20.0, hours=4.0)
 

@@ -20,10 +20,10 @@ from mudkit.arguments import check_options
 from mudkit.display import shows_fields
 from mudkit.lab import Lab
 from mudkit.sources.ecg import ecg_mv, encode_ecg
-from mudkit.sources.mobility import RandomWaypoint
 from mudkit.sources.outages import Outages
 from mudkit.sources.parameters import check_ranges, one_of, rate
 from mudkit.sources.streams import Stream
+from mudkit.sources.waypoint import RandomWaypoint
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Subscriber
 from mudkit.systems.sublim.study import picu, shared_timestamp_policy, stateless_picu
 from mudkit.units import KM_PER_DEGREE, distance_km

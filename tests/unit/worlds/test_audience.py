@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mudkit.experiment import Audience
 from mudkit.units import distance_km
+from mudkit.worlds import Audience
 
 AUDIENCE = Audience(readers=25)
 

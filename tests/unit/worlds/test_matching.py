@@ -2,7 +2,7 @@
 
 import pytest
 
-from mudkit.experiment.matching import (
+from mudkit.worlds.matching import (
     MATCHING_METHODS,
     PAPER_CURVE,
     READ_PREDICATES,

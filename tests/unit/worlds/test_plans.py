@@ -5,7 +5,15 @@ from dataclasses import fields
 import pytest
 
 from mudkit.errors import ParameterError
-from mudkit.experiment import Afternoon, Audience, Commuters, Journal, NewsReader, Traffic, Ward
+from mudkit.experiment import Afternoon
+from mudkit.worlds import (
+    Audience,
+    Commuters,
+    Journal,
+    NewsReader,
+    Traffic,
+    Ward,
+)
 
 PLANS = (Afternoon, Audience, Commuters, Journal, NewsReader, Traffic, Ward)
 NUMBERS = [

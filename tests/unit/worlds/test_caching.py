@@ -6,11 +6,11 @@ from learning_traces import build_labelled_reads, build_positions, label_by_defi
 from learning_traces import build_reads as asked_reads
 
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.experiment import CacheBench, ShuffledLabels, tree_nodes
 from mudkit.learning import Always, BatchTree, Bound, CostMatrix, FixedRule, Tree, evaluate_reads
 from mudkit.learning.features import read_features, write_features
 from mudkit.learning.replay import SENT, replay
 from mudkit.learning.writes import ReadRequests, Writes
+from mudkit.worlds import CacheBench, ShuffledLabels, tree_nodes
 
 LABELS, READS = build_labelled_reads()
 

@@ -1,0 +1,66 @@
+"""Worlds of the chapters: fleets that move and are measured, run with one system under several settings.
+
+A world is a frozen set of parameters. ``run(seed, …)`` plays it in a :class:`~mudkit.Lab` and returns what a
+chapter measures. A parameter of the wrong kind or out of range raises a
+:class:`~mudkit.errors.ParameterError`.
+
+Importing the package loads none of its modules; the first use of a name loads its module.
+"""
+
+from typing import TYPE_CHECKING
+
+from mudkit._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from mudkit.worlds.audience import Audience, AudienceRun
+    from mudkit.worlds.caching import CacheBench, CachingRun, ShuffledLabels, tree_nodes
+    from mudkit.worlds.commuters import (
+        Commuters,
+        CommutersRun,
+        DriftAlarm,
+        close_the_loop,
+        generate_policy,
+        label_run,
+    )
+    from mudkit.worlds.journal import Journal
+    from mudkit.worlds.matching import (
+        MATCHING_METHODS,
+        PAPER_CURVE,
+        READ_PREDICATES,
+        WRITER_PREDICATE,
+        MatchingLoad,
+        matching_times,
+    )
+    from mudkit.worlds.news import NewsReader
+    from mudkit.worlds.traffic import Traffic, TrafficRun
+    from mudkit.worlds.ward import Ward, WardRun, pulses
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)
+
+__all__ = [
+    "MATCHING_METHODS",
+    "PAPER_CURVE",
+    "READ_PREDICATES",
+    "WRITER_PREDICATE",
+    "Audience",
+    "AudienceRun",
+    "CacheBench",
+    "CachingRun",
+    "Commuters",
+    "CommutersRun",
+    "DriftAlarm",
+    "Journal",
+    "MatchingLoad",
+    "NewsReader",
+    "ShuffledLabels",
+    "Traffic",
+    "TrafficRun",
+    "Ward",
+    "WardRun",
+    "close_the_loop",
+    "generate_policy",
+    "label_run",
+    "matching_times",
+    "pulses",
+    "tree_nodes",
+]
