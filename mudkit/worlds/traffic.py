@@ -92,7 +92,7 @@ class Traffic:
     cars, minutes, every_s
         Number of cars, virtual time, and time between two contexts of a car.
     mobility : str or Mobility
-        As in :meth:`mudkit.lab.Lab.fleet`; with :class:`mudkit.sources.mobility.Replay`, cars report the
+        As in :meth:`mudkit.lab.Lab.fleet`; with :class:`mudkit.sources.Replay`, cars report the
         speeds of a recorded trace where it has them.
     far_km, jam_km : float
         Distance between the listeners downtown and out of town, and radius of the added jam; 0: none.
