@@ -145,22 +145,22 @@ def _rows(file: Path, is_geojson: bool) -> Iterator[Row]:
             yield {"device": str(value)[:1000]}, UNPARSABLE
         else:
             yield from _feature_rows(value) if is_geojson else [(_flat(value), "")]
-            for path, point in _points_inside(value) if _has_lists(value) else ():
+            for path, point in _points_inside(value):
                 yield {"device": f"{path}: {json.dumps(point)}"[:1000]}, NESTED
 
 
 def _points_inside(value: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Yield the objects with time and place in the lists of an object, with the names of their lists."""
     for name, inner in value.items():
-        path = f"{prefix}{name}"
         if isinstance(inner, dict):
-            yield from _points_inside(inner, f"{path}.")
-        for item in inner if isinstance(inner, list) else ():
-            if isinstance(item, dict):
-                names = [*_flat(item)]
-                if has_places(names) and has_time(names):
-                    yield path, item
-                yield from _points_inside(item, f"{path}.")
+            yield from _points_inside(inner, f"{prefix}{name}.")
+        elif isinstance(inner, list):
+            for item in inner:
+                if isinstance(item, dict):
+                    names = [*_flat(item)]
+                    if has_places(names) and has_time(names):
+                        yield f"{prefix}{name}", item
+                    yield from _points_inside(item, f"{prefix}{name}.")
 
 
 def _path(file: Path) -> str:
