@@ -72,7 +72,9 @@ class Options:
         Mapping from mudkit's names (``device, ts, date, lat, lat_hemisphere, lon, lon_hemisphere, speed_mps,
         occupied, box_km, window_s``) to the file's, for ``csv``, ``gtfs-rt``, ``parquet``, ``json``,
         ``geojson`` and ``geopackage``. ``date`` is the day (as 2023-11-14, 2023/11/14 or 20231114) where
-        ``ts`` is only a time of day; the hemispheres are N or S, and E or W, beside coordinates without sign.
+        ``ts`` is only a time of day; the hemispheres are N or S, and E or W, beside coordinates without sign;
+        ``lat`` and ``lon`` may be one column, with both (:func:`mudkit.trace.values.coordinates`). Folders of
+        Hive and Spark (``device=a/``) are columns, too.
     rule : str, optional
         Rule that derives reads from positions (:class:`mudkit.trace.derive.Rule`); by default ``occupancy``
         if the file records when a taxi has a fare, else ``trip_start(still_s=600)``.
@@ -217,7 +219,6 @@ class LoadPlan:
             "name": self.source.path.name,
             "format": self.source.format,
             "sha256": sha256(self.source.path),
-            "passed_over": self.source.passed_over,
             "options": {
                 "columns": self.source.columns,
                 "rule": str(self.rule),
@@ -228,4 +229,4 @@ class LoadPlan:
                 "window_s": self.window_s,
                 "device": options.device,
             },
-        }
+        } | ({"passed_over": self.source.passed_over} if self.source.passed_over else {})

@@ -120,6 +120,9 @@ REPROJECT = (
 )
 """Remedy for places in metres."""
 
+_COORDINATE = re.compile("^(lat|lon|lng)|(lat|lon|lng|latitude|longitude|easting|northing)(deg|degrees)?$")
+"""Parts of names that may be those of a single coordinate."""
+
 _START = re.compile("start|pickup|origin|^from")
 _END = re.compile("end|dropoff|destination|^to")
 """Parts of names of a trip's start and end."""
@@ -167,10 +170,14 @@ def has_places(names: list[str]) -> bool:
 
 
 def pair_name(names: list[str]) -> str | None:
-    """Return the name of a column that holds both coordinates, also of GeoJSON inside an object."""
+    """Return the name of a column that holds both coordinates, also of GeoJSON inside an object.
+
+    None if another column may be a coordinate, by its name.
+    """
     folded = {_folded(name): name for name in reversed(names)}
     inner = (name for name in names if name.lower().endswith(".coordinates"))
-    return next((folded[name] for name in _PAIRS if name in folded), next(inner, None))
+    pair = next((folded[name] for name in _PAIRS if name in folded), next(inner, None))
+    return None if any(_COORDINATE.search(_folded(name)) for name in names if name != pair) else pair
 
 
 def is_longitude_first(name: str) -> bool:

@@ -118,9 +118,9 @@ def read_json(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
 def read_geojson(file: Path, columns: dict[str, str]) -> Iterator[Batch]:
     """Read the points of GeoJSON (RFC 7946): a collection of features, or features line by line.
 
-    Columns are the properties of features, and ``lat`` and ``lon``. A line with the times of its points among
-    its properties (``coordTimes``, ``times``, ``coordinateProperties.times``) is a row for each point, with
-    ``time``. Features of other geometries are set aside.
+    Columns are the properties of features, and ``lat`` and ``lon``. A line, or several, with the times of its
+    points among its properties (``coordTimes``, ``times``, ``coordinateProperties.times``) is a row for each
+    point, with ``time``. Features of other geometries are set aside.
     """
     return _mapped(file, _rows(file, is_geojson=True), columns)
 
@@ -145,22 +145,22 @@ def _rows(file: Path, is_geojson: bool) -> Iterator[Row]:
             yield {"device": str(value)[:1000]}, UNPARSABLE
         else:
             yield from _feature_rows(value) if is_geojson else [(_flat(value), "")]
-            for path, point in _points_inside(value) if _has_lists(value) else ():
+            for path, point in _points_inside(value):
                 yield {"device": f"{path}: {json.dumps(point)}"[:1000]}, NESTED
 
 
 def _points_inside(value: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Yield the objects with time and place in the lists of an object, with the names of their lists."""
     for name, inner in value.items():
-        path = f"{prefix}{name}"
         if isinstance(inner, dict):
-            yield from _points_inside(inner, f"{path}.")
-        for item in inner if isinstance(inner, list) else ():
-            if isinstance(item, dict):
-                names = [*_flat(item)]
-                if has_places(names) and has_time(names):
-                    yield path, item
-                yield from _points_inside(item, f"{path}.")
+            yield from _points_inside(inner, f"{prefix}{name}.")
+        elif isinstance(inner, list):
+            for item in inner:
+                if isinstance(item, dict):
+                    names = [*_flat(item)]
+                    if has_places(names) and has_time(names):
+                        yield f"{prefix}{name}", item
+                    yield from _points_inside(item, f"{prefix}{name}.")
 
 
 def _path(file: Path) -> str:
@@ -261,6 +261,8 @@ def _feature_rows(feature: dict[str, Any]) -> Iterator[Row]:
         ),
         None,
     )
+    if geometry.get("type") == "MultiLineString" and isinstance(places, list) and isinstance(times, list):
+        geometry, places, times = {"type": "LineString"}, _joined(places), _joined(times)
     if geometry.get("type") == "Point":
         yield values | _place(places), ""
     elif geometry.get("type") == "LineString" and isinstance(places, list) and isinstance(times, list):
@@ -269,6 +271,11 @@ def _feature_rows(feature: dict[str, Any]) -> Iterator[Row]:
             yield values | _place(place) | {"time": time}, ""
     else:
         yield values | _place(None), UNTIMED_LINE if "LineString" in str(geometry.get("type")) else NO_PLACE
+
+
+def _joined(parts: list[object]) -> list[object]:
+    """Return the items of lists one after the other; values outside of lists stay."""
+    return [item for part in parts for item in (part if isinstance(part, list) else [part])]
 
 
 def _place(coordinates: object) -> dict[str, str | None]:

@@ -160,6 +160,13 @@ def test_both_coordinates_may_be_in_one_column(csv_file, layout):
     assert named.positions.equals(loaded.positions)
 
 
+def test_column_that_may_be_a_coordinate_is_no_pair(csv_file):
+    rows = [f"a,{T0 + 60 * n},home,47.{n},8.5" for n in range(5)]
+    for names in ("gps_latitude_deg,gps_longitude_deg", "Lat (WGS84),Lon (WGS84)", "easting,northing"):
+        with pytest.raises(TraceFormatError, match=r"lacks columns|metres"):
+            trace.load(csv_file(f"device,time,location,{names}", rows))
+
+
 def test_columns_of_coordinates_come_before_a_pair(csv_file):
     rows = [f'a,{T0 + 60 * n},"somewhere",47.{n},8.5' for n in range(5)]
     assert len(trace.load(csv_file("device,time,location,lat,lon", rows)).positions) == 5

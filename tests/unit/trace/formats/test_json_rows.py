@@ -249,10 +249,14 @@ def test_truncated_document_is_refused(tmp_path):
         trace.load(tmp_path / "a.json")
 
 
+@pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("nested", [False, True])
-def test_line_with_times_is_a_row_for_each_point(tmp_path, nested):
-    times = {"coordinateProperties": {"times": MINUTES[:3]}} if nested else {"coordTimes": MINUTES[:3]}
-    line = {"type": "LineString", "coordinates": [[8, 47], [8, 47.001], [8, 47.002]]}
+def test_line_with_times_is_a_row_for_each_point(tmp_path, nested, several):
+    moments, places = MINUTES[:3], [[8, 47], [8, 47.001], [8, 47.002]]
+    if several:
+        moments, places = [moments[:2], moments[2:]], [places[:2], places[2:]]
+    times = {"coordinateProperties": {"times": moments}} if nested else {"coordTimes": moments}
+    line = {"type": "MultiLineString" if several else "LineString", "coordinates": places}
     (tmp_path / "a.geojson").write_bytes(dump(feature(line, device="b", **times)))
     assert trace.load(tmp_path / "a.geojson").positions["lat"].to_pylist() == [47, 47.001, 47.002]
 
