@@ -327,7 +327,7 @@ class AccessPointMachine:
         if is_first:
             self._handover.start_seq = message.messages[0].seq - 1 if message.messages else message.last
             effects += self._unanswered.answered(now_us, _JOIN)
-        gone = {(shared_seq(before, self._known_seq, lineage, message.last), self._known_seq)}
+        lost_ranges = {(shared_seq(before, self._known_seq, lineage, message.last), self._known_seq)}
         if lineage != before:
             self._requested_seq = None
             effects += self._unanswered.answered(now_us, _REPLAY)
@@ -338,12 +338,12 @@ class AccessPointMachine:
         for name, address in taken.items():
             effects += self._displace(now_us, name, address)
         for agent in self._agents.values():
-            gone.add(agent.follow(lineage, message.last))
+            lost_ranges.add(agent.follow(lineage, message.last))
             agent.skip(message.first)
             for published in message.messages:
                 if agent.is_confirmed and published.seq == agent.record.next_seq:
                     effects += agent.decide(now_us, published)
-        for shared, known_seq in sorted(gone):
+        for shared, known_seq in sorted(lost_ranges):
             if shared < known_seq:
                 lost = f"messages {shared + 1} to {known_seq} are gone"
                 effects.append(rolled_back("publish server", lost))
