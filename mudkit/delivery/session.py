@@ -22,10 +22,13 @@ __all__ = [
     "Peer",
     "continued",
     "last_start",
+    "resume_seq",
     "rolled_back",
     "shared_seq",
     "shared_since",
+    "start_of",
     "store_incarnation",
+    "taken_by_start",
 ]
 
 _KEY: Final = "incarnation"
@@ -84,6 +87,42 @@ def _firsts_after_common(lineage: Lineage, other: Lineage) -> list[int]:
     for start, first in lineage.items():
         first_reads = [] if start in other else [*first_reads, first]
     return first_reads
+
+
+def _segments(lineage: Lineage, last_seq: int) -> list[tuple[str, int, int]]:
+    """Return the starts of a log (empty: the first), each with its first and last sequence number."""
+    starts, firsts = ["", *lineage], [1, *lineage.values()]
+    return list(zip(starts, firsts, [*(first - 1 for first in firsts[1:]), last_seq], strict=True))
+
+
+def start_of(lineage: Lineage, seq: int) -> str:
+    """Return the start of a log that has assigned a sequence number (empty: the first)."""
+    return next((start for start, first in reversed(lineage.items()) if first <= seq), "")
+
+
+def taken_by_start(lineage: Lineage, last_seq: int, taken: dict[str, int]) -> dict[str, int]:
+    """Return the last sequence number that a follower has taken of each start of a log.
+
+    It has taken those up to ``last_seq`` in this lineage, and what ``taken`` says in former ones.
+    """
+    known = dict(taken)
+    for start, first, last in _segments(lineage, last_seq):
+        if min(last, last_seq) >= first:
+            known[start] = max(min(last, last_seq), known.get(start, 0))
+    return dict(list(known.items())[-_MAX_STARTS:])
+
+
+def resume_seq(shared: int, taken: dict[str, int], lineage: Lineage, last_seq: int) -> int:
+    """Return the last sequence number up to which a follower has taken all of a log.
+
+    A log that was restored from an older and then from a newer backup has entries again that the follower
+    took before: after the last number ``shared`` with its last lineage.
+    """
+    for start, _, last in _segments(lineage, last_seq):
+        shared = max(shared, min(taken.get(start, 0), last))
+        if shared < last:
+            break
+    return shared
 
 
 class Follower(msgspec.Struct):

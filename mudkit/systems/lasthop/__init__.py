@@ -27,8 +27,9 @@ Guarantees
     A user gets a message at most once, and never after its expiration, also under loss, repetition and
     restarts. Facts are handled once, in order. A message lost in flight waits again after the next Hello. A
     device with an empty store is another device: the subscriptions of the old one end. A store restored from
-    a backup is recognised, and the loss is an incident. The device sends a restored server the facts again
-    that it has forgotten, so that no message that was read comes twice. What a device has committed reaches
+    a backup is recognised by what its peer has, and the loss is an incident; of messages that no device had
+    when the server was restored nobody else knows. The device sends a restored server the facts again that it
+    has forgotten, so that no message that was read comes twice. What a device has committed reaches
     its application; only a kill between a commit and its callbacks repeats a message, with the same id.
 
 ``study/``: :func:`simulate` runs the same spool on presorted events without a network; over a link of kind

@@ -18,8 +18,10 @@ Durable state
 Guarantees
     Contexts of a client are processed in order, and exactly once while the server runs; after its restart one
     whose acknowledgement was lost may be processed again. An aggregate is pushed until the client
-    acknowledges it, unregisters, or has been silent for ``silence_s``; the client shows it once. Only a kill
-    between the client's commit and its callback may repeat a context, with the same ``id``. A copy of a
+    acknowledges it, unregisters, or has been silent for ``silence_s``; the client shows it once. A kill
+    between the client's commit and its callback may repeat a context, with the same ``id``; so may a restart
+    of the server that processes it again, with another ``id``. What a restarted server has lost of a client
+    that has sent contexts before is an incident (``began anew``). A copy of a
     message that arrives after a wipe or a restart of the client has no effect. No message waits longer than
     ``max_retention_s``: it is then sent, or dropped if it waits for people.
 

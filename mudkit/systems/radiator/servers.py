@@ -21,7 +21,8 @@ anything else  drop and record, also a message in the name of another device
 =============  =====================================================================================
 
 All state is in memory (Radiator 4.2): a restarted server answers Unknown to the next message of a client,
-which then registers again; one that sends nothing is not known until its link comes up. A report of a peer
+which then registers again; one that sends nothing is not known until its link comes up. If the registration
+shows that the client has sent contexts before, the loss is an incident (``began anew``). A report of a peer
 about another one counts only within the chain that contains both; the other one is then suspended for two
 minutes and loses nothing.
 """
@@ -333,6 +334,7 @@ class ServerMachine:
         row = self._rows.get(client)
         if row is not None and row.device != device and row.is_reachable:
             return self._send(source, Refused(message.incarnation, message.turn, row.device))
+        is_unknown = (client, device) not in self._known
         challenged = self._identify(source, message)
         if challenged:
             return challenged
@@ -341,6 +343,9 @@ class ServerMachine:
             row = None
         another = True if self._known[client, device].has_other else UNSET
         effects = list(self._send(source, Registered(message.incarnation, message.turn, another)))
+        if is_unknown and (message.first > 1 or message.another is True):
+            detail = f"earlier contexts of {client} are not known here: those that waited are lost"
+            effects.append(Record("incidents", {"incident": "began anew", "detail": detail}))
         if row is None:
             self._entries += 1
             row = self._rows[client] = _Row(self._entries, device, source, self._now_us)

@@ -36,8 +36,10 @@ once and, if its policy sends it, delivered exactly once and in order, with two 
 away only the last 5,000 deliveries are kept, and an access point that was down for long misses what is older
 than the last 10,000 messages (``skipped`` counts these). The application gets each message once; only a kill
 of the device between its commit and the callback may repeat one, with the same ``id``. A store restored from
-a backup, or emptied, loses what it had not recorded; the incidents say so (``rolled back``). A copy of a
-message that arrives late, after any of these or after a change of address, has no effect.
+a backup, or emptied, loses what it had not recorded, and repeats nothing; the incidents say so (``rolled
+back``), except for a message that no access point had heard of when the publish server was restored: nobody
+else knows of it. A copy of a message that arrives late, after any of these or after a change of address, has
+no effect.
 """
 
 from typing import TYPE_CHECKING

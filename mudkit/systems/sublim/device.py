@@ -513,7 +513,8 @@ class PlainClientMachine:
         self._at: str | None = None
         self._loc: tuple[float, float] | None = None
         self._has_link = False
-        self._last = 0
+        self._last: dict[str, int] = {}
+        """Number of the last message, by the start of the publish server's log."""
         self._unread: list[Plain] = []
 
     def overview(self) -> View:
@@ -530,9 +531,10 @@ class PlainClientMachine:
                 message = TO_PLAIN_CLIENT.decode(event.message)
                 if message is None or all(site.address != source for site in self._sites):
                     return dropped(event)
-                if message.seq <= self._last:
+                start = "" if message.start is msgspec.UNSET else message.start
+                if message.seq <= self._last.get(start, 0):
                     return ()
-                self._last = message.seq
+                self._last[start] = message.seq
                 self._unread.append(message)
                 return delivery(message.item, self._me, delivered_us=now_us), Notify(APP, message.body)
             case ContextChanged(context=context):

@@ -131,8 +131,12 @@ class Kept(msgspec.Struct, frozen=True):
     incarnation: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{8})?\Z")]
     lineage: Lineage | msgspec.UnsetType = msgspec.UNSET
     """Lineage of the publish server's log in which ``next_seq`` counts; absent: empty."""
+    taken: dict[Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{8})?\Z")], Count] | msgspec.UnsetType = (
+        msgspec.UNSET
+    )
+    """Last number decided of each start of that log, in former lineages, too; absent: there was no other."""
     since_us: Count | msgspec.UnsetType = msgspec.UNSET
-    """Start of an access point whose store may be outdated; absent once its client has attached."""
+    """Messages published before are not decided: a store that was lost may have; absent: all are."""
 
 
 class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -442,11 +446,15 @@ class Bye(_OfSubscriber, frozen=True, tag="bye"):
 
 
 class Plain(msgspec.Struct, frozen=True, tag_field="kind", tag="plain"):
-    """Access point to plain client: a message."""
+    """Access point to plain client: a message.
+
+    ``start`` is the start of the publish server's log that has numbered it; absent: the first.
+    """
 
     seq: Count = msgspec.field(name="number")
     item: str
     body: Body
+    start: _Incarnation | msgspec.UnsetType = msgspec.UNSET
 
 
 def _check_either(message: Entry | Deliver) -> None:

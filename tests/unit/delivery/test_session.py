@@ -16,10 +16,13 @@ from mudkit.delivery.session import (
     Peer,
     continued,
     last_start,
+    resume_seq,
     rolled_back,
     shared_seq,
     shared_since,
+    start_of,
     store_incarnation,
+    taken_by_start,
 )
 from mudkit.events import Ports
 from mudkit.fleet.store import MemoryStore
@@ -237,3 +240,25 @@ def test_lineage_keeps_the_last_64_starts() -> None:
     for number in range(70):
         lineage = continued(lineage, number, f"{number}")
     assert list(lineage) == [f"{number}" for number in range(6, 70)]
+
+
+@pytest.mark.parametrize(
+    ("before", "last", "lineage", "its_last", "resumed"),
+    [
+        ({}, 5, {"a": 3}, 4, 2),
+        ({"a": 3}, 4, {"b": 6}, 7, 5),  # restored from an older, and then from a newer backup
+        ({"a": 3}, 4, {"a": 3, "b": 5}, 6, 4),
+        ({"a": 6}, 3, {"b": 4}, 9, 3),  # it had not taken all of the first start
+        ({"a": 1}, 4, {"b": 3}, 2, 0),  # the log began anew after an empty backup
+    ],
+)
+def test_follower_resumes_after_what_it_has_taken_in_any_lineage(before, last, lineage, its_last, resumed):
+    taken = taken_by_start({}, 5, {}) if before == {"a": 3} else {}
+    taken = taken_by_start(before, last, taken)
+    shared = shared_seq(before, last, lineage, its_last)
+    assert resume_seq(shared, taken, lineage, its_last) == resumed
+
+
+def test_starts_of_a_log_by_number():
+    lineage = {"a": 3, "b": 3, "c": 7}
+    assert [start_of(lineage, seq) for seq in (1, 2, 3, 6, 7)] == ["", "", "b", "b", "c"]

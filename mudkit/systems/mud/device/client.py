@@ -348,9 +348,8 @@ class ClientMachine:
         lost = self.local.go_back(answer.start, answer.shared)
         connection.start = answer.start
         effects, asks = connection.again(now_us)
-        incident = (
-            (rolled_back("back end of MUD tables", f"{lost} of what this client has read"),) if lost else ()
-        )
+        what = f"entries of the log that this client has seen are gone: {lost}"
+        incident = [rolled_back("back end of MUD tables", what)] if lost else ()
         return [*incident, *effects, *self._resend(now_us, asks)]
 
     def _processed(self, now_us: int, ask: PendingAsk, answer: Answer) -> Sequence[Effect]:

@@ -260,8 +260,8 @@ class Local:
     def go_back(self, start: str, shared: int) -> str:
         """Remove everything after a log position that another start of the back end does not have.
 
-        Writes based on such a version will conflict. Return a description of what was removed; empty:
-        nothing.
+        Writes based on such a version will conflict. Return in words how many entries of the log are gone
+        that were seen here; empty: none.
         """
         self.start = start
         self._store.put("start of back end", start)
@@ -288,7 +288,9 @@ class Local:
         for name in [name for name, table in self.tables.items() if table.lsn > shared]:
             del self.tables[name]
             self._store.delete(f"table {name}")
-        return f"entries {shared + 1} to {last} of the log" if last > shared else ""
+        if last <= shared:
+            return ""
+        return f"{last - shared:,}" if shared else "all"
 
     def number_of(self, name: str) -> int | None:
         """Return the number of the last known table of a name."""

@@ -26,7 +26,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import Follower, Lineage, last_start
+from mudkit.delivery.session import Follower, Lineage, last_start, rolled_back, shared_seq
 from mudkit.display import View, first_rows
 from mudkit.errors import MudkitError, brief
 from mudkit.events import (
@@ -105,6 +105,8 @@ class AccessPointMachine:
         self._sites = sites
         kept = ports.store.get("log", Follower) or Follower()
         self._log = Follower(kept.lineage)
+        self._known_seq = kept.last_seq or 0
+        """Last number of the log as last heard."""
         self._requested_seq: int | None = None
         """First number of the messages requested and not received."""
         self._unanswered: RetransmitTimer[str] = RetransmitTimer(_SERVER)
@@ -325,19 +327,26 @@ class AccessPointMachine:
         if is_first:
             self._handover.start_seq = message.messages[0].seq - 1 if message.messages else message.last
             effects += self._unanswered.answered(now_us, _JOIN)
+        lost_ranges = {(shared_seq(before, self._known_seq, lineage, message.last), self._known_seq)}
         if lineage != before:
-            self._store.put("log", self._log)
             self._requested_seq = None
             effects += self._unanswered.answered(now_us, _REPLAY)
+        if (lineage, self._log.last_seq) != (before, self._known_seq):
+            self._known_seq = self._log.last_seq or 0
+            self._store.put("log", self._log)
         taken = {} if message.taken is UNSET else message.taken
         for name, address in taken.items():
             effects += self._displace(now_us, name, address)
         for agent in self._agents.values():
-            effects += agent.follow(lineage, message.last)
+            lost_ranges.add(agent.follow(lineage, message.last))
             agent.skip(message.first)
             for published in message.messages:
                 if agent.is_confirmed and published.seq == agent.record.next_seq:
                     effects += agent.decide(now_us, published)
+        for shared, known_seq in sorted(lost_ranges):
+            if shared < known_seq:
+                lost = f"messages {shared + 1} to {known_seq} are gone"
+                effects.append(rolled_back("publish server", lost))
         self._behind = set(self._agents)
         if self._requested_seq is not None and any(
             published.seq <= self._requested_seq for published in message.messages

@@ -11,7 +11,14 @@ from msgspec.structs import replace
 
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import Follower, Lineage, rolled_back, shared_seq
+from mudkit.delivery.session import (
+    Follower,
+    Lineage,
+    resume_seq,
+    rolled_back,
+    shared_seq,
+    taken_by_start,
+)
 from mudkit.events import Effect, Record, Send, Store, size_bytes
 from mudkit.systems.sublim._policy.function import FunctionPolicy
 from mudkit.systems.sublim._policy.policy import Policy
@@ -66,6 +73,7 @@ class Agent:
         """Session of the client, see :class:`~mudkit.systems.sublim.messages.Attached`."""
         self.is_confirmed = True
         """False until the client attaches after a start, because the store may be outdated."""
+        self._suspended_us = 0
 
     @property
     def queued(self) -> int:
@@ -123,40 +131,40 @@ class Agent:
 
     def suspend(self, now_us: int) -> None:
         """Stop deciding and delivering until the client attaches: the store may be outdated."""
-        self.is_confirmed = False
-        if self.record.since_us is UNSET:
-            self.update(replace(self.record, since_us=now_us))
+        self.is_confirmed, self._suspended_us = False, now_us
 
     def confirm(self, now_us: int, seen: int) -> Sequence[Effect]:
         """Resume for a client that has the deliveries up to ``seen``.
 
-        If this store has made fewer, it is an old one: only messages published after the start are decided.
+        If this state has made fewer, it is an old one: only messages published after :meth:`suspend` are
+        decided.
         """
         record, self.is_confirmed = self.record, True
         if seen <= record.last_seq:
-            if record.since_us is not UNSET:
-                self.update(replace(record, since_us=UNSET))
             return ()
         effects: list[Effect] = []
         while self._queue:
             effects += self._drop_first(now_us)
-        self.update(replace(record, last_seq=seen))
+        self.update(replace(record, last_seq=seen, since_us=self._suspended_us))
         lost = rolled_back(
             self.name, f"its access point does not know deliveries {record.last_seq + 1} to {seen}"
         )
         return [lost, *effects]
 
-    def follow(self, lineage: Lineage, last_seq: int) -> Sequence[Effect]:
-        """Resume in the publish server's log, which may have been restored from a backup."""
-        before: Lineage = {} if self.record.lineage is UNSET else self.record.lineage
+    def follow(self, lineage: Lineage, last_seq: int) -> tuple[int, int]:
+        """Resume in the publish server's log, which may have been restored from a backup.
+
+        Returns the last number that both logs share, and the last one known.
+        """
+        record, known_seq = self.record, self.record.next_seq - 1
+        before: Lineage = {} if record.lineage is UNSET else record.lineage
         if before == lineage:
-            return ()
-        known_seq = self.record.next_seq - 1
+            return known_seq, known_seq
         shared = shared_seq(before, known_seq, lineage, last_seq)
-        self.update(replace(self.record, next_seq=shared + 1, lineage=lineage or UNSET))
-        if shared == known_seq:
-            return ()
-        return (rolled_back("publish server", f"messages {shared + 1} to {known_seq} are gone"),)
+        taken = taken_by_start(before, known_seq, {} if record.taken is UNSET else record.taken)
+        next_seq = resume_seq(shared, taken, lineage, last_seq) + 1
+        self.update(replace(record, next_seq=next_seq, lineage=lineage or UNSET, taken=taken or UNSET))
+        return shared, known_seq
 
     def skip(self, first_seq: int) -> None:
         """Skip messages before a number, which the publish server has deleted."""

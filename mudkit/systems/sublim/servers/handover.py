@@ -355,7 +355,8 @@ class Handover:
         )
         agent = self._begin(name)
         served = self._serve(now_us, agent, source, epoch, request)
-        agent.update(replace(agent.record, since_us=start_us))
+        is_redirected = isinstance(request, _Want) and request.before is not None
+        agent.update(replace(agent.record, since_us=now_us if is_redirected else start_us))
         return [rolled_back(name, "no access point knows what it has kept for it"), *served]
 
     def _serve_here(self, now_us: int, agent: Agent, want: _Want) -> Sequence[Effect]:
@@ -379,6 +380,8 @@ class Handover:
             displaced = self._displace(now_us, agent)
         agent.record_report(request.report, request.automatic)
         agent.is_away = False
+        if isinstance(request, _Want):  # another access point may have served it since its state is this
+            agent.suspend(now_us)
         lost = agent.confirm(now_us, 0 if request.seen is UNSET else request.seen)
         is_behind = request.policy is not UNSET and agent.record.policy < request.policy
         policy = agent.record.policy if is_behind else UNSET

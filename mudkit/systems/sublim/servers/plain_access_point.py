@@ -21,7 +21,15 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from mudkit.delivery.records import delivery
-from mudkit.delivery.session import Follower, Lineage, last_start, shared_seq
+from mudkit.delivery.session import (
+    Follower,
+    Lineage,
+    last_start,
+    resume_seq,
+    shared_seq,
+    start_of,
+    taken_by_start,
+)
 from mudkit.display import View
 from mudkit.errors import PredicateError
 from mudkit.events import (
@@ -67,6 +75,8 @@ class PlainService:
         """Address and predicate by subscriber."""
         self._lineage: Lineage = {}
         self._last = 0
+        self._taken: dict[str, int] = {}
+        """Last number sent of each start of the log."""
 
     def subscribe(self, source: str, message: Hello | Bye) -> None:
         """Subscribe or unsubscribe."""
@@ -91,14 +101,16 @@ class PlainService:
     def flood(self, announced: Messages, lineage: Lineage) -> Sequence[Effect]:
         """Send new messages of the present log to the subscribers whose predicate matches."""
         if lineage != self._lineage:
-            self._last = shared_seq(self._lineage, self._last, lineage, announced.last)
+            shared = shared_seq(self._lineage, self._last, lineage, announced.last)
+            self._taken = taken_by_start(self._lineage, self._last, self._taken)
+            self._last = resume_seq(shared, self._taken, lineage, announced.last)
             self._lineage = lineage
         effects: list[Effect] = []
         for message in announced.messages:
             if message.seq <= self._last:
                 continue
             self._last = message.seq
-            sent = Plain(message.seq, message.item, message.body)
+            sent = Plain(message.seq, message.item, message.body, start_of(lineage, message.seq) or UNSET)
             for name, (address, predicate) in list(self._subscriptions.items()):
                 try:
                     is_wanted = predicate(message.body) is True

@@ -368,3 +368,11 @@ def test_client_unknown_to_all_servers_recovers_with_its_heartbeat():
     assert place.delivered == ["a"]
     place.write("b")
     assert place.delivered == ["a", "b"]
+
+
+def test_incident_of_a_restored_back_end_counts_the_entries_that_are_gone(place):
+    place.write_lost_entries()
+    place.restore()
+    read_records(place.bob, latest=True)
+    detail = "entries of the log that this client has seen are gone: 3"
+    assert place.incidents() == [f"back end of MUD tables: {detail}"]

@@ -183,6 +183,20 @@ def test_clients_register_again_with_a_restarted_server():
     assert fleet.serials("car-1")[-1] == fleet.serials("car-2")[-1] == "car-0 2"
 
 
+def test_contexts_that_a_restarted_server_has_lost_are_an_incident():
+    fleet = Fleet(lambda sender, receiver: Volume(3), n=3)
+    fleet.send("car-0")
+    fleet.lab.run(minutes=1)
+    fleet.lab.faults.kill("radiator")
+    fleet.lab.faults.restart("radiator")
+    fleet.send("car-0", 1)
+    fleet.send("car-1")
+    fleet.lab.run(minutes=1)
+    incidents = fleet.lab.frame("incidents")
+    lost = incidents.loc[incidents.incident == "began anew", "detail"].tolist()
+    assert lost == ["earlier contexts of car-0 are not known here: those that waited are lost"]
+
+
 def test_silent_client_is_removed_and_registers_again():
     fleet = Fleet(lambda sender, receiver: Volume(1), n=3, silence_s=600)
     fleet.lab.faults.cut("car-2", minutes=30)

@@ -398,12 +398,13 @@ def test_go_back_removes_versions_lost_by_the_back_end():
         local.change(local.writes[number], replaces=2, base=base)
     assert local.go_back("second", 5) == ""  # no log position was seen of any table
     local.see("news", 1, 0, 8)
-    assert local.go_back("third", 5) == "entries 6 to 8 of the log"
+    assert local.go_back("third", 5) == "3"
     for copy in (local, reopen(store)):
         assert (copy.row("news", "a"), copy.row("news", "b")) == (kept, None)
         assert [item.replaces for item in copy.writes] == [None, 2]
         assert copy.start == "third"
     assert local.go_back("fourth", 5) == ""
+    assert local.go_back("fifth", 0) == "all"  # a back end whose log began anew
 
 
 def test_go_back_removes_only_state_after_shared_position():
@@ -426,7 +427,7 @@ def test_go_back_removes_only_state_after_shared_position():
         ("x", 6, 0, 6),
     ):
         local.see(name, number, partition, lsn)
-    assert local.go_back("second", 5) == "entries 6 to 9 of the log"
+    assert local.go_back("second", 5) == "4"
     for copy in (local, reopen(store)):
         assert [item.key for item in copy.rows("a b")] == ["a"]
         assert [(item.replaces, item.table) for item in copy.writes] == [case[-2:] for case in cases]
