@@ -13,6 +13,7 @@ from mudkit import Lab, words
 from mudkit.learning import FixedRule
 from mudkit.learning.pairs import Pairs
 from mudkit.pipeline.coverage import read_labels
+from mudkit.report import caching
 from mudkit.report.assuming import Assumptions
 from mudkit.report.batching import WriteStudy, study_writes
 from mudkit.report.caching import HINDSIGHT, RULE, ReadStudy, study_reads
@@ -253,3 +254,10 @@ def test_writes_of_a_single_device_are_not_compared():
     study = study_writes(build_rule_is_best(), batch_minutes=300.0, completeness=0.9, max_stale=0.02)
     assert "Nothing can be said of writes" in repr(study.answer()), "there is one car"
     assert not len(study.table())
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.0, "0 %"), (0.0004, "0.04 %"), (0.0014, "0.1 %"), (0.0126, "1.3 %")]
+)
+def test_stale_shares_under_a_tenth_of_a_percent_have_another_digit(share, text):
+    assert caching._stale(share) == text
