@@ -149,9 +149,7 @@ def _verdict(history: History, model: Model, key: str | None, results: dict[str,
             if result.status is kind:
                 status, explanation, key = kind, result.explanation, name
                 break
-    views_of = {
-        name: result.views for name, result in results.items() if result.status is Status.OK and result.views
-    }
+    views_of = {name: result.views for name, result in results.items() if result.views}
     if status is Status.OK and len(results) == 1:
         (key,) = results
         explanation = results[key].explanation

@@ -204,9 +204,7 @@ def _median(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     known = np.isfinite(rows).sum(axis=0)
     column = np.arange(rows.shape[1])
     low, high = np.maximum(known - 1, 0) // 2, known // 2
-    return np.where(
-        known > 0, (ordered[low, column] + ordered[np.minimum(high, len(rows) - 1), column]) / 2, np.nan
-    )
+    return np.where(known > 0, (ordered[low, column] + ordered[high, column]) / 2, np.nan)
 
 
 def compare_zones(source: TraceSource) -> Zones:

@@ -1,13 +1,14 @@
 """Small changes of mudkit's code, each of which a test must notice: ``make mutants``.
 
-Of each package a sample is drawn. A change is tried with the tests of its module, then with all tests of ``make
-test`` that reach its function. It is noticed when one fails, when it does not end, when it fills the memory, or when
-it breaks the import. One that is no mistake stands in ``survivors.toml``, with the reason.
+Of each package a sample is drawn. A change is tried with the tests of ``make test`` that reach its function, those of
+its module first. It is noticed when one fails, when it does not end, when it fills the memory, or when it breaks the
+import. One that is no mistake stands in ``survivors.toml``, with the reason.
 
 Examples: ``python tests/mutants trace learning --seed 7``, ``python tests/mutants systems.mud --all --kinds
 comparison boundary``, ``python tests/mutants trace --only "clean: clean_reads"``. Results are kept in
 ``build/mutants`` until a module changes, so that an interrupted run resumes; what survives is tried again. Which
-tests reach what is measured once: delete ``build/mutants/reach.json`` after tests have changed.
+tests reach what is measured once: delete ``build/mutants/reach.json`` after tests have changed. New tests of a file that
+reaches the function run, too.
 """
 
 from __future__ import annotations

@@ -186,6 +186,16 @@ def test_tests_of_other_folders_and_broken_imports_notice(project, function, kin
     assert [test for name, test in noticed.items() if f": {function}: " in name] == count * [by]
 
 
+def test_new_tests_notice_without_another_measurement(project):
+    (project / "tests" / "mutants" / "survivors.toml").write_text("")
+    with (project / "tests" / "unit" / "part" / "test_rules.py").open("a") as file:
+        file.write("\ndef test_five():\n    assert not unseen(5)\n")
+    status, lines = run_tool(
+        project, "part", "--only", ": unseen", "--kinds", "boundary", "number", "comparison"
+    )
+    assert (status, lines[0].split("; ")[0]) == (0, "part: 3 of 3 noticed (100 %)")
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize(
     ("function", "kind", "why"), [("wait", "dropped", "does not end"), ("fill", "arithmetic", "takes over")]

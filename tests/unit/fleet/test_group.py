@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from lab_systems import install_answering, links
 
 from mudkit import Lab
-from mudkit.events import LinkDown, LinkUp, Received, SendFailed
+from mudkit.events import ContextChanged, LinkDown, LinkUp, Received, SendFailed
 from mudkit.sources.outages import Outages
 from mudkit.trace.schema import epoch_us
 
@@ -149,6 +150,45 @@ def test_transfer_takes_the_throughput_of_its_direction(sender: str, receiver: s
     lab.run(seconds=9)
     [transfer] = lab.frame("transfers").to_dict("records")
     assert to_seconds(lab, transfer["ended"]) == pytest.approx(2.0, abs=1e-4)
+
+
+def test_moves_are_reported_to_watchers_and_known_to_all():
+    lab = Lab(1)
+    watching, other = lab.fleet(2, mobility="waypoint", every_s=600)
+    seen: list[Any] = []
+
+    class Watching:
+        def handle(self, now_us: int, event: Any) -> Any:
+            if isinstance(event, ContextChanged):
+                seen.append(event.context["loc"])
+            return ()
+
+    watching.install("test", lambda ports: Watching(), watch=["loc"])
+    lab.run(hours=12)
+    places = lab.frame("positions").groupby("device")[["lat", "lon"]].agg(list)
+    for device in (watching, other):
+        lat, lon = places.loc[device.name]
+        assert device.context["loc"] == pytest.approx((lat[-1], lon[-1]))
+        assert len({*zip(lat, lon, strict=True)}) > 2
+    moved = [place for place, _ in groupby(zip(*places.loc[watching.name], strict=True))]
+    assert [place for place, _ in groupby(seen)][-len(moved) + 1 :] == moved[1:]
+
+
+@pytest.mark.parametrize(("sender", "receiver"), [("server", "ann"), ("ann", "server")])
+@pytest.mark.parametrize("latency_ms", [5.0, 700.0])
+def test_message_takes_the_measured_latency_in_each_direction(
+    sender: str, receiver: str, latency_ms: float
+) -> None:
+    """The latency of a link is the median of its messages."""
+    lab = Lab(1)
+    ann = lab.device("ann", links((0, True, 1000.0), (200, True, 1000.0), latency_ms=latency_ms))
+    processes = {host.name: install_answering(host)[0] for host in (ann, lab.server("server"))}
+    for _ in range(101):
+        processes[sender].call("send", to=receiver, message=b"x")
+        lab.run(seconds=1)
+    lab.run(seconds=9)
+    late = np.sort(lab.frame("messages")["ended"]) - np.sort(lab.frame("transfers")["ended"])
+    assert np.median(late) / np.timedelta64(1, "ms") == pytest.approx(latency_ms, rel=0.2)
 
 
 def test_measured_outage_cuts_a_transfer():

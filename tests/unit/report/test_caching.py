@@ -15,6 +15,7 @@ from mudkit.errors import ParameterError
 from mudkit.learning import FixedRule
 from mudkit.learning.pairs import Pairs
 from mudkit.pipeline.coverage import read_labels
+from mudkit.report import caching
 from mudkit.report.assuming import Assumptions
 from mudkit.report.batching import WriteStudy
 from mudkit.report.caching import HINDSIGHT, RULE, ReadStudy, study_reads
@@ -264,3 +265,10 @@ def test_savings_are_those_of_the_reads_of_a_day(by_age):
     assert always == pytest.approx(3 * reads / days), "a query, a part of its answer, and the end"
     sent = (by_age.policies.set_index("kind").loc["age", "sent_share"]) * reads
     assert table["messages_per_day"].iloc[-1] == pytest.approx(3 * sent / days)
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.0, "0 %"), (0.0004, "0.04 %"), (0.0014, "0.1 %"), (0.0126, "1.3 %")]
+)
+def test_stale_shares_under_a_tenth_of_a_percent_have_another_digit(share, text):
+    assert caching._stale(share) == text

@@ -273,6 +273,9 @@ def test_nothing_is_prefetched_if_waste_is_dear():
     )
     screen = dear.first_screen()
     assert screen.headline == "Prefetch nothing, at these prices: send messages when they are asked for."
+    rival = dear.policies.iloc[1]
+    assert rival["policy"] == "up to 1", "of limits above 0 the smallest wastes least"
+    assert f"the best limit above 0 ({rival['policy']})" in screen.reason
     share = dear.row("only when asked")["empty_read_share"]
     assert share > 0.3, "every other read meets no link"
     assert screen.tiles[1][0] == f"{share:.0%}".replace("%", " %")
@@ -339,6 +342,11 @@ def test_clearly_better_limit_gives_no_firm_headline(example):
     table.loc[table["limit"] == 1024, ["cost_per_day", "saved_per_day_high"]] = [0.0, -1.0]
     other = replace(example, limits=table)
     assert not other.is_firm
+    for high, doubt in ((-1.0, "."), (1.0, "; the difference may be chance.")):
+        judged = table.copy()
+        judged.loc[judged["limit"] == 1024, "saved_per_day_high"] = high
+        text = replace(example, limits=judged).limit_answer().text
+        assert re.search(rf"a limit of 1,024 costs least, [^;]* less than [^;]*?{re.escape(doubt)}$", text)
     assert other.first_screen().headline == (
         f"No firm limit: a limit of {example.sized.limit:,} costs least on the days for choosing, a limit of "
         f"1,024 on those for scoring. {GENERATED}"

@@ -124,6 +124,7 @@ def test_every_section_has_the_number_of_the_headline(build):
         assert np.isclose(column, shown.left.value).any()
     else:
         assert "Not what is recommended" in shown.drawn
+    assert sum(day.messages for day in shown.days) == len(shown.source.positions), "each message has its day"
     values = {measure.name: measure.value for measure in screen.measures}
     half = assumed[assumed["assumed"].str.startswith("an aggregate half")]["bytes_left_share"]
     assert values["half_aggregate_left_share"] == half.item()
