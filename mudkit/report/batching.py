@@ -13,12 +13,13 @@ from mudkit import words
 from mudkit.errors import TraceContentError
 from mudkit.learning import Batch, BatchTree
 from mudkit.learning.evaluate_batches import measure_writes
+from mudkit.learning.search import MIN_READS
 from mudkit.learning.trees import Folds
 from mudkit.learning.writes import ReadRequests, Writes
 from mudkit.report.page import Answer, Measure
 from mudkit.report.source import TraceSource
 
-__all__ = ["LABELS", "WriteStudy", "study_writes"]
+__all__ = ["LABELS", "WriteStudy", "count_lacking", "study_writes"]
 
 LABELS: Final = {
     "message_share": "messages, % of writes",
@@ -87,9 +88,9 @@ class WriteStudy:
         )
 
     def summary(self, writes_per_day: float) -> str:
-        """Return how long writes may wait, and what that saves, in a sentence; empty if nothing is known."""
+        """Return how long writes may wait, and what that saves, or why nothing is known, in a sentence."""
         if not len(self.policies):
-            return ""
+            return f"Nothing is recommended for writes: {self.problem}" if self.problem else ""
         if not self.best:
             return "Writes should not wait."
         best, at_once = self._row(f"{self.best:g}"), self._row("0")
@@ -155,7 +156,10 @@ def study_writes(
         kinds = [f"{one.minutes:g}" if isinstance(one, Batch) else "learnt" for one in policies]
         return table.assign(kind=kinds, policy=[_delay(one) for one in policies])
 
-    table, problem, best = pd.DataFrame(), "", 0.0
+    table, best = pd.DataFrame(), 0.0
+    problem = count_lacking(len(source.reads), "read") or count_lacking(len(source.positions), "write")
+    if problem:
+        return WriteStudy(batch_minutes, best, max_stale, table, problem)
     try:
         writes = Writes.unread(source.positions).seen_by(ReadRequests.of(source.reads))
         requests = ReadRequests.of(judged).counted(writes)
@@ -167,6 +171,13 @@ def study_writes(
     except TraceContentError as error:
         problem = error.summary
     return WriteStudy(batch_minutes, best, max_stale, table, problem)
+
+
+def count_lacking(rows: int, what: str) -> str:
+    """Return that there are too few rows for a recommendation, as a sentence; empty if there are enough."""
+    if rows >= MIN_READS:
+        return ""
+    return f"{words.count(rows, what)} {'is' if rows == 1 else 'are'} too few; {MIN_READS} are needed."
 
 
 def _delay(policy: Batch | BatchTree) -> str:
