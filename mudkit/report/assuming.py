@@ -120,11 +120,6 @@ class Assumptions:
             title, span = (f"{title}: {span}" if span else title), ""
         if span:
             parts.append(f"{span}.")
-        if len(changed):
-            parts.append(
-                "A simpler policy is recommended where it is nearly as good, so a looser limit may give a "
-                "smaller share."
-            )
         parts.append(self.kept())
         if self.devices:
             parts.append(f"To save time they were tried on {words.count(self.devices, 'device')}.")

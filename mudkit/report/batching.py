@@ -20,7 +20,7 @@ from mudkit.learning.writes import ReadRequests, Writes
 from mudkit.report.page import Answer, Measure
 from mudkit.report.source import TraceSource
 
-__all__ = ["LABELS", "MIN_RISK", "WriteStudy", "shown_risk", "study_writes"]
+__all__ = ["LABELS", "MIN_RISK", "WriteStudy", "count_lacking", "shown_risk", "study_writes"]
 
 LABELS: Final = {
     "message_share": "messages, % of writes",
@@ -93,9 +93,9 @@ class WriteStudy:
         )
 
     def summary(self, writes_per_day: float) -> str:
-        """Return how long writes may wait, and what that saves, in a sentence; empty if nothing is known."""
+        """Return how long writes may wait, and what that saves, or why nothing is known, in a sentence."""
         if not len(self.policies):
-            return ""
+            return f"Nothing is recommended for writes: {self.problem}" if self.problem else ""
         if not self.best:
             return "Writes should not wait."
         best = self._row(self.best)
@@ -197,11 +197,8 @@ def study_writes(
     """
     unknown = WriteStudy(batch_minutes, 0.0, 0.0, max_stale, pd.DataFrame(), "")
     count = len(source.reads)
-    if count < MIN_READS:
-        is_one = "is" if count == 1 else "are"
-        return replace(
-            unknown, problem=f"{words.count(count, 'read')} {is_one} too few; {MIN_READS} are needed."
-        )
+    if problem := count_lacking(count, "read") or count_lacking(len(source.positions), "write"):
+        return replace(unknown, problem=problem)
     judged = source.reads.take(pa.array(np.arange(0, count, -(-count // _MAX_READS))))
     try:
         writes = Writes.unread(source.positions).seen_by(ReadRequests.of(source.reads))
@@ -245,3 +242,10 @@ def _delay(minutes: float) -> str:
     if np.isnan(minutes):
         return _LEARNT
     return f"wait {words.duration(60 * minutes)}" if minutes else "at once"
+
+
+def count_lacking(rows: int, what: str) -> str:
+    """Return that there are too few rows for a recommendation, as a sentence; empty if there are enough."""
+    if rows >= MIN_READS:
+        return ""
+    return f"{words.count(rows, what)} {'is' if rows == 1 else 'are'} too few; {MIN_READS} are needed."

@@ -4,49 +4,43 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mudkit import intervals, words
+from mudkit import words
 from mudkit.display import Cell
 from mudkit.intervals import Interval
 from mudkit.learning import (
     Always,
     FixedRule,
-    RadioModel,
     export_policy,
 )
-from mudkit.learning.costs import read_costs
-from mudkit.learning.evaluate import READ_MEASURES, measures_by_read
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import LearntReads, day_runs, describe_policy, format_age, format_time
-from mudkit.learning.replay import fewest_sends, fewest_sends_by_stale, replay
 from mudkit.learning.search import (
     MAX_RISK,
     MIN_GAIN,
-    MIN_READS,
     Choice,
     Family,
     Recommendation,
     recommend,
-    replay_rules,
     replayed,
 )
 from mudkit.learning.trees import Folds
 from mudkit.pipeline.coverage import read_labels
 from mudkit.report.assuming import ASSUMED_LABELS, Assumptions, shown_range, try_assumptions
-from mudkit.report.batching import MIN_RISK, WriteStudy, shown_risk
+from mudkit.report.batching import MIN_RISK, WriteStudy, count_lacking, shown_risk
 from mudkit.report.page import Answer, FirstScreen, Measure
+from mudkit.report.policies import RULE, choose_with_hindsight, compare_policies, stale_share, try_rules
 from mudkit.report.source import TraceSource
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.trace.schema import epoch_us
@@ -60,7 +54,8 @@ __all__ = ["ASSUMED_LABELS", "BEST", "CAPTION", "SAVINGS_LABELS", "ReadStudy", "
 
 CAPTION: Final = (
     "Policies, each chosen on other devices or days than those it is scored on; data and energy of a read on "
-    "average, with 95 % intervals for as many other devices and days. ● is the best value."
+    "average, if a stale answer counts as a query, with 95 % intervals for as many other devices and days. "
+    "● is the best value."
 )
 BEST: Final[dict[str, Literal["low", "high"]]] = {"data_bytes": "low", "radio_mj": "low"}
 SAVINGS_LABELS: Final = {
@@ -68,10 +63,7 @@ SAVINGS_LABELS: Final = {
     "data_gb_per_day": "data, GB",
     "radio_j_per_day": "radio energy, J",
 }
-RULE, HINDSIGHT = "fixed rule", "with hindsight"
 _MIN_CELL_READS: Final = 10
-_GRID_KM: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, math.inf)
-_GRID_MINUTES: Final = (2.0, 5.0, 10.0, 15.0, 20.0, 40.0, 60.0, 120.0)
 
 
 @dataclass(frozen=True)
@@ -107,6 +99,11 @@ class ReadStudy:
         )
 
     @property
+    def has_enough_reads(self) -> bool:
+        """True if there are enough reads for a recommendation."""
+        return self.search.has_enough_reads
+
+    @property
     def max_stale(self) -> float:
         """Largest share of reads that may be answered stale."""
         return self.search.max_stale
@@ -134,7 +131,7 @@ class ReadStudy:
     @cached_property
     def stale(self) -> Interval:
         """Share of the reads that it answers stale, out of fold."""
-        return _stale_share(self.search, self.search.chosen.is_stale)
+        return stale_share(self.search, self.search.chosen.is_stale)
 
     @cached_property
     def gain(self) -> Interval:
@@ -165,6 +162,8 @@ class ReadStudy:
         )
 
     def _tiles(self) -> list[tuple[str, str]]:
+        if not self.has_enough_reads:
+            return [(f"{len(self.search.pairs.device):,}", "reads: too few to recommend a policy")]
         allowed = words.percent(self.max_stale)
         of_rule = words.percent(float(self.fixed.is_fresh.mean()), 1)
         if self.family == "always ask":
@@ -184,11 +183,8 @@ class ReadStudy:
         return [first, second, (most, "is the most that any policy could give, with hindsight")]
 
     def _headline(self) -> str:
-        if not self.search.has_enough_reads:
-            return (
-                f"Nothing is recommended: {words.count(len(self.search.pairs.device), 'read')} "
-                f"{'is' if len(self.search.pairs.device) == 1 else 'are'} too few; {MIN_READS} are needed."
-            )
+        if not self.has_enough_reads:
+            return f"Nothing is recommended: {count_lacking(len(self.search.pairs.device), 'read')}"
         if self.family == "always ask":
             stale = f"Ask the server for every read: with at most {words.percent(self.max_stale)} stale,"
             if self.most_fresh < MIN_GAIN:
@@ -203,6 +199,8 @@ class ReadStudy:
 
     def _reasons(self) -> list[str]:
         search, chosen = self.search, self.search.chosen
+        if not self.has_enough_reads:
+            return []
         texts = []
         if chosen.family == "always ask":
             best = max(search.choices[1:], key=lambda choice: float(choice.is_fresh.mean()), default=None)
@@ -253,15 +251,17 @@ class ReadStudy:
         tree = search.choice("tree")
         if tree is None:
             return []
-        gain, name = search.gain(tree, chosen), f"A learnt {describe_policy(tree.policy)}"
+        rule, name = search.best_rule, f"A learnt {describe_policy(tree.policy)}"
+        gain = search.gain(tree, rule)
+        than = "" if rule is chosen else f" than “{describe_policy(rule.policy)}”"
         if gain.value <= 0:
-            return [f"{name} gives no more."]
+            return [f"{name} gives no more{than}."]
         if search.risk(tree) > MAX_RISK:
             return [f"{name} is too likely to miss the limit ({shown_risk(search.risk(tree))})."]
-        stale, own = (words.percent(float(one.is_stale.mean()), 1) for one in (tree, chosen))
+        stale, own = (words.percent(float(one.is_stale.mean()), 1) for one in (tree, rule))
         return [
-            f"{name} gives {_points(gain)} more, with {stale} stale against {own}; to be recommended, it "
-            f"must surely give more than {words.number(100 * MIN_GAIN)}."
+            f"{name} gives {_points(gain)} more{than}, with {stale} stale against {own}; to be recommended, "
+            f"it must surely give more than {words.number(100 * MIN_GAIN)}."
         ]
 
     def _against_rule(self) -> str:
@@ -311,12 +311,9 @@ class ReadStudy:
         return (
             f"{origin}; each asks for the {window} (`window_s`) in a box with sides of {box} (`box_km`) "
             f"around its place.{self._left_out()}{self._apart()} "
-            f"An answer is stale when it {self.stale_means()} (`completeness`){self._soon_stale()}; what a "
-            f"device wrote itself it has. At most {words.percent(self.max_stale)} of the reads may be "
-            f"answered stale (`max_stale`), from answers that are up to {words.duration(self.horizon_s)} old "
-            "(`horizon_s`). "
-            "Here writes reach the server at once. The fixed rule, to compare with, is a parameter "
-            "(`rule_km`, `rule_minutes`)."
+            f"An answer is stale when it {self.stale_means()} (`completeness`){self._soon_stale()}. "
+            f"At most {words.percent(self.max_stale)} of the reads may be answered stale (`max_stale`), "
+            f"from answers that are up to {words.duration(self.horizon_s)} old (`horizon_s`)."
         )
 
     def _left_out(self) -> str:
@@ -378,7 +375,7 @@ class ReadStudy:
                 f"The recommended rule keeps answers as long as any that was looked at, "
                 f"{words.duration(oldest_s)}: a larger `horizon_s` may save more."
             )
-        if self.search.has_enough_reads:
+        if self.has_enough_reads:
             results += self.assumptions.warnings()
         if self.search.problem:
             results.append(f"No tree was learnt: {self.search.problem}")
@@ -388,14 +385,19 @@ class ReadStudy:
         search, chosen = self.search, self.search.chosen
         sent = search.share(~(chosen.is_fresh | chosen.is_stale))
 
+        def recommended(name: str, value: str | float, unit: str, definition: str, *ends: float) -> Measure:
+            if not self.has_enough_reads:
+                return Measure(name, None, unit, definition)
+            known = ends if chosen.family != "always ask" else ()  # else they are by definition
+            return Measure(name, value, unit, definition, *known)
+
         def share(name: str, of: Interval, definition: str) -> Measure:
-            ends = (None, None) if chosen.family == "always ask" else (of.low, of.high)  # by definition
-            return Measure(name, of.value, "share", definition, *ends)
+            return recommended(name, of.value, "share", definition, of.low, of.high)
 
         return [
-            Measure("recommendation", self.family, "", "Family of the recommended policy."),
-            Measure("policy", describe_policy(self.policy), "", "The recommended policy in words."),
-            Measure(
+            recommended("recommendation", self.family, "", "Family of the recommended policy."),
+            recommended("policy", describe_policy(self.policy), "", "The recommended policy in words."),
+            recommended(
                 "saved_share",
                 self.saved,
                 "share",
@@ -404,7 +406,7 @@ class ReadStudy:
             share("fresh_share", self.fresh, "Reads that it answers fresh from the cache, out of fold."),
             share("stale_share", self.stale, "Reads that it answers stale, out of fold."),
             share("sent_share", sent, "Reads that ask the server with it, out of fold."),
-            Measure(
+            recommended(
                 "limit_risk",
                 0.0 if chosen.family == "always ask" else max(search.risk(chosen), MIN_RISK),
                 "share",
@@ -438,9 +440,19 @@ class ReadStudy:
             ),
         ]
 
+    def assumptions_answer(self) -> Answer:
+        """Return whether other assumptions change the recommendation, as a heading."""
+        return (
+            self.assumptions.answer()
+            if self.has_enough_reads
+            else Answer("Too few reads to vary assumptions")
+        )
+
     def policies_answer(self) -> Answer:
         """Return how far the recommended policy is from the best with hindsight, as a heading."""
         left = self.most_fresh - self.fresh.value
+        if not self.has_enough_reads:
+            return Answer("Too few reads to compare policies", "The table says what each does with these.")
         if self.most_fresh < MIN_GAIN:
             return Answer(f"Even with hindsight {words.percent(self.most_fresh, 1)} are answered fresh")
         if self.family == "always ask":
@@ -448,8 +460,7 @@ class ReadStudy:
         done = self.fresh.value / self.most_fresh
         return Answer(
             f"The recommended policy gives {words.percent(done)} of the fresh answers that hindsight could",
-            f"That is {words.number(100 * left, 1)} points fewer. With hindsight, the reads to answer from "
-            "the cache are chosen after all is known; nobody can use that.",
+            f"That is {words.number(100 * left, 1)} points fewer.",
         )
 
     def policy_table(self) -> pd.DataFrame:
@@ -483,15 +494,19 @@ class ReadStudy:
         best, tried = self.best_on_grid(), self.tried
         framed = tried[(tried["km"] == best.km) & (tried["minutes"] == best.ages[0])]
         fresh = words.percent(float(framed["fresh_share"].iloc[0]), 1)
-        has_best = self.search.choice("distance and age") is not None
-        title = f"The best rule of distance and age answers {fresh} of the reads fresh"
+        title, kept = "No rule of distance and age keeps the limit with a margin", ""
+        choice = self.search.choice("distance and age")
+        if choice is not None:
+            title = f"The best rule of distance and age answers {fresh} of the reads fresh"
+            kept = (
+                " On other devices and days the best one exceeds the limit with a probability of "
+                f"{shown_risk(self.search.risk(choice))}; a cell with more may do so sooner."
+            )
         return Answer(
-            title if has_best else "No rule of distance and age keeps the limit with a margin",
-            f"{words.count(len(self.search.rules), 'rule')} were replayed, on a grid that was refined around "
-            "the best. Here are some; a cell is the share of reads that is answered fresh, on all devices. "
-            "The best was chosen on these, too. "
-            "Cells in brackets exceed the limit: they give the share of stale answers. The best "
-            "keeps it with a margin, so that it holds on other devices, too: a cell with more may not.",
+            title if self.has_enough_reads else "Too few reads to choose a rule of distance and age",
+            f"{words.count(len(self.search.rules), 'rule')} were replayed. Here are some; a cell is the "
+            "share of reads that is answered fresh, on all devices. Cells in brackets exceed the limit of "
+            f"{words.percent(self.max_stale)}: they give the share of stale answers.{kept}",
         )
 
     def best_on_grid(self) -> FixedRule:
@@ -530,6 +545,8 @@ class ReadStudy:
 
     def places_answer(self, cells: pa.Table) -> Answer:
         """Return the heading of the map of cells, as :func:`mudkit.figures.hits_by_cell` counts them."""
+        if not self.has_enough_reads:
+            return Answer("Too few reads to compare places")
         if self.family == "always ask":
             return Answer(
                 "No place has answers from a cache", "Every read asks the server, so there is no map."
@@ -622,20 +639,26 @@ class ReadStudy:
     def savings_answer(self) -> Answer:
         """Return what the recommended policy saves a day, and the call that installs it, as a heading."""
         if self.family == "always ask":
+            why = "" if self.has_enough_reads else "There are too few reads to recommend a policy. "
             return Answer(
                 "There is nothing to install",
-                "`policy.json` beside this page asks the server for every read.",
+                f"{why}`policy.json` beside this page asks the server for every read.",
             )
         table = self.savings()
         always, rule, chosen = (table.iloc[row] for row in (0, 1, -1))
         reads, left_out = len(self.search.pairs.device), self.source.left_out
         counted = f"All {reads + left_out:,} reads count, those left out, too. " if left_out else ""
+        stale_per_day = self.stale.value * (reads + left_out) / self.source.length_days
+        stale = (
+            f"The {words.number(stale_per_day)} stale answers a day save nothing: each counts as a query. "
+        )
         return Answer(
             f"It saves the fleet {_saved(always, chosen)} a day against asking for every read",
-            f"Against the fixed rule it saves {_saved(rule, chosen)} a day. {counted}A query takes three "
-            "messages: itself, its answer, and one that closes it. All go over LTE, with nothing else on the "
-            "radio. `policy.json` beside this page, chosen on all devices, is what devices evaluate; that of "
-            "a page that is made later replaces it. The cloud of a lab ships it to clients with "
+            f"Against the fixed rule it saves {_saved(rule, chosen)} a day. "
+            f"{stale if stale_per_day else ''}{counted}A query takes three messages: itself, its answer, and "
+            "one that closes it. All go over LTE, with nothing else on the radio. `policy.json` beside this "
+            "page, chosen on all devices, is what devices evaluate; that of a page that is made later "
+            "replaces it. The cloud of a lab ships it to clients with "
             "`read_policy=mud.ShippedPolicy()`: "
             '`cloud.ship(json.loads(Path("policy.json").read_text()), app=…)`.',
         )
@@ -701,7 +724,7 @@ def study_reads(
     is_stale = pairs.completeness < completeness
     search = recommend(pairs, is_stale, max_stale, folds=folds)
     fixed = replayed(pairs, is_stale, "distance and age", rule, rule.local(pairs))
-    most_fresh, hindsight = _hindsight(pairs, is_stale, max_stale)
+    most_fresh, hindsight = choose_with_hindsight(pairs, is_stale, max_stale)
     return ReadStudy(
         source,
         rule,
@@ -709,9 +732,9 @@ def study_reads(
         horizon_s,
         search,
         fixed,
-        _compare(search, fixed, hindsight),
+        compare_policies(search, fixed, hindsight),
         most_fresh,
-        _grid(search, rule),
+        try_rules(search, rule),
         folds,
     )
 
@@ -719,76 +742,3 @@ def study_reads(
 def _stale(share: float) -> str:
     """Return a share of stale answers in words; under a tenth of a percent with another digit."""
     return words.percent(share, 2 if 0 < share < 1e-3 else 1)
-
-
-def _hindsight(
-    pairs: Pairs, is_stale: NDArray[np.bool_], max_stale: float
-) -> tuple[float, NDArray[np.int64]]:
-    """Return the largest share of fresh answers within the limit, and the pairs that serve them."""
-    count = len(pairs.device)
-    sends = fewest_sends_by_stale(pairs, is_stale, int(max_stale * count + 1e-9))
-    fresh = count - sends - np.arange(len(sends))
-    stale = int(np.argmax(fresh))
-    return float(fresh[stale] / count), fewest_sends(pairs, is_stale, pairs.devices(), stale)
-
-
-def _stale_share(search: Recommendation, is_stale: NDArray[Any]) -> Interval:
-    """Return a share of stale answers with the interval that the probability to miss the limit is from."""
-    return intervals.clustered(is_stale, search.device, search.day, ahead=True, limits=(0.0, math.inf))
-
-
-def _compare(search: Recommendation, fixed: Choice, hindsight: NDArray[np.int64]) -> pd.DataFrame:
-    """Measure the policies by read: shares, data and energy, with their intervals; a row for each."""
-    pairs, is_stale, costs, radio = search.pairs, search.is_stale, read_costs("latency"), RadioModel()
-    rows: list[tuple[str, NDArray[np.bool_] | None]] = [
-        (choice.family, choice.decisions) for choice in search.choices
-    ]
-    rows[1:1] = [(RULE, fixed.decisions)]
-    table = []
-    for kind, decisions in [*rows, (HINDSIGHT, None)]:
-        served = hindsight if decisions is None else replay(pairs, decisions)
-        values = measures_by_read(pairs, is_stale, served, costs, radio)
-        columns = dict(zip(READ_MEASURES, values.T, strict=True))
-        columns["fresh_share"] = 1.0 - columns["sent_share"] - columns["stale_share"]
-        columns["data_bytes"] = columns.pop("bytes")
-        row: dict[str, Any] = {"kind": kind, "is_recommended": kind == search.chosen.family}
-        for column, of_reads in columns.items():
-            is_share = column.endswith("_share") or column == "completeness"
-            limits = (0.0, 1.0) if is_share else (0.0, math.inf)
-            shown = (
-                _stale_share(search, of_reads)
-                if column == "stale_share"
-                else intervals.clustered(of_reads, search.device, search.day, ahead=True, limits=limits)
-            )
-            row |= {column: shown.value, f"{column}_low": shown.low, f"{column}_high": shown.high}
-        if kind == "always ask":  # by definition
-            row |= {name: math.nan for name in row if re.match("(.*_share|completeness)_(low|high)", name)}
-        if decisions is None:  # what bounds fresh answers bounds nothing else, and needs no interval
-            row |= {name: math.nan for name in row if name.endswith(("_low", "_high"))}
-            row |= dict.fromkeys(("completeness", "data_bytes", "radio_mj"), math.nan)
-        table.append(row)
-    frame = pd.DataFrame(table)
-    return frame.assign(policy=frame["kind"] + np.where(frame["is_recommended"], " (recommended)", ""))
-
-
-def _grid(search: Recommendation, rule: FixedRule) -> pd.DataFrame:
-    """Replay some rules of distance and age on all reads, the best one and the fixed one among them."""
-    best = search.choice("distance and age")
-    framed = [rule, *([best.policy] if best is not None else [])]
-    plain = [one for one in framed if isinstance(one, FixedRule) and not isinstance(one.minutes, tuple)]
-    km = sorted({*_GRID_KM, *(one.km for one in plain)})
-    longest = float(search.pairs.age_s.max(initial=60.0)) / 60
-    minutes = sorted({*(age for age in _GRID_MINUTES if age <= longest), *(one.ages[0] for one in plain)})
-    rules = [FixedRule(a, b) for a in km for b in minutes]
-    sums = replay_rules(search.pairs, search.is_stale, rules)
-    count = max(float(sums.reads.sum()), 1.0)
-    fresh, stale = (values.sum(axis=0, dtype=np.float64) / count for values in (sums.fresh, sums.stale))
-    return pd.DataFrame(
-        {
-            "km": [one.km for one in rules],
-            "minutes": [one.ages[0] for one in rules],
-            "fresh_share": fresh,
-            "stale_share": stale,
-            "is_allowed": stale <= search.max_stale + 1e-12,
-        }
-    )
