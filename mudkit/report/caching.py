@@ -329,7 +329,7 @@ class ReadStudy:
             f"device wrote itself it has. At most {words.percent(self.max_stale)} of the reads may be "
             f"answered stale (`max_stale`), from answers that are up to {words.duration(self.horizon_s)} old "
             "(`horizon_s`). "
-            "Here writes reach the server at once. The fixed rule, to compare with, is a parameter "
+            "The fixed rule, to compare with, is a parameter "
             "(`rule_km`, `rule_minutes`)."
         )
 
@@ -421,8 +421,8 @@ class ReadStudy:
         done = self.fresh.value / self.most_fresh
         return Answer(
             f"The recommended policy gives {words.percent(done)} of the fresh answers that hindsight could",
-            f"That is {words.number(100 * left, 1)} points fewer. With hindsight, the reads to answer from "
-            "the cache are chosen after all is known; nobody can use that.",
+            f"That is {words.count(round(100 * left, 1), 'point')} fewer. With hindsight, the reads to "
+            "answer from the cache are chosen after all is known; nobody can use that.",
         )
 
     def policy_table(self) -> pd.DataFrame:
@@ -592,6 +592,11 @@ class ReadStudy:
         own = replayed(pairs, self.search.is_stale, chosen.family, chosen.policy, decisions)
         return float(own.is_fresh.mean())
 
+    def savings_caption(self) -> str:
+        """Return what the table of savings shows."""
+        days = words.count(self.source.length_days, "day")
+        return f"What the reads of the whole fleet take a day, on average over {days}."
+
     def savings_answer(self) -> Answer:
         """Return what the recommended policy saves a day, and the call that installs it, as a heading."""
         if self.family == "always ask":
@@ -626,7 +631,8 @@ def _saved(before: pd.Series, after: pd.Series) -> str:
         float(before[name] - after[name])
         for name in ("messages_per_day", "data_gb_per_day", "radio_j_per_day")
     )
-    return f"{words.number(messages)} messages, {words.size(1e9 * data_gb)} and {words.number(energy_j)} J"
+    counted = words.count(messages, "message")
+    return f"{counted}, {words.size(1e9 * data_gb)} and {words.number(energy_j)} J"
 
 
 def _shown(of: Interval) -> str:

@@ -215,7 +215,7 @@ class SizingStudy:
             if len(played.first.reads_us) < MIN_READS:
                 few = words.count(len(played.first.reads_us), "read")
                 return f"Too little to recommend a limit: {few}, where {MIN_READS} are needed."
-            return f"Too little to recommend a limit: the events last {words.number(played.days)} days."
+            return f"Too little to recommend a limit: the events last {words.count(played.days, 'day')}."
         if (better := self._better_limit) is not None:
             is_cheapest = better.limit == self.limits.loc[self.limits["cost_per_day"].idxmin(), "limit"]
             less = "" if is_cheapest else f" costs clearly less than {self.setting.subject}"

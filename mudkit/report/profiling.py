@@ -208,10 +208,10 @@ _KINDS: Final = {
 _NOUNS: Final = {
     "hole": ("time in which no device reports", "times in which no device reports"),
     "silent": ("stretch of hours in which most are silent", "stretches of hours in which most are silent"),
-    "clock": ("reset clock", "groups of rows with a reset clock"),
-    "exchanged": ("exchanged coordinates", "exchanged coordinates"),
-    "zone": ("times of another zone", "groups with times of another zone"),
-    "contradiction": ("contradicting rows", "contradicting rows"),
+    "clock": ("group of rows with a reset clock", "groups of rows with a reset clock"),
+    "exchanged": ("group of rows with exchanged coordinates", "groups of rows with exchanged coordinates"),
+    "zone": ("group of devices in another zone", "groups of devices in other zones"),
+    "contradiction": ("group of contradicting rows", "groups of contradicting rows"),
     "gap": ("long gap of a device", "long gaps of a device"),
 }
 """Names of one and of several defects of each kind."""
