@@ -20,11 +20,13 @@ __all__ = [
     "clustered_se",
     "difference",
     "mean",
+    "median",
     "ratio",
     "risk_ahead",
     "share",
     "shares_ahead",
     "t_quantile",
+    "total",
 ]
 
 MIN_REPETITIONS: Final = 5
@@ -222,6 +224,44 @@ def clustered(
         ends = 1 / (1 + np.exp(-(np.log(middle / (1 - middle)) + np.array([-reach, reach]))))
         return Interval(value, min(float(ends[0]), value), max(float(ends[1]), value), "interval")
     return Interval(value, max(value - reach, low), min(value + reach, high), "interval")
+
+
+def median(values: ArrayLike, *clusters: ArrayLike, confidence: float = 0.95) -> Interval:
+    """Return the median of cases that are alike within clusters (Woodruff, JASA 47, 1952).
+
+    The share of cases below the median has the interval of :func:`clustered`; the quantiles at its ends are
+    those of the median. Clusters are numbered densely; without any, cases are independent.
+    """
+    _check(confidence)
+    given = np.asarray(values, dtype=np.float64)
+    if not len(given):
+        return Interval(np.nan, np.nan, np.nan, "value")
+    value = float(np.median(given))
+    if len(given) == 1:
+        return Interval(value, np.nan, np.nan, "value")
+    below = (given < value) + 0.5 * (given == value)
+    # Sums by the cells of the clusterings tell the same, and are few.
+    numbers = [np.asarray(cluster, dtype=np.int64) for cluster in clusters] or [np.arange(len(given))]
+    shape = tuple(int(np.ptp(number)) + 1 for number in numbers)
+    cell = np.ravel_multi_index(tuple(number - number.min() for number in numbers), shape)
+    counts = np.bincount(cell).astype(np.float64)
+    parts = np.bincount(cell, below).astype(np.float64)
+    used = np.flatnonzero(counts)
+    of_used = np.unravel_index(used, shape)
+    se, freedom = clustered_se(parts[used, None], counts[used], *of_used)
+    least = 0.5 / np.sqrt(len(given))  # of as many independent cases
+    reach = min(t_quantile(0.5 + confidence / 2, freedom) * max(float(se[0]), least), 0.5)
+    low, high = np.quantile(given, [0.5 - reach, 0.5 + reach])
+    return Interval(value, float(low), float(high), "interval")
+
+
+def total(counts: ArrayLike, confidence: float = 0.95) -> Interval:
+    """Return the sum of a table of counts whose rows are alike, and whose columns are: devices and days."""
+    given = np.asarray(counts, dtype=np.float64)
+    row, column = np.indices(given.shape)
+    one = clustered(given.ravel(), row.ravel(), column.ravel(), confidence=confidence, limits=(0.0, np.inf))
+    size = given.size
+    return Interval(size * one.value, size * one.low, size * one.high, one.kind)
 
 
 def clustered_se(

@@ -75,10 +75,14 @@ def number(value: float, places: int | None = None) -> str:
     return f"−{text}" if value < 0 and text.strip("0.,") else text
 
 
-def count(value: int, one: str = "", many: str = "") -> str:
-    """Return a whole number with its noun: ``count(1, "day")``, ``count(2, "box", "boxes")``."""
-    noun = one if value == 1 else many or f"{one}s" if one else ""
-    return f"{value:,} {noun}".rstrip()
+def count(value: float, one: str = "", many: str = "") -> str:
+    """Return a number with its noun: ``count(1, "day")``, ``count(4.5, "box", "boxes")``.
+
+    It is shown as :func:`number` does, and the noun is that of what is shown.
+    """
+    text = number(value)
+    noun = one if text == "1" else many or f"{one}s" if one else ""
+    return f"{text} {noun}".rstrip()
 
 
 def percent(share: float, places: int | None = None) -> str:

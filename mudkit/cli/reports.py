@@ -120,6 +120,8 @@ def report(
         typer.echo(f"{path / 'report.html'}  {headline(path)}".rstrip())
     comparison = compare_runs(*paths, build=out)
     typer.echo(f"{comparison.folder / 'report.html'}  {comparison.headline}")
+    for sentence in comparison.within_chance(limits):
+        typer.echo(f"mudkit: within chance: {sentence}", err=True)
     above = comparison.above(limits)
     for sentence in above:
         typer.echo(f"mudkit: above the limit: {sentence}", err=True)

@@ -241,7 +241,7 @@ def grow(
         raise _nothing_to_learn("There is nothing to learn from.", "no examples", "some examples")
     if (truth == truth[0]).all():
         raise _nothing_to_learn(
-            "Only one thing is ever true here, so there is nothing to decide.",
+            "All examples have the same outcome, so there is nothing to decide.",
             f"{len(truth):,} examples, all of class {int(truth[0])}",
             "examples of two classes",
         )

@@ -170,7 +170,7 @@ def shown_risk(risk: float) -> str:
 
 
 def _messages(row: pd.Series) -> str:
-    return f"{words.number(100 * row['message_share'])} messages per 100 writes"
+    return f"{words.count(100 * float(row['message_share']), 'message')} per 100 writes"
 
 
 def study_writes(

@@ -38,13 +38,14 @@ from mudkit.learning.search import (
 from mudkit.learning.trees import Folds
 from mudkit.pipeline.coverage import read_labels
 from mudkit.report.assuming import ASSUMED_LABELS, Assumptions, shown_range, try_assumptions
-from mudkit.report.batching import MIN_RISK, WriteStudy, count_lacking, shown_risk
-from mudkit.report.page import Answer, FirstScreen, Measure
+from mudkit.report.batching import WriteStudy, count_lacking, shown_risk
+from mudkit.report.cached_measures import first_measures
+from mudkit.report.page import Answer, FirstScreen
 from mudkit.report.policies import RULE, choose_with_hindsight, compare_policies, stale_share, try_rules
 from mudkit.report.source import TraceSource
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.trace.schema import epoch_us
-from mudkit.units import US_PER_S
+from mudkit.units import US_PER_S, solar_day
 from mudkit.worlds import tree_nodes
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class ReadStudy:
             " ".join([*self._reasons(), delays.summary(writes_per_day)]),
             self._assumption(),
             [*self.source.warnings(), *self._warnings()],
-            [*self._measures(), *delays.measures(writes_per_day)],
+            [*first_measures(self), *delays.measures(writes_per_day)],
         )
 
     def _tiles(self) -> list[tuple[str, str]]:
@@ -292,14 +293,27 @@ class ReadStudy:
         more = f"{_points(_negated(gain))} more" if gain.value < 0 else f"{_points(gain)} fewer"
         return f"{rule} gives {more}, and may stay."
 
+    @cached_property
+    def rule_age(self) -> Choice:
+        """The fixed rule at any distance."""
+        pairs, age = self.search.pairs, replace(self.rule, km=math.inf)
+        return replayed(pairs, self.search.is_stale, "age", age, age.local(pairs))
+
+    @property
+    def rival(self) -> Choice | None:
+        """The tree if a rule is recommended, else the best rule, or the best that was found; None without."""
+        if self.family == "always ask":
+            return max(self.search.choices[1:], key=lambda one: float(one.is_fresh.mean()), default=None)
+        if self.family == "tree":
+            rule = self.search.best_rule
+            return None if rule.family == "always ask" else rule
+        return self.search.choice("tree")
+
     def _without_distance(self) -> str:
         """Return what the age of the fixed rule gives at any distance, to follow a comparison."""
-        if not math.isfinite(self.rule.km) or self.family == "always ask":
-            return ""
-        pairs, age = self.search.pairs, replace(self.rule, km=math.inf)
-        by_age = replayed(pairs, self.search.is_stale, "age", age, age.local(pairs))
+        by_age = self.rule_age
         fresh, stale = float(by_age.is_fresh.mean()), float(by_age.is_stale.mean())
-        if np.array_equal(by_age.is_fresh, self.fixed.is_fresh):
+        if np.array_equal(by_age.is_fresh, self.fixed.is_fresh) or self.family == "always ask":
             return ""
         return f"; at any distance it gives {words.percent(fresh, 1)} ({_stale(stale)} stale)"
 
@@ -328,13 +342,22 @@ class ReadStudy:
         )
 
     @cached_property
-    def gaps_s(self) -> NDArray[np.float64]:
-        """Time from each read to the next one of the same device, in seconds."""
+    def gaps(self) -> pd.DataFrame:
+        """Time from each read to the next one of the same device: ``gap_s, device, day`` (numbers)."""
         reads = self.source.reads
         device = np.asarray(reads["device"].combine_chunks().dictionary_encode().indices)
         t_us = epoch_us(reads["ts"])
         order = np.lexsort((t_us, device))
-        return np.asarray(np.diff(t_us[order])[np.diff(device[order]) == 0] / US_PER_S, dtype=np.float64)
+        device, t_us = device[order], t_us[order]
+        day = solar_day(t_us, reads["lon"].to_numpy()[order])
+        gaps = pd.DataFrame({"gap_s": np.diff(t_us) / US_PER_S, "device": device[1:], "day": day[1:]})
+        of_device: pd.DataFrame = gaps[np.diff(device) == 0]
+        return of_device
+
+    @property
+    def gaps_s(self) -> NDArray[np.float64]:
+        """Time from each read to the next one of the same device, in seconds."""
+        return self.gaps["gap_s"].to_numpy()
 
     def _apart(self) -> str:
         """Return how far apart two reads of one device are, as a sentence."""
@@ -344,13 +367,17 @@ class ReadStudy:
         never_sooner = f", the shortest {least}" if self.gaps_s.min() > 0 else ""
         return f" The median time between two reads of a device is {median}{never_sooner}."
 
-    def _soon_stale(self) -> str:
-        """Return after how long an answer is stale if others write steadily, where all reads ask alike."""
+    @property
+    def stale_after_s(self) -> float | None:
+        """Age at which an answer is stale if others write steadily; None: the windows of reads differ."""
         window_s = pc.min_max(self.source.reads["window_s"]).as_py()
         if self.completeness == 1.0 or window_s["min"] != window_s["max"]:
-            return ""
-        after = words.duration((1 - self.completeness) * window_s["max"])
-        return f"; where others write steadily, after {after}"
+            return None
+        return float((1 - self.completeness) * window_s["max"])
+
+    def _soon_stale(self) -> str:
+        after_s = self.stale_after_s
+        return "" if after_s is None else f"; where others write steadily, after {words.duration(after_s)}"
 
     def stale_means(self) -> str:
         """Return when an answer is stale, in words."""
@@ -381,65 +408,6 @@ class ReadStudy:
             results.append(f"No tree was learnt: {self.search.problem}")
         return results
 
-    def _measures(self) -> list[Measure]:
-        search, chosen = self.search, self.search.chosen
-        sent = search.share(~(chosen.is_fresh | chosen.is_stale))
-
-        def recommended(name: str, value: str | float, unit: str, definition: str, *ends: float) -> Measure:
-            if not self.has_enough_reads:
-                return Measure(name, None, unit, definition)
-            known = ends if chosen.family != "always ask" else ()  # else they are by definition
-            return Measure(name, value, unit, definition, *known)
-
-        def share(name: str, of: Interval, definition: str) -> Measure:
-            return recommended(name, of.value, "share", definition, of.low, of.high)
-
-        return [
-            recommended("recommendation", self.family, "", "Family of the recommended policy."),
-            recommended("policy", describe_policy(self.policy), "", "The recommended policy in words."),
-            recommended(
-                "saved_share",
-                self.saved,
-                "share",
-                "Reads that it answers fresh: the lower of its own share of all reads and fresh_share.",
-            ),
-            share("fresh_share", self.fresh, "Reads that it answers fresh from the cache, out of fold."),
-            share("stale_share", self.stale, "Reads that it answers stale, out of fold."),
-            share("sent_share", sent, "Reads that ask the server with it, out of fold."),
-            recommended(
-                "limit_risk",
-                0.0 if chosen.family == "always ask" else max(search.risk(chosen), MIN_RISK),
-                "share",
-                "Probability that as many other devices and days have more stale answers than allowed; "
-                f"{MIN_RISK:g} if lower, 0 without a cache.",
-            ),
-            Measure(
-                "rule_fresh_share",
-                float(self.fixed.is_fresh.mean()),
-                "share",
-                "Reads that the fixed rule answers fresh.",
-            ),
-            Measure(
-                "rule_stale_share",
-                float(self.fixed.is_stale.mean()),
-                "share",
-                "Reads that the fixed rule answers stale.",
-            ),
-            Measure(
-                "most_fresh_share",
-                self.most_fresh,
-                "share",
-                "Most reads that any policy could answer fresh within the limit, with hindsight.",
-            ),
-            Measure("reads", float(len(search.pairs.device)), "", "Reads that were replayed."),
-            Measure(
-                "read_gap_median_s",
-                float(np.median(self.gaps_s)) if len(self.gaps_s) else None,
-                "s",
-                "Median time between two reads of one device.",
-            ),
-        ]
-
     def assumptions_answer(self) -> Answer:
         """Return whether other assumptions change the recommendation, as a heading."""
         return (
@@ -460,7 +428,7 @@ class ReadStudy:
         done = self.fresh.value / self.most_fresh
         return Answer(
             f"The recommended policy gives {words.percent(done)} of the fresh answers that hindsight could",
-            f"That is {words.number(100 * left, 1)} points fewer.",
+            f"That is {words.count(round(100 * left, 1), 'point')} fewer.",
         )
 
     def policy_table(self) -> pd.DataFrame:
@@ -636,6 +604,12 @@ class ReadStudy:
         own = replayed(pairs, self.search.is_stale, chosen.family, chosen.policy, decisions)
         return float(own.is_fresh.mean())
 
+    def savings_caption(self) -> str:
+        """Return what the table of savings shows."""
+        days = words.count(self.source.length_days, "day")
+        taken = f"What the reads of the whole fleet take a day, on average over {days}"
+        return f"{taken}; a stale answer counts as a query."
+
     def savings_answer(self) -> Answer:
         """Return what the recommended policy saves a day, and the call that installs it, as a heading."""
         if self.family == "always ask":
@@ -676,7 +650,8 @@ def _saved(before: pd.Series, after: pd.Series) -> str:
         float(before[name] - after[name])
         for name in ("messages_per_day", "data_gb_per_day", "radio_j_per_day")
     )
-    return f"{words.number(messages)} messages, {words.size(1e9 * data_gb)} and {words.number(energy_j)} J"
+    counted = words.count(messages, "message")
+    return f"{counted}, {words.size(1e9 * data_gb)} and {words.number(energy_j)} J"
 
 
 def _shown(of: Interval) -> str:

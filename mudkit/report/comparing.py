@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -36,6 +36,9 @@ __all__ = ["Comparison", "compare_runs"]
 RECOMMENDATION: Final = "recommendation"
 """Name of the measure that holds what a report recommends, as a text."""
 
+CHANCE: Final = "within chance"
+"""Verdict of a difference whose interval contains 0."""
+
 _UNNAMED: Final = ("This run", "The other run")
 _DRAWN: Final = 8
 _LABEL_LETTERS: Final = 34
@@ -52,12 +55,13 @@ class Comparison(Displayed):
     folder : Path
         Folder of the page.
     headline : str
-        What changed beyond its interval, and whether both runs recommend the same.
+        What changed by more than chance, and whether both runs recommend the same.
     table : pandas.DataFrame
         A row for each measure: ``measure, unit, this, this_low, this_high, other, other_low, other_high,
         difference, difference_low, difference_high, verdict``. Differences are this run minus the other.
-        The verdict is ``changed`` (beyond its interval), ``within its interval``, ``no interval``, ``same``
-        or ``different`` (texts), ``not known``, ``defined differently``, or the only run with the measure.
+        The verdict is ``changed`` (by more than chance), ``within chance``, ``no interval``, ``same`` (texts,
+        and numbers without an interval), ``different`` (texts), ``not known``, ``defined differently``, or
+        the only run with the measure.
     """
 
     folder: Path
@@ -65,20 +69,32 @@ class Comparison(Displayed):
     table: pd.DataFrame
 
     def above(self, limits: Mapping[str, float]) -> list[str]:
-        """Return a sentence for each measure that differs by more than its limit, or cannot be judged."""
-        sentences = []
+        """Return a sentence for each measure that differs by more than its limit, or cannot be judged.
+
+        A difference whose interval contains 0 may be chance: see :meth:`within_chance`.
+        """
+        return [sentence for sentence, is_chance in self._beyond(limits) if not is_chance]
+
+    def within_chance(self, limits: Mapping[str, float]) -> list[str]:
+        """Return a sentence for each measure that differs by more than its limit, but maybe by chance."""
+        return [sentence for sentence, is_chance in self._beyond(limits) if is_chance]
+
+    def _beyond(self, limits: Mapping[str, float]) -> Iterator[tuple[str, bool]]:
+        """Yield what differs by more than its limit in a sentence, and whether that may be chance."""
         rows = self.table.set_index("measure").to_dict("index")
         for name, limit in limits.items():
             row = rows.get(name, {"difference": math.nan, "verdict": "in neither run"})
             if not math.isfinite(row["difference"]):
                 is_alone = str(row["verdict"]).startswith("in ")
-                sentences.append(f"{name} cannot be judged: {'it is ' if is_alone else ''}{row['verdict']}")
+                yield f"{name} cannot be judged: {'it is ' if is_alone else ''}{row['verdict']}", False
             elif abs(row["difference"]) > limit:
                 unit = f" {row['unit']}" if row["unit"] not in ("", "share") else ""
-                sentences.append(
-                    f"{name} differs by {abs(row['difference']):.6g}{unit}, more than {limit:g}{unit}"
-                )
-        return sentences
+                text = f"{name} differs by {abs(row['difference']):.6g}{unit}, more than {limit:g}{unit}"
+                is_chance = row["verdict"] == CHANCE
+                if is_chance:
+                    ends = (f"{row[f'difference_{end}']:.6g}" for end in ("low", "high"))
+                    text += f", but the interval of the difference contains 0: {' to '.join(ends)}{unit}"
+                yield text, is_chance
 
     def _view(self) -> View:
         shown = self.table[["measure", "this", "other", "difference", "verdict"]]
@@ -187,8 +203,8 @@ def _row(name: str, this: Measure | None, other: Measure | None) -> dict[str, An
     if this.definition != other.definition:
         return row | {"verdict": "defined differently"}
     if not math.isfinite(change.low):
-        return row | {"verdict": "no interval"}
-    return row | {"verdict": "changed" if change.low > 0 or change.high < 0 else "within its interval"}
+        return row | {"verdict": "no interval" if change.value else "same"}
+    return row | {"verdict": "changed" if change.low > 0 or change.high < 0 else CHANCE}
 
 
 def _interval(measure: Measure) -> intervals.Interval:
@@ -254,7 +270,7 @@ class _Pair:
         tiles = [
             (
                 f"{len(changed)} of {len(judged)}",
-                "measures with intervals changed beyond their interval",
+                "measures with intervals changed by more than chance",
             ),
             (recommends, "is what the two runs recommend"),
             (
@@ -277,7 +293,7 @@ class _Pair:
         )
 
     def headline(self) -> str:
-        """Return what changed beyond its interval, and whether both recommend the same."""
+        """Return what changed by more than chance, and whether both recommend the same."""
         judged, changed = self._judged(), self._named("changed")
         if not len(self._numbers()):
             text = "The two runs have no number in common."
@@ -285,16 +301,15 @@ class _Pair:
             text = "No measure has an interval, so a difference may be chance."
         elif not len(changed):
             text = (
-                f"None of the {len(judged)} measures with intervals changed beyond its interval."
+                f"None of the {len(judged)} measures with intervals changed by more than chance."
                 if len(judged) > 1
-                else "The one measure with an interval did not change beyond it."
+                else "The one measure with an interval did not change by more than chance."
             )
         else:
             named = [f"{_words(row['measure'])} {_change(row)}" for _, row in changed.iterrows()]
-            what = f"{len(changed)} of {len(judged)} measures with intervals changed beyond "
-            what += "its interval" if len(changed) == 1 else "their intervals"
+            what = f"{len(changed)} of {len(judged)} measures with intervals changed by more than chance"
             if len(judged) == 1:
-                what = "The one measure with an interval changed beyond it"
+                what = "The one measure with an interval changed by more than chance"
             text = f"{what}: {words.listing(named, 3)}."
         recommended = {
             "same": " Both runs recommend the same.",
@@ -365,8 +380,8 @@ class _Pair:
     def measures_answer(self) -> Answer:
         """Return how many measures changed, as a heading."""
         counts = [
-            (len(self._named("changed")), "changed beyond the interval"),
-            (len(self._named("within its interval")), "within the interval"),
+            (len(self._named("changed")), "changed by more than chance"),
+            (len(self._named(CHANCE)), CHANCE),
             (len(self._named("no interval")), "without an interval"),
             (len(self._named("defined differently")), "defined differently"),
         ]
@@ -428,7 +443,7 @@ class _Pair:
         return named
 
     def _judged(self) -> pd.DataFrame:
-        judged: pd.DataFrame = self.table[self.table["verdict"].isin(["changed", "within its interval"])]
+        judged: pd.DataFrame = self.table[self.table["verdict"].isin(["changed", CHANCE])]
         return judged
 
     def _numbers(self) -> pd.DataFrame:
@@ -497,7 +512,7 @@ class _Pair:
                 "changed_measures",
                 len(self._named("changed")),
                 "",
-                "Measures that changed beyond their interval.",
+                "Measures that changed by more than chance.",
             ),
             Measure(
                 "judged_measures", len(self._judged()), "", "Measures that have an interval in both runs."
@@ -541,7 +556,8 @@ _METHOD: Final = (
     "a − b + √((high of a − a)² + (b − low of b)²).\n"
     "- That assumes independent runs. Two runs on the same devices vary together, and the interval is too "
     "wide: a small change may be missed.\n"
-    "- *Changed*: the interval of the difference does not contain 0. A measure without an interval, or with "
+    "- *Changed*: the interval of the difference does not contain 0; else it is *within chance*. A measure "
+    "without an interval, or with "
     "another definition in the other run, is never called changed.\n"
     "- Intervals are not adjusted for the number of measures.\n"
     "- The table's data lie beside this page, as Parquet and CSV."
@@ -569,7 +585,8 @@ def _output(value: Any) -> nbformat.NotebookNode:
 def _words(name: Any) -> str:
     """Return the name of a measure as people read it."""
     *cases, last = str(name).split(".")
-    return ", ".join([*(case.replace("_", " ") for case in cases), words.label(last).words])
+    shown = last.replace("_", " ") if last.endswith("_share") else words.label(last).words
+    return ", ".join([*(case.replace("_", " ") for case in cases), shown])
 
 
 def _written(value: Any) -> str:

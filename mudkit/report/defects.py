@@ -27,6 +27,7 @@ __all__ = [
     "find_defects",
     "in_few_days",
     "missing_share",
+    "missing_times_s",
     "not_judged",
     "sentences",
     "usable",
@@ -211,10 +212,18 @@ def _at_one_time(source: TraceSource, defects: Sequence[Defect]) -> tuple[int, i
 
 
 def missing_share(source: TraceSource, defects: Sequence[Defect]) -> float:
-    """Return the share of the devices' time that lies in holes, silent hours and long gaps.
+    """Return the share of the devices' time that lies in holes, silent hours and long gaps."""
+    missing_s, whole_s = missing_times_s(source, defects)
+    return float(missing_s.sum() / max(whole_s.sum(), 1.0))
 
-    The time of a device is that from its first position to its last one, without the times at which no device
-    reports and few usually do.
+
+def missing_times_s(
+    source: TraceSource, defects: Sequence[Defect]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return for each device the time that lies in holes, silent hours and long gaps, and all its time.
+
+    That is the time from its first position to its last one, without the times at which no device reports
+    and few usually do.
     """
     number = np.arange(len(source.devices))
     first_us = source.t_us[np.searchsorted(source.device, number)]
@@ -226,9 +235,12 @@ def missing_share(source: TraceSource, defects: Sequence[Defect]) -> float:
         np.array([getattr(defect, name) for defect in of_all], dtype=np.int64)
         for name in ("start_us", "end_us")
     )
-    missing_s = silent_us(begin, end, first_us, last_us).sum() / US_PER_S
-    missing_s += sum(defect.length_s for defect in defects if defect.kind == "gap")
-    return float(missing_s / max((last_us - first_us - resting_us).sum() / US_PER_S, 1.0))
+    missing_s = silent_us(begin, end, first_us, last_us) / US_PER_S
+    gaps_s = dict.fromkeys(source.devices, 0.0)
+    for defect in defects:
+        if defect.kind == "gap":
+            gaps_s[defect.devices[0]] += defect.length_s
+    return missing_s + np.array(list(gaps_s.values())), (last_us - first_us - resting_us) / US_PER_S
 
 
 def usable(source: TraceSource, defects: Sequence[Defect]) -> str:

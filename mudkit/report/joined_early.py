@@ -72,8 +72,8 @@ def threshold_answer(study: JoiningStudy) -> Answer:
         )
         points = round(100 * (other.left_share(sizes) - whole.left_share(sizes)), 1)
         return Answer(
-            f"Sending as soon as a device has {early:,} messages would cost {words.number(points)} "
-            f"{'point' if points == 1 else 'points'}",
+            f"Sending as soon as a device has {words.count(early, 'message')} would cost "
+            f"{words.count(points, 'point')}",
             text,
         )
     instead = study.instead()
@@ -94,8 +94,8 @@ def threshold_answer(study: JoiningStudy) -> Answer:
         )
     points = round(cost, 1)
     return Answer(
-        f"Sending a queue as soon as it holds {study.choice.threshold:,} messages costs "
-        f"{words.number(points)} {'point' if points == 1 else 'points'}",
+        f"Sending a queue as soon as it holds {words.count(study.choice.threshold, 'message')} costs "
+        f"{words.count(points, 'point')}",
         f"{instead}Messages wait {words.duration(study.choice.sums.delay_s)} on average; if none was sent "
         f"early, {words.duration(whole.delay_s)}. {why}",
     )
@@ -105,7 +105,7 @@ def _early_answer(study: JoiningStudy, early: Choice, whole: Sums) -> Answer:
     """Return what a threshold that is not recommended would cost, as a heading."""
     sizes = study.search.sizes
     points = round(100 * (early.sums.left_share(sizes) - whole.left_share(sizes)), 1)
-    cost = f"{words.number(points)} {'point' if points == 1 else 'points'}"
+    cost = words.count(points, "point")
     sooner = words.duration(whole.delay_s - early.sums.delay_s)
     text = (
         f"Messages would wait {words.duration(early.sums.delay_s)} on average, not "

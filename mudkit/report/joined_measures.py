@@ -85,6 +85,13 @@ _MEASURES: Final = {
         "bytes left by what is recommended, if an aggregate has twice aggregate_bytes",
     ),
     "receivers": ("devices", "devices of the trace; each receives all that is sent"),
+    "positions": ("", "positions that were kept"),
+    "received_mb_per_day": ("MB/day", "data that each device receives"),
+    "received_by_all_mb_per_day": ("MB/day", "data that all devices receive together"),
+    "joined_gain_share": (
+        "share",
+        "bytes that joining the messages of different devices leaves less than own",
+    ),
 }
 """Units and definitions of the figures of the first screen."""
 _QUANTITY_ERRORS: Final = {
@@ -129,6 +136,10 @@ def first_measures(study: JoiningStudy) -> list[Measure]:
         "half_aggregate_left_share": study.sized[0.5]["bytes_left_share"],
         "double_aggregate_left_share": study.sized[2.0]["bytes_left_share"],
         "receivers": len(study.messages.names),
+        "positions": len(study.source.positions),
+        "received_mb_per_day": study.bytes_per_day / 1e6,
+        "received_by_all_mb_per_day": len(study.messages.names) * study.bytes_per_day / 1e6,
+        "joined_gain_share": study.own.left_share(sizes) - study.joined.left_share(sizes),
     }
     measures = []
     for name, value in values.items():

@@ -75,8 +75,9 @@ def compare_policies(search: Recommendation, fixed: Choice, hindsight: NDArray[n
             row |= {column: shown.value, f"{column}_low": shown.low, f"{column}_high": shown.high}
         if kind == "always ask":  # by definition
             row |= {name: math.nan for name in row if re.match("(.*_share|completeness)_(low|high)", name)}
-        if decisions is None:  # what bounds fresh answers bounds nothing else, and needs no interval
-            row |= {name: math.nan for name in row if name.endswith(("_low", "_high"))}
+        if decisions is None:  # what bounds fresh answers bounds nothing else
+            ends = [name for name in row if name.endswith(("_low", "_high"))]
+            row |= dict.fromkeys(set(ends) - {"fresh_share_low", "fresh_share_high"}, math.nan)
             row |= dict.fromkeys(("completeness", "data_bytes", "radio_mj"), math.nan)
         table.append(row)
     frame = pd.DataFrame(table)

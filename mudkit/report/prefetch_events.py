@@ -98,7 +98,7 @@ class PlayedEvents:
         return " · ".join(
             [
                 self.name,
-                f"{words.number(self.days)} days",
+                words.count(self.days, "day"),
                 words.count(arrivals, "message") + self._expiring(),
                 words.count(reads, "read"),
                 f"no link for {words.percent(self.down_share)} of the time",
@@ -138,8 +138,8 @@ class PlayedEvents:
                 else ""
             )
             text = (
-                f"The example has {words.number(len(self.first.arrivals_us) / self.days)} messages "
-                f"(`arrivals_per_day`) and {words.number(len(self.first.reads_us) / self.days)} reads "
+                f"The example has {words.count(len(self.first.arrivals_us) / self.days, 'message')} "
+                f"(`arrivals_per_day`) and {words.count(len(self.first.reads_us) / self.days, 'read')} "
                 f"(`reads_per_day`) a day{lasts}. "
             )
         if self.assumed is None:
@@ -171,7 +171,7 @@ class PlayedEvents:
             )
         if not self.is_split:
             notes.append(
-                f"The events last {words.number(self.days)} days, too few to choose on some and score on "
+                f"The events last {words.count(self.days, 'day')}, too few to choose on some and score on "
                 "others: both are done on all of them, which flatters the choice."
             )
         if self.days < _SHORT_DAYS:

@@ -16,6 +16,7 @@ from mudkit.report.choosing import (
     PRICES,
     SURE,
     Setting,
+    count_scored_days,
     pays,
     pick_days,
     recommend,
@@ -147,9 +148,14 @@ class SizingStudy:
     def _in_vain(self) -> str:
         """Reads in vain of those that are scored, over all draws, in words."""
         reads, draws = self.played.scored_reads, len(self.played.runs)
-        in_vain = round(reads * draws * float(self.best["empty_read_share"]))
         of_draws = f"{reads * draws:,}: " if draws > 1 else ""
-        return f"{in_vain:,} of {of_draws}{self.played.reads_in_words()}"
+        return f"{self._reads_in_vain:,} of {of_draws}{self.played.reads_in_words()}"
+
+    @property
+    def _reads_in_vain(self) -> int:
+        """Number of them."""
+        drawn_reads = self.played.scored_reads * len(self.played.runs)
+        return round(drawn_reads * float(self.best["empty_read_share"]))
 
     @property
     def _is_indifferent(self) -> bool:
@@ -209,7 +215,7 @@ class SizingStudy:
             if len(played.first.reads_us) < MIN_READS:
                 few = words.count(len(played.first.reads_us), "read")
                 return f"Too little to recommend a limit: {few}, where {MIN_READS} are needed."
-            return f"Too little to recommend a limit: the events last {words.number(played.days)} days."
+            return f"Too little to recommend a limit: the events last {words.count(played.days, 'day')}."
         if (better := self._better_limit) is not None:
             is_cheapest = better.limit == self.limits.loc[self.limits["cost_per_day"].idxmin(), "limit"]
             less = "" if is_cheapest else f" costs clearly less than {self.setting.subject}"
@@ -421,6 +427,27 @@ class SizingStudy:
                    self.row(_NONE), "empty_read_share"),
             scored("waste_all_at_once", "share", "Of the forwarded messages, those never read, if all are "
                    "sent at once.", self.row(_ALL), "waste"),
+            Measure("scored_days", float(count_scored_days(played.first)), "days", "Days for scoring."),
+            Measure("scored_reads", float(played.scored_reads), "", "Reads on the days for scoring."),
+            Measure("scored_draws", float(len(played.runs)), "", "Draws of outages that are scored."),
+            Measure("drawn_reads", float(played.scored_reads * len(played.runs)), "",
+                    "Reads that are scored, over all draws."),
+            Measure("reads_in_vain", float(self._reads_in_vain), "", "Of these, those offline that miss a "
+                    "waiting message."),
+            scored("chosen_saved_per_day", "price/day", "How much less the recommended setting costs than "
+                   "what cost least on the days for choosing.", self.row(self._chosen.name),
+                   "saved_per_day"),
+            Measure("expiring_share", played.expiring_share(setting.threshold_s), "share", "Messages that "
+                    "expire within expiration_threshold_s: they are sent only when asked for."),
+            Measure("readable_share", min(played.readable_share, 1.0), "share", "Messages that all reads can "
+                    "show, at max_at_a_time each, at most."),
+            Measure("changing_prices", float(sum(one != setting for one in self._settings_by_price())), "",
+                    "Prices halved or doubled that change the recommendation."),
+            Measure("lifetime_s", played.lifetime_s or None, "s", "Mean time until messages expire; none: no "
+                    "message does."),
+            Measure("messages_per_day", len(played.first.arrivals_us) / played.days, "messages/day",
+                    "Messages that arrive a day."),
+            Measure("reads_per_day", len(played.first.reads_us) / played.days, "a day", "Reads a day."),
             Measure("down_share", played.down_share, "share", "Share of the time without a link."),
             Measure("days", played.days, "days", "Length of the events."),
             Measure("messages", float(len(played.first.arrivals_us)), "", "Messages that arrived."),

@@ -19,12 +19,19 @@ from mudkit.report.defects import (
     coincidence,
     find_defects,
     in_few_days,
-    missing_share,
     not_judged,
     sentences,
     usable,
 )
-from mudkit.report.page import Answer, FirstScreen, Measure
+from mudkit.report.page import Answer, FirstScreen
+from mudkit.report.profile_measures import (
+    CLEAN,
+    WHOLE_DAY_HOURS,
+    count_whole_days,
+    first_measures,
+    gaps_s,
+    span_days,
+)
 from mudkit.report.recording import REST
 from mudkit.report.source import TraceSource
 from mudkit.report.stays import (
@@ -64,7 +71,6 @@ __all__ = [
     "trips",
 ]
 
-_CLEAN: Final = 0.01
 _LONG_GAP_S: Final = 600.0
 _NEAR_KM: Final = 0.5
 _FEW_STOPS_A_PLACE: Final = 2
@@ -75,7 +81,6 @@ _EDGES_S: Final = (
     0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14_400.0,
     28_800.0, 86_400.0, 604_800.0, np.inf,
 )  # fmt: skip
-_WHOLE_DAY_HOURS: Final = 20
 _EDGES_KMH: Final = (*range(0, 130, 10), np.inf)
 
 
@@ -91,8 +96,8 @@ def first_screen(
     kept = int(source.rows.loc[source.rows["what"] == "positions", "rows"].sum())
     aside = source.rows[source.rows["what"].str.startswith("rejected: ")]
     share = float(aside["rows"].sum()) / max(kept + aside["rows"].sum(), 1)
-    gaps_s = _gaps_s(source)
-    median_s = float(np.median(gaps_s)) if len(gaps_s) else np.nan
+    steps_s = gaps_s(source)
+    median_s = float(np.median(steps_s)) if len(steps_s) else np.nan
     days = source.days()
     per_device = np.bincount(source.device)
     per_day = float(days["devices"].median())
@@ -111,30 +116,27 @@ def first_screen(
             f"{'device reports' if per_day == 1 else 'devices report'} on the median day",
         ),
     ]
-    is_clean = share <= _CLEAN and not defects
+    is_clean = share <= CLEAN and not defects
     texts = sentences(source, defects)
     assumption = "What a cache on the devices could save is another report: `mudkit report cache_policy`."
     return FirstScreen(
         source.describe(),
         shown,
         _headline(defects, share),
-        " ".join(filter(None, [
-            usable(source, defects),
-            _reason(source, aside, kept, is_clean=is_clean),
-            not_judged(source),
-        ])),
+        " ".join(
+            filter(
+                None,
+                [
+                    usable(source, defects),
+                    _reason(source, aside, kept, is_clean=is_clean),
+                    not_judged(source),
+                ],
+            )
+        ),
         assumption,
         [*texts, *(warning for warning in source.warnings() if warning not in texts)],
-        [
-            *_counted(source, per_device, days, median_s),
-            *_of_recording(source, defects),
-            Measure("rows_set_aside_share", share, "share", "Rows of these devices that were set aside."),
-            Measure("is_clean", "yes" if is_clean else "no", "", "Whether no defect was found, and at most "
-                    f"{words.percent(_CLEAN)} of the rows were set aside."),
-            *_of_defects(defects),
-            *_of_stays(stays),
-        ],
-    )  # fmt: skip
+        first_measures(source, defects, stays, share, is_clean=is_clean),
+    )
 
 
 def _of_each_day(source: TraceSource) -> str:
@@ -148,26 +150,20 @@ def _of_each_day(source: TraceSource) -> str:
 def _of_days(source: TraceSource) -> str:
     """Return of how many days, in how many stretches, and how many are whole; empty: all are."""
     stretches = source.recording.stretches
-    span, parts = _span_days(stretches), ""
+    span, parts = span_days(stretches), ""
     if span != stretches["days"].sum():
         parts = f" of {span:,}, in {words.count(len(stretches), 'stretch', 'stretches')}"
-    hours = source.hours()
-    per_day = pd.DatetimeIndex(hours.index[hours["positions"] > 0]).floor("D").value_counts()
-    whole = int((per_day >= _WHOLE_DAY_HOURS).sum())
-    if whole < len(per_day):
-        parts += f", {f'{whole:,}' if whole else 'none'} of them in {_WHOLE_DAY_HOURS} hours or more"
+    whole = count_whole_days(source)
+    if whole < (source.days()["positions"] > 0).sum():
+        parts += f", {f'{whole:,}' if whole else 'none'} of them in {WHOLE_DAY_HOURS} hours or more"
     return parts
-
-
-def _span_days(stretches: pd.DataFrame) -> int:
-    return int((stretches["last"].iloc[-1] - stretches["first"].iloc[0]).days) + 1
 
 
 def _headline(defects: list[Defect], share: float) -> str:
     kinds = list(dict.fromkeys(_KINDS[defect.kind] for defect in defects))
     if kinds:
         return f"The trace is not clean: it has {_joined(kinds)}."
-    if share > _CLEAN:
+    if share > CLEAN:
         return (
             f"{words.percent(share)} of the rows were set aside: read why before you use the others. "
             "Nothing else was found wrong."
@@ -212,10 +208,10 @@ _KINDS: Final = {
 _NOUNS: Final = {
     "hole": ("time in which no device reports", "times in which no device reports"),
     "silent": ("stretch of hours in which most are silent", "stretches of hours in which most are silent"),
-    "clock": ("reset clock", "groups of rows with a reset clock"),
-    "exchanged": ("exchanged coordinates", "exchanged coordinates"),
-    "zone": ("times of another zone", "groups with times of another zone"),
-    "contradiction": ("contradicting rows", "contradicting rows"),
+    "clock": ("group of rows with a reset clock", "groups of rows with a reset clock"),
+    "exchanged": ("group of rows with exchanged coordinates", "groups of rows with exchanged coordinates"),
+    "zone": ("group of devices in another zone", "groups of devices in other zones"),
+    "contradiction": ("group of contradicting rows", "groups of contradicting rows"),
     "gap": ("long gap of a device", "long gaps of a device"),
 }
 """Names of one and of several defects of each kind."""
@@ -223,74 +219,6 @@ _NOUNS: Final = {
 
 def _joined(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _counted(
-    source: TraceSource, per_device: NDArray[np.int64], days: pd.DataFrame, median_s: float
-) -> list[Measure]:
-    return [
-        Measure("devices", len(per_device), "", "Devices with positions."),
-        Measure("positions", len(source.positions), "", "Positions that were kept."),
-        Measure("reads", len(source.reads), "", "Reads, recorded or derived."),
-        Measure("positions_per_device", float(np.median(per_device)), "", "Positions of the median device."),
-        Measure("median_interval_s", median_s, "s", "Median time between two positions of a device."),
-        Measure("days", len(days), "", "Days of local time with rows."),
-        Measure("devices_per_day", float(days["devices"].median()), "", "Devices that report, median day."),
-    ]
-
-
-def _of_recording(source: TraceSource, defects: list[Defect]) -> list[Measure]:
-    stretches = source.recording.stretches
-    begun, resumed = source.reads_where_recorded_anew()
-    return [
-        Measure("span_days", _span_days(stretches), "", "Days of local time from the first row to the last."),
-        Measure("stretches", len(stretches), "", "Stretches that a week or more without rows divides."),
-        Measure("missing_share", missing_share(source, defects), "share", "Of the time from the first to the "
-                "last row of each device, what lies in holes, silent hours and long gaps."),
-        Measure("reads_where_recorded_anew", begun + resumed, "", "Reads that `trip_start` derives where the "
-                "recording begins or resumes."),
-    ]  # fmt: skip
-
-
-def _of_defects(defects: list[Defect]) -> list[Measure]:
-    def counted(kind: str) -> int:
-        return sum(defect.kind == kind for defect in defects)
-
-    def named(kind: str) -> int:
-        return len({name for defect in defects if defect.kind == kind for name in defect.devices})
-
-    silent_us = sum(defect.end_us - defect.start_us for defect in defects if defect.kind == "silent")
-    return [
-        Measure(
-            "fleet_holes", counted("hole"), "", "Times in which no device reports, though many usually do."
-        ),
-        Measure(
-            "silent_hours", silent_us / 3600e6, "h", "Hours in which under half of the usual devices report."
-        ),
-        Measure("devices_with_reset_clock", named("clock"), "", "Devices with rows years away from others."),
-        Measure(
-            "devices_with_exchanged_places", named("exchanged"), "", "Devices with lat and lon exchanged."
-        ),
-        Measure("devices_in_other_zone", named("zone"), "", "Devices whose times are whole hours off."),
-        Measure(
-            "long_gaps",
-            counted("gap"),
-            "",
-            "Times without a row of a device, far beyond its rests, while others report.",
-        ),
-    ]
-
-
-def _of_stays(stays: Stays) -> list[Measure]:
-    stops, trips = stays
-    return [
-        Measure("stops", len(stops), "", f"Stays within 50 m for at least {MIN_STOP_S} s."),
-        Measure("trips", len(trips), "", f"Ways of {MIN_TRIP_KM:g} km or more between stops or silences."),
-        Measure("median_stop_s", _median(stops["stop_s"]), "s", "Median length of a stop."),
-        Measure("median_trip_s", _median(trips["trip_s"]), "s", "Median length of a trip."),
-        Measure("median_trip_km", _median(trips["trip_km"]), "km", "Median way of a trip."),
-        Measure("median_speed_mps", _median(trips["speed_mps"]), "m/s", "Median over trips of way by time."),
-    ]
 
 
 def _median(column: pd.Series) -> float:
@@ -508,7 +436,7 @@ def over_time(source: TraceSource) -> tuple[pd.DataFrame, str]:
 
 def intervals(source: TraceSource) -> pd.DataFrame:
     """Count times between two positions of a device, in bins from the first to the last that holds any."""
-    counts, _ = np.histogram(_gaps_s(source), _EDGES_S)
+    counts, _ = np.histogram(gaps_s(source), _EDGES_S)
     occupied = np.flatnonzero(counts)
     kept = slice(occupied[0], occupied[-1] + 1) if len(occupied) else slice(0)
     table = pd.DataFrame({"from_s": _EDGES_S[:-1], "to_s": _EDGES_S[1:], "intervals": counts})
@@ -644,16 +572,11 @@ def read_answer(source: TraceSource) -> Answer:
 
 def interval_answer(source: TraceSource) -> Answer:
     """Return how regularly devices report, as a heading."""
-    gaps_s = _gaps_s(source)
-    if not len(gaps_s):
+    steps_s = gaps_s(source)
+    if not len(steps_s):
         return Answer("No device reports twice")
-    share = float((gaps_s >= _LONG_GAP_S).mean())
+    share = float((steps_s >= _LONG_GAP_S).mean())
     return Answer(
         f"{words.percent(share)} of the steps from one position to the next take ten minutes or longer",
-        f"The median step takes {words.duration(float(np.median(gaps_s)))}.",
+        f"The median step takes {words.duration(float(np.median(steps_s)))}.",
     )
-
-
-def _gaps_s(source: TraceSource) -> NDArray[np.float64]:
-    """Return the times between two positions of a device, which are ordered by device and time."""
-    return np.asarray(np.diff(source.t_us)[np.diff(source.device) == 0] / US_PER_S)

@@ -451,6 +451,15 @@ class JoiningStudy:
         )
         return " ".join(part for part in parts if part)
 
+    @property
+    def bytes_per_day(self) -> float:
+        """Bytes that are sent a day: all messages, if nothing is recommended."""
+        sizes = self.search.sizes
+        whole = self.sums.bytes_out(sizes)
+        if self.verdict == "nothing":
+            whole = len(self.messages) * sizes.message_bytes
+        return float(whole / self.source.length_days)
+
     def _assumption(self) -> str:
         sizes, limits = self.search.sizes, self.search.limits
         text = f"Assumed, not measured: a message of {words.size(sizes.message_bytes)} (`message_bytes`)"
@@ -460,10 +469,7 @@ class JoiningStudy:
                 f" and an aggregate of {words.size(sizes.aggregate_bytes)} (with half of that {half} are "
                 f"left, with twice that {double})"
             )
-        devices, whole = len(self.messages.names), self.sums.bytes_out(sizes)
-        if self.verdict == "nothing":
-            whole = len(self.messages) * sizes.message_bytes
-        a_day, worst = whole / self.source.length_days, limits.max_quantity_error
+        devices, a_day, worst = len(self.messages.names), self.bytes_per_day, limits.max_quantity_error
         bound = "; no limit is set on " + (
             "the error of the speed" if self.quantity == "speed" else "devices counted too many"
         )

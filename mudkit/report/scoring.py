@@ -27,8 +27,9 @@ from mudkit.experiment import (
 from mudkit.experiment.tasks import SETTLE_S
 from mudkit.processes import spread_out
 from mudkit.report.growing import Growth, grow
-from mudkit.report.page import Answer, FirstScreen, Measure
-from mudkit.report.verdicts import COSTS, DRAWS, LOOSER, TOLERANCE, Cost, TaskPool, choose, ends
+from mudkit.report.page import Answer, FirstScreen
+from mudkit.report.scored_measures import first_measures
+from mudkit.report.verdicts import COSTS, DRAWS, FATE_LABELS, LOOSER, TOLERANCE, Cost, TaskPool, choose, ends
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,14 +81,6 @@ MEASURE_LABELS: Final = {
 BEST: Final[dict[str, Literal["low", "high"]]] = {
     name: "high" if name == "useful_share" else "low" for name in _SHOWN
 }
-FATE_LABELS: Final = {
-    "useful": "in time",
-    "late": "late",
-    "stale": "stale",
-    "unopened": "never opened",
-    "lost": "lost",
-}
-"""Names of the parts of what was wanted."""
 DEFINITION: Final = (
     "Each figure is of all deliveries of all runs together: a sum divided by a sum, or a median of all times"
 )
@@ -134,13 +127,13 @@ class ScoreStudy:
         baseline = float(pool.value(self.cost)[0])
         if chosen is None:
             ends = [f"{name}{end}" for name in ("useful_share", "cost") for end in ("", "_low", "_high")]
-            unknown = [*ends, "certain_share", "unopened_share", "opened_share"]
+            unknown = [*ends, "certain_share", "unopened_share", "opened_share", "saving_share"]
             return {
-                **row, "system": "", "runner_up": "", "saving": "", "verdict": "nothing delivered",
+                **row, "system": "", "runner_up": "", "next": "", "verdict": "nothing delivered",
                 **dict.fromkeys(unknown, math.nan), "baseline_cost": baseline,
             }  # fmt: skip
         row["system"] = self.board.systems[chosen]
-        row["saving"] = pool.saving(chosen, part)
+        row["next"], row["saving_share"] = pool.saving(chosen, part) or ("", math.nan)
         for name, measure in (("useful_share", "useful_share"), ("cost", self.cost)):
             ends_of = pool.interval(measure, self.confidence)
             row |= {
@@ -204,11 +197,11 @@ class ScoreStudy:
             self._reason(),
             self._assumption(),
             self._warnings(),
-            self.summary_measures(),
+            first_measures(self),
         )
 
     @cached_property
-    def _totals(self) -> dict[str, float]:
+    def totals(self) -> dict[str, float]:
         """Sums over the tasks that the first screen is about, with the recommended systems."""
         part = COSTS[self.cost][2]
         totals = dict.fromkeys(["wanted", "useful", "paid", "base_useful", "base_paid"], 0.0)
@@ -225,7 +218,7 @@ class ScoreStudy:
         return totals
 
     @property
-    def _missed(self) -> tuple[str, float]:
+    def missed(self) -> tuple[str, float]:
         """The most common fate but ``useful`` with the named systems, and its share of what was wanted."""
         chosen = self._chosen
         counts = {name: float((chosen[name] * chosen["wanted_count"]).sum()) for name in FATES[1:]}
@@ -234,7 +227,7 @@ class ScoreStudy:
         return (most, counts[most] / whole) if counts[most] else ("", 0.0)
 
     @property
-    def _of_ended(self) -> float:
+    def of_ended(self) -> float:
         """Share in time with the named systems of what was wanted and is not ``unopened``."""
         chosen = self._chosen
         useful, unopened, whole = (
@@ -272,7 +265,7 @@ class ScoreStudy:
 
     def _missed_tile(self, where: str) -> tuple[str, str]:
         """Return the most common fate of what was not in time, of the tasks in which something was not."""
-        most, _ = self._missed
+        most, _ = self.missed
         if not most:
             return "nothing", "that was wanted is missed"
         fates, uses = self._chosen.set_index("task"), self._named_uses.set_index("task")
@@ -309,7 +302,8 @@ class ScoreStudy:
         opened = ""
         if row["unopened_share"] >= _MUCH:
             opened = f", {words.percent(row['opened_share'])} without what was never opened in its run"
-        cost = f"{words.number(row['cost'])} {COSTS[self.cost][1]} for each{row['saving']}"
+        less = f", {words.percent(row['saving_share'], 1)} less than {words.quoted(row['next'])}"
+        cost = f"{words.number(row['cost'])} {COSTS[self.cost][1]} for each{less if row['next'] else ''}"
         return f"{words.percent(row['useful_share'])} of what was wanted in time{opened}, {cost}"
 
     def _headline(self) -> str:
@@ -376,22 +370,27 @@ class ScoreStudy:
         text += f" What counts is {COSTS[self.cost][0]} (`cost`).{self._looser()}"
         return text if self.own is None else f"{self.own.assumption()} {text}"
 
+    def chosen_looser(self, task: str) -> str:
+        """Return the system that a looser bar would choose; empty without one."""
+        sums = self.pools[task].sums
+        looser = choose(sums["useful"], sums["wanted"], sums[COSTS[self.cost][2]], LOOSER)
+        return "" if looser is None else self.board.systems[looser]
+
     def _looser(self) -> str:
         """Return what a looser bar would choose in the tasks of the first screen, as a sentence."""
         uses = self._named_uses
         if uses.empty or len(self.board.systems) == 1:
             return ""
-        _, unit, part = COSTS[self.cost]
         others = []
         for task, system in zip(uses["task"], uses["system"], strict=True):
-            pool = self.pools[task]
-            looser = choose(pool.sums["useful"], pool.sums["wanted"], pool.sums[part], LOOSER)
-            if looser is None or self.board.systems[looser] == system:
+            looser = self.chosen_looser(task)
+            if looser in ("", system):
                 continue
-            share, cost = (float(pool.value(name)[looser]) for name in ("useful_share", self.cost))
+            place = self.board.systems.index(looser)
+            share, cost = (float(self.pools[task].value(name)[place]) for name in ("useful_share", self.cost))
             others.append(
-                f"{words.quoted(self.board.systems[looser])} for {task} ({words.percent(share)} in time for "
-                f"{words.number(cost)} {unit} each)"
+                f"{words.quoted(looser)} for {task} ({words.percent(share)} in time for "
+                f"{words.number(cost)} {COSTS[self.cost][1]} each)"
             )
         bars = f"{100 * LOOSER:.0f} points less in time than the best instead of {100 * TOLERANCE:.0f}"
         stays = "stays the same" if len(uses) == 1 else "stays the same for each task"
@@ -425,84 +424,6 @@ class ScoreStudy:
             for task, system, text in named.itertuples(index=False)
         ]
         return notes
-
-    def summary_measures(self) -> list[Measure]:
-        """Return the figures of the first screen."""
-        named, unit, _ = COSTS[self.cost]
-        totals, (most, share) = self._totals, self._missed
-        measures = [
-            Measure(
-                "in_time_share", _divided(totals["useful"], totals["wanted"]), "share",
-                "Deliveries in time of all that was wanted, with the systems that the headline names.",
-            ),
-            Measure(
-                f"{self.cost}", _divided(totals["paid"], totals["useful"]), unit,
-                f"{named.capitalize()} for each delivery in time, with the systems that the headline names.",
-            ),
-            Measure(
-                f"baseline_{self.cost}", _divided(totals["base_paid"], totals["base_useful"]), unit,
-                f"The same with the system {self.board.baseline} in the same tasks.",
-            ),
-            Measure("missed_as", FATE_LABELS.get(most), "", "Most common end of what was not in time."),
-            Measure("missed_share", share, "share", "What ended so, of all that was wanted."),
-            Measure(
-                "in_time_share_of_ended", self._of_ended, "share",
-                "Deliveries in time of all that was wanted and was not merely never opened.",
-            ),
-        ]  # fmt: skip
-        for row in self.uses.to_dict("records"):
-            key = row["task"].replace(" ", "_")
-            growth = self.growth.get(row["task"])
-            share_ends, cost_ends = (
-                self._ends_of(row["task"], row["system"], measure) for measure in ("useful_share", self.cost)
-            )
-            measures += [
-                Measure(
-                    f"{key}.recommended", row["system"] if row["verdict"] == "firm" else None, "",
-                    "Recommended system; none without a firm verdict.",
-                ),
-                Measure(f"{key}.ahead", row["system"] or None, "", "System that is ahead, firmly or not."),
-                Measure(
-                    f"{key}.verdict", row["verdict"], "", "firm, close, few deliveries, or nothing delivered."
-                ),
-                Measure(
-                    f"{key}.same_choice_share", row["certain_share"], "share",
-                    f"Of {DRAWS:,} draws of runs, phones and deliveries that recommend the same system.",
-                ),
-                Measure(
-                    f"{key}.deliveries", row["deliveries"], "", "Different wanted deliveries it rests on."
-                ),
-                Measure(
-                    f"{key}.in_time_share", row["useful_share"], "share",
-                    "Deliveries in time of all that was wanted.", *share_ends,
-                ),
-                Measure(
-                    f"{key}.{self.cost}", row["cost"], unit,
-                    f"{named.capitalize()} for each delivery in time.", *cost_ends,
-                ),
-                Measure(
-                    f"{key}.in_time_share_of_ended", row["opened_share"], "share",
-                    "Deliveries in time of all that was wanted and was not merely never opened.",
-                ),
-                Measure(
-                    f"{key}.crossing_devices", growth.crossing_devices if growth else None, "devices",
-                    "Fleet from which a system that sends to fewer phones costs less; none: not known.",
-                ),
-                Measure(
-                    f"{key}.baseline_{self.cost}", row["baseline_cost"], unit,
-                    f"The same with the system {self.board.baseline}.",
-                ),
-            ]  # fmt: skip
-        return measures
-
-    def _ends_of(self, task: str, system: str, measure: str) -> tuple[float | None, float | None]:
-        """Return the ends of the 95 % interval of a measure of a system; None without a system."""
-        if not system:
-            return None, None
-        _, low, high = (
-            values[self.board.systems.index(system)] for values in self.pools[task].interval(measure, 0.95)
-        )
-        return float(low), float(high)
 
     def use_answer(self) -> Answer:
         """Return the heading of the table of recommended systems."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from mudkit import intervals, words
+from mudkit import intervals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +23,18 @@ if TYPE_CHECKING:
 
     from mudkit.experiment import Scoreboard
 
-__all__ = ["COSTS", "DRAWS", "LOOSER", "POOLED", "TOLERANCE", "Cost", "TaskPool", "choose", "ends"]
+__all__ = [
+    "COSTS",
+    "DRAWS",
+    "FATE_LABELS",
+    "LOOSER",
+    "POOLED",
+    "TOLERANCE",
+    "Cost",
+    "TaskPool",
+    "choose",
+    "ends",
+]
 
 Cost = Literal["j_per_useful", "kb_per_useful"]
 COSTS: Final[Mapping[Cost, tuple[str, str, str]]] = {
@@ -31,6 +42,14 @@ COSTS: Final[Mapping[Cost, tuple[str, str, str]]] = {
     "kb_per_useful": ("data", "kB", "kb"),
 }
 """Names, units and sums of the costs of a delivery in time."""
+FATE_LABELS: Final = {
+    "useful": "in time",
+    "late": "late",
+    "stale": "stale",
+    "unopened": "never opened",
+    "lost": "lost",
+}
+"""Names of the parts of what was wanted."""
 TOLERANCE: Final = 0.02
 """A system may bring so much less in time than the best one, as a share of what was wanted, and be chosen."""
 LOOSER: Final = 0.1
@@ -189,16 +208,15 @@ class TaskPool:
                 low[column], high[column] = wilson.low, wilson.high
         return value, np.fmin(low, value), np.fmax(high, value)
 
-    def saving(self, chosen: int, part: str) -> str:
-        """Return how much less a system costs than the next one that brings nearly as much, in words."""
+    def saving(self, chosen: int, part: str) -> tuple[str, float] | None:
+        """Return the next system that brings nearly as much, and how much less the chosen one costs."""
         sums = self.sums
         useful = np.where(np.arange(len(self.systems)) == chosen, 0.0, sums["useful"])
         rival = choose(useful, sums["wanted"], sums[part], best=float(sums["useful"].max()))
         if rival is None:
-            return ""
+            return None
         own, other = (float(sums[part][one] / sums["useful"][one]) for one in (chosen, rival))
-        less = words.percent(1 - own / other, 1) if other else "0 %"
-        return f", {less} less than {words.quoted(self.systems[rival])}"
+        return self.systems[rival], 1 - own / other if other else 0.0
 
     def _sums(
         self, weight: NDArray[np.float64], cells: NDArray[np.float64]

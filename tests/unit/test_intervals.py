@@ -154,6 +154,29 @@ def test_share_ahead_is_exceeded_with_its_risk(share):
         assert intervals.risk_ahead(is_part, device, limit=limit[0]) == pytest.approx(risk)
 
 
+def test_intervals_of_medians_and_totals_cover_them():
+    """Add a part that all values of a device share: intervals over values alone would not cover the median."""
+    random, medians, totals = np.random.default_rng(8), 0, 0
+    for _ in range(300):
+        of_device = random.normal(size=20)
+        device, day = np.indices((20, 12))
+        values = of_device[:, None] + random.normal(size=(20, 12))
+        median = intervals.median(values.ravel(), device.ravel(), day.ravel())
+        medians += median.low <= 0 <= median.high
+        counts = random.poisson(np.exp(0.5 * of_device)[:, None] * np.ones((20, 12)))
+        total = intervals.total(counts)
+        totals += total.low <= 240 * math.exp(0.125) <= total.high
+    assert 0.9 <= medians / 300 <= 0.99
+    assert 0.88 <= totals / 300 <= 0.99, "a skewed sum of twenty devices"
+
+
+def test_median_of_equal_or_few_values():
+    assert intervals.median([]).kind == "value"
+    assert math.isnan(intervals.median([3.0]).low)
+    equal = intervals.median(np.full(50, 30.0), np.arange(50) % 7)
+    assert (equal.value, equal.low, equal.high) == (30.0, 30.0, 30.0)
+
+
 @st.composite
 def draw_interval(draw: st.DrawFn) -> intervals.Interval:
     low, value, high = sorted(draw(st.tuples(*[st.floats(-1e6, 1e6)] * 3)))

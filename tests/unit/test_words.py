@@ -129,6 +129,9 @@ def test_differences_have_a_sign() -> None:
 def test_counts_and_lists() -> None:
     assert words.count(1, "day") == "1 day"
     assert words.count(2000, "box", "boxes") == "2,000 boxes"
+    assert words.count(1.0, "day") == "1 day"
+    assert words.count(0.9996, "day") == "1 day"
+    assert words.count(4.512, "day") == "4.51 days"
     assert words.listing("abcdefg", 3) == "a, b, c and 4 more"
     assert words.interval(81, 88.25) == "81.0 to 88.2"
 

@@ -335,7 +335,7 @@ def test_invalid_input_is_refused(labels):
     with pytest.raises(TraceContentError, match="too few days"):
         three_days = filter_rows(labels, lambda row: row["ts"].day <= 8)
         evaluate_writes(*three_days, QUERIES, [BatchTree()], folds="time")
-    with pytest.raises(TraceContentError, match="Only one thing"):
+    with pytest.raises(TraceContentError, match="All examples have the same outcome"):
         evaluate_writes(*filter_rows(labels, lambda row: row["lat"] > 0.3), QUERIES, [BatchTree()])
     with pytest.raises(TraceContentError, match="other positions"):
         evaluate_writes(labels.slice(1), POSITIONS, QUERIES, [Batch(10)])

@@ -134,7 +134,7 @@ def test_too_little_data_is_refused():
     missing = LABELS.column_names.index("missing")
     for value in (0, 1):
         uniform = LABELS.set_column(missing, "missing", pa.array([value] * len(LABELS)))
-        with pytest.raises(TraceContentError, match="Only one thing"):
+        with pytest.raises(TraceContentError, match="All examples have the same outcome"):
             evaluate_reads(uniform, READS, [Tree()])
     with pytest.raises(TraceContentError, match="no reads"):
         evaluate_reads(LABELS.slice(0, 0), READS.slice(0, 0), [Tree()])

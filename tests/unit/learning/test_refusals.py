@@ -73,7 +73,7 @@ CONTENTS = [
     (lambda: evaluate_reads(LABELS.slice(1), READS, [Always()]), "no label"),
     (lambda: evaluate_reads(LABELS.drop_columns("others"), READS, [Always()]), "of mudkit 0.2"),
     (lambda: learn_tree(np.zeros(0, np.int64), np.zeros(0, np.int64)), "nothing to learn from"),
-    (lambda: learn_tree(np.ones(40, np.int64), np.arange(40)), "Only one thing"),
+    (lambda: learn_tree(np.ones(40, np.int64), np.arange(40)), "All examples have the same outcome"),
     (lambda: learn_tree(np.arange(40) % 2, np.zeros(40, np.int64)), "one device"),
 ]
 

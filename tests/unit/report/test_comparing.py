@@ -49,7 +49,7 @@ def test_changes_are_those_beyond_the_interval_of_the_difference(tmp_path):
     assert rows["verdict"].to_dict() == {
         "recommendation": "different",
         "sent_share": "changed",
-        "delay_s": "within its interval",
+        "delay_s": "within chance",
         "phones": "no interval",
     }
     # Zou and Donner (2008), by hand: −0.1 less √(0.05² + 0.03²), and plus the same.
@@ -58,7 +58,7 @@ def test_changes_are_those_beyond_the_interval_of_the_difference(tmp_path):
     ].tolist() == pytest.approx([-0.1, -0.1583095, -0.0416905])
     assert rows.loc["phones", "difference"] == 20
     assert comparison.headline == (
-        "1 of 2 measures with intervals changed beyond its interval: sent −10.0 points (−15.8 to −4.2). "
+        "1 of 2 measures with intervals changed by more than chance: sent share −10.0 points (−15.8 to −4.2). "
         "They recommend different things."
     )
 
@@ -67,13 +67,13 @@ HEADLINES = {
     "nothing changed": (
         BASE,
         BASE,
-        "None of the 2 measures with intervals changed beyond its interval. Both runs",
+        "None of the 2 measures with intervals changed by more than chance. Both runs",
     ),
-    "one measure": ([SENT], [SENT], "The one measure with an interval did not change beyond it."),
+    "one measure": ([SENT], [SENT], "The one measure with an interval did not change by more than chance."),
     "one that changed": (
         [SENT],
         [change(SENT, value=0.1, low=0.05, high=0.2)],
-        "The one measure with an interval changed beyond it: sent +40.0 points (28.8 to 47.1).",
+        "The one measure with an interval changed by more than chance: sent share +40.0 points (28.8 to 47.1).",
     ),
     "no interval": ([PHONES], [PHONES], "No measure has an interval, so a difference may be chance."),
     "no measure in common": ([SENT], [PHONES], "The two runs have no number in common."),
@@ -103,13 +103,13 @@ def test_another_definition_or_unit_is_named_and_never_called_a_change(tmp_path,
     comparison = compare(tmp_path, [SENT], [change(other, value=0.9, low=0.88, high=0.92)])
     assert comparison.table["verdict"].tolist() == ["defined differently"]
     html = read_html(comparison.folder)
-    assert "Defined differently in the two runs: sent." in html
+    assert "Defined differently in the two runs: sent share." in html
     sentences = comparison.above({"sent_share": 0.1})
     assert len(sentences) == 1
 
 
 def test_interval_that_does_not_hold_its_value_is_none(tmp_path):
-    comparison = compare(tmp_path, [change(SENT, low=0.6, high=0.7)], [SENT])
+    comparison = compare(tmp_path, [change(SENT, low=0.6, high=0.7)], [change(SENT, value=0.51)])
     assert comparison.table["verdict"].tolist() == ["no interval"]
 
 
@@ -237,12 +237,16 @@ def test_differences_above_their_limit_are_named(tmp_path):
     other = [ADVICE, change(SENT, value=0.54), change(DELAY, value=90.0), change(PHONES, name="cars")]
     comparison = compare(tmp_path, BASE, other)
     assert comparison.above({"sent_share": 0.05, "delay_s": 30.0}) == []
-    assert comparison.above({"sent_share": 0.03, "delay_s": 29.0, "phones": 9.0, "bikes": 1.0}) == [
-        "sent_share differs by 0.04, more than 0.03",
+    limits = {"sent_share": 0.03, "delay_s": 29.0, "phones": 9.0, "bikes": 1.0}
+    assert comparison.above(limits) == [
         "delay_s differs by 30 s, more than 29 s",
         "phones cannot be judged: it is in this run only",
         "bikes cannot be judged: it is in neither run",
     ]
+    (by_chance,) = comparison.within_chance(limits)
+    assert by_chance.startswith(
+        "sent_share differs by 0.04, more than 0.03, but the interval of the difference contains 0: -0.0"
+    )
 
 
 def test_index_names_comparisons_and_summarises_all_reports(tmp_path):
@@ -265,7 +269,7 @@ def test_measure_of_a_case_is_named_with_it(tmp_path):
     cases = [change(SENT, name="photo_sharing.sent_share"), change(SENT, name="news.sent_share", value=0.46)]
     comparison = compare(tmp_path, cases, cases)
     assert_valid(read_summary(comparison.folder))
-    assert "photo sharing, sent" in read_html(comparison.folder)
+    assert "photo sharing, sent share" in read_html(comparison.folder)
 
 
 def test_comparison_shows_itself(tmp_path):

@@ -199,7 +199,7 @@ def test_open_verdict_is_open_everywhere():
     assert study.task_answer(NEWS.name).title == (
         "News with ranks: open, 30 deliveries are too few; MUD is ahead"
     )
-    measures = {entry.name: entry.value for entry in study.summary_measures()}
+    measures = {entry.name: entry.value for entry in study.first_screen().measures}
     assert measures["news_with_ranks.recommended"] is None
     assert measures["news_with_ranks.ahead"] == "MUD"
 
@@ -328,7 +328,7 @@ def test_shares_of_one_have_an_interval():
 
 
 def test_measures_of_the_first_screen_have_stable_names():
-    measures = {entry.name: entry for entry in make_study([("MUD", 250, 300, 600)]).summary_measures()}
+    measures = {entry.name: entry for entry in make_study([("MUD", 250, 300, 600)]).first_screen().measures}
     assert list(measures) == [
         "in_time_share",
         "j_per_useful",
@@ -336,16 +336,32 @@ def test_measures_of_the_first_screen_have_stable_names():
         "missed_as",
         "missed_share",
         "in_time_share_of_ended",
+        "tasks",
+        "systems",
+        "seeds",
+        "runs",
+        "devices",
+        "deliveries",
         "news_with_ranks.recommended",
         "news_with_ranks.ahead",
         "news_with_ranks.verdict",
         "news_with_ranks.same_choice_share",
         "news_with_ranks.deliveries",
+        "news_with_ranks.readers",
         "news_with_ranks.in_time_share",
         "news_with_ranks.j_per_useful",
         "news_with_ranks.in_time_share_of_ended",
+        "news_with_ranks.late_share",
+        "news_with_ranks.stale_share",
+        "news_with_ranks.unopened_share",
+        "news_with_ranks.lost_share",
+        "news_with_ranks.next",
+        "news_with_ranks.saving_share",
         "news_with_ranks.crossing_devices",
         "news_with_ranks.baseline_j_per_useful",
+        "news_with_ranks.looser",
+        "news_with_ranks.looser_in_time_share",
+        "news_with_ranks.looser_j_per_useful",
     ]
     assert measures["news_with_ranks.recommended"].value == "MUD"
     assert measures["news_with_ranks.deliveries"].value == 1500

@@ -128,7 +128,7 @@ def test_tree_nodes_of_a_write_tree_list_delays():
         (
             lambda bench: CacheBench.from_labels(LABELS, READS, completeness=0.5),
             TraceContentError,
-            "Only one thing",
+            "All examples have the same outcome",
         ),
         (
             lambda bench: CacheBench.from_labels(*build_labelled_reads(devices=1)),
