@@ -5,8 +5,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["lazy_exports"]
-
 
 def lazy_exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package that exports the names in its ``__all__``.

@@ -26,8 +26,6 @@ from typing import (
 
 from mudkit.errors import ParameterError, brief, did_you_mean
 
-__all__ = ["annotations_of", "check_arguments", "check_calls", "check_init", "check_options", "fits"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C")

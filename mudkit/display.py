@@ -22,26 +22,6 @@ from mudkit import words
 from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 
-__all__ = [
-    "INK",
-    "MAX_COLUMNS",
-    "MAX_ROWS",
-    "Align",
-    "Branch",
-    "Cell",
-    "Displayed",
-    "Event",
-    "Shown",
-    "Table",
-    "View",
-    "first_rows",
-    "frame_table",
-    "lanes",
-    "one_line",
-    "show",
-    "tree",
-]
-
 INK: Final = "#7b7b7b"
 """Grey of text and lines of pictures: 4.2:1 on white and on a dark ground, so that they fit both."""
 

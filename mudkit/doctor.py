@@ -19,8 +19,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Check", "checks", "render"]
-
 _GIB = 1 << 30
 _DISK_GIB = 2.0
 _SPARE_GIB = 0.5  # for Python itself, next to Spark

@@ -21,23 +21,6 @@ from pathlib import Path
 
 from mudkit.errors import InputMissing, MudkitError, OutputExists, OutputProblem, ParameterError
 
-__all__ = [
-    "cache_folder",
-    "existing",
-    "free_name",
-    "output_problem",
-    "refuse_existing",
-    "sha256",
-    "staged_file",
-    "staged_folder",
-    "sweep_killed",
-    "temporary_cache",
-    "usable",
-    "user_cache",
-    "work_folder",
-]
-
-
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/{1,3}\w", re.IGNORECASE)  # a Path has lost a slash of it
 
 

@@ -12,23 +12,6 @@ from mudkit.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "MIN_REPETITIONS",
-    "Interval",
-    "by_day",
-    "clustered",
-    "clustered_se",
-    "difference",
-    "mean",
-    "median",
-    "ratio",
-    "risk_ahead",
-    "share",
-    "shares_ahead",
-    "t_quantile",
-    "total",
-]
-
 MIN_REPETITIONS: Final = 5
 """With fewer repetitions the range of the values is given instead of an interval."""
 

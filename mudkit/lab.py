@@ -32,8 +32,6 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["START", "Lab", "epoch_us"]
-
 START = "2010-03-01T13:00"
 """Monday, 7:00 at the default centre of the mobility models: people are about to leave home."""
 

@@ -10,8 +10,6 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final
 
-__all__ = ["PROCESSES", "spread_out"]
-
 PROCESSES: Final = min(2, os.cpu_count() or 1)
 
 Map = Callable[..., Iterable[Any]]

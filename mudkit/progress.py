@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from time import monotonic
 from types import FrameType
 
-__all__ = ["VARIABLE", "Interrupts", "bar", "is_enabled"]
-
 VARIABLE = "MUDKIT_PROGRESS"
 """``1`` shows bars everywhere, ``0`` nowhere; unset: where somebody watches."""
 

@@ -10,8 +10,6 @@ import msgspec
 from mudkit.arguments import check_options
 from mudkit.errors import AccessDenied, TokenExpired
 
-__all__ = ["Authority", "Claims", "claimed"]
-
 _ALGORITHM: Final = "HS256"
 
 

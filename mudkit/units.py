@@ -13,20 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "EARTH_RADIUS_KM",
-    "KM_PER_DEGREE",
-    "US_PER_S",
-    "Box",
-    "box_bounds",
-    "distance_km",
-    "in_box",
-    "middle",
-    "solar_day",
-    "solar_time",
-    "zone",
-]
-
 EARTH_RADIUS_KM = 6371.0088
 """Mean radius of the Earth (IUGG), used as the radius of the sphere."""
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-__all__ = ["MAX_MESSAGE_DEPTH", "Fields", "Value", "as_wire", "is_too_deep", "wire_fields"]
-
 if TYPE_CHECKING:
     Value: TypeAlias = bool | int | float | str | bytes | Sequence["Value"] | Mapping[str, "Value"] | None
 else:

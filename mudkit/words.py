@@ -12,26 +12,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-__all__ = [
-    "LABELS",
-    "Label",
-    "axis_title",
-    "count",
-    "decimals",
-    "difference",
-    "distance",
-    "duration",
-    "interval",
-    "joined",
-    "label",
-    "listing",
-    "number",
-    "percent",
-    "quoted",
-    "size",
-    "span",
-]
-
 NO_VALUE: Final = "–"
 _MAX_DECIMALS: Final = 6
 _UNITS_S: Final = (("d", 86_400.0), ("h", 3600.0), ("min", 60.0))

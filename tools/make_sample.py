@@ -21,8 +21,6 @@ from mudkit.trace.loaded import Loaded
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S
 
-__all__ = ["COMMUTE", "SAMPLE", "commute_tables", "csv_text", "main", "sample_tables"]
-
 SAMPLE: dict[str, Any] = {"cars": 50, "days": 7, "seed": 7, "interval_s": 30}
 """One week of 50 cars of one town. Positions come half as often as in the default trace, so that the files
 stay small."""

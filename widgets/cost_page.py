@@ -14,8 +14,6 @@ from mudkit.learning import COSTS, FixedRule
 from mudkit.widgets.panel import Figure, Panel, guide
 from mudkit.worlds import CacheBench, CachingRun, tree_nodes
 
-__all__ = ["CostPage"]
-
 _VALUES: Final = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _OWN: Final = "own costs"
 _NAMES: Final = ("good, local", "good, asked", "stale, local", "stale, asked")

@@ -13,8 +13,6 @@ from mudkit.errors import ParameterError
 from mudkit.units import US_PER_S
 from mudkit.widgets.panel import Figure, Panel
 
-__all__ = ["FleetMap"]
-
 
 @check_options
 class FleetMap(Panel):

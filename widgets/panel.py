@@ -15,8 +15,6 @@ import traitlets
 from mudkit import figures
 from mudkit.errors import MudkitError, ParameterError
 
-__all__ = ["STALE", "Figure", "Panel", "alert", "guide", "read_object"]
-
 STALE: Final = "These values are invalid; below is the last valid result."
 """Heading of an alert above a result that stays."""
 _MAX_SHOWN: Final = 80

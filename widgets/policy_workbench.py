@@ -19,8 +19,6 @@ from mudkit.widgets.cost_page import CostPage
 from mudkit.widgets.panel import STALE, Figure, Panel, alert, guide, read_object
 from mudkit.worlds import CacheBench
 
-__all__ = ["PolicyWorkbench"]
-
 _CHARGER: Final = "charger"
 _LEVELS: Final = (_CHARGER, *range(0, 101, 5))
 _KBPS: Final = (20, 50, 100, 180, 250, 500, 1_000, 1_500, 5_000, 12_740, 40_000, "no limit")

@@ -17,8 +17,6 @@ from mudkit.systems.lasthop import LEARNT, Expiration, Forwarding, Scenario, sim
 from mudkit.systems.lasthop.spool.policies import Kind
 from mudkit.widgets.panel import STALE, Figure, Panel, alert
 
-__all__ = ["PrefetchLab"]
-
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 _TIMES: Final = (_MINUTE, 10 * _MINUTE, _HOUR, 2 * _HOUR, 4 * _HOUR, 8 * _HOUR, 16 * _HOUR, _DAY, 2 * _DAY,
                  5 * _DAY, 10 * _DAY, 30 * _DAY)  # fmt: skip

@@ -18,8 +18,6 @@ from mudkit.worlds import Traffic
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["METHODS", "PropagationMap"]
-
 METHODS: Final[dict[str, Callable[[int], Callable[..., Any]]]] = {
     "after a number of messages": lambda amount: lambda sender, receiver: Volume(amount),
     "after messages of a number of cars": lambda amount: lambda sender, receiver: People(amount),

@@ -16,8 +16,6 @@ from mudkit.experiment import PartyViews, party_views
 from mudkit.systems.contrail import Item
 from mudkit.widgets.panel import STALE, Panel, alert, guide, read_object
 
-__all__ = ["RelayMonitor"]
-
 _MIN_SEARCH_BYTES: Final = 3
 _MAX_FIELDS: Final = 4
 _WIDE: Final = {"width": "48%"}

@@ -18,8 +18,6 @@ from mudkit.widgets.panel import STALE, Figure, Panel, alert
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Scoreboard"]
-
 _ALL: Final = "all devices"
 
 

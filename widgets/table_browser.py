@@ -19,8 +19,6 @@ from mudkit.systems.mud.device.read_path import READ_TYPES
 from mudkit.systems.mud.device.write_path import WRITE_TYPES
 from mudkit.widgets.panel import Panel, alert, guide, read_object
 
-__all__ = ["TableBrowser"]
-
 _MAX_OPERATIONS: Final = 6
 _WIDE: Final = {"width": "36%"}
 _EXAMPLE: Final = '{"age": 34}'

@@ -15,8 +15,6 @@ from mudkit.display import Cell, Table
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.widgets.panel import Figure, Panel, alert, guide
 
-__all__ = ["ViewsExplorer"]
-
 _MARK: Final = {Status.OK: "✓", Status.ILLEGAL: "✗", Status.UNKNOWN: "?"}
 _HINT: Final = "ann:  w1             r2\nbob:       [w2  ]       r1"
 _NOTATION: Final = (

@@ -12,24 +12,6 @@ from mudkit.errors import ParameterError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "BoxKm",
-    "Columns",
-    "Device",
-    "Format",
-    "Header",
-    "Out",
-    "Overwrite",
-    "Rule",
-    "Table",
-    "TimeUnit",
-    "Where",
-    "WindowS",
-    "Zone",
-    "mapping",
-    "print_table",
-]
-
 Format = Annotated[
     str,
     typer.Option(

@@ -13,8 +13,6 @@ from mudkit.cli.arguments import Overwrite
 from mudkit.errors import OutputExists, ParameterError
 from mudkit.files import staged_file
 
-__all__ = ["judge", "lab"]
-
 
 def judge(
     files: Annotated[

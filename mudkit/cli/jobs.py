@@ -28,8 +28,6 @@ from mudkit.cli.arguments import (
 )
 from mudkit.files import existing
 
-__all__ = ["app"]
-
 app = typer.Typer(
     help="Run jobs on Spark; a stopped job resumes. `pipeline.spread` and `pipeline.aggregate_stream` take a "
     "function, and are available in Python only.",

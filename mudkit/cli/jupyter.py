@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
     from traitlets import TraitType
 
-__all__ = ["CHAPTER", "command", "environment", "refuse_unknown"]
-
 CHAPTER: Final = "00_start_here.ipynb"
 
 _DEFAULTS: Final = {

@@ -10,8 +10,6 @@ import typer
 
 from mudkit.errors import ParameterError
 
-__all__ = ["report", "reproduce"]
-
 
 def report(
     name: Annotated[

@@ -31,8 +31,6 @@ from mudkit.files import refuse_existing
 if TYPE_CHECKING:
     from mudkit.trace import Loaded
 
-__all__ = ["app"]
-
 app = typer.Typer(help="Load, generate and summarise traces.", no_args_is_help=True)
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["MAX_OPERATIONS", "check", "views"]
-
 MAX_OPERATIONS: Final = 3_000
 """Maximum number of operations of a record for the general search; beyond, the result is UNKNOWN."""
 

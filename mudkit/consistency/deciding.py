@@ -14,8 +14,6 @@ from mudkit.consistency.session import write_cycle
 from mudkit.consistency.verdict import Status
 from mudkit.consistency.versions import has_known_order, one_view
 
-__all__ = ["Contradiction", "Decision", "decide", "judge", "minimize", "record_of", "without"]
-
 MAX_READINGS: Final = 4096
 _ONE_VIEW_TIME_SHARE: Final = 0.25
 _ONE_VIEW: Final = {False: MODELS["sequential"], True: MODELS["linearizable"]}

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["History"]
-
 _MAX_SHOWN: Final = 24
 _MAX_COUNTED: Final = 10_000
 """Number of operations up to which a display counts clients and records."""

@@ -15,23 +15,6 @@ from mudkit.errors import ParameterError, did_you_mean
 if TYPE_CHECKING:
     from mudkit.consistency.record import Reading
 
-__all__ = [
-    "BEFORE",
-    "INVOKED",
-    "KNOWN",
-    "MODELS",
-    "PROMISES",
-    "REAL_TIME",
-    "VERSION",
-    "Edge",
-    "Form",
-    "Model",
-    "implied_models",
-    "model_of",
-    "must_precede",
-    "promising",
-]
-
 
 class Form(Enum):
     """Condition for a history to satisfy a model."""

@@ -38,8 +38,6 @@ from typing import Final
 from mudkit.consistency.operation import Content, Kind, Operation, Outcome, content_text
 from mudkit.errors import TraceFormatError
 
-__all__ = ["US_PER_COLUMN", "number_values", "operations_of", "text_of"]
-
 US_PER_COLUMN: Final = 1_000
 
 _READ_TYPES: Final = {"r": None, "u": "uncommitted", "c": "committed", "o": "committed_wio"}

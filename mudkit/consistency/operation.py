@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 from mudkit.arguments import check_options
 
-__all__ = ["NOTHING", "WITHOUT_EFFECT", "Content", "Kind", "Operation", "Outcome", "content_text", "precedes"]
-
 
 class Kind(StrEnum):
     """Kind of an operation; a delete is a write of nothing."""

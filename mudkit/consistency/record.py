@@ -25,8 +25,6 @@ from mudkit.arguments import check_options
 from mudkit.consistency.history import History
 from mudkit.consistency.operation import WITHOUT_EFFECT, Content, Kind, Operation, Outcome, precedes
 
-__all__ = ["INITIAL", "REFUSED", "Anomaly", "Reading", "Record", "Refused", "seen_writes"]
-
 INITIAL: Final = -1
 """Index of the initial content, before the first write."""
 

@@ -24,8 +24,6 @@ from typing import Final, TypeAlias
 from mudkit.consistency.models import Form, Model, must_precede
 from mudkit.consistency.record import INITIAL, Reading
 
-__all__ = ["Budget", "Views", "search"]
-
 Views = dict[str, tuple[int, ...]]
 """For each client the operations in its view."""
 

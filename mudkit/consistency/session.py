@@ -22,8 +22,6 @@ from mudkit.consistency.models import VERSION, Edge
 from mudkit.consistency.operation import Outcome, precedes
 from mudkit.consistency.record import INITIAL, Reading
 
-__all__ = ["AFTER_INITIAL", "ORDERED", "write_cycle"]
-
 AFTER_INITIAL: Final = "comes after nothing but"
 ORDERED: Final = "must not be newer than"
 

@@ -12,9 +12,6 @@ from mudkit.consistency.history import History
 from mudkit.consistency.operation import Operation
 from mudkit.display import Displayed, Event, View, first_rows, lanes
 
-__all__ = ["Explanation", "Status", "Step", "Verdict"]
-
-
 _MAX_DRAWN: Final = 12
 """Maximum number of operations of a contradiction that a display draws."""
 

@@ -16,8 +16,6 @@ from typing import Final, NamedTuple
 from mudkit.consistency.models import BEFORE, INVOKED, KNOWN, REAL_TIME, VERSION, Edge, Model
 from mudkit.consistency.record import INITIAL, Reading
 
-__all__ = ["OVERWRITTEN", "SEEN", "has_known_order", "one_view"]
-
 SEEN: Final = "was seen by"
 _FOUND: Final = "is the first that can have been found by"
 _NOTHING_ELSE: Final = "can have found nothing but what it expected"

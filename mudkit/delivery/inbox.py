@@ -11,8 +11,6 @@ from typing import Final
 
 from mudkit.events import Store
 
-__all__ = ["MAX_INCARNATIONS", "Inbox", "Place"]
-
 MAX_INCARNATIONS: Final = 64
 """Incarnations of a sender that are remembered; the one that began first is evicted."""
 

@@ -14,8 +14,6 @@ from typing import Final, Generic, TypeVar
 from mudkit.events import Effect, Notify, SetTimer, Store
 from mudkit.wire import Value
 
-__all__ = ["Identified", "Notices"]
-
 _T = TypeVar("_T")
 
 

@@ -10,8 +10,6 @@ from mudkit.delivery.session import Incarnation
 from mudkit.errors import OutboxFull
 from mudkit.events import Ports
 
-__all__ = ["DEFAULT_MAX_ITEMS", "ItemId", "Outbox"]
-
 DEFAULT_MAX_ITEMS: Final = 65_536
 """Default capacity of an outbox, in items."""
 

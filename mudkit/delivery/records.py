@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from mudkit.events import Record
 
-__all__ = ["delivery"]
-
 
 def delivery(
     item: str,

@@ -12,8 +12,6 @@ import msgspec
 
 from mudkit.events import CancelTimer, Effect, SetTimer
 
-__all__ = ["DEFAULT_MAX_TIMEOUT_US", "DEFAULT_TIMEOUT_US", "DEFAULT_US_PER_BYTE", "RetransmitTimer"]
-
 DEFAULT_TIMEOUT_US: Final = 5_000_000
 """Initial retransmission timeout; doubles after each retransmission."""
 DEFAULT_MAX_TIMEOUT_US: Final = 60_000_000

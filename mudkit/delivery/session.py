@@ -14,23 +14,6 @@ import msgspec
 
 from mudkit.events import Entropy, Ports, Record
 
-__all__ = [
-    "Follower",
-    "Heard",
-    "Incarnation",
-    "Lineage",
-    "Peer",
-    "continued",
-    "last_start",
-    "resume_seq",
-    "rolled_back",
-    "shared_seq",
-    "shared_since",
-    "start_of",
-    "store_incarnation",
-    "taken_by_start",
-]
-
 _KEY: Final = "incarnation"
 _BYTES: Final = 4
 _MAX_STARTS: Final = 64

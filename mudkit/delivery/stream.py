@@ -13,8 +13,6 @@ from typing import Annotated, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-__all__ = ["MAX_EARLY_ITEMS", "Incoming", "Outgoing", "StreamAck", "StreamItem"]
-
 MAX_EARLY_ITEMS: Final = 256
 """Capacity of the receiver's buffer of early messages, as a distance in sequence numbers."""
 

@@ -18,8 +18,6 @@ from hypothesis import strategies as st
 from mudkit import figures
 from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, Played
 
-__all__ = ["EXERCISE", "ReadRequest", "minutes"]
-
 _ANSWERS: Final = ("local", "remote")
 _BEYOND_S: Final = 0.5
 _BEYOND_KM: Final = 1 / 32

@@ -31,8 +31,6 @@ from mudkit.systems.radiator import (
 )
 from mudkit.units import KM_PER_DEGREE
 
-__all__ = ["EXERCISE"]
-
 _NAMES: Final = ("ann", "bob", "cy")
 _LANES: Final = ("ann", "radiator", "bob", "cy")
 _PLACE: Final = (30.27, -97.74)

@@ -28,8 +28,6 @@ from mudkit.exercises.solution import FORK, Solution, SolutionEnded, close_inher
 from mudkit.files import existing
 from mudkit.progress import VARIABLE, bar
 
-__all__ = ["grade", "judge_each"]
-
 _SPARE_S: Final = 120.0
 """Time for the start of the processes, beside the limits of loading and judging."""
 _PROGRAM: Final = "from mudkit.exercises.grading import judge_each; judge_each()"

@@ -15,8 +15,6 @@ from mudkit.files import existing, staged_file
 if TYPE_CHECKING:
     import nbformat
 
-__all__ = ["SOLUTION", "hand_out", "without_solutions"]
-
 SOLUTION: Final = "solution"
 """Tag of a cell that is a solution, or shows the result of one."""
 _NOTE: Final = ".handed_out.json"

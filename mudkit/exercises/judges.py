@@ -13,8 +13,6 @@ from mudkit.errors import ParameterError
 from mudkit.exercises.judging import Exercise
 from mudkit.files import existing
 
-__all__ = ["JUDGES", "exercises_of", "load_judges"]
-
 JUDGES: Final = "mudkit_judges"
 """Name under which the file is imported: its classes are pickled by this name."""
 

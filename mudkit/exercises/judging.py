@@ -32,11 +32,6 @@ from mudkit.fleet.link import Transfer
 from mudkit.lab import Lab
 from mudkit.progress import bar
 
-__all__ = [
-    "FAILURE_TITLE", "WAIT_FACTOR", "WITHIN_S", "Clock", "DeliveryFaults", "Exercise", "Overtime",
-    "PieceError", "Played", "Stopped", "Verdict", "clear_diagrams", "error_text", "judged", "new_lab",
-]  # fmt: skip
-
 WITHIN_S: Final = 120.0
 """Default time limit of all scenarios of a solution."""
 _SCENARIO_S: Final = 10.0

@@ -33,8 +33,6 @@ from mudkit.systems.lasthop import (
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Take
 from mudkit.systems.lasthop.study.scenario import Drawn
 
-__all__ = ["EXERCISE"]
-
 _DAYS: Final = 14
 _LIMITS: Final = (1, 4, 16, 64, 256)
 _WITHIN: Final = 0.12

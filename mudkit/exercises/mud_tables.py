@@ -22,8 +22,6 @@ from mudkit.fleet.link import Transfer
 from mudkit.systems.mud import Client, Cloud, Conflict, freshness
 from mudkit.systems.mud.messages import Ask, Outcome, WriteRequest
 
-__all__ = ["EXERCISE"]
-
 _DEVICES: Final = ("phone", "tablet")
 _LANES: Final = ("phone", "mud-gateway-1", "tablet")
 _INITIAL: Final = ("a", "b")

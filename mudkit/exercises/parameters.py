@@ -9,8 +9,6 @@ from mudkit.arguments import check_options
 from mudkit.errors import ParameterError, did_you_mean
 from mudkit.sources.parameters import number, whole_number
 
-__all__ = ["RANGES", "check_parameters"]
-
 _DRIVERS: Final[dict[str, tuple[Any, Any]]] = {
     "cars": (1, 100_000), "towns": (1, "cars"), "days": (1, 3660), "look_again": (0.0, 0.95),
 }  # fmt: skip

@@ -17,8 +17,6 @@ from typing import Any, Final
 from mudkit.errors import ParameterError
 from mudkit.files import existing
 
-__all__ = ["KINDS", "Source", "read_source"]
-
 KINDS = (".ipynb", ".py")
 """Suffixes of the supported files."""
 _CELL_MAGIC: Final = re.compile(r"\s*%%(time|capture|prun)\b[^\n]*(\n|\Z)")

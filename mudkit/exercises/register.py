@@ -23,8 +23,6 @@ from mudkit.exercises import (
 )
 from mudkit.exercises.judging import WITHIN_S, Exercise, Verdict, clear_diagrams, judged
 
-__all__ = ["EXERCISES", "judge"]
-
 EXERCISES: Final[dict[str, Exercise]] = {
     "00_start_here": start_here.EXERCISE,
     "01_mud_tables": mud_tables.EXERCISE,

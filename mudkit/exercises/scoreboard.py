@@ -23,8 +23,6 @@ from mudkit.experiment.adapters.own import RELAY, Own
 from mudkit.fleet.link import Transfer
 from mudkit.lab import Lab
 
-__all__ = ["EXERCISE"]
-
 _INITIAL_SUBJECTS: Final = {"ann": "arts", "bob": "arts", "cy": "sports"}
 _OTHER_SUBJECT: Final = {"arts": "sports", "sports": "arts"}
 _FATES: Final = {

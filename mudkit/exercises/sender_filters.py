@@ -20,8 +20,6 @@ from mudkit import figures
 from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, Played, new_lab
 from mudkit.systems.contrail import Item, KeyUse, Module, Relay
 
-__all__ = ["EXERCISE"]
-
 _SENDER: Final = "kim"
 _READERS: Final = ("ann", "bob")
 _LANES: Final = (_SENDER, "contrail-gateway", *_READERS)

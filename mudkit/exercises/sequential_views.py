@@ -17,8 +17,6 @@ from mudkit import figures
 from mudkit.consistency import History, Status, Verdict, check
 from mudkit.exercises.judging import Exercise, PieceError, Played
 
-__all__ = ["EXERCISE"]
-
 _COLUMNS: Final = 8
 """Distance between the starts of two operations; fits the longest name, as versions have one digit."""
 _GUARANTEES: Final = ("monotonic-reads", "read-your-writes")

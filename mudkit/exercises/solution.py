@@ -45,8 +45,6 @@ from mudkit.experiment.adapters.own import Copies, Elsewhere, Here, changed_name
 from mudkit.fleet.store import MemoryStore
 from mudkit.progress import VARIABLE
 
-__all__ = ["FORK", "Solution", "SolutionEnded", "close_inherited"]
-
 _CHAPTERS: Final = Path(__file__).parent.parent / "notebooks"
 _STORE_CALLS: Final = frozenset({"get", "put", "delete", "keys", "items"})
 _MAX_BYTES: Final = 1 << 26
@@ -151,10 +149,12 @@ class Remote(Elsewhere):
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
+        """The class of mudkit that the object has."""
         module, _, kind = self._name.kind.rpartition(":")
         return getattr(sys.modules.get(module), kind, Remote) if module else Remote
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Call the object in its process."""
         return self._solution.ask("call", self._name.number, "", arguments, options)
 
     def __getattr__(self, name: str) -> Any:

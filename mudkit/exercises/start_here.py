@@ -17,8 +17,6 @@ from mudkit.systems.store_and_forward import Client, ClientMachine, Relay
 from mudkit.systems.store_and_forward.messages import Deliver
 from mudkit.wire import as_wire
 
-__all__ = ["EXERCISE"]
-
 _FAULTS_US: Final = {
     "twice": (0, 50_000),
     "lost": (),

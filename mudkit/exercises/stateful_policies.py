@@ -21,8 +21,6 @@ from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, Played
 from mudkit.systems.sublim import FunctionPolicy, Policy, PolicyError, Verdict, validate
 from mudkit.systems.sublim._policy.verdict import STOPPED
 
-__all__ = ["EXERCISE"]
-
 _SAMPLES: Final = 400
 _ECG: Final = bytes(range(200)) * 2
 _LOW_PULSE, _LOW_BATTERY, _CHARGED, _POOR_KBPS, _EVERY_S = 50, 25, 75, 500, 300

@@ -18,8 +18,6 @@ from mudkit import figures
 from mudkit.exercises.cache_policies import ReadRequest, minutes
 from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, Played
 
-__all__ = ["EXERCISE", "Point"]
-
 
 class Point(NamedTuple):
     """Position reported by a device.

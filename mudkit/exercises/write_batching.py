@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from mudkit import words
 from mudkit.exercises.judging import Exercise, Played
 
-__all__ = ["EXERCISE"]
-
 _MAX_S: Final = 3600
 
 

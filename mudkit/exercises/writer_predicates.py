@@ -23,8 +23,6 @@ from mudkit.predicates import Predicate
 from mudkit.systems.mud import Client, Cloud
 from mudkit.units import KM_PER_DEGREE, distance_km
 
-__all__ = ["EXERCISE"]
-
 _PLACES: Final = ((30.27, -97.74), (40.71, -74.01))
 _USERS: Final = ("bob", "o'hara")
 _TABLE, _KEY = "board", "a"

@@ -21,8 +21,6 @@ from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.systems.sublim import Policy, Rule
 from mudkit.units import US_PER_S
 
-__all__ = ["COMPOSITIONS", "AtTheEnds", "Chain", "Handed", "Logged"]
-
 _BRIDGE: Final = "desk of "
 
 

@@ -23,18 +23,6 @@ from mudkit.sources.parameters import one_of, whole_number
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "GAINS",
-    "LABELS",
-    "RATIOS",
-    "Comparison",
-    "Scoreboard",
-    "compare",
-    "pareto_front",
-    "scoreboard",
-    "sweep",
-]
-
 
 @check_options
 @dataclass(frozen=True, repr=False)

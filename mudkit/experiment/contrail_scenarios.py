@@ -31,22 +31,6 @@ from mudkit.units import box_bounds
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "RECEIVER",
-    "SENDER",
-    "Afternoon",
-    "AfternoonRun",
-    "ContrailPair",
-    "PartyView",
-    "PartyViews",
-    "Visibility",
-    "album_keys",
-    "interest_costs",
-    "item_latencies_s",
-    "party_views",
-    "receiver_radio_mw",
-]
-
 FilterMethod = Literal["sender", "in clear", "all", "cloud"]
 """Place of the filter: the sender; the sender, unencrypted; none, all is sent; the cloud."""
 

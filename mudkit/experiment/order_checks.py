@@ -33,22 +33,6 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "ALONE",
-    "PAIRS",
-    "PROMISES",
-    "SAME_AS_FIRST",
-    "Order",
-    "Played",
-    "Trace",
-    "TraceItem",
-    "check_orders",
-    "commutativity",
-    "played",
-    "smaller",
-    "traces",
-]
-
 MIDNIGHT_MIN: Final = 90
 """Minutes from the start of a trace to midnight."""
 _MAX_MINUTES: Final = 180

@@ -16,19 +16,6 @@ from mudkit.systems.contrail.api import NAME as CONTRAIL
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "OTHERS",
-    "PHONE",
-    "RELAY",
-    "SERVERS",
-    "cleartext_fields",
-    "contacts",
-    "disclosures",
-    "knowledge",
-    "ledger",
-    "party_knowledge",
-]
-
 SERVERS: Final = "servers"
 """All servers of a system, which have one operator."""
 _MAX_EXAMPLES: Final = 5

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["ItemLog", "LoggedItem", "LoggedRead", "Times", "recorded_task"]
-
 _BIN_S: Final = 900
 """Step in which stretches of the logs are compared."""
 _LEAD_US: Final = 60 * US_PER_S

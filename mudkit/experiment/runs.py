@@ -26,20 +26,6 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "BATTERY_J",
-    "DEVICE_MEASURES",
-    "FATES",
-    "MEASURES",
-    "Run",
-    "by_device",
-    "check_plan",
-    "check_system",
-    "fates",
-    "phone_bills",
-    "run",
-]
-
 BATTERY_J: Final = 18_648.0
 """Battery of the phone for which ``battery_h`` is stated: 1,400 mAh at 3.7 V, as in the papers' years."""
 

@@ -27,25 +27,6 @@ from mudkit.sources.parameters import number, of_kind, split_rates, whole_number
 from mudkit.sources.streams import Stream
 from mudkit.sources.workloads import Poisson, WakingReads, Workload
 
-__all__ = [
-    "FRIENDS_NEARBY",
-    "NEWS",
-    "PHOTOS",
-    "SETTLE_S",
-    "TASKS",
-    "TRAFFIC",
-    "WARD",
-    "Interest",
-    "Item",
-    "MetadataOf",
-    "ProfilesOf",
-    "Recording",
-    "Scenario",
-    "Task",
-    "called",
-    "listed",
-]
-
 
 @check_options
 @dataclass(frozen=True)

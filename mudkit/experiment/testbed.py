@@ -31,8 +31,6 @@ from mudkit.fleet.link import Transfer
 from mudkit.lab import Lab
 from mudkit.units import US_PER_S, distance_km
 
-__all__ = ["APP", "Adapter", "Carried", "Testbed", "not_hers"]
-
 _KEY: Final = 8
 """Length of the prefix by which a content is looked up, in bytes."""
 _BITS: Final = 20

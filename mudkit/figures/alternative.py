@@ -16,8 +16,6 @@ import numpy as np
 from mudkit import words
 from mudkit.arguments import check_options
 
-__all__ = ["alternative_text", "described", "plain", "redescribed", "set_text"]
-
 MAX_LETTERS: Final = 900
 _MAX_LISTED: Final = 6
 """Bars or names that are listed one by one; of more, number and range are given."""

@@ -15,8 +15,6 @@ from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.figures.geometry import Frame
 from mudkit.files import existing
 
-__all__ = ["Background", "read_background"]
-
 _DETAIL: Final = 2_000
 """Parts of a map's width below which the lines of a background are not told apart."""
 

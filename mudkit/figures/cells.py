@@ -34,11 +34,6 @@ from mudkit.figures.tables import require_columns
 from mudkit.sources.parameters import time_zone
 from mudkit.units import distance_km, middle
 
-__all__ = [
-    "answer_boxes", "cache_hits", "cells_over_time", "hits_by_cell", "reads_near_busiest",
-    "update_cache_hits",
-]  # fmt: skip
-
 MAX_FRAMES: Final = 48
 """Maximum number of pictures of :func:`cells_over_time`; a longer trace has longer buckets."""
 MAX_CELLS: Final = 600

@@ -33,8 +33,6 @@ from mudkit.figures.style import (
 from mudkit.figures.tables import require_columns
 from mudkit.figures.times import HOUR_US, TimeAxis, times_us
 
-__all__ = ["bar_panels", "crossover", "growth", "histogram", "policy_scatter", "rows_over_time", "signals"]
-
 _SYMBOLS: Final = ("circle", "square", "triangle-up", "diamond", "x")
 _COLOURS: Final = (BLUE, ORANGE, GREEN, PINK)
 _LEGEND: Final = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 1, "xanchor": "right"}

@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from mudkit import words
 from mudkit.units import distance_km
 
-__all__ = ["ATTRIBUTION", "Cities", "cities", "cities_within", "place_names"]
-
 ATTRIBUTION = "names: GeoNames"
 
 _NEAR_KM = 2.0

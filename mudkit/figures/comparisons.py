@@ -34,17 +34,6 @@ from mudkit.figures.style import (
 )
 from mudkit.figures.tables import require_columns
 
-__all__ = [
-    "fates",
-    "frontier",
-    "latencies",
-    "pareto",
-    "side_by_side",
-    "tradeoff",
-    "update_pareto",
-    "waste_and_loss",
-]
-
 _CONDITION_MARKS: Final = (
     (GREY, "circle-open"),
     (BLUE, "circle"),

@@ -21,8 +21,6 @@ from mudkit.figures.style import ramp
 from mudkit.figures.tables import Floats, places
 from mudkit.units import EARTH_RADIUS_KM
 
-__all__ = ["density_map"]
-
 MAX_CELLS: Final = 16_000
 """Maximum number of cells of all levels; beyond it only those with most positions are divided."""
 

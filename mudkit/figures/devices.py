@@ -42,8 +42,6 @@ from mudkit.sources.parameters import time_zone
 from mudkit.trace.schema import epoch_us
 from mudkit.units import KM_PER_DEGREE, US_PER_S
 
-__all__ = ["Fleet", "link_strip", "location_exposure", "radio_timeline"]
-
 MAX_LABELLED: Final = 40
 """Maximum number of devices that a strip chart names."""
 

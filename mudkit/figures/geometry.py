@@ -24,11 +24,6 @@ from mudkit.errors import ParameterError
 from mudkit.figures.tables import Floats, Group
 from mudkit.units import KM_PER_DEGREE, distance_km
 
-__all__ = [
-    "MERCATOR_END", "Frame", "Line", "clip", "closed_at_pole", "coast", "continuous", "from_mercator",
-    "graticule", "graticule_step", "rings", "tile_bounds", "to_mercator",
-]  # fmt: skip
-
 MERCATOR_END = 85.0511287798066
 """The latitude at which Web Mercator is a square."""
 

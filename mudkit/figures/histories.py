@@ -31,8 +31,6 @@ from mudkit.figures.times import time_unit
 from mudkit.sources.parameters import of_kind
 from mudkit.units import US_PER_S
 
-__all__ = ["history"]
-
 MAX_OPERATIONS: Final = 80
 """Maximum number of operations of a figure without a contradiction: the first ones."""
 

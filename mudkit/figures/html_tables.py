@@ -11,8 +11,6 @@ from mudkit.experiment import PartyView, Visibility
 from mudkit.experiment.contrail_scenarios import RECEIVER, SENDER
 from mudkit.figures.style import BLUE, ORANGE
 
-__all__ = ["holdings", "party_views"]
-
 MAX_RECORDS: Final = 100
 """Maximum number of records that are shown, the first ones by key."""
 

@@ -9,8 +9,6 @@ from typing import Any, Final
 from mudkit.display import INK
 from mudkit.figures.style import escaped
 
-__all__ = ["MIN_WIDTH_PX", "WIDTHS_PX", "Box", "Sheet", "point_labels", "text_px"]
-
 MIN_WIDTH_PX: Final = 550
 """Width of a figure on 1024 pixels beside the file browser."""
 WIDTHS_PX: Final = (MIN_WIDTH_PX, 700, 900)

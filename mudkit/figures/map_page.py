@@ -45,8 +45,6 @@ from mudkit.figures.geometry import (
 from mudkit.figures.tables import Floats, Group
 from mudkit.units import EARTH_RADIUS_KM
 
-__all__ = ["MapPage", "add_call", "map_with_ground", "thinned"]
-
 MAX_SIDE_PX = 2048
 """Maximum number of pixels on a side of a density picture."""
 

@@ -36,8 +36,6 @@ from mudkit.figures.tables import (
 )
 from mudkit.units import KM_PER_DEGREE, middle
 
-__all__ = ["MAX_SLIDE_CELLS", "area_map", "cell_map", "cell_slides", "heat_map"]
-
 MAX_HEAT_POINTS: Final = 5_000
 """Maximum number of points of a heat map; above it neighbouring cells are joined."""
 

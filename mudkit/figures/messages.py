@@ -35,8 +35,6 @@ from mudkit.lab import Lab
 from mudkit.trace.schema import FATES
 from mudkit.units import US_PER_S
 
-__all__ = ["message_diagram", "radiator_pushes"]
-
 MAX_LABELS: Final = 40
 """Maximum number of messages with labels; above it only the pointer shows them."""
 

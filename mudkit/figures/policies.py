@@ -42,16 +42,6 @@ if TYPE_CHECKING:
     from mudkit.learning.batching import LearntWrites
     from mudkit.learning.policies import LearntReads
 
-__all__ = [
-    "decisions",
-    "rule_firing",
-    "rule_search",
-    "sensitivity",
-    "tree",
-    "tree_outline",
-    "update_rule_firing",
-]
-
 _FIRING_COLUMNS: Final = ("message", "state", "rule", "outcome", "fields", "bytes")
 _OUTCOME_MARKS: Final = {"sent": "", "dropped": "✗", "held back": "…", "stopped": "!"}
 _RULE_COLOURS: Final = (

@@ -31,11 +31,6 @@ from mudkit.figures.tables import require_columns
 from mudkit.figures.times import HOUR_US
 from mudkit.systems.lasthop import Lifelines
 
-__all__ = [
-    "LimitPoint", "limit_curve", "message_fates", "message_lifecycles", "update_limit_curve",
-    "waste_and_loss_by_limit",
-]  # fmt: skip
-
 MIN_PERCENT: Final = 0.1
 """Least percentage on a logarithmic axis; smaller values are drawn here."""
 

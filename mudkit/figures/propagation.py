@@ -34,8 +34,6 @@ from mudkit.figures.style import (
 from mudkit.figures.tables import require_columns
 from mudkit.units import KM_PER_DEGREE, box_bounds
 
-__all__ = ["ReceivedCells", "joining_grid", "knowledge", "knowledge_map", "update_knowledge"]
-
 Panel = tuple[str, float]
 """A receiver, and a moment in seconds."""
 

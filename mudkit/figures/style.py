@@ -17,13 +17,6 @@ from mudkit import words
 from mudkit.display import INK
 from mudkit.errors import ParameterError
 
-__all__ = [
-    "BLUE", "GREEN", "GREY", "LEGEND_ABOVE", "LEGEND_BELOW", "NO_VALUE", "ORANGE", "PINK",
-    "PLOTLY_CONFIG", "SEQUENCE", "SKY", "YELLOW", "ColourScale", "colour_steps", "dots", "escaped",
-    "heading", "ink_on", "lanes", "map_axes", "natural_key",
-    "ramp", "span_of", "styled", "template", "text_colour",
-]  # fmt: skip
-
 BLUE, ORANGE, GREY, GREEN, PINK = "#0072B2", "#D55E00", "#999999", "#009E73", "#CC79A7"
 SKY, YELLOW = "#56B4E9", "#E69F00"
 """From the palette of Okabe and Ito, which colour-blind readers can tell apart."""

@@ -12,11 +12,6 @@ from numpy.typing import NDArray
 
 from mudkit.errors import ParameterError, TraceContentError
 
-__all__ = [
-    "Floats", "Group", "number_column", "places", "refuse_empty", "refuse_off_sphere", "require_columns",
-    "rows_of", "text_column", "with_place",
-]  # fmt: skip
-
 Floats = NDArray[np.float64]
 
 Group = tuple[Floats, Floats]

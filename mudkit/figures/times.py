@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from mudkit.errors import ParameterError
 from mudkit.units import US_PER_S
 
-__all__ = ["HOUR_US", "NO_TIME", "Bars", "TimeAxis", "Times", "as_us", "format_time", "time_unit", "times_us"]
-
 Times = NDArray[np.int64]
 """Microseconds since 1970 (UTC)."""
 

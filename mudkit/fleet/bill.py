@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["Account", "Bill", "BillRow"]
-
 
 class BillRow(NamedTuple):
     """A row of the bill; ``direction`` is ``up`` or ``down`` as seen from the device.

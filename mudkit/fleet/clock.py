@@ -17,8 +17,6 @@ from typing import Any, Final, Protocol, TypeAlias
 from mudkit.errors import ParameterError, ReentrantRun, SimulationProblem
 from mudkit.progress import Interrupts
 
-__all__ = ["ARRIVAL", "CALL", "LINK", "TIMER", "Clock", "Covered", "Entry", "EventQueue"]
-
 Entry: TypeAlias = tuple[int, int, int, Callable[[Any], None], Any]
 """Time in µs, priority, sequence number, action and its argument."""
 

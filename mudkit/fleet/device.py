@@ -20,8 +20,6 @@ from mudkit.fleet.host import Host, Process, Runtime
 from mudkit.fleet.link import Link, profile_of
 from mudkit.sources.courses import Course, Places
 
-__all__ = ["BASE_MW", "Battery", "Device", "Stationary", "check_battery", "place"]
-
 BASE_MW: Final = 68.6
 """A phone that is suspended (Carroll and Heiser, "An analysis of power consumption in a smartphone", USENIX
 ATC 2010); idle with its display off it took 268.8 mW."""

@@ -22,8 +22,6 @@ from typing import Final, NamedTuple
 
 from mudkit.fleet.bill import Account
 
-__all__ = ["MJ_PER_MW_US", "RADIOS", "Carried", "Radio", "RadioProfile", "Stretch", "timeline"]
-
 MJ_PER_MW_US: Final = 1e-6
 _FOR_EVER_US: Final = 1 << 60
 

@@ -16,8 +16,6 @@ from mudkit.events import Ciphertext
 from mudkit.fleet.unpacking import MIN_PACKED, Budget, unpack
 from mudkit.wire import is_too_deep, wire_fields
 
-__all__ = ["Exposure", "HeldRow", "Mention", "leaves"]
-
 _WORD: Final = re.compile(r"[\w-]+")
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 

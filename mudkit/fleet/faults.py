@@ -19,8 +19,6 @@ from mudkit.sources.parameters import number
 from mudkit.sources.streams import Stream, device_number
 from mudkit.units import US_PER_S
 
-__all__ = ["Faults"]
-
 _DRAWS_AHEAD: Final = 16
 
 

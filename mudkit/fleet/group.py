@@ -33,8 +33,6 @@ from mudkit.sources.outages import (
 from mudkit.sources.parameters import number
 from mudkit.units import US_PER_S
 
-__all__ = ["Group", "usable_name"]
-
 _PARAMETERS = ("at", "base_mw", "battery_j", "every_s", "link", "mobility", "name", "outage", "prefix")
 
 

@@ -24,8 +24,6 @@ from mudkit.fleet.link import Leg, Link
 from mudkit.fleet.store import MemoryStore, SqliteStore, ignore
 from mudkit.sources.streams import Stream, device_number
 
-__all__ = ["Backup", "Host", "Operation", "Process", "Runtime"]
-
 Backup: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 """Contents of the stores of a host, by system and name of each machine."""
 _MAX_TIMEOUT_S: Final = 1_000_000_000

@@ -38,8 +38,6 @@ from mudkit.fleet.store import Killed
 from mudkit.progress import Interrupts
 from mudkit.sources.streams import Stream
 
-__all__ = ["World", "raise_failure"]
-
 _SERVER_LATENCY_US: Final = 500
 """Between two servers of one data centre."""
 _MAX_SHOWN: Final = 200

@@ -20,8 +20,6 @@ from mudkit.fleet.bill import Account, Bill
 from mudkit.fleet.energy import RADIOS, Carried, Radio
 from mudkit.sources.streams import Stream, device_number
 
-__all__ = ["LINKS", "Curve", "Direction", "Draws", "Leg", "Link", "LinkProfile", "Transfer", "profile_of"]
-
 _STEPS: Final = 16
 _DEVICES: Final = 256
 _BYTES_PER_KBPS_US: Final = 1.25e-4

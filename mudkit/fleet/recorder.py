@@ -33,8 +33,6 @@ from mudkit.trace import TraceWriter
 from mudkit.trace.schema import POSITIONS, REJECTED, SCHEMAS, epoch_us, with_read_ids
 from mudkit.wire import wire_fields
 
-__all__ = ["TABLES", "Deliveries", "Recorder", "moment"]
-
 TABLES: Final = (
     "positions", "reads", "links", "incidents", "messages", "transfers", "operations", "deliveries", "bill",
 )  # fmt: skip

@@ -16,8 +16,6 @@ from sortedcontainers import SortedList
 from mudkit.errors import ParameterError, StoreError, brief
 from mudkit.events import Ciphertext
 
-__all__ = ["Killed", "MemoryStore", "SqliteStore", "ignore"]
-
 _CIPHERTEXT: Final = 1
 _SINGLE: Final = frozenset({bool, int, str, bytes, type(None)})
 _BEFORE_SURROGATES: Final = 0xD7FF

@@ -20,8 +20,6 @@ import msgspec
 
 from mudkit.wire import is_too_deep
 
-__all__ = ["MAX_BYTES", "MIN_PACKED", "Budget", "Unpacked", "unpack"]
-
 MAX_BYTES: Final = 1 << 24
 """Maximum size of the opened content of one value: a few kilobytes of gzip can expand to gigabytes."""
 _MAX_LAYERS: Final = 8

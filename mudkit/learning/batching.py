@@ -17,17 +17,6 @@ from mudkit.learning.writes import NEVER_US, ReadRequests, Writes, batches, miss
 from mudkit.sources.parameters import number
 from mudkit.units import US_PER_S
 
-__all__ = [
-    "PRICES",
-    "Batch",
-    "BatchBound",
-    "BatchLearner",
-    "BatchPolicy",
-    "BatchTree",
-    "LearntWrites",
-    "delayed",
-]
-
 _DELAYS_US: Final = np.array([*(round(minutes * 60) * US_PER_S for minutes in CLASSES[:-1]), NEVER_US])
 PRICES: Final = tuple(np.geomspace(0.001, 10.0, 25).tolist())
 """Prices of a delay that is too long, for the search over prices."""

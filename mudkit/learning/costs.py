@@ -16,18 +16,6 @@ from mudkit.arguments import check_options
 from mudkit.errors import ParameterError
 from mudkit.sources.parameters import number
 
-__all__ = [
-    "CLASSES",
-    "COSTS",
-    "NEVER_MIN",
-    "WRITE_COSTS",
-    "CostMatrix",
-    "Costs",
-    "delay_costs",
-    "read_costs",
-    "write_costs",
-]
-
 Costs: TypeAlias = "str | CostMatrix | ArrayLike"
 """A preset's name, or costs of one's own."""
 

@@ -32,8 +32,6 @@ from mudkit.trace.recordings import device_codes
 from mudkit.trace.schema import epoch_us
 from mudkit.units import solar_day
 
-__all__ = ["GRID_MINUTES", "DelaySearch", "ReplayedDelay", "search_delays"]
-
 GRID_MINUTES: Final = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1440.0)
 _FINE: Final = 1.02
 """Delays that differ by a smaller factor are not tried between."""

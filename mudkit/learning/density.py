@@ -17,8 +17,6 @@ from mudkit.systems.mud.policies.artefact import HOURS, Density
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S, solar_time
 
-__all__ = ["CELL_DEG", "WrittenPlaces", "densities"]
-
 CELL_DEG: Final = 0.05
 """About 5 km: a fourth of the side of a read's box."""
 _DECIMALS: Final = 3

@@ -22,8 +22,6 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["READ_MEASURES", "evaluate_reads", "measures_by_read", "out_of_fold_decisions"]
-
 _FOLDS = 10
 _US_PER_DAY = 86_400 * US_PER_S
 _TRAINING_SHARE_OF_DAYS = 0.7

@@ -21,8 +21,6 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["bound_us", "evaluate_writes", "trained_on"]
-
 _TENTHS = 10
 _TURNS = 3
 _US_PER_DAY = 86_400 * US_PER_S

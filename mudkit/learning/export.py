@@ -18,8 +18,6 @@ from mudkit.systems.mud import Artefact
 from mudkit.systems.mud.policies.artefact import Action
 from mudkit.systems.mud.policies.policies import NEVER
 
-__all__ = ["export_policy"]
-
 _LOCAL, _REMOTE = 0, 1
 _RULE_FEATURES: Final = ("distance", "hour", "age")
 

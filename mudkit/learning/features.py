@@ -23,8 +23,6 @@ from mudkit.learning.pairs import Pairs
 from mudkit.systems.mud.policies.artefact import Density
 from mudkit.units import solar_time
 
-__all__ = ["FEATURE_SETS", "WRITE_FEATURES", "Features", "read_features", "write_features"]
-
 Features: TypeAlias = Literal["paper", "extended", "dense"]
 
 _PAPER: Final = ("lat", "lon", "hour", "cached_lat", "cached_lon", "cached_hour")

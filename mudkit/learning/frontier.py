@@ -27,16 +27,6 @@ from mudkit.units import solar_time
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "ORACLE_PRICES",
-    "READ_PRICES",
-    "hours_of",
-    "interpolate_frontier",
-    "oracle_frontier",
-    "read_frontier",
-    "write_frontier",
-]
-
 READ_PRICES: Final = tuple(np.geomspace(0.0005, 200.0, 15).tolist())
 ORACLE_PRICES: Final = (0.1, 0.2, 0.4)
 """Prices of a read that misses a write, in messages."""

@@ -16,8 +16,6 @@ from mudkit.learning.pairs import arrow
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S, box_bounds, in_box
 
-__all__ = ["cache_completeness", "min_sent_share"]
-
 
 @check_options
 def cache_completeness(

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from mudkit import intervals
 
-__all__ = ["Measures", "changes", "closed", "shares"]
-
 
 @dataclass(frozen=True)
 class Measures:

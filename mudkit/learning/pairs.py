@@ -15,8 +15,6 @@ from mudkit.learning.density import WrittenPlaces
 from mudkit.trace.schema import device_ids, epoch_us, read_ids
 from mudkit.units import US_PER_S, distance_km
 
-__all__ = ["Pairs", "arrow"]
-
 _OF_READ = ("device", "t_us", "lat", "lon", "points", "window_s")
 _OF_PAIR = ("missing", "completeness", "age_s", "distance_km")
 

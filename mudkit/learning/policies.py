@@ -22,22 +22,6 @@ from mudkit.sources.parameters import number
 from mudkit.systems.mud.policies.artefact import HOURS, Density
 from mudkit.units import solar_time
 
-__all__ = [
-    "Always",
-    "Bound",
-    "FixedRule",
-    "Learner",
-    "LearntReads",
-    "Policy",
-    "Tree",
-    "day_runs",
-    "describe_policy",
-    "format_age",
-    "format_time",
-    "slot_starts",
-    "slots_of_day",
-]
-
 _STALE, _LOCAL = 1, 0
 _DAY_MIN: Final = 24 * 60
 _PRICES: Final = np.geomspace(0.0005, 200.0, 25)

@@ -18,8 +18,6 @@ from mudkit.fleet.energy import MJ_PER_MW_US
 from mudkit.fleet.link import profile_of
 from mudkit.sources.parameters import number
 
-__all__ = ["RadioModel", "RadioUse"]
-
 
 class RadioUse(NamedTuple):
     """Bytes, up and down, and radio energy of exchanges, with the tail until the device's next one."""

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from mudkit.learning.pairs import Pairs
 
-__all__ = ["SENT", "fewest_sends", "fewest_sends_by_stale", "replay", "replay_steps", "stale_answers"]
-
 SENT = -1
 
 

@@ -42,18 +42,6 @@ from mudkit.learning.replay import SENT, replay, replay_steps
 from mudkit.learning.trees import CostTree, CrossValidatedTrees, Folds, groups_by, grow
 from mudkit.units import solar_day
 
-__all__ = [
-    "FAMILIES",
-    "MIN_GAIN",
-    "Choice",
-    "Family",
-    "Recommendation",
-    "Sums",
-    "recommend",
-    "replay_rules",
-    "replayed",
-]
-
 Family: TypeAlias = Literal["always ask", "age", "distance and age", "time of day", "age by hour", "tree"]
 FAMILIES: Final[tuple[Family, ...]] = get_args(Family)
 """From simple to complicated."""

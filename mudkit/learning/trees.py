@@ -21,20 +21,6 @@ from mudkit.errors import ParameterError, TraceContentError
 from mudkit.systems.mud.policies.artefact import Action, action_text, question
 from mudkit.units import US_PER_S
 
-__all__ = [
-    "CostTree",
-    "CrossValidatedTrees",
-    "Folds",
-    "Groups",
-    "GrownTree",
-    "check_folds",
-    "fold_numbers",
-    "groups_by",
-    "grow",
-    "learn",
-    "learnt_view",
-]
-
 Groups: TypeAlias = Literal["device", "day"]
 """Groups that cross-validation keeps apart: other devices, or other days (UTC)."""
 Folds: TypeAlias = Literal["device", "time"]

@@ -26,8 +26,6 @@ from mudkit.units import US_PER_S, box_bounds, in_box
 if TYPE_CHECKING:
     from mudkit.pipeline.coverage import Points, Reads
 
-__all__ = ["NEVER_US", "Batches", "ReadRequests", "Writes", "batch_shares", "batches", "missed"]
-
 NEVER_US: Final = np.iinfo(np.int64).max
 """The time of what does not happen."""
 _BY: Final = [("device", "ascending"), ("ts", "ascending")]

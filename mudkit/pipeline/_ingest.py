@@ -40,8 +40,6 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["IngestReport", "OpenTrace", "check_folders", "ingest", "open_trace"]
-
 _BUCKET_BYTES = 64 << 20
 _MAX_BUCKETS = 1024
 _MIN_GROUPS = 64  # where there are as many files: so that all cores have something to do

@@ -13,8 +13,6 @@ from pyspark.sql import SparkSession
 from mudkit.arguments import check_options
 from mudkit.progress import is_enabled
 
-__all__ = ["progress"]
-
 _PATIENCE_S = 1.0
 _PERIOD_S = 0.2
 _FAREWELL_S = 5.0

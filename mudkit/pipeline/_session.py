@@ -25,8 +25,6 @@ from mudkit.pipeline.launch import jvm as jvms
 from mudkit.pipeline.launch.jvm import make_interruptible
 from mudkit.pipeline.launch.settings import Target, check_reachable, resolve
 
-__all__ = ["running", "session", "stop"]
-
 _SQL_CONFIG = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -13,8 +13,6 @@ from mudkit.errors import ParameterError
 from mudkit.pipeline.tables import require_columns
 from mudkit.sources.parameters import time_zone
 
-__all__ = ["MAX_ZOOM", "cells", "intervals", "propagation", "rows_by_time"]
-
 MAX_ZOOM = 22
 _MERCATOR_LAT = 85.0511287798066
 """Latitude of the edges of Web Mercator's square map; positions beyond count for the cells at the edge."""

@@ -31,8 +31,6 @@ from numpy.typing import NDArray
 from mudkit.trace.schema import epoch_us, read_ids
 from mudkit.units import US_PER_S, Box, box_bounds
 
-__all__ = ["NOTHING", "Counts", "Reads", "first_reads", "read_labels"]
-
 NOTHING = -1
 """Number that stands for no read."""
 

@@ -21,17 +21,6 @@ from mudkit.errors import EnvironmentProblem, MudkitError, SimulationProblem
 from mudkit.files import work_folder
 from mudkit.pipeline._progress import progress
 
-__all__ = [
-    "EXECUTORS_NEED",
-    "check_workers",
-    "has_mudkit",
-    "merged_batches",
-    "package_folder",
-    "provide",
-    "spread",
-    "write_package",
-]
-
 EXECUTORS_NEED = ("numpy", "pandas", "pyarrow", "scipy", "google-re2", "sqlglot", "msgspec")
 """Packages that mudkit's jobs import on executors of other machines."""
 

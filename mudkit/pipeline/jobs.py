@@ -40,8 +40,6 @@ from mudkit.trace import read_manifest
 from mudkit.trace.folder import table_folder
 from mudkit.trace.schema import READS, epoch_us
 
-__all__ = ["JOBS", "JobReport", "run_job"]
-
 _DAY_US = 86_400_000_000
 _EPOCH = dt.date(1970, 1, 1)
 _PART_BYTES = 16 << 20

@@ -18,8 +18,6 @@ from mudkit.pipeline.tables import require_columns
 from mudkit.trace.options import MAX_WINDOW_S
 from mudkit.trace.schema import POSITIONS
 
-__all__ = ["check_horizon", "label_reads", "label_writes", "labels_of", "writes_of"]
-
 _POINT = ("device", "ts", "lat", "lon")
 _FLUSH_POINTS = 1 << 20
 _FLUSH_LABELS = 1 << 18

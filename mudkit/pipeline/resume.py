@@ -31,8 +31,6 @@ from mudkit.errors import MudkitError, OutputProblem
 from mudkit.files import output_problem, staged_file, staged_folder
 from mudkit.pipeline.executors import package_folder
 
-__all__ = ["Stage", "resumable", "sweep"]
-
 _IDENTITY = "identity.json"
 
 

@@ -41,20 +41,6 @@ from mudkit.pipeline.executors import provide
 from mudkit.pipeline.launch.jvm import suppress_worker_output
 from mudkit.pipeline.tables import require_columns, writing
 
-__all__ = [
-    "EVENTS",
-    "WRITTEN",
-    "Batch",
-    "Engine",
-    "Event",
-    "Keeper",
-    "Released",
-    "Start",
-    "Streamed",
-    "aggregate_stream",
-    "event_stream",
-]
-
 WRITTEN: Final = (
     "t_us BIGINT, numbers ARRAY<BIGINT>, recipients ARRAY<STRING>, aggregate STRING, problem STRING, "
     "watermark_us BIGINT"

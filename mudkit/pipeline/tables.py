@@ -28,8 +28,6 @@ from mudkit.predicates import Layout, Predicate, tree
 from mudkit.trace.folder import columns_language, table_folder
 from mudkit.trace.schema import SCHEMAS
 
-__all__ = ["column", "ddl", "read", "read_folders", "require_columns", "write", "write_files", "writing"]
-
 
 @check_options
 def column(p: Predicate, schema: DataFrame | T.StructType | Layout) -> Column:

@@ -13,8 +13,6 @@ from mudkit.predicates.predicate import Predicate
 from mudkit.predicates.values import LIST, Members, Point, point, value
 from mudkit.wire import is_too_deep
 
-__all__ = ["from_json", "to_json"]
-
 
 def to_json(predicate: Predicate | None) -> dict[str, Any] | None:
     """Encode a bound predicate as its text and its constants; None stays None."""

@@ -20,8 +20,6 @@ from mudkit.predicates.tokens import tokenize
 from mudkit.predicates.tree import Call, Name, walk
 from mudkit.predicates.values import BOOLEAN, EVERY_KIND, NUMBER, STRING, kind_names, kind_of
 
-__all__ = ["Aggregates", "Expression", "State"]
-
 
 class Expression:
     """Value that is computed from the scopes of a language: arithmetic and functions over names.

@@ -38,28 +38,6 @@ from mudkit.predicates.values import (
 )
 from mudkit.units import EARTH_RADIUS_KM, zone
 
-__all__ = [
-    "BUILT_IN",
-    "CONVERTERS",
-    "IMPLEMENTATIONS",
-    "MAX_TIME_S",
-    "MIN_TIME_S",
-    "MM_PER_KM",
-    "OPERATORS",
-    "Function",
-    "call_user",
-    "equal",
-    "find",
-    "finite",
-    "function",
-    "less",
-    "like_pattern",
-    "lookup",
-    "names",
-    "pattern",
-    "remove",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:

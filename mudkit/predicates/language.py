@@ -11,8 +11,6 @@ from mudkit.errors import PredicateError, listed
 from mudkit.predicates import tree
 from mudkit.predicates.values import EVERY_KIND, KINDS, POINT, STRUCT
 
-__all__ = ["MOBIUS", "Language", "Schema", "Scopes"]
-
 
 class Scopes(NamedTuple):
     """Scopes of a language; names without a scope are in the first."""

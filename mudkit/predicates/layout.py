@@ -13,8 +13,6 @@ from mudkit.errors import PredicateError, did_you_mean, listed
 from mudkit.predicates.tree import Name
 from mudkit.predicates.values import BOOLEAN, EVERY_KIND, NUMBER, POINT, STRING, STRUCT, number, string
 
-__all__ = ["Column", "Group", "Layout", "Resolved", "Typed", "Whole", "to_json"]
-
 _KINDS: Final = {
     "number": NUMBER, "date": NUMBER, "string": STRING, "boolean": BOOLEAN, "point": POINT, "pair": POINT,
     "struct": STRUCT, "variant": EVERY_KIND, "null": 0,

@@ -18,8 +18,6 @@ from mudkit.predicates.tokens import DIALECT, MAX_PREDICATE_DEPTH, NAME_PREFIX, 
 from mudkit.predicates.tree import Node, Place
 from mudkit.predicates.values import EVERY_KIND, LIST, MAX_INTEGER, Members, Value, kind_of, value
 
-__all__ = ["MAX_NODES", "Bound", "ListOf", "Parameter", "Parsed", "Parser", "Source", "with_kinds"]
-
 MAX_NODES: Final = 500
 MAX_LEVELS: Final = 100
 """Levels of the tree; each operator of a chain such as 1 + 2 + 3 makes one."""

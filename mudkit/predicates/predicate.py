@@ -41,8 +41,6 @@ from mudkit.predicates.values import (
 if TYPE_CHECKING:
     from mudkit.predicates.layout import Layout
 
-__all__ = ["Form", "Predicate", "check_mapping"]
-
 MAX_LIST: Final = 10_000
 """Maximum number of items in the list of an ``IN``."""
 MAX_CACHED: Final = 4096

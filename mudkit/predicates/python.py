@@ -21,8 +21,6 @@ from mudkit.predicates.values import BOOLEAN, EVERY_KIND, NUMBER, POINT, STRING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Code", "compile_tree", "finish"]
-
 _ORDERED: Final = NUMBER | STRING | BOOLEAN
 _EQUAL: Final = _ORDERED | POINT
 _KIND_NAMES: Final = {NUMBER: "number", STRING: "string", BOOLEAN: "boolean", POINT: "point"}

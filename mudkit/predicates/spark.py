@@ -29,8 +29,6 @@ from mudkit.predicates.values import (
     Point,
 )
 
-__all__ = ["SparkWriter"]
-
 _TYPES: Final = {
     NUMBER: "DOUBLE",
     STRING: "STRING",

@@ -19,8 +19,6 @@ from sqlglot.errors import SqlglotError
 
 from mudkit.errors import PredicateError
 
-__all__ = ["DIALECT", "MAX_PREDICATE_DEPTH", "MAX_TEXT_BYTES", "NAME_PREFIX", "tokenize"]
-
 MAX_TEXT_BYTES: Final = 8 * 1024
 MAX_PREDICATE_DEPTH: Final = 20
 """Nested parentheses plus prefix operators (NOT, -, +)."""

@@ -15,28 +15,6 @@ from mudkit.predicates.values import BOOLEAN, EVERY_KIND, LIST, NULL, kind_names
 if TYPE_CHECKING:
     from mudkit.predicates.functions import Function
 
-__all__ = [
-    "COMPARISONS",
-    "FLIPPED",
-    "And",
-    "Call",
-    "Compare",
-    "Constant",
-    "In",
-    "IsNull",
-    "Name",
-    "Node",
-    "Not",
-    "Or",
-    "children",
-    "conjuncts",
-    "outline",
-    "replace_nodes",
-    "text_of",
-    "walk",
-    "with_children",
-]
-
 COMPARISONS: Final = ("=", "<>", "<", "<=", ">", ">=")
 FLIPPED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """Operator after exchanging the two sides of a comparison."""

@@ -23,31 +23,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-__all__ = [
-    "BOOLEAN",
-    "EVERY_KIND",
-    "KINDS",
-    "LIST",
-    "MAX_INTEGER",
-    "MAX_NUMBER",
-    "NULL",
-    "NUMBER",
-    "POINT",
-    "STRING",
-    "STRUCT",
-    "Constant",
-    "Members",
-    "Point",
-    "attribute",
-    "boolean",
-    "kind_names",
-    "kind_of",
-    "number",
-    "point",
-    "string",
-    "value",
-]
-
 NULL: Final = 0
 NUMBER: Final = 1
 STRING: Final = 2

@@ -19,23 +19,6 @@ from mudkit.predicates.tree import Node
 from mudkit.predicates.values import BOOLEAN, NULL, NUMBER, POINT, STRING, STRUCT, Members, Point
 from mudkit.units import KM_PER_DEGREE, distance_km
 
-__all__ = [
-    "Columns",
-    "Environment",
-    "Floats",
-    "Masks",
-    "Objects",
-    "Vector",
-    "constant",
-    "evaluate",
-    "from_data",
-    "is_present",
-    "keep_objects",
-    "points",
-    "reach",
-    "truth",
-]
-
 Floats: TypeAlias = NDArray[np.float64]
 Masks: TypeAlias = NDArray[np.bool_]
 Objects: TypeAlias = NDArray[np.object_]

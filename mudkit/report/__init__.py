@@ -6,6 +6,7 @@ from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mudkit.report import (
+        assuming,
         batching,
         caching,
         joined_early,
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
         knowing,
         ordering,
         playing,
+        prefetch_events,
         prefetching,
         profiling,
         propagating,
@@ -42,6 +44,7 @@ __all__ = [
     "Summary",
     "SummaryError",
     "TraceSource",
+    "assuming",
     "batching",
     "caching",
     "compare_runs",
@@ -56,6 +59,7 @@ __all__ = [
     "open_source",
     "ordering",
     "playing",
+    "prefetch_events",
     "prefetching",
     "profiling",
     "propagating",

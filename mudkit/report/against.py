@@ -25,8 +25,6 @@ from mudkit.trace.parse import parsed_batches
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Place", "other_report", "parse_against", "parse_limits", "place_of_run", "refuse_far", "run_both"]
-
 MAX_APART_KM: Final = 50.0
 """Distance of two traces' boxes above which they are of different areas."""
 

@@ -24,8 +24,6 @@ from mudkit.trace.derive import Rule, derive_reads
 if TYPE_CHECKING:
     from mudkit.learning.trees import Folds
 
-__all__ = ["ASSUMED_LABELS", "Assumptions", "shown_range", "try_assumptions"]
-
 ASSUMED_LABELS: Final = {
     "policy": "recommended policy",
     "fresh_share": "its fresh answers, %",

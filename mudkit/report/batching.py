@@ -20,8 +20,6 @@ from mudkit.learning.writes import ReadRequests, Writes
 from mudkit.report.page import Answer, Measure
 from mudkit.report.source import TraceSource
 
-__all__ = ["LABELS", "MIN_RISK", "WriteStudy", "count_lacking", "shown_risk", "study_writes"]
-
 LABELS: Final = {
     "message_share": "messages, % of writes",
     "point_share": "writes sent, %",

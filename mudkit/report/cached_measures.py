@@ -16,8 +16,6 @@ from mudkit.report.page import Measure
 if TYPE_CHECKING:
     from mudkit.report.caching import ReadStudy
 
-__all__ = ["first_measures"]
-
 
 def first_measures(study: ReadStudy) -> list[Measure]:
     """Return the figures of the first screen; what follows from a definition has no interval."""

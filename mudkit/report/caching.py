@@ -37,7 +37,7 @@ from mudkit.learning.search import (
 )
 from mudkit.learning.trees import Folds
 from mudkit.pipeline.coverage import read_labels
-from mudkit.report.assuming import ASSUMED_LABELS, Assumptions, shown_range, try_assumptions
+from mudkit.report.assuming import Assumptions, shown_range, try_assumptions
 from mudkit.report.batching import WriteStudy, count_lacking, shown_risk
 from mudkit.report.cached_measures import first_measures
 from mudkit.report.page import Answer, FirstScreen
@@ -50,8 +50,6 @@ from mudkit.worlds import tree_nodes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-__all__ = ["ASSUMED_LABELS", "BEST", "CAPTION", "SAVINGS_LABELS", "ReadStudy", "study_reads"]
 
 CAPTION: Final = (
     "Policies, each chosen on other devices or days than those it is scored on; data and energy of a read on "

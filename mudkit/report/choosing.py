@@ -18,27 +18,6 @@ if TYPE_CHECKING:
     from mudkit.systems.lasthop.study.scenario import Drawn
     from mudkit.systems.lasthop.study.sizing import Sizing
 
-__all__ = [
-    "ENDS",
-    "MAX_LIMIT",
-    "MIN_READS",
-    "MIN_SPLIT_DAYS",
-    "PRICES",
-    "SURE",
-    "Setting",
-    "buffer",
-    "count_days",
-    "count_scored_days",
-    "find_end_us",
-    "has_enough",
-    "pays",
-    "pick_days",
-    "recommend",
-    "score",
-    "search_setting",
-    "vary_prices",
-]
-
 PRICES: Final = {
     "wasted": ("a wasted message", "price_wasted"),
     "lost": ("a lost message", "price_lost"),

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-__all__ = ["Comparison", "compare_runs"]
-
 RECOMMENDATION: Final = "recommendation"
 """Name of the measure that holds what a report recommends, as a text."""
 

@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 
     from mudkit.report.source import TraceSource
 
-__all__ = [
-    "Defect",
-    "coincidence",
-    "find_defects",
-    "in_few_days",
-    "missing_share",
-    "missing_times_s",
-    "not_judged",
-    "sentences",
-    "usable",
-]
-
 _DAY_US: Final = 86_400 * US_PER_S
 _QUARTER_US: Final = 900 * US_PER_S
 _QUARTERS: Final = 4

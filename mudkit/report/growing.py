@@ -16,8 +16,6 @@ from mudkit.report.verdicts import COSTS, LOOSER, TOLERANCE, Cost, TaskPool, cho
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["TO_ALL", "Growth", "grow"]
-
 TO_ALL: Final = ("to everyone", "Radiator")
 """Systems that send each item to every phone."""
 _SEEDS: Final = 2

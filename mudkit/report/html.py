@@ -20,8 +20,6 @@ from mudkit import figures
 from mudkit.files import staged_file
 from mudkit.report.page import DETAILS
 
-__all__ = ["FIGURE_SCRIPT", "export_html", "plotly_script", "replace_outputs"]
-
 PLOTLY = "application/vnd.plotly.v1+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"

@@ -16,17 +16,6 @@ if TYPE_CHECKING:
 
     from mudkit.report.joining import Messages
 
-__all__ = [
-    "TOLD_SHARE",
-    "count_bins",
-    "distance_bins",
-    "distance_m",
-    "error_interval",
-    "last_reports",
-    "left_interval",
-    "squares_m2",
-]
-
 TOLD_SHARE: Final = 0.95
 """Share of positions that the limit of the distance is about."""
 _BIN: Final = math.log(1.02)

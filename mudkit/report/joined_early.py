@@ -14,8 +14,6 @@ from mudkit.report.propagating import JoiningStudy
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["threshold_answer", "threshold_table", "thresholds_shown"]
-
 
 def threshold_table(study: JoiningStudy) -> pd.DataFrame:
     """Return what thresholds leave at the interval and cell of the page; 1: nothing is joined."""

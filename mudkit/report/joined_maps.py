@@ -17,16 +17,6 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "MAX_MAP_CELLS",
-    "MAX_PICTURES",
-    "busiest",
-    "count_cells",
-    "pictures",
-    "places_answer",
-    "sum_cells",
-]
-
 MAX_PICTURES: Final = 48
 """Maximum number of pictures of a map; neighbouring intervals of a longer trace are joined."""
 MAX_MAP_CELLS: Final = 5000

@@ -17,8 +17,6 @@ from mudkit.report.page import Measure
 if TYPE_CHECKING:
     from mudkit.report.propagating import JoiningStudy
 
-__all__ = ["first_measures"]
-
 _MEASURES: Final = {
     "way": (
         "",

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["MEASURES", "baselines", "baselines_answer", "baselines_shown", "drawn"]
-
 MEASURES: Final = {
     "left": "bytes left, %",
     "error": "95 % when reported, m",

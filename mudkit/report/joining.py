@@ -32,30 +32,6 @@ from mudkit.units import EARTH_RADIUS_KM, US_PER_S, middle
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "AS_GOOD",
-    "MAX_ZOOM",
-    "Cells",
-    "Choice",
-    "Limits",
-    "Messages",
-    "Search",
-    "Sizes",
-    "Sums",
-    "best_last",
-    "cell_km",
-    "different_groups",
-    "join_different",
-    "join_last",
-    "join_own",
-    "keep_last",
-    "last_groups",
-    "last_sent_bins",
-    "own_groups",
-    "search",
-    "threshold_grid",
-]
-
 AS_GOOD: Final = 1.05
 """A combination is as good as the best if it leaves at most this times its bytes."""
 MAX_ZOOM: Final = 22

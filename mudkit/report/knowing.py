@@ -14,8 +14,6 @@ from mudkit.report.page import Answer
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["KNOWN_LABELS", "known_answer", "list_known", "sum_known"]
-
 KNOWN_LABELS: Final = {
     "items_read": "items that servers read",
     "items_not_for_it": "items of others on phones",

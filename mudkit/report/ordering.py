@@ -14,8 +14,6 @@ from mudkit.report.page import Answer
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["order_answer", "order_table", "shortened", "try_orders"]
-
 _SAME: Final = "makes no difference"
 _SHOWN_CHANGES: Final = "changes what is shown"
 _KEPT_CHANGES: Final = "changes which promises are kept"

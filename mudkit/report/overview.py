@@ -16,8 +16,6 @@ from mudkit.report.run import headline, run_report
 from mudkit.report.schemas import TEMPLATES
 from mudkit.report.summary import FILE_NAME, FORMAT, SummaryError, read_summary
 
-__all__ = ["run_all", "write_index"]
-
 _QUESTIONS: Final = {
     "trace_profile": "What does the trace hold, and how clean is it?",
     "cache_policy": "What could a cache on the devices save, and with which policy?",

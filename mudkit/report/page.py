@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any, Final
 
-__all__ = ["DETAILS", "SUMMARY", "UNITS", "Answer", "FirstScreen", "Measure"]
-
 DETAILS: Final = "details"
 """Tag of cells that are folded; the first heading among them is what stays to be seen."""
 

@@ -19,17 +19,6 @@ from mudkit.trace.formats.columns import ColumnsMissing
 from mudkit.trace.options import FileTable, Options, refuse_for_folder
 from mudkit.trace.tally import check_source
 
-__all__ = [
-    "check",
-    "check_inputs",
-    "described",
-    "file_options",
-    "inputs",
-    "parse_assignments",
-    "preset",
-    "presets",
-]
-
 _FOLDER = Path(__file__).parent
 
 _EXAMPLES = {"places": ("NAME", "LAT,LON", "37.62,-122.38")}

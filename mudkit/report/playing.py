@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["MAX_PLAYED", "PlayedStretch", "busiest_positions", "named_places", "play_stretch"]
-
 MAX_PLAYED: Final = 2_500_000
 """Messages that are played times those that wait meanwhile; a stretch with more is shortened."""
 _MAX_CELLS: Final = 5000

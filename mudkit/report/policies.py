@@ -19,8 +19,6 @@ from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, fewest_sends, fewest_sends_by_stale, replay
 from mudkit.learning.search import Choice, Recommendation, replay_rules
 
-__all__ = ["HINDSIGHT", "RULE", "choose_with_hindsight", "compare_policies", "stale_share", "try_rules"]
-
 RULE, HINDSIGHT = "fixed rule", "with hindsight"
 _GRID_KM: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, math.inf)
 _GRID_MINUTES: Final = (2.0, 5.0, 10.0, 15.0, 20.0, 40.0, 60.0, 120.0)

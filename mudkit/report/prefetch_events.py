@@ -21,8 +21,6 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     from mudkit.systems.lasthop.study.scenario import Drawn
 
-__all__ = ["PlayedEvents", "about", "read_events"]
-
 _DAY_US: Final = 86_400_000_000
 _SHORT_DAYS: Final = 7
 _CRITICAL: Final = 0.15

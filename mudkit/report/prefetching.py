@@ -25,7 +25,7 @@ from mudkit.report.choosing import (
     vary_prices,
 )
 from mudkit.report.page import Answer, FirstScreen, Measure
-from mudkit.report.prefetch_events import PlayedEvents, about, read_events
+from mudkit.report.prefetch_events import PlayedEvents, about
 from mudkit.report.tables import merge_equal
 from mudkit.systems.lasthop import Forwarding, Prices, Push
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from mudkit.sources import Outages
     from mudkit.systems.lasthop.study.scenario import Drawn
     from mudkit.systems.lasthop.study.sizing import Sizing
-
-__all__ = ["BEST", "LABELS", "SizingStudy", "read_events", "study_sizing"]
 
 LABELS: Final = {
     "limit": "prefetch limit",

@@ -22,8 +22,6 @@ from mudkit.report.stays import MIN_STOP_S, MIN_TRIP_KM, Stays
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S
 
-__all__ = ["CLEAN", "WHOLE_DAY_HOURS", "count_whole_days", "first_measures", "gaps_s", "span_days"]
-
 CLEAN: Final = 0.01
 """Share of rows set aside above which no trace is called clean."""
 WHOLE_DAY_HOURS: Final = 20

@@ -48,29 +48,6 @@ from mudkit.trace.derive import Rule
 from mudkit.trace.times import NO_TIME
 from mudkit.units import US_PER_S
 
-__all__ = [
-    "cells",
-    "defect_answer",
-    "defect_table",
-    "device_answer",
-    "devices",
-    "dwell_answer",
-    "dwell_places",
-    "first_screen",
-    "interval_answer",
-    "intervals",
-    "over_time",
-    "pauses",
-    "place_answer",
-    "read_answer",
-    "speeds",
-    "stops",
-    "stretches",
-    "time_answer",
-    "trip_answer",
-    "trips",
-]
-
 _LONG_GAP_S: Final = 600.0
 _NEAR_KM: Final = 0.5
 _FEW_STOPS_A_PLACE: Final = 2

@@ -45,13 +45,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = [
-    "WAYS",
-    "JoiningStudy",
-    "chosen_quantity",
-    "study_joining",
-]
-
 Way: TypeAlias = Literal["nothing", "last", "own", "join"]
 WAYS: Final[dict[Way, str]] = {
     "nothing": "every message by itself",

@@ -14,18 +14,6 @@ if TYPE_CHECKING:
 
     from mudkit.report.source import TraceSource
 
-__all__ = [
-    "BREAK",
-    "BREAK_DAYS",
-    "HOLE",
-    "REST",
-    "Recording",
-    "Zones",
-    "compare_zones",
-    "record",
-    "silent_us",
-]
-
 BREAK: Final = "break"
 REST: Final = "rest"
 HOLE: Final = "hole"

@@ -32,19 +32,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from jupyter_client.manager import AsyncKernelManager
 
-__all__ = [
-    "QUIET_KERNEL",
-    "ReportFailed",
-    "find_finished",
-    "finished_run",
-    "headline",
-    "kernel_manager",
-    "page_request",
-    "run_report",
-    "save_page",
-    "words_of_command",
-]
-
 QUIET_KERNEL: Final = ["--IPKernelApp.log_level=40"]
 """Arguments for a kernel that writes errors only: it warns of ports that are on loopback and signed."""
 

@@ -28,8 +28,6 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["OWN", "OwnScenario", "open_scenario", "read_outages", "read_writes"]
-
 OWN: Final = "this trace"
 """Name of the task."""
 _DEVICE: Final = ("device", "sender")

@@ -20,18 +20,6 @@ from mudkit.trace.derive import Rule
 from mudkit.trace.options import MAX_BOX_KM, MAX_WINDOW_S, TimeUnit
 from mudkit.units import zone
 
-__all__ = [
-    "SYNONYMS",
-    "TEMPLATES",
-    "CachePolicy",
-    "Parameters",
-    "PrefetchSizing",
-    "Propagation",
-    "Scoreboard",
-    "TraceProfile",
-]
-
-
 TraceFormat: TypeAlias = Literal[
     "auto",
     "cabspotting",

@@ -13,8 +13,6 @@ from mudkit.report.verdicts import COSTS, DRAWS, FATE_LABELS, LOOSER
 if TYPE_CHECKING:
     from mudkit.report.scoring import ScoreStudy
 
-__all__ = ["first_measures"]
-
 
 def first_measures(study: ScoreStudy) -> list[Measure]:
     """Return the figures of the first screen: of all tasks, and of each."""

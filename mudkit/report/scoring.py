@@ -36,17 +36,6 @@ if TYPE_CHECKING:
 
     from mudkit.report.scenario import OwnScenario
 
-__all__ = [
-    "BEST",
-    "DEFINITION",
-    "FATE_LABELS",
-    "MEASURE_LABELS",
-    "MIN_DELIVERIES",
-    "ScoreStudy",
-    "measure_meanings",
-    "study_scores",
-]
-
 _MAX_LISTED: Final = 3
 """Tasks of which a figure of the first screen is listed one by one."""
 _MUCH: Final = 0.05

@@ -18,8 +18,6 @@ from mudkit.trace.folder import columns_language, select
 from mudkit.trace.schema import POSITIONS, READS
 from mudkit.units import zone
 
-__all__ = ["Selection", "parse_period"]
-
 _PERIOD: Final = "two ISO dates or times, the earlier first, such as 2008-05-17/2008-05-24"
 _PREDICATE_LETTERS: Final = 120
 

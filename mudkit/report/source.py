@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["QUARTER_S", "TraceSource", "dominant", "no_rows_aside", "open_source"]
-
 MAX_ROWS: Final = 20_000_000
 """Rows, by the size of the file, up to which a trace is read whole; about 4 GB of memory at most."""
 _ROW_BYTES: Final = 45

@@ -16,17 +16,6 @@ if TYPE_CHECKING:
 
     from mudkit.report.source import TraceSource
 
-__all__ = [
-    "MIN_STOP_S",
-    "MIN_TRIP_KM",
-    "PLACE_ZOOM",
-    "SILENCE_S",
-    "Stays",
-    "find_stays",
-    "places",
-    "silences",
-]
-
 MIN_STOP_S: Final = 300
 """A device that stays within 50 m for this long stops."""
 

@@ -17,8 +17,6 @@ from mudkit.errors import MudkitError, did_you_mean
 from mudkit.files import existing
 from mudkit.report.page import Measure
 
-__all__ = ["FILE_NAME", "FORMAT", "Summary", "SummaryError", "read_summary", "write_summary"]
-
 FILE_NAME: Final = "summary.json"
 FORMAT: Final = 1
 _PART: Final = r"[a-z][a-z0-9]*(_[a-z0-9]+)*"

@@ -21,8 +21,6 @@ from mudkit.display import frame_table
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FilteredTable", "merge_equal", "save_cells", "save_table"]
-
 Table = TypeVar("Table", "pd.DataFrame", pa.Table)
 
 

@@ -23,19 +23,6 @@ if TYPE_CHECKING:
 
     from mudkit.experiment import Scoreboard
 
-__all__ = [
-    "COSTS",
-    "DRAWS",
-    "FATE_LABELS",
-    "LOOSER",
-    "POOLED",
-    "TOLERANCE",
-    "Cost",
-    "TaskPool",
-    "choose",
-    "ends",
-]
-
 Cost = Literal["j_per_useful", "kb_per_useful"]
 COSTS: Final[Mapping[Cost, tuple[str, str, str]]] = {
     "j_per_useful": ("radio energy", "J", "radio_j"),

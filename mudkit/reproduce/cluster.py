@@ -24,8 +24,6 @@ from mudkit.errors import EnvironmentProblem, ParameterError
 from mudkit.pipeline.launch.java import find_java, launch_home
 from mudkit.pipeline.launch.jvm import spark_home
 
-__all__ = ["Cluster", "local_cluster", "members"]
-
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _LISTENING = re.compile(r"Starting Spark master at (spark://\S+)")

@@ -17,8 +17,6 @@ from mudkit.reproduce.row import Figure, Measured, Required, Row, Say, say_nothi
 from mudkit.systems.contrail import Item, Module, Relay
 from mudkit.verify.tampering import MANIPULATIONS, tamper
 
-__all__ = ["ROWS"]
-
 _SEEDS: Final = (1, 2, 3)
 _ALWAYS_S: Final = 3600.0
 _PAPER: Final = ((100, 10), (10, 1), (100, 1), (980, 20), (980, 10), (980, 1))

@@ -20,19 +20,6 @@ import psutil
 
 from mudkit.errors import EnvironmentProblem
 
-__all__ = [
-    "BusyCores",
-    "JsonServer",
-    "PeakMemory",
-    "Task",
-    "answer_of",
-    "environment",
-    "json_of",
-    "memory_mb",
-    "require_peer",
-    "serve",
-]
-
 _POLL_S: Final = 0.2
 _SPARK_VARIABLES: Final = ("SPARK_REMOTE", "MUDKIT_SPARK_MASTER")
 

@@ -28,8 +28,6 @@ from mudkit.reproduce.harness import Task, answer_of, memory_mb
 from mudkit.reproduce.row import Figure, Measured, Required, Row, Say, say_nothing
 from mudkit.sources.streams import Stream
 
-__all__ = ["ROWS"]
-
 EVERY_S: Final = 600
 _US: Final = 1_000_000
 

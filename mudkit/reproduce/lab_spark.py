@@ -25,8 +25,6 @@ from mudkit.reproduce.row import Figure, Measured, Required, Row, Say, say_nothi
 from mudkit.trace.schema import epoch_us
 from mudkit.units import box_bounds
 
-__all__ = ["ROWS"]
-
 LOCAL: Final = "local[2], 2 shuffle partitions"
 CONNECT: Final = "Spark Connect"
 CLUSTER: Final = "standalone cluster"

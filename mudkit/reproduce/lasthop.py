@@ -18,8 +18,6 @@ from mudkit.systems.lasthop.study.sweeping import HOUR_S
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ROWS"]
-
 _MIN_SPREAD_RUNS: Final = 100
 """Number of runs from which starting processes pays."""
 MIN_MESSAGES: Final = 30

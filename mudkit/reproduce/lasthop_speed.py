@@ -27,8 +27,6 @@ from mudkit.systems.lasthop import (
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.scenario import Drawn
 
-__all__ = ["ROWS"]
-
 
 class Fleet:
     """A server, a device on an ideal link, and one topic, driven by drawn events.

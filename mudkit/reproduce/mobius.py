@@ -31,8 +31,6 @@ from mudkit.worlds.matching import (
     paper_messages_per_s,
 )
 
-__all__ = ["ROWS"]
-
 PARTITIONS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Subscriptions a partition, as in Figure 5."""
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame
 
-__all__ = ["ROWS"]
-
 CARS: Final = (20, 60, 200, 600)
 TOWNS: Final = (1, 20)
 DAYS: Final[Mapping[int, int]] = {20: 14, 60: 7, 200: 4, 600: 2}

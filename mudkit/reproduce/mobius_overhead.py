@@ -60,8 +60,6 @@ from mudkit.reproduce.row import Figure, Measured, Required, Row, Say, say_nothi
 from mudkit.sources.streams import Stream
 from mudkit.systems.mud import Client, Cloud, freshness
 
-__all__ = ["ROWS"]
-
 _TABLE: Final = "news"
 _ROUNDS: Final = 300
 """Rounds of the loop that measures the machine."""

@@ -32,16 +32,6 @@ from mudkit.reproduce import (
 from mudkit.reproduce.harness import BusyCores
 from mudkit.reproduce.row import NOT_MEASURED, Figure, Measured, Row, Say, judge, say_nothing
 
-__all__ = [
-    "QUICK_MINUTES",
-    "ROWS",
-    "Kept",
-    "Result",
-    "load_result",
-    "results",
-    "select",
-]
-
 _PAPERS: Final = (
     (mobius, mobius_overhead, mobius_caching),
     (lasthop, lasthop_speed),

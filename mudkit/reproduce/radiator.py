@@ -28,8 +28,6 @@ from mudkit.systems.radiator import (
 )
 from mudkit.wire import Value
 
-__all__ = ["ROWS"]
-
 CLIENTS: Final = 60_000
 ENCODING: Final = (
     "a context is JSON with people, span and attributes (place, speed, and the hazards with their places, "

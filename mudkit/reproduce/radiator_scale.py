@@ -41,8 +41,6 @@ from mudkit.systems.radiator import (
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S
 
-__all__ = ["ROWS"]
-
 _Engine = TypeVar("_Engine", Groups, ClientLists, ClientArrays)
 _NEAR: Final = 20
 _FAR: Final = 50

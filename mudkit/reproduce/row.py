@@ -9,20 +9,6 @@ from typing import Any, Literal, TypeAlias
 
 from mudkit import words
 
-__all__ = [
-    "NOT_MEASURED",
-    "NOT_REPRODUCIBLE",
-    "REPRODUCED",
-    "SHAPE",
-    "Figure",
-    "Measured",
-    "Required",
-    "Row",
-    "Say",
-    "judge",
-    "say_nothing",
-]
-
 Say: TypeAlias = Callable[[str], None]
 """Callback that reports the current step of a measurement."""
 

@@ -19,8 +19,6 @@ from mudkit.reproduce.table import parameter_text
 if TYPE_CHECKING:
     import nbformat
 
-__all__ = ["BUSY_CORES", "figures", "notebook", "text", "write"]
-
 BUSY_CORES: Final = 0.2
 """Cores used by other programs above which a row counts as measured under load."""
 

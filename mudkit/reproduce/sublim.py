@@ -15,8 +15,6 @@ from mudkit.systems.sublim import Verdict
 from mudkit.systems.sublim.study import picu, picu_function, shared_timestamp_policy
 from mudkit.verify.roaming import POINTS, Roamed, Roaming
 
-__all__ = ["ROWS"]
-
 _ECG: Final = bytes(1_000)
 _MINE: Final = (1, 2, 3, 4)
 _LIVE: Final = 100

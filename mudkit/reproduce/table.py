@@ -15,8 +15,6 @@ from mudkit import words
 from mudkit.reproduce.outcome import Result
 from mudkit.reproduce.row import NOT_MEASURED, NOT_REPRODUCIBLE, REPRODUCED, Row, Say, say_nothing
 
-__all__ = ["expected", "left_out", "parameter_text", "render", "watched"]
-
 _STYLES = {REPRODUCED: "green", NOT_REPRODUCIBLE: "red", NOT_MEASURED: "dim"}
 
 

@@ -21,8 +21,6 @@ from mudkit.sources.parameters import check_ranges, rate, whole_number
 from mudkit.sources.streams import Stream
 from mudkit.units import KM_PER_DEGREE
 
-__all__ = ["MAX_TOWNS", "CommuterTown", "Corners", "Residents", "residents", "town_centres"]
-
 MAX_TOWNS = 400
 _MAX_LAT = 75.0
 

@@ -14,8 +14,6 @@ from mudkit.sources.courses import Places, check_moment, device_numbers, flat_to
 from mudkit.sources.trips import Trips, day_start_s, trips
 from mudkit.units import US_PER_S
 
-__all__ = ["AUSTIN", "Commute", "rows_of", "town_day"]
-
 AUSTIN = CommuterTown(lat=30.27, lon=-97.74, utc_offset_h=-6.0)
 """The town of Austin, Texas, in its standard time."""
 

@@ -17,19 +17,6 @@ from mudkit.errors import ParameterError
 from mudkit.sources.streams import device_number
 from mudkit.units import KM_PER_DEGREE, US_PER_S
 
-__all__ = [
-    "Course",
-    "Leg",
-    "LegCourse",
-    "Mobility",
-    "Onward",
-    "Places",
-    "check_moment",
-    "device_numbers",
-    "flat_to_degrees",
-    "normal_longitude",
-]
-
 
 class Places(NamedTuple):
     """Places of devices, of shape (devices,): degrees, longitudes in [-180, 180); speed NaN where unknown."""

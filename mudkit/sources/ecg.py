@@ -20,8 +20,6 @@ from mudkit.arguments import check_options
 from mudkit.sources.parameters import number, whole_number
 from mudkit.sources.streams import Stream
 
-__all__ = ["ECG_HZ", "decode_ecg", "ecg_loss_percent", "ecg_mv", "encode_ecg"]
-
 ECG_HZ: Final = 250
 """Samples a second."""
 _ANGLES: Final = np.array([-np.pi / 3, -np.pi / 12, 0.0, np.pi / 12, np.pi / 2])

@@ -15,8 +15,6 @@ from mudkit.sources.parameters import check_ranges, rate
 from mudkit.sources.streams import Stream
 from mudkit.sources.waypoint import check_speeds, speed_of_the_moving
 
-__all__ = ["ManhattanGrid"]
-
 _EAST = np.array([1, 0, -1, 0])
 _NORTH = np.array([0, 1, 0, -1])
 """Steps of the four headings, each a left turn from the one before: east, north, west, south."""

@@ -16,8 +16,6 @@ from mudkit.arguments import check_options
 from mudkit.errors import ParameterError, TraceContentError, did_you_mean, listed
 from mudkit.units import US_PER_S
 
-__all__ = ["Capacity", "LinkReplay"]
-
 _MEASURED = ("down_kbps", "up_kbps", "latency_ms")
 _COLUMNS = ("device", "ts", "up", *_MEASURED)
 

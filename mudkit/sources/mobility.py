@@ -13,8 +13,6 @@ from mudkit.sources.courses import Mobility
 from mudkit.sources.grid import ManhattanGrid
 from mudkit.sources.waypoint import RandomWaypoint
 
-__all__ = ["MOBILITIES", "mobility_of"]
-
 MOBILITIES: dict[str, Mobility] = {
     "waypoint": RandomWaypoint(),
     "manhattan": ManhattanGrid(),

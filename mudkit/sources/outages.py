@@ -17,17 +17,6 @@ from mudkit.sources.parameters import check_ranges, number, rate
 from mudkit.sources.streams import Stream
 from mudkit.units import US_PER_S
 
-__all__ = [
-    "DISTRIBUTIONS",
-    "FOREVER_US",
-    "PERIODS",
-    "OutageLog",
-    "Outages",
-    "RecordedSwitching",
-    "Switching",
-    "outages_of",
-]
-
 DISTRIBUTIONS = ("exponential", "lognormal", "fixed")
 """Laws of the periods' lengths."""
 

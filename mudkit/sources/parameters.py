@@ -13,8 +13,6 @@ from mudkit.arguments import check_options
 from mudkit.errors import ParameterError, brief, did_you_mean, listed
 from mudkit.units import zone
 
-__all__ = ["check_ranges", "number", "of_kind", "one_of", "rate", "split_rates", "time_zone", "whole_number"]
-
 T = TypeVar("T")
 
 

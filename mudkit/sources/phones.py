@@ -18,8 +18,6 @@ from mudkit.sources.parameters import check_ranges, rate
 from mudkit.sources.streams import Stream
 from mudkit.sources.trips import SPEED_CUT, Trips
 
-__all__ = ["PhoneUse", "Sightings", "check_plausible", "fixes", "queries"]
-
 _MAX_SPEED_MPS = 70.0
 _GPS_CUT = 3.0
 _QUERY_CUT = 2.5

@@ -16,8 +16,6 @@ from mudkit.errors import ParameterError
 from mudkit.sources.courses import Places, check_moment, device_numbers, normal_longitude
 from mudkit.units import US_PER_S, distance_km
 
-__all__ = ["Replay"]
-
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _US = dt.timedelta(microseconds=1)
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from mudkit.sources.city import CommuterTown, Corners
 
-__all__ = ["ARTERIAL", "EXPRESSWAY", "STREET", "STRETCHES", "Ways", "slowdown", "speeds_mps", "ways"]
-
 STREET, ARTERIAL, EXPRESSWAY = 0, 1, 2
 STRETCHES = 5
 

@@ -18,8 +18,6 @@ from scipy.special import log1p, ndtr, ndtri
 
 from mudkit.errors import ParameterError
 
-__all__ = ["Stream", "device_number", "philox4x32"]
-
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10

@@ -21,8 +21,6 @@ from mudkit.sources.roads import STRETCHES, Ways, slowdown, speeds_mps, ways
 from mudkit.sources.streams import Stream
 from mudkit.units import KM_PER_DEGREE
 
-__all__ = ["DAY_START_S", "SPEED_CUT", "Trips", "day_start_s", "is_weekend", "trips"]
-
 DAY_START_S = 4 * 3600
 """Local time at which a day begins, seconds after midnight."""
 

@@ -16,8 +16,6 @@ from mudkit.sources.parameters import check_ranges, rate
 from mudkit.sources.streams import Stream
 from mudkit.units import US_PER_S
 
-__all__ = ["RandomWaypoint", "check_speeds", "speed_of_the_moving"]
-
 _MEAN_WAY = 0.5214054331647207
 """Mean distance of two points of the unit square: (2 + sqrt 2 + 5 asinh 1) / 15."""
 

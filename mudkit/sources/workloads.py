@@ -23,8 +23,6 @@ from mudkit.sources.streams import Stream
 from mudkit.sources.trips import trips
 from mudkit.units import US_PER_S
 
-__all__ = ["Every", "Moments", "Poisson", "Recorded", "TripStarts", "WakingReads", "Workload"]
-
 _US_PER_DAY = 86_400 * US_PER_S
 _DRAWN_TOGETHER = 64
 _READS_PER_DAY = 1 << 20

@@ -5,8 +5,6 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any, Final
 
-__all__ = ["MAX_VALUE_DEPTH", "is_storable"]
-
 MAX_VALUE_DEPTH: Final = 64
 """Maximum nesting of lists and mappings in an application's value."""
 

@@ -6,8 +6,6 @@ from mudkit.display import Displayed, View
 from mudkit.events import Installed
 from mudkit.wire import Fields
 
-__all__ = ["OnHost", "qualified_name"]
-
 
 class OnHost(Displayed):
     """Object of a system's API with a machine on a host.

@@ -21,8 +21,6 @@ from mudkit.events import (
 )
 from mudkit.wire import is_too_deep, wire_fields
 
-__all__ = ["MAX_BYTES", "Accepts", "Count", "Name", "dropped"]
-
 MAX_BYTES: Final = 16 << 20
 """Longer messages are dropped; an application's are refused before they are sent."""
 _SHOWN: Final = 120

@@ -29,8 +29,6 @@ from mudkit.trace.loaded import Loaded
 from mudkit.trace.schema import POSITIONS, REJECTED, timestamps, with_read_ids
 from mudkit.units import US_PER_S
 
-__all__ = ["GENERATOR_VERSION", "generate"]
-
 GENERATOR_VERSION = 1
 """Goes up whenever the same parameters and seed give other rows."""
 

@@ -20,8 +20,6 @@ from mudkit.trace.loaded import Loaded
 from mudkit.trace.options import Options, refuse_for_folder
 from mudkit.trace.pieces import FilePieces
 
-__all__ = ["load"]
-
 _PIECE_ROWS = 1_000_000
 _BY_FILE = [("source", "ascending"), ("row", "ascending")]
 _BY_TIME = [("ts", "ascending"), ("device", "ascending"), ("read_id", "ascending")]

@@ -20,8 +20,6 @@ from mudkit.trace.loaded import Loaded
 from mudkit.trace.options import Options, refuse_for_folder
 from mudkit.trace.pieces import FilePieces, FolderPieces, Pieces
 
-__all__ = ["Scan", "scan"]
-
 
 @check_options
 def scan(path: str | os.PathLike[str], *, batch_rows: int = 1_000_000, **options: Any) -> Scan:

@@ -22,16 +22,6 @@ from mudkit.trace.plausible import BESIDE, DUPLICATE, KEPT, NO_FIX, has_no_fix, 
 from mudkit.trace.recordings import device_codes
 from mudkit.trace.schema import FARES, POSITIONS, READS, REJECTED, timestamps, with_read_ids
 
-__all__ = [
-    "CleanTables",
-    "Positions",
-    "check_moves",
-    "check_plausible",
-    "clean",
-    "clean_positions",
-    "clean_reads",
-]
-
 
 class CleanTables(NamedTuple):
     """Cleaned tables, with the schemas of the trace."""

@@ -22,8 +22,6 @@ from mudkit.sources.streams import Stream, device_number
 from mudkit.trace.schema import FARES, READS, epoch_us, timestamps, with_read_ids
 from mudkit.units import EARTH_RADIUS_KM, US_PER_S, distance_km
 
-__all__ = ["KNOWN_S", "RULES", "STILL_KM", "Rule", "derive_reads", "list_fares", "moved_from"]
-
 _Chosen: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 STILL_KM = 0.05

@@ -34,18 +34,6 @@ from mudkit.files import existing, staged_folder
 from mudkit.predicates import Language, Predicate
 from mudkit.trace.schema import SCHEMAS, TIMES, epoch_us
 
-__all__ = [
-    "FORMAT_VERSION",
-    "TraceWriter",
-    "columns_language",
-    "is_trace",
-    "read_manifest",
-    "read_table",
-    "select",
-    "table_folder",
-    "write_manifest",
-]
-
 FORMAT_VERSION = 1
 OUTPUT_NAMES = r"trace\.json|" + "|".join(SCHEMAS)
 """Names in a trace folder; a folder with other files is never replaced."""

@@ -41,8 +41,6 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["OUTAGE_KBPS", "OUTAGE_S", "RECORDING_GAP_S", "LoadedLinks", "load_links"]
-
 OUTAGE_KBPS = 100.0
 """Throughput below which nothing useful gets through; the data set's own README draws the line there."""
 

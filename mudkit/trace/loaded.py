@@ -25,8 +25,6 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Loaded", "describe_passed_over", "refuse_other_file", "write_rejected"]
-
 _REJECTED_FILE: Final = "file,row,line,reason,raw"
 """Header of a file of rejected rows."""
 

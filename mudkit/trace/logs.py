@@ -19,8 +19,6 @@ from mudkit.trace.parse import EARLIEST_US, LATEST_US
 from mudkit.trace.times import NO_TIME, has_clock_change, times_us
 from mudkit.trace.values import is_given, numbers
 
-__all__ = ["Log", "check_overlap", "check_rows", "no_reads"]
-
 _TIME: Final = "seconds since 1970, as 1700000000, or ISO 8601, as 2023-11-14T22:13:20Z"
 
 

@@ -17,8 +17,6 @@ from mudkit.trace.formats import Source, recognise
 from mudkit.trace.formats.columns import REQUIRED, is_place, is_utc, place_name
 from mudkit.trace.times import AUTO, TIME_UNITS, names_zone
 
-__all__ = ["MAX_BOX_KM", "MAX_WINDOW_S", "LoadPlan", "Options", "TimeUnit", "refuse_for_folder"]
-
 MAX_BOX_KM = 20_000.0
 MAX_WINDOW_S = 3.2e9
 """A hundred years; a longer window is a mistake."""

@@ -33,34 +33,6 @@ from mudkit.trace.times import (
 )
 from mudkit.trace.values import booleans, hemispheres, is_given, numbers, raw_text
 
-__all__ = [
-    "CONTRARY",
-    "EARLIEST_US",
-    "EXCHANGED",
-    "FIELDS",
-    "LATE",
-    "LATEST_US",
-    "METRES",
-    "MILLIONTHS",
-    "MINUTES",
-    "OUTSIDE",
-    "TOO_FAST",
-    "TO_360",
-    "TWICE_OR_NEVER",
-    "UNBOUNDED",
-    "UNNAMED",
-    "UNPLACED",
-    "UNREADABLE",
-    "UNTIMED",
-    "UNZONED",
-    "Parsed",
-    "check_parsed",
-    "malformed_rows",
-    "no_rows",
-    "parsed_batches",
-    "refuse_mostly_bad",
-]
-
 UNNAMED = "no device"
 UNTIMED = "no time"
 UNZONED = "local time among times with a zone"

@@ -31,8 +31,6 @@ from mudkit.units import US_PER_S
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["REPEAT_S", "STATUSES", "UnlockLog", "load_unlocks"]
-
 STATUSES = ("off", "on", "locked", "unlocked")
 """Meanings of the numbers 0 to 3 of AWARE's ``screen_status`` (awareframework.com, the sensor Screen)."""
 

@@ -26,8 +26,6 @@ from mudkit.trace.runs import Runs
 from mudkit.trace.schema import POSITIONS, READS, REJECTED, SCHEMAS
 from mudkit.trace.tally import Tally
 
-__all__ = ["FilePieces", "FolderPieces", "Pieces"]
-
 _ROW_BYTES = 45  # average length of a row of text, for the progress bar
 
 

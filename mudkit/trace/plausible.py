@@ -28,26 +28,6 @@ from numpy.typing import NDArray
 
 from mudkit.units import EARTH_RADIUS_KM, US_PER_S, distance_km
 
-__all__ = [
-    "BESIDE",
-    "DUPLICATE",
-    "ELSEWHERE",
-    "ERROR_COST",
-    "FLIGHT_COST",
-    "FLIGHT_S",
-    "KEPT",
-    "LOOK_BACK_ROWS",
-    "MAX_FLIGHT_MPS",
-    "MAX_SPEED_MPS",
-    "NO_FIX",
-    "ROW_WORTH",
-    "TOO_FAST",
-    "Judgement",
-    "has_no_fix",
-    "judge",
-    "reason_of",
-]
-
 MAX_SPEED_MPS = 70.0
 MAX_FLIGHT_MPS = 340.0
 """An airliner with a jet stream behind it, over ground."""

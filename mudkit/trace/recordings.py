@@ -11,16 +11,6 @@ from numpy.typing import NDArray
 
 from mudkit.units import US_PER_S
 
-__all__ = [
-    "DUPLICATE",
-    "OUT_OF_ORDER",
-    "Order",
-    "device_codes",
-    "order_recordings",
-    "row_durations",
-    "stretches",
-]
-
 DUPLICATE, OUT_OF_ORDER = "duplicate", "out of order"
 
 

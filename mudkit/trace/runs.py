@@ -16,8 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["Runs"]
-
 
 @dataclass(frozen=True)
 class _Run:

@@ -18,33 +18,6 @@ from mudkit.arguments import check_options
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "BILL",
-    "DELIVERIES",
-    "FARES",
-    "FATES",
-    "INCIDENTS",
-    "LINKS",
-    "MESSAGES",
-    "OPERATIONS",
-    "POSITIONS",
-    "READS",
-    "REJECTED",
-    "SCHEMAS",
-    "STATUSES",
-    "TIMES",
-    "TRANSFERS",
-    "device_buckets",
-    "device_ids",
-    "epoch_us",
-    "read_ids",
-    "rejected_by_reason",
-    "rejected_rows",
-    "timestamps",
-    "to_frame",
-    "with_read_ids",
-]
-
 _TS = pa.timestamp("us", tz="UTC")
 
 

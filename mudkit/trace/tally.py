@@ -16,8 +16,6 @@ from mudkit.trace.clean import CleanTables, check_moves, check_plausible
 from mudkit.trace.options import LoadPlan
 from mudkit.trace.parse import Parsed, check_parsed, parsed_batches
 
-__all__ = ["MAX_SAMPLED_FILES", "MIN_DECISIVE_ROWS", "Tally", "check_source"]
-
 MAX_SAMPLED_FILES = 8
 """Files of a folder that are sampled before Spark starts."""
 

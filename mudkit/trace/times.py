@@ -11,17 +11,6 @@ from numpy.typing import NDArray
 
 from mudkit.trace.values import NUMBER
 
-__all__ = [
-    "AUTO",
-    "NO_TIME",
-    "TIME_UNITS",
-    "has_clock_change",
-    "lacks_zone",
-    "moments",
-    "names_zone",
-    "times_us",
-]
-
 TIME_UNITS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0}
 """Units of numeric times, and how many microseconds one is (nanoseconds are divided instead)."""
 

@@ -9,8 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["NUMBER", "booleans", "coordinates", "hemispheres", "is_given", "numbers", "plain", "raw_text"]
-
 NUMBER: Final = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 _DECIMAL_COMMA: Final = r"^\s*[+-]?\d+,\d+\s*$"
 _PAIR: Final = (

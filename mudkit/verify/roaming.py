@@ -18,8 +18,6 @@ from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subs
 from mudkit.systems.sublim._policy.actions import Every, Keep, Remember, SetField, Summary
 from mudkit.systems.sublim.messages import Published, StateTransferAck
 
-__all__ = ["POINTS", "Roamed", "Roaming"]
-
 _S: Final = 1_000_000
 _STEP_DEG: Final = 0.001
 """Distance of two access points in degrees of latitude: 111 m."""

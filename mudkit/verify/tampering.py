@@ -24,8 +24,6 @@ from mudkit.systems.contrail.items import pack
 from mudkit.systems.contrail.messages import Deliver, Pull, QueueEntry
 from mudkit.wire import as_wire
 
-__all__ = ["MANIPULATIONS", "TamperingOutcome", "Testbed", "tamper"]
-
 _JUNK: Final[Sequence[Any]] = (
     None,
     "",

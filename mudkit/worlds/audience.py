@@ -25,8 +25,6 @@ from mudkit.wire import Value
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Audience", "AudienceRun"]
-
 Method: TypeAlias = Literal["predicate", "list", "everyone"]
 _NEAR: Final = "receiver.age >= :age AND within_km(receiver.loc, sender.loc, :km)"
 """Writer predicate of the intended readers."""

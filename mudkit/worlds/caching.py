@@ -31,8 +31,6 @@ from mudkit.sources.streams import Stream
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CacheBench", "CachingRun", "ShuffledLabels", "tree_nodes"]
-
 _LOCAL: Final = 0
 _BOUNDS: Final = 7
 _FEATURES: Final = "extended"

@@ -37,22 +37,6 @@ if TYPE_CHECKING:
 
     from mudkit.events import Operation
 
-__all__ = [
-    "APP",
-    "Commuters",
-    "CommutersRun",
-    "DriftAlarm",
-    "Drive",
-    "GeneratedPolicy",
-    "LabelledRun",
-    "Loop",
-    "close_the_loop",
-    "generate_policy",
-    "generate_write_policy",
-    "label_run",
-    "promise",
-]
-
 APP: Final = "traffic"
 """The application, and its table."""
 _ABOUT: Final = "lat BETWEEN {south} AND {north} AND lon BETWEEN {west} AND {east} AND at_s > {since}"

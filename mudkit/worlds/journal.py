@@ -20,8 +20,6 @@ from mudkit.systems.mud import Client, Cloud, freshness
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DEVICES", "Journal"]
-
 DEVICES: Final = ("ann", "bob", "cyd")
 _TABLE, _KEY = "journal", "monday"
 _REFUSED: Final = -1

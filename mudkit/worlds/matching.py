@@ -20,19 +20,6 @@ from mudkit.units import KM_PER_DEGREE
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "MATCHING_METHODS",
-    "PAPER_CURVE",
-    "READ_PREDICATES",
-    "WRITER_PREDICATE",
-    "MatchingLoad",
-    "Shape",
-    "Subscription",
-    "match_each",
-    "matching_times",
-    "paper_messages_per_s",
-]
-
 MATCHING_METHODS: Final = ("one by one", "index, a record at a time", "index, all records at once")
 """Methods that :func:`matching_times` compares."""
 PAPER_CURVE: Final = "the paper, one by one"

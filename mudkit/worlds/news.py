@@ -17,8 +17,6 @@ from mudkit.systems.mud import Client, Cloud, ReadPolicy
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["NewsReader"]
-
 _APP: Final = "news"
 _MINUTES_PER_DAY: Final = 1440.0
 _LOOK, _ARTICLE = "look", "article"

@@ -34,8 +34,6 @@ from mudkit.units import KM_PER_DEGREE, distance_km, middle
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Traffic", "TrafficRun"]
-
 
 @check_options
 @shows_fields

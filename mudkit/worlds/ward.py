@@ -31,8 +31,6 @@ from mudkit.units import KM_PER_DEGREE, distance_km
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["POLICIES", "Alarm", "Ward", "WardRun", "pulses"]
-
 WardSystem: TypeAlias = Literal["no policy", "stateless", "stateful", "one Timestamp"]
 POLICIES: Final[dict[WardSystem, Callable[[Iterable[float]], Policy] | None]] = {
     "no policy": None,

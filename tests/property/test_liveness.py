@@ -258,8 +258,7 @@ def list_operations(system: str) -> dict[str, type[msgspec.Struct]]:
     return {
         name: kind
         for name, kind in vars(module).items()
-        if name in module.__all__
-        and isinstance(kind, type)
+        if isinstance(kind, type)
         and issubclass(kind, msgspec.Struct)
         and kind.__struct_config__.tag_field == "operation"
     }

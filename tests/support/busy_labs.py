@@ -18,19 +18,6 @@ from mudkit.systems import contrail, lasthop, mud, radiator, store_and_forward, 
 from mudkit.systems.mud.policies.policies import Later
 from mudkit.systems.sublim._policy.actions import Compress, Every, Remember
 
-__all__ = [
-    "ADULTS",
-    "BUSY",
-    "POLICY",
-    "BusyLab",
-    "Contrail",
-    "LastHop",
-    "Mud",
-    "Radiator",
-    "StoreAndForward",
-    "Sublim",
-]
-
 POLICY = mud.Artefact.create("read", 1, ["age"], [[0, 5.0, 1, 2, 2], [0], [1]], ["local", "remote"])
 ADULTS = "receiver.age >= 21"
 WARD = sublim.Policy(

@@ -8,8 +8,6 @@ from mudkit.systems.contrail import Item, Module, Relay
 from mudkit.systems.contrail.messages import Deliver
 from mudkit.wire import as_wire
 
-__all__ = ["EVERYTHING", "Place", "build_item", "install_filters", "open_ports", "payloads"]
-
 EVERYTHING = "what > ''"
 """Filter that matches all items of these tests."""
 

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from mudkit.fleet import Faults, World
 from mudkit.fleet.store import Killed, MemoryStore
 
-__all__ = ["TIMES_US", "FaultyWorld", "S", "faults", "late_messages", "restores", "wipes"]
-
 S = 1_000_000
 TIMES_US = st.integers(0, 120 * S)
 _DURATIONS = st.sampled_from([1, S, 40 * S])

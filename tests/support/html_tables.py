@@ -6,8 +6,6 @@ from html.parser import HTMLParser
 
 from bs4 import BeautifulSoup
 
-__all__ = ["Outline", "table_rows"]
-
 
 class Outline(HTMLParser):
     """Elements and words of an HTML text; checks that all elements are closed."""

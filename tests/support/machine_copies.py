@@ -18,8 +18,6 @@ from mudkit.fleet.kernel import World
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.mud import ReadResult
 
-__all__ = ["compare_copies", "measure_memory"]
-
 _OWN = ("mudkit.systems.", "mudkit.delivery.")
 
 

@@ -6,16 +6,6 @@ from mudkit.events import Ports, Received, Record, Send
 from mudkit.fleet.store import MemoryStore
 from mudkit.wire import as_wire
 
-__all__ = [
-    "build_message",
-    "build_request",
-    "handle_event",
-    "is_dropped",
-    "list_sent_structs",
-    "ports",
-    "sent",
-]
-
 _READ_FIELDS = {"predicate": None, "keys": None, "reader": {}, "aggregate": None, "latest": False}
 _WRITE_FIELDS = {
     "name": "t", "key": "a", "type": "blind", "data": {}, "predicate": None, "reader": {}, "replaces": 0, "number": 1,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from mudkit import Lab
 from mudkit.systems.mud import Client, Cloud
 
-__all__ = ["Place", "listen"]
-
 
 class Place:
     """Lab with a cloud and clients by name."""

@@ -12,17 +12,6 @@ from mudkit import Lab
 from mudkit.events import Received, Record
 from mudkit.wire import as_wire
 
-__all__ = [
-    "bombard",
-    "cross",
-    "cross_message",
-    "forge",
-    "garble_messages",
-    "list_leaves",
-    "mutate",
-    "record_received",
-]
-
 _WORDS = ["", "x", "ann", "bob", "eve", "\n", "\u0000", "2" * 600, "-1", "none"]
 
 

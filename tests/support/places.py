@@ -8,8 +8,6 @@ from mudkit import Lab
 from mudkit.systems import contrail, lasthop, mud, radiator, sublim
 from mudkit.systems.store_and_forward import Client, Relay
 
-__all__ = ["SYSTEM_LABS", "SystemLab"]
-
 HERE = (44.43, 26.10)
 
 

@@ -29,8 +29,6 @@ from mudkit.events import (
     size_bytes,
 )
 
-__all__ = ["Post", "Put"]
-
 
 class Put(msgspec.Struct, frozen=True, tag_field="operation", tag="put"):
     """Send a text."""

@@ -20,6 +20,7 @@ import cloudpickle
 import msgspec
 import pytest
 from public_faces import FACES
+from references import import_all
 
 import mudkit
 from mudkit.arguments import annotations_of
@@ -108,6 +109,16 @@ def test_pages_import_public_names_from_the_faces_only(page):
         if (module not in places or name is None or name not in importlib.import_module(module).__all__)
     ]
     assert refused == []
+
+
+def test_packages_and_faces_alone_list_their_names():
+    """In any other module a public name is one without an underscore."""
+    lists = {
+        module.__name__
+        for module in import_all()
+        if "__all__" in vars(module) and not hasattr(module, "__path__")
+    }
+    assert lists <= set(FACES)
 
 
 @pytest.mark.parametrize("package", FACES)

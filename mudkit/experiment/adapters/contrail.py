@@ -23,8 +23,6 @@ from mudkit.systems.contrail.api import NAME
 from mudkit.systems.contrail.device.filters import ITEM
 from mudkit.units import US_PER_S
 
-__all__ = ["POLLING_MS", "Contrail"]
-
 POLLING_MS: Final = 300_000.0
 """Longest time between two connections of a module."""
 _MIN_POLLING_MS: Final = 60_000.0

@@ -21,8 +21,6 @@ from mudkit.systems.lasthop import Publications, Subscriber, Subscription, query
 from mudkit.systems.lasthop.api import NAME
 from mudkit.systems.lasthop.subscription import Mode
 
-__all__ = ["LastHop"]
-
 _TOPIC: Final = "items"
 
 

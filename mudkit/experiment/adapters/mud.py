@@ -17,8 +17,6 @@ from mudkit.experiment.adapters.system import PORT, Batch, Meant, System, Way, m
 from mudkit.experiment.testbed import Testbed, not_hers
 from mudkit.systems.mud import Change, Client, Cloud
 
-__all__ = ["Mud"]
-
 _TABLE: Final = "items"
 _SPARE_H: Final = 24.0
 """Hours by which a token outlives the run."""

@@ -23,10 +23,6 @@ from mudkit.fleet import Host, Process, World
 from mudkit.lab import Lab
 from mudkit.units import US_PER_S
 
-__all__ = [
-    "ITEMS", "RELAY", "Copies", "Elsewhere", "Handle", "Here", "Own", "changed_names", "own_machine",
-]  # fmt: skip
-
 _OF_THE_LAB: Final = (Host, Lab, Process, Testbed, World)
 _REMEDY: Final = "keep it in here.memory, or in here.store, and send what others are to know"
 

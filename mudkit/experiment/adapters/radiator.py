@@ -20,8 +20,6 @@ from mudkit.systems.radiator import NAME, Aggregability, Client, ClientMachine, 
 from mudkit.systems.radiator.joins import concatenation
 from mudkit.systems.radiator.thresholds import Function, Threshold
 
-__all__ = ["LATER_S", "Radiator"]
-
 LATER_S: Final = SETTLE_S
 """Time for which a message waits for phones that do not want it; a run settles as long, so all is billed."""
 _ME: Final = "me "

@@ -16,8 +16,6 @@ from mudkit.systems.store_and_forward import Client, DirectMachine, Relay
 from mudkit.systems.store_and_forward.api import NAME
 from mudkit.systems.store_and_forward.messages import Read, Submit
 
-__all__ = ["Direct", "StoreAndForward", "Uplink"]
-
 _BRIDGE: Final = "desk"
 _DIRECT: Final = "direct"
 

@@ -20,8 +20,6 @@ from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subs
 from mudkit.systems.sublim._policy.actions import Drop
 from mudkit.systems.sublim.api import NAME
 
-__all__ = ["Sublim", "as_state", "not_wanted"]
-
 
 @check_options
 class Sublim(System):

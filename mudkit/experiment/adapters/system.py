@@ -18,8 +18,6 @@ from mudkit.experiment.testbed import Testbed
 from mudkit.predicates import Predicate
 from mudkit.sources.parameters import one_of
 
-__all__ = ["PORT", "RULES", "Batch", "MakePart", "OnBatch", "System", "Way", "meant_by", "text_of"]
-
 PORT: Final = "board"
 """Application, or port, under which adapters run on a task."""
 Batch: TypeAlias = tuple[Item, ...]

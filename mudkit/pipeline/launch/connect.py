@@ -17,19 +17,6 @@ from pyspark.sql import SparkSession
 from mudkit.errors import EnvironmentProblem, ParameterError
 from mudkit.pipeline.launch.settings import Target
 
-__all__ = [
-    "ANSWER_S",
-    "SERVER_CONFIG",
-    "active_session",
-    "close_unanswered",
-    "connect",
-    "disable",
-    "enable",
-    "find_problem",
-    "interrupt_all",
-    "start",
-]
-
 SESSION_CONFIG = {"spark.sql.connect.serverStacktrace.enabled": "false"}  # pages of it in each error
 SERVER_CONFIG = SESSION_CONFIG | {
     "spark.connect.grpc.binding.address": "127.0.0.1",

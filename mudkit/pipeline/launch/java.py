@@ -30,19 +30,6 @@ from typing import Literal
 from mudkit.errors import EnvironmentProblem
 from mudkit.files import cache_folder, temporary_cache
 
-__all__ = [
-    "MINIMUM",
-    "Archive",
-    "Java",
-    "Origin",
-    "adopt",
-    "find_java",
-    "launch_home",
-    "parse_version",
-    "prepare",
-    "probe",
-]
-
 MINIMUM = 17
 """The oldest Java that Spark 4 runs on."""
 

@@ -30,23 +30,6 @@ from mudkit.pipeline.executors import package_folder
 from mudkit.pipeline.launch.java import Archive, find_java, launch_home, prepare
 from mudkit.pipeline.launch.settings import Target, check_variables, memory
 
-__all__ = [
-    "Jvm",
-    "end",
-    "environment",
-    "forget",
-    "jvm_config",
-    "make_interruptible",
-    "preloading",
-    "register_process",
-    "running_process",
-    "sigint_kept",
-    "spark_home",
-    "suppress_worker_output",
-    "temporary_folder",
-    "wait_for_archives",
-]
-
 _END_S = 10.0
 _WRITE_S = 60.0
 _LOOK_S = 0.02

@@ -14,18 +14,6 @@ from typing import Any
 
 from mudkit.errors import EnvironmentProblem, ParameterError
 
-__all__ = [
-    "DEFAULT_MASTER",
-    "MASTER_TIMEOUT_S",
-    "MEMORY_VARIABLE",
-    "Target",
-    "addresses",
-    "check_reachable",
-    "check_variables",
-    "memory",
-    "resolve",
-]
-
 DEFAULT_MASTER = "local[*]"
 MASTER_VARIABLE = "MUDKIT_SPARK_MASTER"
 REMOTE_VARIABLE = "SPARK_REMOTE"

@@ -18,8 +18,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bounds", "Places", "Side"]
-
 BLOCK_SIZE: Final = 128
 """Corners in a block: enough to amortise NumPy's cost per call, few enough to exclude blocks."""
 INITIAL_BLOCK_SIZE: Final = 16

@@ -28,8 +28,6 @@ from mudkit.predicates.vectors import Vector, constant, keep_objects, reach, tru
 if TYPE_CHECKING:
     from mudkit.predicates.predicate import Predicate
 
-__all__ = ["Batch", "Constants", "Pairs", "PendingPairs", "Readers", "Rows", "WriterPairs", "record_column"]
-
 _NOTHING: Final = Vector()
 
 

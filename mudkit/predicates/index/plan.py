@@ -31,8 +31,6 @@ from mudkit.predicates.values import (
 )
 from mudkit.units import EARTH_RADIUS_KM
 
-__all__ = ["Plan", "plan"]
-
 _RECORD: Final = "record"
 _INF: Final = math.inf
 _HASHED: Final = NUMBER | STRING | BOOLEAN

@@ -30,8 +30,6 @@ from mudkit.predicates.values import attribute, kind_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SubscriptionIndex"]
-
 _EMPTY: Final[Mapping[str, Any]] = {}
 BATCH_SIZE: Final = 16_384
 """Records that :meth:`SubscriptionIndex.match_many` matches together."""

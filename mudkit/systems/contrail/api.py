@@ -28,8 +28,6 @@ from mudkit.systems.contrail.servers import Compute, Gateway, Storage
 from mudkit.systems.displays import OnHost
 from mudkit.wire import Value
 
-__all__ = ["NAME", "PORT", "Group", "Module", "Port", "Relay"]
-
 NAME: Final = "contrail"
 PORT: Final = "contrail"
 """Suffix of the addresses of the machines."""

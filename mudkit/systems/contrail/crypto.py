@@ -61,28 +61,6 @@ from mudkit.systems.contrail.messages import (
     Unread,
 )
 
-__all__ = [
-    "KEY_BYTES",
-    "Cipher",
-    "Directory",
-    "Header",
-    "Plain",
-    "PublicKeys",
-    "Registered",
-    "Sealing",
-    "Secret",
-    "build_data",
-    "channel_key",
-    "decode_message",
-    "decrypt_item",
-    "digest",
-    "item_header",
-    "key_header",
-    "open_sealed",
-    "seal",
-    "verify_item",
-]
-
 KEY_BYTES: Final = 32
 _TAG_BYTES: Final = 16
 _NONCE_BYTES: Final = 12

@@ -10,22 +10,6 @@ import msgspec
 from mudkit.errors import MudkitError, ParameterError, brief
 from mudkit.wire import Fields, Value, is_too_deep
 
-__all__ = [
-    "MAX_BYTES",
-    "Backlogged",
-    "Endpoint",
-    "Item",
-    "KeysChanged",
-    "Metadata",
-    "Published",
-    "QueueFull",
-    "TamperedMessage",
-    "check_name",
-    "item_name",
-    "pack",
-    "unpack",
-]
-
 MAX_BYTES: Final = 1 << 20
 """Limit of an item: metadata and payload."""
 _MAX_NAME: Final = 200

@@ -31,8 +31,6 @@ from mudkit.systems.lasthop.servers.spooling_server import SpoolServer
 from mudkit.systems.lasthop.subscription import Following, Limits, Subscription, check_topic
 from mudkit.wire import Value
 
-__all__ = ["NAME", "Publications", "Subscriber", "Topic"]
-
 NAME: Final = "last hop"
 _PORT: Final = "lasthop"
 _DAY_US: Final = 86_400_000_000

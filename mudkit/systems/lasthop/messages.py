@@ -19,44 +19,6 @@ from mudkit.systems.lasthop.subscription import Following, Mode, Subscription
 from mudkit.systems.receiving import Accepts, Count
 from mudkit.wire import Value
 
-__all__ = [
-    "Ack",
-    "Body",
-    "Content",
-    "DeviceFacts",
-    "Dropped",
-    "Fact",
-    "FactsAck",
-    "Follow",
-    "Forwarded",
-    "FromDevice",
-    "FromServer",
-    "HasRead",
-    "Hello",
-    "Identify",
-    "Publish",
-    "QueueSizes",
-    "Queues",
-    "RankChange",
-    "Read",
-    "ReadComplete",
-    "ReadRequest",
-    "Rerank",
-    "Retraction",
-    "Session",
-    "ShowRequest",
-    "Shown",
-    "Stream",
-    "Subscribe",
-    "Subscribed",
-    "SubscriptionFields",
-    "Subscriptions",
-    "Unfollow",
-    "Unsubscribe",
-    "Unsubscribed",
-    "Welcome",
-]
-
 Content: TypeAlias = dict[str, Value]
 """Fields of a message, as its publisher gave them."""
 _Text = Annotated[str, Meta(min_length=1, max_length=1 << 16)]

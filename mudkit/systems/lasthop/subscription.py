@@ -15,8 +15,6 @@ from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.units import distance_km
 from mudkit.wire import Fields, Value
 
-__all__ = ["MODES", "PLACE", "Following", "Limits", "Mode", "Subscription", "check_topic"]
-
 Mode: TypeAlias = Literal["on-line", "on-demand"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 _DAY_US: Final = 86_400_000_000

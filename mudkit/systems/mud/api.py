@@ -42,9 +42,6 @@ from mudkit.systems.mud.tables.table import Level
 from mudkit.tokens import Authority
 from mudkit.wire import Fields, Value
 
-__all__ = ["BlockingClient", "Client", "PubSub"]
-
-
 _MAX_NAME: Final = 400
 """Characters of the names of a device and an app together: messages are named after them."""
 ReadType: TypeAlias = Literal["uncommitted", "committed", "committed_wio", "continuous"]

@@ -19,8 +19,6 @@ from mudkit.wire import Fields
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Change", "Conflict", "ReadResult"]
-
 _MAX_FACTS: Final = 5
 """Aggregates that stand in one line; of more, their number does, above the table."""
 _ERROR_FIELDS: Final = ("found", "expected", "remedy", "where")

@@ -35,8 +35,6 @@ from mudkit.wire import Fields, Value
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["NAME", "Client", "Server"]
-
 NAME: Final = "radiator"
 _PORT: Final = "radiator"
 _MAX_ID_LENGTH: Final = 512

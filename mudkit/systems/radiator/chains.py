@@ -18,8 +18,6 @@ from mudkit.errors import ParameterError, PropagationProblem, brief
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.functions import failure
 
-__all__ = ["Chainability", "chains"]
-
 Chainability: TypeAlias = Callable[[Context, Context], bool | float]
 """Function of two clients' contexts: how well they fit into one chain; higher is better, 0 or False: not."""
 

@@ -10,8 +10,6 @@ import msgspec
 from mudkit.errors import ContextProblem, ParameterError, brief
 from mudkit.wire import Fields, Value
 
-__all__ = ["Context"]
-
 
 class Context(msgspec.Struct, frozen=True, eq=False, repr_omit_defaults=True):
     """Situation of people during a time span; a message before and after aggregation.

@@ -87,8 +87,6 @@ from mudkit.systems.radiator.messages import (
 )
 from mudkit.wire import Fields
 
-__all__ = ["APP", "ClientMachine"]
-
 APP: Final = "contexts"
 """Application name of the notifications of received contexts."""
 _RETRY: Final = "retry"

@@ -9,8 +9,6 @@ from typing import Final
 
 from mudkit.errors import MudkitError, ParameterError, PropagationProblem, brief
 
-__all__ = ["Problems", "check_function", "failure", "function_name", "text_of"]
-
 _MAX_PROBLEMS: Final = 1000
 _MAX_SHOWN: Final = 500
 """Maximum letters of a function's exception."""

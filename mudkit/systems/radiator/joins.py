@@ -18,17 +18,6 @@ from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.places import Cell, box, cell
 from mudkit.wire import Fields, Value
 
-__all__ = [
-    "Join",
-    "bounding_box",
-    "concatenation",
-    "count_per_cell",
-    "mean",
-    "mean_per_cell",
-    "people_count",
-    "top_k",
-]
-
 Join: TypeAlias = Callable[[Sequence[Context]], Context]
 
 

@@ -26,42 +26,6 @@ from mudkit.systems.radiator.context import Context
 from mudkit.systems.receiving import Count, Name, dropped
 from mudkit.wire import Fields, Value, is_too_deep
 
-__all__ = [
-    "FROM_CLIENTS",
-    "FROM_PEERS",
-    "FROM_SERVER",
-    "MAX_BYTES",
-    "PUSHES",
-    "ContextFields",
-    "CountPending",
-    "DeliveryAck",
-    "FromClients",
-    "FromServer",
-    "GetCounters",
-    "Identify",
-    "ListClients",
-    "PassedPush",
-    "Propagate",
-    "PropagateContext",
-    "Push",
-    "Refused",
-    "Register",
-    "RegisterClient",
-    "Registered",
-    "Taken",
-    "Unknown",
-    "Unreachable",
-    "Unregister",
-    "UnregisterClient",
-    "Unregistered",
-    "check_size",
-    "decode",
-    "inflate",
-    "pack",
-    "record_odd",
-    "unpack",
-]
-
 MAX_BYTES: Final = 1 << 24
 """Maximum size of a message as JSON; a few kilobytes of gzip can expand to gigabytes."""
 _GZIP_LEVEL: Final = 6

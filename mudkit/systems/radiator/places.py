@@ -12,8 +12,6 @@ from mudkit.sources.parameters import number
 from mudkit.units import EARTH_RADIUS_KM, KM_PER_DEGREE
 from mudkit.wire import Value
 
-__all__ = ["Cell", "box", "cell", "distance_km"]
-
 _KM_PER_DEGREE: Final = float(KM_PER_DEGREE)
 
 

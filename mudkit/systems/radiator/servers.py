@@ -89,8 +89,6 @@ from mudkit.systems.radiator.messages import (
 from mudkit.systems.radiator.thresholds import Aggregability
 from mudkit.wire import Fields
 
-__all__ = ["ServerLink", "ServerMachine", "Settings"]
-
 RETRANSMIT_US: Final = 5_000_000
 """Retransmission timeout of a push, plus allowances for its chain and for a slow link."""
 RETRANSMIT_US_PER_HOP: Final = 1_000_000

@@ -18,8 +18,6 @@ from mudkit.errors import PropagationProblem, brief
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.functions import check_function, failure
 
-__all__ = ["Aggregability", "Function", "Key", "People", "Threshold", "Time", "Volume", "aggregability"]
-
 
 class Volume(msgspec.Struct, frozen=True):
     """Threshold: the number of pending messages.

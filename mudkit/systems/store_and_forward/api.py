@@ -14,12 +14,6 @@ from mudkit.systems.store_and_forward.device import APP, ClientMachine
 from mudkit.systems.store_and_forward.messages import MAX_LETTERS, Read, Submit
 from mudkit.systems.store_and_forward.servers import RelayMachine
 
-__all__ = [
-    "NAME",
-    "Client",
-    "Relay",
-]
-
 NAME: Final = "store and forward"
 _PORT: Final = "sf"
 """Suffix of the addresses of its machines; other systems may have machines on the same hosts."""

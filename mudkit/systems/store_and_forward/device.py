@@ -77,8 +77,6 @@ from mudkit.systems.store_and_forward.messages import (
     Welcome,
 )
 
-__all__ = ["APP", "ClientMachine", "DirectMachine"]
-
 APP: Final = "messages"
 """Name of the application that is notified of new messages."""
 MAX_UNREAD: Final = 65_536

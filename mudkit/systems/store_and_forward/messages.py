@@ -14,25 +14,6 @@ import msgspec
 
 from mudkit.systems.receiving import Accepts, Count
 
-__all__ = [
-    "FROM_CLIENT",
-    "FROM_PEER",
-    "FROM_RELAY",
-    "MAX_LETTERS",
-    "Accepted",
-    "Deliver",
-    "Delivered",
-    "Hello",
-    "Identify",
-    "Lacks",
-    "Message",
-    "Missing",
-    "Read",
-    "Send",
-    "Submit",
-    "Welcome",
-]
-
 MAX_LETTERS: Final = 512
 """Maximum length of the name of a device or an item."""
 _Line = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_LETTERS, pattern=r"^[^\x00-\x1f\x7f]+\Z")]

@@ -71,8 +71,6 @@ from mudkit.systems.store_and_forward.messages import (
     Welcome,
 )
 
-__all__ = ["RelayMachine"]
-
 _MIN_PROBE_US: Final = 60_000_000
 """Delay of the first probe of a device that is away; doubles with each probe."""
 _MAX_PROBE_US: Final = 1_800_000_000

@@ -35,8 +35,6 @@ from mudkit.systems.sublim.servers.publish_server import PublishServerMachine
 from mudkit.systems.sublim.sites import Site
 from mudkit.wire import Fields, Value
 
-__all__ = ["NAME", "AccessPoint", "PlainSubscriber", "PublishServer", "Subscriber", "explain"]
-
 NAME: Final = "sublim"
 _PORT: Final = "sublim"
 

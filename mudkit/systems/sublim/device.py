@@ -85,13 +85,6 @@ from mudkit.systems.sublim.messages import (
 from mudkit.systems.sublim.sites import Site, best
 from mudkit.wire import Fields
 
-__all__ = [
-    "APP",
-    "PROBLEMS",
-    "ClientMachine",
-    "PlainClientMachine",
-]
-
 APP: Final = "messages"
 PROBLEMS: Final = "problems"
 """Name of the application that is notified when a policy fails."""

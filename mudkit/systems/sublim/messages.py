@@ -16,50 +16,6 @@ from mudkit.delivery.session import Lineage
 from mudkit.systems.receiving import Accepts, Count, Name
 from mudkit.wire import Value
 
-__all__ = [
-    "FROM_CLIENT",
-    "FROM_PLAIN_CLIENT",
-    "FROM_POINT",
-    "FROM_PUBLISHER",
-    "TO_CLIENT",
-    "TO_PLAIN_CLIENT",
-    "TO_PUBLISHER",
-    "Ask",
-    "Attach",
-    "Attached",
-    "Automatic",
-    "Behind",
-    "Body",
-    "Bye",
-    "Deliver",
-    "DeliveryAck",
-    "Entry",
-    "Have",
-    "Hello",
-    "InstallPolicy",
-    "Join",
-    "Kept",
-    "Left",
-    "Messages",
-    "Moved",
-    "Plain",
-    "PolicySet",
-    "PolicyText",
-    "Problem",
-    "Publish",
-    "Published",
-    "Read",
-    "ReadState",
-    "Replay",
-    "Report",
-    "Reported",
-    "Served",
-    "SetPolicy",
-    "Stale",
-    "StateTransfer",
-    "StateTransferAck",
-]
-
 Body: TypeAlias = dict[str, Value]
 """Fields of a message, or manual variables: values of the application."""
 PolicyText: TypeAlias = dict[str, Value]

@@ -7,8 +7,6 @@ from typing import Final, NamedTuple
 
 from mudkit.units import distance_km
 
-__all__ = ["MARGIN_M", "Site", "best"]
-
 MARGIN_M: Final = 5.0
 """Hysteresis: another access point must be this much nearer, to avoid flapping between two."""
 

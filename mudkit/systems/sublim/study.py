@@ -41,18 +41,6 @@ from mudkit.systems.sublim._policy.policy import Policy, Rule
 from mudkit.systems.sublim._policy.state import State
 from mudkit.wire import Fields, Value
 
-__all__ = [
-    "FINDING_FIELDS",
-    "PICU_FIELDS",
-    "QUOTE_FIELDS",
-    "disaster_policy",
-    "picu",
-    "picu_function",
-    "shared_timestamp_policy",
-    "stateless_picu",
-    "stock_policy",
-]
-
 PICU_FIELDS: Final = {"patient": "number", "pulse": "number", "ecg": "bytes"}
 _OTHERS: Final = (
     "lookup('patients', message.patient, 'listed') IS NULL AND coalesce(message.pulse >= 50, TRUE)"

@@ -78,8 +78,6 @@ from mudkit.trace.formats.packed import READ_ERRORS, bare_name, peek, stem
 from mudkit.trace.formats.tracks import is_gpx, is_kml, is_tcx, read_gpx, read_kml, read_tcx
 from mudkit.trace.values import coordinates
 
-__all__ = ["FORMATS", "Format", "Reader", "Source", "recognise"]
-
 Reader: TypeAlias = Callable[[Path, dict[str, str]], Iterator[Batch]]
 
 

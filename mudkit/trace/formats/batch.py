@@ -17,34 +17,6 @@ from numpy.typing import NDArray
 from mudkit.errors import EnvironmentProblem, ParameterError, TraceFormatError
 from mudkit.trace.times import moments
 
-__all__ = [
-    "ACTIVITY",
-    "FIELDS",
-    "HEAD_BYTES",
-    "INCOMPLETE",
-    "NESTED",
-    "NOT_POSITIONS",
-    "NO_FIX",
-    "NO_PLACE",
-    "NO_ROWS",
-    "UNCLOSED",
-    "UNPARSABLE",
-    "UNTIMED_LINE",
-    "VISIT",
-    "WAYPOINT",
-    "Batch",
-    "Dialect",
-    "FileEmpty",
-    "Malformed",
-    "Row",
-    "batches_of",
-    "empty",
-    "fixed_columns",
-    "library",
-    "other_format",
-    "unreadable",
-]
-
 UNPARSABLE = "unparsable"
 FIELDS = "wrong number of fields"
 UNCLOSED = "quotation mark that is not closed"

@@ -9,25 +9,6 @@ from pathlib import Path
 
 from mudkit.errors import TraceFormatError
 
-__all__ = [
-    "CABSPOTTING",
-    "COLUMNS",
-    "REPROJECT",
-    "REQUIRED",
-    "SPELLINGS",
-    "ColumnsMissing",
-    "device_name",
-    "gtfs_rt",
-    "has_places",
-    "has_time",
-    "is_longitude_first",
-    "is_place",
-    "is_utc",
-    "pair_name",
-    "place_name",
-    "resolve",
-]
-
 COLUMNS = (
     "device",
     "ts",

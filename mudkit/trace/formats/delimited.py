@@ -29,8 +29,6 @@ from mudkit.trace.formats.batch import (
 from mudkit.trace.formats.columns import has_places, is_place, place_name
 from mudkit.trace.formats.packed import opened, peek
 
-__all__ = ["dialect_of", "encoding_of", "lines_of", "read_delimited", "read_lines"]
-
 _BLOCK_BYTES = 16 << 20
 _DELIMITERS = ",;\t|"
 _SEPARATOR_LINE = re.compile(r'"?sep=(\\t|[^\w"])"?', re.IGNORECASE)

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from mudkit.errors import TraceFormatError
 
-__all__ = ["refuse_document"]
-
 
 @dataclass(frozen=True)
 class _Kind:

@@ -13,8 +13,6 @@ from mudkit.errors import TraceFormatError
 from mudkit.trace.formats.batch import NO_PLACE, Batch, Row, batches_of, library, unreadable
 from mudkit.trace.formats.packed import opened
 
-__all__ = ["is_feed", "read_feed"]
-
 _HEADER = re.compile(rb"(?s)\x0a.{1,2}\x0a\x03[12]\.0")
 
 

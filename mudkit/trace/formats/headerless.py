@@ -26,20 +26,6 @@ from mudkit.trace.formats.delimited import dialect_of, read_delimited, read_line
 from mudkit.trace.formats.documents import refuse_document
 from mudkit.trace.formats.packed import peek
 
-__all__ = [
-    "is_foursquare",
-    "is_gowalla",
-    "is_plt",
-    "is_porto",
-    "is_t_drive",
-    "read_cabspotting_txt",
-    "read_foursquare",
-    "read_gowalla",
-    "read_plt",
-    "read_porto",
-    "read_t_drive",
-]
-
 _PLT_HEADER_LINES = 6
 _PLT_ROW = re.compile(rb"-?[\d.]+,-?[\d.]+,\d,[^,]*,[\d.]+,\d{4}-\d\d-\d\d,\d\d:\d\d:\d\d\s*")
 _PLT_START = re.compile(rb"-?[\d.]+,-?[\d.]+,\d,|-?\d+\.\d+,")

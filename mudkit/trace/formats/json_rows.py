@@ -34,17 +34,6 @@ from mudkit.trace.formats.columns import device_name, has_places, has_time, pair
 from mudkit.trace.formats.delimited import encoding_of
 from mudkit.trace.formats.packed import opened, peek, stem
 
-__all__ = [
-    "is_geojson",
-    "is_json",
-    "is_takeout",
-    "json_names",
-    "read_geojson",
-    "read_json",
-    "read_takeout",
-    "wrapped",
-]
-
 _OBJECTS_LOOKED_AT = 100
 _MAX_OBJECTS_LOOKED_AT = 100_000
 """Objects that are searched for names of a latitude and a longitude, which the first ones may lack."""

@@ -21,8 +21,6 @@ from mudkit.trace.formats.batch import Batch, library, unreadable
 from mudkit.trace.formats.packed import on_disk
 from mudkit.trace.values import plain
 
-__all__ = ["is_geopackage", "is_parquet", "layer_names", "parquet_names", "read_layer", "read_parquet"]
-
 _SQLITE = b"SQLite format 3\0"
 _APPLICATION = slice(68, 72)  # SQLite's field application_id
 _BATCH_ROWS = 1 << 18

@@ -13,8 +13,6 @@ from mudkit.errors import TraceFormatError
 from mudkit.trace.formats.batch import NO_FIX, UNPARSABLE, Batch, Row, batches_of, library
 from mudkit.trace.formats.packed import opened, stem
 
-__all__ = ["is_nmea", "read_nmea"]
-
 _SENTENCE = re.compile(rb"\$[A-Z]{2}([A-Z]{3}),[^\r\n]*")
 _LINE = re.compile(rb"^[^\r\n$]{0,40}\$[A-Z]{2}(RMC|GGA|GLL|GSA|GSV|VTG|ZDA),", re.MULTILINE)
 _LOOKED_AT_BYTES = 4096

@@ -16,8 +16,6 @@ import pyarrow as pa
 from mudkit.errors import TraceFormatError
 from mudkit.trace.formats.batch import HEAD_BYTES, empty, unreadable
 
-__all__ = ["MAX_LAYERS", "READ_ERRORS", "bare_name", "on_disk", "opened", "peek", "stem", "text_bytes"]
-
 MAX_LAYERS = 3
 """Maximum number of times that a file is packed."""
 

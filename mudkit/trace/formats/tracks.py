@@ -25,8 +25,6 @@ from mudkit.trace.formats.batch import NO_PLACE, WAYPOINT, Batch, Row, batches_o
 from mudkit.trace.formats.documents import refuse_document
 from mudkit.trace.formats.packed import opened, peek, stem
 
-__all__ = ["is_gpx", "is_kml", "is_tcx", "is_xml", "read_gpx", "read_kml", "read_tcx"]
-
 MAX_CHARACTERS = 1000
 _CHUNK_BYTES = 1 << 18
 _COLUMNS = ("device", "ts", "lat", "lon", "speed_mps")

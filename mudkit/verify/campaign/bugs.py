@@ -38,8 +38,6 @@ from mudkit.systems.mud.tables import replica as copy
 from mudkit.systems.mud.tables.table import Table
 from mudkit.verify.campaign.judge import play
 
-__all__ = ["BUGS", "Bug", "Catch", "hunt"]
-
 _MAX_CHARACTERS: Final = 400
 
 

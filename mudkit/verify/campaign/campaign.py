@@ -19,8 +19,6 @@ from mudkit.verify.campaign.trials import Trials
 from mudkit.verify.campaign.work import APP, MAIN, SIDE, Burst, RandomDelays, Work
 from mudkit.wire import as_wire
 
-__all__ = ["BURST_S", "MINUTES", "PROBE", "REST_MINUTES", "SETTLE_HOURS", "Campaign"]
-
 MINUTES: Final = (12, 75)
 """Lengths of runs; in the longer ones, notification servers give up silent devices."""
 SETTLE_HOURS: Final = 1.5

@@ -15,8 +15,6 @@ from typing import Final
 from mudkit.verify.campaign.faults import COLUMNS
 from mudkit.verify.campaign.observers import Cells
 
-__all__ = ["TRANSITIONS", "UNREACHABLE", "Table", "why_not"]
-
 TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
     "writing": (
         "blind delete, sent", "blind delete, waits", "blind write, sent", "blind write, waits",

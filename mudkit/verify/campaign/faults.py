@@ -14,18 +14,6 @@ from mudkit.fleet.store import ignore
 from mudkit.lab import Lab
 from mudkit.systems.mud import Cloud
 
-__all__ = [
-    "AFTER_S",
-    "COLUMNS",
-    "KINDS",
-    "READS_AT_ONCE",
-    "ROGUE",
-    "SLOW_LINK",
-    "STANDING",
-    "TRIALS",
-    "FaultInjector",
-]
-
 AFTER_S: Final = 300.0
 """A fault counts as in effect until this time after its repair."""
 _OLD_COPIES_SHARE: Final = 0.05

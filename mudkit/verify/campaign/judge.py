@@ -14,8 +14,6 @@ from mudkit.verify.campaign.campaign import BURST_S, PROBE, Campaign
 from mudkit.verify.campaign.faults import ROGUE
 from mudkit.verify.campaign.work import MAIN, SIDE, ReaderData, Watch, WriteRecord
 
-__all__ = ["PROMISED", "Judgement", "play"]
-
 PROMISED: Final = {
     "committed": ("sequential", "monotonic-reads", "read-your-writes"),
     "committed_wio": ("sequential-wio", "monotonic-reads", "read-your-writes"),

@@ -40,8 +40,6 @@ from mudkit.wire import as_wire
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Cells", "ObservedHost", "ObservedNetwork", "Registrations", "Requests"]
-
 
 class _StreamObserver:
     """Receiving ends of streams, as far as their confirmations show them."""

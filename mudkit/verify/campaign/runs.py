@@ -11,8 +11,6 @@ from mudkit.processes import spread_out
 from mudkit.verify.campaign.judge import play
 from mudkit.verify.campaign.observers import Cells
 
-__all__ = ["Runs", "play_all", "play_some"]
-
 _PART: Final = 10
 """Runs in each task of a process."""
 

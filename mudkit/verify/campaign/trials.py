@@ -22,8 +22,6 @@ from mudkit.verify.campaign.observers import ObservedHost
 from mudkit.verify.campaign.work import APP, MAIN, Watch, Work
 from mudkit.wire import as_wire
 
-__all__ = ["MAX_NOTIFIED_S", "MAX_REGISTRATIONS", "MAX_SESSIONS", "MAX_TIMES", "Rogue", "Trials"]
-
 MAX_NOTIFIED_S: Final = 180.0
 """Time, in seconds, within which a change is notified while a rogue machine sends messages."""
 MAX_TIMES: Final = 4

@@ -13,19 +13,6 @@ from mudkit.systems.mud.device.write_path import WriteType
 from mudkit.systems.mud.policies.policies import NEVER
 from mudkit.wire import Value
 
-__all__ = [
-    "APP",
-    "MAIN",
-    "SIDE",
-    "Burst",
-    "RandomDelays",
-    "ReaderData",
-    "Ship",
-    "Watch",
-    "Work",
-    "WriteRecord",
-]
-
 APP: Final = "app"
 """App of all clients."""
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from mudkit.report.choosing import Setting
-from mudkit.report.prefetching import SizingStudy, read_events, study_sizing
+from mudkit.report.prefetch_events import read_events
+from mudkit.report.prefetching import SizingStudy, study_sizing
 from mudkit.sources import Outages
 from mudkit.systems.lasthop import Expiration, Prices, Scenario
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US

@@ -27,8 +27,6 @@ from mudkit.systems.contrail.crypto import Secret
 from mudkit.systems.contrail.device.core import Core, KeyUse
 from mudkit.systems.contrail.items import Endpoint
 
-__all__ = ["KEPT_EPOCHS", "Channel"]
-
 KEPT_EPOCHS: Final = 16
 """Number of channel keys that sender and receiver store."""
 

@@ -61,8 +61,6 @@ from mudkit.systems.contrail.messages import (
 )
 from mudkit.systems.contrail.messages import Pull as PullMessage
 
-__all__ = ["MAX_OUT", "PULL", "RETRY", "Outbox", "Pull", "Pushed"]
-
 RETRY: Final = "push again "
 MAX_OUT: Final = 10_000
 _PUSH_TIMEOUT_US: Final = 10_000_000

@@ -36,8 +36,6 @@ from mudkit.systems.contrail.crypto import (
     digest,
 )
 
-__all__ = ["BITS", "IDENTITY", "PROBLEMS", "Change", "Core", "KeyUse", "PortState", "Settings"]
-
 PROBLEMS: Final = "problems"
 """Receiver of notifications of errors outside calls."""
 IDENTITY: Final = "identity"

@@ -38,24 +38,6 @@ from mudkit.systems.contrail.messages import Filter
 from mudkit.systems.receiving import Count
 from mudkit.wire import Value
 
-__all__ = [
-    "CONTEXT",
-    "ITEM",
-    "MAX_EXPIRED",
-    "MAX_FILTERS",
-    "MAX_OF_DEVICE",
-    "MAX_TEXT",
-    "Filters",
-    "Groups",
-    "InstalledFilter",
-    "InstalledFilters",
-    "PredicateJson",
-    "Question",
-    "acceptances",
-    "decisions",
-    "parse_filter",
-]
-
 ITEM: Final = Language(("item",))
 """Language of filters: predicates over the metadata of an item."""
 CONTEXT: Final = Language(("context",))

@@ -63,8 +63,6 @@ from mudkit.systems.contrail.messages import Pull as PullMessage
 from mudkit.systems.receiving import dropped
 from mudkit.units import distance_km
 
-__all__ = ["MAX_STARTS", "ModuleMachine"]
-
 MAX_STARTS: Final = 64
 """Number of incarnations of a provider's storages that are stored."""
 

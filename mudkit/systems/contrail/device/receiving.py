@@ -52,8 +52,6 @@ from mudkit.systems.contrail.device.filters import Filters, Groups, InstalledFil
 from mudkit.systems.contrail.items import Endpoint, Item, TamperedMessage, item_name, unpack
 from mudkit.systems.contrail.messages import Data, DeviceMessage, Filter, ItemKey, Key, Unread
 
-__all__ = ["MAX_EARLY", "MAX_KEPT", "MAX_SEEN", "MAX_UNKNOWN", "Inbox", "Receiving", "listener"]
-
 MAX_EARLY: Final = 1000
 MAX_SEEN: Final = 4000
 """Must exceed the number of items that senders identify by name (``MAX_NAMED``)."""

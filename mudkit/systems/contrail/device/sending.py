@@ -49,8 +49,6 @@ from mudkit.systems.contrail.messages import (
     Withdraw,
 )
 
-__all__ = ["MAX_NAMED", "PUSH", "Sending"]
-
 PUSH: Final = "push"
 MAX_NAMED: Final = 1000
 """Number of recent items of a port that are deduplicated by name."""

@@ -65,8 +65,6 @@ from mudkit.systems.contrail.messages import (
 )
 from mudkit.systems.receiving import dropped
 
-__all__ = ["PAGE_BYTES", "Compute"]
-
 PAGE_BYTES: Final = 65_536
 """Maximum size of a page with more than one message."""
 _DONE: Final = "done"

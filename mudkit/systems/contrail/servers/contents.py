@@ -11,8 +11,6 @@ from msgspec.structs import replace
 from mudkit.events import Opaque, Store, size_bytes
 from mudkit.systems.contrail.messages import CacheItem, Data, DeviceMessage, Filter, FindItem, QueueEntry
 
-__all__ = ["MAX_CONTROLS", "MAX_FILTERS", "ItemCache", "PublisherGroups", "Queue"]
-
 MAX_CONTROLS: Final = 10_000
 """Capacity of a queue, in filters and keys."""
 _BITS: Final = 32

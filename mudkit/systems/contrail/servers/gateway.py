@@ -41,8 +41,6 @@ from mudkit.systems.contrail.messages import (
 )
 from mudkit.systems.receiving import dropped
 
-__all__ = ["Gateway"]
-
 _MAX_BODY_BYTES = 1_200_000
 """Item of 1 MiB with its delivery name and the overhead of encryption."""
 

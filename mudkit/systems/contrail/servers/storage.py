@@ -83,8 +83,6 @@ from mudkit.systems.contrail.messages import Send as SendMessage
 from mudkit.systems.contrail.servers.contents import ItemCache, PublisherGroups, Queue
 from mudkit.systems.receiving import dropped
 
-__all__ = ["Storage"]
-
 _NOTIFY: Final = "notify again"
 _NOTIFY_US: Final = 20_000_000
 """Initial timeout: a device reads at once, but a page takes 7 s over a slow link."""

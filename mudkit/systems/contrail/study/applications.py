@@ -16,8 +16,6 @@ from mudkit.systems.contrail.device.filters import ITEM
 from mudkit.systems.contrail.items import Item
 from mudkit.wire import Value
 
-__all__ = ["TABLE_1", "Aggregator", "Alarm", "Chat", "Photos", "Sensor", "SharedLocation", "Video"]
-
 TABLE_1: Final[Mapping[str, Mapping[str, float]]] = {
     "chat": {"polling_interval_ms": 5_000, "idle_timeout_ms": 0},
     "photos": {"polling_interval_ms": 60_000, "idle_timeout_ms": 0},

@@ -22,8 +22,6 @@ from mudkit.systems.contrail.crypto import digest
 from mudkit.systems.contrail.device.filters import ITEM
 from mudkit.systems.contrail.items import Backlogged, Endpoint, Item, pack
 
-__all__ = ["Inbound", "Outbound"]
-
 _MAX_ACKNOWLEDGED: Final = 1000
 """Number of recent items in an acknowledgement."""
 

@@ -92,8 +92,6 @@ from mudkit.systems.lasthop.messages import (
 from mudkit.systems.lasthop.subscription import Following, Subscription
 from mudkit.systems.receiving import dropped
 
-__all__ = ["APP", "ARRIVALS", "DeviceMachine", "EventLog"]
-
 APP: Final = "notifications"
 """Application that is notified of messages shown."""
 ARRIVALS: Final = "arrivals"

@@ -11,8 +11,6 @@ from mudkit.events import Store
 from mudkit.systems.lasthop.messages import Content
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Message, Ranked
 
-__all__ = ["DeviceQueue"]
-
 _KEY: Final = "queue\n"
 _PLACE: Final = 0
 _MAX_DEAD: Final = 64

@@ -13,8 +13,6 @@ from mudkit.predicates import Predicate, SubscriptionIndex
 from mudkit.predicates.tree import Call, walk
 from mudkit.wire import Fields
 
-__all__ = ["Indexer", "check_query", "describe_failure", "is_query", "query"]
-
 _PREFIX: Final = "query: "
 _MAX_SHOWN: Final = 200
 

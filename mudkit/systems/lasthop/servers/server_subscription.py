@@ -28,8 +28,6 @@ from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message
 from mudkit.systems.lasthop.spool.served import ServedSpool
 from mudkit.systems.lasthop.subscription import Subscription
 
-__all__ = ["Missed", "ServerSubscription", "StoredSubscription"]
-
 _DAY_US: Final = 86_400_000_000
 _MAX_READS: Final = 8
 """Recent reads in the store: the window of the moving averages."""

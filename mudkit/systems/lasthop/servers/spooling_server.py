@@ -79,8 +79,6 @@ from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.systems.receiving import dropped
 
-__all__ = ["Peer", "SpoolServer"]
-
 _MAX_MISSED: Final = 1000
 """Pending items for a device that is away; beyond this it has to report everything that it holds."""
 _MAX_READ_NUMBERS: Final = 64

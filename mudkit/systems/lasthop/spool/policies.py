@@ -16,8 +16,6 @@ from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message, Ranked
 from mudkit.units import US_PER_S
 from mudkit.wire import Value
 
-__all__ = ["KINDS", "LEARNT", "Forwarding", "Habits", "Item", "Kind", "Situation", "chosen"]
-
 Kind: TypeAlias = Literal["on-line", "on-demand", "buffer", "rate", "unified", "rule"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 LEARNT: Final = "learnt"

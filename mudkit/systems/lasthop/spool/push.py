@@ -45,8 +45,6 @@ from mudkit.sources.parameters import number, one_of, whole_number
 from mudkit.systems.lasthop.spool.policies import KINDS, Forwarding
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Message, Ranked, Take
 
-__all__ = ["WHEN_FULL", "Push", "PushSpool", "policy_of"]
-
 WHEN_FULL: Final = ("drop all", "drop oldest", "drop lowest")
 """Messages dropped when the store overflows; no service drops the lowest rank."""
 

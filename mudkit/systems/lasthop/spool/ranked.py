@@ -8,8 +8,6 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-__all__ = ["FOREVER_US", "NOWHERE", "Entry", "Message", "Ranked", "Take"]
-
 FOREVER_US: Final = 1 << 62
 """Expiration of messages that never expire."""
 NOWHERE: Final = -1

@@ -13,8 +13,6 @@ from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Message, Take
 from mudkit.systems.lasthop.spool.spool import DEFAULT_CAPACITY, DEVICE, MAX_CREDIT, Spool
 
-__all__ = ["ServedSpool"]
-
 
 class ServedSpool(Spool):
     """A spool whose device reports what it holds and what was read.

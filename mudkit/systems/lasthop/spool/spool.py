@@ -44,8 +44,6 @@ from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding, Habits, Situation, chosen
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Entry, Message, Ranked, Take
 
-__all__ = ["DEFAULT_CAPACITY", "DEVICE", "MAX_CREDIT", "PaperSpool", "Spool"]
-
 _OUTGOING, _PREFETCH, _HOLDING, _DELAYED, DEVICE = range(5)
 DEFAULT_CAPACITY: Final = 100_000
 _DEFAULT_REMEMBER_S: Final = 7 * 86_400.0

@@ -28,8 +28,6 @@ from mudkit.trace.logs import Log, check_rows
 from mudkit.trace.parse import EARLIEST_US
 from mudkit.trace.times import NO_TIME
 
-__all__ = ["COLUMNS", "drawn_from", "read_logs"]
-
 COLUMNS: Final = {"arrivals": ("time", "rank", "expires"), "reads": ("time",), "outages": ("begin", "end")}
 """Columns of each log; ``rank`` and ``expires`` are optional."""
 

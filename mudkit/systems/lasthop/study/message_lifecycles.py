@@ -20,8 +20,6 @@ from mudkit.systems.lasthop.study.simulation import SpoolFactory, play, read_lim
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Lifelines", "lifelines", "message_lifecycles"]
-
 
 @check_options
 @dataclass(frozen=True, repr=False)

@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from mudkit.systems.lasthop.study.scenario import DAY_US, Drawn
 from mudkit.systems.lasthop.study.simulation import Outcome, play_best, play_linked, readable_ids
 
-__all__ = ["COUNTS", "Days", "Reader", "Seen"]
-
 COUNTS: Final = ("wasted", "forwarded", "lost", "readable", "empty", "reads", "delay_h", "seen")
 """Counts by day: events, and the sum of delays in hours."""
 

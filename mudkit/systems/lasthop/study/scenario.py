@@ -20,8 +20,6 @@ from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.units import US_PER_S
 from mudkit.wire import Value
 
-__all__ = ["DAY_US", "LAWS", "READ", "SWITCH", "Drawn", "Expiration", "Scenario"]
-
 LAWS: Final = ("exponential", "uniform", "normal")
 DAY_US: Final = 86_400 * US_PER_S
 _HOUR_US: Final = 3600 * US_PER_S

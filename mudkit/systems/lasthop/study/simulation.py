@@ -28,24 +28,6 @@ from mudkit.systems.lasthop.spool.spool import Spool
 from mudkit.systems.lasthop.study.scenario import SWITCH, Drawn, Expiration, Scenario
 from mudkit.wire import Value
 
-__all__ = [
-    "MAX_DIRECT_MESSAGES",
-    "Map",
-    "Outcome",
-    "Parameter",
-    "Simulated",
-    "SpoolFactory",
-    "expected_waste",
-    "play",
-    "play_best",
-    "play_linked",
-    "play_online",
-    "read_limit",
-    "readable_ids",
-    "simulate",
-    "spool_factory",
-]
-
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 Parameter: TypeAlias = Value | Forwarding | Push | Outages | Expiration

@@ -32,8 +32,6 @@ from mudkit.systems.lasthop.study.simulation import Map, play, read_limit, spool
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LIMITS", "THRESHOLDS_S", "Prices", "Sizing", "add_outages", "score_policies", "size_prefetch"]
-
 LIMITS: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Messages; 0 is on-demand."""
 

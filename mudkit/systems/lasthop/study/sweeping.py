@@ -37,8 +37,6 @@ from mudkit.wire import Value
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FIGURES", "HOUR_S", "Drawable", "RecordedEvents", "compare", "interval", "sweep"]
-
 _T = TypeVar("_T")
 
 HOUR_S: Final = 3600.0

@@ -22,8 +22,6 @@ from mudkit.systems.mud.tables.replica import is_visible, record_of
 from mudkit.tokens import Claims
 from mudkit.wire import Fields
 
-__all__ = ["Cache", "CachedAnswer"]
-
 _MAX_QUERIES: Final = 64
 _PENDING_AGE_US: Final = -1
 _NOBODY: Final[Mapping[str, str]] = {}

@@ -88,9 +88,6 @@ from mudkit.systems.receiving import dropped
 from mudkit.tokens import Claims, claimed
 from mudkit.wire import Fields
 
-__all__ = ["ClientMachine", "Settings"]
-
-
 _OnTable = TypeVar("_OnTable", Write, Read, Register)
 
 

@@ -44,22 +44,6 @@ from mudkit.systems.mud.tables.table import Table
 from mudkit.tokens import Claims, claimed
 from mudkit.wire import Fields
 
-__all__ = [
-    "RETRY",
-    "Administering",
-    "Answer",
-    "Connection",
-    "PendingAsk",
-    "PendingRead",
-    "Reading",
-    "Registering",
-    "Updating",
-    "Watch",
-    "Work",
-    "Writing",
-    "error_in",
-]
-
 RETRY: Final = "retry"
 _TIMEOUT_US: Final = 10_000_000
 """Retransmission timeout; it does not grow: lost registrations of continuous reads must not take minutes."""

@@ -68,8 +68,6 @@ from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import detached
 from mudkit.wire import Fields
 
-__all__ = ["HEARTBEAT", "HELLO", "ContinuousReads"]
-
 HEARTBEAT: Final = "heartbeat"
 HELLO: Final = "hello"
 """Key of a hello in the retransmission timer."""

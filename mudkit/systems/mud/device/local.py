@@ -26,9 +26,6 @@ from mudkit.systems.mud.tables.replica import columns_of, is_visible
 from mudkit.systems.mud.tables.table import Table
 from mudkit.wire import Fields, Value
 
-__all__ = ["HeldRow", "Local", "PendingWrite", "Version"]
-
-
 _WRITES: Final = "write"
 """Name of the outbox of pending writes."""
 

@@ -10,8 +10,6 @@ import msgspec
 
 from mudkit.systems.mud.policies.utility import Plan, PlanSource, Utility, best, freshness
 
-__all__ = ["Answerable", "Planner"]
-
 
 class _Network(NamedTuple):
     """Assumed properties of a network."""

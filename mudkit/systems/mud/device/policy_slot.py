@@ -23,8 +23,6 @@ from mudkit.systems.mud.policies.policies import NEVER, Cached, Now, Query, Read
 from mudkit.units import US_PER_S, distance_km, solar_time
 from mudkit.wire import Fields
 
-__all__ = ["PolicySlot", "ShippedPolicy", "ShippedReads", "ShippedWrites"]
-
 _P = TypeVar("_P", bound=ReadPolicy | WritePolicy, covariant=True)
 
 

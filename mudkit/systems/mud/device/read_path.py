@@ -45,9 +45,6 @@ from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import columns_of, detached
 from mudkit.wire import Fields
 
-__all__ = ["LOOK", "READ_TYPES", "Prefetching", "ReadPath", "query_of"]
-
-
 READ_TYPES: Final = ("uncommitted", "committed", "committed_wio")
 
 

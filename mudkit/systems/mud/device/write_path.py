@@ -36,8 +36,6 @@ from mudkit.systems.mud.result import Conflict
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record, value_hash
 from mudkit.wire import Fields, as_wire
 
-__all__ = ["DUE", "WRITE_TYPES", "ReadOrder", "WritePath"]
-
 DUE: Final = "due"
 WriteType: TypeAlias = Literal["blind", "conditional"]
 WRITE_TYPES: Final[tuple[WriteType, ...]] = get_args(WriteType)

@@ -40,19 +40,6 @@ from mudkit.sources import parameters
 from mudkit.systems.mud.policies.policies import MAX_DELAY_S
 from mudkit.wire import Fields, Value
 
-__all__ = [
-    "FEATURES",
-    "FORMAT",
-    "HOURS",
-    "Action",
-    "Artefact",
-    "Density",
-    "action_text",
-    "question",
-    "sha256",
-]
-
-
 HOURS: Final = 24
 _MAX_CELLS: Final = 100_000
 _CELL_DEG: Final = (1e-9, 360.0)

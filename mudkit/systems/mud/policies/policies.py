@@ -20,23 +20,6 @@ from mudkit.systems.mud.policies.utility import Utility, freshness
 from mudkit.units import distance_km
 from mudkit.wire import Fields
 
-__all__ = [
-    "MAX_DELAY_S",
-    "NEVER",
-    "AlwaysRemote",
-    "Cached",
-    "Expected",
-    "Freshness",
-    "Habits",
-    "Later",
-    "NearAndRecent",
-    "Now",
-    "PrefetchPolicy",
-    "Query",
-    "ReadPolicy",
-    "WritePolicy",
-]
-
 NEVER: Final = "never"
 """Delay of a write that stays on the device until a read needs it."""
 MAX_DELAY_S: Final = 1e9

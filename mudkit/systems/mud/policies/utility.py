@@ -16,19 +16,6 @@ from mudkit.arguments import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.sources.parameters import number
 
-__all__ = [
-    "Plan",
-    "Utility",
-    "bandwidth",
-    "best",
-    "bias",
-    "completeness",
-    "cost_matrix",
-    "energy",
-    "freshness",
-    "latency",
-]
-
 _FRESH_WORTH_S: Final = 1e9
 """Longer than anybody waits."""
 

@@ -72,8 +72,6 @@ from mudkit.systems.mud.tables.table import Table, no_such_table
 from mudkit.systems.receiving import Accepts, dropped
 from mudkit.tokens import Claims
 
-__all__ = ["BackEnd"]
-
 _AGAIN_US: Final = 200_000
 BEFORE_FIRST: Final = 1_000_000_000
 """Position in the log before the first entry.

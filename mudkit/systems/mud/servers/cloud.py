@@ -20,8 +20,6 @@ from mudkit.systems.mud.servers.processor import Processor
 from mudkit.systems.mud.servers.replica import Replica
 from mudkit.wire import Fields
 
-__all__ = ["NAME", "PORT", "Cloud"]
-
 NAME: Final = "mud"
 """Name of the system in traces and bills."""
 PORT: Final = "mud"

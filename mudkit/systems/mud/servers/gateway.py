@@ -72,8 +72,6 @@ from mudkit.systems.mud.tables.table import Table
 from mudkit.systems.receiving import Accepts, dropped
 from mudkit.tokens import Authority, Claims
 
-__all__ = ["Gateway"]
-
 _MAX_OPEN: Final = 10_000
 _Answer: TypeAlias = Described | Administered | Outcome | Part | Registered | Restarted
 

@@ -33,8 +33,6 @@ from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.receiving import dropped
 
-__all__ = ["Generator"]
-
 _AGAIN_US: Final = 5_000_000
 
 

@@ -78,8 +78,6 @@ from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.receiving import dropped
 from mudkit.tokens import Authority
 
-__all__ = ["HEARTBEAT_US", "NotificationServer"]
-
 HEARTBEAT_US: Final = 20 * 60 * 1_000_000
 """Mobius 5: "e.g., once every 20 minutes"."""
 _DEAD_US: Final = 2 * HEARTBEAT_US + 60_000_000

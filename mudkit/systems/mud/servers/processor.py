@@ -73,9 +73,6 @@ from mudkit.systems.receiving import Accepts, dropped
 from mudkit.tokens import Claims
 from mudkit.wire import Fields
 
-__all__ = ["Handle", "Matching", "Processor"]
-
-
 Handle: TypeAlias = tuple[str, str]
 """Endpoint ``netid/appid``, and incarnation and number of the continuous read there."""
 

@@ -30,9 +30,6 @@ from mudkit.systems.mud.tables.replica import TableReplica, aggregate, claims_of
 from mudkit.systems.mud.tables.table import Table, no_such_table
 from mudkit.systems.receiving import Accepts, dropped
 
-__all__ = ["BEGIN", "LogFollower", "Replica", "answer_read"]
-
-
 BEGIN: Final = "begin"
 """Name of the timer until the back end has sent its state."""
 _BEGIN_US: Final = 200_000

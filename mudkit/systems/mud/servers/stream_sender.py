@@ -14,8 +14,6 @@ from mudkit.delivery.retransmit import (
 from mudkit.delivery.stream import Outgoing, StreamItem
 from mudkit.events import Effect, Send, size_bytes
 
-__all__ = ["AGAIN", "StreamSender"]
-
 AGAIN: Final = "again "
 """Prefix of the names of retransmission timers; the receiver's name follows."""
 

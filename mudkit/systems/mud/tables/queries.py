@@ -16,16 +16,6 @@ from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.table import Table
 from mudkit.wire import Value
 
-__all__ = [
-    "asks_for_keys_only",
-    "check_names",
-    "contains",
-    "keys_of",
-    "only_key",
-    "tables_of",
-    "tables_of_sent",
-]
-
 _KINDS: Final = {
     "text": "string",
     "number": "number",

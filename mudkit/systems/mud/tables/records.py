@@ -15,17 +15,6 @@ from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import from_json, to_json
 from mudkit.wire import Fields, Value
 
-__all__ = [
-    "MAX_KEY_BYTES",
-    "MAX_RECORD_BYTES",
-    "SentPredicate",
-    "check_key",
-    "check_record",
-    "is_line",
-    "plain",
-    "value_hash",
-]
-
 MAX_RECORD_BYTES: Final = 64 * 1024
 """Size of a record as JSON."""
 _MIN_INT: Final = -(1 << 63)

@@ -21,8 +21,6 @@ from mudkit.systems.mud.tables.table import Table, Version, no_such_table
 from mudkit.tokens import Claims
 from mudkit.wire import Fields, Value
 
-__all__ = ["Joined", "TableReplica", "aggregate", "claims_of", "detached", "is_visible", "record_of", "shown"]
-
 _NESTED: Final = frozenset({dict, list})
 
 

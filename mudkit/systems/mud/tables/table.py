@@ -16,16 +16,6 @@ from mudkit.systems.receiving import Count, Name
 from mudkit.tokens import Claims
 from mudkit.wire import Fields, Value
 
-__all__ = [
-    "LEVELS",
-    "MAX_NAME",
-    "TYPES",
-    "Table",
-    "Version",
-    "check_name",
-    "no_such_table",
-]
-
 Level: TypeAlias = Literal["public", "app", "user"]
 LEVELS: Final[tuple[Level, ...]] = ("public", "app", "user")
 """Levels of a table's ACL, each stricter than the one before (Mobius 3.1)."""

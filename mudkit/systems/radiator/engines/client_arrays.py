@@ -30,8 +30,6 @@ from mudkit.systems.radiator.functions import Problems
 from mudkit.systems.radiator.thresholds import Aggregability, Key
 from mudkit.wire import Fields
 
-__all__ = ["ClientArrays", "engine_for_many"]
-
 _Int: TypeAlias = NDArray[np.int64]
 _Bool: TypeAlias = NDArray[np.bool_]
 

@@ -30,8 +30,6 @@ from mudkit.systems.radiator.functions import Problems, text_of
 from mudkit.systems.radiator.thresholds import Aggregability, Key
 from mudkit.wire import Fields
 
-__all__ = ["Groups"]
-
 _MAX_CACHED_SENDERS: Final = 100_000
 """Sender keys whose decisions are cached; the cache is cleared when it is full."""
 

@@ -24,8 +24,6 @@ from mudkit.systems.radiator.engines.pending import Message
 from mudkit.systems.radiator.functions import check_function, failure, function_name
 from mudkit.wire import Value
 
-__all__ = ["RETRY_US", "Engine", "check_join", "join_entry"]
-
 RETRY_US: Final = 60_000_000
 """Delay before a failed join is tried again if no message arrives earlier."""
 _REMEDY_WAIT: Final = "its messages wait, and are joined again with whatever comes next"

@@ -16,8 +16,6 @@ from mudkit.systems.radiator.functions import Problems
 from mudkit.systems.radiator.thresholds import Aggregability, Key
 from mudkit.wire import Fields
 
-__all__ = ["ClientLists", "Entry"]
-
 
 class Entry(NamedTuple):
     """Released batch, oldest message first, and its recipients in the order of their registration.

@@ -28,8 +28,6 @@ from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.thresholds import Key
 from mudkit.wire import Fields
 
-__all__ = ["Batch", "Contexts", "Decide", "Message", "Pending"]
-
 
 class Message(msgspec.Struct, frozen=True):
     """Context that a client has propagated.

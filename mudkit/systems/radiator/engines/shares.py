@@ -37,12 +37,10 @@ from mudkit.systems.radiator.messages import pack
 from mudkit.systems.radiator.thresholds import Aggregability
 from mudkit.wire import Value
 
-__all__ = ["Share", "Shares"]
-
 _decode = msgspec.json.Decoder().decode
 
 
-class ClientEvent(Protocol):
+class _ClientEvent(Protocol):
     """Event of a client: time (µs), number, kind and text."""
 
     @property
@@ -100,7 +98,7 @@ class Share:
         del engine.function
         return engine, self._clients, self._last
 
-    def handle(self, event: ClientEvent) -> list[Output]:
+    def handle(self, event: _ClientEvent) -> list[Output]:
         """Process an event; return aggregates and problems."""
         if event.number <= self._last:
             return []
@@ -115,7 +113,7 @@ class Share:
         """Return what is due by time."""
         return self._outputs(now_us, self._engine.fire(now_us))
 
-    def _read(self, event: ClientEvent) -> Context | None:
+    def _read(self, event: _ClientEvent) -> Context | None:
         """Return the context of an event; attributes become a context without people."""
         match event.kind:
             case "register":
@@ -134,7 +132,7 @@ class Share:
             expected="register, unregister, context or tick",
         )
 
-    def _take(self, event: ClientEvent, context: Context | None) -> list[Entry]:
+    def _take(self, event: _ClientEvent, context: Context | None) -> list[Entry]:
         t_us, client = event.t_us, event.client
         if event.kind == "context" and context is not None:
             return self._engine.take(t_us, Message(event.number, client, t_us, context))
@@ -200,7 +198,7 @@ class Shares:
         return Share(self, share, of, kept)
 
 
-def _unreadable(event: ClientEvent, error: Exception) -> Output:
+def _unreadable(event: _ClientEvent, error: Exception) -> Output:
     problem = PropagationProblem(
         f"An event cannot be used: {error.summary if isinstance(error, MudkitError) else error}",
         where=f"event {event.number} of {event.client!r}, {event.kind}",

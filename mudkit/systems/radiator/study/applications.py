@@ -34,8 +34,6 @@ from mudkit.systems.radiator.thresholds import (
 )
 from mudkit.wire import Fields, Value
 
-__all__ = ["APPLICATIONS", "Application", "Sense", "friends_nearby"]
-
 Sense: TypeAlias = Callable[[str, tuple[float, float], float], Fields | None]
 """Function of a device's name, place and speed (km/h) that returns the attributes to send; None: nothing."""
 NEAR_KM: Final = 2.0

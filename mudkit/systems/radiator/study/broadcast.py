@@ -13,8 +13,6 @@ from mudkit.systems.radiator.engines.pending import Batch, Message
 from mudkit.systems.radiator.joins import Join, concatenation
 from mudkit.systems.radiator.messages import pack
 
-__all__ = ["Aggregate", "broadcast"]
-
 
 class Aggregate(NamedTuple):
     """Aggregate sent at one moment to its recipients.

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from mudkit.trace import Loaded
 
-__all__ = ["Place", "Played", "ReceivedCell", "Track", "play", "received_cells", "rows"]
-
 Place = tuple[float, float]
 """Latitude and longitude, degrees."""
 Track = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]

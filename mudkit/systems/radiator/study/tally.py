@@ -23,8 +23,6 @@ from mudkit.sources.streams import Stream
 from mudkit.systems.radiator.api import NAME
 from mudkit.systems.radiator.study.broadcast import Aggregate
 
-__all__ = ["BATCHES", "DEFAULT_LIMIT", "Tally"]
-
 DEFAULT_LIMIT: Final = 10_000_000
 """Default number of single deliveries that are kept."""
 

@@ -40,36 +40,6 @@ from mudkit.systems.sublim._policy.state import State, Tables, checked_bytes
 from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.wire import Fields, Value
 
-__all__ = [
-    "ACTIONS",
-    "KEY_LETTERS",
-    "MAX_BOOKS_BYTES",
-    "MAX_KEYS",
-    "NUMBER",
-    "Action",
-    "Call",
-    "Compress",
-    "Drop",
-    "Every",
-    "Execution",
-    "Forget",
-    "Keep",
-    "Remember",
-    "Resize",
-    "SetField",
-    "Step",
-    "Summary",
-    "action_of",
-    "check_at_least",
-    "check_name",
-    "check_seconds",
-    "check_values",
-    "checked_names",
-    "described",
-    "key_of",
-    "value_of",
-]
-
 MAX_KEYS: Final = 1_000
 """Keys in the books of a rate limit or a summary; beyond, the oldest is deleted."""
 MAX_BOOKS_BYTES: Final = 131_072

@@ -38,16 +38,6 @@ from mudkit.systems.sublim._policy.state import LimitExceeded, State, check_init
 from mudkit.systems.sublim._policy.verdict import DROPPED, SENT, STOPPED, Seen, Verdict
 from mudkit.wire import Fields, Value
 
-__all__ = [
-    "MAX_CPU_S",
-    "MAX_LINES",
-    "FunctionPolicy",
-    "TooLong",
-    "Watched",
-    "error_text",
-    "policy",
-]
-
 MAX_LINES: Final = 20_000
 """Lines of Python that a policy function or a registered method may run for one message."""
 MAX_CPU_S: Final = 2.0

@@ -16,21 +16,6 @@ from mudkit.sources.parameters import whole_number
 from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.wire import Fields, Value
 
-__all__ = [
-    "RATIO",
-    "Method",
-    "compress",
-    "create_message",
-    "expand",
-    "frozen",
-    "frozen_fields",
-    "method",
-    "method_of",
-    "ratio_of",
-    "resize",
-    "thawed",
-]
-
 RATIO: Final = "_ratio"
 """Suffix of the field with the total compression ratio of another field."""
 _MAX_RATIO: Final = 1_000_000.0

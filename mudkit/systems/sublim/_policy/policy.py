@@ -49,15 +49,6 @@ from mudkit.wire import Fields, Value
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "MAX_ACTIONS",
-    "MAX_RULES",
-    "SCOPES",
-    "Policy",
-    "Rule",
-    "decision_table",
-]
-
 MAX_RULES: Final = 64
 MAX_ACTIONS: Final = 16
 """Actions of a rule."""

@@ -24,18 +24,6 @@ from mudkit.systems.sublim._policy.message import thawed
 from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.wire import Fields, Value
 
-__all__ = [
-    "AUTOMATIC",
-    "KINDS",
-    "MAX_STATE_BYTES",
-    "MAX_VARIABLES",
-    "LimitExceeded",
-    "State",
-    "Tables",
-    "check_initial",
-    "checked_bytes",
-]
-
 MAX_VARIABLES: Final = 64
 """Manual variables of a subscriber, without books."""
 MAX_STATE_BYTES: Final = 65_536

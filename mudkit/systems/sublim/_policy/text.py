@@ -12,14 +12,6 @@ import yaml
 from mudkit.errors import MudkitError, brief
 from mudkit.wire import Value
 
-__all__ = [
-    "MAX_TEXT",
-    "Path",
-    "Places",
-    "PolicyError",
-    "read_yaml",
-]
-
 MAX_TEXT: Final = 65_536
 """Maximum length of a policy's text, characters."""
 

@@ -13,18 +13,6 @@ from mudkit.wire import Fields, Value
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "DROPPED",
-    "HELD",
-    "MAX_MESSAGE_BYTES",
-    "SENT",
-    "STOPPED",
-    "Explanation",
-    "Seen",
-    "Verdict",
-    "values_of",
-]
-
 MAX_MESSAGE_BYTES: Final = 262_144
 """Message that a policy sends, as encoded."""
 

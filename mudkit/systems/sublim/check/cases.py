@@ -38,23 +38,6 @@ from mudkit.systems.sublim._policy.actions import (
 )
 from mudkit.wire import Value
 
-__all__ = [
-    "FALSE",
-    "MAX_SITUATIONS",
-    "NULL",
-    "TRUE",
-    "Atom",
-    "Cases",
-    "Draw",
-    "Name",
-    "Other",
-    "Situations",
-    "atoms",
-    "critical_values",
-    "expressions_of",
-    "parsed",
-]
-
 FALSE: Final = 0
 NULL: Final = 1
 TRUE: Final = 2

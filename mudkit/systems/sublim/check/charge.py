@@ -30,8 +30,6 @@ from mudkit.systems.sublim.check.cases import expressions_of, parsed
 from mudkit.systems.sublim.check.contexts import BATTERY, Context, Contexts
 from mudkit.wire import Fields, Value
 
-__all__ = ["More", "Sends", "more_on_less"]
-
 _LINK: Final = ("bandwidth_kbps", "display_px")
 _SHOWN: Final = 60
 _MAX_PAIRS: Final = 200_000

@@ -42,17 +42,6 @@ from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.systems.sublim.check.cases import TRUE, Atom, Situations, expressions_of
 from mudkit.systems.sublim.check.charge import more_on_less
 
-__all__ = [
-    "CONTRADICTION",
-    "MORE_ON_LESS",
-    "NOT_CHECKED",
-    "UNKNOWN",
-    "UNREACHABLE",
-    "Finding",
-    "findings",
-    "validate",
-]
-
 UNKNOWN: Final = "unknown name"
 UNREACHABLE: Final = "unreachable"
 CONTRADICTION: Final = "contradiction"

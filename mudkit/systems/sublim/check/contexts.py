@@ -39,8 +39,6 @@ from mudkit.systems.sublim.check.cases import (
 )
 from mudkit.wire import Fields, Value
 
-__all__ = ["BATTERY", "Context", "Contexts"]
-
 BATTERY: Final[Name] = ("state", ("battery",))
 _MAX_CONTEXTS: Final = 2_000
 """Contexts to try; if there are more, as many are drawn."""

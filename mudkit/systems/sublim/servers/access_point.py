@@ -80,8 +80,6 @@ from mudkit.systems.sublim.servers.plain_access_point import PlainService
 from mudkit.systems.sublim.sites import Site
 from mudkit.wire import as_wire
 
-__all__ = ["AccessPointMachine"]
-
 _SERVER: Final = "server"
 """Timer of requests to the publish server."""
 _JOIN: Final = "join"

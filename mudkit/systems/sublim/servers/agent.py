@@ -34,8 +34,6 @@ from mudkit.systems.sublim.messages import (
     StateTransfer,
 )
 
-__all__ = ["AGAIN", "MAX_QUEUED", "WINDOW", "Agent", "AnyPolicy", "initial_state"]
-
 WINDOW: Final = 8
 """Maximum number of deliveries in flight to a device; the others are queued, and move with the state."""
 MAX_QUEUED: Final = 5_000

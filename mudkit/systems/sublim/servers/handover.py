@@ -70,8 +70,6 @@ from mudkit.systems.sublim.messages import (
 )
 from mudkit.systems.sublim.servers.agent import Agent, initial_state
 
-__all__ = ["HANDOVER", "LEAVE", "STARTED", "WANT", "Handover", "HandoverMessage"]
-
 HANDOVER: Final = "hand over"
 """Timer of requests and state transfers."""
 WANT: Final = "want "

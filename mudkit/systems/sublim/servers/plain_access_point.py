@@ -59,8 +59,6 @@ from mudkit.systems.sublim.messages import (
     Plain,
 )
 
-__all__ = ["LANGUAGE", "PlainAccessPointMachine", "PlainService"]
-
 LANGUAGE: Final = Language(("message",), bound=())
 """Language of their predicates: fields of the message, without state."""
 _JOIN_INTERVAL_US: Final = 5_000_000

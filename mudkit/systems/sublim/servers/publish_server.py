@@ -40,8 +40,6 @@ from mudkit.systems.sublim.messages import (
 )
 from mudkit.systems.sublim.sites import Site
 
-__all__ = ["MAX_STORED", "REPLAY_BATCH", "PublishServerMachine"]
-
 MAX_STORED: Final = 10_000
 """Number of messages stored for replay."""
 REPLAY_BATCH: Final = 50
