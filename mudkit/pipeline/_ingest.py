@@ -158,9 +158,8 @@ def ingest(
     buckets = min(max(2, -(-sum(sizes) // _BUCKET_BYTES)), _MAX_BUCKETS)  # so that one fits a task's memory
     identity = {"job": "ingest", "buckets": buckets, **description}
     with resumable(path, identity, overwrite=OUTPUT_NAMES if overwrite else None) as stage:
-        next(
-            parsed_batches(plan), None
-        )  # of local times this finds whether others name a zone, for all tasks
+        # If the source begins with local times, whether others name a zone is found here, for all tasks.
+        next(parsed_batches(plan), None)
         work = _Work(plan, stage, _groups(origin.files(), sizes), buckets)
         sources = len(_sort_out(stage))
         parsed = _run(spark, stage, "files", work.parse, len(work.groups), path)
@@ -279,10 +278,7 @@ def _run(
                 except (errors.MudkitError, OSError) as error:
                     problem = error if isinstance(error, errors.MudkitError) else output_problem(path, error)
                     _, (kind_of_error, summary, fields) = problem.__reduce__()
-                    which = next(
-                        kind.__name__ for kind in kind_of_error.__mro__ if hasattr(errors, kind.__name__)
-                    )
-                    counted = {"summary": summary, **fields}
+                    which, counted = kind_of_error.__name__, {"summary": summary, **fields}
                 answer = [{"error": which, "counted": json.dumps(counted)}]
                 yield from pa.Table.from_pylist(answer, schema=_ANSWER).to_batches()
 

@@ -53,7 +53,8 @@ TOO_FAST = f"speed over {MAX_FLIGHT_MPS:.0f} m/s"
 _REMEDIES = {
     FIELDS: "check the separators and the quotation marks",
     UNCLOSED: "remove the quotation marks that do not come in pairs",
-    NESTED: "write the points alone, line by line, as with jq -c '{device} + .points[]' for a list points",
+    NESTED: "write the points alone, line by line, as with jq -c '{device} + .points[]' for a list points,"
+    " or with jq -c '{device} + (.points[] | {ts: .[0], lat: .[1], lon: .[2]})' for one of lists",
     UNNAMED: "check which column is the device; if all rows are of one, name it: device='ann'",
     UNZONED: "name the zone of the local times, as tz='Europe/Zurich'",
     UNREADABLE: "write times as 2023-11-14T22:13:20Z or as seconds since 1970, and a date beside a time of "

@@ -46,6 +46,21 @@ def test_ingest_equals_load(spark, csv_file, tmp_path):
     ]
 
 
+def test_ingest_of_nested_folders_equals_load(spark, tmp_path):
+    """Read devices from paths; count a file without rows, local times among zoned ones, and other files."""
+    for cab, zone in (("a", ""), ("b", "Z"), ("c", "Z")):
+        lines = [f"2008-05-18 08:0{i}:00{zone},{37 + i / 1000},-122.4" for i in range(9)]
+        file = tmp_path / "cabs" / f"cab={cab}" / "0.csv"
+        file.parent.mkdir(parents=True)
+        file.write_text("\n".join(["time,lat,lon", *lines, ""]))
+    (tmp_path / "cabs" / "cab=b" / "1.csv").touch()
+    (tmp_path / "cabs" / "notes.txt").touch()
+    report = pipeline.ingest(spark, tmp_path / "cabs", tmp_path / "out")
+    assert_same(tmp_path / "out", trace.load(tmp_path / "cabs"))
+    assert report.rejected == {"local time among times with a zone": 9, "file without rows": 1}
+    assert (report.kept, report.passed_over) == (18, "1 .txt")
+
+
 def test_ingest_of_original_files_equals_load(spark, tmp_path):
     folder = tmp_path / "cabs"
     folder.mkdir()

@@ -50,6 +50,8 @@ _TIMELINE = re.compile(rb'"(semanticSegments|rawSignals|timelinePath)"\s*:\s*\[|
 _LOCATIONS = re.compile(rb'"locations"\s*:\s*\[\s*(\])?')
 _LOCATION = re.compile(rb'"(latitudeE7|timestampMs)"\s*:')
 _KINDS_OF_SEGMENTS = {"visit": VISIT, "activity": ACTIVITY}
+_SECONDS_1980 = 315_532_800
+_DATED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d")
 _DEGREES = re.compile(r"[+-]?\d+(?:\.\d+)?")
 
 
@@ -139,17 +141,28 @@ def _rows(file: Path, is_geojson: bool) -> Iterator[Row]:
 
 
 def _points_inside(value: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Yield the objects with time and place in the lists of an object, with the names of their lists."""
+    """Yield what has a time and a place in the lists of an object, with the names of these lists."""
     for name, inner in value.items():
         if isinstance(inner, dict):
             yield from _points_inside(inner, f"{prefix}{name}.")
         elif isinstance(inner, list):
             for item in inner:
-                if isinstance(item, dict):
+                if isinstance(item, list) and _is_point(item):
+                    yield f"{prefix}{name}", item
+                elif isinstance(item, dict):
                     names = [*_flat(item)]
                     if has_places(names) and has_time(names):
                         yield f"{prefix}{name}", item
                     yield from _points_inside(item, f"{prefix}{name}.")
+
+
+def _is_point(values: list[object]) -> bool:
+    """Return whether values include two that may be coordinates, and a time since 1980 in any unit."""
+    numbers = [value for value in values if isinstance(value, int | float)]
+    has_time = any(value >= _SECONDS_1980 for value in numbers) or any(
+        isinstance(value, str) and _DATED.match(value) for value in values
+    )
+    return has_time and sum(abs(value) <= 180 for value in numbers) >= 2
 
 
 def _path(file: Path) -> str:

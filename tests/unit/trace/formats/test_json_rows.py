@@ -115,6 +115,8 @@ def test_documents_of_mongodb_are_read(tmp_path, name):
 
 POINTS_INSIDE = {
     "an object": (dump({**ROWS[0], "points": ROWS[1:]}), 4),
+    "lists of numbers": (dump({**ROWS[0], "points": [[37, -122.4, T0 + n] for n in range(4)]}), 4),
+    "lists with times": (dump({**ROWS[0], "points": [[time, 37, -122.4] for time in MINUTES[:4]]}), 4),
     "lines": (dump_lines([{**ROWS[0], "day": {"legs": [{"points": ROWS[n:]}]}} for n in range(3)]), 12),
     "features": (dump_lines(feature(POINTS[0]["geometry"], **ROWS[0], points=ROWS[2:]) for _ in "ab"), 6),
 }
@@ -124,9 +126,7 @@ POINTS_INSIDE = {
 def test_points_in_a_list_inside_a_row_are_counted(tmp_path, layout):
     content, points = POINTS_INSIDE[layout]
     (tmp_path / "a.json").write_bytes(content)
-    error = (
-        rf"{points} point in a list inside another row.*points: {{(?s:.)*jq -c '{{device}} \+ \.points\[\]'"
-    )
+    error = rf"{points} point in a list inside another row.*points: [{{\[](?s:.)*jq -c '{{device}} \+ \.points\[\]'"
     with pytest.raises(TraceFormatError, match=error):
         trace.load(tmp_path / "a.json")
 
@@ -139,7 +139,8 @@ def test_points_in_a_list_inside_few_rows_are_set_aside(tmp_path):
 
 
 def test_stops_inside_a_row_are_no_points(tmp_path):
-    rows = [{**row, "stops": [{"lat": 37, "lon": -122}] * 9} for row in ROWS]
+    fence = [[-122.4, 37.1, 400], [-122.4, 37.2, 400], [-122.5, 37.2, 400]] * 5
+    rows = [{**row, "stops": [{"lat": 37, "lon": -122}] * 9, "fence": fence} for row in ROWS]
     (tmp_path / "a.jsonl").write_bytes(dump_lines(rows))
     assert trace.load(tmp_path / "a.jsonl").rejected_by_reason() == {}
 
@@ -183,6 +184,7 @@ WITH_JQ = {
     "a name with a dollar sign and a blank": {"$id": 1, "my points": {"1st": ENTRIES}},
     "entries": {"time": 1, "states": ENTRIES},
     "points inside rows": [{**ROWS[0], "points": BARE}],
+    "lists inside rows": [{**ROWS[0], "points": [row[1:] for row in ENTRIES]}],
 }
 
 
@@ -199,7 +201,8 @@ def test_command_of_the_error_makes_rows(tmp_path, case):
     file.write_bytes(text)
     with pytest.raises(TraceFormatError) as caught:
         trace.load(file)
-    command = re.search(r"jq -c '[^']*'(?: .* > rows.jsonl)?", caught.value.remedy)[0]
+    commands = re.findall(r"jq -c '[^']*'(?: .* > rows.jsonl)?", caught.value.remedy)
+    command = commands[-1 if case == "lists inside rows" else 0]
     if "rows.jsonl" not in command:
         command += f" {shlex.quote(file.name)} > rows.jsonl"
     subprocess.run(command, shell=True, check=True, cwd=tmp_path)
