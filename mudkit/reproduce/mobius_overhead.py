@@ -294,15 +294,21 @@ M3: Final = Row(
     paper="ms, Mobius against a baseline without it: local write 94.10 against 64.99 (Nexus S: 141.69, "
     "102.02), local read 40.58 against 2.89 (51.47, 10.54): 1.45 and 14 times.",
     required=(
-        Required("times bare SQLite's time, local write, FULL", "at most", 1.45),
+        Required("times bare SQLite's time, local write, FULL", "within", 1.45, 0.15),
+        Required("times bare SQLite's time, cached read", "within", 14, 1.4),
+        # "Local writes and reads are slower with Mobius".
+        Required("µs over bare SQLite, local write, FULL", "at least", 0, is_shape=True),
+        Required("µs over bare SQLite, cached read", "at least", 0, is_shape=True),
+        # Ours must not be slower than this.
         Required("µs over bare SQLite at the reference speed, local write, NORMAL", "at most", 20),
-        Required("times bare SQLite's time, cached read", "at most", 3),
         # SQLite skips writes that change nothing, so the timed ones must be in the file.
         Required("share of records that are in the files", "at least", 1),
     ),
     measure=measure_local,
     minutes=0.2,
     is_speed=True,
+    known="the paper's calls are asynchronous, on a phone, and its baseline's are not; here both are plain "
+    "calls, so less is added to SQLite's time",
 )
 
 
@@ -452,11 +458,12 @@ M3_REMOTE: Final = Row(
     name="M3-remote",
     source="Mobius 7.2, table 4",
     paper="ms, Mobius against a baseline without it: remote write 4G 281.74 against 202.66, 3G 540.07 "
-    "against 1364.45; remote read 4G 301.94 against 198.08, 3G 364.02 against 1276.38. So at most 52 % "
-    "more over 4G; over 3G its baseline opens a connection for each request.",
+    'against 1364.45; remote read 4G 301.94 against 198.08, 3G 364.02 against 1276.38. Over 4G "up to" 39 % '
+    'more for writes and "up to" 52 % for reads; over 3G "much faster" than its baseline, which opens a '
+    "connection for each request.",
     required=(
-        Required("% over bare, write, LTE", "below", 52),
-        Required("% over bare, read, LTE", "below", 52),
+        Required("% over bare, write, LTE", "at most", 39),
+        Required("% over bare, read, LTE", "at most", 52),
         Required("times the baseline's time, write, 3G, TCP", "below", 1),
         Required("times the baseline's time, read, 3G, TCP", "below", 1),
     ),

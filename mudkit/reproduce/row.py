@@ -74,8 +74,8 @@ class Required:
     tolerance : float
         How far the median may be from the paper's figure, on either side.
     is_shape : bool
-        Whether it concerns order and slope, not the level: when these hold and a level does not, the verdict
-        is ``shape``.
+        Whether the form of the paper's figure requires it, an order or a slope: when these hold and another
+        requirement does not, the verdict is ``shape``.
     """
 
     figure: str

@@ -25,8 +25,8 @@ BUSY_CORES: Final = 0.2
 _MEANS: Final = {
     REPRODUCED: "every requirement holds: within a tolerance of the paper's figure, or on the side that the "
     "paper names",
-    SHAPE: "order and slope hold, a level does not",
-    NOT_REPRODUCIBLE: "a requirement of order or slope, or all of a row without these, does not hold",
+    SHAPE: "each requirement marked as shape (an order, a slope) holds, another one does not",
+    NOT_REPRODUCIBLE: "a requirement marked as shape does not hold, or one of a row without these",
     NOT_MEASURED: "no result is kept that can be judged",
 }
 _MARKS: Final = {REPRODUCED: "✓", SHAPE: "≈", NOT_REPRODUCIBLE: "✗", NOT_MEASURED: "–"}

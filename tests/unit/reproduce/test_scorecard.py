@@ -84,7 +84,10 @@ def test_row_without_a_result_keeps_what_an_earlier_scorecard_says(stored_result
 
 def test_section_explains_its_verdict(stored_results):
     page = text(stored_results)
-    assert "- ≈ **shape**: 1 row; order and slope hold, a level does not." in page
+    assert (
+        "- ≈ **shape**: 1 row; each requirement marked as shape (an order, a slope) holds, another one does not."
+        in page
+    )
     p1, p2, s1 = (page.split(f"\n## {name}\n")[1].split("\n## ")[0] for name in ("P1", "P2", "S1"))
     assert "**Source**: paper 1, \\<b\\>fig\\</b\\>" in p1
     assert "**Verdict**: ✓ reproduced. All 2 requirements hold." in p1
