@@ -182,7 +182,7 @@ def _empty_map(title: str, heat: bool) -> folium.Map:
         location=(0.0, 0.0),
         tiles=None,
         prefer_canvas=True,
-        font_size="12px",
+        font_size="13px",
         maxZoom=18,
         zoomSnap=0.25,
         zoomDelta=0.5,

@@ -66,14 +66,14 @@ class WriteStudy:
             "more are stale than both shares added: what is answered from it may have lacked writes when it "
             "was fetched, too. The limit is for one of the two. A delay of "
             f"{words.duration(60 * self.fixed)} (`batch_minutes`), to compare with, makes "
-            f"{words.percent(fixed['missed_share'], 1)} of the reads stale, with {_messages(fixed)}. "
+            f"{self._stale(fixed)} of the reads stale, with {self._messages(fixed)}. "
         )
         learnt = self.policies[self.policies["policy"] == _LEARNT]
         if len(learnt):
             row = learnt.iloc[0]
             text += (
-                f"Delays that a tree has learnt by place and time take {_messages(row)}, and make "
-                f"{words.percent(row['missed_share'], 1)} of the reads stale."
+                f"Delays that a tree has learnt by place and time take {self._messages(row)}, and make "
+                f"{self._stale(row)} of the reads stale."
             )
         elif self.problem:
             text += f"No delay was learnt: {self.problem}"
@@ -84,9 +84,9 @@ class WriteStudy:
         best = self._row(self.best)
         return Answer(
             f"Let writes wait {words.duration(60 * self.best)}: "
-            f"{words.percent(best['missed_share'], 1)} of the reads become stale",
+            f"{self._stale(best)} of the reads become stale",
             f"At most {limit} may be; of the reads of as many other devices and days more will be with a "
-            f"probability of {shown_risk(self.risk)}. It takes {_messages(best)}, "
+            f"probability of {shown_risk(self.risk)}. It takes {self._messages(best)}, "
             f"{words.percent(1.0 - best['message_share'])} fewer than sending each write at once. {text}",
         )
 
@@ -100,7 +100,7 @@ class WriteStudy:
         saved = 1.0 - best["message_share"]
         return (
             f"If every read asks the server, writes may wait {words.duration(60 * self.best)}: "
-            f"{words.percent(best['missed_share'], 1)} of the reads become stale, and "
+            f"{self._stale(best)} of the reads become stale, and "
             f"{words.percent(saved)} of the writes' messages are saved, "
             f"{words.number(round(saved * writes_per_day))} a day (below)."
         )
@@ -161,14 +161,20 @@ class WriteStudy:
     def _row(self, minutes: float) -> pd.Series:
         return self.policies[self.policies["minutes"] == minutes].iloc[0]
 
+    def _stale(self, row: pd.Series) -> str:
+        """Return the share of stale reads as the table rounds it."""
+        return words.percent(float(row["missed_share"]), words.decimals(100 * self.policies["missed_share"]))
+
+    def _messages(self, row: pd.Series) -> str:
+        """Return the messages of writes as the table rounds them."""
+        places = words.decimals(100 * self.policies["message_share"])
+        count = words.number(100 * float(row["message_share"]), places)
+        return f"{count} {'message' if count == '1' else 'messages'} per 100 writes"
+
 
 def shown_risk(risk: float) -> str:
     """Return a probability in words; one below :data:`MIN_RISK` as less than that."""
     return words.percent(risk) if risk >= MIN_RISK else f"less than {words.percent(MIN_RISK, 1)}"
-
-
-def _messages(row: pd.Series) -> str:
-    return f"{words.count(100 * float(row['message_share']), 'message')} per 100 writes"
 
 
 def study_writes(

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from mudkit import figures, words
-from mudkit.report.joining import cell_km
+from mudkit.report.joining import Sizes, cell_km
 from mudkit.report.page import Answer
 from mudkit.systems.radiator import Application, Context, Played, Time, Volume, aggregability, play
 from mudkit.systems.radiator.thresholds import Threshold
@@ -94,6 +94,7 @@ class PlayedStretch:
     quantity: str
     zoom: int
     interval_s: int
+    sizes: Sizes
     tz: str
 
     @property
@@ -112,7 +113,9 @@ class PlayedStretch:
             own_x, own_y = figures.tiles(self.zoom, [lat], [lon])
             of = (received["receiver"] == name).to_numpy()
             near = of & _is_beside((x, y), (own_x[0], own_y[0]), self.zoom)
-            sent = self.run.sent.set_index("receiver").loc[name]
+            filled = self.run.cells.loc[self.run.cells["receiver"] == name, "messages"]
+            joined = int((filled > 1).sum())
+            of_cells = (len(filled) - joined) * self.sizes.message_bytes + joined * self.sizes.aggregate_bytes
             rows.append(
                 {
                     "receiver": name,
@@ -120,7 +123,7 @@ class PlayedStretch:
                     "longitude": f"{lon:.4f}",
                     "messages_around": int(near.sum()),
                     "other_messages": int((of & ~near).sum()),
-                    "received_bytes": int(sent["bytes"]),
+                    "received_bytes": of_cells,
                     "other_delay_s": float(received["age_s"][of & ~near].mean()),
                 }
             )
@@ -144,7 +147,7 @@ class PlayedStretch:
             "once, and all others joined, those of different devices, too, every "
             f"{words.duration(self.interval_s)}. Played message by message: {when}, the busiest stretch of "
             f"{length}, with {messages} of {words.count(devices, 'device')}.{shorter} The bytes are all that "
-            "a receiver gets, surroundings and others, measured after gzip, not by the sizes assumed above. "
+            "a receiver gets, surroundings and others, by the sizes and cells of this page. "
             "The map shows what each of them knows; its clock counts from the beginning of the stretch."
         )
         if not len(self.run.received):
@@ -219,9 +222,13 @@ def play_stretch(
     *,
     zoom: int,
     interval_s: int,
+    sizes: Sizes,
     tz: str,
 ) -> PlayedStretch:
-    """Send positions to receivers who stand still: what is around them at once, all else joined."""
+    """Send positions to receivers who stand still: what is around them at once, all else joined.
+
+    A receiver gets a message for each cell and interval, or an aggregate if several were sent there.
+    """
     if quantity == "speed":
         positions = positions.filter(positions["speed_mps"].is_valid())
     else:  # no speed is computed, which would leave out the first position of a device
@@ -235,7 +242,7 @@ def play_stretch(
         max_retention_s=float(max(interval_s, 3600)),
     )
     run.cells["km"] = [cell_km(zoom, lat) for lat in run.cells["lat"]]
-    return PlayedStretch(run, positions, places, quantity, zoom, interval_s, tz)
+    return PlayedStretch(run, positions, places, quantity, zoom, interval_s, sizes, tz)
 
 
 def _application(

@@ -148,3 +148,10 @@ def test_exit_status_without_npm_is_3(tool, checkout, tmp_path, monkeypatch, cap
     use_npm(tool, monkeypatch, tmp_path)
     monkeypatch.setattr(tool, "find_npm", lambda: [[str(tmp_path / "none")], [str(tmp_path / "npm")]])
     assert tool.main() == 0, "the second npm is taken when the first one does not work"
+
+
+def test_text_of_maps_is_legible():
+    """No text of a map is smaller than the 13 px that the text of figures has at least."""
+    sizes = [int(size) for size in re.findall(r"(?:font-size|font): ?(\d+)px", assets.map_css())]
+    assert len(sizes) > 5
+    assert min(sizes) >= 13

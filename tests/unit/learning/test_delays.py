@@ -1,6 +1,7 @@
 """Search for the delay of writes, beside a loop over all rows."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +10,12 @@ import pyarrow.compute as pc
 import pytest
 from report_traces import build_rule_is_best, draw_reads, source
 
+from mudkit import show
 from mudkit.errors import TraceContentError
 from mudkit.learning import Batch
 from mudkit.learning.delays import search_delays
 from mudkit.learning.writes import ReadRequests, Writes
-from mudkit.report.batching import study_writes
+from mudkit.report.batching import LABELS, study_writes
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S
 
@@ -77,6 +79,16 @@ def test_every_device_follows_the_delay_that_is_judged(fleet):
         messages, stale = follow(fleet, row["minutes"], ALLOWED["completeness"])
         assert row["message_share"] == pytest.approx(messages)
         assert row["missed_share"] == pytest.approx(stale)
+
+
+def test_sentences_round_as_the_table_does(fleet):
+    study = study_writes(fleet, batch_minutes=33.0, **ALLOWED)
+    html, answer = show(study.table(), labels=LABELS)._repr_html_(), study.answer()
+    text = f"{answer.title} {answer.text}"
+    shown = re.findall(r"([\d.]+)(?: messages per 100 writes| % of the reads)", text)
+    assert len(shown) >= 4
+    for number in shown:
+        assert f">{number}<" in html or f">{number}.0<" in html, number
 
 
 def test_recommended_delay_does_not_depend_on_the_one_in_use(fleet):

@@ -11,7 +11,10 @@ import pyarrow as pa
 import pytest
 
 from mudkit.report import playing
+from mudkit.report.joining import Sizes
 from mudkit.report.playing import busiest_positions, named_places, play_stretch
+
+SIZES = Sizes(400, 600)
 
 
 @pytest.fixture
@@ -38,9 +41,15 @@ def test_receivers_are_found_by_density_or_given(crossing):
 
 
 def test_surroundings_arrive_at_once_and_all_else_joined(crossing):
-    played = play_stretch(crossing, "speed", named_places(crossing, 12), zoom=12, interval_s=300, tz="UTC")
+    played = play_stretch(
+        crossing, "speed", named_places(crossing, 12), zoom=12, interval_s=300, sizes=SIZES, tz="UTC"
+    )
     table = played.table()
     assert (table["messages_around"] + table["other_messages"] == len(crossing)).all()
+    for name, of in played.run.cells.groupby("receiver"):
+        assert of["messages"].sum() == len(crossing)
+        expected = sum(400 if count == 1 else 600 for count in of["messages"])
+        assert table.set_index("receiver").loc[name, "received_bytes"] == expected, "by the sizes of the page"
     assert (table["messages_around"] > 0).all()
     assert (table["other_delay_s"] <= 300).all()
     received = played.run.received
@@ -58,7 +67,9 @@ def test_surroundings_arrive_at_once_and_all_else_joined(crossing):
 
 def test_devices_are_counted_in_the_cells_of_the_page(crossing):
     """Count the 30 people of one moment: no cell holds more, and cells are those of the zoom level."""
-    played = play_stretch(crossing, "devices", {"here": (45.1, 7.02)}, zoom=12, interval_s=60, tz="UTC")
+    played = play_stretch(
+        crossing, "devices", {"here": (45.1, 7.02)}, zoom=12, interval_s=60, sizes=SIZES, tz="UTC"
+    )
     cells = played.run.cells
     assert 1 <= cells["value"].min() <= cells["value"].max() <= 30
     assert cells["km"].iloc[0] == pytest.approx(40_030 * math.cos(math.radians(45.1)) / 2**12, rel=0.01)
@@ -72,7 +83,9 @@ def test_stretch_that_takes_long_is_shortened(crossing, monkeypatch):
     part, minutes = busiest_positions(crossing, 30.0, 300)
     assert 0 < len(part) < len(crossing)
     assert minutes == 7.5
-    played = play_stretch(part, "speed", {"here": (45.1, 7.02)}, zoom=12, interval_s=300, tz="UTC")
+    played = play_stretch(
+        part, "speed", {"here": (45.1, 7.02)}, zoom=12, interval_s=300, sizes=SIZES, tz="UTC"
+    )
     text = played.answer(played.table(), minutes, 30.0).text
     assert "the busiest stretch of 7 min 30 s, with" in text
     assert "Only 7 min 30 s of the 30 min asked for (`played_minutes`) are played" in text
@@ -80,7 +93,9 @@ def test_stretch_that_takes_long_is_shortened(crossing, monkeypatch):
 
 
 def test_map_of_many_cells_has_fewer_pictures(crossing, monkeypatch):
-    played = play_stretch(crossing, "speed", {"here": (45.1, 7.02)}, zoom=12, interval_s=300, tz="UTC")
+    played = play_stretch(
+        crossing, "speed", {"here": (45.1, 7.02)}, zoom=12, interval_s=300, sizes=SIZES, tz="UTC"
+    )
 
     def count():
         text = played.map().get_root().render()
