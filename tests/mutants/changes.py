@@ -185,8 +185,9 @@ def _numbers(node: ast.AST, parent: ast.AST) -> Iterator[_Edit]:
 
 
 def _flags(node: ast.AST, parent: ast.AST) -> Iterator[_Edit]:
-    """Exchange ``True`` and ``False``."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, bool):
+    """Exchange ``True`` and ``False``; not the ``strict`` of a `zip`, which is an assertion."""
+    is_assertion = isinstance(parent, ast.keyword) and parent.arg == "strict"
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool) and not is_assertion:
         yield _Edit("flag", parent, node, "value", not node.value)
 
 

@@ -50,6 +50,10 @@ def unseen(value):
 def far(value):
     """Return whether a value is large, which tests of another folder notice."""
     return value > 5
+
+def pair(first, second):
+    """Return pairs of rows, which are as many."""
+    return dict(zip(first, second, strict=True))
 '''
 WIDE = """from {package}.part.rules import far
 
@@ -113,7 +117,7 @@ def run_tool(project, *arguments):
     return process.returncode, process.stdout.splitlines()
 
 
-def test_bodies_of_functions_are_changed_but_no_texts_of_errors(project):
+def test_bodies_of_functions_are_changed_but_no_texts_of_errors_and_no_assertions(project):
     _, lines = run_tool(project, "part", "--all", "--list")
     assert [line.split(": ", 2)[1:] for line in lines] == [
         ["begin", "not __name__.endswith('.rules') -> __name__.endswith('.rules')  (line 4)"],

@@ -283,3 +283,18 @@ def test_texts_of_a_run_are_escaped_on_the_page(tmp_path):
     html = read_html(compare(tmp_path, texts, texts, headline="<img src=y>.").folder)
     assert "<img src=" not in html
     assert "<script>alert" not in html
+
+
+@pytest.mark.parametrize(
+    ("report", "name", "value", "shown"),
+    [
+        ("propagation", "thresholds", [1, 30], "1,30"),
+        ("cache_policy", "columns", {"lat": "y"}, "lat=y"),
+        ("cache_policy", "where", "speed_mps > 3", "speed_mps > 3"),
+        ("cache_policy", "completeness", 0.8, "0.8"),
+    ],
+)
+def test_differing_parameters_are_shown_as_they_are_given(tmp_path, report, name, value, shown):
+    comparison = compare(tmp_path, BASE, BASE, report=report, **{name: value})
+    rows = pd.read_parquet(comparison.folder / "data" / "compared.parquet").set_index("what")
+    assert rows.loc[name].tolist()[-1] == shown

@@ -293,7 +293,9 @@ def test_queues_are_sent_early_only_if_that_halves_the_mean_wait():
     assert answer.title.startswith(
         f"Sending a queue as soon as it holds {steady.early.threshold} messages would"
     )
-    assert "counts of devices would be" in answer.text
+    now, then = (sums.told_devices / sums.devices for sums in (steady.choice.sums, steady.early.sums))
+    counted = f"counts of devices would be {words.number(then)} times the truth, not {words.number(now)}"
+    assert counted in answer.text, "a device counts in each aggregate that holds it"
     assert "queues are sent early only if that at least halves the mean wait" in answer.text
     table = joined_early.threshold_table(steady)
     assert f"{steady.early.threshold:,}" in table["threshold"].tolist()
@@ -339,6 +341,8 @@ def test_limits_that_nothing_keeps_are_named():
     screen = shown.first_screen()
     assert not shown.is_allowed
     assert "no interval and cell keeps the limits" in screen.headline or shown.verdict == "last"
+    errors_m = [sums.error_m() for sums in shown.search.tried.values()]
+    assert shown.choice.sums.error_m() == min(errors_m) < max(errors_m), "the nearest to the limits is shown"
 
 
 def test_measures_have_intervals_over_days():

@@ -158,6 +158,13 @@ def join_studies(parts):
     return ScoreStudy(board, [part.given[0] for part in parts], "j_per_useful", 0.95)
 
 
+def test_looser_bar_is_tried_in_each_task():
+    same = make_study([("to everyone", 100, 100, 900), ("MUD", 99, 100, 300)])
+    other = make_study([("to everyone", 100, 100, 900), ("MUD", 90, 100, 300)], task=TRAFFIC)
+    screen = join_studies([same, other]).first_screen()
+    assert f"the choice becomes MUD for {TRAFFIC.name} (90 % in time for 3.33 J each)." in screen.assumption
+
+
 def test_reason_for_what_was_missed_is_of_the_tasks_that_missed_something():
     news = make_study([("to everyone", 60, 100, 900)])
     alerts = make_study([("to everyone", 60, 60, 500)], task=TRAFFIC)

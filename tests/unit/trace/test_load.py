@@ -1,5 +1,6 @@
 import gzip
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -167,6 +168,27 @@ def test_rejected_rows_have_number_and_reason(csv_file):
     assert loaded.rejected.sort_by("row")["raw"].to_pylist()[4] == f"a,{T0 + 120},10.002"
     assert len(loaded.positions) + len(loaded.rejected) == len(rows)
     assert loaded.summary().set_index("what").loc[f"rejected: {FIELDS}", "value"] == "2"
+
+
+def test_summary_counts_rows_and_devices(csv_file):
+    rows = [f"a,{T0 + t},10,20" for t in (0, 60, 180)] + [f"b,{T0 + 30},10,20", "b,x,10,20"]
+    loaded = trace.load(csv_file("device,t,lat,lon", rows))
+    facts = dict(loaded.summary().itertuples(index=False))
+    utc = [str(np.datetime64(T0 + t, "s")) + " UTC" for t in (0, 180)]
+    assert facts == {
+        "source": "trace.csv",
+        "format": "csv",
+        "positions": "4",
+        "reads": "2",
+        "rejected": "1",
+        "rejected: time that cannot be read": "1",
+        "devices": "2",
+        "devices with one row": "1",
+        "first": utc[0],
+        "last": utc[1],
+        "median interval": "90 s",
+        "origin of reads": "derived: trip_start(still_s=600)",
+    }
 
 
 @pytest.mark.parametrize(("values", "speed_mps", "fares"), [("3.5,", 3.5, 0), (",1", None, 1)])

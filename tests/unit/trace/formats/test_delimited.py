@@ -114,12 +114,16 @@ def test_row_in_place_of_the_header_is_refused(tmp_path, row):
     assert build_rows(row)[0].replace("\t", "\\t") in caught.value.found
 
 
-@pytest.mark.parametrize("above", [[], ["# a comment"], ["sep=,"], ["1,4,2,3"]])
-def test_columns_without_a_header_are_named_by_place(tmp_path, above):
+@pytest.mark.parametrize(
+    ("above", "rejected"),
+    [([], 0), (["# a comment"], 0), (["sep=,"], 0), (["1,4,2,3"], 1), (["#7,4,2,3"], 1), (["b,4"], 1)],
+)
+def test_columns_without_a_header_are_named_by_place(tmp_path, above, rejected):
+    """A comment above is no row; one that has too few fields, or a device that begins like a comment, is."""
     file = write(tmp_path, build_table("a,{t},{lat},8.5", *above))
     loaded = trace.load(file, header=False, columns=PLACES)
     assert len(loaded.positions) == COUNT
-    assert len(loaded.rejected) == (above == ["1,4,2,3"])
+    assert len(loaded.rejected) == rejected
     assert loaded.source["options"]["columns"]["lat"] == "column 3"
 
 

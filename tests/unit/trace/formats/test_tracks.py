@@ -56,6 +56,17 @@ def test_several_tracks_are_several_devices(write):
     assert len(loaded.positions) == 6
 
 
+@pytest.mark.parametrize("name", ["Ann <b>on</b> tour", "<name>Ann</name>", "<time>x</time>"])
+def test_elements_within_a_name_end_no_name_and_no_file(write, name):
+    body = build_track([build_point(0), build_point(1)], name) + build_track(
+        [build_point(2), build_point(3)], "Bob"
+    )
+    loaded = trace.load(write(body))
+    assert len(loaded.positions) == 4
+    assert "ride/Bob" in list_devices(loaded)
+    assert "<b>" not in name or list_devices(loaded) == ["ride/Ann on tour", "ride/Bob"]
+
+
 def test_route_points_are_loaded_and_waypoints_set_aside(write):
     places = "".join(build_point(i, "wpt") for i in range(9))
     body = places + f"<rte>{build_point(1, 'rtept')}{build_point(2, 'rtept', time=False)}</rte>"
