@@ -382,9 +382,8 @@ def _folder(path: Path, format: str, columns: dict[str, str], required: Collecti
         )
     names = _names(path)
     by_kind = _members(names)
-    for beside in ("json", "t-drive") if format == "auto" else ():
-        if len(by_kind) > 1 and all(name.endswith((".json", ".txt")) for name in by_kind.get(beside, ())):
-            by_kind.pop(beside, None)  # descriptions and lists beside the traces
+    if format == "auto":
+        by_kind = _without_others(path, by_kind)
     kind = "auto" if format == "auto" else _PATTERNS.get(FORMATS[format].patterns, format)
     if format == "auto" and len(by_kind) > 1:
         raise TraceFormatError(
@@ -420,15 +419,37 @@ def _folder(path: Path, format: str, columns: dict[str, str], required: Collecti
         existing(path / name, "file")  # a link may lead nowhere
     if format == "auto" and FORMATS[kind].is_fixed and not FORMATS[kind].is_named:
         _check_first(path, kind, members)
-    if kind == "json" and format == "auto":
-        histories = tuple(name for name in members if is_takeout(_head(path / name)))
-        members, kind = (histories, "takeout") if histories else (members, kind)
     passed_over = Counter(PurePosixPath(name).suffix.lower() for name in names - {*members})
     if FORMATS[kind if format == "auto" else format].is_fixed:
         source = Source(path, kind if format == "auto" else format, {}, members)
     else:
         source = _tables(path, members, format, columns, required)
     return replace(source, passed_over=dict(sorted(passed_over.items())))
+
+
+def _without_others(path: Path, by_kind: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return a folder's files by kind, without those beside the traces.
+
+    These are tables in folders, descriptions in JSON, lists in text, and what Google exports beside a
+    location history.
+    """
+    inner = {
+        kind
+        for kind, members in by_kind.items()
+        if not FORMATS[kind].is_fixed and all("/" in name for name in members)
+    }
+    if by_kind.keys() <= inner | {"json"}:
+        histories = tuple(name for name in by_kind.get("json", ()) if is_takeout(_head(path / name)))
+        if histories:
+            return {"takeout": histories}
+    besides = {
+        kind
+        for kind in ("json", "t-drive")
+        if all(name.endswith((".json", ".txt")) for name in by_kind.get(kind, ()))
+    }
+    for others in (inner, besides):
+        by_kind = {kind: members for kind, members in by_kind.items() if kind not in others} or by_kind
+    return by_kind
 
 
 def _head(file: Path) -> bytes:

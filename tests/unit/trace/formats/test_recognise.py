@@ -1,4 +1,5 @@
 import gzip
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -206,6 +207,20 @@ def test_nested_folders_of_tables_are_read(tmp_path, layout):
         assert pa.concat_tables(piece.positions for piece in pieces).equals(loaded.positions)
 
 
+def test_tables_in_folders_beside_traces_are_passed_over(tmp_path):
+    (sample,) = SAMPLES["gpx"].files.values()
+    write(tmp_path, {"rides/a.gpx": sample, "x/stats.csv": b"a,b\n1,2\n", "x/y.parquet": b"PAR1"})
+    source = recognise(tmp_path)
+    assert (source.format, source.members) == ("gpx", ("rides/a.gpx",))
+    row = {"device": "a", "t": 1, "lat": 2, "lon": 3}
+    assert recognise(write(tmp_path / "b", {"a.json": dump(row), "x/stats.csv": b""})).members == ("a.json",)
+    shutil.rmtree(tmp_path / "b")
+    assert source.passed_over == {".csv": 1, ".parquet": 1}
+    (tmp_path / "rides" / "a.gpx").unlink()
+    with pytest.raises(TraceFormatError, match="several kinds"):
+        recognise(tmp_path)
+
+
 def test_values_in_paths_are_unquoted_and_may_be_missing(tmp_path):
     null = "__HIVE_DEFAULT_PARTITION__"
     loaded = trace.load(write(tmp_path, {f"device={name}/0.csv": OWN for name in ("a%20b", null)}))
@@ -220,9 +235,10 @@ def test_positions_are_found_in_the_folder_of_takeout(tmp_path):
     files |= {
         "Location History/Semantic Location History/2008/2008_MAY.json": month,
         "archive_browser.html": b"<html>",
+        "YouTube/history.csv": b"a,b\n1,2\n",
     }
     loaded = trace.load(write(tmp_path / "Takeout", files))
     assert loaded.source["format"] == "takeout"
-    assert loaded.source["passed_over"] == {".html": 1, ".json": 2}
+    assert loaded.source["passed_over"] == {".csv": 1, ".html": 1, ".json": 2}
     assert loaded.rejected_by_reason() == SAMPLES["takeout"].aside
     assert len(loaded.positions) == 10
