@@ -51,8 +51,8 @@ RANGES: Final[dict[str, dict[str, tuple[Any, Any]]]] = {
         "link_kbps": (1e-6, 1e9), "map_cars": (1, 100_000), "map_cell_km": (0.001, 20_000.0),
     },
     "07_stateful_policies": {
-        "patients": (1, 1000), "doctors": (1, 1000), "hours": (0.01, 1e4), "every_s": (0.1, 1e6),
-        "alarms_per_day": (0.0, 1e6), "alarm_minutes": (0.0, 1e6), "range_m": (0.0, 1e6),
+        "patients": (1, 1000), "doctors": (1, 1000), "hours": (0.01, 240.0), "every_s": (1.0, 600.0),
+        "alarms_per_day": (0.0, 1000.0), "alarm_minutes": (0.1, 600.0), "range_m": (1.0, 10_000.0),
         "battery_j": (0.001, 1e9), "base_mw": (0.0, 1e6), "display_px": (1, 100_000), "charge": (0.0, 100.0),
     },
     "08_traces_on_spark": {

@@ -74,6 +74,11 @@ def test_values_out_of_range_are_refused_by_name(chapter: str) -> None:
         ("05_sender_filters", "photo_bytes", -1),
         ("06_context_propagation", "near_km", -1.0),
         ("07_stateful_policies", "charge", 150.0),
+        ("07_stateful_policies", "hours", 300.0),
+        ("07_stateful_policies", "every_s", 0.5),
+        ("07_stateful_policies", "alarms_per_day", 2000.0),
+        ("07_stateful_policies", "alarm_minutes", 0.0),
+        ("07_stateful_policies", "range_m", 0.0),
         ("09_cache_policies", "towns", 100),
     ],
 )

@@ -2,8 +2,9 @@
 
 The values of a name are the critical values of the atoms that contain it: its constants, values below,
 between and above them, and NULL. A name that only actions compute with has a plausible value: present, and
-positive if it is a number. Manual variables have their initial values, and values that the policy itself
-sets when it is run.
+positive if it is a number. The contents of fields that are compressed or resized are long, and as short as
+the ratios and widths: there rounding makes equal what otherwise differs. Manual variables have their initial
+values, and values that the policy itself sets when it is run.
 """
 
 from __future__ import annotations
@@ -236,14 +237,15 @@ class Contexts:
         sized = [action for action in self._actions if isinstance(action, Resize | Compress)]
         if not sized:
             return [_LENGTHS[0]]
-        numbers = [
-            float(action.pixels)
-            for action in sized
-            if isinstance(action, Resize) and not isinstance(action.pixels, str)
-        ]
-        numbers += [number for atom in self.computed for number in atom.values() if _is_number(number)]
+        computed = [float(number) for atom in self.computed for number in atom.values() if _is_number(number)]
+        widths = [action.pixels for action in sized if isinstance(action, Resize)]
+        ratios = [action.ratio for action in sized if isinstance(action, Compress)]
+        numbers = [*computed, *(float(width) for width in widths if _is_number(width))]
         longest = min(2.0 * max(numbers, default=0.0), _MAX_LENGTH)
-        return [*_LENGTHS, *([int(longest)] if longest > _LENGTHS[-1] else [])]
+        # Contents as short as a ratio or a width: one reduces them to a single byte, the other not at all.
+        numbers += [float(ratio) for ratio in ratios if _is_number(ratio)]
+        short = {int(number) for number in numbers if 1 <= number < _LENGTHS[0]}
+        return [*_LENGTHS, *([int(longest)] if longest > _LENGTHS[-1] else []), *sorted(short)]
 
     def _values(self, name: Name) -> list[Value]:
         scope, path = name

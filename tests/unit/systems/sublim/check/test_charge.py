@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from examples import examples
-from hypothesis import event, given
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from mudkit.systems.sublim import Policy, PolicyError, Rule, method
@@ -51,6 +51,9 @@ REFUSED = {
     "who is listed": build(Rule("lookup('l', message.t, 'listed') AND state.battery < 25"), Rule(REST, Drop()), l=[7]),
     "a ratio by a field that may be small": build(Rule(LOW, Compress("ecg", "message.pulse / 10")), Rule(REST, Compress("ecg", 2))),
     "the rule that is no last one": build(Rule("state.battery > 80", Drop()), Rule("state.battery > 50", Keep(("pulse",))), Rule()),
+    "all other fields of a short content": build(
+        Rule(LOW, [Compress("ecg", 2), Compress("ecg", 8)]), Rule(REST, [Keep(("pulse", "ecg")), Compress("ecg", 8)]),
+    ),
     "a large picture": build(Rule(LOW, Resize("ecg", 50_000)), Rule(REST, Resize("ecg", 49_999))),
 }  # fmt: skip
 ACCEPTED = {
@@ -208,6 +211,10 @@ def sends_more(policy: Policy) -> bool:
 
 @pytest.mark.soak
 @given(st.lists(st.tuples(conditions, actions), min_size=1, max_size=3), actions)
+@example(  # of a short content both ratios leave a byte, and on a low battery all other fields are sent, too
+    [("state.battery < 25", [Compress("ecg", 2), Compress("ecg", 8)])],
+    [Keep(("pulse", "ecg")), Compress("ecg", 8)],
+)
 @examples(150)
 def test_checker_agrees_with_an_exhaustive_oracle(drawn_rules, last_actions):
     rules = [Rule(text, do) for text, do in drawn_rules]
