@@ -406,9 +406,8 @@ class _Search:
         Their parts are chosen by the answers of each rule by time of day; what is built of them is replayed.
         Times between hours are tried around the best hours only, and at the distances of these.
         """
-        by_hour = self._by_slot(rules, _SLOTS[0])
-        best = chain(*(_two_periods(rules, by_hour.without(part), _PRICES) for part in self.parts))
-        distances = {math.inf, *(km for km, _ in best)}
+        by_hour = self._by_slot(rules, _SLOTS[0]).without(None)
+        distances = {math.inf, *(km for km, _ in _two_periods(rules, by_hour, _PRICES))}
         promising = [rule for rule in rules if rule[0] in distances]
         finest = self._by_slot(promising, _SLOTS[-1])
         sums = {slots: [finest.joined(slots).without(part) for part in self.parts] for slots in _SLOTS}

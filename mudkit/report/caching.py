@@ -466,7 +466,7 @@ class ReadStudy:
             title = f"The best rule of distance and age answers {fresh} of the reads fresh"
             kept = (
                 " On other devices and days the best one exceeds the limit with a probability of "
-                f"{shown_risk(self.search.risk(choice))}; a cell with more may do so sooner."
+                f"{shown_risk(self.search.risk(choice))}."
             )
         return Answer(
             title if self.has_enough_reads else "Too few reads to choose a rule of distance and age",
@@ -520,7 +520,9 @@ class ReadStudy:
         table = cells.to_pandas()
         known = table.loc[table["reads"] >= _MIN_CELL_READS, "local"]
         if len(known) < 2:
-            return Answer("Too few reads to compare places", "No two cells have ten reads or more.")
+            return Answer(
+                "Too few reads to compare places", f"No two cells have {_MIN_CELL_READS} reads or more."
+            )
         low, high = known.quantile([0.1, 0.9]) / 100
         title = (
             f"Places hardly differ: {words.percent(known.median() / 100)} of the reads are answered fresh"
@@ -529,9 +531,9 @@ class ReadStudy:
         )
         return Answer(
             title,
-            f"With the recommended policy. Of {len(table):,} cells {len(known):,} have ten reads or more; a "
-            "tenth of these lie below the first share, a tenth above the second. The grey base is the trace "
-            "itself.",
+            f"Of {len(table):,} cells {len(known):,} have {_MIN_CELL_READS} reads or more. In a tenth of "
+            f"these at most {words.percent(low)} are answered fresh, in another tenth {words.percent(high)} "
+            "or more.",
         )
 
     def limits_by_time(self) -> pd.DataFrame | None:
