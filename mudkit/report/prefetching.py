@@ -253,7 +253,8 @@ class SizingStudy:
             f"With it, on {self.played.scored_days}, {_percent(best, 'empty_read_share')} of reads find no "
             f"link and miss a waiting message ({self._in_vain}), "
             f"{_percent(best, 'loss')} of what could be read is lost, {_percent(best, 'waste')} of what is "
-            f"forwarded is wasted, and {_delay(best)}.{self._kept_back()}{self._bound_waste()}"
+            f"forwarded is wasted, and {_delay(best)}.{self._as_cheap()}{self._kept_back()}"
+            f"{self._bound_waste()}"
         )
         if self._is_indifferent:
             return f"{text} Any other limit does as well."
@@ -267,6 +268,22 @@ class SizingStudy:
             doubt = "" if other["saved_per_day_high"] < 0 else "; the difference may be chance"
             text += f" With “{other['policy']}” one saves {self._worth(-saved)}{doubt}."
         return text
+
+    @property
+    def equally_cheap(self) -> list[str]:
+        """Other limits, with the same threshold, that cost as much as the best on the days for choosing."""
+        table, chosen = self.sized.table, self._chosen
+        table = table[table["threshold_s"] == chosen.threshold_s]
+        cost = table["cost_per_day"].round(9)
+        is_equal = (cost == cost[table["limit"] == chosen.limit].iloc[0]) & (table["limit"] != chosen.limit)
+        return [Setting(float(limit)).count for limit in sorted(table.loc[is_equal, "limit"])]
+
+    def _as_cheap(self) -> str:
+        """Return which other limits cost as much as the best on the days for choosing, as a sentence."""
+        if not (others := self.equally_cheap):
+            return ""
+        named = f"{'the limit' if len(others) == 1 else 'the limits'} {words.listing(others, 8)}"
+        return f" On the days for choosing, {named} cost as much as {self._chosen.subject}."
 
     def _kept_back(self) -> str:
         """Return which share of the messages the threshold keeps back, as a sentence; empty: none."""
@@ -407,6 +424,8 @@ class SizingStudy:
             Measure("setting", setting.name, "", "Recommended setting."),
             limit("prefetch_limit", setting.limit, "Messages on the device, at most; none: no limit."),
             limit("chosen_limit", self._chosen.limit, "Limit of least cost on the days for choosing."),
+            Measure("equally_cheap_limits", words.listing(self.equally_cheap, 8) or None, "", "Other limits "
+                    "that cost as much as chosen_limit on the days for choosing."),
             limit("good_limit_lowest", least, "Least limit that is not clearly worse; none: no limit."),
             limit("good_limit_highest", most, "Largest such limit; none: no limit."),
             limit("prefetch_limit_lowest", low, "Least limit, a price x 0.5 or 2; none: no limit."),

@@ -94,13 +94,16 @@ def test_two_periods_are_compared_and_finished_runs_reused(command, build):
 
     again = command(*arguments, "--fail-above", "moving_share=0.5")
     assert (again.exit_code, again.output) == (0, result.output)
-    above = command(
-        *arguments, "--fail-above", f"moving_share={abs(shift) / 2}", "--fail-above", "devices=100"
-    )
+    limits = ["--fail-above", f"moving_share={abs(shift) / 2}", "--fail-above", "devices=100"]
+    by_chance = command(*arguments, *limits)
+    assert (by_chance.exit_code, by_chance.stdout) == (0, result.stdout)
+    assert by_chance.stderr.count("\n") == 1
+    assert "mudkit: within chance: moving_share differs by" in by_chance.stderr
+    above = command(*arguments, *limits, "--fail-above", "span_s=0")
     assert above.exit_code == 1
     assert above.stdout == result.stdout
-    assert above.stderr.count("\n") == 1
-    assert "mudkit: above the limit: moving_share differs by" in above.stderr
+    assert above.stderr.count("\n") == 2
+    assert "mudkit: above the limit: span_s differs by" in above.stderr
     assert len(list(build.iterdir())) == 3
 
     finished = command("--preset", "sample", "-p", f"period={DAYS[0]}", "--against", str(other.folder))

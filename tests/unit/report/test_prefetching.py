@@ -405,6 +405,20 @@ def test_waste_that_follows_from_short_reads_is_named(example):
     assert "can be read;" not in enough.first_screen().reason
 
 
+def test_limits_that_cost_as_much_on_the_days_for_choosing_are_named():
+    """Read all that has come once a day: what is kept beyond that is never asked for."""
+    reads = np.arange(40) * 24 * HOUR + 12 * HOUR
+    study = study_runs([drawn_from(np.sort(np.concatenate([reads - HOUR, reads - 2 * HOUR])), reads)] * 2)
+    table = study.sized.table
+    table = table[table["threshold_s"] == study.sized.threshold_s].set_index("limit")["cost_per_day"]
+    equal = [limit for limit in table.index if abs(table[limit] - table.min()) < 1e-6]
+    assert len(equal) > 1
+    assert study.equally_cheap == [f"{limit:,}" for limit in sorted(equal) if limit != study.sized.limit]
+    assert study._as_cheap().endswith(f"cost as much as {study._chosen.subject}.")
+    assert study.equally_cheap[0] in study._as_cheap()
+    assert measures(study)["equally_cheap_limits"].value.startswith(study.equally_cheap[0])
+
+
 def test_differences_of_costs_have_a_unit(example):
     assert re.search(r"as much as [\d.]+( more)? wasted messages? a day", example._why_default())
     priced = study_runs(
