@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import coverage
 import pytest
@@ -45,8 +46,9 @@ class Reach:
     times_s: dict[str, float]
 
     def of(self, module: str, function: str) -> list[str]:
-        """Return the tests that reach a function."""
-        return [self.tests[number] for number in self.functions.get(f"{module}: {function}", ())]
+        """Return the tests that reach a function, of the files that are still there."""
+        tests = [self.tests[number] for number in self.functions.get(f"{module}: {function}", ())]
+        return [test for test in tests if (ROOT / test.split("::")[0]).is_file()]
 
 
 def load() -> Reach:
@@ -102,7 +104,7 @@ def _reached(file: Path) -> dict[str, set[str]]:
             lines = range(node.body[0].lineno, (node.end_lineno or 0) + 1)
             contexts = {context for line in lines for context in tests_of.get(line, ())}
             reached[f"{module_of(source)}: {function}"] = {
-                test for context in contexts for test in context.split("|") if test
+                unquote(test) for context in contexts for test in context.split("|") if test
             }
     return reached
 
@@ -114,9 +116,10 @@ _times_s: dict[str, float] = {}
 
 
 def _name(test: str) -> None:
-    os.environ[CONTEXT] = test
+    context = quote(test)  # coverage separates contexts by |, which names of tests have, too
+    os.environ[CONTEXT] = context
     if (measured := coverage.Coverage.current()) is not None:
-        measured.switch_context(test)
+        measured.switch_context(context)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -70,7 +70,8 @@ parallel = true
 context = "${MUDKIT_TEST-}"
 patch = ["subprocess"]
 """
-TESTS = """from {package}.part.rules import STATE, clip, fill, unseen, wait
+TESTS = """import pytest
+from {package}.part.rules import STATE, clip, fill, unseen, wait
 
 def test_clip():
     assert clip(8) == 8
@@ -84,8 +85,9 @@ def test_fill():
 def test_state():
     assert STATE == 1
 
-def test_unseen():
-    assert unseen(1)
+@pytest.mark.parametrize("value", [1], ids=["1|a name like those of contexts"])
+def test_unseen(value):
+    assert unseen(value)
 """
 
 
@@ -170,7 +172,7 @@ def test_survivors_are_named_unless_they_are_listed(project):
         [
             "part: 1 of 3 noticed (33 %); 2 of the others are no mistakes, 0 survive",
             "is listed as a survivor, and was noticed: part.rules: unseen: value < 5 -> value >= 5 "
-            "(tests/unit/part/test_rules.py::test_unseen)",
+            "(tests/unit/part/test_rules.py::test_unseen[1|a name like those of contexts])",
         ],
     )
 

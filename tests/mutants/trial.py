@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import math
 import multiprocessing
 import os
 import shutil
@@ -26,8 +25,10 @@ MAX_BYTES = 6 << 30
 """Memory of a trial with the processes that it starts; a mutant that needs more is noticed."""
 
 _MIN_S, _FACTOR = 60.0, 10.0
-"""A test ends after a minute and ten times what the longest of its file takes otherwise, and so does a trial; a mutant
-that takes longer is noticed."""
+"""A test ends after a minute of computing and ten times what the longest of its file takes otherwise; a mutant that
+takes longer is noticed."""
+_MIN_WAIT_S = 600.0
+"""The same for a trial, which may wait, and whose time counts: the machine may be busy."""
 _POLL_S = 0.2
 _WARM = (
     "pytest",
@@ -61,10 +62,14 @@ class Plan:
     stages: tuple[tuple[str, ...], ...]
     times_s: dict[str, float]
 
-    def limit_s(self, file: str = "") -> float:
-        """Return the time after which the trial ends, or a test of a file."""
+    def limit_s(self) -> float:
+        """Return the time after which the trial ends."""
+        return _MIN_WAIT_S + _FACTOR * sum(self.times_s.values())
+
+    def test_limit_s(self, file: str) -> float:
+        """Return the time of computing after which a test of a file ends."""
         times_s = [time_s for test, time_s in self.times_s.items() if test.startswith(file)]
-        return _MIN_S + _FACTOR * (max(times_s, default=0.0) if file else sum(times_s))
+        return _MIN_S + _FACTOR * max(times_s, default=0.0)
 
 
 def plan(mutant: Mutant, reach: Reach) -> Plan:
@@ -142,7 +147,8 @@ class _Trial:
         try:
             failure: str | None = self._why or self._receiver.recv()
         except EOFError:
-            failure = f"the tests end with {self._process.exitcode}"
+            code = self._process.exitcode
+            failure = "a test does not end" if code == -signal.SIGPROF else f"the tests end with {code}"
         self.end()
         return failure
 
@@ -230,7 +236,7 @@ def _failure(tests: Sequence[str], plan: Plan) -> str | None:
             ]
 
         def pytest_runtest_logstart(self, nodeid: str) -> None:
-            signal.alarm(math.ceil(plan.limit_s(nodeid.split("::")[0])))
+            signal.setitimer(signal.ITIMER_PROF, plan.test_limit_s(nodeid.split("::")[0]))
 
         def pytest_runtest_logreport(self, report: Any) -> None:
             if report.failed:

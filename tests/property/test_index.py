@@ -347,6 +347,21 @@ def test_equal_corners_stay_found_while_others_are_removed(
             assert tree.size == len(left)
 
 
+def test_few_corners_need_little_memory() -> None:
+    """The first block doubles up to the full size; others have it."""
+    places = Places()
+    places.reserve(500)
+    tree = Bounds((Side(0, False),), places)
+    sizes = []
+    for entry in range(129):
+        tree.insert(entry, (0.0,))
+        sizes.append(tree.corners.shape[2])
+    first, full = bounds_module.INITIAL_BLOCK_SIZE, bounds_module.BLOCK_SIZE
+    doubled = [first << power for power in range(8) if first << power <= full]
+    assert list(dict.fromkeys(sizes)) == doubled
+    assert [sizes.index(size) for size in doubled[1:]] == doubled[:-1]
+
+
 def test_moving_corners_do_not_accumulate_blocks() -> None:
     places = Places()
     places.reserve(500)

@@ -177,6 +177,7 @@ def test_machine_cannot_record_other_tables():
     with pytest.warns(FailureWarning, match="deliveries, operations, reads or incidents"):
         lab.run()
     assert lab.problems["device"].tolist() == ["ann"]
+    assert lab.trace.failures == 1
 
 
 def test_device_without_place_records_no_read():

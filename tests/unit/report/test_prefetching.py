@@ -317,6 +317,7 @@ def test_threshold_is_absent_without_expirations():
 
 
 def test_headings_follow_from_the_tables(example):
+    named = False
     for study in (example, generate(0.1), generate(0.9, days=12), generate(0.0)):
         title = study.policies_answer().title
         costs = study.policies.set_index("policy")["cost_per_day"]
@@ -336,6 +337,10 @@ def test_headings_follow_from_the_tables(example):
             assert not (table.loc[low:high, "saved_per_day_low"] > 0).any()
             below = table.index[table.index < low]
             assert not len(below) or table.loc[below[-1], "saved_per_day_low"] > 0
+            worse = re.search(r"A limit of ([\d,]+) or less is clearly worse", study.limit_answer().text)
+            assert worse is None or float(worse[1].replace(",", "")) == below[-1]
+            named |= worse is not None
+    assert named
 
 
 def test_clearly_better_limit_gives_no_firm_headline(example):

@@ -257,6 +257,10 @@ def test_devices_are_not_counted_where_counts_are_far_from_the_truth():
     assert (
         "To know where they are at the moment of sending, or to count them then, send only" in screen.headline
     )
+    assert shown.is_last_better_now
+    # Beyond the limit, or no nearer than what is recommended.
+    vars(shown)["last_joined_sent_m"] = (shown.search.limits.max_error_m + shown.sent_error_m) / 2
+    assert not shown.is_last_better_now
     vars(shown)["last_joined_sent_m"] = math.inf  # there is no other way to count them
     other = shown.first_screen()
     assert warning in other.headline
