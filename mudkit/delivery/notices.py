@@ -60,7 +60,7 @@ class Notices(Generic[_T]):
         former, self._former = self._former, []
         return [*map(notify, former), SetTimer(self.TIMER, 0)]
 
-    def fired(self) -> None:
+    def clear(self) -> None:
         """Remove the stored notifications: the timer has fired, so their effects were carried out."""
         for key in self._keys:
             self._store.delete(key)

@@ -147,7 +147,7 @@ class Outbox(Generic[_T]):
                 self._store.put(f"last of {self._name}", seq)
         return item
 
-    def acked(self, up_to_seq: int) -> list[tuple[int, _T]]:
+    def ack_up_to(self, up_to_seq: int) -> list[tuple[int, _T]]:
         """Remove all items up to a sequence number, and return them."""
         acknowledged = list(takewhile(lambda pending: pending[0] <= up_to_seq, self._waiting.items()))
         for seq, _ in acknowledged:

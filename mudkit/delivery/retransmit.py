@@ -75,7 +75,7 @@ class RetransmitTimer(Generic[_K]):
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def sent(self, now_us: int, key: _K, size_bytes: int = 0) -> Sequence[Effect]:
+    def start(self, now_us: int, key: _K, size_bytes: int = 0) -> Sequence[Effect]:
         """Start or extend the deadline of an item that was sent, and set the timer if necessary.
 
         ``size_bytes`` are its bytes on the link; 0: it was not sent over one.
@@ -102,7 +102,7 @@ class RetransmitTimer(Generic[_K]):
         self._set_us = waiting.due_us
         return (SetTimer(self.name, within_us),)
 
-    def answered(self, now_us: int, key: _K) -> Sequence[Effect]:
+    def settle(self, now_us: int, key: _K) -> Sequence[Effect]:
         """Remove an answered item; other deadlines do not change."""
         before = self._waiting.pop(key, None)
         if before is not None:
@@ -118,13 +118,13 @@ class RetransmitTimer(Generic[_K]):
         """Return the items whose deadline has passed, in the order of their first transmission."""
         return [key for key, item in self._waiting.items() if item.due_us <= now_us]
 
-    def fired(self, now_us: int) -> Sequence[Effect]:
+    def restart(self, now_us: int) -> Sequence[Effect]:
         """Set the timer again after it has fired and overdue items were sent again.
 
         An overdue item that was not sent again gets a new deadline, so that the timer does not fire at once.
         """
         for key in self.overdue(now_us):
-            self.sent(now_us, key, self._waiting[key].size_bytes)
+            self.start(now_us, key, self._waiting[key].size_bytes)
         if not self._waiting:
             return ()
         self._set_us = min(item.due_us for item in self._waiting.values())

@@ -66,7 +66,7 @@ class Outgoing(Generic[_T]):
         self._waiting.append(_Waiting(self._last, now_us, body))
         return self._item(self._last, body)
 
-    def acked(self, seq: int) -> Sequence[int]:
+    def ack_up_to(self, seq: int) -> Sequence[int]:
         """Remove all items up to a sequence number, and return their numbers."""
         removed = []
         while self._waiting and self._waiting[0].seq <= seq:

@@ -115,7 +115,7 @@ class Post:
     def handle_event(self, now_us: int, event: Event) -> Sequence[Effect]:
         match event:
             case TimerFired(name=Notices.TIMER):
-                self.notices.fired()
+                self.notices.clear()
             case Call(op_id=op_id, operation=Put(text=text)):
                 incarnation, number = self.outbox.name(self.outbox.last_seq + 1)
                 seq = self.outbox.add(Item(number, incarnation, "", number, text))
@@ -137,12 +137,12 @@ class Post:
                     effect for seq in overdue if seq in self.outbox for effect in self.send_item(now_us, seq)
                 ]
                 hello_effects = self.send_hello(now_us) if _HELLO in overdue else ()
-                return [*hello_effects, *effects, *self.timer.fired(now_us)]
+                return [*hello_effects, *effects, *self.timer.restart(now_us)]
             case SendFailed(message=Item(seq=number, incarnation=incarnation)) if self.is_up:
                 seq = self.outbox.seq(incarnation, number)
-                return self.timer.sent(now_us, seq) if seq in self.outbox else ()
+                return self.timer.start(now_us, seq) if seq in self.outbox else ()
             case SendFailed(message=Hello()) if self.is_up:
-                return self.timer.sent(now_us, _HELLO)
+                return self.timer.start(now_us, _HELLO)
             case Received(source=source, message=message):
                 return self.handle_message(now_us, source, message)
         return ()
@@ -168,12 +168,12 @@ class Post:
                     return ()
                 is_begun, self.nonce = self.nonce is not None, None
                 resent = self.send_pending(now_us) if is_begun and self.is_up else ()
-                return [*self.timer.answered(now_us, _HELLO), *resent]
+                return [*self.timer.settle(now_us, _HELLO), *resent]
             case Item():
                 return self.handle_item(now_us, source, message)
             case Ack(seq=number, incarnation=incarnation):
-                acknowledged = self.outbox.acked(self.outbox.seq(incarnation, number))
-                effects = [effect for seq, _ in acknowledged for effect in self.timer.answered(now_us, seq)]
+                acknowledged = self.outbox.ack_up_to(self.outbox.seq(incarnation, number))
+                effects = [effect for seq, _ in acknowledged for effect in self.timer.settle(now_us, seq)]
                 oldest = self.outbox.name(self.outbox.first_seq).incarnation
                 if not acknowledged or not self.is_up or oldest == incarnation:
                     return effects
@@ -213,7 +213,7 @@ class Post:
         self.store.put("hello", seq)
         oldest = self.outbox.name(self.outbox.first_seq).incarnation
         hello = Hello(seq, self.outbox.incarnation, oldest, self.nonce)
-        return Send(self.address, hello), *self.timer.sent(now_us, _HELLO)
+        return Send(self.address, hello), *self.timer.start(now_us, _HELLO)
 
     def send_pending(self, now_us: int, first_seq: int = 0) -> Sequence[Effect]:
         return [effect for seq, _ in self.outbox.batch(first_seq) for effect in self.send_item(now_us, seq)]
@@ -221,4 +221,4 @@ class Post:
     def send_item(self, now_us: int, seq: int) -> Sequence[Effect]:
         first = self.outbox.name(self.outbox.first_seq).number
         item = msgspec.structs.replace(self.outbox[seq], receiver=self.peer.incarnation, first=first)
-        return Send(self.address, item), *self.timer.sent(now_us, seq, size_bytes(item))
+        return Send(self.address, item), *self.timer.start(now_us, seq, size_bytes(item))

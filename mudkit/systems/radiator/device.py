@@ -192,7 +192,7 @@ class ClientMachine:
                 self._has_link = self._is_registered = False
                 return self._unanswered.clear()
             case TimerFired(name=Notices.TIMER):
-                self._notices.fired()
+                self._notices.clear()
             case TimerFired():
                 return self._overdue(now_us)
         return ()
@@ -252,7 +252,7 @@ class ClientMachine:
                 oldest=oldest_if_other, challenge=challenge, another=another,
             )  # fmt: skip
         sent = self._to_server(message)
-        return (sent, *self._unanswered.sent(now_us, _REGISTRATION, len(sent.message)))
+        return (sent, *self._unanswered.start(now_us, _REGISTRATION, len(sent.message)))
 
     def _unregister(self, now_us: int, op_id: int) -> Sequence[Effect]:
         was_registered = self._attributes is not None
@@ -275,7 +275,7 @@ class ClientMachine:
     def _end_registration(self, error: ParameterError) -> list[Effect]:
         """Delete the registration and the outbox; fail all open operations."""
         self._store.delete("attributes")
-        self._outbox.acked(self._outbox.last_seq)
+        self._outbox.ack_up_to(self._outbox.last_seq)
         open_ops = (*self._registering, *self._calls.values())
         self._registering.clear()
         self._calls.clear()
@@ -312,7 +312,7 @@ class ClientMachine:
                 )
             )  # fmt: skip
             self._sent = max(self._sent, seq)
-            effects += (sent, *self._unanswered.sent(now_us, seq, len(sent.message)))
+            effects += (sent, *self._unanswered.start(now_us, seq, len(sent.message)))
         return effects
 
     def _overdue(self, now_us: int) -> Sequence[Effect]:
@@ -321,7 +321,7 @@ class ClientMachine:
             effects = self._send_registration(now_us)
         else:
             effects = self._send(now_us, [seq for seq in late if seq in self._outbox])
-        return [*effects, *self._unanswered.fired(now_us)]
+        return [*effects, *self._unanswered.restart(now_us)]
 
     def _to_server(self, message: FromClients) -> Send:
         return Send(self._server, pack(message, self._compress))
@@ -363,7 +363,7 @@ class ClientMachine:
                     self._store.put("another", True)
                 return self._accepted(now_us)
             case Unregistered() if self._is_leaving:
-                stop = self._unanswered.answered(now_us, _REGISTRATION)
+                stop = self._unanswered.settle(now_us, _REGISTRATION)
                 self._store.delete("leaves")
                 return [*stop, *self._begin(now_us)]
             case Refused(device=device) if not self._is_leaving:
@@ -376,7 +376,7 @@ class ClientMachine:
         self._is_registered = self._was_registered = True
         answered = [Complete(op_id, self._client) for op_id in self._registering]
         self._registering.clear()
-        stop = self._unanswered.answered(now_us, _REGISTRATION)
+        stop = self._unanswered.settle(now_us, _REGISTRATION)
         return [*answered, *stop, *self._send(now_us, [seq for seq, _ in self._outbox.batch()])]
 
     def _refused(self, device: str) -> Sequence[Effect]:
@@ -393,8 +393,8 @@ class ClientMachine:
     def _taken(self, now_us: int, up_to_seq: int) -> Sequence[Effect]:
         effects: list[Effect] = []
         before = self._outbox.name(self._outbox.first_seq).incarnation
-        for seq, _ in self._outbox.acked(up_to_seq):
-            effects += self._unanswered.answered(now_us, seq)
+        for seq, _ in self._outbox.ack_up_to(up_to_seq):
+            effects += self._unanswered.settle(now_us, seq)
             if seq in self._calls:
                 effects.append(Complete(self._calls.pop(seq), seq))
         if self._is_registered and self._outbox.name(self._outbox.first_seq).incarnation != before:

@@ -174,12 +174,12 @@ class ClientMachine:
                 self._unanswered.clear()
                 return (CancelTimer(_RETRY),)
             case SendFailed(message=Hello()) if self._has_link:
-                return self._unanswered.sent(now_us, _HELLO)
+                return self._unanswered.start(now_us, _HELLO)
             case SendFailed(message=Send(incarnation=life, seq=number)) if self._has_link:
                 seq = self._outbox.seq(life, number)
-                return self._unanswered.sent(now_us, seq) if seq in self._outbox else ()
+                return self._unanswered.start(now_us, seq) if seq in self._outbox else ()
             case TimerFired(name=Notices.TIMER):
-                self._notices.fired()
+                self._notices.clear()
                 self._delete_returned()
             case TimerFired():
                 return self._overdue(now_us)
@@ -253,7 +253,7 @@ class ClientMachine:
         accepted = self._outbox.ack(seq)
         if accepted is None:
             return ()
-        effects = [*self._unanswered.answered(now_us, seq)]
+        effects = [*self._unanswered.settle(now_us, seq)]
         if seq in self._calls:
             effects.insert(0, Complete(self._calls.pop(seq), seq))
         next_incarnation = self._outbox.name(self._outbox.first_seq).incarnation
@@ -351,7 +351,7 @@ class ClientMachine:
         if not is_news:
             return (SendTo(self._relay, hello),)
         self._store.delete("told")  # unknown until the welcome
-        return SendTo(self._relay, hello), *self._unanswered.sent(now_us, _HELLO)
+        return SendTo(self._relay, hello), *self._unanswered.start(now_us, _HELLO)
 
     def _hello_state(self) -> _Known:
         return _Known(self._outbox.incarnation, self._address, self._store.get("busy", bool) or False)
@@ -364,7 +364,7 @@ class ClientMachine:
             self._store.put("another", True)
         self._store.put("told", self._hello_state())
         is_begun, self._nonce = self._nonce is not None, None
-        answered = self._unanswered.answered(now_us, _HELLO)
+        answered = self._unanswered.settle(now_us, _HELLO)
         # The relay has refused what it got before it knew this incarnation.
         return [*answered, *self._send_from(now_us, 0)] if is_begun and self._has_link else answered
 
@@ -374,7 +374,7 @@ class ClientMachine:
         return [effect for seq, message in waiting for effect in self._send(now_us, seq, message)]
 
     def _send(self, now_us: int, seq: int, message: Send) -> Sequence[Effect]:
-        return SendTo(self._relay, message), *self._unanswered.sent(now_us, seq, size_bytes(message))
+        return SendTo(self._relay, message), *self._unanswered.start(now_us, seq, size_bytes(message))
 
     def _overdue(self, now_us: int) -> Sequence[Effect]:
         late = self._unanswered.overdue(now_us)
@@ -384,7 +384,7 @@ class ClientMachine:
         messages = [seq for seq in late if seq != _HELLO]
         if messages:
             effects += self._send_from(now_us, min(messages))
-        return [*effects, *self._unanswered.fired(now_us)]
+        return [*effects, *self._unanswered.restart(now_us)]
 
 
 def _notify(kept: _Kept) -> Notify:

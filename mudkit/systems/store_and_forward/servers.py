@@ -268,7 +268,7 @@ class RelayMachine:
     def _identify_until_answered(self, now_us: int, device: DeviceQueue) -> Sequence[Effect]:
         if device.address is None:
             return ()
-        return [*self._identify(device, device.address), *device.unanswered.sent(now_us, _IDENTIFY)]
+        return [*self._identify(device, device.address), *device.unanswered.start(now_us, _IDENTIFY)]
 
     # -- from senders
 
@@ -352,7 +352,7 @@ class RelayMachine:
         device.oldest = life if message.oldest is msgspec.UNSET else message.oldest
         device.is_busy = message.busy
         if device.is_busy:
-            return [*effects, *device.unanswered.answered(now_us, _IDENTIFY)]
+            return [*effects, *device.unanswered.settle(now_us, _IDENTIFY)]
         return [*effects, *self._deliver_all(now_us, device)]
 
     def _resume_sender(self, message: Hello) -> Sequence[Effect]:
@@ -372,7 +372,7 @@ class RelayMachine:
         self._delivered.take(*_stream(message), message.seq)
         device.ack(message)
         key = device.key(message)
-        effects = [*device.unanswered.answered(now_us, key)]
+        effects = [*device.unanswered.settle(now_us, key)]
         following: Sequence[str] = ()
         if key in device.queue:
             following = device.pop(key)
@@ -411,7 +411,7 @@ class RelayMachine:
         for key in device.deliverable(keys):
             message = self._addressed(device, device.queue[key])
             effects.append(SendTo(str(device.address), message))
-            effects += device.unanswered.sent(now_us, key, size_bytes(message))
+            effects += device.unanswered.start(now_us, key, size_bytes(message))
         return effects
 
     def _addressed(self, device: DeviceQueue, message: Deliver) -> Deliver:
@@ -441,7 +441,7 @@ class RelayMachine:
             if key in late or stream in streams:
                 streams.add(stream)
                 again.append(key)
-        return [*identify, *self._send(now_us, device, again), *device.unanswered.fired(now_us)]
+        return [*identify, *self._send(now_us, device, again), *device.unanswered.restart(now_us)]
 
     def _send_failed(self, address: str) -> Sequence[Effect]:
         device = self._at.get(address)

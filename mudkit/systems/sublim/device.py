@@ -193,7 +193,7 @@ class ClientMachine:
             case TimerFired(name="report") if self._is_attached:
                 return self._report(now_us)
             case TimerFired(name=Notices.TIMER):
-                self._notices.fired()
+                self._notices.clear()
                 self._delete_returned()
             case TimerFired(name="again") if self._has_link:
                 return self._retransmit(now_us)
@@ -236,7 +236,7 @@ class ClientMachine:
             effects += self._send_policy(now_us)
         if any(isinstance(key, int) for key in late) and self._is_attached:
             effects += self._resend_report(now_us)
-        return [*effects, *self._unanswered.fired(now_us)]
+        return [*effects, *self._unanswered.restart(now_us)]
 
     # -- attaching
 
@@ -249,7 +249,7 @@ class ClientMachine:
         stored = self._attachment
         target = self._best_site(stored.at)
         if target is None:
-            return self._unanswered.sent(now_us, _ATTACH)
+            return self._unanswered.start(now_us, _ATTACH)
         if target != stored.at:
             stored = _Attachment(stored.epoch + 1, target, stored.origin or target, stored.fresh)
             self._store.put("attachment", stored)
@@ -262,7 +262,7 @@ class ClientMachine:
             self._nonces.get(target, msgspec.UNSET),
         )  # fmt: skip
         self._attached_report = attach.report
-        return Send(target, attach), *self._unanswered.sent(now_us, _ATTACH, size_bytes(attach))
+        return Send(target, attach), *self._unanswered.start(now_us, _ATTACH, size_bytes(attach))
 
     @property
     def _policy_seq(self) -> int | msgspec.UnsetType:
@@ -277,7 +277,7 @@ class ClientMachine:
         self._is_attached = True
         self._nonces.pop(source, None)
         self._sessions[source] = message.session
-        answered = [*self._unanswered.answered(now_us, _ATTACH), *self._report_beyond(now_us, report)]
+        answered = [*self._unanswered.settle(now_us, _ATTACH), *self._report_beyond(now_us, report)]
         answered += self._report_acked(now_us, report)
         if stored.fresh or stored.origin != source:
             self._store.put("attachment", replace(stored, origin=source, fresh=False))
@@ -366,7 +366,7 @@ class ClientMachine:
     def _forget_reports(self, now_us: int, up_to_seq: int) -> list[Effect]:
         """Stop waiting for acknowledgements up to a number."""
         acked = [seq for seq in self._unanswered if isinstance(seq, int) and seq <= up_to_seq]
-        return [effect for seq in acked for effect in self._unanswered.answered(now_us, seq)]
+        return [effect for seq in acked for effect in self._unanswered.settle(now_us, seq)]
 
     def _report_beyond(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Report under a number above those that this client has used and forgotten."""
@@ -403,7 +403,7 @@ class ClientMachine:
         stored = self._store.get("policy", _Policy)
         effects: list[Effect] = []
         if stored is not None and stored.seq == seq:
-            effects += self._unanswered.answered(now_us, _POLICY)
+            effects += self._unanswered.settle(now_us, _POLICY)
             if not stored.is_set:
                 self._store.put("policy", replace(stored, is_set=True))
         op_id = self._calls.pop(seq, None)
@@ -438,7 +438,7 @@ class ClientMachine:
         """Send to the access point; retransmit until acknowledged."""
         at = self._attachment.at
         sent = () if at is None else (Send(at, message),)
-        return *sent, *self._unanswered.sent(now_us, key, size_bytes(message))
+        return *sent, *self._unanswered.start(now_us, key, size_bytes(message))
 
     # -- messages
 

@@ -103,7 +103,7 @@ def hunt(bug: Bug, seeds: Sequence[int]) -> Catch | None:
 
 # -- replacements
 
-_fail, _write, _sent = WritePath._fail, WritePath.write, RetransmitTimer.sent
+_fail, _write, _start = WritePath._fail, WritePath.write, RetransmitTimer.start
 _scope = backend._scope
 _register, _update, _match = ContinuousReads._register, Processor._update, Matching.match
 _begin_read, _welcome = ContinuousReads.register, ContinuousReads.welcome
@@ -153,7 +153,7 @@ def _accept_any_data(self: Processor, message: DataUpdate) -> Sequence[Effect]:
 
 def _postpone_all(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes: int = 0) -> Sequence[Effect]:
     """Postpone the deadlines of all requests at each transmission."""
-    effects = _sent(self, now_us, key, size_bytes)
+    effects = _start(self, now_us, key, size_bytes)
     if self.name != RETRY:
         return effects
     self._set_us = now_us + 10_000_000
@@ -173,7 +173,7 @@ def _register_all(self: ContinuousReads, now_us: int, welcome: Welcome) -> Seque
 
 def _wait_1_s(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes: int = 0) -> Sequence[Effect]:
     """Wait as long for an answer over a slow link as over a fast one."""
-    _sent(self, now_us, key, size_bytes)
+    _start(self, now_us, key, size_bytes)
     self._waiting[key].due_us = self._set_us = now_us + 1_000_000
     return (SetTimer(self.name, 1_000_000),)
 
@@ -267,7 +267,7 @@ BUGS: Final = (
     Bug(
         "a timer that traffic postpones",
         "lost messages are not retransmitted while there is other traffic",
-        ((RetransmitTimer, "sent", _postpone_all),),
+        ((RetransmitTimer, "start", _postpone_all),),
         in_histories=False,
     ),
     Bug(
@@ -315,7 +315,7 @@ BUGS: Final = (
     Bug(
         "a timeout that does not adapt to the link",
         "requests over a slow link are sent many times",
-        ((RetransmitTimer, "sent", _wait_1_s),),
+        ((RetransmitTimer, "start", _wait_1_s),),
         in_histories=False,
         seed=12,
     ),

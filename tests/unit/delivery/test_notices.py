@@ -31,7 +31,7 @@ def test_notice_is_repeated_at_each_start_until_its_effects_were_carried_out() -
         assert notices.repeat(notify) == [Notify("app", "one"), Notify("app", "two"), TIMER]
         assert notices.repeat(notify) == ()
     assert [key for key, _ in store.items()] == ["notice 000000000001", "notice 000000000002"]
-    notices.fired()
+    notices.clear()
     assert Notices(store, Text).repeat(notify) == ()
     assert not store.items()
     notices.add(Text("three"))
@@ -55,7 +55,7 @@ def test_each_notice_is_emitted_once_except_across_a_kill(steps: list[str]) -> N
             if step == "add":
                 emitted.append(added[-1])
         elif step == "fire":
-            notices.fired()
+            notices.clear()
             assert not store.items()
         if step.startswith("kill"):
             repeatable |= {item.text for _, item in store.items("notice ", Text)}

@@ -85,7 +85,7 @@ class OutboxModel(RuleBasedStateMachine):
     @rule(seq=st.integers(-1, 30))
     def acked(self, seq: int) -> None:
         acknowledged = [(other, item) for other, item in self.pending.items() if other <= seq]
-        assert self.outbox.acked(seq) == acknowledged
+        assert self.outbox.ack_up_to(seq) == acknowledged
         for other, _ in acknowledged:
             del self.pending[other]
         self.store.commit()
@@ -148,7 +148,7 @@ def test_incarnations_without_pending_items_are_forgotten() -> None:
     for number in range(5):
         outbox = Outbox(create_ports(store), Text)
         outbox.add(Text(f"{number}"))
-        outbox.acked(outbox.last_seq - 1)
+        outbox.ack_up_to(outbox.last_seq - 1)
     assert len(store.get("starts of out")) == 2
 
 

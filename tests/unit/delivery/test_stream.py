@@ -53,7 +53,7 @@ class Network:
         elif action == "is lost" and self.messages:
             del self.messages[index % len(self.messages)]
         elif action in ("is confirmed", "is confirmed again") and self.acks:
-            self.out.acked(self.acks[index % len(self.acks)])
+            self.out.ack_up_to(self.acks[index % len(self.acks)])
             if action == "is confirmed":
                 del self.acks[index % len(self.acks)]
         elif action == "confirmation is lost" and self.acks:
@@ -74,7 +74,7 @@ class Network:
         """Send unacknowledged items again, twice, without loss."""
         for _ in range(2):
             for message in self.out.again():
-                self.out.acked(self.arrive(message))
+                self.out.ack_up_to(self.arrive(message))
 
 
 _ACTIONS = [
@@ -113,7 +113,7 @@ def test_reordered_and_duplicate_items_are_delivered_without_resending(order, re
     incoming = Incoming(messages[order[0] - 1].first)
     for number in order:
         delivered += incoming.take(messages[number - 1])
-        out.acked(incoming.ack("s 1").seq)
+        out.ack_up_to(incoming.ack("s 1").seq)
     assert delivered == list(range(1, 31))
     assert not out.waiting
     assert incoming._ahead == {}
@@ -154,7 +154,7 @@ def create_stream(bodies):
 def test_late_copy_after_a_restart_does_not_stop_the_stream():
     out = Outgoing("s 1")
     late, _ = out.add(0, "one"), out.add(0, "two")
-    out.acked(2)
+    out.ack_up_to(2)
     restarted = Incoming(late.first)
     restarted.take(late)
     assert restarted.take(out.add(1, "three")) == ("three",)
@@ -162,7 +162,7 @@ def test_late_copy_after_a_restart_does_not_stop_the_stream():
 
 def test_restarted_receiver_continues_at_the_first_unacknowledged():
     out, _ = create_stream("abcd")
-    out.acked(2)
+    out.ack_up_to(2)
     first, second = out.again()
     incoming = Incoming(second.first)
     assert incoming.take(second) == ()
@@ -196,7 +196,7 @@ def test_missing_lists_gaps_until_they_are_filled():
 
 def test_only_missing_items_are_sent_again():
     out, _ = create_stream("abcde")
-    out.acked(2)
+    out.ack_up_to(2)
     assert [message.body for message in out.missing([2, 4, 9])] == ["d"]
     assert out.missing(()) == []
 
@@ -209,7 +209,7 @@ def test_early_items_beyond_the_capacity_are_dropped():
     assert len(incoming._ahead) == MAX_EARLY_ITEMS - 1
     assert list(incoming.take(first)) == list(range(1, MAX_EARLY_ITEMS + 1))
     assert incoming._ahead == {}
-    out.acked(incoming.last_seq)
+    out.ack_up_to(incoming.last_seq)
     delivered = [body for message in out.again() for body in incoming.take(message)]
     assert delivered == [MAX_EARLY_ITEMS + offset for offset in (1, 2, 3)]
 
@@ -240,17 +240,17 @@ def test_items_contain_their_number_and_the_first_unacknowledged():
         "kind": "stream", "stream": "s 1", "number": 1, "first": 1, "body": "a",
     }  # fmt: skip
     out.add(6, "b")
-    out.acked(1)
+    out.ack_up_to(1)
     assert out.again() == [StreamItem("s 1", 2, 2, "b")]
     assert list(out.waiting) == [(2, 6, "b")]
 
 
 def test_old_acknowledgement_changes_nothing():
     out, _ = create_stream("abc")
-    out.acked(2)
-    out.acked(1)
+    out.ack_up_to(2)
+    out.ack_up_to(1)
     assert [body for _, _, body in out.waiting] == ["c"]
-    out.acked(3)
+    out.ack_up_to(3)
     assert out.again() == []
     assert out.add(1, "d").seq == 4
 
@@ -267,7 +267,7 @@ def test_acknowledgement_does_not_iterate_over_the_queue():
     out._waiting = UniterableDeque(out._waiting)
     assert out.missing(()) == []
     assert [item.seq for item in out.missing({900, 0, 1001, 3})] == [3, 900]
-    assert out.acked(2) == [1, 2]
+    assert out.ack_up_to(2) == [1, 2]
     assert [item.seq for item in out.missing({2, 3, 900})] == [3, 900]
 
 

@@ -169,7 +169,7 @@ class Outbox:
     def retransmit(self) -> list[Effect]:
         """Send overdue messages again."""
         now_us = self._core.now_us
-        return [*self._send(self._unanswered.overdue(now_us)), *self._unanswered.fired(now_us)]
+        return [*self._send(self._unanswered.overdue(now_us)), *self._unanswered.restart(now_us)]
 
     def follow_link(self, *, is_up: bool) -> list[Effect]:
         """Send flushed messages again at link up; they may be lost."""
@@ -184,7 +184,7 @@ class Outbox:
             self._posts.ack(number)
             self._batch.discard(number)
             self._missing.discard(number)
-            effects += self._unanswered.answered(self._core.now_us, number)
+            effects += self._unanswered.settle(self._core.now_us, number)
         return effects
 
     def _send(self, numbers: Iterable[int]) -> list[Effect]:
@@ -196,7 +196,7 @@ class Outbox:
             if isinstance(push, Send) and isinstance(push.message, Data) and not has_body:
                 push = replace(push, message=replace(push.message, body=None))
             effects.append(SendTo(self.gateway, push))
-            effects += self._unanswered.sent(self._core.now_us, number, size_bytes(push))
+            effects += self._unanswered.start(self._core.now_us, number, size_bytes(push))
         return effects
 
 

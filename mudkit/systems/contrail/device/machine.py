@@ -386,7 +386,7 @@ class ModuleMachine:
         if name == PUSH:
             return self._sending.flush()
         if name == Notices.TIMER:
-            self._filters.notices.fired()
+            self._filters.notices.clear()
             return ()
         if name.startswith(RETRY):
             return self._outboxes[int(name.removeprefix(RETRY))].retransmit()

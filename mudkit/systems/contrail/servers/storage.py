@@ -160,11 +160,11 @@ class Storage:
             case TimerFired(name=name) if name == _NOTIFY:
                 for device in self._notified.overdue(now_us):
                     effects += self._notify(now_us, device)
-                effects += self._notified.fired(now_us)
+                effects += self._notified.restart(now_us)
             case TimerFired():
                 for to, seq in self._unanswered.overdue(now_us):
                     effects += self._send_move(now_us, to, seq)
-                effects += self._unanswered.fired(now_us)
+                effects += self._unanswered.restart(now_us)
         return effects
 
     def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
@@ -358,14 +358,14 @@ class Storage:
                 self._store.delete(f"watcher {name}")
             else:
                 self._store.put(f"watcher {name}", watcher)
-        return self._notified.answered(now_us, name)
+        return self._notified.settle(now_us, name)
 
     def _notify(self, now_us: int, name: str) -> Sequence[Effect]:
         """Notify a connected device that its queue is not empty."""
         device = self._device(name)
         if device.watcher is None or not device.queue:
-            return self._notified.answered(now_us, name)
-        return (Send(device.watcher.gateway, QueueFilled(name)), *self._notified.sent(now_us, name))
+            return self._notified.settle(now_us, name)
+        return (Send(device.watcher.gateway, QueueFilled(name)), *self._notified.start(now_us, name))
 
     def _withdraw(self, device: str, source: str, number: int) -> None:
         """Remove the messages of a device from a queue; refuse late ones."""
@@ -431,7 +431,7 @@ class Storage:
         incarnation, number = moves.name(seq)
         first = moves.name(moves.first_seq).number
         message = replace(moves[seq], incarnation=incarnation, number=number, open_from=first)
-        return (Send(to, message), *self._unanswered.sent(now_us, (to, seq), size_bytes(message)))
+        return (Send(to, message), *self._unanswered.start(now_us, (to, seq), size_bytes(message)))
 
     def _acknowledge_move(self, now_us: int, unit: str, incarnation: str, number: int) -> Sequence[Effect]:
         """Remove an acknowledged move; after the last of an incarnation, send those of the next."""
@@ -439,7 +439,7 @@ class Storage:
         seq = moves.seq(incarnation, number)
         if moves.ack(seq) is None:
             return ()
-        effects = list(self._unanswered.answered(now_us, (unit, seq)))
+        effects = list(self._unanswered.settle(now_us, (unit, seq)))
         for seq, _ in moves.batch():
             if (unit, seq) not in self._unanswered:
                 effects += self._send_move(now_us, unit, seq)

@@ -173,9 +173,9 @@ class EventLog:
                 self._outbox.ack(number)
         return seq
 
-    def acked(self, seq: int) -> list[int]:
+    def ack_up_to(self, seq: int) -> list[int]:
         """Acknowledge the facts up to a number, and return their numbers."""
-        acked = self._outbox.acked(seq)
+        acked = self._outbox.ack_up_to(seq)
         for number, stored in acked:
             self._acked[number] = stored
             self._store.put(_acked_key(number), stored)
@@ -387,7 +387,7 @@ class DeviceMachine:
                 stop = CancelTimer(_RETRANSMIT), CancelTimer(_MISSING)
                 return [*stop, *self._read_from_queue(self._pending_reads)]
             case TimerFired(name=Notices.TIMER):
-                self._notices.fired()
+                self._notices.clear()
                 self._forget_returned()
             case TimerFired(name=name):
                 return self._retransmit() if name == _RETRANSMIT else self._report_missing()
@@ -412,7 +412,7 @@ class DeviceMachine:
         self._session_count += 1
         self._stream, self._overtaken = Incoming(), ()
         self._sent_fact = 0
-        stop = self._unanswered.answered(self._now_us, _FACTS)
+        stop = self._unanswered.settle(self._now_us, _FACTS)
         return [*stop, *self._send_hello()]
 
     def _welcome(self) -> Sequence[Effect]:
@@ -420,7 +420,7 @@ class DeviceMachine:
         if self._is_welcome:
             return ()
         self._is_welcome, self._sends_subscriptions, self._question = True, False, None
-        stop = self._unanswered.answered(self._now_us, _HELLO)
+        stop = self._unanswered.settle(self._now_us, _HELLO)
         return [*stop, *(effect for number in self._pending_reads for effect in self._request(number))]
 
     def _end_session(self) -> None:
@@ -468,8 +468,8 @@ class DeviceMachine:
         effects: list[Effect] = []
         if seq >= self._sent_fact:
             self._sent_fact = 0
-            effects += self._unanswered.answered(self._now_us, _FACTS)
-        acked = self._facts.acked(seq)
+            effects += self._unanswered.settle(self._now_us, _FACTS)
+        acked = self._facts.ack_up_to(seq)
         return [*effects, *(Complete(self._calls.pop(number)) for number in acked if number in self._calls)]
 
     def _retransmit(self) -> Sequence[Effect]:
@@ -486,11 +486,11 @@ class DeviceMachine:
                 effects += self._read_from_queue([key])
             else:
                 effects += self._request(key)
-        return [*effects, *self._unanswered.fired(self._now_us)]
+        return [*effects, *self._unanswered.restart(self._now_us)]
 
     def _send(self, key: int, message: msgspec.Struct) -> Sequence[Effect]:
         """Send a message, and arm the retransmission timer."""
-        due = self._unanswered.sent(self._now_us, key, size_bytes(message))
+        due = self._unanswered.start(self._now_us, key, size_bytes(message))
         return Send(self._server, message), *due
 
     # -- operations
@@ -585,7 +585,7 @@ class DeviceMachine:
     def _request(self, number: int) -> Sequence[Effect]:
         """Request better messages from the server, once it has accepted the session."""
         if not self._is_welcome:
-            return self._unanswered.sent(self._now_us, number)
+            return self._unanswered.start(self._now_us, number)
         topic = self._pending_reads[number].topic
         max_messages = min(
             self._topics[topic][1].max_messages, math.inf if self._capacity is None else self._capacity
@@ -602,7 +602,7 @@ class DeviceMachine:
         effects: list[Effect] = []
         for number in list(numbers):
             pending = self._pending_reads.pop(number)
-            effects += self._unanswered.answered(self._now_us, number)
+            effects += self._unanswered.settle(self._now_us, number)
             topic, max_messages = pending.topic, self._topics[pending.topic][1].max_messages
             again = self._take_unseen(topic, max_messages)
             taken = self._queue.take(topic, max_messages - len(again))

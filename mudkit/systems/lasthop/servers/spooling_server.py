@@ -549,8 +549,8 @@ class SpoolServer:
         peer = self._peers.get(message.device)
         if peer is None or peer.stream is None or peer.stream.name != message.stream:
             return ()
-        acked, now_us = peer.stream.acked(message.seq), self._now_us
-        stop = [effect for seq in acked for effect in peer.unanswered.answered(now_us, seq)]
+        acked, now_us = peer.stream.ack_up_to(message.seq), self._now_us
+        stop = [effect for seq in acked for effect in peer.unanswered.settle(now_us, seq)]
         missing = () if message.missing is UNSET else frozenset(message.missing)
         return [*stop, *self._send_items(peer, peer.stream.missing(missing))]
 
@@ -593,7 +593,7 @@ class SpoolServer:
         if peer.address is None:
             return ()
         question = self._ask(peer.address, peer, peer.session, restarted=True)
-        return question, *peer.unanswered.sent(self._now_us, _IDENTIFY)
+        return question, *peer.unanswered.start(self._now_us, _IDENTIFY)
 
     def _send_items(self, peer: Peer, items: Iterable[StreamItem[Body]]) -> Sequence[Effect]:
         """Send items of a stream if the device is connected, and retransmit until acknowledged."""
@@ -601,7 +601,7 @@ class SpoolServer:
         if peer.is_connected and peer.address is not None:
             for item in items:
                 message = Stream(item.stream, item.seq, item.first, item.body, peer.name)
-                due = peer.unanswered.sent(self._now_us, item.seq, size_bytes(message))
+                due = peer.unanswered.start(self._now_us, item.seq, size_bytes(message))
                 effects += (Send(peer.address, message), *due)
         return effects
 
@@ -610,7 +610,7 @@ class SpoolServer:
         late = peer.unanswered.overdue(self._now_us)
         identify = self._send_identify(peer) if _IDENTIFY in late else ()
         items = () if peer.stream is None else peer.stream.missing(frozenset(late))
-        return [*identify, *self._send_items(peer, items), *peer.unanswered.fired(self._now_us)]
+        return [*identify, *self._send_items(peer, items), *peer.unanswered.restart(self._now_us)]
 
     # -- time
 

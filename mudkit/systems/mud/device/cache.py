@@ -79,7 +79,7 @@ class Cache:
         """Number of recorded queries."""
         return len(self._answered)
 
-    def answered(self, now_us: int) -> list[Cached]:
+    def answers(self, now_us: int) -> list[Cached]:
         """Return the answered queries as policies see them."""
         return [
             Cached(answer.query, (now_us - answer.at_us) / 1e6, answer.context, len(answer.versions))

@@ -201,9 +201,9 @@ class ClientMachine:
                 except MudkitError as error:
                     return (Complete(event.op_id, error=error),)
             case Received(source=source) if source in self._gateways:
-                return self._answered(now_us, event)
+                return self._receive_answer(now_us, event)
             case Received(source=source) if source in self._servers:
-                return self._notified(now_us, event)
+                return self._receive_notification(now_us, event)
             case Received():
                 return dropped(event)
             case LinkUp(network=network):
@@ -215,7 +215,7 @@ class ClientMachine:
                 self._planner.link_down(now_us)
                 return [*self._connection.down(), *self._watching.down()]
             case SendFailed(to=to):
-                return self._connection.failed(now_us, to)
+                return self._connection.switch_gateway(now_us, to)
             case TimerFired(name=name):
                 return self._timer(now_us, name)
             case ContextChanged(context=context):
@@ -238,7 +238,7 @@ class ClientMachine:
             case t if t == HEARTBEAT:
                 return self._watching.heartbeat(now_us)
             case Notices.TIMER:
-                self._watching.notified()
+                self._watching.clear_notices()
         return ()
 
     # -- calls
@@ -297,14 +297,14 @@ class ClientMachine:
         new.check(now_us / 1e6, self._connection.netid)
         self._store.put("token", token)
         self._connection.use(token)
-        return [*self._writes.renewed(now_us), Complete(op_id)]
+        return [*self._writes.send_refused(now_us), Complete(op_id)]
 
     def _look(self, now_us: int) -> Sequence[Effect]:
         return () if self._prefetching is None else self._prefetching.look(now_us, self._reads.context)
 
     # -- messages
 
-    def _notified(self, now_us: int, event: Received) -> Sequence[Effect]:
+    def _receive_notification(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Process a message of a notification server."""
         match CLIENT_FROM_NOTIFICATION_SERVER.decode(event.message):
             case Welcome() as welcome:
@@ -312,19 +312,19 @@ class ClientMachine:
             case Identify(endpoint=endpoint, nonce=nonce) if endpoint == self._connection.endpoint:
                 return self._watching.identify(now_us, nonce)
             case Redirect(to=to):
-                return self._watching.redirected(now_us, to)
+                return self._watching.redirect(now_us, to)
             case StreamItem() as item:
                 return self._watching.stream(now_us, event.source, item)
         return dropped(event)
 
-    def _answered(self, now_us: int, event: Received) -> Sequence[Effect]:
+    def _receive_answer(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Process a message of a gateway, and send queued writes for which the window has room."""
         answer = CLIENT_FROM_GATEWAY.decode(event.message)
         if isinstance(answer, Restarted):
-            return self._restarted(now_us, answer)
+            return self._follow_restart(now_us, answer)
         if answer is None or not self._connection.fits(answer):
             return dropped(event)
-        self._planner.used(now_us)
+        self._planner.record_use(now_us)
         if isinstance(answer, messages.Complete | Outcome | Administered) and isinstance(
             answer.claims, Claims
         ):
@@ -332,12 +332,12 @@ class ClientMachine:
         ask = self._connection.take(answer)
         if ask is None:
             return ()
-        effects = [*self._connection.answered(now_us, ask), *self._processed(now_us, ask, answer)]
-        while (waiting := self._connection.queued()) is not None:
+        effects = [*self._connection.settle(now_us, ask), *self._process(now_us, ask, answer)]
+        while (waiting := self._connection.next_queued()) is not None:
             effects += self._resend(now_us, (waiting,))
         return effects
 
-    def _restarted(self, now_us: int, answer: Restarted) -> Sequence[Effect]:
+    def _follow_restart(self, now_us: int, answer: Restarted) -> Sequence[Effect]:
         """Remove what the back end's log no longer has, and send the requests in flight again."""
         connection = self._connection
         if not connection.knows(answer.id) or answer.before != connection.start:
@@ -349,31 +349,31 @@ class ClientMachine:
         incident = [rolled_back("back end of MUD tables", what)] if lost else ()
         return [*incident, *effects, *self._resend(now_us, asks)]
 
-    def _processed(self, now_us: int, ask: PendingAsk, answer: Answer) -> Sequence[Effect]:
+    def _process(self, now_us: int, ask: PendingAsk, answer: Answer) -> Sequence[Effect]:
         """Process the complete answer to a request."""
         match ask.work:
             case PendingRead() as query:
-                return self._reads.answered(now_us, query, ask, answer)
+                return self._reads.receive_answer(now_us, query, ask, answer)
             case Writing(number=number):
-                return self._written(now_us, number, answer)
+                return self._finish_write(now_us, number, answer)
             case Registering() as work:
-                return self._watching.registered(now_us, work, ask, answer)
+                return self._watching.finish_registration(now_us, work, ask, answer)
             case Updating() as work:
-                return self._watching.updated(work, answer)
+                return self._watching.finish_update(work, answer)
             case Administering() as work:
-                return self._administered(work, answer)
+                return self._finish_administration(work, answer)
 
-    def _written(self, now_us: int, number: int, answer: Answer) -> Sequence[Effect]:
+    def _finish_write(self, now_us: int, number: int, answer: Answer) -> Sequence[Effect]:
         assert isinstance(answer, Outcome | Refused)
-        effects = self._writes.answered(now_us, number, answer)
+        effects = self._writes.receive_outcome(now_us, number, answer)
         error = error_in(answer)
         if error is not None and error.kind == TokenExpired.__name__:
             others = self._reads.refuse(now_us, decode_error(error))
         else:
-            others = self._reads.settled(now_us)
+            others = self._reads.resume(now_us)
         return [*effects, *others, *self._writes.advance(now_us)]
 
-    def _administered(self, work: Administering, answer: Answer) -> Sequence[Effect]:
+    def _finish_administration(self, work: Administering, answer: Answer) -> Sequence[Effect]:
         error = error_in(answer)
         if error is not None:
             return (Complete(work.op_id, error=decode_error(error)),)
@@ -391,7 +391,7 @@ class ClientMachine:
         effects = [*self._resend(now_us, self._connection.overdue(now_us))]
         if is_hello_late:
             effects += self._watching.hello(now_us)
-        return [*effects, *timer.fired(now_us)]
+        return [*effects, *timer.restart(now_us)]
 
     def _resend(self, now_us: int, asks: Sequence[PendingAsk]) -> Sequence[Effect]:
         """Send requests as of now."""

@@ -227,7 +227,7 @@ class Connection:
             ask = self.add(work, request)
             if self.may_send(ask):
                 asks.append(ask)
-                timers += self._sent(now_us, ask)
+                timers += self._start_timer(now_us, ask)
         if not asks:
             return ()
         if len(asks) == 1:
@@ -242,7 +242,7 @@ class Connection:
         """Send a request for the first time or again."""
         ask.parts.clear()
         ask.registered.clear()
-        return Send(self._gateway(), self._message(ask)), *self._sent(now_us, ask)
+        return Send(self._gateway(), self._message(ask)), *self._start_timer(now_us, ask)
 
     def up(self) -> tuple[Sequence[Effect], Sequence[PendingAsk]]:
         """Start using a link; return the requests to send over it."""
@@ -255,7 +255,7 @@ class Connection:
         self.is_up = False
         return self.timer.clear()
 
-    def queued(self) -> PendingAsk | None:
+    def next_queued(self) -> PendingAsk | None:
         """Return the next queued write if the window has room."""
         while self._queue and self.timer.size_bytes < MAX_IN_FLIGHT_BYTES:
             ask = self._asks.get(self._queue.popleft())
@@ -267,7 +267,7 @@ class Connection:
         """Return the requests whose deadlines have passed."""
         return [self._asks[identity] for identity in self.timer.overdue(now_us) if identity in self._asks]
 
-    def failed(self, now_us: int, to: str) -> Sequence[Effect]:
+    def switch_gateway(self, now_us: int, to: str) -> Sequence[Effect]:
         """Use the next gateway soon if the current one cannot be reached."""
         sent = [identity for identity in self.timer if identity in self._asks]
         if not sent or to != self._gateway():
@@ -287,7 +287,7 @@ class Connection:
         effects: list[Effect] = []
         asks = [self._asks[identity] for identity in self.timer if identity in self._asks]
         for ask in asks:
-            effects += self.timer.answered(now_us, ask.identity)
+            effects += self.timer.settle(now_us, ask.identity)
             if not isinstance(ask.work, Administering):
                 del self._asks[ask.identity]
                 ask.identity = self._identity()
@@ -333,10 +333,10 @@ class Connection:
             return None
         return ask
 
-    def answered(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
+    def settle(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
         """Remove an answered request."""
         del self._asks[ask.identity]
-        return self.timer.answered(now_us, ask.identity)
+        return self.timer.settle(now_us, ask.identity)
 
     def _identity(self) -> str:
         self._count += 1
@@ -346,8 +346,8 @@ class Connection:
         assert ask.request is not None
         return Ask(ask.identity, self.endpoint, self.token, ask.request, self.start or UNSET)
 
-    def _sent(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
-        return self.timer.sent(now_us, ask.identity, size_bytes(self._message(ask)))
+    def _start_timer(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
+        return self.timer.start(now_us, ask.identity, size_bytes(self._message(ask)))
 
     def _gateway(self) -> str:
         return self._gateways[self._turn % len(self._gateways)]

@@ -138,9 +138,9 @@ class ContinuousReads:
         """Repeat the notifications whose callbacks a kill may have prevented."""
         return self._notices.repeat(_Notice.notify)
 
-    def notified(self) -> None:
+    def clear_notices(self) -> None:
         """Remove the notifications whose callbacks were called."""
-        self._notices.fired()
+        self._notices.clear()
 
     def watches(self) -> list[Watch]:
         """Return the continuous reads."""
@@ -197,7 +197,7 @@ class ContinuousReads:
             watch.op_id = None
         if self._is_notified:
             return effects
-        return [*effects, *self._connection.timer.answered(now_us, HELLO), *self.down()]
+        return [*effects, *self._connection.timer.settle(now_us, HELLO), *self.down()]
 
     def greet(self, now_us: int) -> Sequence[Effect]:
         """Send a hello with news: welcomes for earlier hellos no longer count."""
@@ -227,7 +227,7 @@ class ContinuousReads:
         """Send a sign of life."""
         return *self._hello(now_us, is_new=False), SetTimer(HEARTBEAT, HEARTBEAT_US)
 
-    def redirected(self, now_us: int, to: str) -> Sequence[Effect]:
+    def redirect(self, now_us: int, to: str) -> Sequence[Effect]:
         """Send a hello to the responsible server, unless such a hello is unanswered."""
         if to not in self._servers or (to == self._server and HELLO in self._connection.timer):
             return ()
@@ -239,7 +239,7 @@ class ContinuousReads:
         if welcome.incarnation != self._connection.incarnation or welcome.seq < self._open_seq:
             return ()
         self._open_seq, self._nonce, self._is_greeted = welcome.seq + 1, None, True
-        effects = [*self._connection.timer.answered(now_us, HELLO), SetTimer(HEARTBEAT, HEARTBEAT_US)]
+        effects = [*self._connection.timer.settle(now_us, HELLO), SetTimer(HEARTBEAT, HEARTBEAT_US)]
         if welcome.session != self._session:
             self._session, self._incoming = welcome.session, None
             for watch in self._watches.values():
@@ -261,10 +261,10 @@ class ContinuousReads:
                         if slot.kind == body.policy:
                             slot.accept(body.document)
                 case Life():
-                    effects += self._heard(now_us, body.processor, body.life)
+                    effects += self._note_life(now_us, body.processor, body.life)
                 case Tell():
-                    effects += self._heard(now_us, body.processor, body.life)
-                    effects += self._notified(now_us, body)
+                    effects += self._note_life(now_us, body.processor, body.life)
+                    effects += self._receive_change(now_us, body)
         return [*effects, Send(source, incoming.ack(item.stream))]
 
     def request(self, work: Registering | Updating) -> ContinuousReadRequest:
@@ -287,19 +287,21 @@ class ContinuousReads:
             name=reading.name, handle=handle, reader=reading.reader, data_seq=reading.data_seq
         )
 
-    def updated(self, work: Updating, last: Answer) -> Sequence[Effect]:
+    def finish_update(self, work: Updating, last: Answer) -> Sequence[Effect]:
         """Process the answer to new reader data, or to the end of a continuous read."""
         if work.op_id is None:
             return ()
         error = error_in(last)
         return (Complete(work.op_id, error=None if error is None else decode_error(error)),)
 
-    def registered(self, now_us: int, work: Registering, ask: PendingAsk, last: Answer) -> Sequence[Effect]:
+    def finish_registration(
+        self, now_us: int, work: Registering, ask: PendingAsk, last: Answer
+    ) -> Sequence[Effect]:
         """Process the answer to a registration."""
         watch, reading, parts = work.watch, work.watch.reading, ask.registered
         error = error_in(last)
         if error is not None:
-            return self._refused(now_us, watch, last, error)
+            return self._end_registration(now_us, watch, last, error)
         assert isinstance(last, messages.Complete)
         if not all(place in parts for place in last.places):
             return self._register(now_us, watch)  # a part was lost
@@ -343,9 +345,9 @@ class ContinuousReads:
             nonce=UNSET if self._nonce is None else self._nonce,
             tokens=tokens if is_new or self._nonce is not None else UNSET,
         )
-        return Send(self._server, message), *self._connection.timer.sent(now_us, HELLO)
+        return Send(self._server, message), *self._connection.timer.start(now_us, HELLO)
 
-    def _heard(self, now_us: int, processor: str, life: int) -> Sequence[Effect]:
+    def _note_life(self, now_us: int, processor: str, life: int) -> Sequence[Effect]:
         """Store a processor's life, and register again the reads of earlier lives."""
         if life <= self._lives.get(processor, 0):
             return ()
@@ -353,7 +355,7 @@ class ContinuousReads:
         lost = [watch for watch in self._watches.values() if watch.lives.get(processor, life) < life]
         return [effect for watch in lost for effect in self._register(now_us, watch)]
 
-    def _notified(self, now_us: int, body: Tell) -> Sequence[Effect]:
+    def _receive_change(self, now_us: int, body: Tell) -> Sequence[Effect]:
         processor, life = body.processor, body.life
         incarnation, _, number = body.handle.partition(" ")
         handle = int(number) if incarnation == self._connection.incarnation and number.isdecimal() else 0
@@ -375,13 +377,13 @@ class ContinuousReads:
                 return ()
             if body.lsn is not None:
                 _advance(reading, processor, body.lsn, body.start)
-            effects = self._changed(watch, body, body.change, is_known=is_known)
+            effects = self._apply_change(watch, body, body.change, is_known=is_known)
             self._save(reading)
             return effects
         self._save(reading)
         return ()
 
-    def _changed(
+    def _apply_change(
         self, watch: Watch, body: Tell, change: messages.Upsert | Remove, *, is_known: bool
     ) -> Sequence[Effect]:
         """Deliver a change of a record, unless the reader has this version or a newer one.
@@ -442,9 +444,11 @@ class ContinuousReads:
         ask = self._registrations.pop(watch.reading.handle, None)
         if ask is None or not self._connection.knows(ask.identity):
             return ()
-        return self._connection.answered(now_us, ask)
+        return self._connection.settle(now_us, ask)
 
-    def _refused(self, now_us: int, watch: Watch, last: Answer, error: messages.Error) -> Sequence[Effect]:
+    def _end_registration(
+        self, now_us: int, watch: Watch, last: Answer, error: messages.Error
+    ) -> Sequence[Effect]:
         """End a continuous read that the cloud, or one of the processors, refuses."""
         op_id, watch.op_id = watch.op_id, None
         effects: list[Effect] = [] if op_id is None else [Complete(op_id, error=decode_error(error))]

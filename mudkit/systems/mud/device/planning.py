@@ -67,16 +67,16 @@ class Planner:
         """Note that there is no network."""
         self._down_since_us, self._used_us = now_us, None
 
-    def used(self, now_us: int) -> None:
+    def record_use(self, now_us: int) -> None:
         """Note that the radio is awake."""
         self._used_us = now_us
 
-    def answered(self, table: str, size_kb: float) -> None:
+    def record_answer(self, table: str, size_kb: float) -> None:
         """Update the expected size of the cloud's answers for a table."""
         known = self._answer_kb.get(table, size_kb)
         self._answer_kb[table] = 0.7 * known + 0.3 * size_kb
 
-    def compared(self, table: str, age_s: float, *, has_changed: bool) -> None:
+    def record_comparison(self, table: str, age_s: float, *, has_changed: bool) -> None:
         """Update the rate of changes of a table: whether an answer had changed after some time."""
         self._changes[table] += has_changed
         self._watched_s[table] += age_s

@@ -146,7 +146,7 @@ class ReadPath:
             effects += [Complete(pending.op_id, error=error), *self._over(now_us, pending)]
         return effects
 
-    def settled(self, now_us: int) -> Sequence[Effect]:
+    def resume(self, now_us: int) -> Sequence[Effect]:
         """Continue reads that waited for writes or earlier reads which are completed now."""
         effects: list[Effect] = []
         while (pending := self._next_in_order()) is not None:
@@ -188,7 +188,7 @@ class ReadPath:
         decided: str | None = None
         if self._policy is not None:
             decided = self._policy.decide(
-                query, {**self.context, "now_us": now_us}, self._cache.answered(now_us)
+                query, {**self.context, "now_us": now_us}, self._cache.answers(now_us)
             )
         if decided is None:
             quality = None if cached is None else cached.quality
@@ -239,7 +239,9 @@ class ReadPath:
     def _ask(self, now_us: int, pending: PendingRead) -> Sequence[Effect]:
         return self._connection.ask(now_us, pending, self.request(pending))
 
-    def answered(self, now_us: int, pending: PendingRead, ask: PendingAsk, last: Answer) -> Sequence[Effect]:
+    def receive_answer(
+        self, now_us: int, pending: PendingRead, ask: PendingAsk, last: Answer
+    ) -> Sequence[Effect]:
         """Process the answer of the cloud."""
         error = error_in(last)
         if error is not None:
@@ -257,7 +259,7 @@ class ReadPath:
         if len(parts) < len(places) or any(part.lsn < seen.get(str(part.place), 0) for part in parts):
             return self._ask(now_us, pending)  # a part was lost, or something newer was seen since
         if pending.aggregates is not None:
-            return self._aggregated(now_us, pending, pending.aggregates, parts)
+            return self._complete_aggregates(now_us, pending, pending.aggregates, parts)
         self._see(name, table.number, parts)
         rows = [row for part in parts if part.rows is not UNSET for row in part.rows]
         versions: dict[str, Version] = {row.key: HeldRow.of(row, table.number, now_us) for row in rows}
@@ -274,8 +276,8 @@ class ReadPath:
             known[key] = version.ver
         compared = self._cache.record_answer(now_us, query, self.context, known, losses)
         if compared is not None:
-            self._planner.compared(name, compared[0], has_changed=compared[1])
-        self._planner.answered(name, sum(size_bytes(part) for part in ask.parts.values()) / 1000)
+            self._planner.record_comparison(name, compared[0], has_changed=compared[1])
+        self._planner.record_answer(name, sum(size_bytes(part) for part in ask.parts.values()) / 1000)
         if query.type == "uncommitted":
             try:
                 self._put_pending(pending, versions)
@@ -287,7 +289,7 @@ class ReadPath:
         for part in parts:
             self._local.see(name, table, part.place, part.lsn)
 
-    def _aggregated(
+    def _complete_aggregates(
         self, now_us: int, pending: PendingRead, aggregates: Aggregates, parts: Sequence[PlacedPart]
     ) -> Sequence[Effect]:
         """Answer a read of aggregates, which is never committed_wio."""
@@ -317,10 +319,10 @@ class ReadPath:
         """Complete a read with versions, and continue what waited for it."""
         if pending.op_id is None:
             return ()
-        effects = self._completed(now_us, pending.op_id, pending.query.table, versions, remote)
+        effects = self._results(now_us, pending.op_id, pending.query.table, versions, remote)
         return [*effects, *self._over(now_us, pending)]
 
-    def _completed(
+    def _results(
         self, now_us: int, op_id: int, name: str, versions: Mapping[str, Version], remote: Collection[str]
     ) -> Sequence[Effect]:
         """Return the result of a read, and record the versions."""
@@ -348,7 +350,7 @@ class ReadPath:
         """Continue the writes and reads that waited for a read."""
         if pending.op_id is None or not self._order.remove(pending.op_id):
             return ()
-        return [*self._writes.unblocked(now_us), *self.settled(now_us)]
+        return [*self._writes.send_unblocked(now_us), *self.resume(now_us)]
 
 
 LOOK: Final = "look"

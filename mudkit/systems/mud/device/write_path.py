@@ -148,7 +148,7 @@ class WritePath:
         begun: list[PendingWrite] = []
         is_due = False
         for number in sorted(self._new):
-            write = self._admitted(now_us, number)
+            write = self._admit(now_us, number)
             if write is not None:
                 begun.append(write)
                 is_due = is_due or write.due_us is not None
@@ -167,13 +167,13 @@ class WritePath:
         together = [(Writing(write.number), self.request(write.number)) for write in begun]
         return self._connection.ask_together(now_us, together)
 
-    def unblocked(self, now_us: int) -> Sequence[Effect]:
+    def send_unblocked(self, now_us: int) -> Sequence[Effect]:
         """Send the writes that waited for a read."""
         self._new |= self._blocked
         self._blocked.clear()
         return self.advance(now_us)
 
-    def renewed(self, now_us: int) -> Sequence[Effect]:
+    def send_refused(self, now_us: int) -> Sequence[Effect]:
         """Send the writes that waited for another token."""
         self._new |= self._refused
         self._refused.clear()
@@ -203,7 +203,7 @@ class WritePath:
             incarnation=named.incarnation,
         )  # fmt: skip
 
-    def answered(self, now_us: int, number: int, answer: Outcome | Refused) -> Sequence[Effect]:
+    def receive_outcome(self, now_us: int, number: int, answer: Outcome | Refused) -> Sequence[Effect]:
         """Process the outcome of stage 2; :meth:`advance` sends what it unblocks."""
         write = self._local.writes[number]
         self._under_way.discard(number)
@@ -214,7 +214,7 @@ class WritePath:
                 return self._hold_back(write, problem)
             effects = self._fail(write, problem, None)
         elif isinstance(answer, Outcome) and answer.ver is not UNSET:
-            effects = self._committed(now_us, write, answer, answer.ver)
+            effects = self._commit(now_us, write, answer, answer.ver)
         else:
             assert isinstance(answer, Outcome)
             effects = self._conflict(now_us, write, answer)
@@ -240,7 +240,7 @@ class WritePath:
             return write
         return replace(write, due_us=delay if delay == NEVER else now_us + round(delay * 1e6))
 
-    def _admitted(self, now_us: int, number: int) -> PendingWrite | None:
+    def _admit(self, now_us: int, number: int) -> PendingWrite | None:
         """Return a head that may be sent now; store what blocks any other."""
         write = None if number in self._under_way else self._local.writes.get(number)
         if write is None:
@@ -265,7 +265,7 @@ class WritePath:
         ask.request = self.request(write.number)
         return self._connection.send(now_us, ask)
 
-    def _committed(self, now_us: int, write: PendingWrite, answer: Outcome, ver: int) -> Sequence[Effect]:
+    def _commit(self, now_us: int, write: PendingWrite, answer: Outcome, ver: int) -> Sequence[Effect]:
         name, key = write.name, write.key
         assert answer.lsn is not UNSET
         assert answer.table is not UNSET

@@ -151,7 +151,7 @@ class BackEnd:
                 return self._push(now_us, self._has)
             case TimerFired():
                 late = self._unacknowledged.overdue(now_us)
-                return [*self._push(now_us, late), *self._unacknowledged.fired(now_us)]
+                return [*self._push(now_us, late), *self._unacknowledged.restart(now_us)]
         return ()
 
     def _was_wiped(self, source: str, message: _Message) -> bool:
@@ -198,7 +198,7 @@ class BackEnd:
                 self._has[source] = _UNKNOWN
                 self._followed.add(source)
                 state = replace(self._copy.state(turn), lineage=self._lineage or UNSET)
-                return Send(source, state), *self._unacknowledged.sent(now_us, source)
+                return Send(source, state), *self._unacknowledged.start(now_us, source)
             case Has(lsn=lsn, start=start, nonce=nonce):
                 log = Log([], self._lineage or UNSET, nonce)
                 answer = () if nonce is UNSET else (Send(source, log),)
@@ -404,7 +404,7 @@ class BackEnd:
             ]
             if numbers or has == _UNKNOWN:
                 effects.append(Send(follower, Log(entries, self._lineage or UNSET)))
-                effects += self._unacknowledged.sent(now_us, follower)
+                effects += self._unacknowledged.start(now_us, follower)
         return effects
 
     def _acknowledged(self, now_us: int, follower: str, lsn: int) -> Sequence[Effect]:
@@ -416,7 +416,7 @@ class BackEnd:
                 break
             self._store.delete(f"log {number:015d}")
         if self._has[follower] == self._copy.lsn:
-            return self._unacknowledged.answered(now_us, follower)
+            return self._unacknowledged.settle(now_us, follower)
         return () if was_known else self._push(now_us, [follower])
 
 

@@ -76,7 +76,7 @@ class Generator:
             return self._follow(now_us, source)
         sender = self._senders.get(source)
         is_current = sender is not None and sender.name == message.stream
-        return sender.acked(now_us, message.seq) if sender is not None and is_current else ()
+        return sender.ack_up_to(now_us, message.seq) if sender is not None and is_current else ()
 
     def _ship(self, now_us: int, operation: Ship) -> Sequence[Effect]:
         app, document, to = operation.app, operation.document, operation.to

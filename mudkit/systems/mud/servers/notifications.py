@@ -204,7 +204,7 @@ class NotificationServer:
                     unheard.addresses.pop(to, None)
                     if not unheard.addresses:
                         del self._unheard[endpoint]
-                        return self._hello_requests.answered(
+                        return self._hello_requests.settle(
                             now_us, endpoint
                         )  # it says hello when it has a link
             case SendFailed(to=to, message=StreamItem(stream=name)):
@@ -213,7 +213,7 @@ class NotificationServer:
                     session.sender.is_reached = False
             case TimerFired(name=name):
                 if name == _FOLLOW:
-                    return [*self._follow(now_us), *self._policy_request.fired(now_us)]
+                    return [*self._follow(now_us), *self._policy_request.restart(now_us)]
                 if name == _IDENTIFY:
                     return self._identify_again(now_us)
                 if name == _MOVED:
@@ -226,11 +226,11 @@ class NotificationServer:
         source, is_generator = event.source, event.source == self._generator
         match NOTIFICATION_SERVER_FROM_CLOUD.decode(event.message):
             case Following() if is_generator:
-                return self._policy_request.answered(now_us, _FOLLOW)
+                return self._policy_request.settle(now_us, _FOLLOW)
             case Moved(session=name, address=address) if not is_generator:
                 session = self._sessions.get(name)
                 if session is None or session.sender.address == address:
-                    return self._moved.answered(now_us, (source, name))
+                    return self._moved.settle(now_us, (source, name))
                 return (self._move(session, source),)  # it acknowledges a late copy
             case StreamItem(stream=name, body=body) as item if _STREAM.fullmatch(name.removeprefix(source)):
                 if isinstance(body, PolicyUpdate) is is_generator:
@@ -249,11 +249,11 @@ class NotificationServer:
                     return ()  # it was given up
                 if netid_of(session.endpoint) == event.sender:
                     is_from_client = session.sender.address == event.source
-                    return session.sender.acked(now_us, seq) if is_from_client else ()
+                    return session.sender.ack_up_to(now_us, seq) if is_from_client else ()
         return None
 
     def _follow(self, now_us: int) -> Sequence[Effect]:
-        return Send(self._generator, FollowPolicies()), *self._policy_request.sent(now_us, _FOLLOW)
+        return Send(self._generator, FollowPolicies()), *self._policy_request.start(now_us, _FOLLOW)
 
     def _identify(self, now_us: int, endpoints: Sequence[str]) -> Sequence[Effect]:
         """Ask clients for a hello: what waited for them before the start is lost."""
@@ -263,14 +263,14 @@ class NotificationServer:
                 unheard = self._unheard[endpoint]
                 question = Identify(endpoint, unheard.peer.ask(self._entropy))
                 effects += [Send(address, question) for address in unheard.addresses]
-                effects += self._hello_requests.sent(now_us, endpoint)
+                effects += self._hello_requests.start(now_us, endpoint)
         return effects
 
     def _identify_again(self, now_us: int) -> Sequence[Effect]:
         """Ask again the clients that have not answered; remove those whose heartbeats are missing."""
         late = self._hello_requests.overdue(now_us)
         if now_us - self._begun_us < _DEAD_US:
-            return [*self._identify(now_us, late), *self._hello_requests.fired(now_us)]
+            return [*self._identify(now_us, late), *self._hello_requests.restart(now_us)]
         for endpoint in self._unheard:
             self._keep(endpoint, None)
         self._unheard.clear()
@@ -288,8 +288,8 @@ class NotificationServer:
             if name in self._sessions:
                 effects.append(self._move(self._sessions[name], processor))
             else:
-                effects += self._moved.answered(now_us, key)
-        return [*effects, *self._moved.fired(now_us)]
+                effects += self._moved.settle(now_us, key)
+        return [*effects, *self._moved.restart(now_us)]
 
     def _keep(self, endpoint: str, known: _Known | None) -> None:
         """Store the state of a client; None: it has no session."""
@@ -328,7 +328,7 @@ class NotificationServer:
             name = self._session_of.get(endpoint)
         peer.take(hello.incarnation, hello.seq)
         self._unheard.pop(endpoint, None)
-        effects = [*self._hello_requests.answered(now_us, endpoint)]
+        effects = [*self._hello_requests.settle(now_us, endpoint)]
         session = None if name is None else self._sessions.get(name)
         is_known = session is not None and session.endpoint == endpoint
         if session is None or not is_known:
@@ -346,7 +346,7 @@ class NotificationServer:
             effects += sender.resume(now_us, source)
         for processor in sorted(session.processors) if has_moved else ():
             effects.append(self._move(session, processor))
-            effects += self._moved.sent(now_us, (processor, name))
+            effects += self._moved.start(now_us, (processor, name))
         if not self._is_sweeping:
             self._is_sweeping = True
             effects.append(SetTimer(_SWEEP, _DEAD_US))

@@ -280,7 +280,7 @@ class Processor:
             case StreamAck(stream=stream, seq=seq):
                 sender = self._senders.get(event.source)
                 is_current = sender is not None and sender.name == stream
-                return sender.acked(now_us, seq) if sender is not None and is_current else ()
+                return sender.ack_up_to(now_us, seq) if sender is not None and is_current else ()
             case Gone(session=session):
                 ended = [
                     handle

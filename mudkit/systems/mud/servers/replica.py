@@ -121,12 +121,12 @@ class LogFollower:
         """Request the whole state, until it has arrived."""
         if self.lsn >= 0:
             return ()
-        return Send(self._master, FollowLog(self._turn)), *self._request.sent(now_us, self._turn)
+        return Send(self._master, FollowLog(self._turn)), *self._request.start(now_us, self._turn)
 
     def overdue(self, now_us: int) -> Sequence[Effect]:
         """Repeat an overdue request after the timer fired."""
         effects = self.begin(now_us) if self._request.overdue(now_us) else ()
-        return [*effects, *self._request.fired(now_us)]
+        return [*effects, *self._request.restart(now_us)]
 
     def state(self, now_us: int, message: State) -> Sequence[Effect]:
         """Load the first state."""
@@ -136,7 +136,7 @@ class LogFollower:
             self.copy.load(message.lsn, message.tables, message.rows)
             self.lsn = self.copy.lsn
             self._tables = _places(message.tables)
-        return self.has(), *self._request.answered(now_us, self._turn)
+        return self.has(), *self._request.settle(now_us, self._turn)
 
     def fresh(self, message: Log) -> Iterator[LogEntry]:
         """Iterate over the new entries, in order."""

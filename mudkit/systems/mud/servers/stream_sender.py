@@ -57,37 +57,37 @@ class StreamSender(Generic[_T]):
 
     def send(self, now_us: int, body: _T) -> Sequence[Effect]:
         """Add an item and send it."""
-        return self._sent(now_us, [self._stream.add(now_us, body)])
+        return self._transmit(now_us, [self._stream.add(now_us, body)])
 
     def add(self, now_us: int, body: _T) -> None:
         """Add an item that :meth:`resume` will send."""
         self._stream.add(now_us, body)
 
-    def acked(self, now_us: int, seq: int) -> Sequence[Effect]:
+    def ack_up_to(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Remove the items up to a sequence number."""
-        seqs = self._stream.acked(seq)
-        return [effect for acked in seqs for effect in self._unacknowledged.answered(now_us, acked)]
+        seqs = self._stream.ack_up_to(seq)
+        return [effect for acked in seqs for effect in self._unacknowledged.settle(now_us, acked)]
 
     def overdue(self, now_us: int) -> Sequence[Effect]:
         """Retransmit overdue items after the timer fired."""
         late = frozenset(self._unacknowledged.overdue(now_us))
-        return [*self._sent(now_us, self._stream.missing(late)), *self._unacknowledged.fired(now_us)]
+        return [*self._transmit(now_us, self._stream.missing(late)), *self._unacknowledged.restart(now_us)]
 
     def resume(self, now_us: int, address: str) -> Sequence[Effect]:
         """Send every item again, to an address at which the receiver is reached."""
         self.address, self.is_reached = address, True
-        return [*self._unacknowledged.clear(), *self._sent(now_us, self._stream.again())]
+        return [*self._unacknowledged.clear(), *self._transmit(now_us, self._stream.again())]
 
     def close(self) -> Sequence[Effect]:
         """Cancel the timer."""
         return self._unacknowledged.clear()
 
-    def _sent(self, now_us: int, items: Iterable[StreamItem[_T]]) -> list[Effect]:
+    def _transmit(self, now_us: int, items: Iterable[StreamItem[_T]]) -> list[Effect]:
         effects: list[Effect] = []
         for item in items:
             size = 0
             if self.is_reached:
                 size = size_bytes(item)
                 effects.append(Send(self.address, item))
-            effects += self._unacknowledged.sent(now_us, item.seq, size)
+            effects += self._unacknowledged.start(now_us, item.seq, size)
         return effects

@@ -166,7 +166,7 @@ class AccessPointMachine:
                 return self._handover.retransmit_overdue(now_us)
             case TimerFired(name=name) if name == _IDENTIFY:
                 late = self._unconfirmed.overdue(now_us)
-                return [*self._identify(now_us, late), *self._unconfirmed.fired(now_us)]
+                return [*self._identify(now_us, late), *self._unconfirmed.restart(now_us)]
             case TimerFired():
                 return self._retransmit(now_us)
             case LinkUp():
@@ -190,7 +190,7 @@ class AccessPointMachine:
             effects += [
                 Send(address, Identify(incarnation, nonce)) for address, incarnation in places.items()
             ]
-            effects += (self._unconfirmed.sent if places else self._stop_asking_if_found)(now_us, name)
+            effects += (self._unconfirmed.start if places else self._stop_asking_if_found)(now_us, name)
         return effects
 
     def _places(self, name: str) -> dict[str, str]:
@@ -206,7 +206,7 @@ class AccessPointMachine:
         if self._places(name):
             return ()
         self._sought.pop(name, None)
-        return self._unconfirmed.answered(now_us, name)
+        return self._unconfirmed.settle(now_us, name)
 
     def _seek(self, now_us: int, served: Mapping[str, Whereabouts]) -> Sequence[Effect]:
         """Ask subscribers that the publish server names to attach, unless the store has the same address."""
@@ -228,7 +228,7 @@ class AccessPointMachine:
             for name in self._unconfirmed
             if name not in self._sought and self._address(name) in ("", address)
         ]
-        return [effect for name in names for effect in self._unconfirmed.answered(now_us, name)]
+        return [effect for name in names for effect in self._unconfirmed.settle(now_us, name)]
 
     def _address(self, name: str) -> str:
         agent = self._agents.get(name)
@@ -242,8 +242,8 @@ class AccessPointMachine:
             effects += self._join(now_us)
         if _REPLAY in late:
             self._requested_seq = None
-            effects += [*self._unanswered.answered(now_us, _REPLAY), *self._catch_up(now_us)]
-        return [*effects, *self._unanswered.fired(now_us)]
+            effects += [*self._unanswered.settle(now_us, _REPLAY), *self._catch_up(now_us)]
+        return [*effects, *self._unanswered.restart(now_us)]
 
     def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Handle a message that its sender may send: publish server, access point or subscriber."""
@@ -312,7 +312,7 @@ class AccessPointMachine:
             return False
 
     def _join(self, now_us: int) -> Sequence[Effect]:
-        return Send(self._server, Join()), *self._unanswered.sent(now_us, _JOIN)
+        return Send(self._server, Join()), *self._unanswered.start(now_us, _JOIN)
 
     def _messages(self, now_us: int, message: Messages) -> Sequence[Effect]:
         effects: list[Effect] = []
@@ -324,11 +324,11 @@ class AccessPointMachine:
             return (Send(self._server, replace(known, nonce=nonce)),)
         if is_first:
             self._handover.start_seq = message.messages[0].seq - 1 if message.messages else message.last
-            effects += self._unanswered.answered(now_us, _JOIN)
+            effects += self._unanswered.settle(now_us, _JOIN)
         lost_ranges = {(shared_seq(before, self._known_seq, lineage, message.last), self._known_seq)}
         if lineage != before:
             self._requested_seq = None
-            effects += self._unanswered.answered(now_us, _REPLAY)
+            effects += self._unanswered.settle(now_us, _REPLAY)
         if (lineage, self._log.last_seq) != (before, self._known_seq):
             self._known_seq = self._log.last_seq or 0
             self._store.put("log", self._log)
@@ -350,7 +350,7 @@ class AccessPointMachine:
             published.seq <= self._requested_seq for published in message.messages
         ):
             self._requested_seq = None
-            effects += self._unanswered.answered(now_us, _REPLAY)
+            effects += self._unanswered.settle(now_us, _REPLAY)
         if message.served is not UNSET:
             effects += self._seek(now_us, message.served)
         if message.noted is not UNSET:
@@ -391,7 +391,7 @@ class AccessPointMachine:
         if not self._behind:
             return ()
         self._requested_seq = min(next_of.values())
-        return Send(self._server, Replay(self._requested_seq)), *self._unanswered.sent(now_us, _REPLAY)
+        return Send(self._server, Replay(self._requested_seq)), *self._unanswered.start(now_us, _REPLAY)
 
     def _report(self, source: str, agent: Agent, message: Report) -> Sequence[Effect]:
         if message.incarnation != agent.record.incarnation:

@@ -232,7 +232,7 @@ class Agent:
         for entry in list(self._queue)[: len(self._in_flight)] if late else ():
             if entry.seq >= min(late):
                 effects += self._send(now_us, entry)
-        return [*effects, *self._in_flight.fired(now_us)]
+        return [*effects, *self._in_flight.restart(now_us)]
 
     def acknowledge(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Remove acknowledged deliveries, and send more."""
@@ -244,7 +244,7 @@ class Agent:
     def _send(self, now_us: int, entry: Entry) -> Sequence[Effect]:
         first = self._queue[0].seq
         message = Deliver(self.name, first, entry.seq, entry.item, entry.body, entry.problem, self.session)
-        due = self._in_flight.sent(now_us, entry.seq, size_bytes(message))
+        due = self._in_flight.start(now_us, entry.seq, size_bytes(message))
         return Send(self.record.address, message), *due
 
     def _enqueue(self, now_us: int, entry: Entry) -> Sequence[Effect]:
@@ -259,7 +259,7 @@ class Agent:
     def _drop_first(self, now_us: int) -> Sequence[Effect]:
         dropped = self._queue.popleft()
         self._store.delete(_key(self.name, dropped.seq))
-        return self._in_flight.answered(now_us, dropped.seq)
+        return self._in_flight.settle(now_us, dropped.seq)
 
 
 def _key(name: str, seq: int) -> str:

@@ -163,7 +163,7 @@ class Handover:
                 if leaving is None or leaving.epoch != epoch:
                     return ()
                 self._store.delete(LEAVE + name)
-                return self._unanswered.answered(now_us, LEAVE + name)
+                return self._unanswered.settle(now_us, LEAVE + name)
             case Moved(epoch=epoch, to=to):
                 want = self._want(name)
                 if want is None or want.epoch != epoch:
@@ -178,7 +178,7 @@ class Handover:
                 if want is None or want.epoch != epoch:
                     return ()
                 self._store.delete(WANT + name)
-                stop = self._unanswered.answered(now_us, WANT + name)
+                stop = self._unanswered.settle(now_us, WANT + name)
                 # A client that is still here has started anew, and must continue at a later epoch.
                 return [*stop, Send(want.address, Behind(want.incarnation, epoch))]
             case Missing(epoch=epoch, start_us=start_us, start_seq=start_seq):
@@ -190,7 +190,7 @@ class Handover:
                 if agent is not None:
                     return self._serve_here(now_us, agent, want)
                 self._store.delete(WANT + name)
-                stop = self._unanswered.answered(now_us, WANT + name)
+                stop = self._unanswered.settle(now_us, WANT + name)
                 served = self._serve_anew(now_us, name, want.address, epoch, want, start_us, start_seq)
                 return [*stop, *served]
 
@@ -205,7 +205,7 @@ class Handover:
             return ()  # in transfer
         self._store.delete(WANT + name)
         self._store.delete(_MOVED + name)
-        stop = self._unanswered.answered(now_us, WANT + name)
+        stop = self._unanswered.settle(now_us, WANT + name)
         start = self.start_us, self.start_seq
         return [*stop, *self._serve_anew(now_us, name, want.address, want.epoch, want, *start)]
 
@@ -246,7 +246,7 @@ class Handover:
         """Retransmit overdue requests and transfers."""
         late = self._unanswered.overdue(now_us)
         effects = [effect for key in late for effect in self._send(now_us, key)]
-        return [*effects, *self._unanswered.fired(now_us)]
+        return [*effects, *self._unanswered.restart(now_us)]
 
     def retransmit_all(self, now_us: int) -> Sequence[Effect]:
         """Retransmit all requests and transfers."""
@@ -264,8 +264,8 @@ class Handover:
         elif leave is not None:
             sent = Send(leave.to, leave.state)
         else:
-            return self._unanswered.answered(now_us, key)
-        return sent, *self._unanswered.sent(now_us, key, size_bytes(sent.message))
+            return self._unanswered.settle(now_us, key)
+        return sent, *self._unanswered.start(now_us, key, size_bytes(sent.message))
 
     def _want(self, name: str) -> _Want | None:
         return self._store.get(WANT + name, _Want)
@@ -360,7 +360,7 @@ class Handover:
     def _serve_here(self, now_us: int, agent: Agent, want: _Want) -> Sequence[Effect]:
         """Serve a subscriber whose state is here."""
         self._store.delete(WANT + agent.name)
-        stop = self._unanswered.answered(now_us, WANT + agent.name)
+        stop = self._unanswered.settle(now_us, WANT + agent.name)
         return [*stop, *self._serve(now_us, agent, want.address, want.epoch, want)]
 
     def _forget(self, agent: Agent) -> None:
@@ -459,7 +459,7 @@ class Handover:
         stop: list[Effect] = []
         for key in (WANT + name, LEAVE + name):  # if it came back, the transfer has arrived
             self._store.delete(key)
-            stop += self._unanswered.answered(now_us, key)
+            stop += self._unanswered.settle(now_us, key)
         self._store.delete(_MOVED + name)
         agent = self._begin(name)
         agent.update(replace(agent.record, epoch=epoch))

@@ -353,7 +353,7 @@ def test_pending_empty_reads_are_bounded():
         facts.add(HasRead("news", at_us, [], 1))
     times_us = [fact.at_us for _, fact in facts.pending()]
     assert times_us == [0, *range(84, 100)]
-    assert facts.acked(90) == [1, *range(85, 91)]
+    assert facts.ack_up_to(90) == [1, *range(85, 91)]
 
 
 @pytest.mark.soak

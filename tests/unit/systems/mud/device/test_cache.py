@@ -134,13 +134,13 @@ def test_record_answer_compares_with_previous_answer(device):
     assert device.answer("n > 0", make_row("a")) is None
     assert device.answer("n > 0", make_row("a"), at_us=MINUTE_US) == (60.0, False)
     assert device.answer("n > 0", make_row("a"), make_row("b"), at_us=3 * MINUTE_US) == (120.0, True)
-    assert [query.age_s for query in device.cache.answered(4 * MINUTE_US)] == [60.0]
+    assert [query.age_s for query in device.cache.answers(4 * MINUTE_US)] == [60.0]
 
 
 def test_number_of_answered_queries_is_bounded(device):
     for number in range(100):
         device.answer(f"n = {number}", at_us=number)
-    assert len(device.cache.answered(100)) == 64
+    assert len(device.cache.answers(100)) == 64
     assert device.find("n = 35").quality.completeness == 0.0
     assert device.find("n = 36").quality.completeness == 1.0
 

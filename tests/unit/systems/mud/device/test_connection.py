@@ -84,21 +84,21 @@ def resend(connection, asks, now_us=0):
 
 
 def test_next_gateway_is_used_when_one_is_unreachable(connection):
-    assert connection.failed(0, "one") == ()  # no request is in flight
+    assert connection.switch_gateway(0, "one") == ()  # no request is in flight
     to, _ = ask(connection)
     assert to == "one"
-    assert connection.failed(0, "two") == ()  # not the gateway in use
-    (timer,) = connection.failed(0, "one")
+    assert connection.switch_gateway(0, "two") == ()  # not the gateway in use
+    (timer,) = connection.switch_gateway(0, "one")
     assert timer == SetTimer(RETRY, SECOND_US)
     assert [to for to, _ in resend(connection, connection.overdue(SECOND_US))] == ["two"]
-    assert connection.failed(0, "one") == ()  # late failure of the earlier gateway
+    assert connection.switch_gateway(0, "one") == ()  # late failure of the earlier gateway
     assert [to for to, _ in resend(connection, connection.up()[1])] == ["two"]
 
 
 def test_requests_wait_for_a_link(connection):
     connection.down()
     assert ask(connection) is None
-    assert connection.failed(0, "one") == ()
+    assert connection.switch_gateway(0, "one") == ()
     _, asks = connection.up()
     ((_, message),) = resend(connection, asks)
     assert message.what == READ
@@ -110,7 +110,7 @@ def test_parts_are_collected_until_the_answer_is_complete(connection):
     assert connection.take(answer("part", "another", place=1, rows=[])) is None
     completed = connection.take(answer("complete", message.id))
     assert (completed.work, list(completed.parts)) == (WORK, [0])
-    assert [type(effect) for effect in connection.answered(0, completed)] == [CancelTimer]
+    assert [type(effect) for effect in connection.settle(0, completed)] == [CancelTimer]
     assert connection.take(answer("complete", message.id)) is None
 
 
@@ -135,7 +135,7 @@ def test_each_request_has_its_own_deadline(connection):
         ask(connection, now_us=now_us)
     overdue = connection.overdue(11 * SECOND_US)
     assert [pending.identity for pending in overdue] == [first.id]
-    effects = connection.answered(11 * SECOND_US, overdue[0])
+    effects = connection.settle(11 * SECOND_US, overdue[0])
     assert CancelTimer(RETRY) not in effects  # other requests are in flight
     assert len(connection.overdue(20 * SECOND_US + SECOND_US)) == 9
 
@@ -146,13 +146,13 @@ def test_writes_are_sent_within_the_window(connection):
     sent_at_once = [message for message in messages if message is not None]
     assert len(sent_at_once) == 4
     assert ask(connection) is not None  # a read does not wait for them
-    assert connection.queued() is None
+    assert connection.next_queued() is None
     completed = connection.take(answer("outcome", sent_at_once[0][1].id, key="a"))
-    connection.answered(0, completed)
-    queued = connection.queued()
+    connection.settle(0, completed)
+    queued = connection.next_queued()
     assert queued.work == Writing(5)
     assert len(resend(connection, [queued])) == 1
-    assert connection.queued() is None
+    assert connection.next_queued() is None
     # Over another link all are sent again, in order, within the window.
     _, asks = connection.up()
     numbers = [message.what.number for _, message in resend(connection, asks) if message.what is not READ]
@@ -163,10 +163,10 @@ def test_writes_are_sent_within_the_window(connection):
     ("in_flight", "is_sent"), [(MAX_IN_FLIGHT_BYTES - 1, True), (MAX_IN_FLIGHT_BYTES, False)]
 )
 def test_exactly_full_window_has_no_room(connection, in_flight, is_sent):
-    connection.timer.sent(0, "hello", MAX_IN_FLIGHT_BYTES)
+    connection.timer.start(0, "hello", MAX_IN_FLIGHT_BYTES)
     assert ask(connection, make_write(1), Writing(1)) is None
-    connection.timer.sent(0, "hello", in_flight)
-    assert (connection.queued() is not None) is is_sent
+    connection.timer.start(0, "hello", in_flight)
+    assert (connection.next_queued() is not None) is is_sent
     assert (ask(connection, make_write(2), Writing(2)) is not None) is is_sent
 
 

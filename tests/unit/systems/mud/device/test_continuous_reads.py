@@ -67,10 +67,10 @@ class Reads:
         ask = self.connection.take(answer)
         if ask is None:
             return ()
-        timer = self.connection.answered(0, ask)
+        timer = self.connection.settle(0, ask)
         if isinstance(ask.work, Updating):
-            return [*timer, *self.watching.updated(ask.work, answer)]
-        return [*timer, *self.watching.registered(0, ask.work, ask, answer)]
+            return [*timer, *self.watching.finish_update(ask.work, answer)]
+        return [*timer, *self.watching.finish_registration(0, ask.work, ask, answer)]
 
     def welcome(self, session, seq=None, incarnation="first"):
         self.seq = self.seq + 1 if seq is None else seq
@@ -427,7 +427,7 @@ def test_redirection_to_the_same_server_sends_no_second_hello_until_one_is_answe
     reads = Reads()
     hellos = [message for _, message in sent(reads.register()) if message["kind"] == "hello"]
     assert len(hellos) == 1
-    assert reads.watching.redirected(0, "server") == ()
+    assert reads.watching.redirect(0, "server") == ()
     reads.welcome("s")
-    assert [message["kind"] for _, message in sent(reads.watching.redirected(0, "server"))] == ["hello"]
-    assert reads.watching.redirected(0, "elsewhere") == ()
+    assert [message["kind"] for _, message in sent(reads.watching.redirect(0, "server"))] == ["hello"]
+    assert reads.watching.redirect(0, "elsewhere") == ()

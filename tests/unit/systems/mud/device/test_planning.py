@@ -55,7 +55,7 @@ def test_slower_networks_have_higher_latency(planner):
 
 
 def test_awake_radio_costs_less_energy(planner):
-    planner.used(10_000_000)
+    planner.record_use(10_000_000)
     awake, asleep = (planner.remote(at_us, "t").radio_mj for at_us in (21_000_000, 22_000_000))
     assert asleep - awake == pytest.approx(12_600)
     just_asleep = planner.remote(10_000_000 + 11_600_000, "t").radio_mj  # the tail of 11.6 s has ended
@@ -67,7 +67,7 @@ def test_awake_radio_costs_less_energy(planner):
 def test_answer_size_is_estimated_from_earlier_answers(planner):
     sizes = [planner.remote(0, "t").size_kb]
     for answer_kb in (100.0, 100.0, 10.0):
-        planner.answered("t", answer_kb)
+        planner.record_answer("t", answer_kb)
         sizes.append(planner.remote(0, "t").size_kb)
     assert sizes == pytest.approx([1.5, 100.5, 100.5, 73.5])
     assert planner.remote(0, "u").size_kb == 1.5
@@ -77,8 +77,8 @@ def test_changed_share_follows_observed_changes(planner):
     assert planner.changed_share("t", 0.0) == planner.changed_share("t", -1.0) == 0.0
     assert planner.changed_share("t", 600.0) == pytest.approx(1 - math.exp(-1))
     for _ in range(100):
-        planner.compared("t", 60.0, has_changed=True)
-        planner.compared("u", 60.0, has_changed=False)
+        planner.record_comparison("t", 60.0, has_changed=True)
+        planner.record_comparison("u", 60.0, has_changed=False)
     assert planner.changed_share("t", 60.0) > 0.6
     assert planner.changed_share("u", 60.0) < 0.01
 

@@ -68,7 +68,7 @@ class Harness:
         message = as_wire(stream.add(now_us, body))
         *messages, (to, ack) = handle_event(self.server, source=source, now_us=now_us, **message)
         assert (to, ack["kind"], ack["number"]) == (source, "confirmed", message["number"])
-        stream.acked(message["number"])
+        stream.ack_up_to(message["number"])
         return messages
 
     def fire_retransmit(self, session, now_us):
