@@ -118,6 +118,10 @@ def _content(step: _Step, out: Mapping[str, Any], is_low: bool) -> str | None:
     ecg = out.get("ecg")
     if not isinstance(ecg, bytes):
         return f"with {_left(step)}, the electrocardiogram is not sent."
+    if not _is_whole(ecg):
+        return (
+            f"with {_left(step)}, the {len(ecg)} samples that are sent are not the whole electrocardiogram."
+        )
     if len(ecg) > step.display_px:
         return f"the electrocardiogram has {len(ecg)} samples for {step.display_px} pixels."
     is_poor = step.kbps is not None and step.kbps < _POOR_KBPS
@@ -130,6 +134,13 @@ def _content(step: _Step, out: Mapping[str, Any], is_low: bool) -> str | None:
     elif len(ecg) != min(_SAMPLES, step.display_px):
         return f"with {_left(step)}, only {len(ecg)} of {_SAMPLES} samples are sent."
     return None
+
+
+def _is_whole(ecg: bytes) -> bool:
+    """Return whether each sample lies among those near its place in the whole electrocardiogram."""
+    length = _SAMPLES / max(len(ecg), 1)
+    near = (_ECG[max(int((i - 1) * length), 0) : int((i + 2) * length) + 1] for i in range(len(ecg)))
+    return all(min(samples) <= sample <= max(samples) for sample, samples in zip(ecg, near, strict=True))
 
 
 def _left(step: _Step) -> str:

@@ -43,7 +43,7 @@ def as_text(patients):
     return SOLUTION.format(patients=patients)
 
 
-def as_function(patients):
+def as_function(patients, shrink=compress):
     @policy(patients=patients, shown={})
     def ward(message, state):
         pulse, battery = message.get("pulse"), state.get_property("battery")
@@ -60,7 +60,7 @@ def as_function(patients):
             return {name: created[name] for name in ("patient", "pulse") if name in created}
         kbps = state.get_property("bandwidth_kbps")
         if (kbps is not None and kbps < 500) or (battery is not None and battery <= 75):
-            compress(created, "ecg", 2)
+            shrink(created, "ecg", 2)
         return resize(created, "ecg", state.get_property("display_px"))
 
     return ward
@@ -96,6 +96,16 @@ def send_alarms_first(patients):
     return Policy("ward", rules, variables={"patients": patients})
 
 
+def cut_off(patients):
+    """Send the first half of the electrocardiogram, where the whole one is to be compressed."""
+
+    def cut(message, field, ratio):
+        if field in message:
+            message[field] = message[field][: len(message[field]) // ratio]
+
+    return as_function(patients, shrink=cut)
+
+
 def compress_always(patients):
     rules = [*as_rules(patients).rules[:-1], Rule(None, [Compress("ecg", 2), Resize("ecg")], "well")]
     return Policy("ward", rules, variables={"patients": patients})
@@ -123,6 +133,7 @@ WRONG = {
     "75 % is charged": (change_solution("state.battery <= 75", "state.battery < 75"), "samples are sent", "all is well"),
     "too small": (change_solution("ratio: 4", "ratio: 40"), "expected a half to a sixteenth", "poor link"),
     "the display forgotten": (change_solution("  - name: all is well\n    do:\n      - resize: {{field: ecg}}\n", "  - name: all is well\n"), "samples for 150 pixels", "all is well"),
+    "cut off": (cut_off, "are not the whole electrocardiogram", ""),
     "compressed always": (compress_always, "only 200 of 400 samples", "well"),
     "no pulse": (change_solution("keep: [patient, pulse]", "keep: [patient]"), "is sent as None", ""),
     "nothing": (lambda patients: Policy("none", [Rule("FALSE OR message.patient = 99")]), "is not sent", "No rule fires"),
@@ -137,7 +148,7 @@ WRONG = {
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     ("piece", "problem", "why"),
-    mark_soak(WRONG, "half a second too early", "the paper's PICU", "no limit", "NULL forgotten"),
+    mark_soak(WRONG, "half a second too early", "cut off", "the paper's PICU", "no limit", "NULL forgotten"),
 )
 def test_judge_rejects(piece, problem, why):
     verdict = check_rejected(CHAPTER, piece, problem)
