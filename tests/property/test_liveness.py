@@ -258,7 +258,8 @@ def list_operations(system: str) -> dict[str, type[msgspec.Struct]]:
     return {
         name: kind
         for name, kind in vars(module).items()
-        if isinstance(kind, type)
+        if not name.startswith("_")
+        and isinstance(kind, type)
         and issubclass(kind, msgspec.Struct)
         and kind.__struct_config__.tag_field == "operation"
     }

@@ -140,7 +140,9 @@ def _delimiter(lines: list[str]) -> str:
         return count, width, sum(bool(_NUMBER.fullmatch(field)) for row in rows for field in row)
 
     delimiter = max(_DELIMITERS, key=agreement)
-    return delimiter if agreement(delimiter)[0] else " "  # blanks are in times and names, too
+    if agreement(delimiter)[0] or not all(" " in line.strip() for line in lines if line.strip()):
+        return delimiter
+    return " "  # in each line: times and names have blanks, too
 
 
 def _header_place(rows: list[list[str]], width: int, mapped: Collection[str]) -> int | None:

@@ -145,5 +145,5 @@ def test_reads_of_one_day_or_device_say_nothing_about_others(fleet):
 def test_few_reads_say_nothing_of_writes(fleet):
     study = study_writes(replace(fleet, reads=fleet.reads.slice(0, 6)), batch_minutes=30.0, **ALLOWED)
     assert repr(study.answer()) == "Nothing can be said of writes\n6 reads are too few; 100 are needed."
-    assert not study.summary(1000.0)
+    assert study.summary(1000.0) == "Nothing is recommended for writes: 6 reads are too few; 100 are needed."
     assert not study.measures(1000.0)
