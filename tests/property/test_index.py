@@ -23,7 +23,7 @@ SHAPES = (
     "a = :v", "a = :v AND b <= :n", "a = receiver.a", "b BETWEEN :n AND :m", "b > :n", "b < :n AND s = :t", "s IN :l", "s IN :l AND b >= :n",
     "within_box(p, :s, :w, :n, :e)", "within_km(p, :p, :km)", "within_km(receiver.p, p, :km)", "distance_km(p, receiver.p) < :km AND a = :v",
     "within_km(p, receiver.p, receiver.a)", "b <= receiver.a + :n", "a = :v OR b = :n", "receiver.a = :v", "lower(s) = :t", "b + 1 > :n", "s LIKE :t AND b < :n",
-    "p = :p", "a = :v AND a = receiver.a", "b >= :n AND b <= :m AND p.lat < :n AND p.lon >= :m", "TRUE", "auth.s = s", "s IN (:t, 'a', :t)", "a IS NULL", "s = :t AND s IN :l",
+    "p = :p", "a = :v AND a = receiver.a", "distance_km(receiver.p, p) <= receiver.a", ":km > distance_km(p, :p)", "b >= :n AND b <= :m AND p.lat < :n AND p.lon >= :m", "TRUE", "auth.s = s", "s IN (:t, 'a', :t)", "a IS NULL", "s = :t AND s IN :l",
 )  # fmt: skip
 WRITERS = (
     "receiver.a >= :n", "within_km(receiver.p, sender.p, :km)", "auth.s = :t", "receiver.s IN :l", "receiver.a > a", "receiver.c.x = :v", "NOT receiver.b = :v",
@@ -163,6 +163,8 @@ def test_many_subscriptions_equal_linear_scan(
 EDGES = (
     "b < :n", "b <= :n", "b > :n", "b >= :n", ":n > b", ":n <= b", "s = 'a' AND b < :n", "b > :n AND b < :m", "b BETWEEN :n AND :m", "b >= :n AND -b < :m",
     "within_box(p, :n, :n, :m, :m)", "within_box(p, -1, :n, 1, :m)", "p.lat < :n AND p.lon > :m", "b < receiver.b AND b > :n", "distance_km(p, receiver.p) < :n * 111", "s IN ('a', 'b') AND b < :n",
+    "distance_km(p, receiver.p) <= :n * 111", "distance_km(receiver.p, p) > :n * 111", ":n * 111 > distance_km(receiver.p, p)", ":n >= distance_km(p, receiver.p)",
+    "distance_km(p, point(0, 0)) <= :n * 111", "distance_km(p, p) <= :n",
 )  # fmt: skip
 
 

@@ -94,13 +94,15 @@ class _Builder:
         match part:
             case Compare(operator=operator, left=left, right=right):
                 mine, other = _sides_of(left), _sides_of(right)
+                flipped = tree.FLIPPED[operator]
+                if self._distance(operator, left, right, part) or self._distance(flipped, right, left, part):
+                    return
                 if (
                     mine == "record"
                     and other == "subscription"
                     and self._comparison(operator, left, right, part)
                 ):
                     return
-                flipped = tree.FLIPPED[operator]
                 if (
                     mine == "subscription"
                     and other == "record"
@@ -130,12 +132,16 @@ class _Builder:
             return True
         if operator == "<>" or mine.kinds != NUMBER:
             return False
-        if isinstance(record, Call) and record.function.name == "distance_km":
-            return operator in ("<", "<=") and self._area("within_km", (*record.args, mine), part)
         self._side(record, "", operator.startswith("<"))
         self.corners.append((operator, (mine,)))
         self._note("bound", part)
         return True
+
+    def _distance(self, operator: str, distance: Node, limit: Node, part: Node) -> bool:
+        """Index a distance below a limit as a circle."""
+        if not isinstance(distance, Call) or distance.function.name != "distance_km":
+            return False
+        return operator in ("<", "<=") and self._area("within_km", (*distance.args, limit), part)
 
     def _side(self, record: Node, component: str, upper: bool) -> None:
         # A range is one expression with two sides, although it occurs in two parts.

@@ -214,6 +214,13 @@ def test_access_log_is_loaded_as_reads(csv_file):
     assert get_reasons(loaded) == {3: "duplicate"}
 
 
+def test_reads_of_several_pieces_are_in_order_of_time(csv_file, monkeypatch):
+    monkeypatch.setattr("mudkit.trace._load._PIECE_ROWS", 1)
+    rows = [f"a,{T0 + 60},1,2", f"a,{T0},1,2", f"b,{T0 + 30},1,2"]
+    loaded = trace.load(csv_file("user,time,lat,lon", rows), table="reads", box_km=5, window_s=600)
+    assert loaded.reads["device"].to_pylist() == ["a", "b", "a"]
+
+
 def test_saved_trace_is_loaded_unchanged(csv_file, tmp_path):
     loaded = trace.load(csv_file("cab,t,lat,lon,occ", [*CABS, "abc,1,1,1,1"]))
     reloaded = trace.load(loaded.save(tmp_path / "saved"))

@@ -76,3 +76,14 @@ def test_moved_reader_is_found_at_the_new_key_alone(others, text):
         assert index.match(record) == expected
         assert index.match_many([record]) == [expected]
         assert index.explain(record)["candidates"].sum() == len(expected), "no other reader is compared"
+
+
+@pytest.mark.parametrize("text", ["distance_km(p, receiver.p) < 5", "5 >= distance_km(receiver.p, p)"])
+def test_distances_below_a_limit_are_circles_of_the_index(text):
+    index = SubscriptionIndex()
+    for number in range(100):
+        index.add(number, Predicate(text), receiver={"p": (number % 50, 0)})
+    table = index.explain({"p": (7, 0)})
+    assert table["indexed"].item().startswith("circle: ")
+    assert table["subscriptions"].item() == 100
+    assert (table["candidates"].sum(), index.match({"p": (7, 0)})) == (2, [7, 57])
