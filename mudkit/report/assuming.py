@@ -85,7 +85,8 @@ class Assumptions:
         """Return what is recommended under each assumption, and what the page's policy does there."""
         columns = ["assumed", "policy", "fresh_share", "kept_fresh_share", "kept_stale_share"]
         whole = self.table["policy"].map(Cell)  # a text alone is cut
-        return self.table[columns].assign(policy=whole)
+        shares = ("fresh_share", "kept_fresh_share", "kept_stale_share")
+        return self.table[columns].assign(policy=whole).round(dict.fromkeys(shares, 3))
 
     def kept(self) -> str:
         """Return under which assumptions the page's policy exceeds the limit, as a sentence."""
@@ -95,7 +96,7 @@ class Assumptions:
         if not len(rows):
             return "The policy of this page keeps the limit of stale answers under each."
         shares = [
-            f"{assumed} ({words.percent(share)} stale)"
+            f"{assumed} ({words.percent(share, 1)} stale)"
             for assumed, share in zip(rows["assumed"], rows["kept_stale_share"], strict=True)
         ]
         return f"The policy of this page exceeds the limit of stale answers with: {words.listing(shares, 8)}."

@@ -433,7 +433,9 @@ class ReadStudy:
         """Return the policies with the measures that are shown."""
         names = ["fresh_share", "stale_share", "sent_share", "completeness", "data_bytes", "radio_mj"]
         columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
-        return self.policies[["policy", *columns]]
+        shares = [name for name in columns if "_share" in name]
+        # To a tenth of a percent, as in the sentences.
+        return self.policies[["policy", *columns]].round(dict.fromkeys(shares, 3))
 
     def described(self) -> pd.DataFrame:
         """Return the fixed rule, and the best policy of each family in words."""
