@@ -31,7 +31,7 @@ class Notices(Generic[_T]):
     """Notifications, stored as structs ``kind`` under ``name`` until the application has been notified.
 
     A machine calls :meth:`repeat` in its first event after a start, :meth:`add` with each notification, and
-    :meth:`fired` when the timer ``TIMER`` fires.
+    :meth:`clear` when the timer ``TIMER`` fires.
     """
 
     TIMER: Final = "notified"

@@ -111,9 +111,7 @@ def test_old_or_missing_java_is_one_clear_error(tmp_path, version):
         java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
         java.chmod(0o755)
     (tmp_path / "good.csv").write_text(GOOD)
-    result = mudkit(
-        "pipeline", "run", "ingest", "good.csv", "--out", "out", cwd=tmp_path, JAVA_HOME=str(home)
-    )
+    result = mudkit("pipeline", "ingest", "good.csv", "--out", "out", cwd=tmp_path, JAVA_HOME=str(home))
     assert_one_clear_error(result, "17", str(home))
     assert not (tmp_path / "out").exists()
 
@@ -146,7 +144,7 @@ def big(tmp_path):
 
 
 @pytest.mark.soak(keep=1)
-@pytest.mark.parametrize("job", [["trace", "load"], ["pipeline", "run", "ingest"]], ids=["load", "ingest"])
+@pytest.mark.parametrize("job", [["trace", "load"], ["pipeline", "ingest"]], ids=["load", "ingest"])
 def test_full_disk_is_one_clear_error(tiny_disk, big, job):
     result = mudkit(*job, big, "--out", tiny_disk / "out", cwd=big.parent)
     assert_one_clear_error(result, "disk is full", "MB free")
@@ -156,7 +154,7 @@ def test_full_disk_is_one_clear_error(tiny_disk, big, job):
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize(
     "job",
-    [["trace", "load"], ["pipeline", "run", "ingest"], ["trace", "generate", "--cars", "3", "--days", "1"]],
+    [["trace", "load"], ["pipeline", "ingest"], ["trace", "generate", "--cars", "3", "--days", "1"]],
     ids=["load", "ingest", "generate"],
 )
 def test_read_only_folder_is_one_clear_error(tiny_disk, tmp_path, job):

@@ -253,7 +253,7 @@ BUGS: Final = (
     Bug(
         "a processor that does not announce its restart",
         "continuous reads end silently when a processor has lost them",
-        ((ContinuousReads, "_heard", lambda self, *given: ()),),
+        ((ContinuousReads, "_note_life", lambda self, *given: ()),),
         in_histories=False,
         seed=14,
     ),
