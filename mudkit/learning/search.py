@@ -78,6 +78,9 @@ _PRICE_STEPS: Final = 3
 _POOLED_READS: Final = 20.0
 """Reads of a longer part of the day that those of a shorter one are joined with."""
 _BLOCK: Final = 256
+"""Policies that are replayed together, at most."""
+_MAX_CELLS: Final = 1 << 24
+"""Counts of answers, and decisions of one step, that are in memory at once."""
 _LOCAL: Final = 0
 Rule: TypeAlias = tuple[float, float]
 """Distance in km and age in minutes."""
@@ -156,8 +159,11 @@ class _Replayer:
         """Replay policies; count fresh and stale answers by a number of each read, of one device."""
         rows = int(by.max(initial=-1)) + 1
         fresh, stale = (np.zeros((rows, policies), dtype=np.float32) for _ in range(2))
-        for first in range(0, policies, _BLOCK):
-            block = slice(first, min(first + _BLOCK, policies))
+        # A step decides on the pairs of one read of each device.
+        pairs = len(self.pairs.read) * len(self.pairs.ids) // max(len(self.pairs.device), 1)
+        size = min(_BLOCK, max(_MAX_CELLS // max(pairs, 1), 1))
+        for first in range(0, policies, size):
+            block = slice(first, min(first + size, policies))
             for reads, served in replay_steps(self.pairs, block.stop - first, partial(decide, block)):
                 local = served != SENT
                 bad = local & self.is_stale[np.where(local, served, 0)] if len(self.is_stale) else local
@@ -436,13 +442,17 @@ class _Search:
         folds = int(self.fold_of.max(initial=0)) + 1
         at = fold_of_read * slots + self.replayer.slot(slots)
         keys, by = np.unique(self.replayer.pairs.device * folds * slots + at, return_inverse=True)
-        counts = []
-        for of_device in self.replayer.count(len(rules), self.replayer.deciding_alike(_all_day(rules)), by):
-            whole = np.zeros((folds * slots, len(rules)))
-            np.add.at(whole, keys % (folds * slots), of_device)
-            counts.append(whole.reshape(folds, slots, len(rules)))
+        counts = np.zeros((2, folds * slots, len(rules)))
+        size = max(_MAX_CELLS // max(len(keys), 1), 1)
+        for first in range(0, len(rules), size):
+            block = slice(first, first + size)
+            decide = self.replayer.deciding_alike(_all_day(rules[block]))
+            for whole, of_device in zip(
+                counts, self.replayer.count(len(rules[block]), decide, by), strict=True
+            ):
+                np.add.at(whole[:, block], keys % (folds * slots), of_device)
         reads = np.bincount(at, minlength=folds * slots).reshape(folds, slots)
-        return _SlotSums(reads, *counts)
+        return _SlotSums(reads, *counts.reshape(2, folds, slots, len(rules)))
 
     def _built(
         self, family: Family, slots: int, build: Callable[[int, tuple[float, ...]], list[_Limits]]
