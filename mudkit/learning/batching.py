@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,7 +199,7 @@ class LearntWrites(Displayed):
         return delayed(writes, self.tree.decide(write_features(writes.t_us, writes.lat, writes.lon)))
 
 
-def delayed(writes: Writes, decided: NDArray[np.int64]) -> NDArray[np.int64]:
+def delayed(writes: Writes, decided: NDArray[Any]) -> NDArray[np.int64]:
     """Return the time by which each write must be sent, from its decided class."""
     never = decided == len(CLASSES) - 1
     return np.where(never, NEVER_US, writes.t_us + np.where(never, 0, _DELAYS_US[decided]))

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,12 +77,13 @@ class DelaySearch:
         return fold_numbers(self.clusters[0 if self.folds == "device" else 1], _FOLDS)
 
     @cached_property
-    def cells(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def cells(self) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
         """Cell of each write; device, day and writes of each cell of a device and day."""
-        day = solar_day(self.writes.t_us, self.writes.lon)
-        key = self.writes.device * (int(day.max(initial=0)) + 1) + day
-        _, first, cell, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
-        return cell, self.writes.device[first], day[first], count
+        device, day = self.writes.device, solar_day(self.writes.t_us, self.writes.lon)
+        begins = np.ones(len(day), dtype=np.bool_)  # writes are in the order of devices and times
+        begins[1:] = (device[1:] != device[:-1]) | (day[1:] != day[:-1])
+        cell = np.cumsum(begins, dtype=np.int32) - 1
+        return cell, device[begins], day[begins], np.bincount(cell)
 
     def replay(self, policy: Batch) -> ReplayedDelay:
         """Replay a fixed delay of all devices."""
@@ -174,21 +175,24 @@ class DelaySearch:
         if count < 4:
             raise too_few(f"{by}s", count, 4)
         tenth = fold_numbers(groups, min(_FOLDS, count // 2))  # one alone would tell nothing about another
-        known = write_features(writes.t_us, writes.lat, writes.lon)
-        grown, parts = [], []
+        grown = []
         for number in (0, 1):  # the second tree decides for those from which the first is learnt
             train = writes.take(tenth == number)
             grown.append((tree.grown_trees(train, by), train.interval_s()))
-            mine = np.flatnonzero((tenth != 0) if number == 0 else (tenth == 0))
-            parts.append((mine, grown[-1][0].whole.leaf_of(known[mine])))
+        is_mine = (tenth != 0, tenth == 0)
+        leaf = np.empty(len(writes.t_us), dtype=np.int32)
+        for rows in writes.parts():
+            known = write_features(writes.t_us[rows], writes.lat[rows], writes.lon[rows])
+            for (trees, _), mine in zip(grown, is_mine, strict=True):
+                leaf[rows][mine[rows]] = trees.whole.leaf_of(known[mine[rows]])
         replays: list[ReplayedDelay] = []
         low, high = 0, len(PRICES)
         while low < high:
             middle = (low + high) // 2
-            decided = np.empty(len(writes.t_us), dtype=np.int64)
-            for (trees, interval_s), (mine, leaf) in zip(grown, parts, strict=True):
+            decided = np.empty(len(writes.t_us), dtype=np.int8)
+            for (trees, interval_s), mine in zip(grown, is_mine, strict=True):
                 costs = delay_costs(PRICES[middle], interval_s=interval_s)
-                decided[mine] = trees.tree(tree.split(costs))[0].action[leaf]
+                decided[mine] = trees.tree(tree.split(costs))[0].action[leaf[mine]]
             replays.append(self.replay_due(math.nan, delayed(writes, decided)))
             low, high = (low, middle) if self.best(replays[-1:]) else (middle + 1, high)
         return tuple(replays)
