@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
+from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -148,6 +149,7 @@ def test_a_device_alone_misses_nothing(points, reads):
 
 
 @pytest.mark.soak
+@examples(10)  # half a second each
 @given(st.integers(0, 2**32 - 1))
 def test_counts_are_exact_over_many_pieces(seed):
     """Draw enough places for several pieces and blocks, sizes at which ranks and bits wrap."""
