@@ -15,7 +15,6 @@ from mudkit.predicates.values import BOOLEAN, EVERY_KIND, LIST, NULL, kind_names
 if TYPE_CHECKING:
     from mudkit.predicates.functions import Function
 
-COMPARISONS: Final = ("=", "<>", "<", "<=", ">", ">=")
 FLIPPED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """Operator after exchanging the two sides of a comparison."""
 

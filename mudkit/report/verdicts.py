@@ -46,7 +46,6 @@ DRAWS: Final = 1000
 _TOGETHER: Final = 100
 """Draws that are in memory together."""
 _USEFUL: Final = "useful"
-_PAID: Final = ("kb", "radio_j", "server_kb")
 
 POOLED: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "useful_share": ("useful", ("wanted",)),

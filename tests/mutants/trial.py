@@ -66,7 +66,7 @@ class Plan:
         """Return the time after which the trial ends."""
         return _MIN_WAIT_S + _FACTOR * sum(self.times_s.values())
 
-    def test_limit_s(self, file: str) -> float:
+    def limit_of_test_s(self, file: str) -> float:
         """Return the time of computing after which a test of a file ends."""
         times_s = [time_s for test, time_s in self.times_s.items() if test.startswith(file)]
         return _MIN_S + _FACTOR * max(times_s, default=0.0)
@@ -236,7 +236,7 @@ def _failure(tests: Sequence[str], plan: Plan) -> str | None:
             ]
 
         def pytest_runtest_logstart(self, nodeid: str) -> None:
-            signal.setitimer(signal.ITIMER_PROF, plan.test_limit_s(nodeid.split("::")[0]))
+            signal.setitimer(signal.ITIMER_PROF, plan.limit_of_test_s(nodeid.split("::")[0]))
 
         def pytest_runtest_logreport(self, report: Any) -> None:
             if report.failed:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from learning_traces import build_labelled_reads, shuffle_labels
 
 from mudkit.errors import ParameterError
-from mudkit.learning import FixedRule, export_policy
+from mudkit.learning import FixedRule, export_policy, search
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import Always, LearntReads, day_runs
 from mudkit.learning.replay import SENT, replay
@@ -220,6 +220,24 @@ def test_times_between_hours_are_found_so_no_tree_is_recommended(family, edges, 
     changes = {first / 60 for first, _, _ in day_runs(result.chosen.policy.ages)}
     assert changes >= set(edges)
     assert most_fresh(many, is_stale) - result.chosen.is_fresh.sum() < 0.02 * len(many.device)
+
+
+def test_policies_replayed_a_few_at_a_time_give_the_same(many, monkeypatch):
+    """The number of policies in memory at once bounds the memory alone."""
+    is_stale = relabel(many, lambda age, km, hour: age <= np.where(hour < 12, 90, 9))
+    at_once = recommend(many, is_stale, 0.02)
+    sizes = []
+    replay_some = search.replay_steps
+    monkeypatch.setattr(search, "_MAX_CELLS", 20_000)
+    monkeypatch.setattr(
+        search, "replay_steps", lambda pairs, n, *of: sizes.append(n) or replay_some(pairs, n, *of)
+    )
+    in_parts = recommend(many, is_stale, 0.02)
+    assert max(sizes) < len(at_once.rules)
+    assert [choice.policy for choice in in_parts.choices[:5]] == [
+        choice.policy for choice in at_once.choices[:5]
+    ]
+    assert in_parts.chosen.policy == at_once.chosen.policy
 
 
 def test_hours_stay_where_finer_times_gain_nothing(many):
