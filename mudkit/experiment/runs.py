@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow.compute as pc
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, of_kind
 from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, brief
 from mudkit.experiment.tasks import SETTLE_S, Item, Scenario, Task
@@ -18,7 +18,6 @@ from mudkit.experiment.testbed import APP, Adapter, Testbed
 from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
-from mudkit.sources.parameters import of_kind
 from mudkit.sources.streams import Stream
 from mudkit.sources.workloads import Workload
 from mudkit.units import US_PER_S
@@ -57,7 +56,7 @@ FATES: Final = ("useful", "late", "stale", "unopened", "lost")
 """Fates of a wanted item on a phone; the counts add up to what was wanted."""
 
 
-@check_options
+@check_arguments(types=False)
 class Run(Displayed):
     """One run, and what happened in it.
 
@@ -179,7 +178,7 @@ class Run(Displayed):
         return {name: measures[name] for name in MEASURES}
 
 
-@check_options
+@check_arguments(types=False)
 def run(
     plan: Scenario | Task,
     system: Callable[[Testbed], Adapter],
@@ -367,7 +366,7 @@ DEVICE_MEASURES: Final = (
 """Measures of a single device."""
 
 
-@check_options
+@check_arguments(types=False)
 def by_device(run: Run) -> pd.DataFrame:
     """Return the measures of each device, from the bill and the table of deliveries.
 

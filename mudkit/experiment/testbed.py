@@ -21,7 +21,7 @@ import msgspec
 import msgspec.inspect
 import numpy as np
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.events import Ciphertext
 from mudkit.experiment.tasks import Item, Task
@@ -239,7 +239,7 @@ class Adapter(Protocol):
         ...
 
 
-@check_options
+@check_arguments(types=False)
 class Testbed:
     """Devices, wants and deliveries of a run.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.events import Host, Operation
 from mudkit.experiment.adapters.system import PORT, Batch, System, Way, text_of
 from mudkit.experiment.tasks import Item
@@ -32,7 +32,7 @@ _ITEMS: Final = "items"
 """Port of items that name their receivers."""
 
 
-@check_options
+@check_arguments(types=False)
 class Contrail(System):
     """A relay, and a module on each device.
 

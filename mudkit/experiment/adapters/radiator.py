@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.events import Call, Complete, Effect, Event, Record
 from mudkit.experiment.adapters.system import Batch, System, Way, text_of
 from mudkit.experiment.tasks import SETTLE_S, TASKS
@@ -58,7 +58,7 @@ class _Reader(ClientMachine):
         return Record("deliveries", {"item": item, "receiver": self.device, what: now_us})
 
 
-@check_options
+@check_arguments(types=False)
 class Radiator(System):
     """A server with an aggregability function, and its clients.
 

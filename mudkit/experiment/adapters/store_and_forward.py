@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.events import Installed
 from mudkit.experiment.adapters.system import Batch, System
@@ -20,7 +20,7 @@ _BRIDGE: Final = "desk"
 _DIRECT: Final = "direct"
 
 
-@check_options
+@check_arguments(types=False)
 class StoreAndForward(System):
     """A relay, and a client on each device.
 
@@ -74,7 +74,7 @@ class StoreAndForward(System):
         self._out(phone, called(message["text"]))
 
 
-@check_options
+@check_arguments(types=False)
 class Direct(System):
     """A machine on each device, and no server, for items that name their receivers.
 

@@ -7,12 +7,11 @@ from functools import wraps
 from inspect import signature
 from typing import Annotated, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
-from mudkit.arguments import check_calls, check_init
+from mudkit.checks import check_arguments, number, whole_number
 from mudkit.delivery.notices import Identified
 from mudkit.errors import AccessDenied, ParameterError, brief
 from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
-from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.displays import OnHost
 from mudkit.systems.mud.device.client import ClientMachine, Settings
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
@@ -48,7 +47,7 @@ ReadType: TypeAlias = Literal["uncommitted", "committed", "committed_wio", "cont
 _Record: TypeAlias = Annotated[Fields, 'a mapping of columns to values, such as {"topic": "arts"}']
 
 
-@check_calls
+@check_arguments
 class Client(OnHost):
     """One app's client on a device (Mobius 3.1, table 2).
 
@@ -519,7 +518,6 @@ def _records(operation: Operation, timeout_s: float) -> ReadResult | int:
     return records
 
 
-@check_init
 class BlockingClient:
     """Client whose calls return results and raise errors; virtual time runs until then (Mobius 3.1).
 
@@ -541,6 +539,7 @@ class BlockingClient:
     1
     """
 
+    @check_arguments
     def __init__(self, client: Client, timeout_s: float = 86_400) -> None:
         self.client = client
         self.timeout_s = timeout_s
@@ -555,7 +554,7 @@ class BlockingClient:
     unregister = _waiting(Client.unregister, _nothing)
 
 
-@check_calls
+@check_arguments
 class PubSub:
     """Publish and subscribe by topic (Mobius 3.1): a message is a record with a ``topic`` and a new key.
 
