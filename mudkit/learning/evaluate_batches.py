@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.checks import check_arguments, whole_number
+from mudkit.checks import Range, check_arguments
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning.batching import Batch, BatchBound, BatchLearner, BatchPolicy
 from mudkit.learning.measures import Measures, changes, shares
@@ -34,7 +34,7 @@ def evaluate_writes(
     policies: Sequence[BatchPolicy | BatchLearner | BatchBound],
     *,
     folds: Folds = "device",
-    repeats: int = _TURNS,
+    repeats: Annotated[int, Range(1, _TENTHS)] = _TURNS,
     radio: RadioModel | None = None,
     completeness: float | None = None,
 ) -> pd.DataFrame:
@@ -76,7 +76,6 @@ def evaluate_writes(
     """
     check_folds(folds)
     _check_completeness(completeness, policies)
-    repeats = whole_number("repeats", repeats, 1, _TENTHS)
     writes, requests = Writes.of(first_reads, positions), ReadRequests.of(reads)
     if completeness is not None:
         requests = requests.counted(writes)

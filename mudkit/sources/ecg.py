@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import atan2, exp, hypot, pi, sin
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
-from mudkit.checks import check_arguments, number, whole_number
+from mudkit.checks import Range, check_arguments, number
 from mudkit.sources.streams import Stream
 
 ECG_HZ: Final = 250
@@ -35,7 +35,13 @@ _MIN_MV, _MAX_MV = -1.0, 1.55
 
 
 @check_arguments(types=False)
-def ecg_mv(bpm: float, seconds: float, *, seed: int = 0, spread_bpm: float = 1.0) -> NDArray[np.float64]:
+def ecg_mv(
+    bpm: Annotated[float, Range(20.0, 250.0)],
+    seconds: Annotated[float, Range(0.1, 3600.0)],
+    *,
+    seed: Annotated[int, Range(-(1 << 63), (1 << 63) - 1)] = 0,
+    spread_bpm: float = 1.0,
+) -> NDArray[np.float64]:
     """Integrate the model.
 
     Parameters
@@ -57,10 +63,8 @@ def ecg_mv(bpm: float, seconds: float, *, seed: int = 0, spread_bpm: float = 1.0
     ------
     ParameterError
     """
-    bpm = number("bpm", bpm, 20.0, 250.0)
-    seconds = number("seconds", seconds, 0.1, 3600.0)
     spread_bpm = number("spread_bpm", spread_bpm, 0.0, bpm / 4)
-    return _integrated(bpm, seconds, whole_number("seed", seed, -(1 << 63), (1 << 63) - 1), spread_bpm).copy()
+    return _integrated(bpm, seconds, seed, spread_bpm).copy()
 
 
 @lru_cache(maxsize=256)

@@ -181,8 +181,8 @@ class OutageLog:
     (0.25, 1)
     """
 
-    def __init__(self, periods_us: Sequence[ArrayLike], length_s: float) -> None:
-        length_us = number("length_s", length_s, 1e-6, 1e9) * US_PER_S
+    def __init__(self, periods_us: Sequence[ArrayLike], length_s: Annotated[float, Range(1e-6, 1e9)]) -> None:
+        length_us = length_s * US_PER_S
         self._periods = [_joined(periods, row) for row, periods in enumerate(periods_us)]
         inside = [np.clip(periods, 0, length_us) for periods in self._periods]
         down_us = sum(float((part[:, 1] - part[:, 0]).sum()) for part in inside)

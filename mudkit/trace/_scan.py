@@ -8,9 +8,9 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Annotated, Any
 
-from mudkit.checks import check_arguments, whole_number
+from mudkit.checks import Range, check_arguments
 from mudkit.display import Displayed, View
 from mudkit.errors import MudkitError, TraceContentError
 from mudkit.files import existing, output_problem, work_folder
@@ -21,7 +21,9 @@ from mudkit.trace.pieces import FilePieces, FolderPieces, Pieces
 
 
 @check_arguments(types=False)
-def scan(path: str | os.PathLike[str], *, batch_rows: int = 1_000_000, **options: Any) -> Scan:
+def scan(
+    path: str | os.PathLike[str], *, batch_rows: Annotated[int, Range(1, 1 << 62)] = 1_000_000, **options: Any
+) -> Scan:
     """Load a trace piece by piece in bounded memory.
 
     The rows of all pieces together are those of :func:`mudkit.trace.load`: positions, reads, and rejected
@@ -61,7 +63,6 @@ def scan(path: str | os.PathLike[str], *, batch_rows: int = 1_000_000, **options
     ...     for piece in pieces:
     ...         print(len(piece.positions), piece.rejected_by_reason())
     """
-    batch_rows = whole_number("batch_rows", batch_rows, 1, 1 << 62)
     given = Options(**options)
     path = existing(path, "trace")
     if path.is_dir() and is_trace(path):

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.checks import check_arguments, number, whole_number
+from mudkit.checks import Range, check_arguments, number, whole_number
 from mudkit.display import shows_fields
 from mudkit.errors import TraceContentError
 from mudkit.learning import Always, FixedRule, Tree
@@ -181,7 +181,7 @@ class CacheBench:
         kept = np.isin(self.pairs.device[self.pairs.read], devices)
         return replace(self, pairs=self.pairs.of_devices(devices), stale=self.stale[kept])
 
-    def bound(self, max_stale_share: float) -> pd.DataFrame:
+    def bound(self, max_stale_share: Annotated[float, Range(0.0, 1.0)]) -> pd.DataFrame:
         """Return the smallest share of queries of any policy: ``stale_share, sent_share``.
 
         Rows are ordered by the share of stale answers, which is at most ``max_stale_share``.
@@ -189,8 +189,7 @@ class CacheBench:
         import pandas as pd
 
         count = len(self.pairs.device)
-        share = number("max_stale_share", max_stale_share, 0.0, 1.0)
-        largest = int(share * count + 1e-6)  # a share of reads may be rounded
+        largest = int(max_stale_share * count + 1e-6)  # a share of reads may be rounded
         sends = fewest_sends_by_stale(self.pairs, self.stale, largest)
         budgets = np.unique(np.linspace(0, largest, _BOUNDS).astype(int))
         sent = sends[np.minimum(budgets, len(sends) - 1)]

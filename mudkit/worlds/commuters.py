@@ -544,9 +544,9 @@ class DriftAlarm:
         number("high", self.high, self.low, 1.0)
         whole_number("min_reads", self.min_reads, 1, 1 << 31)
 
-    def add(self, reads: int, stale: int) -> DriftAlarm:
+    def add(self, reads: Annotated[int, Range(0, 1 << 31)], stale: int) -> DriftAlarm:
         """Return the alarm after more reads, of which some were stale."""
-        whole_number("stale", stale, 0, whole_number("reads", reads, 0, 1 << 31))
+        whole_number("stale", stale, 0, reads)
         return replace(self, reads=self.reads + reads, stale=self.stale + stale)
 
     @property

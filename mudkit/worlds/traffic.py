@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 
-from mudkit.checks import Range, check_arguments, number
+from mudkit.checks import Range, check_arguments
 from mudkit.display import shows_fields
 from mudkit.errors import ParameterError, PropagationProblem
 from mudkit.lab import Lab
@@ -53,9 +53,9 @@ class TrafficRun:
     counts: dict[str, int]
     lab: Lab
 
-    def delays(self, near_km: float) -> tuple[float, float]:
+    def delays(self, near_km: Annotated[float, Range(0.0, 1e5)]) -> tuple[float, float]:
         """Return the mean delays, in s, of messages about cells within ``near_km`` and beyond."""
-        is_near = self.cells["distance_km"] <= number("near_km", near_km, 0.0, 1e5)
+        is_near = self.cells["distance_km"] <= near_km
         return _mean_delay_s(self.cells[is_near]), _mean_delay_s(self.cells[~is_near])
 
     def measures(self, near_km: float = 1.0) -> dict[str, float]:

@@ -7,7 +7,7 @@ from functools import wraps
 from inspect import signature
 from typing import Annotated, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
-from mudkit.checks import check_arguments, number, whole_number
+from mudkit.checks import Range, check_arguments, number
 from mudkit.delivery.notices import Identified
 from mudkit.errors import AccessDenied, ParameterError, brief
 from mudkit.events import Host, Operation
@@ -101,7 +101,7 @@ class Client(OnHost):
         *,
         app: str,
         token: str | None = None,
-        max_rows: int = 10_000,
+        max_rows: Annotated[int, Range(1, 1 << 31)] = 10_000,
         read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None = None,
         write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None = None,
         prefetch_policy: PrefetchPolicy | None = None,
@@ -113,7 +113,7 @@ class Client(OnHost):
             token,
             cloud.gateways,
             cloud.notification_servers,
-            whole_number("max_rows", max_rows, 1, 1 << 31),
+            max_rows,
             read_policy,
             write_policy or Now(),
             prefetch_policy,
@@ -337,7 +337,7 @@ class Client(OnHost):
             operation.add_done_callback(callback)
         return operation
 
-    def update_data(self, handle: int, data: Fields) -> Operation:
+    def update_data(self, handle: Annotated[int, Range(0, 1 << 62)], data: Fields) -> Operation:
         """Replace the reader's data of a continuous read, for records that are written later.
 
         Parameters
@@ -345,11 +345,9 @@ class Client(OnHost):
         handle : int
         data : mapping
         """
-        return self.installed.call(
-            UpdateData(whole_number("handle", handle, 0, 1 << 62), check_record(data or {}, ()))
-        )
+        return self.installed.call(UpdateData(handle, check_record(data or {}, ())))
 
-    def unregister(self, handle: int) -> Operation:
+    def unregister(self, handle: Annotated[int, Range(0, 1 << 62)]) -> Operation:
         """End a continuous read.
 
         Parameters
@@ -357,7 +355,7 @@ class Client(OnHost):
         handle : int
             Result of the read's operation.
         """
-        return self.installed.call(Unregister(whole_number("handle", handle, 0, 1 << 62)))
+        return self.installed.call(Unregister(handle))
 
     def renew(self, token: str) -> Operation:
         """Use another token, also after a restart, and send the writes that wait for one.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import msgspec
 
-from mudkit.checks import check_arguments, number
+from mudkit.checks import Range, check_arguments
 from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
 from mudkit.systems.displays import OnHost
@@ -89,13 +89,13 @@ class Server(OnHost):
         aggregability: Function | Aggregability,
         join: Join = concatenation,
         *,
-        chain: float = 0.0,
+        chain: Annotated[float, Range(0.0, 1.0)] = 0.0,
         chainability: Chainability | None = None,
         compress: bool = True,
         echo: bool = False,
-        max_retention_s: float = 3600.0,
-        silence_s: float = 3600.0,
-        link_kbps: float | None = None,
+        max_retention_s: Annotated[float, Range(1e-6, 1e9)] = 3600.0,
+        silence_s: Annotated[float, Range(1e-6, 1e9)] = 3600.0,
+        link_kbps: Annotated[float, Range(1e-3, 1e12)] | None = None,
         name: str = "radiator",
     ) -> None:
         if chainability is not None:
@@ -106,13 +106,13 @@ class Server(OnHost):
         settings = Settings(
             decides,
             join,
-            number("chain", chain, 0.0, 1.0),
+            chain,
             chainability,
             self.compress,
             bool(echo),
-            round(number("max_retention_s", max_retention_s, 1e-6, 1e9) * 1e6),
-            round(number("silence_s", silence_s, 1e-6, 1e9) * 1e6),
-            None if link_kbps is None else number("link_kbps", link_kbps, 1e-3, 1e12),
+            round(max_retention_s * 1e6),
+            round(silence_s * 1e6),
+            link_kbps,
         )
         self._lab, self._name = lab, name
         self.installed = lab.server(name).install(

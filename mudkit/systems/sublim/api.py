@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Annotated, Final, TypeAlias
 
-from mudkit.checks import check_arguments, number
+from mudkit.checks import Range, check_arguments, number
 from mudkit.errors import OperationLost, ParameterError, brief
 from mudkit.events import Host, Installed, Make, Network, Operation
 from mudkit.predicates import Predicate
@@ -134,12 +134,11 @@ class AccessPoint(OnHost):
         lab: Network,
         net: PublishServer,
         at: _Place | None = None,
-        range_m: float = 100.0,
+        range_m: Annotated[float, Range(0.0, 1e6)] = 100.0,
         *,
         name: str | None = None,
         stateful: bool = True,
     ) -> None:
-        range_m = number("range_m", range_m, 0.0, 1e6)
         if at is not None:
             at = number("at[0]", at[0], -90.0, 90.0), number("at[1]", at[1], -180.0, 180.0)
         self.name = name or f"access-point-{len(net.access_points) + 1}"
@@ -196,13 +195,18 @@ class Subscriber(OnHost):
     """
 
     def __init__(
-        self, device: Host, net: PublishServer, *, report_s: float = 10.0, change_share: float = 0.05
+        self,
+        device: Host,
+        net: PublishServer,
+        *,
+        report_s: Annotated[float, Range(0.0, 1e6)] = 10.0,
+        change_share: Annotated[float, Range(0.0, 10.0)] = 0.05,
     ) -> None:
         self.net = net
         self.name = device.name
         self.policy: AnyPolicy | None = None
-        every_us = round(number("report_s", report_s, 0.0, 1e6) * 1e6)
-        share = number("change_share", change_share, 0.0, 10.0)
+        every_us = round(report_s * 1e6)
+        share = change_share
         self.installed: Installed = device.install(
             NAME,
             lambda ports: ClientMachine(ports, device.name, net.sites, every_us, share),

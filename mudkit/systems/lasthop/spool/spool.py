@@ -37,9 +37,9 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Final
+from typing import Annotated, Final
 
-from mudkit.checks import check_arguments, number, whole_number
+from mudkit.checks import Range, check_arguments
 from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding, Habits, Situation, chosen
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Entry, Message, Ranked, Take
 
@@ -88,14 +88,14 @@ class Spool:
         forward: Take,
         retract: Take,
         *,
-        capacity: int = DEFAULT_CAPACITY,
-        remember_s: float = _DEFAULT_REMEMBER_S,
+        capacity: Annotated[int, Range(1, 1 << 62)] = DEFAULT_CAPACITY,
+        remember_s: Annotated[float, Range(0.0, 1e12)] = _DEFAULT_REMEMBER_S,
     ) -> None:
         self._threshold = threshold
         self._policy = policy
         self._forward, self._retract = forward, retract
-        self._capacity = whole_number("capacity", capacity, 1, 1 << 62)
-        self._remember_us = round(number("remember_s", remember_s, 0.0, 1e12) * 1e6)
+        self._capacity = capacity
+        self._remember_us = round(remember_s * 1e6)
         self._is_online = policy.kind == "on-line"
         self._is_by_rate = policy.kind == "rate"
         self._is_checked = policy.expiration_threshold_s is not None or policy.delay_s is not None

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit import intervals
-from mudkit.checks import Range, check_arguments, number, one_of
+from mudkit.checks import Range, check_arguments, one_of
 from mudkit.display import shows_fields
 from mudkit.errors import ParameterError
 from mudkit.progress import bar
@@ -132,7 +132,7 @@ def size_prefetch(
     draws: Sequence[Drawn],
     *,
     max: float | None = 8,  # noqa: A002 - the name of the API
-    threshold: float = 0.0,
+    threshold: Annotated[float, Range(-1e9, 1e9)] = 0.0,
     limits: Iterable[int] = LIMITS,
     thresholds_s: Iterable[float] = THRESHOLDS_S,
     prices: Prices = Prices(),
@@ -174,7 +174,6 @@ def size_prefetch(
     """
     import pandas as pd
 
-    number("threshold", threshold, -1e9, 1e9)
     one_of("days", days, ("all", "odd", "even"), "There is no such half of the days.")
     expires = any((drawn.expires_us < FOREVER_US).any() for drawn in draws)
     tried_limits = sorted(set(limits))
@@ -247,7 +246,7 @@ def score_policies(
     policies: Mapping[str, Forwarding | Push],
     *,
     max: float | None = 8,  # noqa: A002 - the name of the API
-    threshold: float = 0.0,
+    threshold: Annotated[float, Range(-1e9, 1e9)] = 0.0,
     prices: Prices = Prices(),
     days: Days = "all",
 ) -> pd.DataFrame:
@@ -281,7 +280,6 @@ def score_policies(
     import pandas as pd
 
     max_messages = read_limit(max)
-    number("threshold", threshold, -1e9, 1e9)
     one_of("days", days, ("all", "odd", "even"), "There is no such half of the days.")
     if not (len(draws) and policies):
         raise ParameterError(

@@ -7,13 +7,13 @@ import itertools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mudkit import intervals
-from mudkit.checks import check_arguments, number, one_of
+from mudkit.checks import Range, check_arguments, one_of
 from mudkit.errors import ParameterError
 from mudkit.progress import bar
 from mudkit.sources.outages import Outages
@@ -242,7 +242,7 @@ def compare(
     policies: Mapping[str, Forwarding | Push],
     *,
     max: float | None = 8,  # noqa: A002 - the name of the API
-    threshold: float = 0.0,
+    threshold: Annotated[float, Range(-1e9, 1e9)] = 0.0,
     seeds: Iterable[int] = range(10),
     map: Map = map,  # noqa: A002 - the name of the API
 ) -> pd.DataFrame:
@@ -274,7 +274,6 @@ def compare(
     import pandas as pd
 
     numbers, max_messages = list(seeds), read_limit(max)
-    number("threshold", threshold, -1e9, 1e9)
     if not (conditions and policies and numbers):
         raise ParameterError(
             "There is nothing to run.",

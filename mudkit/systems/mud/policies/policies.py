@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Annotated, Final, Literal, Protocol
 
 import msgspec
 
-from mudkit.checks import check_arguments, number, whole_number
+from mudkit.checks import Range, check_arguments, number
 from mudkit.predicates import Predicate
 from mudkit.predicates.values import point
 from mudkit.systems.mud.policies.utility import Utility, freshness
@@ -216,9 +216,13 @@ class Habits:
     """
 
     @check_arguments
-    def __init__(self, min_reads: int = 3, every_s: float = 60.0) -> None:
-        self._min_reads = whole_number("min_reads", min_reads, 2, 1 << 31)
-        self.every_s = number("every_s", every_s, 1e-3, 1e9)
+    def __init__(
+        self,
+        min_reads: Annotated[int, Range(2, 1 << 31)] = 3,
+        every_s: Annotated[float, Range(1e-3, 1e9)] = 60.0,
+    ) -> None:
+        self._min_reads = min_reads
+        self.every_s = every_s
 
     def select(self, expected: Sequence[Expected], context: Fields) -> Sequence[Query]:
         """See :class:`PrefetchPolicy`."""
