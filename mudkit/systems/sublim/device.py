@@ -56,7 +56,7 @@ from mudkit.events import (
     TimerFired,
     size_bytes,
 )
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.systems.sublim.messages import (
     TO_CLIENT,
@@ -208,7 +208,7 @@ class ClientMachine:
         is_point = any(site.address == source and site.is_stateful for site in self._sites)
         match message:
             case _ if not is_point or message is None:
-                return dropped(event)
+                return record_dropped(event)
             case Deliver():
                 return self._receive(now_us, source, message) if message.subscriber == self._me else ()
             case _ if message.incarnation != store_id(self._ports):
@@ -523,7 +523,7 @@ class PlainClientMachine:
             case Received(source=source):
                 message = TO_PLAIN_CLIENT.decode(event.message)
                 if message is None or all(site.address != source for site in self._sites):
-                    return dropped(event)
+                    return record_dropped(event)
                 start = "" if message.start is msgspec.UNSET else message.start
                 if message.seq <= self._last.get(start, 0):
                     return ()

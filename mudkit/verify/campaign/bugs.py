@@ -157,7 +157,7 @@ def _postpone_all(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes:
     if self.name != RETRY:
         return effects
     self._set_us = now_us + 10_000_000
-    for item in self._waiting.values():
+    for item in self._in_flight.values():
         item.due_us = self._set_us
     return (SetTimer(RETRY, 10_000_000),)
 
@@ -174,7 +174,7 @@ def _register_all(self: ContinuousReads, now_us: int, welcome: Welcome) -> Seque
 def _wait_1_s(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes: int = 0) -> Sequence[Effect]:
     """Wait as long for an answer over a slow link as over a fast one."""
     _start(self, now_us, key, size_bytes)
-    self._waiting[key].due_us = self._set_us = now_us + 1_000_000
+    self._in_flight[key].due_us = self._set_us = now_us + 1_000_000
     return (SetTimer(self.name, 1_000_000),)
 
 

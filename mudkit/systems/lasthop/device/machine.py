@@ -90,7 +90,7 @@ from mudkit.systems.lasthop.messages import (
     Welcome,
 )
 from mudkit.systems.lasthop.subscription import Following, Subscription
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 
 APP: Final = "notifications"
 """Application that is notified of messages shown."""
@@ -322,7 +322,7 @@ class DeviceMachine:
         """Handle an event, see :class:`mudkit.events.Machine`."""
         message = _ACCEPTED.decode(event.message) if type(event) is Received else None
         if type(event) is Received and (message is None or event.source != self._server):
-            return dropped(event)
+            return record_dropped(event)
         self._now_us = now_us
         if not self._life:
             self._incarnation = store_id(self._ports)

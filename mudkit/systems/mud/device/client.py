@@ -85,7 +85,7 @@ from mudkit.systems.mud.messages import (
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.tables.records import plain
 from mudkit.systems.mud.tables.table import Table, check_name, claims_text
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 from mudkit.tokens import Claims, claimed
 from mudkit.wire import Fields
 
@@ -208,7 +208,7 @@ class ClientMachine:
             case Received(source=source) if source in self._servers:
                 return self._receive_notification(now_us, event)
             case Received():
-                return dropped(event)
+                return record_dropped(event)
             case LinkUp(network=network):
                 self._planner.record_link_up(network)
                 cleared, asks = self._connection.link_up()
@@ -321,7 +321,7 @@ class ClientMachine:
                 return self._continuous_reads.follow_redirect(now_us, to)
             case StreamItem() as item:
                 return self._continuous_reads.receive_item(now_us, event.source, item)
-        return dropped(event)
+        return record_dropped(event)
 
     def _receive_answer(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Process a message of a gateway, and send queued writes for which the window has room."""
@@ -329,7 +329,7 @@ class ClientMachine:
         if isinstance(answer, Restarted):
             return self._follow_restart(now_us, answer)
         if answer is None or not self._connection.fits(answer):
-            return dropped(event)
+            return record_dropped(event)
         self._planner.record_use(now_us)
         if isinstance(answer, PartsComplete | Outcome | Administered) and isinstance(answer.claims, Claims):
             self._access.claims = answer.claims

@@ -69,7 +69,7 @@ from mudkit.systems.mud.tables.queries import check_names, tables_of
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record
 from mudkit.systems.mud.tables.replica import Joined, TableReplica, is_visible, visible_row
 from mudkit.systems.mud.tables.table import Table, no_such_table
-from mudkit.systems.receiving import Accepts, dropped
+from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.tokens import Claims
 
 _AGAIN_US: Final = 200_000
@@ -144,7 +144,7 @@ class BackEnd:
                 accepts = self._accepts.get(source)
                 message = None if accepts is None else accepts.decode(event.message)
                 if message is None:
-                    return dropped(event)
+                    return record_dropped(event)
                 begun = self._begin_anew(now_us) if self._was_wiped(source, message) else ()
                 return (*begun, *self._receive(now_us, event, message))
             case LinkUp():
@@ -203,7 +203,9 @@ class BackEnd:
                 if self._is_other(log_incarnation):
                     return answer
                 is_possible = lsn == _UNKNOWN or BEFORE_FIRST <= lsn <= self._copy.lsn
-                return *answer, *(self._record_ack(now_us, source, lsn) if is_possible else dropped(event))
+                return *answer, *(
+                    self._record_ack(now_us, source, lsn) if is_possible else record_dropped(event)
+                )
 
     def _is_other(self, log_incarnation: str | UnsetType) -> bool:
         """Return whether a sender knows another incarnation of the log than this one."""

@@ -69,7 +69,7 @@ from mudkit.systems.mud.messages import (
 from mudkit.systems.mud.tables.queries import check_names, tables_of_sent
 from mudkit.systems.mud.tables.records import check_record
 from mudkit.systems.mud.tables.table import Table
-from mudkit.systems.receiving import Accepts, dropped
+from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.tokens import Authority, Claims
 
 _MAX_OPEN: Final = 10_000
@@ -149,12 +149,12 @@ class Gateway:
         if accepts is None:
             asks = self._decode_requests(event)
             if asks is None:
-                return dropped(event)
+                return record_dropped(event)
             return [effect for ask in asks for effect in self._begin(now_us, event.source, ask)]
         message = accepts.decode(event.message)
         request = None if message is None else self._open.get(message.id)
         if message is None or (request is not None and not request.fits(message)):
-            return dropped(event)
+            return record_dropped(event)
         return () if request is None else self._receive_answer(request, event.source, message)
 
     def _decode_requests(self, event: Received) -> list[Ask] | None:

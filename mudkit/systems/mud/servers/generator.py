@@ -31,7 +31,7 @@ from mudkit.systems.mud.messages import (
 )
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 
 _AGAIN_US: Final = 5_000_000
 
@@ -53,7 +53,7 @@ class Generator:
                 if source in self._servers:
                     message = GENERATOR_FROM_NOTIFICATION_SERVER.decode(event.message)
                 if message is None:
-                    return dropped(event)
+                    return record_dropped(event)
                 return self._receive(now_us, source, message)
             case LinkUp():
                 if not self._senders:  # a restored store has an old count

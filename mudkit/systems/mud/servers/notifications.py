@@ -75,7 +75,7 @@ from mudkit.systems.mud.messages import (
     server_of,
 )
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 from mudkit.tokens import Authority
 
 HEARTBEAT_US: Final = 20 * 60 * 1_000_000
@@ -190,7 +190,7 @@ class NotificationServer:
             case Received(source=source):
                 receive = self._receive_from_cloud if source in self._cloud else self._receive_from_client
                 effects = receive(now_us, event)
-                return dropped(event) if effects is None else effects
+                return record_dropped(event) if effects is None else effects
             case LinkUp():
                 if not self._generation:
                     # A restored store has an old generation.

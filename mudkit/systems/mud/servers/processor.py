@@ -69,7 +69,7 @@ from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.replica import Joined, TableReplica, is_visible, record_of, visible_row
 from mudkit.systems.mud.tables.table import Table, no_such_table
-from mudkit.systems.receiving import Accepts, dropped
+from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.tokens import Claims
 from mudkit.wire import Fields
 
@@ -247,7 +247,7 @@ class Processor:
             case Received(source=source):
                 accepts = self._accepts.get(source)
                 message = None if accepts is None else accepts.decode(event.message)
-                return dropped(event) if message is None else self._receive(now_us, event, message)
+                return record_dropped(event) if message is None else self._receive(now_us, event, message)
             case LinkUp():
                 return self._begin(now_us)
             case TimerFired(name=name):
@@ -311,7 +311,7 @@ class Processor:
         # Readers were sent what a back end that was restored from a backup does not have.
         effects = () if self._log.copy is copy else self._begin_generation(now_us)
         if not self._log.fits(message):
-            return *effects, *dropped(event)
+            return *effects, *record_dropped(event)
         if isinstance(message, State):
             return *effects, *self._log.load_state(now_us, message)
         return *effects, *self._follow(now_us, message)

@@ -28,7 +28,7 @@ from mudkit.systems.mud.messages import (
 )
 from mudkit.systems.mud.tables.replica import TableReplica, aggregate, claims_of
 from mudkit.systems.mud.tables.table import Table, no_such_table
-from mudkit.systems.receiving import Accepts, dropped
+from mudkit.systems.receiving import Accepts, record_dropped
 
 BEGIN: Final = "begin"
 """Name of the timer until the back end has sent its state."""
@@ -220,7 +220,7 @@ class Replica:
             case Received():
                 accepts = self._accepts.get(event.source)
                 message = None if accepts is None else accepts.decode(event.message)
-                return dropped(event) if message is None else self._receive(now_us, event, message)
+                return record_dropped(event) if message is None else self._receive(now_us, event, message)
             case LinkUp():
                 return self._log.request_state(now_us)
             case TimerFired(name="begin"):
@@ -243,7 +243,7 @@ class Replica:
         if self._log.copy is not copy:
             self._waiting.clear()
         if not self._log.fits(message):
-            return dropped(event)
+            return record_dropped(event)
         if isinstance(message, State):
             return self._log.load_state(now_us, message)
         if self._log.lsn < 0:

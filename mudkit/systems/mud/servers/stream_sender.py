@@ -53,7 +53,7 @@ class StreamSender(Generic[_T]):
 
     def age_us(self, now_us: int) -> int:
         """Return the time since the oldest unacknowledged item was added; 0: there is none."""
-        return now_us - self._stream.waiting[0].sent_us if self._stream else 0
+        return now_us - self._stream.pending[0].sent_us if self._stream else 0
 
     def send(self, now_us: int, body: _T) -> Sequence[Effect]:
         """Add an item and send it."""
@@ -71,12 +71,12 @@ class StreamSender(Generic[_T]):
     def retransmit_overdue(self, now_us: int) -> Sequence[Effect]:
         """Retransmit overdue items after the timer fired."""
         late = frozenset(self._in_flight.overdue(now_us))
-        return [*self._transmit(now_us, self._stream.missing(late)), *self._in_flight.restart(now_us)]
+        return [*self._transmit(now_us, self._stream.items_of(late)), *self._in_flight.restart(now_us)]
 
     def resume(self, now_us: int, address: str) -> Sequence[Effect]:
         """Send every item again, to an address at which the receiver is reached."""
         self.address, self.is_reached = address, True
-        return [*self._in_flight.clear(), *self._transmit(now_us, self._stream.again())]
+        return [*self._in_flight.clear(), *self._transmit(now_us, self._stream.pending_items())]
 
     def close(self) -> Sequence[Effect]:
         """Cancel the timer."""

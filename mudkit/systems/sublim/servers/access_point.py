@@ -42,7 +42,7 @@ from mudkit.events import (
     TimerFired,
     size_bytes,
 )
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 from mudkit.systems.sublim._policy.function import FunctionPolicy, error_text
 from mudkit.systems.sublim._policy.policy import Policy
 from mudkit.systems.sublim._policy.text import MAX_TEXT, PolicyError
@@ -250,15 +250,15 @@ class AccessPointMachine:
         source = event.source
         if source == self._server:
             messages = FROM_PUBLISHER.decode(event.message)
-            return dropped(event) if messages is None else self._messages(now_us, messages)
+            return record_dropped(event) if messages is None else self._messages(now_us, messages)
         if any(site.address == source and site.is_stateful for site in self._sites):
             transfer = FROM_POINT.decode(event.message)
             if transfer is None or (isinstance(transfer, StateTransfer) and not self._is_readable(transfer)):
-                return dropped(event)
+                return record_dropped(event)
             return self._hand_over(now_us, source, transfer)
         message = FROM_CLIENT.decode(event.message)
         if message is None or message.subscriber != event.sender:
-            return dropped(event)
+            return record_dropped(event)
         agent = self._agents.get(message.subscriber)
         match message:
             case Attach() | Left():

@@ -47,7 +47,7 @@ from mudkit.events import (
     TimerFired,
 )
 from mudkit.predicates import Language, Predicate
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 from mudkit.systems.sublim.messages import (
     FROM_PLAIN_CLIENT,
     FROM_PUBLISHER,
@@ -145,7 +145,7 @@ class PlainAccessPointMachine:
             case Received(source=source) if source == self._server:
                 messages = FROM_PUBLISHER.decode(event.message)
                 if messages is None:
-                    return dropped(event)
+                    return record_dropped(event)
                 self._has_joined = True
                 lineage: Lineage = {} if messages.lineage is UNSET else messages.lineage
                 is_current = self._log.hear(lineage, messages.last, messages.nonce or None)
@@ -156,7 +156,7 @@ class PlainAccessPointMachine:
             case Received(source=source):
                 message = FROM_PLAIN_CLIENT.decode(event.message)
                 if message is None or message.subscriber != event.sender:
-                    return dropped(event)
+                    return record_dropped(event)
                 self._service.subscribe(source, message)
             case SendFailed(to=to, message=Plain()):
                 self._service.remove_address(to)

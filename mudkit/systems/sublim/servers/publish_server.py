@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from mudkit.delivery.session import Incarnation, Lineage, continue_lineage, last_incarnation
 from mudkit.display import View
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 from mudkit.systems.sublim.messages import (
     TO_PUBLISHER,
     Have,
@@ -121,7 +121,7 @@ class PublishServerMachine:
         source, message = event.source, TO_PUBLISHER.decode(event.message)
         match message:
             case _ if message is None or all(site.address != source for site in self._sites):
-                return dropped(event)
+                return record_dropped(event)
             case Join(nonce=nonce):
                 if source not in self._points:
                     self._points[source] = 0
