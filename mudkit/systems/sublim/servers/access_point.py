@@ -326,7 +326,7 @@ class AccessPointMachine:
     def _is_readable(self, state: StateTransfer) -> bool:
         """Return whether a subscriber can be served from a transferred state: policy, order of the queue."""
         seqs = [entry.seq for entry in state.out]
-        if seqs and seqs != list(range(seqs[0], state.record.last_lsn + 1)):
+        if seqs and seqs != list(range(seqs[0], state.record.last_seq + 1)):
             return False
         try:
             return state.policy is None or self._read(state.policy) is not None
