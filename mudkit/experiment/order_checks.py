@@ -20,8 +20,9 @@ from mudkit.experiment.adapters.sublim import Sublim
 from mudkit.experiment.adapters.system import RULES, MakePart
 from mudkit.experiment.chains import AtTheEnds, Chain, Handed, Logged
 from mudkit.experiment.runs import Run, run
-from mudkit.experiment.tasks import Item, Scenario, Task
+from mudkit.experiment.tasks import Item, Task
 from mudkit.experiment.testbed import APP, Testbed
+from mudkit.scenario import Scenario
 from mudkit.sources.streams import Stream
 from mudkit.sources.workloads import Moments
 from mudkit.systems.radiator import People, Time

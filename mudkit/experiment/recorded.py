@@ -15,7 +15,8 @@ import pyarrow as pa
 from mudkit import words
 from mudkit.checks import check_arguments, number, whole_number
 from mudkit.errors import TraceContentError
-from mudkit.experiment.tasks import SETTLE_S, Scenario, Task
+from mudkit.experiment.tasks import SETTLE_S, Task
+from mudkit.scenario import Scenario
 from mudkit.sources.outages import OutageLog, Outages
 from mudkit.sources.replay import Replay
 from mudkit.sources.workloads import Moments

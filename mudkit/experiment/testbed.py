@@ -221,9 +221,8 @@ APP: Final = "application"
 class Adapter(Protocol):
     """System in an experiment; made for a :class:`Testbed` that has all its devices.
 
-    It reports each arrival of an item (:meth:`Testbed.record_arrival`). If items name their receivers
-    (``testbed.task.is_addressed``), its machines record their deliveries under its ``name`` instead. Its
-    method ``end()``, if it has one, is called when the run is over, and raises to reject the run.
+    It reports each arrival of an item (:meth:`Testbed.record_arrival`). Its method ``end()``, if it has one,
+    is called when the run is over, and raises to reject the run.
     """
 
     def publish(self, item: Item) -> None:
@@ -285,7 +284,7 @@ class Testbed:
         """Names of published items by sender and number, of a recorded task."""
         self._reported_loc: dict[str, tuple[float, float]] = {}
         self._adapter: Adapter | None = None
-        self._carried = None if task.is_addressed else Carried(lab.world)
+        self._carried = Carried(lab.world)
 
     # -- for an adapter
 
@@ -314,7 +313,6 @@ class Testbed:
             )
         if (phone, item) in self._arrived or phone == self._items[item][0].sender:
             return
-        assert self._carried is not None
         self._carried.check(phone, item)
         self._arrived.add((phone, item))
         is_wanted = phone in self._intended[item]
@@ -379,10 +377,6 @@ class Testbed:
         """Publish an item, and record who wants it at its place now."""
         assert self._adapter is not None
         created_us = self.lab.world.now_us
-        if self._carried is None:
-            self._note_addressed(item, created_us)
-            self._adapter.publish(item)
-            return
         self.given.update(msgspec.json.encode([created_us, item]))
         self._items[item.name] = item, created_us
         self._carried.publish(item)
@@ -393,14 +387,6 @@ class Testbed:
         for phone in wanting:
             self._note(item.name, phone, times)
         self._adapter.publish(item)
-
-    def _note_addressed(self, item: Item, created_us: int) -> None:
-        row: dict[str, Any] = {"item": item.name, "created_us": created_us}
-        system: str = getattr(self._adapter, "name", "")
-        if item.expires_s is not None:
-            row["expired_us"] = created_us + round(item.expires_s * US_PER_S)
-        for receiver in item.metadata["to"]:
-            self.lab.trace.deliveries.record(system, {**row, "receiver": receiver})
 
     def _who_wants(self, item: Item) -> Iterable[str]:
         if self.task.recording is not None:

@@ -318,7 +318,7 @@ class Client(OnHost):
         PredicateError
             The predicate cannot be parsed, or a ``lookup`` does not name its table by a constant.
         """
-        parsed = None if predicate is None else _parsed(predicate)
+        parsed = None if predicate is None else _parse(predicate)
         reader = {} if data is None else check_record(data, ())
         if type == "continuous":
             _refuse_option("aggregate", aggregate)
@@ -418,7 +418,7 @@ class Client(OnHost):
         predicate: str | Predicate | None, utility: Utility | None, data: Fields | None,
         callback: Callable[[Operation], None] | None,
     ) -> Operation:  # fmt: skip
-        parsed = None if predicate is None else _parsed(predicate)
+        parsed = None if predicate is None else _parse(predicate)
         reader = {} if data is None else check_record(data, ())
         called = self.installed.call(operation(table, key, record, kind, parsed, utility, reader))
         if callback is not None:
@@ -472,7 +472,7 @@ def _refuse_option(name: str, value: Utility | str | None) -> None:
         )
 
 
-def _parsed(predicate: str | Predicate) -> Predicate:
+def _parse(predicate: str | Predicate) -> Predicate:
     if not isinstance(predicate, Predicate):
         predicate = Predicate(predicate)
     tables_of(predicate)  # raises PredicateError for a table that is not a constant
@@ -483,7 +483,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-def _waiting(
+def _wait_for(
     call: Callable[Concatenate[Client, _P], Operation], result: Callable[[Operation, float], _T]
 ) -> Callable[Concatenate[BlockingClient, _P], _T]:
     """Return a method that calls a method of :class:`Client` and waits for its result."""
@@ -499,18 +499,18 @@ def _waiting(
     return wait
 
 
-def _nothing(operation: Operation, timeout_s: float) -> None:
+def _wait_until_done(operation: Operation, timeout_s: float) -> None:
     """Wait until it is completed."""
     operation.result(timeout_s)
 
 
-def _version(operation: Operation, timeout_s: float) -> int:
+def _wait_for_version(operation: Operation, timeout_s: float) -> int:
     """Return the new version of the record."""
     version: int = operation.result(timeout_s)
     return version
 
 
-def _records(operation: Operation, timeout_s: float) -> ReadResult | int:
+def _wait_for_records(operation: Operation, timeout_s: float) -> ReadResult | int:
     """Return the records, or the handle of a continuous read."""
     records: ReadResult | int = operation.result(timeout_s)
     return records
@@ -542,14 +542,14 @@ class BlockingClient:
         self.client = client
         self.timeout_s = timeout_s
 
-    create = _waiting(Client.create, _nothing)
-    alter = _waiting(Client.alter, _nothing)
-    drop = _waiting(Client.drop, _nothing)
-    write = _waiting(Client.write, _version)
-    delete = _waiting(Client.delete, _version)
-    read = _waiting(Client.read, _records)
-    update_data = _waiting(Client.update_data, _nothing)
-    unregister = _waiting(Client.unregister, _nothing)
+    create = _wait_for(Client.create, _wait_until_done)
+    alter = _wait_for(Client.alter, _wait_until_done)
+    drop = _wait_for(Client.drop, _wait_until_done)
+    write = _wait_for(Client.write, _wait_for_version)
+    delete = _wait_for(Client.delete, _wait_for_version)
+    read = _wait_for(Client.read, _wait_for_records)
+    update_data = _wait_for(Client.update_data, _wait_until_done)
+    unregister = _wait_for(Client.unregister, _wait_until_done)
 
 
 @check_arguments
@@ -627,12 +627,12 @@ class PubSub:
             Its result is the handle for :meth:`unsubscribe`.
         """
 
-        def changed(change: Change | Fields) -> None:
+        def notify(change: Change | Fields) -> None:
             if isinstance(change, Change) and change.record is not None:
                 callback(Identified(dict(change.record), change.id))
 
         predicate = Predicate("topic = :topic", topic=topic)
-        return self._client.read(self._table, predicate, "continuous", data, None, sync_timestamp, changed)
+        return self._client.read(self._table, predicate, "continuous", data, None, sync_timestamp, notify)
 
     def unsubscribe(self, handle: int) -> Operation:
         """End a subscription."""

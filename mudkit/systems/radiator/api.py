@@ -154,8 +154,6 @@ class Client(OnHost):
         the call, it is called after the restart; if this repeats a context, its ``id`` is the same.
     attributes : mapping, optional
         Attributes of the client's context, beneath what it propagates; ``p2p_enabled``: peers can reach it.
-    machine : type
-        Machine class of the device; a subclass of :class:`ClientMachine`.
 
     Raises
     ------
@@ -190,7 +188,6 @@ class Client(OnHost):
         client_id: str | None = None,
         receive: Callable[[Context], None] | None = None,
         attributes: _Attributes = None,
-        machine: type[ClientMachine] = ClientMachine,
     ) -> None:
         self.client_id = device.name if client_id is None else client_id
         if not 1 <= len(self.client_id) <= _MAX_ID_LENGTH:
@@ -205,7 +202,7 @@ class Client(OnHost):
         address, compress = server.installed.address, server.compress
         self.installed = device.install(
             NAME,
-            lambda ports: machine(ports, self.client_id, device.name, address, compress=compress),
+            lambda ports: ClientMachine(ports, self.client_id, device.name, address, compress=compress),
             name=f"{_PORT} {self.client_id}",
         )
         if receive is not None:
