@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mudkit import words
-from mudkit.arguments import check_calls
+from mudkit.checks import check_arguments, number, whole_number
 from mudkit.display import Displayed, Table, View, first_rows
 from mudkit.errors import ParameterError, brief, did_you_mean, listed
 from mudkit.fleet import Device, Faults, Host, World
@@ -24,7 +24,6 @@ from mudkit.progress import bar
 from mudkit.sources.courses import Mobility
 from mudkit.sources.link_replay import LinkReplay
 from mudkit.sources.outages import OutageLog, Outages
-from mudkit.sources.parameters import number, whole_number
 from mudkit.tokens import Authority
 from mudkit.trace.schema import to_frame
 from mudkit.units import US_PER_S
@@ -46,7 +45,7 @@ _MAX_TIME_US = (_MAX_TIME - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timede
 """Latest time of a lab: pandas has no times after 2262."""
 
 
-@check_calls
+@check_arguments
 class Lab(Displayed):
     """A world in virtual time, and everything that is in it.
 

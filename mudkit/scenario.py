@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, number, of_kind, whole_number
 from mudkit.errors import ParameterError
 from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.group import Group
@@ -17,12 +17,11 @@ from mudkit.lab import START, Lab, epoch_us
 from mudkit.sources.courses import Mobility
 from mudkit.sources.link_replay import LinkReplay
 from mudkit.sources.outages import OutageLog, Outages
-from mudkit.sources.parameters import number, of_kind, whole_number
 from mudkit.sources.workloads import Poisson, WakingReads, Workload
 from mudkit.units import US_PER_S
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Scenario:
     """Plan of a run, whatever the system.

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from mudkit import intervals, words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, one_of, whole_number
 from mudkit.display import MAX_COLUMNS, MAX_ROWS, Align, Cell, Displayed, Table, View
 from mudkit.errors import ParameterError, SimulationProblem, brief
 from mudkit.experiment.adapters import ADAPTERS
@@ -18,13 +18,12 @@ from mudkit.experiment.runs import MEASURES, by_device, check_system, fates, pho
 from mudkit.experiment.tasks import Task
 from mudkit.experiment.testbed import Adapter, Testbed
 from mudkit.progress import bar
-from mudkit.sources.parameters import one_of, whole_number
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True, repr=False)
 class Comparison(Displayed):
     """Several systems on the same seeds.
@@ -113,7 +112,7 @@ def _difference_cell(row: Mapping[Any, Any], label: words.Label, places: int) ->
     return Cell(f"{sign}{words.number(value, places)}{unit}", note)
 
 
-@check_options
+@check_arguments(types=False)
 def sweep(
     play: Callable[..., Mapping[str, Mapping[str, float]]],
     name: str,
@@ -164,7 +163,7 @@ def sweep(
     return pd.DataFrame(rows)
 
 
-@check_options
+@check_arguments(types=False)
 def compare(
     play: Callable[[int], Mapping[str, Mapping[str, float]]],
     seeds: Iterable[int] = range(10),
@@ -262,7 +261,7 @@ RATIOS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
 """Ratios that a run may lack, with nothing to divide by: summed measures, and the divisor."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True, repr=False)
 class Scoreboard(Displayed):
     """Measures of systems on several tasks and seeds.
@@ -357,7 +356,7 @@ class Scoreboard(Displayed):
         return self._by_task[task]
 
 
-@check_options
+@check_arguments(types=False)
 def scoreboard(
     tasks: Iterable[Task],
     systems: Mapping[str, Callable[[Testbed], Adapter]] = ADAPTERS,
@@ -475,7 +474,7 @@ LABELS: Final[Mapping[str, str]] = {name: words.axis_title(name) for name in MEA
 """Axis titles of the measures, with units."""
 
 
-@check_options
+@check_arguments(types=False)
 def pareto_front(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     """Return which systems are on the Pareto front of two measures.
 

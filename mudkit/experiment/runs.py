@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow.compute as pc
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, of_kind
 from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, brief
 from mudkit.experiment.tasks import SETTLE_S, Item, Task
@@ -19,7 +19,6 @@ from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.scenario import Activity, build_lab, schedule
-from mudkit.sources.parameters import of_kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +54,7 @@ FATES: Final = ("useful", "late", "stale", "unopened", "lost")
 """Fates of a wanted item on a phone; the counts add up to what was wanted."""
 
 
-@check_options
+@check_arguments(types=False)
 class Run(Displayed):
     """One run, and what happened in it.
 
@@ -127,7 +126,7 @@ class Run(Displayed):
         return {name: measures[name] for name in MEASURES}
 
 
-@check_options
+@check_arguments(types=False)
 def run(
     task: Task,
     system: Callable[[Testbed], Adapter],
@@ -235,7 +234,7 @@ DEVICE_MEASURES: Final = (
 """Measures of a single device."""
 
 
-@check_options
+@check_arguments(types=False)
 def by_device(run: Run) -> pd.DataFrame:
     """Return the measures of each device, from the bill and the table of deliveries.
 

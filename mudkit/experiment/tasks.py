@@ -13,12 +13,11 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 import msgspec
 import numpy as np
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, number, split_rates, whole_number
 from mudkit.errors import ParameterError
 from mudkit.predicates import Language, Predicate
 from mudkit.scenario import Scenario, require_mobility
 from mudkit.sources.grid import ManhattanGrid
-from mudkit.sources.parameters import number, split_rates, whole_number
 from mudkit.sources.streams import Stream
 from mudkit.sources.workloads import Poisson, WakingReads
 
@@ -51,7 +50,7 @@ class Interest:
     False
     """
 
-    @check_options
+    @check_arguments(types=False)
     def __init__(self, text: str) -> None:
         self.text = text
         self.of_item = frozenset(name for scope, name in _NAME.findall(text) if scope == "item")
@@ -71,18 +70,18 @@ class Interest:
         """True if it depends on the place of its reader."""
         return "loc" in self.of_me
 
-    @check_options
+    @check_arguments(types=False)
     def over_items(self, me: Mapping[str, Any], language: Language = _ANY) -> Predicate:
         """Return a reader's predicate over items, in a ``language``, with the profile ``me`` as constants."""
         given = {name: me.get(name) for name in self.of_me}
         return Predicate.parse(self._written("", ":"), given, language=language)
 
-    @check_options
+    @check_arguments(types=False)
     def by_writer(self, item: Mapping[str, Any]) -> Predicate:
         """Return the writer's predicate over readers, with the item's metadata as constants."""
         return self._by_writer.bind(sender={name: item.get(name) for name in self.of_item})
 
-    @check_options
+    @check_arguments(types=False)
     def as_text(self, me: Mapping[str, Any]) -> str:
         """Return the text of the reader's predicate over items, with her profile (``me``) as literals."""
 
@@ -182,7 +181,7 @@ ProfilesOf: TypeAlias = Callable[[int, Sequence[str], Sequence[str]], Sequence[M
 """Function of the seed, phones and senders; returns the profile of each phone's user."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Task:
     """Items that are useful to the users of a fleet, and when the users look.

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import msgspec
 import numpy as np
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.experiment.evidence import Carried
 from mudkit.experiment.tasks import Item, Task
@@ -45,7 +45,7 @@ class Adapter(Protocol):
         ...
 
 
-@check_options
+@check_arguments(types=False)
 class Testbed:
     """Devices, wants and deliveries of a run.
 

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import pyarrow as pa
 
 from mudkit import words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, time_zone
 from mudkit.display import INK
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described, redescribed
@@ -31,7 +31,6 @@ from mudkit.figures.style import (
     text_colour,
 )
 from mudkit.figures.tables import require_columns
-from mudkit.sources.parameters import time_zone
 from mudkit.units import distance_km, middle
 
 MAX_FRAMES: Final = 48
@@ -156,7 +155,7 @@ def _bucket_s(ts: pd.Series) -> float:
     return float(pd.Timedelta(gaps.min()).total_seconds()) if len(gaps) else 3600.0
 
 
-@check_options
+@check_arguments(types=False)
 def hits_by_cell(reads: pd.DataFrame, zoom: int = 14) -> pa.Table:
     """Count reads, local answers and stale answers by cell.
 
@@ -201,7 +200,7 @@ def hits_by_cell(reads: pd.DataFrame, zoom: int = 14) -> pa.Table:
     )  # fmt: skip
 
 
-@check_options
+@check_arguments(types=False)
 def reads_near_busiest(reads: pd.DataFrame, km: float = 30.0) -> pd.DataFrame:
     """Return the reads around the place with most reads, for instance one town of several.
 

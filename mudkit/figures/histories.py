@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mudkit import words
+from mudkit.checks import of_kind
 from mudkit.consistency import Operation, Status, Verdict, seen_writes
 from mudkit.display import INK
 from mudkit.figures.alternative import described
@@ -28,7 +29,6 @@ from mudkit.figures.style import (
     text_colour,
 )
 from mudkit.figures.times import time_unit
-from mudkit.sources.parameters import of_kind
 from mudkit.units import US_PER_S
 
 MAX_OPERATIONS: Final = 80

@@ -14,7 +14,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.display import INK
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described
@@ -604,7 +604,7 @@ def clock_time(t_us: int) -> str:
     return str(np.datetime64(t_us, "us").astype("datetime64[ms]")).replace("T", " ")
 
 
-@check_options
+@check_arguments(types=False)
 def radiator_pushes(messages: pd.DataFrame, server: str = "radiator") -> pd.DataFrame:
     """Return the contexts sent to a Radiator server and its pushes, with these kinds.
 

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mudkit import words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.display import INK
 from mudkit.errors import ParameterError
 from mudkit.figures.alternative import described, redescribed
@@ -265,7 +265,7 @@ def _mark(row: Mapping[Any, Any]) -> tuple[str, str]:
     return _ACTION_MARKS.get(row["action"], _DELAY_MARK)
 
 
-@check_options
+@check_arguments(types=False)
 def tree_outline(policy: LearntReads | LearntWrites | pd.DataFrame, max_depth: int = 4) -> str:
     """Return a decision tree as indented lines, for instance for a screen reader.
 

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from mudkit import words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.display import INK
 from mudkit.errors import ParameterError
 from mudkit.figures.alternative import described, redescribed
@@ -273,7 +273,7 @@ def update_limit_curve(
     figure.update_layout(title=heading(title))
 
 
-@check_options
+@check_arguments(types=False)
 def message_fates(table: pd.DataFrame, best: pd.DataFrame) -> pd.Series[str]:
     """Classify messages by waste and loss.
 

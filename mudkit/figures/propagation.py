@@ -15,7 +15,7 @@ from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
 from mudkit import words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.display import INK
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described, plain
@@ -53,7 +53,7 @@ _DEFAULT_KM: Final = 1.0  # side of cells that do not state theirs
 _SCALES_KM: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
-@check_options
+@check_arguments(types=False)
 class ReceivedCells:
     """Received cells, indexed so that a slider finds quickly what a receiver knows at a moment.
 
@@ -184,7 +184,7 @@ def knowledge(
     return figure
 
 
-@check_options
+@check_arguments(types=False)
 def update_knowledge(figure: Any, cells: ReceivedCells, shown: Sequence[Panel]) -> None:
     """Show other receivers or moments in a figure that :func:`knowledge` returned.
 
@@ -272,7 +272,7 @@ def _add_scale(figure: go.Figure, x: list[float], y: list[float], stretch: float
     )  # fmt: skip
 
 
-@check_options
+@check_arguments(types=False)
 def knowledge_map(
     cells: pd.DataFrame,
     positions: pd.DataFrame,

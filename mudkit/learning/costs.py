@@ -12,9 +12,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, number
 from mudkit.errors import ParameterError
-from mudkit.sources.parameters import number
 
 Costs: TypeAlias = "str | CostMatrix | ArrayLike"
 """A preset's name, or costs of one's own."""
@@ -24,7 +23,7 @@ CLASSES: Final = (*(10.0 * step for step in range(13)), NEVER_MIN)
 """Minutes that a write may wait (Mobius 7.3): 0, 10, …, 120, and for ever."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class CostMatrix:
     """Cost of each wrong decision about a read; right ones cost nothing.
@@ -62,7 +61,7 @@ COSTS: Final = {
 such utilities and gives no numbers; these are ours."""
 
 
-@check_options
+@check_arguments(types=False)
 def delay_costs(
     over: float, under: float = 1.0, *, interval_s: float = 15.0, message_points: float = 100.0
 ) -> NDArray[np.float64]:

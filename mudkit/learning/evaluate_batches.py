@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, whole_number
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning.batching import Batch, BatchBound, BatchLearner, BatchPolicy
 from mudkit.learning.measures import Measures, changes, shares
 from mudkit.learning.radio import RadioModel
 from mudkit.learning.trees import Folds, Groups, check_folds
 from mudkit.learning.writes import NEVER_US, ReadRequests, Writes, batches, missed
-from mudkit.sources.parameters import whole_number
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ _US_PER_DAY = 86_400 * US_PER_S
 _MEASURES = ("message_share", "point_share", "missed_share", "bytes", "radio_mj")
 
 
-@check_options
+@check_arguments(types=False)
 def evaluate_writes(
     first_reads: Any,
     positions: Any,

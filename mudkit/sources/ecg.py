@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
-from mudkit.arguments import check_options
-from mudkit.sources.parameters import number, whole_number
+from mudkit.checks import check_arguments, number, whole_number
 from mudkit.sources.streams import Stream
 
 ECG_HZ: Final = 250
@@ -35,7 +34,7 @@ _TURN: Final = 2.0 * pi
 _MIN_MV, _MAX_MV = -1.0, 1.55
 
 
-@check_options
+@check_arguments(types=False)
 def ecg_mv(bpm: float, seconds: float, *, seed: int = 0, spread_bpm: float = 1.0) -> NDArray[np.float64]:
     """Integrate the model.
 
@@ -113,7 +112,7 @@ def _beats(bpm: float, seconds: float, seed: int, spread_bpm: float) -> NDArray[
     return np.asarray(np.maximum(mean_s + line, 0.2))
 
 
-@check_options
+@check_arguments(types=False)
 def encode_ecg(millivolt: NDArray[np.float64]) -> bytes:
     """Write a signal as one byte a sample: -1 mV is 0 and 1.55 mV is 255, 0.01 mV a step.
 
@@ -126,7 +125,7 @@ def encode_ecg(millivolt: NDArray[np.float64]) -> bytes:
     return bytes(np.clip(np.rint(scaled), 0, 255).astype(np.uint8))
 
 
-@check_options
+@check_arguments(types=False)
 def decode_ecg(given: bytes) -> NDArray[np.float64]:
     """Read what :func:`encode_ecg` wrote.
 
@@ -138,7 +137,7 @@ def decode_ecg(given: bytes) -> NDArray[np.float64]:
     return np.frombuffer(given, dtype=np.uint8) / 255.0 * (_MAX_MV - _MIN_MV) + _MIN_MV
 
 
-@check_options
+@check_arguments(types=False)
 def ecg_loss_percent(before: bytes, after: bytes) -> float:
     """Return the root mean square error of a signal, in percent of its deviation from its mean.
 

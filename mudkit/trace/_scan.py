@@ -10,18 +10,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, whole_number
 from mudkit.display import Displayed, View
 from mudkit.errors import MudkitError, TraceContentError
 from mudkit.files import existing, output_problem, work_folder
-from mudkit.sources.parameters import whole_number
 from mudkit.trace.folder import is_trace
 from mudkit.trace.loaded import Loaded
 from mudkit.trace.options import Options, refuse_for_folder
 from mudkit.trace.pieces import FilePieces, FolderPieces, Pieces
 
 
-@check_options
+@check_arguments(types=False)
 def scan(path: str | os.PathLike[str], *, batch_rows: int = 1_000_000, **options: Any) -> Scan:
     """Load a trace piece by piece in bounded memory.
 
@@ -72,7 +71,7 @@ def scan(path: str | os.PathLike[str], *, batch_rows: int = 1_000_000, **options
     return Scan(lambda folder: FilePieces(plan, batch_rows, folder), batch_rows)
 
 
-@check_options
+@check_arguments(types=False)
 class Scan(Displayed):
     """Trace that is read piece by piece; built by :func:`scan`.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, number, whole_number
 from mudkit.display import shows_fields
 from mudkit.errors import TraceContentError
 from mudkit.learning import Always, FixedRule, Tree
@@ -25,7 +25,6 @@ from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import LearntReads
 from mudkit.learning.replay import SENT, fewest_sends_by_stale, replay
 from mudkit.learning.trees import CrossValidatedTrees, Groups, grow
-from mudkit.sources.parameters import number, whole_number
 from mudkit.sources.streams import Stream
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ _BOUNDS: Final = 7
 _FEATURES: Final = "extended"
 
 
-@check_options
+@check_arguments(types=False)
 @shows_fields
 class CachingRun(NamedTuple):
     """Result of a policy.
@@ -72,7 +71,7 @@ class CachingRun(NamedTuple):
         return {name: getattr(self, name) for name in ("sent_share", "stale_share", "completeness")}
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class CacheBench:
     """A labelled trace, and the trees that were grown from it.
@@ -212,7 +211,7 @@ class CacheBench:
         return pd.DataFrame(columns)
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class ShuffledLabels:
     """Control of a tree: it is trained on shuffled labels, so that only the costs decide.
@@ -237,7 +236,7 @@ class ShuffledLabels:
         return f"{self.tree}, shuffled labels"
 
 
-@check_options
+@check_arguments(types=False)
 def tree_nodes(policy: LearntReads | LearntWrites) -> pd.DataFrame:
     """List the nodes of a pruned tree, parents before their children.
 

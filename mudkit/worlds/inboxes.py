@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, number, one_of, whole_number
 from mudkit.display import Displayed, View
 from mudkit.fleet.device import BASE_MW, check_battery
 from mudkit.lab import Lab
 from mudkit.scenario import Activity, Scenario, build_lab, check_workload, require_mobility, schedule
-from mudkit.sources.parameters import number, one_of, whole_number
 from mudkit.sources.streams import Stream
 from mudkit.sources.workloads import Workload
 from mudkit.systems.store_and_forward import Client, DirectClient, Relay
@@ -29,7 +28,7 @@ Transport: TypeAlias = Literal["direct", "relay"]
 TRANSPORTS: Final[tuple[Transport, ...]] = get_args(Transport)
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Inboxes(Scenario):
     """A scenario in which each item is a message to some phones, drawn evenly, for their inboxes.
@@ -183,7 +182,7 @@ class _Phones:
         return [names[other] for other in taken[1:]]
 
 
-@check_options
+@check_arguments(types=False)
 class InboxesRun(Displayed):
     """A run of :class:`Inboxes`.
 

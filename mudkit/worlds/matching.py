@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, one_of, whole_number
 from mudkit.predicates import Predicate, SubscriptionIndex
-from mudkit.sources.parameters import one_of, whole_number
 from mudkit.units import KM_PER_DEGREE
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ Shape: TypeAlias = Literal["box", "ranges", "wide", "skewed", "near"]
 """Form of the subscriptions: a key of :data:`READ_PREDICATES`."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class MatchingLoad:
     """Random subscriptions in a square of one degree at the equator, and records that each match about five.
@@ -186,7 +185,7 @@ def match_each(
     ]
 
 
-@check_options
+@check_arguments(types=False)
 def matching_times(
     sizes: Sequence[int], *, topics: int = 1000, records: int = 500, seed: int = 1, shape: Shape = "box"
 ) -> pd.DataFrame:

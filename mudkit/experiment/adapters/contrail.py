@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.events import Host, Operation
 from mudkit.experiment.adapters.system import PORT, Batch, System, Way, text_of
 from mudkit.experiment.tasks import Item
@@ -29,7 +29,7 @@ _OPEN_MS: Final = 3_600_000.0
 """Time for which a connection stays open, so that items arrive at once, as in the other systems."""
 
 
-@check_options
+@check_arguments(types=False)
 class Contrail(System):
     """A relay, and a module on each device.
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.events import Operation
 from mudkit.experiment.adapters.store_and_forward import Uplink
 from mudkit.experiment.adapters.system import Batch, System, Way, text_of
@@ -23,7 +23,7 @@ from mudkit.systems.lasthop.subscription import Mode
 _TOPIC: Final = "items"
 
 
-@check_options
+@check_arguments(types=False)
 class LastHop(System):
     """The spool with Figure 7's policy, all of it learnt.
 

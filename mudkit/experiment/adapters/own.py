@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.events import Effect, Event, Installed, Operation, Ports, Store
 from mudkit.experiment.tasks import Interest, Item
@@ -315,7 +315,7 @@ class _Entered:
         return Own(testbed, self.handle, self.name)
 
 
-@check_options
+@check_arguments(types=False)
 def own_machine(handle: Handle, name: str = "mine") -> Callable[[Testbed], Adapter]:
     """Enter a machine on the scoreboard.
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.experiment.adapters.system import Batch, System, Way, text_of
 from mudkit.experiment.tasks import SETTLE_S, TASKS
 from mudkit.experiment.testbed import Testbed
@@ -24,7 +24,7 @@ _ME: Final = "me "
 _HALF_AN_HOUR: Final = Time(1800.0)
 
 
-@check_options
+@check_arguments(types=False)
 class Radiator(System):
     """A server with an aggregability function, and its clients.
 

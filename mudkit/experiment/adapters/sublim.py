@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.experiment.adapters.store_and_forward import Uplink
 from mudkit.experiment.adapters.system import Batch, System, Way, text_of
 from mudkit.experiment.tasks import Interest
@@ -22,7 +22,7 @@ from mudkit.systems.sublim._policy.actions import Drop
 _FOR_OTHERS: Final = Rule("coalesce(message.to <> state.me, FALSE)", Drop(), "for others")
 
 
-@check_options
+@check_arguments(types=False)
 class Sublim(System):
     """A publish server, an access point, and a subscriber with a policy on each phone.
 

@@ -12,11 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, get_args
 
+from mudkit.checks import one_of
 from mudkit.events import Host
 from mudkit.experiment.tasks import Interest, Item
 from mudkit.experiment.testbed import Testbed
 from mudkit.predicates import Predicate
-from mudkit.sources.parameters import one_of
 
 PORT: Final = "board"
 """Application, or port, under which adapters run on a task."""

@@ -10,13 +10,12 @@ from typing import Final
 import msgspec
 
 from mudkit import words
-from mudkit.arguments import check_calls
+from mudkit.checks import check_arguments, number, of_kind, whole_number
 from mudkit.display import Displayed, View, first_rows
 from mudkit.errors import MudkitError, ParameterError, brief
 from mudkit.events import Host, Installed, Network, Operation
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
-from mudkit.sources.parameters import number, of_kind, whole_number
 from mudkit.systems.contrail import messages
 from mudkit.systems.contrail.crypto import Directory, PublicKeys, Registered
 from mudkit.systems.contrail.device.core import IDENTITY, PROBLEMS, KeyUse, Settings
@@ -37,7 +36,7 @@ _MAX_S: Final = 1e9
 _MAX_MS: Final = 1e12
 
 
-@check_calls
+@check_arguments
 class Relay(Displayed):
     """A cloud provider: gateways, compute instances and storage in its data centres (Contrail 4.2).
 
@@ -153,7 +152,7 @@ class Group(msgspec.Struct, frozen=True):
     rule: str | None = None
 
 
-@check_calls
+@check_arguments
 class Port(OnHost):
     """An open port of an application (Contrail 3.2, 4.1), see :meth:`Module.open_port`.
 
@@ -419,7 +418,7 @@ def _lasts_us(name: str, value_s: float | None) -> int | None:
     return None if value_s is None else round(number(name, value_s, 1e-6, _MAX_S) * 1e6)
 
 
-@check_calls
+@check_arguments
 class Module(OnHost):
     """Client module of a device, shared by all its applications (Contrail 4.1).
 

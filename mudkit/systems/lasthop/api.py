@@ -7,12 +7,10 @@ from typing import Final, Unpack
 
 import msgspec
 
-from mudkit.arguments import check_calls
+from mudkit.checks import check_arguments, is_storable, number, whole_number
 from mudkit.display import View
 from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
-from mudkit.sources.parameters import number, whole_number
-from mudkit.systems.arguments import is_storable
 from mudkit.systems.displays import OnHost
 from mudkit.systems.lasthop.device.machine import APP, ARRIVALS, DeviceMachine
 from mudkit.systems.lasthop.messages import (
@@ -39,7 +37,7 @@ _RESERVED: Final = ("topic", "rank")
 _MAX_SHOWN: Final = 200
 
 
-@check_calls
+@check_arguments
 class Publications(OnHost):
     """The spooling server of a lab.
 
@@ -77,7 +75,7 @@ class Publications(OnHost):
         return self.installed.call(Queues(device, topic))
 
 
-@check_calls
+@check_arguments
 class Topic(OnHost):
     """A topic, as its publisher sees it (Last hop 3.1).
 
@@ -159,7 +157,7 @@ class Topic(OnHost):
         return self.installed.call(Rerank(self.name, str(identity), rank))
 
 
-@check_calls
+@check_arguments
 class Subscriber(OnHost):
     """The user of a device (Last hop 3.2).
 

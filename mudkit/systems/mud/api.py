@@ -7,12 +7,11 @@ from functools import wraps
 from inspect import signature
 from typing import Annotated, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
-from mudkit.arguments import check_calls, check_init
+from mudkit.checks import check_arguments, number, whole_number
 from mudkit.delivery.notices import Identified
 from mudkit.errors import AccessDenied, ParameterError, brief
 from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
-from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.displays import OnHost
 from mudkit.systems.mud.device.client import ClientMachine, Settings
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
@@ -48,7 +47,7 @@ ReadType: TypeAlias = Literal["uncommitted", "committed", "committed_wio", "cont
 _Record: TypeAlias = Annotated[Fields, 'a mapping of columns to values, such as {"topic": "arts"}']
 
 
-@check_calls
+@check_arguments
 class Client(OnHost):
     """One app's client on a device (Mobius 3.1, table 2).
 
@@ -319,7 +318,7 @@ class Client(OnHost):
         PredicateError
             The predicate cannot be parsed, or a ``lookup`` does not name its table by a constant.
         """
-        parsed = None if predicate is None else _parsed(predicate)
+        parsed = None if predicate is None else _parse(predicate)
         reader = {} if data is None else check_record(data, ())
         if type == "continuous":
             _refuse_option("aggregate", aggregate)
@@ -421,7 +420,7 @@ class Client(OnHost):
         predicate: str | Predicate | None, utility: Utility | None, data: Fields | None,
         callback: Callable[[Operation], None] | None,
     ) -> Operation:  # fmt: skip
-        parsed = None if predicate is None else _parsed(predicate)
+        parsed = None if predicate is None else _parse(predicate)
         reader = {} if data is None else check_record(data, ())
         called = self.installed.call(operation(table, key, record, kind, parsed, utility, reader))
         if callback is not None:
@@ -475,7 +474,7 @@ def _refuse_option(name: str, value: Utility | str | None) -> None:
         )
 
 
-def _parsed(predicate: str | Predicate) -> Predicate:
+def _parse(predicate: str | Predicate) -> Predicate:
     if not isinstance(predicate, Predicate):
         predicate = Predicate(predicate)
     tables_of(predicate)  # raises PredicateError for a table that is not a constant
@@ -486,7 +485,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-def _waiting(
+def _wait_for(
     call: Callable[Concatenate[Client, _P], Operation], result: Callable[[Operation, float], _T]
 ) -> Callable[Concatenate[BlockingClient, _P], _T]:
     """Return a method that calls a method of :class:`Client` and waits for its result."""
@@ -502,24 +501,23 @@ def _waiting(
     return wait
 
 
-def _nothing(operation: Operation, timeout_s: float) -> None:
+def _wait_until_done(operation: Operation, timeout_s: float) -> None:
     """Wait until it is completed."""
     operation.result(timeout_s)
 
 
-def _version(operation: Operation, timeout_s: float) -> int:
+def _wait_for_version(operation: Operation, timeout_s: float) -> int:
     """Return the new version of the record."""
     version: int = operation.result(timeout_s)
     return version
 
 
-def _records(operation: Operation, timeout_s: float) -> ReadResult | int:
+def _wait_for_records(operation: Operation, timeout_s: float) -> ReadResult | int:
     """Return the records, or the handle of a continuous read."""
     records: ReadResult | int = operation.result(timeout_s)
     return records
 
 
-@check_init
 class BlockingClient:
     """Client whose calls return results and raise errors; virtual time runs until then (Mobius 3.1).
 
@@ -541,21 +539,22 @@ class BlockingClient:
     1
     """
 
+    @check_arguments
     def __init__(self, client: Client, timeout_s: float = 86_400) -> None:
         self.client = client
         self.timeout_s = timeout_s
 
-    create = _waiting(Client.create, _nothing)
-    alter = _waiting(Client.alter, _nothing)
-    drop = _waiting(Client.drop, _nothing)
-    write = _waiting(Client.write, _version)
-    delete = _waiting(Client.delete, _version)
-    read = _waiting(Client.read, _records)
-    update_data = _waiting(Client.update_data, _nothing)
-    unregister = _waiting(Client.unregister, _nothing)
+    create = _wait_for(Client.create, _wait_until_done)
+    alter = _wait_for(Client.alter, _wait_until_done)
+    drop = _wait_for(Client.drop, _wait_until_done)
+    write = _wait_for(Client.write, _wait_for_version)
+    delete = _wait_for(Client.delete, _wait_for_version)
+    read = _wait_for(Client.read, _wait_for_records)
+    update_data = _wait_for(Client.update_data, _wait_until_done)
+    unregister = _wait_for(Client.unregister, _wait_until_done)
 
 
-@check_calls
+@check_arguments
 class PubSub:
     """Publish and subscribe by topic (Mobius 3.1): a message is a record with a ``topic`` and a new key.
 
@@ -630,12 +629,12 @@ class PubSub:
             Its result is the handle for :meth:`unsubscribe`.
         """
 
-        def changed(change: Change | Fields) -> None:
+        def notify(change: Change | Fields) -> None:
             if isinstance(change, Change) and change.record is not None:
                 callback(Identified(dict(change.record), change.id))
 
         predicate = Predicate("topic = :topic", topic=topic)
-        return self._client.read(self._table, predicate, "continuous", data, None, sync_timestamp, changed)
+        return self._client.read(self._table, predicate, "continuous", data, None, sync_timestamp, notify)
 
     def unsubscribe(self, handle: int) -> Operation:
         """End a subscription."""

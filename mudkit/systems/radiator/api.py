@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import msgspec
 
-from mudkit.arguments import check_calls
+from mudkit.checks import check_arguments, number
 from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
-from mudkit.sources.parameters import number
 from mudkit.systems.displays import OnHost
 from mudkit.systems.radiator.chains import Chainability
 from mudkit.systems.radiator.context import Context
@@ -42,7 +41,7 @@ _MAX_ID_LENGTH: Final = 512
 _Attributes: TypeAlias = Annotated[Fields | None, 'a mapping such as {"p2p_enabled": True}']
 
 
-@check_calls
+@check_arguments
 class Server(OnHost):
     """Radiator's server in a lab.
 
@@ -140,7 +139,7 @@ class Server(OnHost):
         return self.installed.call(GetCounters())
 
 
-@check_calls
+@check_arguments
 class Client(OnHost):
     """Local middleware on a device, installed and registered (Radiator 4.1: setup, register_client).
 

@@ -6,14 +6,14 @@ Roles: a client on each device (:mod:`.device`) and one relay (:mod:`.servers`).
 Messages (:mod:`.messages`)::
 
     client                 relay                  client
-      | -- Send ------------> |                      |
-      | <--------- Accepted - |                      |
+      | -- Upload ----------> |                      |
+      | <-------- UploadAck - |                      |
       |                       | -- Deliver --------> |
-      |                       | <-------- Delivered - |
+      |                       | <------ DeliveryAck - |
       | -- Hello -----------> |                      |     after each start, connection and change of context
       | <---------- Welcome - |                      |
 
-``Missing`` and ``Lacks`` report a gap in the sequence numbers; ``Identify`` requests a hello.
+``UploadGap`` and ``DeliveryGap`` report a gap in the numbers; ``Identify`` requests a hello.
 
 Durable state: the client stores its outbox, its inbox (at most 65,536 unread messages) and the last sequence
 number received from each sender. The relay stores one queue per receiver, the last number accepted from each

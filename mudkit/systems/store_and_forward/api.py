@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from mudkit.arguments import check_calls
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
 from mudkit.systems.displays import OnHost
@@ -19,7 +19,7 @@ _PORT: Final = "sf"
 """Suffix of the addresses of its machines; other systems may have machines on the same hosts."""
 
 
-@check_calls
+@check_arguments
 class Relay(OnHost):
     """The relay, on a server of its own.
 
@@ -38,7 +38,7 @@ class Relay(OnHost):
         self.installed = lab.server(name).install(NAME, RelayMachine, name=_PORT)
 
 
-@check_calls
+@check_arguments
 class Client(OnHost):
     """The client on a device.
 

@@ -7,11 +7,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Annotated, Final, TypeAlias
 
-from mudkit.arguments import check_arguments, check_calls
+from mudkit.checks import check_arguments, number
 from mudkit.errors import OperationLost, ParameterError, brief
 from mudkit.events import Host, Installed, Make, Network, Operation
 from mudkit.predicates import Predicate
-from mudkit.sources.parameters import number
 from mudkit.systems.displays import OnHost
 from mudkit.systems.sublim._policy.function import FunctionPolicy
 from mudkit.systems.sublim._policy.message import create_message
@@ -41,7 +40,7 @@ _PORT: Final = "sublim"
 _Place: TypeAlias = Annotated[tuple[float, float], "(lat, lon) in degrees"]
 
 
-@check_calls
+@check_arguments
 class PublishServer(OnHost):
     """Publish server of a lab.
 
@@ -107,7 +106,7 @@ class PublishServer(OnHost):
         return self.installed.call(Publish(body, item))
 
 
-@check_calls
+@check_arguments
 class AccessPoint(OnHost):
     """Access point.
 
@@ -158,7 +157,7 @@ class AccessPoint(OnHost):
         return state
 
 
-@check_calls
+@check_arguments
 class Subscriber(OnHost):
     """Subscriber with state, on a device; attaches to the nearest access point in range.
 
@@ -272,7 +271,7 @@ class Subscriber(OnHost):
         )
 
 
-@check_calls
+@check_arguments
 class PlainSubscriber(OnHost):
     """Subscriber without state: receives the messages that match a predicate; missed messages are lost.
 

@@ -60,7 +60,7 @@ from mudkit.systems.contrail.messages import (
     Withdraw,
 )
 from mudkit.systems.contrail.messages import Pull as PullMessage
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 from mudkit.units import distance_km
 
 MAX_STARTS: Final = 64
@@ -334,7 +334,7 @@ class ModuleMachine:
     def _received(self, event: Received) -> Sequence[Effect]:
         relay = self._relay_of(event.source)
         if relay is None:
-            return dropped(event)
+            return record_dropped(event)
         match DEVICE_FROM_GATEWAY.decode(event.message):
             case Deliver() as page:
                 return self._delivered(relay, page)
@@ -347,7 +347,7 @@ class ModuleMachine:
                     for pull in self._pulls:
                         effects += pull.request_early()
                 return effects
-        return dropped(event)
+        return record_dropped(event)
 
     def _delivered(self, relay: int, page: Deliver) -> list[Effect]:
         pull, effects = self._pulls[relay], self._receiving.retry_unknown()

@@ -319,7 +319,7 @@ class Receiving:
         channel, start = f"{message.source}\n{to.port}\n{message.port}", message.seq >> BITS
         oldest = core.settings.directory[message.source].start - MAX_INCARNATIONS + 1
         seen_key = f"seen {channel}\n{message.item}"
-        seen, last = store.get(seen_key, int) or 0, self._last.last_seq(channel, str(start))
+        seen, last = store.get(seen_key, int) or 0, self._last.last_number(channel, str(start))
         if start < oldest or message.seq <= max(seen, last - MAX_SEEN):
             core.count("duplicate" if seen == message.seq else "obsolete")
             return []

@@ -63,7 +63,7 @@ from mudkit.systems.contrail.messages import (
     WithdrawFrom,
     read_answers,
 )
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 
 PAGE_BYTES: Final = 65_536
 """Maximum size of a page with more than one message."""
@@ -96,12 +96,12 @@ class Compute:
         match event:
             case Received(source=source) if source in self._gateways:
                 ask = COMPUTE_FROM_GATEWAY.decode(event.message)
-                return dropped(event) if ask is None or ask.gateway != source else self._enqueue(ask)
+                return record_dropped(event) if ask is None or ask.gateway != source else self._enqueue(ask)
             case Received(source=source):
                 done = COMPUTE_FROM_STORAGE.decode(event.message) if source in self._units else None
                 answers = None if done is None else self._answers(done)
                 if done is None or answers is None:
-                    return dropped(event)
+                    return record_dropped(event)
                 return self._continue(source, done.task, answers)
             case TimerFired():
                 effects = self._begin(self._waiting.popleft())

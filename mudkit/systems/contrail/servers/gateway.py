@@ -39,7 +39,7 @@ from mudkit.systems.contrail.messages import (
     Restarted,
     Send,
 )
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 
 _MAX_BODY_BYTES = 1_200_000
 """Item of 1 MiB with its delivery name and the overhead of encryption."""
@@ -80,7 +80,7 @@ class Gateway:
         match event:
             case Received(source=source) if source in self._instances:
                 tell = GATEWAY_FROM_COMPUTE.decode(event.message)
-                return dropped(event) if tell is None else (SendTo(tell.to, tell.message),)
+                return record_dropped(event) if tell is None else (SendTo(tell.to, tell.message),)
             case Received(source=source) if source in self._units:
                 match GATEWAY_FROM_STORAGE.decode(event.message):
                     case QueueFilled(device=device, client=str() as client):
@@ -92,11 +92,11 @@ class Gateway:
                         return (SendTo(address, Filled()),)
                     case Restarted():
                         return self._notify_connected()
-                return dropped(event)
+                return record_dropped(event)
             case Received(source=source):
                 message = GATEWAY_FROM_DEVICE.decode(event.message)
                 if message is None or not _is_own(message, event.sender):
-                    return dropped(event)
+                    return record_dropped(event)
                 return self._request(source, message)
             case SendFailed(to=to, message=Ask() as ask) if to in self._instances:
                 return (self._forward(ask),) if ask.tries < len(self._instances) else ()

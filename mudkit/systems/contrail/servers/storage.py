@@ -81,7 +81,7 @@ from mudkit.systems.contrail.messages import (
 )
 from mudkit.systems.contrail.messages import Send as SendMessage
 from mudkit.systems.contrail.servers.contents import ItemCache, PublisherGroups, Queue
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 
 _NOTIFY: Final = "notify again"
 _NOTIFY_US: Final = 20_000_000
@@ -171,14 +171,18 @@ class Storage:
         source, message = event.source, event.message
         if source in self._computes:
             do = STORAGE_FROM_COMPUTE.decode(message)
-            return dropped(event) if do is None or not self._is_own(do) else self._do_all(now_us, source, do)
+            return (
+                record_dropped(event)
+                if do is None or not self._is_own(do)
+                else self._do_all(now_us, source, do)
+            )
         if source in self._gateways:
             match STORAGE_FROM_GATEWAY.decode(message):
                 case Gone(device=device):
                     return self._watch(now_us, device, None)
                 case Restarted():
                     return self._restore_gateway(source)
-            return dropped(event)
+            return record_dropped(event)
         match STORAGE_FROM_STORAGE.decode(message) if source in self._units else None:
             case Moving() as moving:
                 return self._adopt(now_us, source, moving)
@@ -188,7 +192,7 @@ class Storage:
                 return self._list_queues(source)
             case Holds(device=device, version=version):
                 return self._release(now_us, device, source, version)
-        return dropped(event)
+        return record_dropped(event)
 
     def _restore_gateway(self, gateway: str) -> Sequence[Effect]:
         """Notify the devices connected to a restarted gateway, with their addresses."""

@@ -34,7 +34,7 @@ from mudkit.delivery.notices import Identified, Notices
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import Lineage, continued, shared_since, store_incarnation
+from mudkit.delivery.session import Lineage, continue_lineage, last_lsn_of, store_id
 from mudkit.delivery.stream import Incoming
 from mudkit.display import View, first_rows
 from mudkit.errors import OutboxFull, ParameterError, brief
@@ -90,7 +90,7 @@ from mudkit.systems.lasthop.messages import (
     Welcome,
 )
 from mudkit.systems.lasthop.subscription import Following, Subscription
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 
 APP: Final = "notifications"
 """Application that is notified of messages shown."""
@@ -152,13 +152,13 @@ class EventLog:
 
     def restart(self, life: int) -> None:
         """Continue the log in another start of the machine, and store the lineage."""
-        self._lineage = continued(self._lineage, self._outbox.last_seq, str(life))
+        self._lineage = continue_lineage(self._lineage, self._outbox.last_seq, str(life))
         self._store.put("lineage", self._lineage)
 
     def shared_seq(self, life: int) -> int:
         """Return the last number whose fact is that of a start of the machine; 0: it is unknown."""
         start = "" if life == INITIAL_LIFE else str(life)
-        return shared_since(self._lineage, start, self._outbox.last_seq)
+        return last_lsn_of(self._lineage, start, self._outbox.last_seq)
 
     def add(self, fact: Fact) -> int:
         """Store a fact, and return its number; raise OutboxFull if too many are pending."""
@@ -322,10 +322,10 @@ class DeviceMachine:
         """Handle an event, see :class:`mudkit.events.Machine`."""
         message = _ACCEPTED.decode(event.message) if type(event) is Received else None
         if type(event) is Received and (message is None or event.source != self._server):
-            return dropped(event)
+            return record_dropped(event)
         self._now_us = now_us
         if not self._life:
-            self._incarnation = store_incarnation(self._ports)
+            self._incarnation = store_id(self._ports)
             if self._store.get("life", int) is None:
                 self._life = INITIAL_LIFE
             else:  # the store may be an old backup, so the number is drawn: no other start has it

@@ -87,7 +87,7 @@ class Missed(NamedTuple):
     def of(cls, stream: Outgoing[Body], last_seq: int, topic: str, run: int) -> Missed:
         """Sort the pending items of a stream of which the device received all up to ``last_seq``."""
         missed = cls([], [], [])
-        for seq, _, body in stream.waiting:
+        for seq, _, body in stream.pending:
             if body.topic != topic or body.run != run:
                 continue
             if isinstance(body, Forwarded):

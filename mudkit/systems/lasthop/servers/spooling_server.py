@@ -77,7 +77,7 @@ from mudkit.systems.lasthop.servers.indexer import Indexer, describe_failure, is
 from mudkit.systems.lasthop.servers.server_subscription import Missed, ServerSubscription, StoredSubscription
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.subscription import Subscription
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 
 _MAX_MISSED: Final = 1000
 """Pending items for a device that is away; beyond this it has to report everything that it holds."""
@@ -202,7 +202,7 @@ class SpoolServer:
         self._now_us = now_us
         message = _ACCEPTED.decode(event.message) if type(event) is Received else None
         if type(event) is Received and (message is None or message.device != event.sender):
-            return dropped(event)
+            return record_dropped(event)
         effects = [] if self._is_awake else self._restore()
         if type(event) is Received and message is not None:
             effects += self._received(event.source, message)
@@ -552,7 +552,7 @@ class SpoolServer:
         acked, now_us = peer.stream.ack_up_to(message.seq), self._now_us
         stop = [effect for seq in acked for effect in peer.unanswered.settle(now_us, seq)]
         missing = () if message.missing is UNSET else frozenset(message.missing)
-        return [*stop, *self._send_items(peer, peer.stream.missing(missing))]
+        return [*stop, *self._send_items(peer, peer.stream.items_of(missing))]
 
     def _check_session(self, source: str, peer: Peer, session: Session) -> tuple[bool, Sequence[Effect]]:
         """Return whether a session is the current one; if it is unknown, ask the device to identify."""
@@ -609,7 +609,7 @@ class SpoolServer:
         """Retransmit what a device has not acknowledged."""
         late = peer.unanswered.overdue(self._now_us)
         identify = self._send_identify(peer) if _IDENTIFY in late else ()
-        items = () if peer.stream is None else peer.stream.missing(frozenset(late))
+        items = () if peer.stream is None else peer.stream.items_of(frozenset(late))
         return [*identify, *self._send_items(peer, items), *peer.unanswered.restart(self._now_us)]
 
     # -- time

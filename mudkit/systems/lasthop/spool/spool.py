@@ -39,8 +39,7 @@ from collections.abc import Hashable, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 
-from mudkit.arguments import check_init
-from mudkit.sources.parameters import number, whole_number
+from mudkit.checks import check_arguments, number, whole_number
 from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding, Habits, Situation, chosen
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Entry, Message, Ranked, Take
 
@@ -51,7 +50,6 @@ MAX_CREDIT: Final = 64.0
 """Maximum number of forwards that the rate policy accumulates during an outage."""
 
 
-@check_init
 class Spool:
     """Queues of one topic for one device.
 
@@ -82,6 +80,7 @@ class Spool:
         Messages of at least this rank are forwarded as soon as possible, also on an on-demand topic.
     """
 
+    @check_arguments
     def __init__(
         self,
         threshold: float,
@@ -345,7 +344,6 @@ class Spool:
             finished.add(message.identity)
 
 
-@check_init
 class PaperSpool(Spool):
     """A spool that estimates the length of the device's queue as the printed code does (Last hop 4.5).
 
@@ -365,6 +363,7 @@ class PaperSpool(Spool):
     queue_size : int
     """
 
+    @check_arguments
     def __init__(self, threshold: float, prefetch_limit: int, forward: Take, retract: Take) -> None:
         self.queue_size = 0
         self._printed_limit = prefetch_limit

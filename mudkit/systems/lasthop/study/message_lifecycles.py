@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mudkit.arguments import check_arguments, check_options
+from mudkit.checks import check_arguments, whole_number
 from mudkit.display import Displayed, View, frame_table
-from mudkit.sources.parameters import whole_number
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.push import Push
 from mudkit.systems.lasthop.spool.ranked import Message, Ranked, Take
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True, repr=False)
 class Lifelines(Displayed):
     """Policies on the same events, message by message.

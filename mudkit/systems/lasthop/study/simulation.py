@@ -17,10 +17,9 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from mudkit import words
-from mudkit.arguments import check_arguments, check_options
+from mudkit.checks import check_arguments, number, whole_number
 from mudkit.display import Displayed, View
 from mudkit.sources.outages import Outages, outages_of
-from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.push import Push, PushSpool, policy_of
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message, Ranked, Take
@@ -80,7 +79,7 @@ _MAX_CACHED: Final = 4
 """Cached pairs of scenario and seed; each takes about 2 MB a year."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Outcome:
     """Messages that a policy forwarded and that were read.
@@ -105,7 +104,7 @@ class Outcome:
         return len(set(self.forwarded_ids) - set(self.read_ids)) / len(self.forwarded_ids)
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True, repr=False)
 class Simulated(Displayed):
     """A run of a policy, and of the on-line policy on the same events.

@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit import intervals
-from mudkit.arguments import check_arguments, check_calls
+from mudkit.checks import check_arguments, number, one_of
 from mudkit.errors import ParameterError
 from mudkit.progress import bar
 from mudkit.sources.outages import Outages
-from mudkit.sources.parameters import number, one_of
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.push import Push
 from mudkit.systems.lasthop.study.scenario import Drawn, Expiration
@@ -220,7 +219,7 @@ class Drawable(Protocol):
         """Draw all events of a seed."""
 
 
-@check_calls
+@check_arguments
 @dataclass(frozen=True)
 class RecordedEvents:
     """Recorded events, numbered from 0 instead of drawn by a seed.

@@ -12,9 +12,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from mudkit.arguments import check_arguments
+from mudkit.checks import check_arguments, number
 from mudkit.errors import ParameterError
-from mudkit.sources.parameters import number
 
 _FRESH_WORTH_S: Final = 1e9
 """Longer than anybody waits."""

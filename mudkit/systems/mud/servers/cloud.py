@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from mudkit.arguments import check_calls
+from mudkit.checks import check_arguments, number, whole_number
 from mudkit.display import Displayed, View
 from mudkit.events import Installed, Make, Network, Operation
-from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.mud.messages import Ship
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.mud.servers.backend import BackEnd
@@ -26,7 +25,7 @@ PORT: Final = "mud"
 """Name of each server's machine; that of a client ends with its app."""
 
 
-@check_calls
+@check_arguments
 class Cloud(Displayed):
     """Servers of MUD tables (Mobius 2).
 

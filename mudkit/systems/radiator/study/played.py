@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_arguments, check_options
+from mudkit.checks import check_arguments, number
 from mudkit.display import shows_fields
 from mudkit.errors import ContextProblem, ParameterError, PropagationProblem, brief
-from mudkit.sources.parameters import number
 from mudkit.systems.radiator import joins
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.client_arrays import engine_for_many
@@ -51,7 +50,7 @@ class ReceivedCell(NamedTuple):
     reported_s: float
 
 
-@check_options
+@check_arguments(types=False)
 @shows_fields
 @dataclass(frozen=True)
 class Played:

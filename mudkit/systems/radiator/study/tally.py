@@ -17,8 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_init, check_options
-from mudkit.sources.parameters import whole_number
+from mudkit.checks import check_arguments, whole_number
 from mudkit.sources.streams import Stream
 from mudkit.systems.radiator.api import NAME
 from mudkit.systems.radiator.study.broadcast import Aggregate
@@ -49,8 +48,7 @@ BATCHES: Final = pa.schema(
 """One row per (batch, group); columns as in the deliveries where names are equal."""
 
 
-@check_options
-@check_init
+@check_arguments(types=False)
 class Tally:
     """Counts of a broadcast's deliveries, without contexts and lists of recipients.
 
@@ -88,6 +86,7 @@ class Tally:
     (8.0, [2, 2])
     """
 
+    @check_arguments
     def __init__(self, *, seed: int = 0, start_us: int = 0, limit: int = DEFAULT_LIMIT) -> None:
         self._start_us = whole_number("start_us", start_us, -(1 << 62), 1 << 62)
         self._sample = _Sample(

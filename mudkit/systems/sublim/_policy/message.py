@@ -10,9 +10,8 @@ from typing import Final, TypeAlias, TypeGuard, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_arguments
+from mudkit.checks import check_arguments, whole_number
 from mudkit.errors import brief
-from mudkit.sources.parameters import whole_number
 from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.wire import Fields, Value
 

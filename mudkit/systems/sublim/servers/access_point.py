@@ -26,7 +26,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import Follower, Lineage, last_start, rolled_back, shared_seq
+from mudkit.delivery.session import Follower, Lineage, last_incarnation, rolled_back, shared_lsn
 from mudkit.display import View, first_rows
 from mudkit.errors import MudkitError, brief
 from mudkit.events import (
@@ -42,7 +42,7 @@ from mudkit.events import (
     TimerFired,
     size_bytes,
 )
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 from mudkit.systems.sublim._policy.function import FunctionPolicy, error_text
 from mudkit.systems.sublim._policy.policy import Policy
 from mudkit.systems.sublim._policy.text import MAX_TEXT, PolicyError
@@ -103,7 +103,7 @@ class AccessPointMachine:
         self._sites = sites
         kept = ports.store.get("log", Follower) or Follower()
         self._log = Follower(kept.lineage)
-        self._known_seq = kept.last_seq or 0
+        self._known_seq = kept.last_lsn or 0
         """Last number of the log as last heard."""
         self._requested_seq: int | None = None
         """First number of the messages requested and not received."""
@@ -250,15 +250,15 @@ class AccessPointMachine:
         source = event.source
         if source == self._server:
             messages = FROM_PUBLISHER.decode(event.message)
-            return dropped(event) if messages is None else self._messages(now_us, messages)
+            return record_dropped(event) if messages is None else self._messages(now_us, messages)
         if any(site.address == source and site.is_stateful for site in self._sites):
             transfer = FROM_POINT.decode(event.message)
             if transfer is None or (isinstance(transfer, StateTransfer) and not self._is_readable(transfer)):
-                return dropped(event)
+                return record_dropped(event)
             return self._hand_over(now_us, source, transfer)
         message = FROM_CLIENT.decode(event.message)
         if message is None or message.subscriber != event.sender:
-            return dropped(event)
+            return record_dropped(event)
         agent = self._agents.get(message.subscriber)
         match message:
             case Attach() | Left():
@@ -282,7 +282,7 @@ class AccessPointMachine:
 
     def _hand_over(self, now_us: int, source: str, message: HandoverMessage) -> Sequence[Effect]:
         # The next message is unknown: no subscriber can start.
-        if self._log.last_seq is None:
+        if self._log.last_lsn is None:
             return []
         name = message.subscriber
         has_left = isinstance(message, Left) and self._handover.is_answer(message)
@@ -316,7 +316,7 @@ class AccessPointMachine:
 
     def _messages(self, now_us: int, message: Messages) -> Sequence[Effect]:
         effects: list[Effect] = []
-        is_first, before = self._log.last_seq is None, self._log.lineage
+        is_first, before = self._log.last_lsn is None, self._log.lineage
         lineage: Lineage = {} if message.lineage is UNSET else message.lineage
         if not self._log.hear(lineage, message.last, message.nonce or None):
             nonce = self._log.ask(self._entropy)
@@ -325,12 +325,12 @@ class AccessPointMachine:
         if is_first:
             self._handover.start_seq = message.messages[0].seq - 1 if message.messages else message.last
             effects += self._unanswered.settle(now_us, _JOIN)
-        lost_ranges = {(shared_seq(before, self._known_seq, lineage, message.last), self._known_seq)}
+        lost_ranges = {(shared_lsn(before, self._known_seq, lineage, message.last), self._known_seq)}
         if lineage != before:
             self._requested_seq = None
             effects += self._unanswered.settle(now_us, _REPLAY)
-        if (lineage, self._log.last_seq) != (before, self._known_seq):
-            self._known_seq = self._log.last_seq or 0
+        if (lineage, self._log.last_lsn) != (before, self._known_seq):
+            self._known_seq = self._log.last_lsn or 0
             self._store.put("log", self._log)
         taken = {} if message.taken is UNSET else message.taken
         for name, address in taken.items():
@@ -378,11 +378,11 @@ class AccessPointMachine:
                 del self._moved[name]
             else:
                 moved[name] = self._moved[name] = where
-        return Have(self._log.last_seq or 0, last_start(self._log.lineage) or UNSET, moved or UNSET)
+        return Have(self._log.last_lsn or 0, last_incarnation(self._log.lineage) or UNSET, moved or UNSET)
 
     def _catch_up(self, now_us: int) -> Sequence[Effect]:
         """Request the messages that a subscriber lacks, unless already requested."""
-        last_seq = self._log.last_seq
+        last_seq = self._log.last_lsn
         if self._requested_seq is not None or last_seq is None:
             return ()
         behind = [self._agents[name] for name in self._behind & self._agents.keys()]
