@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 
 import coverage
 import pytest
-from changes import ROOT, functions_of, module_of
+from changes import ROOT, functions_of, list_files, module_of
 
 FILE = ROOT / "build" / "mutants" / "reach.json"
 CONTEXT, TIMES = "MUDKIT_TEST", "MUDKIT_TEST_TIMES"
@@ -94,16 +94,16 @@ def _reached(file: Path) -> dict[str, set[str]]:
     """Return the tests that reach each function, from a file of coverage."""
     data = coverage.CoverageData(str(file))
     data.read()
+    modules = {str(file.resolve()): module_of(file) for file in list_files()}
     reached: dict[str, set[str]] = {}
     for name in data.measured_files():
-        source = Path(name)
-        if not source.is_relative_to(ROOT / "mudkit") or source.suffix != ".py":
+        if (module := modules.get(name)) is None:
             continue
         tests_of = data.contexts_by_lineno(name)
-        for function, node in functions_of(ast.parse(source.read_text(encoding="utf-8"))):
+        for function, node in functions_of(ast.parse(Path(name).read_text(encoding="utf-8"))):
             lines = range(node.body[0].lineno, (node.end_lineno or 0) + 1)
             contexts = {context for line in lines for context in tests_of.get(line, ())}
-            reached[f"{module_of(source)}: {function}"] = {
+            reached[f"{module}: {function}"] = {
                 unquote(test) for context in contexts for test in context.split("|") if test
             }
     return reached

@@ -55,10 +55,20 @@ def pair(first, second):
     """Return pairs of rows, which are as many."""
     return dict(zip(first, second, strict=True))
 '''
-WIDE = """from {package}.part.rules import far
+LINKED = '''"""A module in a folder that is a link."""
+
+def near(value):
+    """Return whether a value is small, which tests of another folder notice."""
+    return value < 5
+'''
+WIDE = """from {package}.linked.rules import near
+from {package}.part.rules import far
 
 def test_five():
     assert not far(5)
+
+def test_five_is_not_near():
+    assert not near(5)
 """
 SETTINGS = """
 [tool.pytest.ini_options]
@@ -102,6 +112,8 @@ def project(tmp_path_factory):
         "mudkit/__init__.py": "",
         "mudkit/part/__init__.py": "",
         "mudkit/part/rules.py": MODULE,
+        "linked/__init__.py": "",
+        "linked/rules.py": LINKED,
         "tests/unit/part/test_rules.py": TESTS.format(package="mudkit"),
         "tests/wide/test_far.py": WIDE.format(package="mudkit"),
         "pyproject.toml": SETTINGS,
@@ -109,6 +121,7 @@ def project(tmp_path_factory):
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
+    (folder / "mudkit" / "linked").symlink_to("../linked")
     return folder
 
 
@@ -178,16 +191,17 @@ def test_survivors_are_named_unless_they_are_listed(project):
 
 
 @pytest.mark.parametrize(
-    ("function", "kinds", "count", "by"),
+    ("package", "function", "kinds", "count", "by"),
     [
-        ("far", ("boundary",), 1, "tests/wide/test_far.py::test_five"),
-        ("begin", ("condition",), 1, "tests/unit/part/test_rules.py cannot be imported"),
+        ("part", "far", ("boundary",), 1, "tests/wide/test_far.py::test_five"),
+        ("linked", "near", ("boundary",), 1, "tests/wide/test_far.py::test_five_is_not_near"),
+        ("part", "begin", ("condition",), 1, "tests/unit/part/test_rules.py cannot be imported"),
     ],
 )
-def test_tests_of_other_folders_and_broken_imports_notice(project, function, kinds, count, by):
+def test_tests_of_other_folders_and_broken_imports_notice(project, package, function, kinds, count, by):
     (project / "tests" / "mutants" / "survivors.toml").write_text("")
-    status, lines = run_tool(project, "part", "--only", f": {function}", "--kinds", *kinds)
-    assert (status, lines[0].split(" (")[0]) == (0, f"part: {count} of {count} noticed")
+    status, lines = run_tool(project, package, "--only", f": {function}", "--kinds", *kinds)
+    assert (status, lines[0].split(" (")[0]) == (0, f"{package}: {count} of {count} noticed")
     noticed = json.loads((project / "build" / "mutants" / "results.json").read_text())
     assert [test for name, test in noticed.items() if f": {function}: " in name] == count * [by]
 
