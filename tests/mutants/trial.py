@@ -182,6 +182,7 @@ def _try(plan: Plan, folder: Path, sender: Connection) -> None:
     tempfile.tempdir = None
     os.environ |= {"TMPDIR": str(temporary), "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "examples")}
     os.environ["PYTHONPATH"] = str(folder)
+    os.environ["PYTHONSAFEPATH"] = "1"  # else a process finds the unchanged package in the working folder
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     sys.path.insert(0, str(folder))
