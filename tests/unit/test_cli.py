@@ -536,7 +536,7 @@ AFTER_LOADING = {"where", "rejected", "overwrite"}
 def test_each_option_is_the_parameter_that_its_help_names(
     command, function, elsewhere, csv_file, tmp_path, monkeypatch
 ):
-    """Give a command all its options: one that the command does not pass on is without effect."""
+    """Pass a command all its options: one that it does not pass on is without effect."""
     called = []
     monkeypatch.setattr(f"mudkit.{function}", lambda *_, **options: called.append(options) or sys.exit(7))
     monkeypatch.setattr("mudkit.trace.read_manifest", lambda _: None)

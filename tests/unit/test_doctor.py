@@ -193,12 +193,14 @@ def test_table_shows_missing_requirements_and_commands():
 )
 @pytest.mark.parametrize("options", [[], ["--start"]])
 def test_command_fails_if_something_is_missing_and_not_for_notes(monkeypatch, ok, state, status, options):
-    """Let scripts stop by the status; what works without the noted part runs."""
-    asked = []
-    monkeypatch.setattr(doctor, "checks", lambda *, start: asked.append(start) or [Check("disk", ok, "room")])
+    """Check the status, by which scripts stop; without what is only noted the rest works."""
+    starts = []
+    monkeypatch.setattr(
+        doctor, "checks", lambda *, start: starts.append(start) or [Check("disk", ok, "room")]
+    )
     result = CliRunner().invoke(app, ["doctor", *options], catch_exceptions=False)
     assert (result.stdout.split(), result.exit_code) == ([state, "disk", "room"], status)
-    assert asked == [bool(options)]
+    assert starts == [bool(options)]
 
 
 @pytest.mark.parametrize(
