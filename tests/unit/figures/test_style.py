@@ -26,7 +26,8 @@ def test_no_text_is_smaller_than_13_px(name, gallery):
     sizes = [
         int(size) for size in re.findall(r'"(?:text)?font":\{[^{}]*?"size":(\d+)', gallery(name).to_json())
     ]
-    assert sizes and min(sizes) >= style.TEXT_PX == 13
+    assert sizes
+    assert min(sizes) >= style.TEXT_PX == 13
 
 
 def test_widget_has_the_plotly_configuration():
