@@ -107,7 +107,7 @@ class Client(OnHost):
         self.installed.listen(APP, callback)
 
 
-@check_calls
+@check_arguments
 class DirectClient(OnHost):
     """The baseline without a relay: a message that cannot be sent, or received, now is lost.
 
