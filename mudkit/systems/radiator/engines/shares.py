@@ -91,7 +91,7 @@ class Share:
         """Latest time of the next :meth:`fire`, µs; infinite: none."""
         return self._engine.due_us
 
-    def kept(self) -> ShareState:
+    def state(self) -> ShareState:
         """Return the state of the share, without the user's functions."""
         engine = copy(self._engine)
         del engine.function
