@@ -37,29 +37,29 @@ class Outbox(Generic[_T]):
         self._name = name
         self._max_items = max_items
         self._incarnation = Incarnation(ports)
-        self._waiting: dict[int, _T] = {
+        self._pending: dict[int, _T] = {
             int(key.rpartition(" ")[2]): item for key, item in ports.store.items(f"{name} ", kind)
         }
-        self.last_seq: int = max((ports.store.get(f"last of {name}", int) or 0, *self._waiting))
+        self.last_seq: int = max((ports.store.get(f"last of {name}", int) or 0, *self._pending))
         self._starts: dict[str, int] = ports.store.get(f"starts of {name}", dict[str, int]) or {}
         """The sequence number before the first item of each incarnation with pending items, oldest first."""
         self._base_seq = self.last_seq
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._pending)
 
     def __iter__(self) -> Iterator[_T]:
-        return iter(list(self._waiting.values()))
+        return iter(list(self._pending.values()))
 
     def __contains__(self, seq: int) -> bool:
-        return seq in self._waiting
+        return seq in self._pending
 
     def __getitem__(self, seq: int) -> _T:
-        return self._waiting[seq]
+        return self._pending[seq]
 
     def get(self, seq: int) -> _T | None:
         """Return a pending item; None if it is not pending."""
-        return self._waiting.get(seq)
+        return self._pending.get(seq)
 
     @property
     def incarnation(self) -> str:
@@ -69,11 +69,11 @@ class Outbox(Generic[_T]):
     @property
     def first_seq(self) -> int:
         """Sequence number of the first pending item; of the next item if none is pending."""
-        return next(iter(self._waiting), self.last_seq + 1)
+        return next(iter(self._pending), self.last_seq + 1)
 
     def items(self, first_seq: int = 0) -> Iterator[tuple[int, _T]]:
         """Iterate over pending items starting at a sequence number."""
-        return ((seq, item) for seq, item in self._waiting.items() if seq >= first_seq)
+        return ((seq, item) for seq, item in self._pending.items() if seq >= first_seq)
 
     def batch(self, first_seq: int = 0) -> Iterator[tuple[int, _T]]:
         """Iterate over the pending items that may be sent: those of the oldest incarnation.
@@ -110,17 +110,17 @@ class Outbox(Generic[_T]):
 
         ``seq`` is given by a machine that numbers several outboxes together, and is higher than all before.
         """
-        if len(self._waiting) >= self._max_items:
+        if len(self._pending) >= self._max_items:
             raise OutboxFull(
                 "Nothing more can wait to be sent.",
                 where="the outbox",
-                found=f"{len(self._waiting):,} items that nobody has acknowledged",
+                found=f"{len(self._pending):,} items that nobody has acknowledged",
                 expected=f"at most {self._max_items:,}",
                 remedy="wait until the network is back and they have gone",
             )
         seq = self.last_seq + 1 if seq is None else seq
         if self.last_seq == self._base_seq:  # the first one since the start
-            pending = {self.name(seq).incarnation for seq in self._waiting}
+            pending = {self.name(seq).incarnation for seq in self._pending}
             self._starts = {
                 incarnation: base_seq
                 for incarnation, base_seq in self._starts.items()
@@ -130,17 +130,17 @@ class Outbox(Generic[_T]):
             self._store.put(f"starts of {self._name}", self._starts)
         self._store.put(self._key(seq), item)
         self.last_seq = seq
-        self._waiting[seq] = item
+        self._pending[seq] = item
         return seq
 
     def replace(self, seq: int, item: _T) -> None:
         """Replace a pending item, durably."""
         self._store.put(self._key(seq), item)
-        self._waiting[seq] = item
+        self._pending[seq] = item
 
     def ack(self, seq: int) -> _T | None:
         """Remove one acknowledged item, and return it; None if it is not pending."""
-        item = self._waiting.pop(seq, None)
+        item = self._pending.pop(seq, None)
         if item is not None:
             self._store.delete(self._key(seq))
             if seq == self.last_seq:  # no pending item has the number any more
@@ -149,7 +149,7 @@ class Outbox(Generic[_T]):
 
     def ack_up_to(self, up_to_seq: int) -> list[tuple[int, _T]]:
         """Remove all items up to a sequence number, and return them."""
-        acknowledged = list(takewhile(lambda pending: pending[0] <= up_to_seq, self._waiting.items()))
+        acknowledged = list(takewhile(lambda pending: pending[0] <= up_to_seq, self._pending.items()))
         for seq, _ in acknowledged:
             self.ack(seq)
         return acknowledged

@@ -22,7 +22,7 @@ DEFAULT_US_PER_BYTE: Final = 400
 _K = TypeVar("_K", bound=Hashable)
 
 
-class _Waiting(msgspec.Struct):
+class _InFlight(msgspec.Struct):
     due_us: int
     sent_us: int
     times: int
@@ -38,12 +38,12 @@ class RetransmitTimer(Generic[_K]):
     """
 
     __slots__ = (
+        "_in_flight",
         "_max_timeout_us",
+        "_round_trip_us",
         "_set_us",
         "_timeout_us",
-        "_took_us",
         "_us_per_byte",
-        "_waiting",
         "name",
         "size_bytes",
     )  # fmt: skip
@@ -59,33 +59,33 @@ class RetransmitTimer(Generic[_K]):
         self._timeout_us = timeout_us
         self._max_timeout_us = max(max_timeout_us, timeout_us)
         self._us_per_byte = us_per_byte
-        self._waiting: dict[_K, _Waiting] = {}
+        self._in_flight: dict[_K, _InFlight] = {}
         self._set_us: int | None = None
         """Time at which the timer fires; if no item is due then, it is set again."""
-        self._took_us = 0
+        self._round_trip_us = 0
         self.size_bytes = 0
         """Bytes of all items in flight."""
 
     def __contains__(self, key: _K) -> bool:
-        return key in self._waiting
+        return key in self._in_flight
 
     def __iter__(self) -> Iterator[_K]:
-        return iter(list(self._waiting))
+        return iter(list(self._in_flight))
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._in_flight)
 
     def start(self, now_us: int, key: _K, size_bytes: int = 0) -> Sequence[Effect]:
         """Start or extend the deadline of an item that was sent, and set the timer if necessary.
 
         ``size_bytes`` are its bytes on the link; 0: it was not sent over one.
         """
-        before = self._waiting.get(key)
+        before = self._in_flight.get(key)
         times, since_us = (0, now_us) if before is None else (before.times, before.sent_us)
         self.size_bytes += size_bytes - (0 if before is None else before.size_bytes)
         wait_us = min(self._timeout_us << min(times, 10), self._max_timeout_us)
-        due_us = now_us + wait_us + self._us_per_byte * self.size_bytes + 2 * self._took_us
-        self._waiting[key] = _Waiting(due_us, since_us, times + 1, size_bytes)
+        due_us = now_us + wait_us + self._us_per_byte * self.size_bytes + 2 * self._round_trip_us
+        self._in_flight[key] = _InFlight(due_us, since_us, times + 1, size_bytes)
         if self._set_us is not None and self._set_us <= due_us:
             return ()
         self._set_us = due_us
@@ -93,30 +93,30 @@ class RetransmitTimer(Generic[_K]):
 
     def expedite(self, now_us: int, key: _K, within_us: int) -> Sequence[Effect]:
         """Bring the deadline of a lost item forward to ``within_us`` from now, unless it is earlier."""
-        waiting = self._waiting.get(key)
-        if waiting is None:
+        item = self._in_flight.get(key)
+        if item is None:
             return ()
-        waiting.due_us = min(waiting.due_us, now_us + within_us)
-        if self._set_us is not None and self._set_us <= waiting.due_us:
+        item.due_us = min(item.due_us, now_us + within_us)
+        if self._set_us is not None and self._set_us <= item.due_us:
             return ()
-        self._set_us = waiting.due_us
+        self._set_us = item.due_us
         return (SetTimer(self.name, within_us),)
 
     def settle(self, now_us: int, key: _K) -> Sequence[Effect]:
         """Remove an answered item; other deadlines do not change."""
-        before = self._waiting.pop(key, None)
+        before = self._in_flight.pop(key, None)
         if before is not None:
             self.size_bytes -= before.size_bytes
             if before.times == 1:  # after a retransmission it is unknown which was answered
-                self._took_us = now_us - before.sent_us
-        if self._waiting or self._set_us is None:
+                self._round_trip_us = now_us - before.sent_us
+        if self._in_flight or self._set_us is None:
             return ()
         self._set_us = None
         return (CancelTimer(self.name),)
 
     def overdue(self, now_us: int) -> list[_K]:
         """Return the items whose deadline has passed, in the order of their first transmission."""
-        return [key for key, item in self._waiting.items() if item.due_us <= now_us]
+        return [key for key, item in self._in_flight.items() if item.due_us <= now_us]
 
     def restart(self, now_us: int) -> Sequence[Effect]:
         """Set the timer again after it has fired and overdue items were sent again.
@@ -124,15 +124,15 @@ class RetransmitTimer(Generic[_K]):
         An overdue item that was not sent again gets a new deadline, so that the timer does not fire at once.
         """
         for key in self.overdue(now_us):
-            self.start(now_us, key, self._waiting[key].size_bytes)
-        if not self._waiting:
+            self.start(now_us, key, self._in_flight[key].size_bytes)
+        if not self._in_flight:
             return ()
-        self._set_us = min(item.due_us for item in self._waiting.values())
+        self._set_us = min(item.due_us for item in self._in_flight.values())
         return (SetTimer(self.name, self._set_us - now_us),)
 
     def clear(self) -> Sequence[Effect]:
         """Remove all items, as when the link is down."""
-        self._waiting.clear()
+        self._in_flight.clear()
         self.size_bytes = 0
         if self._set_us is None:
             return ()

@@ -2,7 +2,8 @@
 
 A store may be older than its peers remember: it was wiped, or restored from a backup. Neither the machine
 nor its peers can know that in advance, so no name is used twice: an incarnation is drawn at every start of a
-machine, and the name of an item is (incarnation, number). A restart, a wipe and a restore look alike.
+machine, and the name of an item is (incarnation, number). A restart, a wipe and a restore look alike. The
+words are those of ``docs/words-of-the-code.md``.
 """
 
 from __future__ import annotations
@@ -15,27 +16,28 @@ import msgspec
 from mudkit.events import Entropy, Ports, Record
 
 _KEY: Final = "incarnation"
+"""Store key of the identifier of a store."""
 _BYTES: Final = 4
-_MAX_STARTS: Final = 64
-"""Starts of a log that its lineage contains."""
+_MAX_INCARNATIONS: Final = 64
+"""Incarnations of a log that its lineage contains."""
 
 Lineage: TypeAlias = dict[str, int]
-"""First sequence number of each start of a log's machine after the first start, by incarnation, in order."""
+"""First position of each incarnation of a log after the first, in order; the first one is named ``""``."""
 
 
-def store_incarnation(ports: Ports) -> str:
-    """Return the identifier of a store, drawn at the first call and kept there: a restore copies it.
+def store_id(ports: Ports) -> str:
+    """Return the identifier of a store, drawn at the first call; a restore copies it, a wipe ends it.
 
     Durable numbers that continue after a restart are scoped to it: epochs, reports and policies of SUBLIM,
     and the facts of last hop. A wiped device restarts them at 1 under another identifier, and a peer
     recognises a restore by numbers that decrease. Call it inside ``handle``, so that it is committed with the
     event.
     """
-    kept = ports.store.get(_KEY, str)
-    if kept is None:
-        kept = ports.entropy(_BYTES).hex()
-        ports.store.put(_KEY, kept)
-    return kept
+    stored = ports.store.get(_KEY, str)
+    if stored is None:
+        stored = ports.entropy(_BYTES).hex()
+        ports.store.put(_KEY, stored)
+    return stored
 
 
 class Incarnation:
@@ -55,54 +57,54 @@ class Incarnation:
         return self._id
 
 
-def shared_seq(mine: Lineage, last_seq: int, theirs: Lineage, their_last_seq: int) -> int:
-    """Return the last sequence number up to which two copies of a log are equal.
+def shared_lsn(mine: Lineage, last_lsn: int, theirs: Lineage, their_last_lsn: int) -> int:
+    """Return the last position up to which two copies of a log are equal.
 
-    The first start of a log is in no lineage; ``last_seq`` is the last number of a copy.
+    The first incarnation of a log is in no lineage; ``last_lsn`` is the last position of a copy.
     """
-    first_reads = [*_firsts_after_common(mine, theirs), *_firsts_after_common(theirs, mine)]
-    return min(last_seq, their_last_seq, *(first - 1 for first in first_reads))
+    first_lsns = [*_first_lsns_after_common(mine, theirs), *_first_lsns_after_common(theirs, mine)]
+    return min(last_lsn, their_last_lsn, *(first - 1 for first in first_lsns))
 
 
-def _firsts_after_common(lineage: Lineage, other: Lineage) -> list[int]:
-    """Return the first sequence numbers of the starts behind the last one that both lineages have."""
-    first_reads: list[int] = []
-    for start, first in lineage.items():
-        first_reads = [] if start in other else [*first_reads, first]
-    return first_reads
+def _first_lsns_after_common(lineage: Lineage, other: Lineage) -> list[int]:
+    """Return the first positions of the incarnations behind the last one that both lineages have."""
+    first_lsns: list[int] = []
+    for incarnation, first in lineage.items():
+        first_lsns = [] if incarnation in other else [*first_lsns, first]
+    return first_lsns
 
 
-def _segments(lineage: Lineage, last_seq: int) -> list[tuple[str, int, int]]:
-    """Return the starts of a log (empty: the first), each with its first and last sequence number."""
-    starts, firsts = ["", *lineage], [1, *lineage.values()]
-    return list(zip(starts, firsts, [*(first - 1 for first in firsts[1:]), last_seq], strict=True))
+def _segments(lineage: Lineage, last_lsn: int) -> list[tuple[str, int, int]]:
+    """Return the incarnations of a log, each with its first and last position."""
+    incarnations, firsts = ["", *lineage], [1, *lineage.values()]
+    return list(zip(incarnations, firsts, [*(first - 1 for first in firsts[1:]), last_lsn], strict=True))
 
 
-def start_of(lineage: Lineage, seq: int) -> str:
-    """Return the start of a log that has assigned a sequence number (empty: the first)."""
-    return next((start for start, first in reversed(lineage.items()) if first <= seq), "")
+def incarnation_at(lineage: Lineage, lsn: int) -> str:
+    """Return the incarnation of a log that has assigned a position."""
+    return next((incarnation for incarnation, first in reversed(lineage.items()) if first <= lsn), "")
 
 
-def taken_by_start(lineage: Lineage, last_seq: int, taken: dict[str, int]) -> dict[str, int]:
-    """Return the last sequence number that a follower has taken of each start of a log.
+def taken_by_incarnation(lineage: Lineage, last_lsn: int, taken: dict[str, int]) -> dict[str, int]:
+    """Return the last position that a follower has taken of each incarnation of a log.
 
-    It has taken those up to ``last_seq`` in this lineage, and what ``taken`` says in former ones.
+    It has taken those up to ``last_lsn`` in this lineage, and what ``taken`` says in former ones.
     """
     known = dict(taken)
-    for start, first, last in _segments(lineage, last_seq):
-        if min(last, last_seq) >= first:
-            known[start] = max(min(last, last_seq), known.get(start, 0))
-    return dict(list(known.items())[-_MAX_STARTS:])
+    for incarnation, first, last in _segments(lineage, last_lsn):
+        if min(last, last_lsn) >= first:
+            known[incarnation] = max(min(last, last_lsn), known.get(incarnation, 0))
+    return dict(list(known.items())[-_MAX_INCARNATIONS:])
 
 
-def resume_seq(shared: int, taken: dict[str, int], lineage: Lineage, last_seq: int) -> int:
-    """Return the last sequence number up to which a follower has taken all of a log.
+def resume_lsn(shared: int, taken: dict[str, int], lineage: Lineage, last_lsn: int) -> int:
+    """Return the last position up to which a follower has taken all of a log.
 
     A log that was restored from an older and then from a newer backup has entries again that the follower
-    took before: after the last number ``shared`` with its last lineage.
+    took before: after the last position ``shared`` with its last lineage.
     """
-    for start, _, last in _segments(lineage, last_seq):
-        shared = max(shared, min(taken.get(start, 0), last))
+    for incarnation, _, last in _segments(lineage, last_lsn):
+        shared = max(shared, min(taken.get(incarnation, 0), last))
         if shared < last:
             break
     return shared
@@ -111,26 +113,26 @@ def resume_seq(shared: int, taken: dict[str, int], lineage: Lineage, last_seq: i
 class Follower(msgspec.Struct):
     """Position of a follower of a log, by which it recognises one that was restored from a backup.
 
-    ``lineage`` and ``last_seq`` are the log's as last heard (None: never). A lineage does not show whether it
-    is the present one: a store may be restored from any backups in any order, and messages of one start may
-    arrive after those of the next. So another lineage counts only in the answer to a question: the follower
-    sends its ``nonce`` (:meth:`ask`), and the present start returns it with its lineage.
+    ``lineage`` and ``last_lsn`` are the log's as last heard (None: never). A lineage does not show whether it
+    is the present one: a store may be restored from any backups in any order, and messages of one incarnation
+    may arrive after those of the next. So another lineage counts only in the answer to a question: the
+    follower sends its ``nonce`` (:meth:`ask`), and the present incarnation returns it with its lineage.
     """
 
     lineage: Lineage = {}
-    last_seq: int | None = None
+    last_lsn: int | None = msgspec.field(name="last_seq", default=None)
     nonce: str | None = None
 
-    def hear(self, lineage: Lineage, last_seq: int, nonce: str | None = None) -> bool:
+    def hear(self, lineage: Lineage, last_lsn: int, nonce: str | None = None) -> bool:
         """Return whether a message is from the log as it is now; if not, :meth:`ask`.
 
         ``nonce`` is that of the question it answers. The first message of all counts without one.
         """
         is_answer = nonce is not None and nonce == self.nonce
         if lineage == self.lineage:
-            self.last_seq = max(self.last_seq or 0, last_seq)
-        elif is_answer or (self.last_seq is None and not self.lineage and self.nonce is None):
-            self.lineage, self.last_seq = lineage, last_seq
+            self.last_lsn = max(self.last_lsn or 0, last_lsn)
+        elif is_answer or (self.last_lsn is None and not self.lineage and self.nonce is None):
+            self.lineage, self.last_lsn = lineage, last_lsn
         else:
             return False
         if is_answer:
@@ -144,23 +146,23 @@ class Follower(msgspec.Struct):
         return self.nonce
 
 
-def last_start(lineage: Lineage) -> str:
-    """Return the incarnation of the last start of a log; empty: it is the first start."""
+def last_incarnation(lineage: Lineage) -> str:
+    """Return the present incarnation of a log."""
     return next(reversed(lineage), "")
 
 
-def continued(lineage: Lineage, last_seq: int, incarnation: str) -> Lineage:
-    """Return the lineage of a log that another start continues after a sequence number."""
-    return dict([*[*lineage.items()][1 - _MAX_STARTS :], (incarnation, last_seq + 1)])
+def continue_lineage(lineage: Lineage, last_lsn: int, incarnation: str) -> Lineage:
+    """Return the lineage of a log that another incarnation continues after a position."""
+    return dict([*[*lineage.items()][1 - _MAX_INCARNATIONS :], (incarnation, last_lsn + 1)])
 
 
-def shared_since(lineage: Lineage, start: str, last_seq: int) -> int:
-    """Return the last sequence number of a ``start`` (empty: the first) in the log; 0: it is unknown."""
-    first_reads = list(lineage.values())
-    if start and start not in lineage:
+def last_lsn_of(lineage: Lineage, incarnation: str, last_lsn: int) -> int:
+    """Return the last position of an incarnation in the log that ends at ``last_lsn``; 0: it is unknown."""
+    first_lsns = list(lineage.values())
+    if incarnation and incarnation not in lineage:
         return 0
-    later = first_reads[list(lineage).index(start) + 1 :] if start else first_reads
-    return min((first - 1 for first in later), default=last_seq)
+    later = first_lsns[list(lineage).index(incarnation) + 1 :] if incarnation else first_lsns
+    return min((first - 1 for first in later), default=last_lsn)
 
 
 def rolled_back(who: str, lost: str) -> Record:

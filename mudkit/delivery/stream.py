@@ -37,7 +37,7 @@ class StreamAck(msgspec.Struct, frozen=True, tag_field="kind", tag="confirmed"):
     seq: _Seq = msgspec.field(name="number")
 
 
-class _Waiting(NamedTuple, Generic[_T]):
+class _Pending(NamedTuple, Generic[_T]):
     seq: int
     sent_us: int
     body: _T
@@ -49,42 +49,42 @@ class Outgoing(Generic[_T]):
     def __init__(self, name: str) -> None:
         self.name = name
         self._last = 0
-        self._waiting: deque[_Waiting[_T]] = deque()
-        """Unacknowledged items, the oldest first."""
+        self._pending: deque[_Pending[_T]] = deque()
+        """Pending items, the oldest first."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._pending)
 
     @property
-    def waiting(self) -> Sequence[_Waiting[_T]]:
-        """Unacknowledged items, the oldest first: sequence number, time of addition, and body."""
-        return self._waiting
+    def pending(self) -> Sequence[_Pending[_T]]:
+        """Pending items, the oldest first: sequence number, time of addition, and body."""
+        return self._pending
 
     def add(self, now_us: int, body: _T) -> StreamItem[_T]:
         """Append an item, and return the message to send."""
         self._last += 1
-        self._waiting.append(_Waiting(self._last, now_us, body))
+        self._pending.append(_Pending(self._last, now_us, body))
         return self._item(self._last, body)
 
     def ack_up_to(self, seq: int) -> Sequence[int]:
         """Remove all items up to a sequence number, and return their numbers."""
         removed = []
-        while self._waiting and self._waiting[0].seq <= seq:
-            removed.append(self._waiting.popleft().seq)
+        while self._pending and self._pending[0].seq <= seq:
+            removed.append(self._pending.popleft().seq)
         return removed
 
-    def again(self) -> list[StreamItem[_T]]:
-        """Return the messages of all unacknowledged items."""
-        return [self._item(seq, body) for seq, _, body in self._waiting]
+    def pending_items(self) -> list[StreamItem[_T]]:
+        """Return the messages of all pending items."""
+        return [self._item(seq, body) for seq, _, body in self._pending]
 
-    def missing(self, seqs: Collection[int]) -> list[StreamItem[_T]]:
-        """Return the messages of those items that are unacknowledged."""
-        first_seq = self._last - len(self._waiting) + 1
+    def items_of(self, seqs: Collection[int]) -> list[StreamItem[_T]]:
+        """Return the messages of those of some items that are pending."""
+        first_seq = self._last - len(self._pending) + 1
         places = (seq - first_seq for seq in sorted(seqs) if first_seq <= seq <= self._last)
-        return [self._item(self._waiting[place].seq, self._waiting[place].body) for place in places]
+        return [self._item(self._pending[place].seq, self._pending[place].body) for place in places]
 
     def _item(self, seq: int, body: _T) -> StreamItem[_T]:
-        return StreamItem(self.name, seq, self._waiting[0].seq, body)
+        return StreamItem(self.name, seq, self._pending[0].seq, body)
 
 
 class Incoming(Generic[_T]):

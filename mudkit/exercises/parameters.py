@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, number, whole_number
 from mudkit.errors import ParameterError, did_you_mean
-from mudkit.sources.parameters import number, whole_number
 
 _SEED: Final = (0, (1 << 31) - 1)
 """Seeds that every generator of random numbers takes."""
@@ -82,7 +81,7 @@ These exclude what means nothing. What is merely too much for a system is refuse
 """
 
 
-@check_options
+@check_arguments(types=False)
 def check_parameters(chapter: str, values: Mapping[str, Any]) -> None:
     """Check the numbers in the parameters cell of a chapter, before anything runs.
 

@@ -79,7 +79,7 @@ def _custom(kind: type, value: Any) -> Any:
     return value if isinstance(value, bytes) else msgspec.convert(value, bytes)
 
 
-def dropped(event: Received) -> Sequence[Effect]:
+def record_dropped(event: Received) -> Sequence[Effect]:
     """Return the record of a dropped message, which no correct machine sends."""
     message = event.message
     has_fields = isinstance(message, dict | msgspec.Struct)

@@ -200,7 +200,7 @@ class Post:
             shown = Shown(name, item.text)
             is_delivered = delivery(name, self.name, delivered_us=now_us)
             effects = [shown.notify(), self.notices.add(shown), is_delivered]
-        last = self.inbox.last_seq(self.other, item.incarnation)
+        last = self.inbox.last_number(self.other, item.incarnation)
         # A restored store may lack the last hello, and a moved peer says none by itself.
         question = () if source == self.address else (self.question(source),)
         return [*effects, Send(source, Ack(last, item.incarnation)), *question]

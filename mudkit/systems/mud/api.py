@@ -7,12 +7,11 @@ from functools import wraps
 from inspect import signature
 from typing import Annotated, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
-from mudkit.arguments import check_calls, check_init
+from mudkit.checks import Range, check_arguments, number
 from mudkit.delivery.notices import Identified
 from mudkit.errors import AccessDenied, ParameterError, brief
 from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
-from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.displays import OnHost
 from mudkit.systems.mud.device.client import ClientMachine, Settings
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
@@ -48,7 +47,7 @@ ReadType: TypeAlias = Literal["uncommitted", "committed", "committed_wio", "cont
 _Record: TypeAlias = Annotated[Fields, 'a mapping of columns to values, such as {"topic": "arts"}']
 
 
-@check_calls
+@check_arguments
 class Client(OnHost):
     """One app's client on a device (Mobius 3.1, table 2).
 
@@ -102,7 +101,7 @@ class Client(OnHost):
         *,
         app: str,
         token: str | None = None,
-        max_rows: int = 10_000,
+        max_rows: Annotated[int, Range(1, 1 << 31)] = 10_000,
         read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None = None,
         write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None = None,
         prefetch_policy: PrefetchPolicy | None = None,
@@ -114,7 +113,7 @@ class Client(OnHost):
             token,
             cloud.gateways,
             cloud.notification_servers,
-            whole_number("max_rows", max_rows, 1, 1 << 31),
+            max_rows,
             read_policy,
             write_policy or Now(),
             prefetch_policy,
@@ -319,7 +318,7 @@ class Client(OnHost):
         PredicateError
             The predicate cannot be parsed, or a ``lookup`` does not name its table by a constant.
         """
-        parsed = None if predicate is None else _parsed(predicate)
+        parsed = None if predicate is None else _parse(predicate)
         reader = {} if data is None else check_record(data, ())
         if type == "continuous":
             _refuse_option("aggregate", aggregate)
@@ -338,7 +337,7 @@ class Client(OnHost):
             operation.add_done_callback(callback)
         return operation
 
-    def update_data(self, handle: int, data: Fields) -> Operation:
+    def update_data(self, handle: Annotated[int, Range(0, 1 << 62)], data: Fields) -> Operation:
         """Replace the reader's data of a continuous read, for records that are written later.
 
         Parameters
@@ -346,11 +345,9 @@ class Client(OnHost):
         handle : int
         data : mapping
         """
-        return self.installed.call(
-            UpdateData(whole_number("handle", handle, 0, 1 << 62), check_record(data or {}, ()))
-        )
+        return self.installed.call(UpdateData(handle, check_record(data or {}, ())))
 
-    def unregister(self, handle: int) -> Operation:
+    def unregister(self, handle: Annotated[int, Range(0, 1 << 62)]) -> Operation:
         """End a continuous read.
 
         Parameters
@@ -358,7 +355,7 @@ class Client(OnHost):
         handle : int
             Result of the read's operation.
         """
-        return self.installed.call(Unregister(whole_number("handle", handle, 0, 1 << 62)))
+        return self.installed.call(Unregister(handle))
 
     def renew(self, token: str) -> Operation:
         """Use another token, also after a restart, and send the writes that wait for one.
@@ -421,7 +418,7 @@ class Client(OnHost):
         predicate: str | Predicate | None, utility: Utility | None, data: Fields | None,
         callback: Callable[[Operation], None] | None,
     ) -> Operation:  # fmt: skip
-        parsed = None if predicate is None else _parsed(predicate)
+        parsed = None if predicate is None else _parse(predicate)
         reader = {} if data is None else check_record(data, ())
         called = self.installed.call(operation(table, key, record, kind, parsed, utility, reader))
         if callback is not None:
@@ -475,7 +472,7 @@ def _refuse_option(name: str, value: Utility | str | None) -> None:
         )
 
 
-def _parsed(predicate: str | Predicate) -> Predicate:
+def _parse(predicate: str | Predicate) -> Predicate:
     if not isinstance(predicate, Predicate):
         predicate = Predicate(predicate)
     tables_of(predicate)  # raises PredicateError for a table that is not a constant
@@ -486,7 +483,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-def _waiting(
+def _wait_for(
     call: Callable[Concatenate[Client, _P], Operation], result: Callable[[Operation, float], _T]
 ) -> Callable[Concatenate[BlockingClient, _P], _T]:
     """Return a method that calls a method of :class:`Client` and waits for its result."""
@@ -502,24 +499,23 @@ def _waiting(
     return wait
 
 
-def _nothing(operation: Operation, timeout_s: float) -> None:
+def _wait_until_done(operation: Operation, timeout_s: float) -> None:
     """Wait until it is completed."""
     operation.result(timeout_s)
 
 
-def _version(operation: Operation, timeout_s: float) -> int:
+def _wait_for_version(operation: Operation, timeout_s: float) -> int:
     """Return the new version of the record."""
     version: int = operation.result(timeout_s)
     return version
 
 
-def _records(operation: Operation, timeout_s: float) -> ReadResult | int:
+def _wait_for_records(operation: Operation, timeout_s: float) -> ReadResult | int:
     """Return the records, or the handle of a continuous read."""
     records: ReadResult | int = operation.result(timeout_s)
     return records
 
 
-@check_init
 class BlockingClient:
     """Client whose calls return results and raise errors; virtual time runs until then (Mobius 3.1).
 
@@ -541,21 +537,22 @@ class BlockingClient:
     1
     """
 
+    @check_arguments
     def __init__(self, client: Client, timeout_s: float = 86_400) -> None:
         self.client = client
         self.timeout_s = timeout_s
 
-    create = _waiting(Client.create, _nothing)
-    alter = _waiting(Client.alter, _nothing)
-    drop = _waiting(Client.drop, _nothing)
-    write = _waiting(Client.write, _version)
-    delete = _waiting(Client.delete, _version)
-    read = _waiting(Client.read, _records)
-    update_data = _waiting(Client.update_data, _nothing)
-    unregister = _waiting(Client.unregister, _nothing)
+    create = _wait_for(Client.create, _wait_until_done)
+    alter = _wait_for(Client.alter, _wait_until_done)
+    drop = _wait_for(Client.drop, _wait_until_done)
+    write = _wait_for(Client.write, _wait_for_version)
+    delete = _wait_for(Client.delete, _wait_for_version)
+    read = _wait_for(Client.read, _wait_for_records)
+    update_data = _wait_for(Client.update_data, _wait_until_done)
+    unregister = _wait_for(Client.unregister, _wait_until_done)
 
 
-@check_calls
+@check_arguments
 class PubSub:
     """Publish and subscribe by topic (Mobius 3.1): a message is a record with a ``topic`` and a new key.
 
@@ -630,12 +627,12 @@ class PubSub:
             Its result is the handle for :meth:`unsubscribe`.
         """
 
-        def changed(change: Change | Fields) -> None:
+        def notify(change: Change | Fields) -> None:
             if isinstance(change, Change) and change.record is not None:
                 callback(Identified(dict(change.record), change.id))
 
         predicate = Predicate("topic = :topic", topic=topic)
-        return self._client.read(self._table, predicate, "continuous", data, None, sync_timestamp, changed)
+        return self._client.read(self._table, predicate, "continuous", data, None, sync_timestamp, notify)
 
     def unsubscribe(self, handle: int) -> Operation:
         """End a subscription."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 from zlib import crc32
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from mudkit.delivery.session import Lineage
 from mudkit.delivery.stream import StreamAck, StreamItem
@@ -149,7 +149,7 @@ class Ship(Struct, frozen=True, tag_field="operation", tag="ship"):
     to: Sequence[str] | None
 
 
-Operation = (
+ClientOperation = (
     Create | Alter | Drop | Write | Delete | Read | Register | UpdateData | Unregister | Renew | Policies
     | Pending | Held
 )  # fmt: skip
@@ -244,7 +244,7 @@ class ReadRequest(Struct, frozen=True, tag_field="op", tag="read", kw_only=True)
     """A read (Mobius 3.1).
 
     ``table`` is the number of the table, None if the client does not know it; ``keys``: the only keys that
-    can match, None: any; ``seen``: the log position that the client has seen of each partition.
+    can match, None: any; ``seen_lsns``: the log position that the client has seen of each partition.
     """
 
     name: Name
@@ -254,15 +254,15 @@ class ReadRequest(Struct, frozen=True, tag_field="op", tag="read", kw_only=True)
     reader: Fields
     aggregate: str | None
     latest: bool
-    seen: dict[str, Count]
+    seen_lsns: dict[str, Count] = field(name="seen")
 
 
 class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=True):
     """A write, or a delete if ``data`` is None (Mobius 3.1).
 
     ``replaces`` is the version that a conditional write replaces, 0: none; None: that of a write that failed.
-    ``incarnation`` and ``number`` identify the write (:class:`mudkit.delivery.outbox.ItemId`); the outcomes
-    of earlier ones than ``known`` in this incarnation are acknowledged.
+    ``incarnation`` and ``number`` identify the write (:class:`mudkit.delivery.outbox.ItemId`); ``first`` is
+    the number of the first pending one of this incarnation: the outcomes of earlier ones are acknowledged.
     """
 
     name: Name
@@ -274,7 +274,7 @@ class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=Tru
     reader: Fields
     replaces: Count | None
     number: Count
-    known: Count
+    first: Count = field(name="known")
     incarnation: Name
 
 
@@ -321,20 +321,20 @@ class RegisterRequest(
 ):
     """Registration of a continuous read (Mobius 4.2).
 
-    ``since`` is the last log position received from each processor, and ``starts`` the start of the back end
-    in which it counts, absent: the first one. ``delivered`` are the keys of the records delivered before.
-    ``sync_us`` is the commit time from which existing records are delivered, None: none of them. ``table`` is
-    None at the first registration.
+    ``since_lsns`` has the last log position received from each processor, and ``log_incarnations`` the
+    incarnation of the log in which it counts, absent: the first one. ``delivered`` are the keys of the
+    records that were delivered before. ``sync_us`` is the commit time from which existing records are
+    delivered, None: none of them. ``table`` is None at the first registration.
     """
 
     request: Count
     session: Name
     predicate: SentPredicate
-    since: dict[str, Count]
+    since_lsns: dict[str, Count] = field(name="since")
     delivered: list[Name]
     sync_us: Count | None
     table: Count | None
-    starts: dict[str, str] | UnsetType = UNSET
+    log_incarnations: dict[str, str] | UnsetType = field(name="starts", default=UNSET)
 
 
 class UpdateDataRequest(_OfContinuousRead, frozen=True, tag_field="op", tag="update_data", kw_only=True):
@@ -360,14 +360,14 @@ class IdentifiedRequest(Struct, frozen=True):
 class Ask(Struct, frozen=True, tag_field="kind", tag="ask"):
     """Client to gateway: one request, retransmitted until it is answered. ``token`` None: no token.
 
-    ``start`` is the last start of the back end that the client knows; absent: its first one.
+    ``log_incarnation`` is the last one of the back end's log that the client knows; absent: the first.
     """
 
     id: Name
     client: Endpoint
     token: str | None
     what: Request
-    start: Name | UnsetType = UNSET
+    log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
 
 
 class AskBatch(Struct, frozen=True, tag_field="kind", tag="asks"):
@@ -376,7 +376,7 @@ class AskBatch(Struct, frozen=True, tag_field="kind", tag="asks"):
     client: Endpoint
     token: str | None
     asks: list[IdentifiedRequest]
-    start: Name | UnsetType = UNSET
+    log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
 
 
 # -- gateways to processors, replicas and back end
@@ -392,7 +392,7 @@ class Describe(Struct, frozen=True, tag_field="kind", tag="describe", kw_only=Tr
     name: Name
     claims: Claims | None
     joined: list[str] | UnsetType = UNSET
-    start: Name | UnsetType = UNSET
+    log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
 
 
 class Administer(Struct, frozen=True, tag_field="kind", tag="admin", kw_only=True):
@@ -403,13 +403,13 @@ class Administer(Struct, frozen=True, tag_field="kind", tag="admin", kw_only=Tru
     name: Name
     properties: Fields
     claims: Claims | None
-    start: Name | UnsetType = UNSET
+    log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
 
 
 class PartitionRead(Struct, frozen=True, tag_field="kind", tag="read", kw_only=True):
     """Gateway to processor to replica or back end: the part of a read that concerns one partition.
 
-    ``reply`` is the gateway's address; the answer must be at least as new as the log position ``least``.
+    ``reply`` is the gateway's address; the answer must be at least as new as the log position ``min_lsn``.
     """
 
     id: Name
@@ -423,8 +423,8 @@ class PartitionRead(Struct, frozen=True, tag_field="kind", tag="read", kw_only=T
     auth: dict[str, str]
     aggregate: str | None
     latest: bool
-    least: Count
-    start: Name | UnsetType = UNSET
+    min_lsn: Count = field(name="least")
+    log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
 
 
 class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=True):
@@ -448,8 +448,8 @@ class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=Tr
     reader: Fields
     replaces: Count | None
     number: Count
-    known: Count
-    start: Name | UnsetType = UNSET
+    first: Count = field(name="known")
+    log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
 
 
 class _RoutedOfContinuousRead(Struct, frozen=True, kw_only=True):
@@ -468,7 +468,7 @@ class Registration(
 ):
     """Gateway to processor: a continuous read on some partitions of a table; see :class:`RegisterRequest`.
 
-    The processor's log must have reached the position ``least``. ``address`` is that of the client.
+    The processor's log must have reached the position ``min_lsn``. ``address`` is that of the client.
     """
 
     request: Count
@@ -478,12 +478,12 @@ class Registration(
     table: Count
     partitions: list[Count]
     predicate: SentPredicate
-    since: dict[str, Count]
+    since_lsns: dict[str, Count] = field(name="since")
     delivered: list[Name]
     sync_us: Count | None
     claims: Claims | None
-    least: Count
-    starts: dict[str, str] | UnsetType = UNSET
+    min_lsn: Count = field(name="least")
+    log_incarnations: dict[str, str] | UnsetType = field(name="starts", default=UNSET)
 
 
 class DataUpdate(_RoutedOfContinuousRead, frozen=True, tag_field="kind", tag="update_data", kw_only=True):
@@ -498,19 +498,20 @@ class Unregistration(_RoutedOfContinuousRead, frozen=True, tag_field="kind", tag
 
 
 class FollowLog(Struct, frozen=True, tag_field="kind", tag="follow"):
-    """Follower to back end: request for the whole state; ``turn`` identifies this life of the follower."""
+    """Follower to back end: request for the whole state; ``incarnation`` is the follower's."""
 
-    turn: Name
+    incarnation: Name = field(name="turn")
 
 
-class Has(Struct, frozen=True, tag_field="kind", tag="has"):
-    """Follower to back end: acknowledgement of the log up to an entry; ``start`` as in :class:`Ask`.
+class LogAck(Struct, frozen=True, tag_field="kind", tag="has"):
+    """Follower to back end: acknowledgement of the log up to an entry.
 
-    ``nonce`` asks for the lineage of the log as it is now; absent: no question.
+    ``log_incarnation`` is as in :class:`Ask`; ``nonce`` asks for the lineage of the log as it is now; absent:
+    no question.
     """
 
     lsn: Lsn
-    start: Name | UnsetType = UNSET
+    log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
     nonce: Name | UnsetType = UNSET
 
 
@@ -545,7 +546,7 @@ LogEntry: TypeAlias = RowEntry | TableEntry | DropEntry
 class Log(Struct, frozen=True, tag_field="kind", tag="log"):
     """Back end to follower: the next entries of the log; none: the follower is to ask for the state.
 
-    ``lineage`` is that of the log; absent: it is empty. ``nonce`` is that of :class:`Has`, in the answer.
+    ``lineage`` is that of the log; absent: it is empty. ``nonce`` is that of :class:`LogAck`, in the answer.
     """
 
     entries: list[LogEntry]
@@ -554,9 +555,9 @@ class Log(Struct, frozen=True, tag_field="kind", tag="log"):
 
 
 class State(Struct, frozen=True, tag_field="kind", tag="state"):
-    """Back end to follower: all tables and rows at a position of the log."""
+    """Back end to follower: all tables and rows at a position of the log, in answer to :class:`FollowLog`."""
 
-    turn: str
+    incarnation: str = field(name="turn")
     lsn: Count
     tables: list[Table]
     rows: list[tuple[Name, Row]]
@@ -582,15 +583,15 @@ class Described(Struct, frozen=True, tag_field="kind", tag="described", kw_only=
 
 
 class Restarted(Struct, frozen=True, tag_field="kind", tag="restarted", kw_only=True):
-    """Back end to gateway to client: the client knows another start of the back end, and is to ask again.
+    """Back end to gateway to client: the client names another incarnation of the log, and is to ask again.
 
-    ``before`` is the start that the client named; its log is the same up to the entry ``shared``.
+    ``former_log_incarnation`` is the one that the client named; its log is the same up to ``shared_lsn``.
     """
 
     id: Name
-    start: str
-    before: str
-    shared: Count
+    log_incarnation: str = field(name="start")
+    former_log_incarnation: str = field(name="before")
+    shared_lsn: Count = field(name="shared")
 
 
 class TableResult(Struct, frozen=True, kw_only=True):
@@ -668,16 +669,16 @@ class PlacedPart(Part, frozen=True, tag_field="kind", tag="part", kw_only=True):
 class Registered(Struct, frozen=True, tag_field="kind", tag="registered", kw_only=True):
     """Processor to gateway: acknowledgement of a registration, of reader data, or of the end; or an error.
 
-    ``life`` is that of the processor, ``lsn`` its log position in ``start``, ``data_seq`` the number of the
-    data in effect.
+    ``generation`` is that of the processor, ``lsn`` its log position in ``log_incarnation``, ``data_seq`` the
+    number of the data in effect.
     """
 
     id: Name
-    life: Count
+    generation: Count = field(name="life")
     lsn: Lsn
     data_seq: Count
     error: Error | UnsetType = UNSET
-    start: Name | UnsetType = UNSET
+    log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
 
 
 class PlacedRegistered(Registered, frozen=True, tag_field="kind", tag="registered", kw_only=True):
@@ -693,7 +694,7 @@ class Refused(Struct, frozen=True, tag_field="kind", tag="refused"):
     error: Error
 
 
-class Complete(Struct, frozen=True, tag_field="kind", tag="complete", kw_only=True):
+class PartsComplete(Struct, frozen=True, tag_field="kind", tag="complete", kw_only=True):
     """Gateway to client: all parts have been sent; ``places`` are those that must have arrived."""
 
     id: Name
@@ -775,35 +776,35 @@ class Remove(Struct, frozen=True, tag_field="op", tag="remove"):
 class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
     """Processor to notification server to client: a change, the end of synchronisation, or of the read.
 
-    ``lsn`` comes with a change; None: the record existed before the registration. ``synced`` is the log
+    ``lsn`` comes with a change; None: the record existed before the registration. ``synced_lsn`` is the log
     position up to which everything was sent. ``ended`` is the reason; ``is_alone`` comes with it and is True
-    if other processors have no reason to end the read, else absent. ``start`` is the start of the back end in
-    which positions count; absent: the first one.
+    if other processors have no reason to end the read, else absent. ``log_incarnation`` is the one in which
+    positions count; absent: the first one.
     """
 
     endpoint: Endpoint
     session: Name
     handle: Name
     processor: Name
-    life: Count
+    generation: Count = field(name="life")
     table: Count
     change: Upsert | Remove | UnsetType = UNSET
     lsn: Count | UnsetType | None = UNSET
-    synced: Count | UnsetType = UNSET
+    synced_lsn: Count | UnsetType = field(name="synced", default=UNSET)
     ended: str | UnsetType = UNSET
     is_alone: bool | UnsetType = UNSET
-    start: Name | UnsetType = UNSET
+    log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
 
     def __post_init__(self) -> None:
-        _check_consistent((self.change, self.synced, self.ended).count(UNSET) == 2)
+        _check_consistent((self.change, self.synced_lsn, self.ended).count(UNSET) == 2)
         _check_consistent((self.change is UNSET) is (self.lsn is UNSET))
 
 
-class Life(Struct, frozen=True, tag_field="what", tag="life"):
-    """Processor to notification server to client: the number of its life, after a restart."""
+class NewGeneration(Struct, frozen=True, tag_field="what", tag="life"):
+    """Processor to notification server to client: its generation, after a start."""
 
     processor: Name
-    life: Count
+    generation: Count = field(name="life")
 
 
 def _version_of(document: Fields) -> int:
@@ -853,9 +854,9 @@ class Whereabouts(Struct, frozen=True, tag_field="what", tag="whereabouts"):
     is_proven: bool = False
 
 
-Notification: TypeAlias = Tell | Life | Policy
+Notification: TypeAlias = Tell | NewGeneration | Policy
 """Body of the stream from a notification server to a client."""
-ServerNotification: TypeAlias = Tell | Life | Whereabouts | PolicyUpdate
+ServerNotification: TypeAlias = Tell | NewGeneration | Whereabouts | PolicyUpdate
 """Body of the stream from a processor (or of the generator: PolicyUpdate) to a notification server."""
 
 
@@ -897,8 +898,8 @@ class Vacated(Struct, frozen=True, tag_field="kind", tag="vacated"):
 # -- accepted messages, by receiver and sender
 
 CLIENT_FROM_GATEWAY: Final = Accepts[
-    PlacedPart | PlacedRegistered | Refused | Complete | Outcome | Administered | Restarted
-](PlacedPart, PlacedRegistered, Refused, Complete, Outcome, Administered, Restarted)
+    PlacedPart | PlacedRegistered | Refused | PartsComplete | Outcome | Administered | Restarted
+](PlacedPart, PlacedRegistered, Refused, PartsComplete, Outcome, Administered, Restarted)
 CLIENT_FROM_NOTIFICATION_SERVER: Final = Accepts[Welcome | Redirect | Identify | StreamItem[Notification]](
     Welcome, Redirect, Identify, StreamItem[Notification]
 )
@@ -915,10 +916,10 @@ PROCESSOR_FROM_NOTIFICATION_SERVER: Final = Accepts[Gone | Moved | StreamAck](Go
 FOLLOWER_FROM_BACK_END: Final = Accepts[Log | State](Log, State)
 REPLICA_FROM_PROCESSOR: Final = Accepts[PartitionRead](PartitionRead)
 BACK_END_FROM_GATEWAY: Final = Accepts[Describe | Administer](Describe, Administer)
-BACK_END_FROM_PROCESSOR: Final = Accepts[PartitionRead | RoutedWrite | FollowLog | Has](
-    PartitionRead, RoutedWrite, FollowLog, Has
+BACK_END_FROM_PROCESSOR: Final = Accepts[PartitionRead | RoutedWrite | FollowLog | LogAck](
+    PartitionRead, RoutedWrite, FollowLog, LogAck
 )
-BACK_END_FROM_REPLICA: Final = Accepts[PartitionRead | FollowLog | Has](PartitionRead, FollowLog, Has)
+BACK_END_FROM_REPLICA: Final = Accepts[PartitionRead | FollowLog | LogAck](PartitionRead, FollowLog, LogAck)
 NOTIFICATION_SERVER_FROM_CLIENT: Final = Accepts[Hello | StreamAck](Hello, StreamAck)
 NOTIFICATION_SERVER_FROM_CLOUD: Final = Accepts[Following | Moved | StreamItem[ServerNotification]](
     Following, Moved, StreamItem[ServerNotification]

@@ -212,10 +212,6 @@ class ClientMachine:
         """True if contexts carry their incarnation: after a restart, or when the server knows another."""
         return self._is_restarted or self._store.get("another", bool) or False
 
-    def shown(self, now_us: int, context: Context) -> Sequence[Effect]:
-        """Return effects for the ``context`` of an aggregate received for the first time; a hook."""
-        return ()
-
     # -- to the server
 
     def _begin(self, now_us: int) -> Sequence[Effect]:
@@ -416,7 +412,7 @@ class ClientMachine:
         effects: list[Effect] = []
         if is_registered:
             shown = _Shown(push.aggregate, push.context)
-            effects += [_notify(shown), self._notices.add(shown), *self.shown(now_us, shown.shown())]
+            effects += [_notify(shown), self._notices.add(shown)]
         effects.append(ack)
         if push.chain:
             (to, address), *rest = push.chain

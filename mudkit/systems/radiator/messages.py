@@ -23,7 +23,7 @@ import msgspec
 from mudkit.errors import ParameterError
 from mudkit.events import Effect, Received, SendFailed
 from mudkit.systems.radiator.context import Context
-from mudkit.systems.receiving import Count, Name, dropped
+from mudkit.systems.receiving import Count, Name, record_dropped
 from mudkit.wire import Fields, Value, is_too_deep
 
 MAX_BYTES: Final = 1 << 24
@@ -298,4 +298,4 @@ def decode(event: Received | SendFailed, decoder: msgspec.json.Decoder[_T]) -> _
 def record_odd(event: Received) -> Sequence[Effect]:
     """Record a dropped message, with its kind if it has one."""
     sent = unpack(event.message) if isinstance(event.message, bytes) else event.message
-    return dropped(Received(event.source, sent, event.host))
+    return record_dropped(Received(event.source, sent, event.host))

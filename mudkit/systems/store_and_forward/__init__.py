@@ -1,19 +1,19 @@
 """Store and forward: a relay queues messages for devices that are offline. The smallest system, a template.
 
 Roles: a client on each device (:mod:`.device`) and one relay (:mod:`.servers`). The baseline,
-:class:`DirectMachine`, sends to the receiver without a relay.
+:class:`DirectClient`, sends to the receiver without a relay.
 
 Messages (:mod:`.messages`)::
 
     client                 relay                  client
-      | -- Send ------------> |                      |
-      | <--------- Accepted - |                      |
+      | -- Upload ----------> |                      |
+      | <-------- UploadAck - |                      |
       |                       | -- Deliver --------> |
-      |                       | <-------- Delivered - |
+      |                       | <------ DeliveryAck - |
       | -- Hello -----------> |                      |     after each start, connection and change of context
       | <---------- Welcome - |                      |
 
-``Missing`` and ``Lacks`` report a gap in the sequence numbers; ``Identify`` requests a hello.
+``UploadGap`` and ``DeliveryGap`` report a gap in the numbers; ``Identify`` requests a hello.
 
 Durable state: the client stores its outbox, its inbox (at most 65,536 unread messages) and the last sequence
 number received from each sender. The relay stores one queue per receiver, the last number accepted from each
@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mudkit.systems.store_and_forward.api import Client, Relay
+    from mudkit.systems.store_and_forward.api import Client, DirectClient, Relay
     from mudkit.systems.store_and_forward.device import ClientMachine, DirectMachine
     from mudkit.systems.store_and_forward.servers import RelayMachine
 else:
@@ -43,6 +43,7 @@ else:
 __all__ = [
     "Client",
     "ClientMachine",
+    "DirectClient",
     "DirectMachine",
     "Relay",
     "RelayMachine",

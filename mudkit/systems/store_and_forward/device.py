@@ -4,19 +4,19 @@ Rules of the client:
 
 ===============  ===================================================================================
 Submit (call)    store in the outbox under the next sequence number; send if connected
-Accepted         remove from the outbox; complete the call
+UploadAck        remove from the outbox; complete the call
 Deliver          the successor of the last one of its sender's incarnation: store in the inbox, notify the
-                 application, acknowledge. A duplicate: acknowledge. After a gap: send Lacks
+                 application, acknowledge. A duplicate: acknowledge. After a gap: send DeliveryGap
 Read (call)      return the inbox entries added since the last read; delete them when they were returned
 start            notify the application again of what it may not have got
 link up          send Hello, which triggers delivery, and the outbox
 context changed  send Hello if connected: it carries whether the user is busy
 hello            retransmit until Welcome if it has news for the relay (incarnation, address, busy), or
                  on a server, whose link does not come up again
-Missing          send the outbox from that number on. If that is gone, the relay's store was restored from
+UploadGap        send the outbox from that number on. If that is gone, the relay's store was restored from
                  a backup: send Hello, which says where the outbox begins
 Identify         send Hello with its nonce; after Welcome, send the outbox
-other session    ignore Accepted, Missing and Deliver for an earlier incarnation
+other session    ignore UploadAck, UploadGap and Deliver for an earlier incarnation
 timer            retransmit an overdue hello; retransmit an overdue message and all later ones, which the
                  relay cannot have accepted
 ===============  ===================================================================================
@@ -53,27 +53,27 @@ from mudkit.events import (
     Ports,
     Received,
     Record,
+    Send,
     SendFailed,
     SetTimer,
     TimerFired,
     size_bytes,
 )
-from mudkit.events import Send as SendTo
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 from mudkit.systems.store_and_forward.messages import (
     FROM_PEER,
     FROM_RELAY,
-    Accepted,
     Deliver,
-    Delivered,
+    DeliveryAck,
+    DeliveryGap,
     Hello,
     Identify,
-    Lacks,
     Message,
-    Missing,
     Read,
-    Send,
     Submit,
+    Upload,
+    UploadAck,
+    UploadGap,
     Welcome,
 )
 
@@ -86,10 +86,11 @@ _HELLO: Final = 0
 """Key of the hello among the unacknowledged items; messages have keys from 1 on."""
 _SERVER: Final = "server"
 """Network of a server, see :class:`mudkit.events.LinkUp`."""
-_DIRECT_PORT: Final = "direct"
+DIRECT: Final = "direct"
+"""Name of the system without a relay, and suffix of its addresses."""
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _StoredMessage(msgspec.Struct, frozen=True):
     """Message in the inbox."""
 
     key: str
@@ -97,7 +98,7 @@ class _Kept(msgspec.Struct, frozen=True):
     text: str
     id: str
 
-    def shown(self) -> Identified:
+    def for_application(self) -> Identified:
         """Return what the application gets."""
         return Identified({"from": self.sender, "text": self.text}, self.id)
 
@@ -132,17 +133,17 @@ class ClientMachine:
         """True if the relay has welcomed this incarnation."""
         self._address = ports.address
         self._nonce: str | None = None  # of the relay's last Identify
-        self._outbox = Outbox(ports, Send)
+        self._outbox = Outbox(ports, Upload)
         self._inbox = Inbox(self._store)
-        self._notices = Notices(self._store, _Kept)
+        self._notices = Notices(self._store, _StoredMessage)
         self._unread = deque(self._store.keys("in "))
         """Store keys of the messages in the inbox."""
         self._returned: list[str] = []
         """Store keys of the messages that a read has returned since."""
-        self._lacks_us: dict[tuple[str, str, int], int] = {}
+        self._gap_reported_us: dict[tuple[str, str, int], int] = {}
         """Time of the last report of a gap, by sender, incarnation and last number."""
         self._calls: dict[int, int] = {}  # op_id by sequence number; callers do not outlive the machine
-        self._unanswered: RetransmitTimer[int] = RetransmitTimer(_RETRY)
+        self._in_flight: RetransmitTimer[int] = RetransmitTimer(_RETRY)
 
     def overview(self) -> View:
         """Return the relay and the length of the outbox for the display."""
@@ -162,30 +163,30 @@ class ClientMachine:
                 error = LookupError(f"there is no operation {event.name!r}, only send and read")
                 return (Complete(op_id, error=error),)
             case Received(source=source) if source == self._relay:
-                return self._received(now_us, event)
+                return self._receive(now_us, event)
             case Received():
-                return dropped(event)
+                return record_dropped(event)
             case LinkUp(address=address, network=network):
                 self._has_link, self._address = True, address
                 self._is_server = network == _SERVER
-                return [*self._hello(now_us, must=self._is_server), *self._send_from(now_us, 0)]
+                return [*self._send_hello(now_us, must=self._is_server), *self._send_from(now_us, 0)]
             case LinkDown():
                 self._has_link = False
-                self._unanswered.clear()
+                self._in_flight.clear()
                 return (CancelTimer(_RETRY),)
             case SendFailed(message=Hello()) if self._has_link:
-                return self._unanswered.start(now_us, _HELLO)
-            case SendFailed(message=Send(incarnation=life, seq=number)) if self._has_link:
-                seq = self._outbox.seq(life, number)
-                return self._unanswered.start(now_us, seq) if seq in self._outbox else ()
+                return self._in_flight.start(now_us, _HELLO)
+            case SendFailed(message=Upload(incarnation=incarnation, number=number)) if self._has_link:
+                seq = self._outbox.seq(incarnation, number)
+                return self._in_flight.start(now_us, seq) if seq in self._outbox else ()
             case TimerFired(name=Notices.TIMER):
                 self._notices.clear()
                 self._delete_returned()
             case TimerFired():
-                return self._overdue(now_us)
+                return self._retransmit_overdue(now_us)
             case ContextChanged(context=context):
                 self._store.put("busy", bool(context.get("busy", False)))
-                return self._hello(now_us) if self._has_link else ()
+                return self._send_hello(now_us) if self._has_link else ()
         return ()
 
     def is_next(self, seen: int, message: Deliver) -> bool:
@@ -194,31 +195,33 @@ class ClientMachine:
         ``message.after`` is the number of its predecessor, lower than ``seen`` if the relay has lost its
         store and does not know what this device has.
         """
-        return message.after <= seen < message.seq
+        return message.after <= seen < message.number
 
-    def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
+    def _receive(self, now_us: int, event: Received) -> Sequence[Effect]:
         match FROM_RELAY.decode(event.message):
             case Deliver(to=to) if to != self._me:
-                return dropped(event)
-            case (Deliver() | Accepted() | Missing()) as message if not self._is_for_this_start(message):
+                return record_dropped(event)
+            case (Deliver() | UploadAck() | UploadGap()) as message if not self._is_for_this_start(message):
                 return ()  # a late copy
             case Deliver() as message:
                 return self._store_delivery(message, now_us)
             case Identify(nonce=nonce):
-                is_said = _HELLO in self._unanswered and nonce == self._nonce
+                is_said = _HELLO in self._in_flight and nonce == self._nonce
                 self._nonce = nonce
-                return self._hello(now_us, must=True) if self._has_link and not is_said else ()
+                return self._send_hello(now_us, must=True) if self._has_link and not is_said else ()
             case None:
-                return dropped(event)
-            case Accepted(incarnation=life, seq=number):
-                return self._accepted(now_us, self._outbox.seq(life, number))
-            case Welcome(incarnation=life) as welcome:
-                return self._welcomed(now_us, welcome) if life == self._outbox.incarnation else ()
-            case Missing(incarnation=life, seq=number):
-                seq = self._outbox.seq(life, number)
-                return self._missing(now_us, seq) if self._has_link and seq else ()
+                return record_dropped(event)
+            case UploadAck(incarnation=incarnation, number=number):
+                return self._receive_ack(now_us, self._outbox.seq(incarnation, number))
+            case Welcome(incarnation=incarnation) as welcome:
+                return (
+                    self._receive_welcome(now_us, welcome) if incarnation == self._outbox.incarnation else ()
+                )
+            case UploadGap(incarnation=incarnation, number=number):
+                seq = self._outbox.seq(incarnation, number)
+                return self._retransmit_from(now_us, seq) if self._has_link and seq else ()
 
-    def _is_for_this_start(self, message: Deliver | Accepted | Missing) -> bool:
+    def _is_for_this_start(self, message: Deliver | UploadAck | UploadGap) -> bool:
         if message.receiver is msgspec.UNSET:
             return self._is_welcome and not self._has_other
         return message.receiver == self._outbox.incarnation
@@ -228,18 +231,25 @@ class ClientMachine:
         """True if the relay has said that there was another incarnation; a wiped one learns it from here."""
         return self._store.get("another", bool) or False
 
-    def _missing(self, now_us: int, seq: int) -> Sequence[Effect]:
+    def _retransmit_from(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Retransmit from a sequence number on; send a hello if that number is gone."""
         is_restored = seq < self._outbox.first_seq
-        greeting = self._hello(now_us, must=True) if is_restored and _HELLO not in self._unanswered else ()
+        greeting = (
+            self._send_hello(now_us, must=True) if is_restored and _HELLO not in self._in_flight else ()
+        )
         return [*greeting, *self._send_from(now_us, seq)]
 
     def _submit(self, op_id: int, submitted: Submit, now_us: int) -> Sequence[Effect]:
         seq = self._outbox.last_seq + 1
-        life, number = self._outbox.name(seq)
-        item = submitted.item or f"{self._me} {life} {number}"
-        message = Send(
-            seq=number, incarnation=life, key=item, sender=self._me, to=submitted.to, text=submitted.text
+        incarnation, number = self._outbox.name(seq)
+        item = submitted.item or f"{self._me} {incarnation} {number}"
+        message = Upload(
+            number=number,
+            incarnation=incarnation,
+            key=item,
+            sender=self._me,
+            to=submitted.to,
+            text=submitted.text,
         )
         try:
             self._outbox.add(message)
@@ -249,49 +259,49 @@ class ClientMachine:
         created = delivery(item, submitted.to, created_us=now_us)
         return (created, *self._send_from(now_us, seq)) if self._has_link else (created,)
 
-    def _accepted(self, now_us: int, seq: int) -> Sequence[Effect]:
+    def _receive_ack(self, now_us: int, seq: int) -> Sequence[Effect]:
         accepted = self._outbox.ack(seq)
         if accepted is None:
             return ()
-        effects = [*self._unanswered.settle(now_us, seq)]
+        effects = [*self._in_flight.settle(now_us, seq)]
         if seq in self._calls:
             effects.insert(0, Complete(self._calls.pop(seq), seq))
         next_incarnation = self._outbox.name(self._outbox.first_seq).incarnation
         if next_incarnation == accepted.incarnation or not self._has_link:
             return effects
         if next_incarnation != self._outbox.incarnation:  # the relay does not expect its messages
-            effects += self._hello(now_us, must=True)
+            effects += self._send_hello(now_us, must=True)
         return [*effects, *self._send_from(now_us, 0)]
 
     def _store_delivery(self, message: Deliver, now_us: int) -> Sequence[Effect]:
-        seen = self._inbox.last_seq(message.sender, message.incarnation)
+        seen = self._inbox.last_number(message.sender, message.incarnation)
         effects: list[Effect] = []
         if self.is_next(seen, message):
             last = (self._store.get("place", int) or 0) + 1
             self._store.put("place", last)
-            self._inbox.take(message.sender, message.incarnation, message.seq)
+            self._inbox.take(message.sender, message.incarnation, message.number)
             self._store.crash_point("seen, not in the inbox")
-            identifier = f"{message.incarnation} {message.seq}"
-            kept = _Kept(key=message.key, sender=message.sender, text=message.text, id=identifier)
-            effects += self._keep(f"in {last:012d}", kept)
-            effects += [_notify(kept), self._notices.add(kept)]
+            identifier = f"{message.incarnation} {message.number}"
+            stored = _StoredMessage(key=message.key, sender=message.sender, text=message.text, id=identifier)
+            effects += self._keep(f"in {last:012d}", stored)
+            effects += [_notify(stored), self._notices.add(stored)]
             effects.append(delivery(message.key, self._me, delivered_us=now_us))
-            seen = message.seq
-        if message.seq > seen:  # its predecessor is missing
-            return self._lacks(now_us, message, seen)
-        answer = Delivered(
-            seq=message.seq,
+            seen = message.number
+        if message.number > seen:  # its predecessor is missing
+            return self._report_gap(now_us, message, seen)
+        answer = DeliveryAck(
+            number=message.number,
             incarnation=message.incarnation,
             receiver=self._outbox.incarnation,
             key=message.key,
             sender=message.sender,
             to=self._me,
         )
-        return [*effects, SendTo(self._relay, answer)]
+        return [*effects, Send(self._relay, answer)]
 
-    def _keep(self, key: str, kept: _Kept) -> Sequence[Effect]:
+    def _keep(self, key: str, stored: _StoredMessage) -> Sequence[Effect]:
         """Append a message to the inbox; delete the oldest beyond the capacity."""
-        self._store.put(key, kept)
+        self._store.put(key, stored)
         self._unread.append(key)
         if len(self._unread) <= MAX_UNREAD:
             return ()
@@ -299,29 +309,29 @@ class ClientMachine:
         detail = f"{self._me}: {MAX_UNREAD:,} messages are not read, the oldest is deleted"
         return (Record("incidents", {"incident": "inbox full", "detail": detail}),)
 
-    def _lacks(self, now_us: int, message: Deliver, seen: int) -> Sequence[Effect]:
+    def _report_gap(self, now_us: int, message: Deliver, seen: int) -> Sequence[Effect]:
         """Report the sender's last message in order, at most once per retransmission timeout."""
         last = message.sender, message.incarnation, seen
-        if now_us - self._lacks_us.get(last, -DEFAULT_TIMEOUT_US) < DEFAULT_TIMEOUT_US:
+        if now_us - self._gap_reported_us.get(last, -DEFAULT_TIMEOUT_US) < DEFAULT_TIMEOUT_US:
             return ()
-        self._lacks_us = {last: now_us}
-        lacks = Lacks(
-            seq=seen,
+        self._gap_reported_us = {last: now_us}
+        lacks = DeliveryGap(
+            number=seen,
             incarnation=message.incarnation,
             receiver=self._outbox.incarnation,
             hello=self._store.get("hello", int) or 1,
             sender=message.sender,
             to=self._me,
         )
-        return (SendTo(self._relay, lacks),)
+        return (Send(self._relay, lacks),)
 
     def _read(self, op_id: int, now_us: int) -> Sequence[Effect]:
         keys, self._unread = list(self._unread), deque()
         self._returned += keys
-        new = [message for key in keys if (message := self._store.get(key, _Kept)) is not None]
+        new = [message for key in keys if (message := self._store.get(key, _StoredMessage)) is not None]
         read = [delivery(message.key, self._me, read_us=now_us) for message in new]
         timer = [SetTimer(Notices.TIMER, 0)] if new else []
-        return [*read, Complete(op_id, [message.shown() for message in new]), *timer]
+        return [*read, Complete(op_id, [message.for_application() for message in new]), *timer]
 
     def _delete_returned(self) -> None:
         for key in self._returned:
@@ -330,13 +340,13 @@ class ClientMachine:
 
     # -- hello and outbox
 
-    def _hello(self, now_us: int, *, must: bool = False) -> Sequence[Effect]:
+    def _send_hello(self, now_us: int, *, must: bool = False) -> Sequence[Effect]:
         """Send a hello; retransmit it until acknowledged if it must be, or has news for the relay."""
         seq = (self._store.get("hello", int) or 0) + 1
         self._store.put("hello", seq)
         known = self._hello_state()
         oldest, first = self._outbox.name(self._outbox.first_seq)
-        is_news = must or _HELLO in self._unanswered or self._store.get("told", _Known) != known
+        is_news = must or _HELLO in self._in_flight or self._store.get("told", _Known) != known
         hello = Hello(
             seq=seq,
             incarnation=known.incarnation,
@@ -349,14 +359,14 @@ class ClientMachine:
             another=True if self._has_other else msgspec.UNSET,
         )
         if not is_news:
-            return (SendTo(self._relay, hello),)
+            return (Send(self._relay, hello),)
         self._store.delete("told")  # unknown until the welcome
-        return SendTo(self._relay, hello), *self._unanswered.start(now_us, _HELLO)
+        return Send(self._relay, hello), *self._in_flight.start(now_us, _HELLO)
 
     def _hello_state(self) -> _Known:
         return _Known(self._outbox.incarnation, self._address, self._store.get("busy", bool) or False)
 
-    def _welcomed(self, now_us: int, welcome: Welcome) -> Sequence[Effect]:
+    def _receive_welcome(self, now_us: int, welcome: Welcome) -> Sequence[Effect]:
         if welcome.seq != self._store.get("hello", int):  # answers an older hello
             return ()
         self._is_welcome = True
@@ -364,7 +374,7 @@ class ClientMachine:
             self._store.put("another", True)
         self._store.put("told", self._hello_state())
         is_begun, self._nonce = self._nonce is not None, None
-        answered = self._unanswered.settle(now_us, _HELLO)
+        answered = self._in_flight.settle(now_us, _HELLO)
         # The relay has refused what it got before it knew this incarnation.
         return [*answered, *self._send_from(now_us, 0)] if is_begun and self._has_link else answered
 
@@ -373,22 +383,22 @@ class ClientMachine:
         waiting = self._outbox.batch(first_seq)
         return [effect for seq, message in waiting for effect in self._send(now_us, seq, message)]
 
-    def _send(self, now_us: int, seq: int, message: Send) -> Sequence[Effect]:
-        return SendTo(self._relay, message), *self._unanswered.start(now_us, seq, size_bytes(message))
+    def _send(self, now_us: int, seq: int, message: Upload) -> Sequence[Effect]:
+        return Send(self._relay, message), *self._in_flight.start(now_us, seq, size_bytes(message))
 
-    def _overdue(self, now_us: int) -> Sequence[Effect]:
-        late = self._unanswered.overdue(now_us)
+    def _retransmit_overdue(self, now_us: int) -> Sequence[Effect]:
+        late = self._in_flight.overdue(now_us)
         effects: list[Effect] = []
         if _HELLO in late:
-            effects += self._hello(now_us, must=True)
+            effects += self._send_hello(now_us, must=True)
         messages = [seq for seq in late if seq != _HELLO]
         if messages:
             effects += self._send_from(now_us, min(messages))
-        return [*effects, *self._unanswered.restart(now_us)]
+        return [*effects, *self._in_flight.restart(now_us)]
 
 
-def _notify(kept: _Kept) -> Notify:
-    return Notify(APP, kept.shown())
+def _notify(stored: _StoredMessage) -> Notify:
+    return Notify(APP, stored.for_application())
 
 
 class DirectMachine:
@@ -414,7 +424,7 @@ class DirectMachine:
         """See :class:`mudkit.events.Machine`."""
         match event:
             case Call(op_id=op_id, operation=Submit(to=to, text=text, item=str(item))):
-                sent = SendTo(f"{to}/{_DIRECT_PORT}", Message(key=item, text=text))
+                sent = Send(f"{to}/{DIRECT}", Message(key=item, text=text))
                 return delivery(item, to, created_us=now_us), sent, Complete(op_id)
             case Call(op_id=op_id, operation=Read()):
                 read = [delivery(item, self._me, read_us=now_us) for item in self._unread]
@@ -422,8 +432,8 @@ class DirectMachine:
                 return (*read, Complete(op_id, len(read)))
             case Received(source=source):
                 message = FROM_PEER.decode(event.message)
-                if message is None or not source.endswith(f"/{_DIRECT_PORT}"):
-                    return dropped(event)
+                if message is None or not source.endswith(f"/{DIRECT}"):
+                    return record_dropped(event)
                 self._unread.append(message.key)
                 return (delivery(message.key, self._me, delivered_us=now_us),)
         return ()

@@ -1,6 +1,6 @@
 """Messages of store and forward, and the operations of a client.
 
-A message is named by its sequence number and the incarnation of the sender's start that assigned it
+A message is named by the incarnation of the sender that has accepted it, and its number there
 (:mod:`mudkit.delivery.session`). A field that names a device must agree with the network, which knows the
 sender of each message. A session lasts from a hello of an incarnation that the relay has verified to the next
 start of either side; a copy of a message that arrives in a later session has no effect.
@@ -41,10 +41,10 @@ class Read(msgspec.Struct, frozen=True, tag_field="operation", tag="read"):
 # -- client to relay
 
 
-class Send(msgspec.Struct, frozen=True, tag_field="kind", tag="send"):
+class Upload(msgspec.Struct, frozen=True, tag_field="kind", tag="send"):
     """Sender to relay: a message for a device."""
 
-    seq: _Seq = msgspec.field(name="number")
+    number: _Seq
     incarnation: _Incarnation
     key: _Line
     sender: _Line = msgspec.field(name="from")
@@ -52,13 +52,13 @@ class Send(msgspec.Struct, frozen=True, tag_field="kind", tag="send"):
     text: str
 
 
-class Delivered(msgspec.Struct, frozen=True, tag_field="kind", tag="delivered"):
+class DeliveryAck(msgspec.Struct, frozen=True, tag_field="kind", tag="delivered"):
     """Receiver to relay: the message is in the inbox.
 
     ``incarnation`` is the message's, ``receiver`` the receiver's own.
     """
 
-    seq: _Seq = msgspec.field(name="number")
+    number: _Seq
     incarnation: _Incarnation
     receiver: _Incarnation
     key: _Line
@@ -66,15 +66,15 @@ class Delivered(msgspec.Struct, frozen=True, tag_field="kind", tag="delivered"):
     to: _Line
 
 
-class Lacks(msgspec.Struct, frozen=True, tag_field="kind", tag="lacks"):
+class DeliveryGap(msgspec.Struct, frozen=True, tag_field="kind", tag="lacks"):
     """Receiver to relay: a delivery arrived before its predecessor.
 
-    ``seq`` is the last number in the inbox of this incarnation of the sender; 0: none. If an earlier
+    ``number`` is the last one in the inbox of this incarnation of the sender; 0: none. If an earlier
     incarnation of the receiver has acknowledged later ones, its store was emptied or restored from a backup.
     ``hello`` is the number of the receiver's last hello.
     """
 
-    seq: Count = msgspec.field(name="number")
+    number: Count
     incarnation: _Incarnation
     receiver: _Incarnation
     hello: _Seq
@@ -112,18 +112,18 @@ class _ToClient(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
     receiver: _Incarnation | msgspec.UnsetType = msgspec.UNSET
 
 
-class Accepted(_ToClient, frozen=True, tag="accepted", kw_only=True):
+class UploadAck(_ToClient, frozen=True, tag="accepted", kw_only=True):
     """Relay to sender: the message is stored; the sender may delete it."""
 
-    seq: _Seq = msgspec.field(name="number")
+    number: _Seq
     incarnation: _Incarnation
     key: _Line
 
 
-class Missing(_ToClient, frozen=True, tag="missing", kw_only=True):
+class UploadGap(_ToClient, frozen=True, tag="missing", kw_only=True):
     """Relay to sender: a message arrived before the one of this number; retransmit from there."""
 
-    seq: _Seq = msgspec.field(name="number")
+    number: _Seq
     incarnation: _Incarnation
 
 
@@ -134,7 +134,7 @@ class Deliver(_ToClient, frozen=True, tag="deliver", kw_only=True):
     this receiver has, or gets before this one; 0: none.
     """
 
-    seq: _Seq = msgspec.field(name="number")
+    number: _Seq
     incarnation: _Incarnation
     key: _Line
     sender: _Line = msgspec.field(name="from")
@@ -174,8 +174,10 @@ class Message(msgspec.Struct, frozen=True, tag_field="kind", tag="message"):
     text: str
 
 
-FROM_CLIENT: Final = Accepts[Send | Delivered | Lacks | Hello](Send, Delivered, Lacks, Hello)
-FROM_RELAY: Final = Accepts[Accepted | Missing | Deliver | Welcome | Identify](
-    Accepted, Missing, Deliver, Welcome, Identify
+FROM_CLIENT: Final = Accepts[Upload | DeliveryAck | DeliveryGap | Hello](
+    Upload, DeliveryAck, DeliveryGap, Hello
+)
+FROM_RELAY: Final = Accepts[UploadAck | UploadGap | Deliver | Welcome | Identify](
+    UploadAck, UploadGap, Deliver, Welcome, Identify
 )
 FROM_PEER: Final = Accepts[Message](Message)

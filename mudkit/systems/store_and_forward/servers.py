@@ -3,14 +3,14 @@
 Rules:
 
 ===============  ===================================================================================
-Send             from the sender's incarnation, or that of its oldest message, and the successor of the last
-                 one: append to the receiver's queue, acknowledge (Accepted). A duplicate: acknowledge.
-                 After a gap: Missing, once. Of another incarnation: ignore
+Upload           from the sender's incarnation, or that of its oldest message, and the successor of the last
+                 one: append to the receiver's queue, acknowledge (UploadAck). A duplicate: acknowledge.
+                 After a gap: UploadGap, once. Of another incarnation: ignore
 Hello            of a new incarnation, or from the address of another device: Identify. Older than the last
                  hello: ignore. Else store the address that it comes from, and deliver the queue unless the
                  user is busy. Welcome if requested. Identify to a device that loses its address
-Delivered        remove from the queue
-Lacks            the receiver's store is older than what it has acknowledged: deliver from there
+DeliveryAck      remove from the queue
+DeliveryGap      the receiver's store is older than what it has acknowledged: deliver from there
 timer            retransmit overdue deliveries, and later ones of the same sender, which the device cannot
                  have taken; other deliveries keep their deadlines
 send failed      the device is away until its next hello, or until it acknowledges a probe. So is one that
@@ -52,23 +52,23 @@ from mudkit.events import (
     Ports,
     Received,
     Record,
+    Send,
     SendFailed,
     SetTimer,
     TimerFired,
     size_bytes,
 )
-from mudkit.events import Send as SendTo
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 from mudkit.systems.store_and_forward.messages import (
     FROM_CLIENT,
-    Accepted,
     Deliver,
-    Delivered,
+    DeliveryAck,
+    DeliveryGap,
     Hello,
     Identify,
-    Lacks,
-    Missing,
-    Send,
+    Upload,
+    UploadAck,
+    UploadGap,
     Welcome,
 )
 
@@ -92,19 +92,19 @@ class _Last(msgspec.Struct, frozen=True):
 
 
 class _Pending(NamedTuple):
-    """Batch and number of the pending deliveries of an incarnation, and the sequence number of the last."""
+    """Batch and count of the pending deliveries of an incarnation, and the number of the last."""
 
     batch: int
-    number: int
-    last_seq: int
+    total: int
+    last_number: int
 
 
 class DeviceQueue:
     """Queue of a device, its address, and its unacknowledged deliveries."""
 
     __slots__ = (
-        "_batches", "acked", "address", "has_other", "is_away", "is_busy", "name", "oldest", "peer",
-        "probe_us", "queue", "unanswered",
+        "_batches", "acked", "address", "has_other", "in_flight", "is_away", "is_busy", "name",
+        "oldest", "peer", "probe_us", "queue",
     )  # fmt: skip
 
     def __init__(self, name: str, address: str | None = None) -> None:
@@ -114,7 +114,7 @@ class DeviceQueue:
         """Pending deliveries by store key, which sorts by sender, batch and number."""
         self._batches: dict[str, dict[str, _Pending]] = {}
         """Pending deliveries by sender and incarnation."""
-        self.unanswered: RetransmitTimer[str] = RetransmitTimer(name)
+        self.in_flight: RetransmitTimer[str] = RetransmitTimer(name)
         self.peer = Peer()
         self.oldest = ""
         """Incarnation of its oldest message, as of its last hello."""
@@ -148,40 +148,40 @@ class DeviceQueue:
         """
         batches = self._batches.setdefault(message.sender, {})
         pending = batches.get(message.incarnation, _Pending(batch, 0, 0))
-        batches[message.incarnation] = _Pending(pending.batch, pending.number + 1, message.seq)
+        batches[message.incarnation] = _Pending(pending.batch, pending.total + 1, message.number)
         key = self.key(message)
         self.queue[key] = message
         return key
 
-    def ack(self, delivered: Delivered) -> None:
+    def ack(self, delivered: DeliveryAck) -> None:
         """Note that this incarnation has acknowledged a delivery."""
         acked = self.acked.setdefault(delivered.sender, {})
-        acked[delivered.incarnation] = max(acked.get(delivered.incarnation, 0), delivered.seq)
+        acked[delivered.incarnation] = max(acked.get(delivered.incarnation, 0), delivered.number)
         if len(acked) > MAX_INCARNATIONS:
             del acked[next(iter(acked))]
 
-    def last_seq(self, sender: str, incarnation: str) -> int:
+    def last_number(self, sender: str, incarnation: str) -> int:
         """Return the number of the last pending delivery of a sender's incarnation; 0: none."""
         pending = self._batches.get(sender, {}).get(incarnation)
-        return 0 if pending is None else pending.last_seq
+        return 0 if pending is None else pending.last_number
 
     def pop(self, key: str) -> Sequence[str]:
         """Remove a delivery; return the keys of those that become deliverable."""
         message = self.queue.pop(key)
         batches = self._batches[message.sender]
         pending = batches[message.incarnation]
-        if pending.number > 1:
-            batches[message.incarnation] = pending._replace(number=pending.number - 1)
+        if pending.total > 1:
+            batches[message.incarnation] = pending._replace(total=pending.total - 1)
             return ()
         del batches[message.incarnation]
         return [other for other in sorted(self.queue) if self.queue[other].sender == message.sender]
 
-    def key(self, message: Deliver | Delivered, seq: int | None = None) -> str:
+    def key(self, message: Deliver | DeliveryAck, number: int | None = None) -> str:
         """Return the store key of a message, or of another one of the same incarnation."""
         pending = self._batches.get(message.sender, {}).get(message.incarnation)
         batch = 0 if pending is None else pending.batch
-        seq = message.seq if seq is None else seq
-        return f"for {self.name}\n{message.sender}\n{batch:09d}\n{seq:019d}"
+        number = message.number if number is None else number
+        return f"for {self.name}\n{message.sender}\n{batch:09d}\n{number:019d}"
 
     def deliverable(self, keys: Iterable[str]) -> list[str]:
         """Filter keys: of each sender, only its oldest pending incarnation is deliverable."""
@@ -208,7 +208,7 @@ class RelayMachine:
         self._store = ports.store
         self._accepted = Inbox(self._store, "last")
         self._delivered = Inbox(self._store, "seen")
-        self._missed: dict[str, tuple[str, int]] = {}  # last Missing sent to each sender
+        self._missed: dict[str, tuple[str, int]] = {}  # last UploadGap sent to each sender
         self._devices: dict[str, DeviceQueue] = {}
         self._at: dict[str, DeviceQueue] = {}
         self._is_restarted: bool = self._store.get("started", bool) or False
@@ -231,7 +231,7 @@ class RelayMachine:
         """See :class:`mudkit.events.Machine`."""
         match event:
             case Received():
-                return self._received(now_us, event)
+                return self._receive(now_us, event)
             case TimerFired(name=name):
                 return self._retransmit(now_us, self._devices[name])
             case SendFailed(to=address):
@@ -244,18 +244,18 @@ class RelayMachine:
                 ]
         return ()
 
-    def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
+    def _receive(self, now_us: int, event: Received) -> Sequence[Effect]:
         source, sender = event.source, event.sender
         match FROM_CLIENT.decode(event.message):
-            case Send(sender=name) as message if name == sender:
+            case Upload(sender=name) as message if name == sender:
                 return self._accept(now_us, source, message)
-            case Delivered(to=name) as message if name == sender:
-                return self._delivered_to(now_us, source, message)
-            case Lacks(to=name) as message if name == sender:
+            case DeliveryAck(to=name) as message if name == sender:
+                return self._receive_delivery_ack(now_us, source, message)
+            case DeliveryGap(to=name) as message if name == sender:
                 return self._redeliver(now_us, source, message)
             case Hello(device=name) as message if name == sender:
-                return self._greeted(now_us, source, message)
-        return dropped(event)
+                return self._receive_hello(now_us, source, message)
+        return record_dropped(event)
 
     def _device(self, name: str) -> DeviceQueue:
         device = self._devices.get(name)
@@ -269,27 +269,31 @@ class RelayMachine:
     def _identify_until_answered(self, now_us: int, device: DeviceQueue) -> Sequence[Effect]:
         if device.address is None:
             return ()
-        return [*self._identify(device, device.address), *device.unanswered.start(now_us, _IDENTIFY)]
+        return [*self._identify(device, device.address), *device.in_flight.start(now_us, _IDENTIFY)]
 
     # -- from senders
 
-    def _accept(self, now_us: int, source: str, message: Send) -> Sequence[Effect]:
-        sender, life, seq = message.sender, message.incarnation, message.seq
+    def _accept(self, now_us: int, source: str, message: Upload) -> Sequence[Effect]:
+        sender, incarnation, number = message.sender, message.incarnation, message.number
         device = self._device(sender)
-        if life not in (device.peer.incarnation, device.oldest):
+        if incarnation not in (device.peer.incarnation, device.oldest):
             return self._identify_if_unknown(device, source)
-        place = self._accepted.place(sender, life, seq)
+        place = self._accepted.place(sender, incarnation, number)
         effects = self._enqueue(now_us, message) if place is Place.NEXT else ()
         if place is not Place.EARLY:
-            accepted = Accepted(seq=seq, incarnation=life, key=message.key, receiver=device.receiver)
-            return *effects, SendTo(source, accepted)
-        next_seq = self._accepted.last_seq(sender, life) + 1
-        if self._missed.get(sender) == (life, next_seq):  # once for all messages after the gap
+            accepted = UploadAck(
+                number=number, incarnation=incarnation, key=message.key, receiver=device.receiver
+            )
+            return *effects, Send(source, accepted)
+        next_number = self._accepted.last_number(sender, incarnation) + 1
+        if self._missed.get(sender) == (incarnation, next_number):  # once for all messages after the gap
             return ()
-        self._missed[sender] = life, next_seq
-        return (SendTo(source, Missing(seq=next_seq, incarnation=life, receiver=device.receiver)),)
+        self._missed[sender] = incarnation, next_number
+        return (
+            Send(source, UploadGap(number=next_number, incarnation=incarnation, receiver=device.receiver)),
+        )
 
-    def _enqueue(self, now_us: int, message: Send) -> Sequence[Effect]:
+    def _enqueue(self, now_us: int, message: Upload) -> Sequence[Effect]:
         """Append the next message of a sender to the queue of its receiver."""
         device = self._device(message.to)
         last_there = f"sent {message.sender}\n{device.name}"
@@ -298,20 +302,20 @@ class RelayMachine:
             last = _Last(message.incarnation, last.batch + 1)
             self._store.put(last_there, last)
         stream = message.sender, message.incarnation
-        kept = Deliver(
-            seq=message.seq,
+        delivery = Deliver(
+            number=message.number,
             incarnation=message.incarnation,
             key=message.key,
             sender=message.sender,
             to=device.name,
             text=message.text,
-            after=device.last_seq(*stream)
-            or self._delivered.last_seq(f"{device.name}\n{stream[0]}", stream[1]),
+            after=device.last_number(*stream)
+            or self._delivered.last_number(f"{device.name}\n{stream[0]}", stream[1]),
         )
-        self._accepted.take(*stream, message.seq)
+        self._accepted.take(*stream, message.number)
         self._store.crash_point("accepted, not in the queue")
-        key = device.put(kept, last.batch)
-        self._store.put(key, kept)
+        key = device.put(delivery, last.batch)
+        self._store.put(key, delivery)
         if device.is_reachable:
             return self._send(now_us, device, [key])
         return (SetTimer(device.name, device.probe_us),) if device.is_away and len(device.queue) == 1 else ()
@@ -321,21 +325,21 @@ class RelayMachine:
         return () if device.is_known else self._identify(device, source)
 
     def _identify(self, device: DeviceQueue, source: str) -> Sequence[Effect]:
-        return (SendTo(source, Identify(device.peer.ask(self._ports.entropy))),)
+        return (Send(source, Identify(device.peer.ask(self._ports.entropy))),)
 
     # -- from receivers
 
-    def _greeted(self, now_us: int, source: str, message: Hello) -> Sequence[Effect]:
-        device, life, seq = self._device(message.device), message.incarnation, message.seq
+    def _receive_hello(self, now_us: int, source: str, message: Hello) -> Sequence[Effect]:
+        device, incarnation, seq = self._device(message.device), message.incarnation, message.seq
         is_elsewhere = self._at.get(source, device) is not device
         nonce = None if message.nonce is msgspec.UNSET else message.nonce
-        heard = device.peer.hear(life, seq, nonce, is_elsewhere=is_elsewhere)
+        heard = device.peer.hear(incarnation, seq, nonce, is_elsewhere=is_elsewhere)
         if heard is Heard.STRANGER:
             if device.is_known or is_elsewhere:
                 return self._identify(device, source)
             self._move(device, source)  # its stored address may be outdated
             return self._identify_until_answered(now_us, device)
-        if life != device.peer.incarnation:
+        if incarnation != device.peer.incarnation:
             device.has_other |= device.is_known
             device.acked.clear()
         device.has_other |= message.another is True
@@ -343,58 +347,58 @@ class RelayMachine:
         effects: list[Effect] = []
         if is_asked:
             another: Literal[True] | msgspec.UnsetType = True if device.has_other else msgspec.UNSET
-            effects.append(SendTo(source, Welcome(seq=seq, incarnation=life, another=another)))
+            effects.append(Send(source, Welcome(seq=seq, incarnation=incarnation, another=another)))
         if heard is Heard.STALE:
             return effects
         effects += self._resume_sender(message)
         effects += self._move(device, source)
         self._store.put(_AT + device.name, source)
-        device.peer.take(life, seq)
-        device.oldest = life if message.oldest is msgspec.UNSET else message.oldest
+        device.peer.take(incarnation, seq)
+        device.oldest = incarnation if message.oldest is msgspec.UNSET else message.oldest
         device.is_busy = message.busy
         if device.is_busy:
-            return [*effects, *device.unanswered.settle(now_us, _IDENTIFY)]
+            return [*effects, *device.in_flight.settle(now_us, _IDENTIFY)]
         return [*effects, *self._deliver_all(now_us, device)]
 
     def _resume_sender(self, message: Hello) -> Sequence[Effect]:
         """Resume at the sender's first pending number if this store lacks the ones before."""
         before = message.first - 1
         oldest = message.incarnation if message.oldest is msgspec.UNSET else message.oldest
-        if before <= self._accepted.last_seq(message.device, oldest):
+        if before <= self._accepted.last_number(message.device, oldest):
             return ()
         self._accepted.take(message.device, oldest, before)
         detail = f"messages of {message.device} up to number {before} are not known here"
         return (Record("incidents", {"incident": "began anew", "detail": detail}),)
 
-    def _delivered_to(self, now_us: int, source: str, message: Delivered) -> Sequence[Effect]:
+    def _receive_delivery_ack(self, now_us: int, source: str, message: DeliveryAck) -> Sequence[Effect]:
         device = self._device(message.to)
         if message.receiver != device.peer.incarnation:  # a former incarnation, or one whose hello is late
             return self._identify_if_unknown(device, source)
-        self._delivered.take(*_stream(message), message.seq)
+        self._delivered.take(*_stream(message), message.number)
         device.ack(message)
         key = device.key(message)
-        effects = [*device.unanswered.settle(now_us, key)]
+        effects = [*device.in_flight.settle(now_us, key)]
         following: Sequence[str] = ()
         if key in device.queue:
             following = device.pop(key)
             self._store.delete(key)
         if device.is_away and self._at.get(source) is device:
-            self._reached(device)
+            self._mark_reached(device)
             return [*effects, *self._deliver_all(now_us, device)]
         return [*effects, *self._send(now_us, device, following)] if device.is_reachable else effects
 
-    def _redeliver(self, now_us: int, source: str, message: Lacks) -> Sequence[Effect]:
+    def _redeliver(self, now_us: int, source: str, message: DeliveryGap) -> Sequence[Effect]:
         """Redeliver what follows the last message in the receiver's store."""
         device = self._device(message.to)
         if message.receiver != device.peer.incarnation:
             return self._identify_if_unknown(device, source)
-        if message.seq < device.acked.get(message.sender, {}).get(message.incarnation, 0):
+        if message.number < device.acked.get(message.sender, {}).get(message.incarnation, 0):
             return ()  # a late copy
-        last_seq = self._delivered.last_seq(*_stream(message))
-        if last_seq <= message.seq or message.hello < device.peer.seq:
+        last_number = self._delivered.last_number(*_stream(message))
+        if last_number <= message.number or message.hello < device.peer.seq:
             return ()  # the predecessor is in flight, with its own deadline; or a late copy
-        self._delivered.rewind(*_stream(message), message.seq)
-        lost = f"messages of {message.sender} from number {message.seq + 1} to {last_seq} are gone"
+        self._delivered.rewind(*_stream(message), message.number)
+        lost = f"messages of {message.sender} from number {message.number + 1} to {last_number} are gone"
         return [
             rolled_back(device.name, lost),
             *(self._deliver_all(now_us, device) if device.is_reachable else ()),
@@ -403,23 +407,23 @@ class RelayMachine:
     # -- delivering
 
     def _deliver_all(self, now_us: int, device: DeviceQueue) -> list[Effect]:
-        stop = device.unanswered.clear()
+        stop = device.in_flight.clear()
         sent = self._send(now_us, device, sorted(device.queue))
         return sent or list(stop)
 
     def _send(self, now_us: int, device: DeviceQueue, keys: Iterable[str]) -> list[Effect]:
         effects: list[Effect] = []
         for key in device.deliverable(keys):
-            message = self._addressed(device, device.queue[key])
-            effects.append(SendTo(str(device.address), message))
-            effects += device.unanswered.start(now_us, key, size_bytes(message))
+            message = self._address(device, device.queue[key])
+            effects.append(Send(str(device.address), message))
+            effects += device.in_flight.start(now_us, key, size_bytes(message))
         return effects
 
-    def _addressed(self, device: DeviceQueue, message: Deliver) -> Deliver:
+    def _address(self, device: DeviceQueue, message: Deliver) -> Deliver:
         """Set the receiver's incarnation, and the predecessor to the last delivered one if it is gone."""
         after = message.after
         if after and device.key(message, after) not in device.queue:
-            after = self._delivered.last_seq(*_stream(message))
+            after = self._delivered.last_number(*_stream(message))
         if (after, device.receiver) == (message.after, message.receiver):
             return message
         return msgspec.structs.replace(message, after=after, receiver=device.receiver)
@@ -430,11 +434,11 @@ class RelayMachine:
             timer = SetTimer(device.name, device.probe_us)
             if not device.is_known or self._at.get(str(device.address)) is not device:
                 return *self._identify(device, str(device.address)), timer
-            message = self._addressed(device, device.queue[min(device.queue)])
-            return SendTo(str(device.address), message), timer
+            message = self._address(device, device.queue[min(device.queue)])
+            return Send(str(device.address), message), timer
         if device.address is None:
             return ()
-        late = set(device.unanswered.overdue(now_us))
+        late = set(device.in_flight.overdue(now_us))
         identify = self._identify_until_answered(now_us, device) if _IDENTIFY in late else ()
         streams, again = set(), []
         for key in sorted(device.queue) if late and device.is_reachable else ():
@@ -442,18 +446,18 @@ class RelayMachine:
             if key in late or stream in streams:
                 streams.add(stream)
                 again.append(key)
-        return [*identify, *self._send(now_us, device, again), *device.unanswered.restart(now_us)]
+        return [*identify, *self._send(now_us, device, again), *device.in_flight.restart(now_us)]
 
     def _send_failed(self, address: str) -> Sequence[Effect]:
         device = self._at.get(address)
-        return () if device is None or device.is_away else self._away(device)
+        return () if device is None or device.is_away else self._mark_away(device)
 
-    def _away(self, device: DeviceQueue) -> Sequence[Effect]:
+    def _mark_away(self, device: DeviceQueue) -> Sequence[Effect]:
         device.is_away = True
-        device.unanswered.clear()
+        device.in_flight.clear()
         return (SetTimer(device.name, device.probe_us),) if device.queue else ()
 
-    def _reached(self, device: DeviceQueue) -> None:
+    def _mark_reached(self, device: DeviceQueue) -> None:
         device.is_away, device.probe_us = False, _MIN_PROBE_US
 
     def _move(self, device: DeviceQueue, address: str) -> Sequence[Effect]:
@@ -466,13 +470,13 @@ class RelayMachine:
         before = self._at.get(address)
         device.address = address
         self._at[address] = device
-        self._reached(device)
+        self._mark_reached(device)
         if before is None:
             return ()
         self._store.delete(_AT + before.name)
-        return *self._identify(before, address), *self._away(before)
+        return *self._identify(before, address), *self._mark_away(before)
 
 
-def _stream(message: Deliver | Delivered | Lacks) -> tuple[str, str]:
+def _stream(message: Deliver | DeliveryAck | DeliveryGap) -> tuple[str, str]:
     """Return receiver and sender, and the sender's incarnation: the scope of sequence numbers."""
     return f"{message.to}\n{message.sender}", message.incarnation

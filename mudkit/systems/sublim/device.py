@@ -36,7 +36,7 @@ from msgspec.structs import replace
 from mudkit.delivery.notices import Identified, Notices
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import rolled_back, store_incarnation
+from mudkit.delivery.session import rolled_back, store_id
 from mudkit.display import View
 from mudkit.errors import PredicateError
 from mudkit.events import (
@@ -58,7 +58,7 @@ from mudkit.events import (
     size_bytes,
 )
 from mudkit.predicates import Predicate
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.systems.sublim.messages import (
     TO_CLIENT,
@@ -211,10 +211,10 @@ class ClientMachine:
         is_point = any(site.address == source and site.is_stateful for site in self._sites)
         match message:
             case _ if not is_point or message is None:
-                return dropped(event)
+                return record_dropped(event)
             case Deliver():
                 return self._receive(now_us, source, message) if message.subscriber == self._me else ()
-            case _ if message.incarnation != store_incarnation(self._ports):
+            case _ if message.incarnation != store_id(self._ports):
                 return ()  # for a former incarnation
             case Attached():
                 return self._attached(now_us, source, message)
@@ -260,7 +260,7 @@ class ClientMachine:
         self._begin_report(now_us)
         attach = Attach(
             self._me, stored.epoch, stored.origin or target, stored.fresh, self._last_report,
-            Automatic(**self._automatic), store_incarnation(self._ports),
+            Automatic(**self._automatic), store_id(self._ports),
             self._store.get("seen", int) or msgspec.UNSET, self._policy_seq,
             self._nonces.get(target, msgspec.UNSET),
         )  # fmt: skip
@@ -319,7 +319,7 @@ class ClientMachine:
             return ()  # its state may be there
         # Until it is attached, that access point may have the only copy of its state.
         epoch = attachment.epoch if self._is_attached else 0
-        return (Send(source, Left(self._me, store_incarnation(self._ports), epoch, nonce)),)
+        return (Send(source, Left(self._me, store_id(self._ports), epoch, nonce)),)
 
     def _context_changed(self, now_us: int) -> Sequence[Effect]:
         """Attach elsewhere or report, if the change of context requires it."""
@@ -357,7 +357,7 @@ class ClientMachine:
 
     def _send_report(self, now_us: int) -> Sequence[Effect]:
         seq = self._last_report
-        incarnation = store_incarnation(self._ports)
+        incarnation = store_id(self._ports)
         report = Report(self._me, seq, Automatic(**self._reported), incarnation, self._session)
         return self._send_until_acked(now_us, seq, report)
 
@@ -433,7 +433,7 @@ class ClientMachine:
         stored = self._store.get("policy", _Policy)
         if stored is None or stored.is_set:
             return ()
-        incarnation = store_incarnation(self._ports)
+        incarnation = store_id(self._ports)
         policy = SetPolicy(self._me, stored.seq, stored.policy, incarnation, self._session)
         return self._send_until_acked(now_us, _POLICY, policy)
 
@@ -456,7 +456,7 @@ class ClientMachine:
         if message.seq == seen + 1:
             seen = message.seq
             self._store.put("seen", seen)
-            identifier = f"{store_incarnation(self._ports)} {seen} {message.item}"
+            identifier = f"{store_id(self._ports)} {seen} {message.item}"
             kept = _Kept(message.item, identifier, message.body, message.problem)
             effects += [_notify(kept), self._notices.add(kept)]
             if message.body is not msgspec.UNSET:
@@ -527,7 +527,7 @@ class PlainClientMachine:
             case Received(source=source):
                 message = TO_PLAIN_CLIENT.decode(event.message)
                 if message is None or all(site.address != source for site in self._sites):
-                    return dropped(event)
+                    return record_dropped(event)
                 if isinstance(message, Identify) or not self._wants(message):
                     return ()  # for the former owner of this address
                 start = "" if message.start is msgspec.UNSET else message.start

@@ -191,7 +191,7 @@ class Have(msgspec.Struct, frozen=True, tag_field="kind", tag="have"):
 class Messages(msgspec.Struct, frozen=True, tag_field="kind", tag="messages"):
     """Publish server to access points: some messages, the last number, and the first one still stored.
 
-    ``lineage`` is that of the server's log (:func:`mudkit.delivery.session.shared_seq`); absent: empty.
+    ``lineage`` is that of the server's log (:func:`mudkit.delivery.session.shared_lsn`); absent: empty.
     ``served``, in the answer to Join: the subscribers that this access point had; absent: none. ``taken``:
     addresses of its subscribers that others have attached from at another access point; absent: none.
     ``nonce`` is that of the question that this answers.

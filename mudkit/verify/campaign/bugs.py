@@ -23,7 +23,7 @@ from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import MudkitError
 from mudkit.events import Effect, SetTimer
 from mudkit.systems.mud import Conflict
-from mudkit.systems.mud.device.connection import RETRY, Watch
+from mudkit.systems.mud.device.connection import RETRY, ContinuousRead
 from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.local import Local, PendingWrite
 from mudkit.systems.mud.device.read_path import ReadPath
@@ -106,7 +106,7 @@ def hunt(bug: Bug, seeds: Sequence[int]) -> Catch | None:
 _fail, _write, _start = WritePath._fail, WritePath.write, RetransmitTimer.start
 _scope = backend._scope
 _register, _update, _match = ContinuousReads._register, Processor._update, Matching.match
-_begin_read, _welcome = ContinuousReads.register, ContinuousReads.welcome
+_begin_read, _welcome = ContinuousReads.register, ContinuousReads.receive_welcome
 
 
 def _keep_conflict(
@@ -114,7 +114,7 @@ def _keep_conflict(
 ) -> Sequence[Effect]:
     if not isinstance(error, Conflict):
         return _fail(self, write, error, row)
-    self._under_way.add(write.number)  # its caller has the error: it is not sent again
+    self._in_flight.add(write.seq)  # its caller has the error: it is not sent again
     return self._complete(write, None if row is None else row.ver, error)
 
 
@@ -133,8 +133,8 @@ def _accept_any_item(self: Incoming[Any], item: StreamItem[Any]) -> Sequence[Any
     return (item.body,)
 
 
-def _register_once(self: ContinuousReads, now_us: int, watch: Watch) -> Sequence[Effect]:
-    return () if watch.reading.handle in self._registrations else _register(self, now_us, watch)
+def _register_once(self: ContinuousReads, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
+    return () if read.stored.handle in self._registrations else _register(self, now_us, read)
 
 
 def _notify_everyone(
@@ -145,7 +145,7 @@ def _notify_everyone(
 
 
 def _accept_any_data(self: Processor, message: DataUpdate) -> Sequence[Effect]:
-    reading = self._readings.get((message.endpoint, message.handle))
+    reading = self._reads.get((message.endpoint, message.handle))
     if reading is not None:
         reading.data_seq = -1
     return _update(self, message)
@@ -157,13 +157,13 @@ def _postpone_all(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes:
     if self.name != RETRY:
         return effects
     self._set_us = now_us + 10_000_000
-    for item in self._waiting.values():
+    for item in self._in_flight.values():
         item.due_us = self._set_us
     return (SetTimer(RETRY, 10_000_000),)
 
 
 def _greet_for_each(self: ContinuousReads, now_us: int, op_id: int, operation: Register) -> Sequence[Effect]:
-    return *_begin_read(self, now_us, op_id, operation), *self.hello(now_us)
+    return *_begin_read(self, now_us, op_id, operation), *self.send_hello(now_us)
 
 
 def _register_all(self: ContinuousReads, now_us: int, welcome: Welcome) -> Sequence[Effect]:
@@ -174,7 +174,7 @@ def _register_all(self: ContinuousReads, now_us: int, welcome: Welcome) -> Seque
 def _wait_1_s(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes: int = 0) -> Sequence[Effect]:
     """Wait as long for an answer over a slow link as over a fast one."""
     _start(self, now_us, key, size_bytes)
-    self._waiting[key].due_us = self._set_us = now_us + 1_000_000
+    self._in_flight[key].due_us = self._set_us = now_us + 1_000_000
     return (SetTimer(self.name, 1_000_000),)
 
 
@@ -193,7 +193,7 @@ BUGS: Final = (
     Bug(
         "a dropped last-seen version",
         "a lagging replica shows overwritten records to a client that has seen newer ones",
-        ((Local, "seen", lambda self, name: {}),),
+        ((Local, "seen_lsns", lambda self, name: {}),),
         seed=20,
     ),
     Bug(
@@ -217,7 +217,7 @@ BUGS: Final = (
     Bug(
         "a read in order that does not wait for writes",
         "committed_wio reads miss earlier writes of their client",
-        ((ReadPath, "_before", lambda self, query: []),),
+        ((ReadPath, "_earlier_writes", lambda self, query: []),),
     ),
     Bug(
         "writes that do not wait for a read in order",
@@ -253,7 +253,7 @@ BUGS: Final = (
     Bug(
         "a processor that does not announce its restart",
         "continuous reads end silently when a processor has lost them",
-        ((ContinuousReads, "_note_life", lambda self, *given: ()),),
+        ((ContinuousReads, "_note_generation", lambda self, *given: ()),),
         in_histories=False,
         seed=14,
     ),
@@ -322,7 +322,7 @@ BUGS: Final = (
     Bug(
         "a registration of all continuous reads for each of them",
         "messages grow with the square of the number of continuous reads",
-        ((ContinuousReads, "register", _greet_for_each), (ContinuousReads, "welcome", _register_all)),
+        ((ContinuousReads, "register", _greet_for_each), (ContinuousReads, "receive_welcome", _register_all)),
         in_histories=False,
         seed=23,
     ),

@@ -30,12 +30,12 @@ def test_numbers_are_durable_and_scoped_to_sender_and_incarnation() -> None:
     inbox.take("ann", "0a", 2)  # a lower number changes nothing
     restarted = Inbox(store)
     seqs = {
-        (name, incarnation): restarted.last_seq(name, incarnation)
+        (name, incarnation): restarted.last_number(name, incarnation)
         for name in ("ann", "an")
         for incarnation in ("0a", "0b")
     }
     assert seqs == {("ann", "0a"): 3, ("ann", "0b"): 1, ("an", "0a"): 0, ("an", "0b"): 0}
-    assert Inbox(store, "other").last_seq("ann", "0a") == 0
+    assert Inbox(store, "other").last_number("ann", "0a") == 0
 
 
 def test_duplicate_item_is_not_stored_again() -> None:

@@ -105,7 +105,7 @@ def test_timer_fires_no_later_than_the_first_deadline(steps) -> None:
                 apply_effects(timer.start(now_us, overdue_key, 10))
             apply_effects(timer.restart(now_us))
             now_us = later_us
-        before = {other: timer._waiting[other].due_us for other in timer._waiting if other != key}
+        before = {other: timer._in_flight[other].due_us for other in timer._in_flight if other != key}
         if action == "send":
             apply_effects(timer.start(now_us, key, size_bytes))
         elif action == "answer":
@@ -115,11 +115,13 @@ def test_timer_fires_no_later_than_the_first_deadline(steps) -> None:
         else:
             apply_effects(timer.clear())
         if action != "clear":  # an action on one item moves no other deadline
-            assert {other: timer._waiting[other].due_us for other in timer._waiting if other != key} == before
+            assert {
+                other: timer._in_flight[other].due_us for other in timer._in_flight if other != key
+            } == before
         assert (set_us is not None) == bool(len(timer))
         if len(timer):
-            assert set_us <= min(item.due_us for item in timer._waiting.values())
-        assert timer.size_bytes == sum(item.size_bytes for item in timer._waiting.values())
+            assert set_us <= min(item.due_us for item in timer._in_flight.values())
+        assert timer.size_bytes == sum(item.size_bytes for item in timer._in_flight.values())
 
 
 def test_overdue_item_without_retransmission_backs_off() -> None:

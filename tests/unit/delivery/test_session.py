@@ -14,15 +14,15 @@ from mudkit.delivery.session import (
     Incarnation,
     Lineage,
     Peer,
-    continued,
-    last_start,
-    resume_seq,
+    continue_lineage,
+    incarnation_at,
+    last_incarnation,
+    last_lsn_of,
+    resume_lsn,
     rolled_back,
-    shared_seq,
-    shared_since,
-    start_of,
-    store_incarnation,
-    taken_by_start,
+    shared_lsn,
+    store_id,
+    taken_by_incarnation,
 )
 from mudkit.events import Ports
 from mudkit.fleet.store import MemoryStore
@@ -32,10 +32,10 @@ def test_store_incarnation_is_drawn_once_per_store() -> None:
     draws = iter((b"abcd", b"efgh"))
     store = MemoryStore()
     ports = Ports(store, lambda n: next(draws)[:n], "ann/sf")
-    assert store_incarnation(ports) == store_incarnation(ports) == b"abcd".hex()
+    assert store_id(ports) == store_id(ports) == b"abcd".hex()
     store.commit()
     store.wipe()
-    assert store_incarnation(ports) == b"efgh".hex()
+    assert store_id(ports) == b"efgh".hex()
 
 
 def test_hello_is_news_stale_or_of_a_stranger() -> None:
@@ -108,7 +108,7 @@ def test_each_start_has_a_new_incarnation_independent_of_the_store() -> None:
 def test_shared_seq_of_two_copies_of_a_log(
     mine: Lineage, last: int, theirs: Lineage, their_last: int, shared: int
 ) -> None:
-    assert shared_seq(mine, last, theirs, their_last) == shared
+    assert shared_lsn(mine, last, theirs, their_last) == shared
 
 
 @given(st.data())
@@ -118,22 +118,22 @@ def test_shared_seq_is_the_length_of_the_equal_prefix(data: st.DataObject) -> No
     for number in range(data.draw(st.integers(1, 8))):
         entries, lineage = logs[data.draw(st.integers(0, len(logs) - 1))]
         added = [100 * number + offset for offset in range(data.draw(st.integers(0, 4)))]
-        new_lineage = lineage if number == 0 else continued(lineage, len(entries), f"{number}")
+        new_lineage = lineage if number == 0 else continue_lineage(lineage, len(entries), f"{number}")
         logs.append(([*entries, *added], new_lineage))
     for mine, lineage in logs:
         for theirs, their_lineage in logs:
             equal = [one == other for one, other in zip(mine, theirs, strict=False)]
             shared = equal.index(False) if False in equal else len(equal)
-            assert shared_seq(lineage, len(mine), their_lineage, len(theirs)) == shared
-            start = last_start(their_lineage)
+            assert shared_lsn(lineage, len(mine), their_lineage, len(theirs)) == shared
+            start = last_incarnation(their_lineage)
             known = shared if start == "" or start in lineage else 0
-            assert min(len(theirs), shared_since(lineage, start, len(mine))) == known
+            assert min(len(theirs), last_lsn_of(lineage, start, len(mine))) == known
 
 
 def test_start_without_entries_remains_in_the_lineage() -> None:
     """Check that a client that knows this start loses nothing at the next one."""
-    lineage = continued(continued({}, 2, "0b"), 2, "0c")
-    assert shared_since(lineage, "0b", 2) == 2
+    lineage = continue_lineage(continue_lineage({}, 2, "0b"), 2, "0c")
+    assert last_lsn_of(lineage, "0b", 2) == 2
 
 
 def test_rolled_back_store_is_an_incident() -> None:
@@ -144,21 +144,21 @@ def test_rolled_back_store_is_an_incident() -> None:
 
 @pytest.mark.parametrize(("start", "shared"), [("", 4), ("b", 7), ("c", 9), ("unknown", 0)])
 def test_shared_since_returns_the_last_number_of_a_start(start: str, shared: int) -> None:
-    assert shared_since({"b": 5, "c": 8}, start, 9) == shared
+    assert last_lsn_of({"b": 5, "c": 8}, start, 9) == shared
 
 
 def test_log_without_restarts_is_shared_completely() -> None:
-    assert (shared_since({}, "", 9), shared_since({}, "b", 9)) == (9, 0)
+    assert (last_lsn_of({}, "", 9), last_lsn_of({}, "b", 9)) == (9, 0)
 
 
 def test_follower_tracks_a_growing_log() -> None:
     follower = Follower()
-    assert follower.last_seq is None
+    assert follower.last_lsn is None
     assert follower.hear({}, 0)
-    assert follower.last_seq == 0
+    assert follower.last_lsn == 0
     assert follower.hear({}, 7)
     assert follower.hear({}, 3)  # a late message of this start
-    assert follower.last_seq == 7
+    assert follower.last_lsn == 7
 
 
 def test_follower_accepts_another_start_only_in_the_answer_to_its_question() -> None:
@@ -174,9 +174,9 @@ def test_follower_accepts_another_start_only_in_the_answer_to_its_question() -> 
     assert follower.ask(entropy) == nonce  # the same until it is answered
     assert not follower.hear({"b": 4}, 7, "another")
     assert not follower.hear({"c": 3}, 2)
-    assert (follower.lineage, follower.last_seq) == ({"a": 5}, 9)
+    assert (follower.lineage, follower.last_lsn) == ({"a": 5}, 9)
     assert follower.hear({"c": 3}, 2, nonce)
-    assert (follower.lineage, follower.last_seq) == ({"c": 3}, 2)
+    assert (follower.lineage, follower.last_lsn) == ({"c": 3}, 2)
     assert not follower.hear({"b": 4}, 7, nonce)  # a late copy of the answer of another start
     assert follower.ask(entropy) != nonce
 
@@ -218,7 +218,7 @@ def test_follower_finds_the_present_log_after_any_restores_and_late_copies(data:
         match data.draw(st.sampled_from(["restore", "answer", "deliver"])):
             case "restore":
                 backup = data.draw(st.sampled_from(logs))
-                logs.append(continued(backup, 7, f"start {len(logs)}"))
+                logs.append(continue_lineage(backup, 7, f"start {len(logs)}"))
                 messages.append((len(logs) - 1, None))
             case "answer" if questions:
                 begun, nonce = data.draw(st.sampled_from(questions))
@@ -238,7 +238,7 @@ def test_follower_finds_the_present_log_after_any_restores_and_late_copies(data:
 def test_lineage_keeps_the_last_64_starts() -> None:
     lineage: dict[str, int] = {}
     for number in range(70):
-        lineage = continued(lineage, number, f"{number}")
+        lineage = continue_lineage(lineage, number, f"{number}")
     assert list(lineage) == [f"{number}" for number in range(6, 70)]
 
 
@@ -253,12 +253,12 @@ def test_lineage_keeps_the_last_64_starts() -> None:
     ],
 )
 def test_follower_resumes_after_what_it_has_taken_in_any_lineage(before, last, lineage, its_last, resumed):
-    taken = taken_by_start({}, 5, {}) if before == {"a": 3} else {}
-    taken = taken_by_start(before, last, taken)
-    shared = shared_seq(before, last, lineage, its_last)
-    assert resume_seq(shared, taken, lineage, its_last) == resumed
+    taken = taken_by_incarnation({}, 5, {}) if before == {"a": 3} else {}
+    taken = taken_by_incarnation(before, last, taken)
+    shared = shared_lsn(before, last, lineage, its_last)
+    assert resume_lsn(shared, taken, lineage, its_last) == resumed
 
 
 def test_starts_of_a_log_by_number():
     lineage = {"a": 3, "b": 3, "c": 7}
-    assert [start_of(lineage, seq) for seq in (1, 2, 3, 6, 7)] == ["", "", "b", "b", "c"]
+    assert [incarnation_at(lineage, seq) for seq in (1, 2, 3, 6, 7)] == ["", "", "b", "b", "c"]

@@ -40,7 +40,7 @@ class Network:
             self.sent += 1
             self.messages.append(self.out.add(self.sent, self.sent))
         elif action == "again":
-            self.messages += self.out.again()
+            self.messages += self.out.pending_items()
         elif action == "restart":
             self.incoming = None
             self.arrived.clear()
@@ -65,7 +65,7 @@ class Network:
 
     def assert_complete(self) -> None:
         """Check that every body is acknowledged and delivered, in order and once to each incarnation."""
-        assert not self.out.waiting
+        assert not self.out.pending
         assert self.delivered_bodies == set(range(1, self.sent + 1))
         for bodies in self.delivered:
             assert bodies == sorted(set(bodies))
@@ -73,7 +73,7 @@ class Network:
     def retransmit_all(self) -> None:
         """Send unacknowledged items again, twice, without loss."""
         for _ in range(2):
-            for message in self.out.again():
+            for message in self.out.pending_items():
                 self.out.ack_up_to(self.arrive(message))
 
 
@@ -101,7 +101,7 @@ def test_bodies_are_delivered_in_order_once_and_without_delay(steps):
             assert set(network.incoming._ahead) == {number for number in network.arrived if number > missing}
     network.retransmit_all()
     assert network.delivered == [list(range(1, network.sent + 1))]
-    assert not network.out.waiting
+    assert not network.out.pending
 
 
 @given(st.permutations(range(1, 31)), st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30))))
@@ -115,7 +115,7 @@ def test_reordered_and_duplicate_items_are_delivered_without_resending(order, re
         delivered += incoming.take(messages[number - 1])
         out.ack_up_to(incoming.ack("s 1").seq)
     assert delivered == list(range(1, 31))
-    assert not out.waiting
+    assert not out.pending
     assert incoming._ahead == {}
 
 
@@ -139,7 +139,7 @@ def test_acknowledged_items_were_delivered_despite_receiver_restarts(steps):
     for step in steps:
         network.step(*step)
         assert network.delivered_bodies >= set(range(1, network.sent + 1)) - {
-            number for number, _, _ in network.out.waiting
+            number for number, _, _ in network.out.pending
         }
     network.retransmit_all()
     network.assert_complete()
@@ -163,7 +163,7 @@ def test_late_copy_after_a_restart_does_not_stop_the_stream():
 def test_restarted_receiver_continues_at_the_first_unacknowledged():
     out, _ = create_stream("abcd")
     out.ack_up_to(2)
-    first, second = out.again()
+    first, second = out.pending_items()
     incoming = Incoming(second.first)
     assert incoming.take(second) == ()
     assert incoming.ack("s 1") == StreamAck("s 1", 2)
@@ -197,8 +197,8 @@ def test_missing_lists_gaps_until_they_are_filled():
 def test_only_missing_items_are_sent_again():
     out, _ = create_stream("abcde")
     out.ack_up_to(2)
-    assert [message.body for message in out.missing([2, 4, 9])] == ["d"]
-    assert out.missing(()) == []
+    assert [message.body for message in out.items_of([2, 4, 9])] == ["d"]
+    assert out.items_of(()) == []
 
 
 def test_early_items_beyond_the_capacity_are_dropped():
@@ -210,7 +210,7 @@ def test_early_items_beyond_the_capacity_are_dropped():
     assert list(incoming.take(first)) == list(range(1, MAX_EARLY_ITEMS + 1))
     assert incoming._ahead == {}
     out.ack_up_to(incoming.last_seq)
-    delivered = [body for message in out.again() for body in incoming.take(message)]
+    delivered = [body for message in out.pending_items() for body in incoming.take(message)]
     assert delivered == [MAX_EARLY_ITEMS + offset for offset in (1, 2, 3)]
 
 
@@ -241,17 +241,17 @@ def test_items_contain_their_number_and_the_first_unacknowledged():
     }  # fmt: skip
     out.add(6, "b")
     out.ack_up_to(1)
-    assert out.again() == [StreamItem("s 1", 2, 2, "b")]
-    assert list(out.waiting) == [(2, 6, "b")]
+    assert out.pending_items() == [StreamItem("s 1", 2, 2, "b")]
+    assert list(out.pending) == [(2, 6, "b")]
 
 
 def test_old_acknowledgement_changes_nothing():
     out, _ = create_stream("abc")
     out.ack_up_to(2)
     out.ack_up_to(1)
-    assert [body for _, _, body in out.waiting] == ["c"]
+    assert [body for _, _, body in out.pending] == ["c"]
     out.ack_up_to(3)
-    assert out.again() == []
+    assert out.pending_items() == []
     assert out.add(1, "d").seq == 4
 
 
@@ -264,11 +264,11 @@ class UniterableDeque(deque):
 
 def test_acknowledgement_does_not_iterate_over_the_queue():
     out, _ = create_stream(range(1, 1001))
-    out._waiting = UniterableDeque(out._waiting)
-    assert out.missing(()) == []
-    assert [item.seq for item in out.missing({900, 0, 1001, 3})] == [3, 900]
+    out._pending = UniterableDeque(out._pending)
+    assert out.items_of(()) == []
+    assert [item.seq for item in out.items_of({900, 0, 1001, 3})] == [3, 900]
     assert out.ack_up_to(2) == [1, 2]
-    assert [item.seq for item in out.missing({2, 3, 900})] == [3, 900]
+    assert [item.seq for item in out.items_of({2, 3, 900})] == [3, 900]
 
 
 def test_initial_acknowledgement_precedes_the_first_item():

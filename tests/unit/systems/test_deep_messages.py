@@ -14,7 +14,7 @@ from mudkit.errors import brief
 from mudkit.events import Call, Complete, Received, Record, Send
 from mudkit.systems import contrail, lasthop, mud, radiator, sublim
 from mudkit.systems import store_and_forward as sf
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 from mudkit.wire import MAX_MESSAGE_DEPTH, as_wire, is_too_deep
 
 DEPTHS = [MAX_MESSAGE_DEPTH + 1, 978, 100_000]
@@ -158,7 +158,7 @@ def test_deeply_nested_messages_end_no_run(world):
 
 @pytest.mark.parametrize("depth", [3, 900, 990, 100_000])
 def test_dropped_deep_message_is_recorded_briefly(depth):
-    (record,) = dropped(Received("eve/x", {"kind": nest(depth)}, "eve"))
+    (record,) = record_dropped(Received("eve/x", {"kind": nest(depth)}, "eve"))
     assert record.row["incident"] == "dropped"
     assert len(record.row["detail"]) <= 120
 

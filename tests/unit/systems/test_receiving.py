@@ -9,7 +9,7 @@ import pytest
 
 from mudkit.events import Ciphertext, Opaque, Received
 from mudkit.systems import receiving
-from mudkit.systems.receiving import Accepts, Count, Name, dropped
+from mudkit.systems.receiving import Accepts, Count, Name, record_dropped
 
 
 class Say(msgspec.Struct, frozen=True, tag_field="kind", tag="say"):
@@ -45,9 +45,9 @@ def test_accepts_without_kinds_decodes_nothing():
 
 
 def test_dropped_message_is_recorded_as_an_incident():
-    (record,) = dropped(Received("eve/x", {"kind": "say"}))
+    (record,) = record_dropped(Received("eve/x", {"kind": "say"}))
     assert (record.table, record.row) == ("incidents", {"incident": "dropped", "detail": "'say' from eve/x"})
-    (record,) = dropped(Received("eve/x", b"\0" * 9))
+    (record,) = record_dropped(Received("eve/x", b"\0" * 9))
     assert record.row["detail"] == "'bytes' from eve/x"
 
 

@@ -130,8 +130,10 @@ def test_update_with_a_bad_digest_is_rejected():
         return replace(item, body=replace(item.body, document=document))
 
     (process,) = drive.lab.world.hosts[names[0]].processes
-    stream = process.machine._watching.stream
-    process.machine._watching.stream = lambda now_us, source, item: stream(now_us, source, damage(item))
+    stream = process.machine._continuous_reads.receive_item
+    process.machine._continuous_reads.receive_item = lambda now_us, source, item: stream(
+        now_us, source, damage(item)
+    )
     drive.cloud.ship(update, app="traffic", to=names).result()
     result = get_versions(drive)
     assert [result[name] for name in names] == [1, 2]

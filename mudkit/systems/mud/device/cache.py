@@ -14,17 +14,16 @@ from typing import Final
 import msgspec
 
 from mudkit.errors import PredicateError
+from mudkit.systems.mud.device.access import Access
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite, Version
 from mudkit.systems.mud.device.planning import Answerable
 from mudkit.systems.mud.policies.policies import Cached, Query
 from mudkit.systems.mud.tables.queries import asks_for_keys_only, contains, tables_of_sent
 from mudkit.systems.mud.tables.replica import is_visible, record_of
-from mudkit.tokens import Claims
 from mudkit.wire import Fields
 
 _MAX_QUERIES: Final = 64
 _PENDING_AGE_US: Final = -1
-_NOBODY: Final[Mapping[str, str]] = {}
 
 
 class CachedAnswer(msgspec.Struct, frozen=True):
@@ -35,7 +34,7 @@ class CachedAnswer(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class _Complete:
+class _AnsweredQuery:
     """Query that the cloud has answered completely."""
 
     query: Query
@@ -50,11 +49,10 @@ class _Complete:
 class Cache:
     """Queries that the cloud has answered, on top of the local store."""
 
-    def __init__(self, local: Local) -> None:
+    def __init__(self, local: Local, access: Access) -> None:
         self._local = local
-        self._answered: list[_Complete] = []
-        self.claims: Claims | None = None
-        """Claims of this client that the cloud has verified."""
+        self._access = access
+        self._answered: list[_AnsweredQuery] = []
 
     def record_answer(
         self,
@@ -70,7 +68,7 @@ class Cache:
         """
         before = next((earlier for earlier in self._answered if earlier.query == query), None)
         others = [earlier for earlier in self._answered if earlier is not before]
-        answered = _Complete(query, now_us, dict(context), versions, losses)
+        answered = _AnsweredQuery(query, now_us, dict(context), versions, losses)
         self._answered = [*others[-(_MAX_QUERIES - 1) :], answered]
         return None if before is None else ((now_us - before.at_us) / 1e6, before.versions != versions)
 
@@ -91,7 +89,7 @@ class Cache:
 
         ``keys`` are the only keys that can match; with ``latest`` only pending writes count.
         """
-        candidates = self._known(query, keys)
+        candidates = self._find_candidates(query, keys)
         if latest:
             candidates = {
                 key: version for key, version in candidates.items() if isinstance(version, PendingWrite)
@@ -118,7 +116,7 @@ class Cache:
                 age_s = max(age_s, (now_us - version.held_us) / 1e6)
         return CachedAnswer(versions, Answerable(age_s, completeness, bias))
 
-    def _known(self, query: Query, keys: list[str] | None) -> dict[str, Version]:
+    def _find_candidates(self, query: Query, keys: list[str] | None) -> dict[str, Version]:
         """Return the stored versions of some keys or the whole table: the latest, or the latest committed."""
         name, local = query.table, self._local
         is_latest = query.type == "uncommitted"
@@ -138,9 +136,11 @@ class Cache:
         """Return age, completeness and bias of the answer to a query whose keys are not all stored."""
         kept = self._by_partition(query.table, known_keys)
         containing = [answer for answer in self._answered if self._contains(answer.query, query)]
-        best = max(containing, key=lambda answer: (-self._lost(answer).total(), answer.at_us), default=None)
+        best = max(
+            containing, key=lambda answer: (-self._count_lost(answer).total(), answer.at_us), default=None
+        )
         if best is not None:
-            lost, age_s = self._lost(best), (now_us - best.at_us) / 1e6
+            lost, age_s = self._count_lost(best), (now_us - best.at_us) / 1e6
         elif keys is not None:
             lost, age_s = self._by_partition(query.table, set(keys) - set(known_keys)), 0.0
         else:
@@ -151,7 +151,7 @@ class Cache:
         shares = [kept[place] / (kept[place] + lost[place]) for place in kept.keys() | lost.keys()]
         return age_s, kept.total() / (kept.total() + missing), max(shares) - min(shares)
 
-    def _lost(self, answered: _Complete) -> Counter[int]:
+    def _count_lost(self, answered: _AnsweredQuery) -> Counter[int]:
         """Count the records of a table evicted since a query was answered, by partition."""
         return self._local.losses[answered.query.table] - answered.losses
 
@@ -184,7 +184,7 @@ class Cache:
         PredicateError
             The reader's predicate, or the writer's of a committed version, cannot be evaluated here.
         """
-        auth = _NOBODY if self.claims is None else self.claims.auth
+        auth = self._access.auth
         table = self._local.tables.get(query.table)
         writer = version.predicate
         if writer is not None:

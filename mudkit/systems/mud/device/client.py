@@ -32,7 +32,7 @@ from mudkit.events import (
     SendFailed,
     TimerFired,
 )
-from mudkit.systems.mud import messages
+from mudkit.systems.mud.device.access import Access
 from mudkit.systems.mud.device.cache import Cache
 from mudkit.systems.mud.device.connection import (
     RETRY,
@@ -59,14 +59,15 @@ from mudkit.systems.mud.messages import (
     AdministrationRequest,
     Alter,
     AlterRequest,
+    ClientOperation,
     Create,
     CreateRequest,
     Drop,
     DropRequest,
     Held,
     Identify,
-    Operation,
     Outcome,
+    PartsComplete,
     Pending,
     Policies,
     Read,
@@ -84,7 +85,7 @@ from mudkit.systems.mud.messages import (
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
 from mudkit.systems.mud.tables.records import plain
 from mudkit.systems.mud.tables.table import Table, check_name, claims_text
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 from mudkit.tokens import Claims, claimed
 from mudkit.wire import Fields
 
@@ -123,17 +124,19 @@ class ClientMachine:
         self._connection = Connection(
             endpoint, _latest(ports.store.get("token", str), settings.token), settings.gateways, first
         )
-        self._connection.start = self.local.start
+        self._connection.log_incarnation = self.local.log_incarnation
         order = ReadOrder(self.local)
         self._writes = WritePath(
             ports, self.local, self._connection, self._write_policy(settings.write_policy), order
         )
-        self._cache, self._planner = Cache(self.local), Planner()
+        self._access = Access(self.local, self._connection)
+        self._cache, self._planner = Cache(self.local, self._access), Planner()
         self._reads = ReadPath(
             self.local,
             self._cache,
             self._planner,
             self._connection,
+            self._access,
             self._read_policy(settings.read_policy),
             self._writes,
             order,
@@ -141,7 +144,7 @@ class ClientMachine:
         self._prefetching = None
         if settings.prefetch_policy is not None:
             self._prefetching = Prefetching(self._cache, self._planner, settings.prefetch_policy, self._reads)
-        self._watching = ContinuousReads(
+        self._continuous_reads = ContinuousReads(
             ports, self.local, self._connection, settings.servers, self._policy_slots
         )
 
@@ -159,7 +162,7 @@ class ClientMachine:
 
     def overview(self) -> View:
         """Return the state as a display shows it."""
-        local, watches = self.local, self._watching.watches()
+        local, reads = self.local, self._continuous_reads.reads()
         claims = self._connection.claimed
         return View(
             "",
@@ -168,7 +171,7 @@ class ClientMachine:
                 "records held": local.row_count,
                 "pending writes": len(local.writes),
                 "cached answers": self._cache.size,
-                "continuous reads": len(watches),
+                "continuous reads": len(reads),
             },
             [
                 first_rows(
@@ -180,11 +183,11 @@ class ClientMachine:
                 first_rows(
                     ("handle", "table", "predicate", "records"),
                     (
-                        (item.handle, item.name, item.predicate.text, len(watch.delivered))
-                        for watch in watches
-                        for item in [watch.reading]
+                        (item.handle, item.name, item.predicate.text, len(read.delivered))
+                        for read in reads
+                        for item in [read.stored]
                     ),
-                    len(watches),
+                    len(reads),
                     "Continuous reads",
                 ),
             ],
@@ -205,19 +208,19 @@ class ClientMachine:
             case Received(source=source) if source in self._servers:
                 return self._receive_notification(now_us, event)
             case Received():
-                return dropped(event)
+                return record_dropped(event)
             case LinkUp(network=network):
-                self._planner.link_up(network)
-                cleared, asks = self._connection.up()
+                self._planner.record_link_up(network)
+                cleared, asks = self._connection.link_up()
                 sent = self._resend(now_us, asks)
-                return [*cleared, *sent, *self._watching.greet(now_us), *self._look(now_us)]
+                return [*cleared, *sent, *self._continuous_reads.greet(now_us), *self._prefetch(now_us)]
             case LinkDown():
-                self._planner.link_down(now_us)
-                return [*self._connection.down(), *self._watching.down()]
+                self._planner.record_link_down(now_us)
+                return [*self._connection.link_down(), *self._continuous_reads.stop_heartbeats()]
             case SendFailed(to=to):
                 return self._connection.switch_gateway(now_us, to)
             case TimerFired(name=name):
-                return self._timer(now_us, name)
+                return self._handle_timer(now_us, name)
             case ContextChanged(context=context):
                 self._reads.context = context
         return ()
@@ -225,44 +228,44 @@ class ClientMachine:
     def _begin(self, now_us: int) -> Sequence[Effect]:
         """Draw the incarnation of this start, and send the writes and repeat the notices of the last one."""
         self._connection.incarnation = self.local.writes.incarnation
-        return [*self._watching.begin(), *self._writes.advance(now_us)]
+        return [*self._continuous_reads.repeat_notices(), *self._writes.advance(now_us)]
 
-    def _timer(self, now_us: int, name: str) -> Sequence[Effect]:
+    def _handle_timer(self, now_us: int, name: str) -> Sequence[Effect]:
         match name:
             case t if t == RETRY:
-                return self._overdue(now_us)
+                return self._retransmit_overdue(now_us)
             case t if t == DUE:
                 return self._writes.advance(now_us)
             case t if t == LOOK:
-                return self._look(now_us)
+                return self._prefetch(now_us)
             case t if t == HEARTBEAT:
-                return self._watching.heartbeat(now_us)
+                return self._continuous_reads.send_heartbeat(now_us)
             case Notices.TIMER:
-                self._watching.clear_notices()
+                self._continuous_reads.clear_notices()
         return ()
 
     # -- calls
 
-    def _call(self, now_us: int, op_id: int, operation: Operation) -> Sequence[Effect]:
+    def _call(self, now_us: int, op_id: int, operation: ClientOperation) -> Sequence[Effect]:
         match operation:
             case Write():
-                operation = self._named(operation)
-                self._reads.check_access(now_us, operation.table)
+                operation = self._check_table(operation)
+                self._access.check(now_us, operation.table)
                 return self._writes.write(now_us, op_id, operation, self._reads.context)
             case Read():
-                operation = self._named(operation)
+                operation = self._check_table(operation)
                 effects = self._reads.read(now_us, op_id, operation)
                 if self._prefetching is not None:
                     self._prefetching.record_read(now_us, operation)
                 return effects
             case Register():
-                operation = self._named(operation)
-                self._reads.check_access(now_us, operation.table)
-                return self._watching.register(now_us, op_id, operation)
+                operation = self._check_table(operation)
+                self._access.check(now_us, operation.table)
+                return self._continuous_reads.register(now_us, op_id, operation)
             case UpdateData():
-                return self._watching.change(now_us, op_id, operation)
+                return self._continuous_reads.update_data(now_us, op_id, operation)
             case Unregister():
-                return self._watching.unregister(now_us, op_id, operation)
+                return self._continuous_reads.unregister(now_us, op_id, operation)
             case Policies():
                 return (Complete(op_id, {slot.kind: slot.describe() for slot in self._policy_slots}),)
             case Pending():
@@ -270,14 +273,17 @@ class ClientMachine:
             case Renew():
                 return self._renew(now_us, op_id, operation.token)
             case Held():
-                auth = {} if self._cache.claims is None else self._cache.claims.auth
                 name = check_name(operation.table)
-                return (Complete(op_id, list(self.local.holdings(name, operation.reader, auth, now_us))),)
+                return (
+                    Complete(
+                        op_id, list(self.local.holdings(name, operation.reader, self._access.auth, now_us))
+                    ),
+                )
             case Create() | Alter() | Drop():
-                return self._connection.ask(now_us, *_administering(op_id, operation))
+                return self._connection.ask(now_us, *_build_administration(op_id, operation))
         raise TypeError(f"{type(operation).__name__} is no operation of a client of MUD tables")
 
-    def _named(self, operation: _OnTable) -> _OnTable:
+    def _check_table(self, operation: _OnTable) -> _OnTable:
         """Return an operation with a checked name of its table."""
         if type(operation.table) is str and operation.table in self.local.tables:
             return operation
@@ -299,8 +305,8 @@ class ClientMachine:
         self._connection.use(token)
         return [*self._writes.send_refused(now_us), Complete(op_id)]
 
-    def _look(self, now_us: int) -> Sequence[Effect]:
-        return () if self._prefetching is None else self._prefetching.look(now_us, self._reads.context)
+    def _prefetch(self, now_us: int) -> Sequence[Effect]:
+        return () if self._prefetching is None else self._prefetching.prefetch(now_us, self._reads.context)
 
     # -- messages
 
@@ -308,15 +314,15 @@ class ClientMachine:
         """Process a message of a notification server."""
         match CLIENT_FROM_NOTIFICATION_SERVER.decode(event.message):
             case Welcome() as welcome:
-                return self._watching.welcome(now_us, welcome)
+                return self._continuous_reads.receive_welcome(now_us, welcome)
             case Identify(endpoint=endpoint, nonce=nonce):
                 is_own = endpoint == self._connection.endpoint  # else of a former owner of this address
-                return self._watching.identify(now_us, nonce) if is_own else ()
+                return self._continuous_reads.identify(now_us, nonce) if is_own else ()
             case Redirect(to=to):
-                return self._watching.redirect(now_us, to)
+                return self._continuous_reads.follow_redirect(now_us, to)
             case StreamItem() as item:
-                return self._watching.stream(now_us, event.source, item)
-        return dropped(event)
+                return self._continuous_reads.receive_item(now_us, event.source, item)
+        return record_dropped(event)
 
     def _receive_answer(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Process a message of a gateway, and send queued writes for which the window has room."""
@@ -324,16 +330,14 @@ class ClientMachine:
         if isinstance(answer, Restarted):
             return self._follow_restart(now_us, answer)
         if answer is None or not self._connection.fits(answer):
-            return dropped(event)
+            return record_dropped(event)
         self._planner.record_use(now_us)
-        if isinstance(answer, messages.Complete | Outcome | Administered) and isinstance(
-            answer.claims, Claims
-        ):
-            self._cache.claims = answer.claims
+        if isinstance(answer, PartsComplete | Outcome | Administered) and isinstance(answer.claims, Claims):
+            self._access.claims = answer.claims
         ask = self._connection.take(answer)
         if ask is None:
             return ()
-        effects = [*self._connection.settle(now_us, ask), *self._process(now_us, ask, answer)]
+        effects = [*self._connection.settle(now_us, ask), *self._process_answer(now_us, ask, answer)]
         while (waiting := self._connection.next_queued()) is not None:
             effects += self._resend(now_us, (waiting,))
         return effects
@@ -341,32 +345,32 @@ class ClientMachine:
     def _follow_restart(self, now_us: int, answer: Restarted) -> Sequence[Effect]:
         """Remove what the back end's log no longer has, and send the requests in flight again."""
         connection = self._connection
-        if not connection.knows(answer.id) or answer.before != connection.start:
+        if not connection.knows(answer.id) or answer.former_log_incarnation != connection.log_incarnation:
             return ()
-        lost = self.local.go_back(answer.start, answer.shared)
-        connection.start = answer.start
-        effects, asks = connection.again(now_us)
+        lost = self.local.go_back(answer.log_incarnation, answer.shared_lsn)
+        connection.log_incarnation = answer.log_incarnation
+        effects, asks = connection.rename_in_flight(now_us)
         what = f"entries of the log that this client has seen are gone: {lost}"
         incident = [rolled_back("back end of MUD tables", what)] if lost else ()
         return [*incident, *effects, *self._resend(now_us, asks)]
 
-    def _process(self, now_us: int, ask: PendingAsk, answer: Answer) -> Sequence[Effect]:
+    def _process_answer(self, now_us: int, ask: PendingAsk, answer: Answer) -> Sequence[Effect]:
         """Process the complete answer to a request."""
         match ask.work:
             case PendingRead() as query:
                 return self._reads.receive_answer(now_us, query, ask, answer)
-            case Writing(number=number):
-                return self._finish_write(now_us, number, answer)
+            case Writing(seq=seq):
+                return self._finish_write(now_us, seq, answer)
             case Registering() as work:
-                return self._watching.finish_registration(now_us, work, ask, answer)
+                return self._continuous_reads.finish_registration(now_us, work, ask, answer)
             case Updating() as work:
-                return self._watching.finish_update(work, answer)
+                return self._continuous_reads.finish_update(work, answer)
             case Administering() as work:
                 return self._finish_administration(work, answer)
 
-    def _finish_write(self, now_us: int, number: int, answer: Answer) -> Sequence[Effect]:
+    def _finish_write(self, now_us: int, seq: int, answer: Answer) -> Sequence[Effect]:
         assert isinstance(answer, Outcome | Refused)
-        effects = self._writes.receive_outcome(now_us, number, answer)
+        effects = self._writes.receive_outcome(now_us, seq, answer)
         error = error_in(answer)
         if error is not None and error.kind == TokenExpired.__name__:
             others = self._reads.refuse(now_us, decode_error(error))
@@ -385,13 +389,13 @@ class ClientMachine:
             self.local.forget(work.request.name, answer.dropped + 1)
         return (Complete(work.op_id),)
 
-    def _overdue(self, now_us: int) -> Sequence[Effect]:
+    def _retransmit_overdue(self, now_us: int) -> Sequence[Effect]:
         """Retransmit overdue requests and hellos."""
         timer = self._connection.timer
         is_hello_late = HELLO in timer.overdue(now_us)
         effects = [*self._resend(now_us, self._connection.overdue(now_us))]
         if is_hello_late:
-            effects += self._watching.hello(now_us)
+            effects += self._continuous_reads.send_hello(now_us)
         return [*effects, *timer.restart(now_us)]
 
     def _resend(self, now_us: int, asks: Sequence[PendingAsk]) -> Sequence[Effect]:
@@ -401,26 +405,26 @@ class ClientMachine:
             match ask.work:
                 case PendingRead() as query:
                     ask.request = self._reads.request(query)
-                case Writing(number=number):
-                    ask.request = self._writes.request(number)
+                case Writing(seq=seq):
+                    ask.request = self._writes.request(seq)
                 case Registering() | Updating() as work:
-                    ask.request = self._watching.request(work)
+                    ask.request = self._continuous_reads.request(work)
             effects += self._connection.send(now_us, ask)
         return effects
 
 
-def _administering(
+def _build_administration(
     op_id: int, operation: Create | Alter | Drop
 ) -> tuple[Administering, AdministrationRequest]:
     """Build the request to create, alter or drop a table; raise ParameterError for unusable properties."""
     request: AdministrationRequest
     match operation:
         case Create():
-            name = Table.created(operation.table, "", operation.properties, 0).name
+            name = Table.create(operation.table, "", operation.properties, 0).name
             request = CreateRequest(name, _plain(operation.properties))
         case Alter():
             name = check_name(operation.table)
-            Table(name, "").altered(operation.properties, 0)
+            Table(name, "").alter(operation.properties, 0)
             request = AlterRequest(name, _plain(operation.properties))
         case Drop():
             request = DropRequest(check_name(operation.table), {})

@@ -21,12 +21,12 @@ from mudkit.systems.mud.messages import (
     AlterRequest,
     Ask,
     AskBatch,
-    Complete,
     CreateRequest,
     DropRequest,
     Error,
     IdentifiedRequest,
     Outcome,
+    PartsComplete,
     PlacedPart,
     PlacedRegistered,
     ReadRequest,
@@ -56,7 +56,7 @@ _ON_TABLES: Final = (CreateRequest, AlterRequest, DropRequest)
 _ON_CONTINUOUS_READS: Final = (RegisterRequest, UpdateDataRequest, UnregisterRequest)
 _IN_PARTS: Final = (ReadRequest, *_ON_CONTINUOUS_READS)
 
-Answer: TypeAlias = PlacedPart | PlacedRegistered | Refused | Complete | Outcome | Administered
+Answer: TypeAlias = PlacedPart | PlacedRegistered | Refused | PartsComplete | Outcome | Administered
 
 
 # -- requests in flight, by purpose
@@ -73,9 +73,9 @@ class PendingRead(Struct, frozen=True):
 
 
 class Writing(Struct, frozen=True):
-    """A pending write, by its number."""
+    """A pending write, by its sequence number."""
 
-    number: int
+    seq: int
 
 
 class Administering(Struct, frozen=True):
@@ -85,13 +85,13 @@ class Administering(Struct, frozen=True):
     request: AdministrationRequest
 
 
-class Reading(Struct):
+class StoredRead(Struct):
     """Durable state of a continuous read.
 
     ``data_seq`` numbers the reader's data. ``sync_us`` is the commit time from which existing records are
-    delivered, None: none of them. ``since`` is the last log position received from each processor, and
-    ``starts`` the start of the back end in which it counts, absent: the first one. ``table`` is the number of
-    the table, None before the first answer.
+    delivered, None: none of them. ``since_lsns`` has the last log position received from each processor, and
+    ``log_incarnations`` the incarnation of the log in which it counts, absent: the first one. ``table`` is
+    the number of the table, None before the first answer.
     """
 
     handle: int
@@ -101,34 +101,34 @@ class Reading(Struct):
     reader: Fields
     sync_us: int | None
     listener: str
-    since: dict[str, int] = field(default_factory=dict)
+    since_lsns: dict[str, int] = field(name="since", default_factory=dict)
     table: int | None = None
-    starts: dict[str, str] = field(default_factory=dict)
+    log_incarnations: dict[str, str] = field(name="starts", default_factory=dict)
 
 
-class Watch(Struct):
-    """State of a continuous read in this life of the machine.
+class ContinuousRead(Struct):
+    """Continuous read in this start of the machine.
 
     ``delivered`` has the version that was delivered last of each record that belongs to the read; it is
     durable, too, a record at a time. ``op_id`` is the call that began the read, until it is answered.
-    ``lives`` has the life in which each processor knows it.
-    ``since_requested`` has ``reading.since`` and ``reading.starts`` at the first transmission of an
-    unanswered registration, and ``sender_lives`` the oldest life in which each processor has sent a change
+    ``generations`` has the generation in which each processor knows it. ``requested_since`` has
+    ``stored.since_lsns`` and ``stored.log_incarnations`` at the first transmission of an unanswered
+    registration, and ``sender_generations`` the oldest generation in which each processor has sent a change
     since then.
     """
 
-    reading: Reading
+    stored: StoredRead
     delivered: dict[str, int] = field(default_factory=dict)
     op_id: int | None = None
-    lives: dict[str, int] = field(default_factory=dict)
-    since_requested: tuple[dict[str, int], dict[str, str]] | None = None
-    sender_lives: dict[str, int] = field(default_factory=dict)
+    generations: dict[str, int] = field(default_factory=dict)
+    requested_since: tuple[dict[str, int], dict[str, str]] | None = None
+    sender_generations: dict[str, int] = field(default_factory=dict)
 
 
 class Registering(Struct, frozen=True):
     """Registration of a continuous read in a session with the notification server."""
 
-    watch: Watch
+    read: ContinuousRead
     request: int
     session: str
 
@@ -137,7 +137,7 @@ class Updating(Struct, frozen=True):
     """New reader data of a continuous read, or its end; ``op_id`` None: no caller waits for it."""
 
     op_id: int | None
-    reading: Reading
+    stored: StoredRead
     is_over: bool
 
 
@@ -160,7 +160,7 @@ class PendingAsk(Struct):
 
 def error_in(answer: Answer) -> Error | None:
     """Return the error of an answer, if any."""
-    if isinstance(answer, Complete) or answer.error is UNSET:
+    if isinstance(answer, PartsComplete) or answer.error is UNSET:
         return None
     return answer.error
 
@@ -169,8 +169,8 @@ class Connection:
     """Unanswered requests of a client.
 
     ``first`` is the index of the gateway that is used while it is reachable. ``incarnation`` is that of this
-    start, which requests, hellos and continuous reads are named after; ``start`` is the last start of the
-    back end that this client knows, empty: the first one. The timer is shared with the hellos.
+    start, which requests, hellos and continuous reads are named after; ``log_incarnation`` is the last one of
+    the back end's log that this client knows, empty: the first. The timer is shared with the hellos.
     """
 
     def __init__(self, endpoint: str, token: str | None, gateways: Sequence[str], first: int) -> None:
@@ -181,7 +181,7 @@ class Connection:
         self.use(token)
         self.is_up = False
         self.incarnation = ""
-        self.start = ""
+        self.log_incarnation = ""
         self.timer: RetransmitTimer[str] = RetransmitTimer(RETRY, _TIMEOUT_US, _TIMEOUT_US)
         self._gateways = gateways
         self._turn = first
@@ -234,7 +234,9 @@ class Connection:
             return [Send(self._gateway(), self._message(asks[0])), *timers]
         requests = [IdentifiedRequest(ask.identity, ask.request) for ask in asks if ask.request is not None]
         return [
-            Send(self._gateway(), AskBatch(self.endpoint, self.token, requests, self.start or UNSET)),
+            Send(
+                self._gateway(), AskBatch(self.endpoint, self.token, requests, self.log_incarnation or UNSET)
+            ),
             *timers,
         ]
 
@@ -244,13 +246,13 @@ class Connection:
         ask.registered.clear()
         return Send(self._gateway(), self._message(ask)), *self._start_timer(now_us, ask)
 
-    def up(self) -> tuple[Sequence[Effect], Sequence[PendingAsk]]:
+    def link_up(self) -> tuple[Sequence[Effect], Sequence[PendingAsk]]:
         """Start using a link; return the requests to send over it."""
         self.is_up = True
         self._queue.clear()
         return self.timer.clear(), list(self._asks.values())
 
-    def down(self) -> Sequence[Effect]:
+    def link_down(self) -> Sequence[Effect]:
         """Stop sending until there is a link."""
         self.is_up = False
         return self.timer.clear()
@@ -279,7 +281,7 @@ class Connection:
         """Return whether a request is unanswered."""
         return identity in self._asks
 
-    def again(self, now_us: int) -> tuple[Sequence[Effect], Sequence[PendingAsk]]:
+    def rename_in_flight(self, now_us: int) -> tuple[Sequence[Effect], Sequence[PendingAsk]]:
         """Return the requests in flight, under new identities, so that late answers do not count.
 
         Requests about tables keep theirs, by which the back end recognises duplicates.
@@ -312,7 +314,7 @@ class Connection:
                 )
             case PlacedRegistered():
                 return isinstance(request, _ON_CONTINUOUS_READS)
-            case Complete():
+            case PartsComplete():
                 return isinstance(request, _IN_PARTS) and answer.table.name == request.name
             case Administered():
                 is_own = not isinstance(answer.table, Table) or answer.table.name == request.name
@@ -344,7 +346,7 @@ class Connection:
 
     def _message(self, ask: PendingAsk) -> Ask:
         assert ask.request is not None
-        return Ask(ask.identity, self.endpoint, self.token, ask.request, self.start or UNSET)
+        return Ask(ask.identity, self.endpoint, self.token, ask.request, self.log_incarnation or UNSET)
 
     def _start_timer(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
         return self.timer.start(now_us, ask.identity, size_bytes(self._message(ask)))

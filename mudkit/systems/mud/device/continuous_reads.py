@@ -6,7 +6,7 @@ Rules (Mobius 5):
 register      stored durably; requested when there is a session with a notification server
 welcome       late copy: ignored; new session: everything is registered again
 identify      a hello with the server's nonce
-life          a processor has begun another life: the reads that it had are registered again
+generation    a processor has begun another generation: the reads that it had are registered again
 tell          delivered, unless it is a duplicate; the position in the log is stored
 synced        all records that existed before have been delivered
 ended         the cloud has ended it, with a reason; if only one processor has, the others have to
@@ -30,24 +30,25 @@ from mudkit.delivery.notices import Identified, Notices
 from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import ParameterError
 from mudkit.events import CancelTimer, Complete, Effect, Notify, Ports, Send, SetTimer
-from mudkit.systems.mud import messages
 from mudkit.systems.mud.device.connection import (
     Answer,
     Connection,
+    ContinuousRead,
     PendingAsk,
-    Reading,
     Registering,
+    StoredRead,
     Updating,
-    Watch,
     error_in,
 )
 from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.policy_slot import PolicySlot
 from mudkit.systems.mud.messages import (
     ContinuousReadRequest,
+    Error,
     Hello,
-    Life,
+    NewGeneration,
     Notification,
+    PartsComplete,
     PlacedRegistered,
     Policy,
     Register,
@@ -58,6 +59,7 @@ from mudkit.systems.mud.messages import (
     UnregisterRequest,
     UpdateData,
     UpdateDataRequest,
+    Upsert,
     Welcome,
     app_of,
     decode_error,
@@ -65,7 +67,7 @@ from mudkit.systems.mud.messages import (
 from mudkit.systems.mud.result import Change
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US
 from mudkit.systems.mud.tables.records import SentPredicate
-from mudkit.systems.mud.tables.replica import detached
+from mudkit.systems.mud.tables.replica import copy_record
 from mudkit.wire import Fields
 
 HEARTBEAT: Final = "heartbeat"
@@ -88,7 +90,7 @@ class _Notice(Struct, frozen=True):
         """Build the effect, with a record that the application may change."""
         if self.ended is not None:
             return Notify(self.listener, Identified({"ended": self.ended}, self.id))
-        record = None if self.record is None else detached(self.record)
+        record = None if self.record is None else copy_record(self.record)
         return Notify(self.listener, Change(self.kind, self.key, record, self.version, self.id))
 
 
@@ -125,16 +127,16 @@ class ContinuousReads:
         """Stream of the session; None before its first item."""
         self._registrations: dict[int, PendingAsk] = {}
         """Last request to register each read."""
-        self._watches = {
-            reading.handle: Watch(reading, self._stored_delivered(reading.handle))
-            for _, reading in ports.store.items("reading ", Reading)
+        self._reads = {
+            stored.handle: ContinuousRead(stored, self._load_delivered(stored.handle))
+            for _, stored in ports.store.items("reading ", StoredRead)
         }
-        self._lives: dict[str, int] = {}
-        """Latest known life of each processor."""
+        self._generations: dict[str, int] = {}
+        """Latest known generation of each processor."""
         self._notices = Notices(ports.store, _Notice)
         self._notice_count = 0
 
-    def begin(self) -> Sequence[Effect]:
+    def repeat_notices(self) -> Sequence[Effect]:
         """Repeat the notifications whose callbacks a kill may have prevented."""
         return self._notices.repeat(_Notice.notify)
 
@@ -142,9 +144,9 @@ class ContinuousReads:
         """Remove the notifications whose callbacks were called."""
         self._notices.clear()
 
-    def watches(self) -> list[Watch]:
+    def reads(self) -> list[ContinuousRead]:
         """Return the continuous reads."""
-        return list(self._watches.values())
+        return list(self._reads.values())
 
     def register(self, now_us: int, op_id: int, operation: Register) -> Sequence[Effect]:
         """Begin a continuous read."""
@@ -159,7 +161,7 @@ class ContinuousReads:
         predicate = SentPredicate.of(operation.predicate)
         assert predicate is not None
         handle = self._local.next_number("count of handles")
-        reading = Reading(
+        stored = StoredRead(
             handle=handle,
             data_seq=1,
             name=operation.table,
@@ -168,41 +170,41 @@ class ContinuousReads:
             sync_us=None if sync is None else round(sync * 1e6),
             listener=operation.listener,
         )
-        self._watches[handle] = watch = Watch(reading, op_id=op_id)
-        self._save(reading)
+        self._reads[handle] = read = ContinuousRead(stored, op_id=op_id)
+        self._save(stored)
         effects: list[Effect] = []
         if not self._is_greeted and HELLO not in self._connection.timer:
-            effects += self.hello(now_us)
+            effects += self.send_hello(now_us)
         if self._session is not None:
-            effects += self._register(now_us, watch)
+            effects += self._register(now_us, read)
         return effects
 
-    def change(self, now_us: int, op_id: int, operation: UpdateData) -> Sequence[Effect]:
+    def update_data(self, now_us: int, op_id: int, operation: UpdateData) -> Sequence[Effect]:
         """Replace the reader's data of a continuous read."""
-        reading = self._known(operation.handle).reading
-        reading.reader = dict(operation.reader)
-        reading.data_seq += 1
-        self._save(reading)
-        return self._send_update(now_us, Updating(op_id, reading, is_over=False))
+        stored = self._find(operation.handle).stored
+        stored.reader = dict(operation.reader)
+        stored.data_seq += 1
+        self._save(stored)
+        return self._send_update(now_us, Updating(op_id, stored, is_over=False))
 
     def unregister(self, now_us: int, op_id: int, operation: Unregister) -> Sequence[Effect]:
         """End a continuous read, and complete the call that began it."""
-        watch = self._known(operation.handle)
+        read = self._find(operation.handle)
         effects = [
-            *self._forget(now_us, watch),
-            *self._send_update(now_us, Updating(op_id, watch.reading, is_over=True)),
+            *self._forget(now_us, read),
+            *self._send_update(now_us, Updating(op_id, read.stored, is_over=True)),
         ]
-        if watch.op_id is not None:
-            effects.append(Complete(watch.op_id, watch.reading.handle))
-            watch.op_id = None
+        if read.op_id is not None:
+            effects.append(Complete(read.op_id, read.stored.handle))
+            read.op_id = None
         if self._is_notified:
             return effects
-        return [*effects, *self._connection.timer.settle(now_us, HELLO), *self.down()]
+        return [*effects, *self._connection.timer.settle(now_us, HELLO), *self.stop_heartbeats()]
 
     def greet(self, now_us: int) -> Sequence[Effect]:
         """Send a hello with news: welcomes for earlier hellos no longer count."""
         self._open_seq = self._hello_seq + 1
-        return self.hello(now_us)
+        return self.send_hello(now_us)
 
     def identify(self, now_us: int, nonce: str) -> Sequence[Effect]:
         """Send a hello with the server's nonce, unless such a hello is unanswered."""
@@ -211,30 +213,30 @@ class ContinuousReads:
         self._nonce = nonce
         return self.greet(now_us)
 
-    def hello(self, now_us: int) -> Sequence[Effect]:
+    def send_hello(self, now_us: int) -> Sequence[Effect]:
         """Send the current address to the notification server, if there are continuous reads or policies."""
         self._is_greeted = False
         if not self._connection.is_up or not self._is_notified:
             return ()
-        return self._hello(now_us, is_new=True)
+        return self._transmit_hello(now_us, is_new=True)
 
-    def down(self) -> Sequence[Effect]:
+    def stop_heartbeats(self) -> Sequence[Effect]:
         """Stop heartbeats until there is a link and a reason for them."""
         self._is_greeted = False
         return (CancelTimer(HEARTBEAT),)
 
-    def heartbeat(self, now_us: int) -> Sequence[Effect]:
+    def send_heartbeat(self, now_us: int) -> Sequence[Effect]:
         """Send a sign of life."""
-        return *self._hello(now_us, is_new=False), SetTimer(HEARTBEAT, HEARTBEAT_US)
+        return *self._transmit_hello(now_us, is_new=False), SetTimer(HEARTBEAT, HEARTBEAT_US)
 
-    def redirect(self, now_us: int, to: str) -> Sequence[Effect]:
+    def follow_redirect(self, now_us: int, to: str) -> Sequence[Effect]:
         """Send a hello to the responsible server, unless such a hello is unanswered."""
         if to not in self._servers or (to == self._server and HELLO in self._connection.timer):
             return ()
         self._server = to
         return self.greet(now_us)
 
-    def welcome(self, now_us: int, welcome: Welcome) -> Sequence[Effect]:
+    def receive_welcome(self, now_us: int, welcome: Welcome) -> Sequence[Effect]:
         """Register everything again in a new session; ignore a late copy."""
         if welcome.incarnation != self._connection.incarnation or welcome.seq < self._open_seq:
             return ()
@@ -242,11 +244,11 @@ class ContinuousReads:
         effects = [*self._connection.timer.settle(now_us, HELLO), SetTimer(HEARTBEAT, HEARTBEAT_US)]
         if welcome.session != self._session:
             self._session, self._incoming = welcome.session, None
-            for watch in self._watches.values():
-                effects += self._register(now_us, watch)
+            for read in self._reads.values():
+                effects += self._register(now_us, read)
         return effects
 
-    def stream(self, now_us: int, source: str, item: StreamItem[Notification]) -> Sequence[Effect]:
+    def receive_item(self, now_us: int, source: str, item: StreamItem[Notification]) -> Sequence[Effect]:
         """Process an item of a notification server's stream."""
         if item.stream != self._session:
             return ()
@@ -260,31 +262,32 @@ class ContinuousReads:
                     for slot in self._policy_slots:
                         if slot.kind == body.policy:
                             slot.accept(body.document)
-                case Life():
-                    effects += self._note_life(now_us, body.processor, body.life)
+                case NewGeneration():
+                    effects += self._note_generation(now_us, body.processor, body.generation)
                 case Tell():
-                    effects += self._note_life(now_us, body.processor, body.life)
+                    effects += self._note_generation(now_us, body.processor, body.generation)
                     effects += self._receive_change(now_us, body)
         return [*effects, Send(source, incoming.ack(item.stream))]
 
     def request(self, work: Registering | Updating) -> ContinuousReadRequest:
         """Build a request about a continuous read as of now."""
-        reading = work.watch.reading if isinstance(work, Registering) else work.reading
-        handle = f"{self._connection.incarnation} {reading.handle}"  # unique also after a restart
+        stored = work.read.stored if isinstance(work, Registering) else work.stored
+        handle = f"{self._connection.incarnation} {stored.handle}"  # unique also after a restart
         match work:
             case Registering():
                 return RegisterRequest(
-                    name=reading.name, handle=handle, reader=reading.reader, data_seq=reading.data_seq,
-                    request=work.request, session=work.session, predicate=reading.predicate,
-                    since=dict(reading.since), delivered=sorted(work.watch.delivered),
-                    sync_us=reading.sync_us, table=reading.table, starts=dict(reading.starts) or UNSET,
+                    name=stored.name, handle=handle, reader=stored.reader, data_seq=stored.data_seq,
+                    request=work.request, session=work.session, predicate=stored.predicate,
+                    since_lsns=dict(stored.since_lsns), delivered=sorted(work.read.delivered),
+                    sync_us=stored.sync_us, table=stored.table,
+                    log_incarnations=dict(stored.log_incarnations) or UNSET,
                 )  # fmt: skip
             case Updating(is_over=True):
                 return UnregisterRequest(
-                    name=reading.name, handle=handle, reader=reading.reader, data_seq=reading.data_seq
+                    name=stored.name, handle=handle, reader=stored.reader, data_seq=stored.data_seq
                 )
         return UpdateDataRequest(
-            name=reading.name, handle=handle, reader=reading.reader, data_seq=reading.data_seq
+            name=stored.name, handle=handle, reader=stored.reader, data_seq=stored.data_seq
         )
 
     def finish_update(self, work: Updating, last: Answer) -> Sequence[Effect]:
@@ -298,30 +301,32 @@ class ContinuousReads:
         self, now_us: int, work: Registering, ask: PendingAsk, last: Answer
     ) -> Sequence[Effect]:
         """Process the answer to a registration."""
-        watch, reading, parts = work.watch, work.watch.reading, ask.registered
+        read, stored, parts = work.read, work.read.stored, ask.registered
         error = error_in(last)
         if error is not None:
-            return self._end_registration(now_us, watch, last, error)
-        assert isinstance(last, messages.Complete)
+            return self._end_registration(now_us, read, last, error)
+        assert isinstance(last, PartsComplete)
         if not all(place in parts for place in last.places):
-            return self._register(now_us, watch)  # a part was lost
-        op_id, watch.op_id = watch.op_id, None
+            return self._register(now_us, read)  # a part was lost
+        op_id, read.op_id = read.op_id, None
         self._local.learn(last.table)
-        done = [] if op_id is None else [Complete(op_id, reading.handle)]
-        watch.lives = {place: part.life for place, part in parts.items()}
-        reading.table = last.table.number
-        if reading.sync_us is None:
+        done = [] if op_id is None else [Complete(op_id, stored.handle)]
+        read.generations = {place: part.generation for place, part in parts.items()}
+        stored.table = last.table.number
+        if stored.sync_us is None:
             # No existing records are requested, so it is up to date from here, unless it was before.
             for processor, part in parts.items():
-                if processor not in reading.since:
-                    _advance(reading, processor, part.lsn, part.start)
-        self._save(reading)
+                if processor not in stored.since_lsns:
+                    _advance(stored, processor, part.lsn, part.log_incarnation)
+        self._save(stored)
         effects: list[Effect] = [*done]
-        if any(part.data_seq < reading.data_seq for part in parts.values()):
-            effects += self._send_update(now_us, Updating(None, reading, is_over=False))
-        is_late = self._step_back(watch)
-        if is_late or any(life < self._lives.get(place, 0) for place, life in watch.lives.items()):
-            effects += self._register(now_us, watch)
+        if any(part.data_seq < stored.data_seq for part in parts.values()):
+            effects += self._send_update(now_us, Updating(None, stored, is_over=False))
+        is_late = self._step_back(read)
+        if is_late or any(
+            generation < self._generations.get(place, 0) for place, generation in read.generations.items()
+        ):
+            effects += self._register(now_us, read)
         return effects
 
     # -- inside
@@ -329,9 +334,9 @@ class ContinuousReads:
     @property
     def _is_notified(self) -> bool:
         """True if the notification server may have something to send."""
-        return bool(self._watches or self._policy_slots)
+        return bool(self._reads or self._policy_slots)
 
-    def _hello(self, now_us: int, *, is_new: bool) -> Sequence[Effect]:
+    def _transmit_hello(self, now_us: int, *, is_new: bool) -> Sequence[Effect]:
         self._hello_seq += 1
         token = self._connection.token
         tokens = {} if token is None else {app_of(self._connection.endpoint): token}
@@ -347,74 +352,76 @@ class ContinuousReads:
         )
         return Send(self._server, message), *self._connection.timer.start(now_us, HELLO)
 
-    def _note_life(self, now_us: int, processor: str, life: int) -> Sequence[Effect]:
-        """Store a processor's life, and register again the reads of earlier lives."""
-        if life <= self._lives.get(processor, 0):
+    def _note_generation(self, now_us: int, processor: str, generation: int) -> Sequence[Effect]:
+        """Store a processor's generation, and register again the reads of earlier ones."""
+        if generation <= self._generations.get(processor, 0):
             return ()
-        self._lives[processor] = life
-        lost = [watch for watch in self._watches.values() if watch.lives.get(processor, life) < life]
-        return [effect for watch in lost for effect in self._register(now_us, watch)]
+        self._generations[processor] = generation
+        lost = [
+            read for read in self._reads.values() if read.generations.get(processor, generation) < generation
+        ]
+        return [effect for read in lost for effect in self._register(now_us, read)]
 
     def _receive_change(self, now_us: int, body: Tell) -> Sequence[Effect]:
-        processor, life = body.processor, body.life
+        processor, generation = body.processor, body.generation
         incarnation, _, number = body.handle.partition(" ")
         handle = int(number) if incarnation == self._connection.incarnation and number.isdecimal() else 0
-        watch = self._watches.get(handle)
-        if watch is None or life < max(self._lives.get(processor, 0), watch.lives.get(processor, 0)):
+        read = self._reads.get(handle)
+        if read is None or generation < max(
+            self._generations.get(processor, 0), read.generations.get(processor, 0)
+        ):
             return ()
-        reading = watch.reading
+        stored = read.stored
         if body.ended is not UNSET:
-            forgotten = self._forget(now_us, watch)
-            others = self._leave(now_us, reading) if body.is_alone is True else ()
-            return *forgotten, *self._notify(reading, ended=body.ended), *others
-        reading.table = body.table
-        is_known = (body.start or "") == reading.starts.get(processor, "")
-        since = reading.since.get(processor, 0) if is_known else 0
-        if body.synced is not UNSET:
-            _advance(reading, processor, max(body.synced, since), body.start)
+            forgotten = self._forget(now_us, read)
+            others = self._leave(now_us, stored) if body.is_alone is True else ()
+            return *forgotten, *self._notify(stored, ended=body.ended), *others
+        stored.table = body.table
+        is_known = (body.log_incarnation or "") == stored.log_incarnations.get(processor, "")
+        since_lsn = stored.since_lsns.get(processor, 0) if is_known else 0
+        if body.synced_lsn is not UNSET:
+            _advance(stored, processor, max(body.synced_lsn, since_lsn), body.log_incarnation)
         elif body.change is not UNSET and body.lsn is not UNSET:
-            if body.lsn is not None and body.lsn <= since:
+            if body.lsn is not None and body.lsn <= since_lsn:
                 return ()
             if body.lsn is not None:
-                _advance(reading, processor, body.lsn, body.start)
-            effects = self._apply_change(watch, body, body.change, is_known=is_known)
-            self._save(reading)
+                _advance(stored, processor, body.lsn, body.log_incarnation)
+            effects = self._apply_change(read, body, body.change, is_known=is_known)
+            self._save(stored)
             return effects
-        self._save(reading)
+        self._save(stored)
         return ()
 
     def _apply_change(
-        self, watch: Watch, body: Tell, change: messages.Upsert | Remove, *, is_known: bool
+        self, read: ContinuousRead, body: Tell, change: Upsert | Remove, *, is_known: bool
     ) -> Sequence[Effect]:
         """Deliver a change of a record, unless the reader has this version or a newer one.
 
         Versions received in another start of the back end (``is_known`` False) may be missing in the log:
         then an older version is delivered, too.
         """
-        reading, key = watch.reading, change.key
-        last_version = watch.delivered.get(key, 0)
+        stored, key = read.stored, change.key
+        last_version = read.delivered.get(key, 0)
         version = last_version if change.ver is None else change.ver  # None: the version is hidden
         is_older = (
-            version <= last_version
-            if is_known
-            else version == last_version and isinstance(change, messages.Upsert)
+            version <= last_version if is_known else version == last_version and isinstance(change, Upsert)
         )
         if change.ver is not None and is_older:
             return ()
-        if watch.since_requested is not None:
-            watch.sender_lives.setdefault(body.processor, body.life)  # lives arrive in order
+        if read.requested_since is not None:
+            read.sender_generations.setdefault(body.processor, body.generation)  # they arrive in order
         if isinstance(change, Remove):
-            if watch.delivered.pop(key, None) is None:
+            if read.delivered.pop(key, None) is None:
                 return ()
-            self._store.delete(_delivered_key(reading.handle, key))
-            return self._notify(reading, kind="remove", key=key, version=version)
-        watch.delivered[key] = version
-        self._store.put(_delivered_key(reading.handle, key), version)
-        return self._notify(reading, kind="upsert", key=key, record=change.data, version=version)
+            self._store.delete(_delivered_key(stored.handle, key))
+            return self._notify(stored, kind="remove", key=key, version=version)
+        read.delivered[key] = version
+        self._store.put(_delivered_key(stored.handle, key), version)
+        return self._notify(stored, kind="upsert", key=key, record=change.data, version=version)
 
     def _notify(
         self,
-        reading: Reading,
+        stored: StoredRead,
         *,
         ended: str | None = None,
         kind: str = "",
@@ -425,90 +432,94 @@ class ContinuousReads:
         """Notify the listener of a read, durably."""
         self._notice_count += 1
         identity = f"{self._connection.incarnation}.{self._notice_count}"
-        notice = _Notice(reading.listener, identity, ended, kind, key, record, version)
+        notice = _Notice(stored.listener, identity, ended, kind, key, record, version)
         return notice.notify(), self._notices.add(notice)
 
-    def _register(self, now_us: int, watch: Watch) -> Sequence[Effect]:
+    def _register(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
         assert self._session is not None
-        effects = self._withdraw(now_us, watch)
-        if watch.since_requested is None:
-            watch.since_requested = dict(watch.reading.since), dict(watch.reading.starts)
-            watch.sender_lives = {}
-        work = Registering(watch, self._local.next_number("count of requests"), self._session)
+        effects = self._withdraw(now_us, read)
+        if read.requested_since is None:
+            read.requested_since = dict(read.stored.since_lsns), dict(read.stored.log_incarnations)
+            read.sender_generations = {}
+        work = Registering(read, self._local.next_number("count of requests"), self._session)
         ask = self._connection.add(work, self.request(work))
-        self._registrations[watch.reading.handle] = ask
+        self._registrations[read.stored.handle] = ask
         return [*effects, *self._connection.send(now_us, ask)] if self._connection.may_send(ask) else effects
 
-    def _withdraw(self, now_us: int, watch: Watch) -> Sequence[Effect]:
+    def _withdraw(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
         """Stop sending the last registration of a read, which the cloud may not answer any more."""
-        ask = self._registrations.pop(watch.reading.handle, None)
+        ask = self._registrations.pop(read.stored.handle, None)
         if ask is None or not self._connection.knows(ask.identity):
             return ()
         return self._connection.settle(now_us, ask)
 
     def _end_registration(
-        self, now_us: int, watch: Watch, last: Answer, error: messages.Error
+        self, now_us: int, read: ContinuousRead, last: Answer, error: Error
     ) -> Sequence[Effect]:
         """End a continuous read that the cloud, or one of the processors, refuses."""
-        op_id, watch.op_id = watch.op_id, None
+        op_id, read.op_id = read.op_id, None
         effects: list[Effect] = [] if op_id is None else [Complete(op_id, error=decode_error(error))]
-        effects += self._forget(now_us, watch)
+        effects += self._forget(now_us, read)
         if op_id is None:
-            effects += self._notify(watch.reading, ended=error.summary)
+            effects += self._notify(read.stored, ended=error.summary)
         if isinstance(last, PlacedRegistered):  # by one processor; others may have accepted it
-            effects += self._leave(now_us, watch.reading)
+            effects += self._leave(now_us, read.stored)
         return effects
 
-    def _step_back(self, watch: Watch) -> bool:
-        """Return whether changes of an earlier life arrived after the registration in these lives was sent.
+    def _step_back(self, read: ContinuousRead) -> bool:
+        """Return whether changes of an earlier generation arrived after the last registration was sent.
 
-        The new life does not know of them: the read returns to its earlier log position and is registered
-        again.
+        The new generation does not know of them: the read returns to its earlier log position and is
+        registered again.
         """
-        (before, starts), oldest = watch.since_requested or ({}, {}), watch.sender_lives
-        watch.since_requested = None
-        late = [place for place, life in watch.lives.items() if oldest.get(place, life) < life]
-        reading = watch.reading
-        for place in late:
-            reading.since.pop(place, None)
-            reading.starts.pop(place, None)
-            if place in before:
-                _advance(reading, place, before[place], starts.get(place))
+        (before, log_incarnations), oldest = read.requested_since or ({}, {}), read.sender_generations
+        read.requested_since = None
+        late = [
+            place
+            for place, generation in read.generations.items()
+            if oldest.get(place, generation) < generation
+        ]
+        stored = read.stored
+        for processor in late:
+            stored.since_lsns.pop(processor, None)
+            stored.log_incarnations.pop(processor, None)
+            if processor in before:
+                _advance(stored, processor, before[processor], log_incarnations.get(processor))
         if late:
-            self._save(watch.reading)
+            self._save(read.stored)
         return bool(late)
 
-    def _leave(self, now_us: int, reading: Reading) -> Sequence[Effect]:
+    def _leave(self, now_us: int, stored: StoredRead) -> Sequence[Effect]:
         """End a continuous read at the other processors after one of them has ended it."""
-        return self._send_update(now_us, Updating(None, reading, is_over=True))
+        return self._send_update(now_us, Updating(None, stored, is_over=True))
 
     def _send_update(self, now_us: int, work: Updating) -> Sequence[Effect]:
         return self._connection.ask(now_us, work, self.request(work))
 
-    def _known(self, handle: int) -> Watch:
-        if handle not in self._watches:
+    def _find(self, handle: int) -> ContinuousRead:
+        if handle not in self._reads:
             raise ParameterError(
                 "There is no such continuous read.",
                 where="handle",
                 found=repr(handle),
-                expected=", ".join(map(str, self._watches)) or "none is registered",
+                expected=", ".join(map(str, self._reads)) or "none is registered",
             )
-        return self._watches[handle]
+        return self._reads[handle]
 
-    def _stored_delivered(self, handle: int) -> dict[str, int]:
+    def _load_delivered(self, handle: int) -> dict[str, int]:
         prefix = _delivered_key(handle, "")
         return {key.removeprefix(prefix): version for key, version in self._store.items(prefix, int)}
 
-    def _save(self, reading: Reading) -> None:
-        self._store.put(f"reading {reading.handle:09d}", reading)
+    def _save(self, stored: StoredRead) -> None:
+        self._store.put(f"reading {stored.handle:09d}", stored)
 
-    def _forget(self, now_us: int, watch: Watch) -> Sequence[Effect]:
-        handle = watch.reading.handle
-        self._watches.pop(handle, None)
+    def _forget(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
+        handle = read.stored.handle
+        self._reads.pop(handle, None)
         self._store.delete(f"reading {handle:09d}")
-        for key in watch.delivered:
+        for key in read.delivered:
             self._store.delete(_delivered_key(handle, key))
-        return self._withdraw(now_us, watch)
+        return self._withdraw(now_us, read)
 
 
 def _delivered_key(handle: int, key: str) -> str:
@@ -516,10 +527,10 @@ def _delivered_key(handle: int, key: str) -> str:
     return f"read {handle:09d} {key}"
 
 
-def _advance(reading: Reading, processor: str, lsn: int, start: str | UnsetType | None) -> None:
+def _advance(stored: StoredRead, processor: str, lsn: int, log_incarnation: str | UnsetType | None) -> None:
     """Store the log position received from a processor, and the start in which it counts."""
-    reading.since[processor] = lsn
-    if start:
-        reading.starts[processor] = start
+    stored.since_lsns[processor] = lsn
+    if log_incarnation:
+        stored.log_incarnations[processor] = log_incarnation
     else:
-        reading.starts.pop(processor, None)
+        stored.log_incarnations.pop(processor, None)

@@ -50,7 +50,7 @@ class HeldRow(Struct, frozen=True):
 class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Write that the cloud has not answered.
 
-    ``number`` is its sequence number among the client's writes. A conditional write replaces the global
+    ``seq`` is its sequence number in the outbox. A conditional write replaces the global
     version ``replaces``, or is based on the pending write ``after``. ``base`` is the committed version it is
     based on. ``due_us`` is when the write policy has it sent; None: at once. ``is_refused``: its token has
     expired.
@@ -61,7 +61,7 @@ class PendingWrite(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     is_plain: ClassVar[bool] = True
 
-    number: int
+    seq: int = field(name="number")
     name: str
     key: str
     type: Literal["blind", "conditional"]
@@ -99,8 +99,8 @@ class Local:
     """Local store of one client.
 
     At most ``max_rows`` committed records are stored; the ones not received for longest are evicted first.
-    ``start`` is the last known start of the back end, empty: the first one. ``losses`` counts evicted records
-    by table and partition: complete answers may be incomplete since.
+    ``log_incarnation`` is the last known one of the back end's log, empty: the first. ``losses`` counts
+    evicted records by table and partition: complete answers may be incomplete since.
     """
 
     def __init__(self, ports: Ports, max_rows: int) -> None:
@@ -112,7 +112,7 @@ class Local:
         for key, row in sorted(store.items("row\n", HeldRow), key=lambda item: item[1].held_us):
             _, name, record = key.split("\n")
             self._rows[name, record] = row
-        self.start: str = store.get("start of back end", str) or ""
+        self.log_incarnation: str = store.get("start of back end", str) or ""
         self._seen = {key.removeprefix("seen "): seen for key, seen in store.items("seen ", _Seen)}
         self.writes = Outbox(ports, PendingWrite, _WRITES)
         self._hashes: dict[tuple[str, str], tuple[Fields | None, str | None]] = {}
@@ -120,7 +120,7 @@ class Local:
         self.losses: defaultdict[str, Counter[int]] = defaultdict(Counter)
         self._pending: dict[tuple[str, str], list[int]] = {}
         for write in self.writes:
-            self._pending.setdefault((write.name, write.key), []).append(write.number)
+            self._pending.setdefault((write.name, write.key), []).append(write.seq)
 
     # -- committed records
 
@@ -177,25 +177,25 @@ class Local:
 
     def pending(self, name: str, key: str) -> list[PendingWrite]:
         """Return the pending writes of a record, oldest first."""
-        return [self.writes[number] for number in self._pending.get((name, key), ())]
+        return [self.writes[seq] for seq in self._pending.get((name, key), ())]
 
     def head(self, name: str, key: str) -> PendingWrite | None:
         """Return the oldest pending write of a record."""
-        numbers = self._pending.get((name, key))
-        return self.writes[numbers[0]] if numbers else None
+        seqs = self._pending.get((name, key))
+        return self.writes[seqs[0]] if seqs else None
 
     def latest(self, name: str, key: str) -> PendingWrite | None:
         """Return the newest pending write of a record."""
-        numbers = self._pending.get((name, key))
-        return self.writes[numbers[-1]] if numbers else None
+        seqs = self._pending.get((name, key))
+        return self.writes[seqs[-1]] if seqs else None
 
     def pending_keys(self, name: str) -> list[str]:
         """Return the keys of a table with pending writes."""
         return [key for table, key in self._pending if table == name]
 
     def heads(self) -> list[int]:
-        """Return the numbers of the oldest pending write of each record, in order."""
-        return sorted(numbers[0] for numbers in self._pending.values())
+        """Return the sequence numbers of the oldest pending write of each record, in order."""
+        return sorted(seqs[0] for seqs in self._pending.values())
 
     def next_number(self, counter: str) -> int:
         """Increment a durable counter and return it."""
@@ -204,27 +204,27 @@ class Local:
         return number
 
     def add(self, write: PendingWrite) -> None:
-        """Add a pending write, whose number is the next one.
+        """Add a pending write, whose sequence number is the next one.
 
         Raises
         ------
         OutboxFull
         """
         self.writes.add(write)
-        self._pending.setdefault((write.name, write.key), []).append(write.number)
+        self._pending.setdefault((write.name, write.key), []).append(write.seq)
 
     def change(self, write: PendingWrite, **changes: int | HeldRow | None) -> PendingWrite:
         """Change fields of a pending write, and return it."""
         changed = replace(write, **changes)
-        self.writes.replace(write.number, changed)
+        self.writes.replace(write.seq, changed)
         return changed
 
     def remove(self, write: PendingWrite) -> None:
-        """Remove a completed write; its number is not used again."""
-        self.writes.ack(write.number)
-        numbers = self._pending[write.name, write.key]
-        numbers.remove(write.number)
-        if not numbers:
+        """Remove a completed write; its sequence number is not used again."""
+        self.writes.ack(write.seq)
+        seqs = self._pending[write.name, write.key]
+        seqs.remove(write.seq)
+        if not seqs:
             del self._pending[write.name, write.key]
 
     # -- tables
@@ -254,47 +254,47 @@ class Local:
         self._store.delete(f"table {name}")
         self.tables.pop(name, None)
 
-    def go_back(self, start: str, shared: int) -> str:
-        """Remove everything after a log position that another start of the back end does not have.
+    def go_back(self, log_incarnation: str, shared_lsn: int) -> str:
+        """Remove everything after a log position that another incarnation of the log does not have.
 
         Writes based on such a version will conflict. Return in words how many entries of the log are gone
         that were seen here; empty: none.
         """
-        self.start = start
-        self._store.put("start of back end", start)
-        lost = [place for place, row in self._rows.items() if row.lsn > shared or row.table > shared]
+        self.log_incarnation = log_incarnation
+        self._store.put("start of back end", log_incarnation)
+        lost = [place for place, row in self._rows.items() if row.lsn > shared_lsn or row.table > shared_lsn]
         for write in list(self.writes):
             place = write.name, write.key
             base = self._rows.get(place) if place in lost else write.base
-            if base is not None and base.lsn > shared and write.replaces == base.ver:
+            if base is not None and base.lsn > shared_lsn and write.replaces == base.ver:
                 write = self.change(write, replaces=None, base=None)
-            if write.table is not None and write.table > shared:
+            if write.table is not None and write.table > shared_lsn:
                 self.change(write, table=None)
         for place in lost:
             self.evict(*place)
         seen_to = [max(seen.table, *seen.partitions.values()) for seen in self._seen.values()]
         last = max((*seen_to, *(table.lsn for table in self.tables.values())), default=0)
         for name, seen in list(self._seen.items()):
-            if seen.table > shared:
+            if seen.table > shared_lsn:
                 del self._seen[name]
                 self._store.delete(f"seen {name}")
             else:
-                partitions = {place: min(lsn, shared) for place, lsn in seen.partitions.items()}
+                partitions = {place: min(lsn, shared_lsn) for place, lsn in seen.partitions.items()}
                 self._seen[name] = kept = _Seen(seen.table, partitions)
                 self._store.put(f"seen {name}", kept)
-        for name in [name for name, table in self.tables.items() if table.lsn > shared]:
+        for name in [name for name, table in self.tables.items() if table.lsn > shared_lsn]:
             del self.tables[name]
             self._store.delete(f"table {name}")
-        if last <= shared:
+        if last <= shared_lsn:
             return ""
-        return f"{last - shared:,}" if shared else "all"
+        return f"{last - shared_lsn:,}" if shared_lsn else "all"
 
     def number_of(self, name: str) -> int | None:
         """Return the number of the last known table of a name."""
         known = self.tables.get(name)
         return (self._seen_of(name).table or None) if known is None else known.number
 
-    def seen(self, name: str) -> dict[str, int]:
+    def seen_lsns(self, name: str) -> dict[str, int]:
         """Return the log position seen of each partition of a table."""
         return self._seen_of(name).partitions
 

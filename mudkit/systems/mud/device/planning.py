@@ -59,11 +59,11 @@ class Planner:
 
     # -- observations
 
-    def link_up(self, network: str) -> None:
+    def record_link_up(self, network: str) -> None:
         """Note the network that is available now."""
         self.network, self._down_since_us, self._used_us = network, None, None
 
-    def link_down(self, now_us: int) -> None:
+    def record_link_down(self, now_us: int) -> None:
         """Note that there is no network."""
         self._down_since_us, self._used_us = now_us, None
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.events import Store
 from mudkit.predicates.values import point
@@ -26,7 +26,7 @@ from mudkit.wire import Fields
 _P = TypeVar("_P", bound=ReadPolicy | WritePolicy, covariant=True)
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class ShippedPolicy(Generic[_P]):
     """Read or write policy that follows the one shipped by the cloud.
@@ -48,7 +48,7 @@ class PolicySlot:
         self.kind = kind
         self.refused: list[str] = []
         """Reasons for which artefacts are not in use."""
-        self.in_use = self._stored("in use") or self._stored("before")
+        self.in_use = self._load("in use") or self._load("before")
 
     @property
     def version(self) -> int:
@@ -82,7 +82,7 @@ class PolicySlot:
         digest = None if self.in_use is None else self.in_use.document["sha256"]
         return {"version": self.version, "sha256": digest, "refused": list(self.refused)}
 
-    def _stored(self, which: str) -> Artefact | None:
+    def _load(self, which: str) -> Artefact | None:
         document = self._store.get(f"policy {self.kind} {which}")
         if document is None:
             return None

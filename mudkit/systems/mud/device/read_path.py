@@ -30,19 +30,19 @@ from msgspec.structs import replace
 from mudkit.errors import MudkitError, ParameterError, PredicateError
 from mudkit.events import Complete, Effect, Record, SetTimer, size_bytes
 from mudkit.predicates import Aggregates
-from mudkit.systems.mud import messages
+from mudkit.systems.mud.device.access import Access
 from mudkit.systems.mud.device.cache import Cache, CachedAnswer
 from mudkit.systems.mud.device.connection import Answer, Connection, PendingAsk, PendingRead, error_in
 from mudkit.systems.mud.device.local import HeldRow, Local, Version
 from mudkit.systems.mud.device.planning import Answerable, Planner
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
-from mudkit.systems.mud.messages import PlacedPart, Read, ReadRequest, decode_error
+from mudkit.systems.mud.messages import PartsComplete, PlacedPart, Read, ReadRequest, decode_error
 from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, Query, ReadPolicy
 from mudkit.systems.mud.policies.utility import Plan, freshness
 from mudkit.systems.mud.result import ReadResult
 from mudkit.systems.mud.tables.queries import check_names, keys_of, only_key, tables_of
 from mudkit.systems.mud.tables.records import SentPredicate
-from mudkit.systems.mud.tables.replica import columns_of, detached
+from mudkit.systems.mud.tables.replica import columns_of, copy_record
 from mudkit.wire import Fields
 
 READ_TYPES: Final = ("uncommitted", "committed", "committed_wio")
@@ -62,6 +62,7 @@ class ReadPath:
         cache: Cache,
         planner: Planner,
         connection: Connection,
+        access: Access,
         policy: ReadPolicy | None,
         writes: WritePath,
         order: ReadOrder,
@@ -70,6 +71,7 @@ class ReadPath:
         self._cache = cache
         self._planner = planner
         self._connection = connection
+        self._access = access
         self._policy = policy
         self._writes = writes
         self._order = order
@@ -85,8 +87,12 @@ class ReadPath:
             raise ParameterError(
                 "Aggregates need a committed read.", where="type", found=kind, expected="committed"
             )
-        is_verified = self.check_access(now_us, name)
-        if kind == "committed" and is_verified and (at_once := self._at_once(now_us, op_id, read)):
+        self._access.check(now_us, name)
+        if (
+            kind == "committed"
+            and self._access.is_verified
+            and (at_once := self._answer_at_once(now_us, op_id, read))
+        ):
             return at_once
         query = query_of(read)
         if kind == "uncommitted" and tables_of(query.predicate):
@@ -98,7 +104,7 @@ class ReadPath:
             )
         pending = PendingRead(op_id, query, keys_of(query.predicate), read.latest, aggregates)
         if kind == "committed_wio":
-            before = self._before(pending)
+            before = self._earlier_writes(pending)
             is_first = self._order.first(name) is None
             self._order.add(op_id, pending)
             if before or not is_first:
@@ -106,7 +112,7 @@ class ReadPath:
                 return self._writes.release(now_us, before)
         return self._answer(now_us, pending)
 
-    def _at_once(self, now_us: int, op_id: int, read: Read) -> Sequence[Effect]:
+    def _answer_at_once(self, now_us: int, op_id: int, read: Read) -> Sequence[Effect]:
         """Answer the most frequent read as :meth:`_answer` would: one record by its key, visible to all.
 
         Only the record and the utility decide it; empty: this is another read, or the answer is not local.
@@ -130,7 +136,7 @@ class ReadPath:
         else:
             table = self._local.tables.get(name)
             columns = data if table is None or not table.removed else columns_of(row, table)
-            result = ReadResult({key: detached(columns)}, {key: "local"}, {key: age_s}, {key: row.ver})
+            result = ReadResult({key: copy_record(columns)}, {key: "local"}, {key: age_s}, {key: row.ver})
         return Record("operations", described), Complete(op_id, result)
 
     def fetch(self, now_us: int, query: Query) -> Sequence[Effect]:
@@ -143,7 +149,7 @@ class ReadPath:
         while self._waiting:
             pending, _ = self._waiting.pop()
             assert pending.op_id is not None
-            effects += [Complete(pending.op_id, error=error), *self._over(now_us, pending)]
+            effects += [Complete(pending.op_id, error=error), *self._resume_waiting(now_us, pending)]
         return effects
 
     def resume(self, now_us: int) -> Sequence[Effect]:
@@ -163,28 +169,14 @@ class ReadPath:
                 return pending
         return None
 
-    def check_access(self, now_us: int, name: str) -> bool:
-        """Raise AccessDenied if the cloud is known to refuse this client; return whether it is verified."""
-        connection, claims = self._connection, self._cache.claims
-        if connection.claimed is not None:
-            connection.claimed.check(now_us / 1e6, connection.netid)
-        is_verified = claims is not None or connection.token is None
-        if is_verified and (table := self._local.tables.get(name)) is not None:
-            table.check_access(claims)
-        return is_verified
-
-    def _is_unverified(self) -> bool:
-        """Return whether the cloud has not verified the token yet."""
-        return self._cache.claims is None and self._connection.token is not None
-
-    def _before(self, pending: PendingRead) -> list[int]:
+    def _earlier_writes(self, pending: PendingRead) -> list[int]:
         """Return the pending writes on the partitions that a read concerns."""
-        return [write.number for write in self._local.writes if self._order.concerns(pending, write)]
+        return [write.seq for write in self._local.writes if self._order.concerns(pending, write)]
 
     def _answer(self, now_us: int, pending: PendingRead) -> Sequence[Effect]:
         """Choose between the local store and the cloud."""
         query = pending.query
-        cached = self._cached(now_us, pending)
+        cached = self._find_local(now_us, pending)
         decided: str | None = None
         if self._policy is not None:
             decided = self._policy.decide(
@@ -197,9 +189,11 @@ class ReadPath:
             return self._ask(now_us, pending)
         return self._complete(now_us, pending, cached.versions, ())
 
-    def _cached(self, now_us: int, pending: PendingRead) -> CachedAnswer | None:
+    def _find_local(self, now_us: int, pending: PendingRead) -> CachedAnswer | None:
         """Return the local answer; None: it is not allowed or not possible."""
-        if pending.aggregates is not None or (self._is_unverified() and pending.query.type != "uncommitted"):
+        if pending.aggregates is not None or (
+            not self._access.is_verified and pending.query.type != "uncommitted"
+        ):
             return None
         if pending.latest and pending.query.type != "uncommitted":
             return None
@@ -233,7 +227,7 @@ class ReadPath:
             reader=query.reader,
             aggregate=None if pending.aggregates is None else pending.aggregates.text,
             latest=pending.latest,
-            seen=self._local.seen(query.table),
+            seen_lsns=self._local.seen_lsns(query.table),
         )
 
     def _ask(self, now_us: int, pending: PendingRead) -> Sequence[Effect]:
@@ -247,16 +241,16 @@ class ReadPath:
         if error is not None:
             problem = decode_error(error)
             failed = [] if pending.op_id is None else [Complete(pending.op_id, error=problem)]
-            return [*failed, *self._over(now_us, pending)]
-        assert isinstance(last, messages.Complete)
+            return [*failed, *self._resume_waiting(now_us, pending)]
+        assert isinstance(last, PartsComplete)
         query, name = pending.query, pending.query.table
         table = self._local.learn(last.table)
         if table.number != last.table.number:
             return self._ask(now_us, pending)  # the answer is from a table that was dropped since
-        seen = self._local.seen(name)
+        seen_lsns = self._local.seen_lsns(name)
         places = {place for place in last.places if isinstance(place, int)}
         parts = [ask.parts[place] for place in last.places if isinstance(place, int) and place in ask.parts]
-        if len(parts) < len(places) or any(part.lsn < seen.get(str(part.place), 0) for part in parts):
+        if len(parts) < len(places) or any(part.lsn < seen_lsns.get(str(part.place), 0) for part in parts):
             return self._ask(now_us, pending)  # a part was lost, or something newer was seen since
         if pending.aggregates is not None:
             return self._complete_aggregates(now_us, pending, pending.aggregates, parts)
@@ -319,10 +313,10 @@ class ReadPath:
         """Complete a read with versions, and continue what waited for it."""
         if pending.op_id is None:
             return ()
-        effects = self._results(now_us, pending.op_id, pending.query.table, versions, remote)
-        return [*effects, *self._over(now_us, pending)]
+        effects = self._build_results(now_us, pending.op_id, pending.query.table, versions, remote)
+        return [*effects, *self._resume_waiting(now_us, pending)]
 
-    def _results(
+    def _build_results(
         self, now_us: int, op_id: int, name: str, versions: Mapping[str, Version], remote: Collection[str]
     ) -> Sequence[Effect]:
         """Return the result of a read, and record the versions."""
@@ -339,14 +333,14 @@ class ReadPath:
             if data is None:
                 continue
             is_whole = table is None or not table.removed
-            result.records[key] = detached(data if is_whole else columns_of(version, table))
+            result.records[key] = copy_record(data if is_whole else columns_of(version, table))
             result.versions[key] = number
             result.source[key] = "remote" if key in remote and number is not None else "local"
             result.age_s[key] = (now_us - held_us) / 1e6
         effects.append(Complete(op_id, result))
         return effects
 
-    def _over(self, now_us: int, pending: PendingRead) -> Sequence[Effect]:
+    def _resume_waiting(self, now_us: int, pending: PendingRead) -> Sequence[Effect]:
         """Continue the writes and reads that waited for a read."""
         if pending.op_id is None or not self._order.remove(pending.op_id):
             return ()
@@ -396,17 +390,17 @@ class Prefetching:
         habit.times, habit.last_us = habit.times + 1, now_us
         self._habits = [*(other for other in self._habits if other is not habit), habit][-_MAX_HABITS:]
 
-    def look(self, now_us: int, context: Fields) -> Sequence[Effect]:
+    def prefetch(self, now_us: int, context: Fields) -> Sequence[Effect]:
         """Fetch what the policy selects, and set the timer."""
         if self._planner.remote(now_us, "").source != "remote":
             return ()  # until there is a link
-        expected = [self._expected(now_us, habit) for habit in self._habits if habit.times > 1]
+        expected = [self._estimate(now_us, habit) for habit in self._habits if habit.times > 1]
         effects: list[Effect] = []
         for query in self._policy.select(expected, context):
             effects += self._reads.fetch(now_us, query)
         return [*effects, SetTimer(LOOK, round(self._policy.every_s * 1e6))]
 
-    def _expected(self, now_us: int, habit: _Habit) -> Expected:
+    def _estimate(self, now_us: int, habit: _Habit) -> Expected:
         """Return when a read is expected again, and what a fetched answer would gain then."""
         query = habit.query
         gap_us = (habit.last_us - habit.first_us) / (habit.times - 1)

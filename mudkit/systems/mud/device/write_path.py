@@ -42,7 +42,7 @@ WRITE_TYPES: Final[tuple[WriteType, ...]] = get_args(WriteType)
 
 
 class ReadOrder:
-    """Unanswered committed_wio reads, each with the number of the last write before it."""
+    """Unanswered committed_wio reads, each with the sequence number of the last write before it."""
 
     def __init__(self, local: Local) -> None:
         self._local = local
@@ -63,7 +63,7 @@ class ReadOrder:
     def blocks(self, write: PendingWrite) -> bool:
         """Return whether an unanswered read must not see a write."""
         return bool(self._reads) and any(
-            last < write.number and self.concerns(read, write) for read, last in self._reads.values()
+            last < write.seq and self.concerns(read, write) for read, last in self._reads.values()
         )
 
     def concerns(self, read: PendingRead, write: PendingWrite) -> bool:
@@ -92,12 +92,12 @@ class WritePath:
         self._connection = connection
         self._policy = policy
         self._order = order
-        self._calls: dict[int, int] = {}  # op_id by number: callers do not outlive the machine
-        self._under_way: set[int] = set()
+        self._calls: dict[int, int] = {}  # op_id by sequence number: callers do not outlive the machine
+        self._in_flight: set[int] = set()
         self._new: set[int] = set(local.heads())
         """Heads that :meth:`advance` has to check."""
         self._delayed: list[tuple[int, int]] = []
-        """Heads that are not due, ordered by due time: ``(due_us, number)``."""
+        """Heads that are not due, ordered by due time: ``(due_us, seq)``."""
         self._blocked: set[int] = set()
         self._refused: set[int] = set()
 
@@ -112,24 +112,24 @@ class WritePath:
                 table.check_columns(data)
         if predicate is not None and predicate.unbound:
             predicate = predicate.bind(sender=context)
-        number = self._local.writes.last_seq + 1
+        seq = self._local.writes.last_seq + 1
         key = check_key(self._own_key() if key is None else key)
         current, before = self._local.row(name, key), self._local.latest(name, key)
         write = PendingWrite(
-            number=number, name=name, key=key, data=data,
+            seq=seq, name=name, key=key, data=data,
             type="blind" if operation.type == "blind" else "conditional",
             predicate=SentPredicate.of(predicate), reader=dict(operation.reader),
-            replaces=0 if current is None else current.ver, after=None if before is None else before.number,
+            replaces=0 if current is None else current.ver, after=None if before is None else before.seq,
             base=None if current is None or current.data is None else current, invoked_us=now_us,
             table=self._local.number_of(name),
         )  # fmt: skip
         write = self._delay(now_us, write, operation, context)
         self._local.add(write)
-        self._calls[number] = op_id
+        self._calls[seq] = op_id
         written = Record("operations", {"op_id": op_id, "value_hash": partial(value_hash, data)})
         if before is not None:
             return (written,)
-        self._new.add(number)
+        self._new.add(seq)
         return (written, *self.advance(now_us))
 
     def pending(self) -> list[Fields]:
@@ -147,8 +147,8 @@ class WritePath:
             self._new.add(self._delayed.pop(0)[1])
         begun: list[PendingWrite] = []
         is_due = False
-        for number in sorted(self._new):
-            write = self._admit(now_us, number)
+        for seq in sorted(self._new):
+            write = self._admit(now_us, seq)
             if write is not None:
                 begun.append(write)
                 is_due = is_due or write.due_us is not None
@@ -161,10 +161,10 @@ class WritePath:
                 effects.append(SetTimer(DUE, self._delayed[0][0] - now_us))
             return effects
         # A delay is over: the delayed writes go in the same message.
-        waiting, self._delayed = sorted(number for _, number in self._delayed), []
-        begun += [self._local.writes[number] for number in waiting]
-        self._under_way.update(write.number for write in begun)
-        together = [(Writing(write.number), self.request(write.number)) for write in begun]
+        waiting, self._delayed = sorted(seq for _, seq in self._delayed), []
+        begun += [self._local.writes[seq] for seq in waiting]
+        self._in_flight.update(write.seq for write in begun)
+        together = [(Writing(write.seq), self.request(write.seq)) for write in begun]
         return self._connection.ask_together(now_us, together)
 
     def send_unblocked(self, now_us: int) -> Sequence[Effect]:
@@ -179,34 +179,34 @@ class WritePath:
         self._refused.clear()
         return self.advance(now_us)
 
-    def release(self, now_us: int, numbers: Collection[int]) -> Sequence[Effect]:
+    def release(self, now_us: int, seqs: Collection[int]) -> Sequence[Effect]:
         """Send writes that the policy delays, because a read waits for them."""
-        self._delayed = [delayed for delayed in self._delayed if delayed[1] not in numbers]
-        for number in numbers:
-            write = self._local.writes[number]
+        self._delayed = [delayed for delayed in self._delayed if delayed[1] not in seqs]
+        for seq in seqs:
+            write = self._local.writes[seq]
             if write.due_us is None:
                 continue
             self._local.change(write, due_us=None)
             head = self._local.head(write.name, write.key)
-            if head is not None and head.number == number and number not in self._under_way:
-                self._new.add(number)
+            if head is not None and head.seq == seq and seq not in self._in_flight:
+                self._new.add(seq)
         return self.advance(now_us)
 
-    def request(self, number: int) -> WriteRequest:
+    def request(self, seq: int) -> WriteRequest:
         """Build the request of a pending write as of now."""
         writes = self._local.writes
-        write, named, first = writes[number], writes.name(number), writes.name(writes.first_seq)
+        write, named, first = writes[seq], writes.name(seq), writes.name(writes.first_seq)
         return WriteRequest(
             name=write.name, table=write.table, key=write.key, type=write.type, data=write.data,
             predicate=write.predicate, reader=write.reader, replaces=write.replaces, number=named.number,
-            known=first.number if first.incarnation == named.incarnation else 1,
+            first=first.number if first.incarnation == named.incarnation else 1,
             incarnation=named.incarnation,
         )  # fmt: skip
 
-    def receive_outcome(self, now_us: int, number: int, answer: Outcome | Refused) -> Sequence[Effect]:
+    def receive_outcome(self, now_us: int, seq: int, answer: Outcome | Refused) -> Sequence[Effect]:
         """Process the outcome of stage 2; :meth:`advance` sends what it unblocks."""
-        write = self._local.writes[number]
-        self._under_way.discard(number)
+        write = self._local.writes[seq]
+        self._in_flight.discard(seq)
         error = error_in(answer)
         if error is not None:
             problem = decode_error(error)
@@ -219,7 +219,7 @@ class WritePath:
             assert isinstance(answer, Outcome)
             effects = self._conflict(now_us, write, answer)
         if (head := self._local.head(write.name, write.key)) is not None:
-            self._new.add(head.number)
+            self._new.add(head.seq)
         return effects
 
     # -- inside
@@ -240,29 +240,29 @@ class WritePath:
             return write
         return replace(write, due_us=delay if delay == NEVER else now_us + round(delay * 1e6))
 
-    def _admit(self, now_us: int, number: int) -> PendingWrite | None:
+    def _admit(self, now_us: int, seq: int) -> PendingWrite | None:
         """Return a head that may be sent now; store what blocks any other."""
-        write = None if number in self._under_way else self._local.writes.get(number)
+        write = None if seq in self._in_flight else self._local.writes.get(seq)
         if write is None:
             return None
         if self._order.blocks(write):
-            self._blocked.add(number)
+            self._blocked.add(seq)
         elif write.due_us == NEVER:
             pass  # until a read needs it
         elif write.due_us is not None and write.due_us > now_us:
-            insort(self._delayed, (write.due_us, number))
+            insort(self._delayed, (write.due_us, seq))
         elif write.is_refused and self._connection.has_expired(now_us):
-            self._refused.add(number)
+            self._refused.add(seq)
         else:
             return self._local.change(write, is_refused=False) if write.is_refused else write
         return None
 
     def _send(self, now_us: int, write: PendingWrite) -> Sequence[Effect]:
-        self._under_way.add(write.number)
-        ask = self._connection.add(Writing(write.number))
+        self._in_flight.add(write.seq)
+        ask = self._connection.add(Writing(write.seq))
         if not self._connection.may_send(ask):
             return ()
-        ask.request = self.request(write.number)
+        ask.request = self.request(write.seq)
         return self._connection.send(now_us, ask)
 
     def _commit(self, now_us: int, write: PendingWrite, answer: Outcome, ver: int) -> Sequence[Effect]:
@@ -277,7 +277,7 @@ class WritePath:
         self._store.crash_point("held, still pending")
         self._local.remove(write)
         following = self._local.head(name, key)
-        if following is not None and following.after == write.number:
+        if following is not None and following.after == write.seq:
             base = None if write.data is None else row
             self._local.change(following, after=None, replaces=ver, base=base)
         return self._complete(write, ver)
@@ -285,7 +285,7 @@ class WritePath:
     def _hold_back(self, write: PendingWrite, error: MudkitError) -> Sequence[Effect]:
         """Keep a write until there is a valid token; there may be one by now."""
         self._local.change(write, is_refused=True)
-        self._new.add(write.number)
+        self._new.add(write.seq)
         return ()
 
     def _conflict(self, now_us: int, write: PendingWrite, answer: Outcome) -> Sequence[Effect]:
@@ -300,7 +300,7 @@ class WritePath:
             "The record is not the one that this write was to replace.", where=f"table {name!r}, key {key!r}",
             found="no visible record" if row is None else f"version {row.ver}",
             expected=f"version {write.replaces}" if write.replaces else "no record",
-            store=_shown(row), local=_shown(write), base=_shown(write.base),
+            store=_fields_of(row), local=_fields_of(write), base=_fields_of(write.base),
             remedy="merge the records and write again",
         ), row)  # fmt: skip
 
@@ -309,7 +309,7 @@ class WritePath:
 
         Where none is held and the log was seen further, a newer version may have been shown and evicted.
         """
-        seen = self._local.seen(name).get(str(answer.partition), 0)
+        seen = self._local.seen_lsns(name).get(str(answer.partition), 0)
         if self._local.row(name, row.key) is not None or answer.lsn is UNSET or answer.lsn >= seen:
             self._local.hold(name, row)
         self._see(name, answer)
@@ -323,7 +323,7 @@ class WritePath:
         self._local.remove(write)
         effects = [*self._complete(write, None if row is None else row.ver, error)]
         following = self._local.head(write.name, write.key)
-        while following is not None and following.after == write.number:
+        while following is not None and following.after == write.seq:
             if following.type == "blind":
                 self._local.change(following, after=None)
                 break
@@ -331,9 +331,9 @@ class WritePath:
                 "The write that this one is based on has failed.",
                 found=error.summary,
                 where=f"table {write.name!r}, key {write.key!r}",
-                store=_shown(row),
-                local=_shown(following),
-                base=_shown(following.base),
+                store=_fields_of(row),
+                local=_fields_of(following),
+                base=_fields_of(following.base),
                 remedy="merge the records and write again",
             )
             write = following
@@ -345,12 +345,12 @@ class WritePath:
     def _complete(
         self, write: PendingWrite, version: int | None, error: MudkitError | None = None
     ) -> Sequence[Effect]:
-        op_id = self._calls.pop(write.number, None)
+        op_id = self._calls.pop(write.seq, None)
         if op_id is None:
             return ()
         return Record("operations", {"op_id": op_id, "version": version}), Complete(op_id, version, error)
 
 
-def _shown(version: PendingWrite | HeldRow | Row | None) -> Fields | None:
+def _fields_of(version: PendingWrite | HeldRow | Row | None) -> Fields | None:
     """Return a version as applications see it."""
     return None if version is None else as_wire(version)

@@ -32,11 +32,10 @@ from typing import Final, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 
-from mudkit import words
-from mudkit.arguments import check_arguments, check_init, check_options
+from mudkit import checks, words
+from mudkit.checks import check_arguments
 from mudkit.display import Branch, Displayed, View, tree
 from mudkit.errors import ParameterError, brief
-from mudkit.sources import parameters
 from mudkit.systems.mud.policies.policies import MAX_DELAY_S
 from mudkit.wire import Fields, Value
 
@@ -47,7 +46,7 @@ _MAX_FLOAT: Final = sys.float_info.max
 """JSON has integers beyond it, which cannot become a float."""
 
 
-@check_init
+@check_arguments
 @dataclass(frozen=True)
 class Density:
     """Write rate of places by hour: the table for the feature ``density``.
@@ -67,8 +66,9 @@ class Density:
     cells: Mapping[tuple[int, int], tuple[float, ...]]
 
     def __post_init__(self) -> None:
-        parameters.number("cell_deg", self.cell_deg, *_CELL_DEG)
+        checks.number("cell_deg", self.cell_deg, *_CELL_DEG)
 
+    @check_arguments(types=False)
     def at(self, lat: float, lon: float, hour: float) -> float:
         """Return the points an hour in the cell of a place.
 
@@ -88,7 +88,7 @@ class Density:
         return {"cell_deg": self.cell_deg, "cells": cells}
 
     @classmethod
-    @check_options
+    @check_arguments(types=False)
     def from_document(cls, document: Value) -> Density:
         """Read a document; raise ParameterError if any part of it is malformed."""
         match document:
@@ -99,9 +99,9 @@ class Density:
             case _:
                 least, most = _CELL_DEG
                 expected = f"cell_deg, a number from {least:g} to {most:g}, and cells, a list"
-                raise _refused("density", brief(document, 200), expected)
+                raise _refusal("density", brief(document, 200), expected)
         if len(cells) > _MAX_CELLS:
-            raise _refused("density.cells", f"{len(cells):,} cells", f"at most {_MAX_CELLS:,}")
+            raise _refusal("density.cells", f"{len(cells):,} cells", f"at most {_MAX_CELLS:,}")
         read: dict[tuple[int, int], tuple[float, ...]] = {}
         for index, cell in enumerate(cells):
             match cell:
@@ -111,7 +111,7 @@ class Density:
                     read[row, column] = tuple(float(rate) for rate in rates if _is_rate(rate))
                 case _:
                     expected = f"[row, column, {HOURS} numbers, 0 or more], each cell once"
-                    raise _refused(f"density.cells[{index}]", brief(cell, 200), expected)
+                    raise _refusal(f"density.cells[{index}]", brief(cell, 200), expected)
         return cls(float(size), read)
 
 
@@ -193,7 +193,7 @@ def sha256(document: Fields) -> str:
     return hashlib.sha256(written.encode()).hexdigest()
 
 
-@check_init
+@check_arguments
 @dataclass(frozen=True, repr=False)
 class Artefact(Displayed):
     """A decision tree as shipped to devices.
@@ -221,7 +221,7 @@ class Artefact(Displayed):
 
     def __post_init__(self) -> None:
         if not self.nodes:
-            raise _refused("nodes", "none", "at least one node")
+            raise _refusal("nodes", "none", "at least one node")
 
     @cached_property
     def root(self) -> _Tied:
@@ -285,10 +285,10 @@ class Artefact(Displayed):
             "costs": costs,
             "manifest": dict(manifest or {}),
         }
-        return cls._signed(document)
+        return cls._sign(document)
 
     @classmethod
-    @check_options
+    @check_arguments(types=False)
     def from_document(cls, document: Value) -> Artefact:
         """Read a document and check all of it.
 
@@ -298,21 +298,21 @@ class Artefact(Displayed):
             It is damaged, in another format, or needs an unknown feature.
         """
         if not isinstance(document, Mapping):
-            raise _refused("document", type(document).__name__, "a JSON object")
+            raise _refusal("document", type(document).__name__, "a JSON object")
         if (given_format := document.get("format")) != FORMAT:
             is_newer = isinstance(given_format, int) and given_format > FORMAT
-            raise _refused("format", repr(given_format), str(FORMAT), _NEWER if is_newer else _EXPORT_AGAIN)
+            raise _refusal("format", repr(given_format), str(FORMAT), _NEWER if is_newer else _EXPORT_AGAIN)
         try:
             digest = sha256(document)
         except (TypeError, ValueError) as error:
-            raise _refused("document", str(error), "JSON values") from None
+            raise _refusal("document", str(error), "JSON values") from None
         if document.get("sha256") != digest:
-            raise _refused("sha256", repr(document.get("sha256")), repr(digest), _EXPORT_AGAIN)
+            raise _refusal("sha256", repr(document.get("sha256")), repr(digest), _EXPORT_AGAIN)
         kind, version = document.get("kind"), document.get("version")
         if kind not in ("read", "write"):
-            raise _refused("kind", repr(kind), "read or write")
+            raise _refusal("kind", repr(kind), "read or write")
         if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-            raise _refused("version", repr(version), "a whole number, 1 or more")
+            raise _refusal("version", repr(version), "a whole number, 1 or more")
         features = _features(document.get("features"))
         given = document.get("actions")
         actions = (
@@ -321,11 +321,11 @@ class Artefact(Displayed):
         if actions is None or actions != given:
             delays = f"seconds from 0 to {MAX_DELAY_S:,.0f}, or never"
             expected = "local, remote" if kind == "read" else delays
-            raise _refused("actions", repr(given)[:200], expected)
+            raise _refusal("actions", repr(given)[:200], expected)
         nodes = _nodes(document.get("nodes"), len(features), actions)
         table = document.get("density")
         if ("density" in features) is (table is None):
-            raise _refused(
+            raise _refusal(
                 "density", "a table" if table else "no table", "a table if it is a feature, else none"
             )
         return cls(
@@ -360,7 +360,7 @@ class Artefact(Displayed):
             level = [child for node in nodes if isinstance(node, tuple) for child in node[2:4]]
         return any(isinstance(self.nodes[number], tuple) for number in level)
 
-    @check_options
+    @check_arguments(types=False)
     def with_override(
         self, action: Action, *, south: float, north: float, west: float, east: float, version: int
     ) -> Artefact:
@@ -387,9 +387,9 @@ class Artefact(Displayed):
             [lon, east, 4, rest, rest],
         ]
         inside = {"but inside": [south, north, west, east], "action": action}
-        return self._guarded(guard, action, version, inside)
+        return self._guard(guard, action, version, inside)
 
-    @check_options
+    @check_arguments(types=False)
     def up_to_age(self, limit_s: float) -> Artefact:
         """Return an artefact with the same decisions for answers up to an age, which asks for older ones.
 
@@ -405,11 +405,11 @@ class Artefact(Displayed):
         ParameterError
             A device could not use it.
         """
-        return self._guarded(
+        return self._guard(
             [["age", limit_s, 2, 1, 1]], "remote", self.version, {"up to an age of, s": limit_s}
         )
 
-    def _guarded(
+    def _guard(
         self, guard: Sequence[Sequence[str | float]], action: Action, version: int, noted: Mapping[str, Value]
     ) -> Artefact:
         """Put questions before the nodes: a leaf with ``action`` stands behind them, then the old nodes."""
@@ -433,9 +433,9 @@ class Artefact(Displayed):
             "actions": actions,
             "manifest": {**manifest, **noted} if isinstance(manifest, Mapping) else noted,
         }
-        return self._signed(document)
+        return self._sign(document)
 
-    @check_options
+    @check_arguments(types=False)
     def renewed(self, version: int) -> Artefact:
         """Return the same decisions as another version, which replaces what devices have.
 
@@ -444,17 +444,18 @@ class Artefact(Displayed):
         ParameterError
             The version is not usable.
         """
-        return self._signed({**self.document, "version": version})
+        return self._sign({**self.document, "version": version})
 
     @classmethod
-    def _signed(cls, document: Fields) -> Artefact:
+    def _sign(cls, document: Fields) -> Artefact:
         """Read a document without a digest, or with an old one."""
         try:
             digest = sha256(document)
         except (TypeError, ValueError, RecursionError) as error:
-            raise _refused("nodes, manifest", brief(error), "JSON values") from error
+            raise _refusal("nodes, manifest", brief(error), "JSON values") from error
         return Artefact.from_document({**document, "sha256": digest})
 
+    @check_arguments(types=False)
     def decide(self, values: Sequence[float | None]) -> Action:
         """Return the decision; as in scikit-learn, values are compared as float32.
 
@@ -498,7 +499,7 @@ def _upper_bound(threshold: float) -> float:
 
 def _features(given: Value) -> tuple[str, ...]:
     if not isinstance(given, list):
-        raise _refused("features", repr(given), "a list of names with their units")
+        raise _refusal("features", repr(given), "a list of names with their units")
     names = []
     for feature in given:
         match feature:
@@ -506,7 +507,7 @@ def _features(given: Value) -> tuple[str, ...]:
                 names.append(name)
             case _:
                 expected = ", ".join(f"{name} in {unit}" for name, unit in FEATURES.items())
-                raise _refused("features", repr(feature), expected)
+                raise _refusal("features", repr(feature), expected)
     return tuple(names)
 
 
@@ -520,7 +521,7 @@ def _is_action(kind: str, action: Value) -> TypeGuard[Action]:
 
 def _nodes(given: Value, features: int, actions: Sequence[Action]) -> tuple[_Node | Action, ...]:
     if not isinstance(given, list) or not 1 <= len(given) <= _MAX_NODES:
-        raise _refused("nodes", f"{type(given).__name__}", f"a list of 1 to {_MAX_NODES:,} nodes")
+        raise _refusal("nodes", f"{type(given).__name__}", f"a list of 1 to {_MAX_NODES:,} nodes")
     nodes: list[_Node | Action] = []
     for number, node in enumerate(given):
         match node:
@@ -536,11 +537,11 @@ def _nodes(given: Value, features: int, actions: Sequence[Action]) -> tuple[_Nod
                 nodes.append((feature, float(threshold), left, right, unknown))
             case _:
                 expected = "[feature, threshold, left, right, unknown], or [action], children after parents"
-                raise _refused(f"nodes[{number}]", repr(node)[:200], expected)
+                raise _refusal(f"nodes[{number}]", repr(node)[:200], expected)
     return tuple(nodes)
 
 
-def _refused(where: str, value: str, expected: str, remedy: str | None = None) -> ParameterError:
+def _refusal(where: str, value: str, expected: str, remedy: str | None = None) -> ParameterError:
     return ParameterError(
         "The policy is not usable.", where=where, found=value, expected=expected, remedy=remedy
     )

@@ -13,12 +13,12 @@ RoutedWrite    at its first arrival: apply it, blind or conditional on the versi
                the client has acknowledged is refused: a restored client sends it again
 PartitionRead  answer from the master copy, which is always the latest
 FollowLog      send the whole state
-start          the log of a non-empty store continues with another start in its lineage; clients and
-               followers that know another start learn which of the entries that they know are lost. A
-               wiped store does the same as soon as it receives a start or an entry that it does not know
-Has            acknowledgement of a follower; entries are retransmitted until they are acknowledged. Its
-               nonce, if any, is returned with the lineage: a follower believes no other messages of a start
-               that it does not know
+start          the log of a non-empty store continues with another incarnation in its lineage; clients and
+               followers that know another one learn which of the entries that they know are lost. A wiped
+               store does the same as soon as it receives an incarnation or an entry that it does not know
+LogAck         acknowledgement of a follower; entries are retransmitted until they are acknowledged. Its
+               nonce, if any, is returned with the lineage: a follower believes no other messages of an
+               incarnation that it does not know
 =============  ======================================================================================
 
 The paper's store compares and swaps. Added here: a write is applied once, however often it arrives, also
@@ -36,7 +36,7 @@ from msgspec.structs import asdict, replace
 
 from mudkit.delivery.inbox import MAX_INCARNATIONS
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import Incarnation, Lineage, continued, last_start, shared_since
+from mudkit.delivery.session import Incarnation, Lineage, continue_lineage, last_incarnation, last_lsn_of
 from mudkit.display import View, first_rows
 from mudkit.errors import AccessDenied, MudkitError, TableProblem
 from mudkit.events import Effect, Event, LinkUp, Ports, Received, Send, TimerFired
@@ -50,8 +50,8 @@ from mudkit.systems.mud.messages import (
     Described,
     DropEntry,
     FollowLog,
-    Has,
     Log,
+    LogAck,
     LogEntry,
     Outcome,
     PartitionRead,
@@ -67,9 +67,9 @@ from mudkit.systems.mud.messages import (
 from mudkit.systems.mud.servers.replica import answer_read
 from mudkit.systems.mud.tables.queries import check_names, tables_of
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record
-from mudkit.systems.mud.tables.replica import Joined, TableReplica, is_visible, shown
+from mudkit.systems.mud.tables.replica import Joined, TableReplica, is_visible, visible_row
 from mudkit.systems.mud.tables.table import Table, no_such_table
-from mudkit.systems.receiving import Accepts, dropped
+from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.tokens import Claims
 
 _AGAIN_US: Final = 200_000
@@ -84,7 +84,7 @@ _UNKNOWN: Final = -1
 _ENTRY: Final = cast("type[LogEntry]", LogEntry)
 
 
-_Message: TypeAlias = Describe | Administer | PartitionRead | RoutedWrite | FollowLog | Has
+_Message: TypeAlias = Describe | Administer | PartitionRead | RoutedWrite | FollowLog | LogAck
 
 
 class BackEnd:
@@ -95,8 +95,8 @@ class BackEnd:
     ) -> None:
         self._ports, self._store = ports, ports.store
         self._accepts: dict[
-            str, Accepts[Describe | Administer] | Accepts[PartitionRead | RoutedWrite | FollowLog | Has]
-            | Accepts[PartitionRead | FollowLog | Has],
+            str, Accepts[Describe | Administer] | Accepts[PartitionRead | RoutedWrite | FollowLog | LogAck]
+            | Accepts[PartitionRead | FollowLog | LogAck],
         ] = {
             **dict.fromkeys(gateways, BACK_END_FROM_GATEWAY),
             **dict.fromkeys(processors, BACK_END_FROM_PROCESSOR),
@@ -108,12 +108,12 @@ class BackEnd:
         self._copy.load(self._store.get("lsn", int) or BEFORE_FIRST, tables, rows)
         self._lineage: Lineage = self._store.get("lineage", dict[str, int]) or {}
         self._restart = Incarnation(ports) if self._copy.lsn > BEFORE_FIRST else None
-        """The start that continues an existing log, until it has handled an event."""
-        self._has: dict[str, int] = dict.fromkeys((*replicas, *processors), _UNKNOWN)
+        """The incarnation that continues an existing log, until it has handled an event."""
+        self._acked_lsns: dict[str, int] = dict.fromkeys((*replicas, *processors), _UNKNOWN)
         """Acknowledged position of each follower."""
         self._followed: set[str] = set()
         """Followers that have requested the state since this start."""
-        self._unacknowledged: RetransmitTimer[str] = RetransmitTimer("again", _AGAIN_US, _AGAIN_US, 0)
+        self._in_flight: RetransmitTimer[str] = RetransmitTimer("again", _AGAIN_US, _AGAIN_US, 0)
         """Followers with unacknowledged messages."""
 
     def overview(self) -> View:
@@ -136,7 +136,7 @@ class BackEnd:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         if self._restart is not None:  # entries after a backup are not in this log
-            self._lineage = continued(self._lineage, self._copy.lsn, self._restart.id)
+            self._lineage = continue_lineage(self._lineage, self._copy.lsn, self._restart.id)
             self._store.put("lineage", self._lineage)
             self._restart = None
         match event:
@@ -144,34 +144,34 @@ class BackEnd:
                 accepts = self._accepts.get(source)
                 message = None if accepts is None else accepts.decode(event.message)
                 if message is None:
-                    return dropped(event)
+                    return record_dropped(event)
                 begun = self._begin_anew(now_us) if self._was_wiped(source, message) else ()
-                return (*begun, *self._received(now_us, event, message))
+                return (*begun, *self._receive(now_us, event, message))
             case LinkUp():
-                return self._push(now_us, self._has)
+                return self._push(now_us, self._acked_lsns)
             case TimerFired():
-                late = self._unacknowledged.overdue(now_us)
-                return [*self._push(now_us, late), *self._unacknowledged.restart(now_us)]
+                late = self._in_flight.overdue(now_us)
+                return [*self._push(now_us, late), *self._in_flight.restart(now_us)]
         return ()
 
     def _was_wiped(self, source: str, message: _Message) -> bool:
-        """Return whether this store is in its first start, and a sender knows another one, or lost entries.
+        """Return whether this log is in its first incarnation, and a sender knows another, or lost entries.
 
-        A follower that knows entries has requested the state of the start that it got them from.
+        A follower that knows entries has requested the state of the incarnation that it got them from.
         """
         if self._lineage or isinstance(message, FollowLog):
             return False
-        knows_entries = isinstance(message, Has) and message.lsn != _UNKNOWN
-        return bool(message.start or "") or (knows_entries and source not in self._followed)
+        knows_entries = isinstance(message, LogAck) and message.lsn != _UNKNOWN
+        return bool(message.log_incarnation or "") or (knows_entries and source not in self._followed)
 
     def _begin_anew(self, now_us: int) -> Sequence[Effect]:
-        """Name this start, so that it is not taken for the first one that others know."""
-        self._lineage = continued({}, BEFORE_FIRST, Incarnation(self._ports).id)
+        """Name this incarnation of the log, so that it is not taken for the first one that others know."""
+        self._lineage = continue_lineage({}, BEFORE_FIRST, Incarnation(self._ports).id)
         self._store.put("lineage", self._lineage)
-        self._has = dict.fromkeys(self._has, _UNKNOWN)
-        return self._push(now_us, self._has)
+        self._acked_lsns = dict.fromkeys(self._acked_lsns, _UNKNOWN)
+        return self._push(now_us, self._acked_lsns)
 
-    def _received(
+    def _receive(
         self,
         now_us: int,
         event: Received,
@@ -179,12 +179,10 @@ class BackEnd:
     ) -> Sequence[Effect]:
         source = event.source
         match message:
-            case Describe(id=identity, start=start) | Administer(id=identity, start=start) if self._is_other(
-                start
-            ):
-                return (Send(source, self._restarted(identity, start or "")),)
-            case PartitionRead(start=start) | RoutedWrite(start=start) if self._is_other(start):
-                return ()  # sent to the former start; the client will repeat it
+            case Describe() | Administer() if self._is_other(message.log_incarnation):
+                return (Send(source, self._build_restarted(message.id, message.log_incarnation or "")),)
+            case PartitionRead() | RoutedWrite() if self._is_other(message.log_incarnation):
+                return ()  # sent to the former incarnation; the client will repeat it
             case Describe():
                 return (Send(source, self._describe(message)),)
             case Administer():
@@ -193,28 +191,35 @@ class BackEnd:
                 return answer_read(self._copy, message)
             case RoutedWrite():
                 return self._write(now_us, message)
-            case FollowLog(turn=turn):
+            case FollowLog(incarnation=incarnation):
                 # Its position is unknown until it acknowledges the state that it requests.
-                self._has[source] = _UNKNOWN
+                self._acked_lsns[source] = _UNKNOWN
                 self._followed.add(source)
-                state = replace(self._copy.state(turn), lineage=self._lineage or UNSET)
-                return Send(source, state), *self._unacknowledged.start(now_us, source)
-            case Has(lsn=lsn, start=start, nonce=nonce):
+                state = replace(self._copy.state(incarnation), lineage=self._lineage or UNSET)
+                return Send(source, state), *self._in_flight.start(now_us, source)
+            case LogAck(lsn=lsn, log_incarnation=log_incarnation, nonce=nonce):
                 log = Log([], self._lineage or UNSET, nonce)
                 answer = () if nonce is UNSET else (Send(source, log),)
-                if self._is_other(start):
+                if self._is_other(log_incarnation):
                     return answer
                 is_possible = lsn == _UNKNOWN or BEFORE_FIRST <= lsn <= self._copy.lsn
-                return *answer, *(self._acknowledged(now_us, source, lsn) if is_possible else dropped(event))
+                return *answer, *(
+                    self._record_ack(now_us, source, lsn) if is_possible else record_dropped(event)
+                )
 
-    def _is_other(self, start: str | UnsetType) -> bool:
-        """Return whether a sender knows another start than this one."""
-        return (start or "") != last_start(self._lineage)
+    def _is_other(self, log_incarnation: str | UnsetType) -> bool:
+        """Return whether a sender knows another incarnation of the log than this one."""
+        return (log_incarnation or "") != last_incarnation(self._lineage)
 
-    def _restarted(self, identity: str, start: str) -> Restarted:
-        """Build the answer to a client that knows another start."""
-        shared = shared_since(self._lineage, start, self._copy.lsn)
-        return Restarted(id=identity, start=last_start(self._lineage), before=start, shared=shared)
+    def _build_restarted(self, identity: str, log_incarnation: str) -> Restarted:
+        """Build the answer to a client that knows another incarnation of the log."""
+        shared_lsn = last_lsn_of(self._lineage, log_incarnation, self._copy.lsn)
+        return Restarted(
+            id=identity,
+            log_incarnation=last_incarnation(self._lineage),
+            former_log_incarnation=log_incarnation,
+            shared_lsn=shared_lsn,
+        )
 
     def _describe(self, message: Describe) -> Described:
         known = self._copy.tables
@@ -233,29 +238,29 @@ class BackEnd:
         app, user = (None, None) if write.claims is None else (write.claims.app, write.claims.user)
         writer = f"{write.client}\n{app}\n{user}"
         client = _scope(write.incarnation, writer)
-        known = self._store.get(f"known {client}", int) or 0
+        first = self._store.get(f"known {client}", int) or 0
         result = self._results(client).get(str(write.number))
         pushed: Sequence[Effect] = ()
         if result is None:
-            if write.number < known:  # a late duplicate, or the client was restored from a backup
-                return (_outcome(write, WriteResult(error=encode_error(_forgotten(write)))),)
+            if write.number < first:  # a late duplicate, or the client was restored from a backup
+                return (_build_outcome(write, WriteResult(error=encode_error(_forgotten_error(write)))),)
             if write.refused is not None:  # not applied: the client may send it with another token
-                return (_outcome(write, WriteResult(error=write.refused)),)
+                return (_build_outcome(write, WriteResult(error=write.refused)),)
             lsn = self._copy.lsn
             # A refusal is stored, too: an earlier duplicate that was not refused may still be in flight.
             result = self._decide(now_us, write)
-            if not known:
+            if not first:
                 self._begin_incarnation(writer, write.incarnation)
-            known = max(write.known, known, 1)
+            first = max(write.first, first, 1)
             results = {
-                number: stored for number, stored in self._results(client).items() if int(number) >= known
+                number: stored for number, stored in self._results(client).items() if int(number) >= first
             }
             results[str(write.number)] = result
             self._store.put(f"applied {client}", to_builtins(results))
-            self._store.put(f"known {client}", known)
+            self._store.put(f"known {client}", first)
             if self._copy.lsn != lsn:
                 pushed = self._push_to_followers_at(now_us, lsn)
-        return (_outcome(write, result), *pushed)
+        return (_build_outcome(write, result), *pushed)
 
     def _begin_incarnation(self, writer: str, incarnation: str) -> None:
         """Store the results of another incarnation of a client, and remove those of the oldest one."""
@@ -280,7 +285,7 @@ class BackEnd:
             check_key(write.key)
             if write.data is not None:
                 table.check_columns(check_record(write.data))
-            predicate = self._checked(table, write.predicate, write.claims)
+            predicate = self._check_predicate(table, write.predicate, write.claims)
         except MudkitError as error:
             return WriteResult(error=encode_error(error))
         row, reader = self._copy.get(table, write.key), write.reader
@@ -289,7 +294,7 @@ class BackEnd:
         partition = table.partition_of(write.key)
         is_shown = row is not None and is_visible(row, reader, auth, table, Joined(self._copy, reader, auth))
         if write.type == "conditional" and not _replaces(write, row):
-            conflict = shown(row, table) if row is not None and is_shown else None
+            conflict = visible_row(row, table) if row is not None and is_shown else None
             return WriteResult(conflict=conflict, lsn=self._copy.lsn, partition=partition, table=table.number)
         lsn = self._copy.lsn + 1
         # If the writer cannot see the current version, the new one is not the next number, which would
@@ -308,7 +313,7 @@ class BackEnd:
         self._log(RowEntry(lsn, table.name, new))
         return WriteResult(ver=new.ver, lsn=lsn, partition=partition, table=table.number)
 
-    def _checked(
+    def _check_predicate(
         self, table: Table, sent: SentPredicate | None, claims: Claims | None
     ) -> SentPredicate | None:
         """Return a writer predicate in its normal form.
@@ -364,7 +369,7 @@ class BackEnd:
                     expected="a name that is free",
                     remedy="use the table, or drop it first",
                 )
-            changed = Table.created(name, claims.app, message.properties, lsn)
+            changed = Table.create(name, claims.app, message.properties, lsn)
         elif table is None:
             raise no_such_table(name, self._copy.tables, claims)
         else:
@@ -375,7 +380,7 @@ class BackEnd:
                     self._store.delete(key)
                 self._log(DropEntry(lsn, name))
                 return TableResult(table=None, dropped=table.number)
-            changed = table.altered(message.properties, lsn)
+            changed = table.alter(message.properties, lsn)
         self._store.put(f"table {name}", changed)
         self._log(TableEntry(lsn, changed))
         return TableResult(table=changed)
@@ -389,34 +394,36 @@ class BackEnd:
 
     def _push_to_followers_at(self, now_us: int, lsn: int) -> Sequence[Effect]:
         """Send new entries to the followers that have all earlier ones; others have entries in flight."""
-        return self._push(now_us, [follower for follower, has in self._has.items() if has == lsn])
+        return self._push(
+            now_us, [follower for follower, acked_lsn in self._acked_lsns.items() if acked_lsn == lsn]
+        )
 
     def _push(self, now_us: int, followers: Iterable[str]) -> Sequence[Effect]:
         """Send followers the entries that they lack; ask those whose position is unknown."""
         effects: list[Effect] = []
         for follower in followers:
-            has = self._has[follower]
-            numbers = () if has == _UNKNOWN else range(has + 1, self._copy.lsn + 1)
+            acked_lsn = self._acked_lsns[follower]
+            numbers = () if acked_lsn == _UNKNOWN else range(acked_lsn + 1, self._copy.lsn + 1)
             entries = [
                 entry
                 for number in numbers
                 if (entry := self._store.get(f"log {number:015d}", _ENTRY)) is not None
             ]
-            if numbers or has == _UNKNOWN:
+            if numbers or acked_lsn == _UNKNOWN:
                 effects.append(Send(follower, Log(entries, self._lineage or UNSET)))
-                effects += self._unacknowledged.start(now_us, follower)
+                effects += self._in_flight.start(now_us, follower)
         return effects
 
-    def _acknowledged(self, now_us: int, follower: str, lsn: int) -> Sequence[Effect]:
+    def _record_ack(self, now_us: int, follower: str, lsn: int) -> Sequence[Effect]:
         """Store the position of a follower, and remove the entries that every follower has."""
-        was_known = self._has[follower] != _UNKNOWN
-        self._has[follower] = max(lsn, self._has[follower])
-        for number in range(min(self._has.values()), 0, -1):
+        was_known = self._acked_lsns[follower] != _UNKNOWN
+        self._acked_lsns[follower] = max(lsn, self._acked_lsns[follower])
+        for number in range(min(self._acked_lsns.values()), 0, -1):
             if self._store.get(f"log {number:015d}") is None:
                 break
             self._store.delete(f"log {number:015d}")
-        if self._has[follower] == self._copy.lsn:
-            return self._unacknowledged.settle(now_us, follower)
+        if self._acked_lsns[follower] == self._copy.lsn:
+            return self._in_flight.settle(now_us, follower)
         return () if was_known else self._push(now_us, [follower])
 
 
@@ -434,7 +441,7 @@ def _scope(incarnation: str, writer: str) -> str:
     return f"{endpoint}\n{incarnation}\n{user}"
 
 
-def _forgotten(write: RoutedWrite) -> MudkitError:
+def _forgotten_error(write: RoutedWrite) -> MudkitError:
     return MudkitError(
         "The result of this write is not known any more.",
         where=f"table {write.name!r}, key {write.key!r}",
@@ -444,5 +451,5 @@ def _forgotten(write: RoutedWrite) -> MudkitError:
     )
 
 
-def _outcome(write: RoutedWrite, result: WriteResult) -> Send:
+def _build_outcome(write: RoutedWrite, result: WriteResult) -> Send:
     return Send(write.reply, Outcome(id=write.id, key=write.key, **asdict(result)))

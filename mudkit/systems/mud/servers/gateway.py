@@ -11,7 +11,7 @@ WriteRequest          to the processor of its partition
 create, alter, drop   to the back end
 continuous reads      to each processor of the table's partitions
 Restarted             to the client, which is to repeat its request
-answers               to the client; :class:`Complete` after the last part of a read
+answers               to the client; :class:`PartsComplete` after the last part of a read
 ====================  ==============================================================================
 
 The table is requested from the back end each time, half a millisecond away: an altered ACL is in effect as
@@ -41,7 +41,6 @@ from mudkit.systems.mud.messages import (
     AdministrationRequest,
     Ask,
     AskBatch,
-    Complete,
     ContinuousReadRequest,
     DataUpdate,
     Describe,
@@ -50,6 +49,7 @@ from mudkit.systems.mud.messages import (
     Outcome,
     Part,
     PartitionRead,
+    PartsComplete,
     PlacedPart,
     PlacedRegistered,
     ReadRequest,
@@ -69,7 +69,7 @@ from mudkit.systems.mud.messages import (
 from mudkit.systems.mud.tables.queries import check_names, tables_of_sent
 from mudkit.systems.mud.tables.records import check_record
 from mudkit.systems.mud.tables.table import Table
-from mudkit.systems.receiving import Accepts, dropped
+from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.tokens import Authority, Claims
 
 _MAX_OPEN: Final = 10_000
@@ -147,24 +147,25 @@ class Gateway:
             return ()
         accepts = self._accepts.get(event.source)
         if accepts is None:
-            asks = self._asks(event)
+            asks = self._decode_requests(event)
             if asks is None:
-                return dropped(event)
+                return record_dropped(event)
             return [effect for ask in asks for effect in self._begin(now_us, event.source, ask)]
         message = accepts.decode(event.message)
         request = None if message is None else self._open.get(message.id)
         if message is None or (request is not None and not request.fits(message)):
-            return dropped(event)
-        return () if request is None else self._answered(request, event.source, message)
+            return record_dropped(event)
+        return () if request is None else self._receive_answer(request, event.source, message)
 
-    def _asks(self, event: Received) -> list[Ask] | None:
+    def _decode_requests(self, event: Received) -> list[Ask] | None:
         """Return the requests of a client; None: the message is malformed, or not in its own name."""
         message = GATEWAY_FROM_CLIENT.decode(event.message)
         if message is None or netid_of(message.client) != event.sender:
             return None
         if isinstance(message, AskBatch):
             asks = [
-                Ask(ask.id, message.client, message.token, ask.what, message.start) for ask in message.asks
+                Ask(ask.id, message.client, message.token, ask.what, message.log_incarnation)
+                for ask in message.asks
             ]
         else:
             asks = [message]
@@ -181,7 +182,7 @@ class Gateway:
                 claims.check(now_us / 1e6, netid_of(ask.client))
             except MudkitError as error:
                 if not isinstance(what, WriteRequest) or not isinstance(error, TokenExpired):
-                    return (_refused(source, ask, error),)
+                    return (_refusal(source, ask, error),)
                 refused = encode_error(error)  # the back end knows whether it was applied before
         joined: Sequence[str] = ()
         try:
@@ -190,7 +191,7 @@ class Gateway:
             if not isinstance(what, AdministrationRequest):
                 check_record(what.reader, ())
         except MudkitError as error:
-            return (_refused(source, ask, error),)
+            return (_refusal(source, ask, error),)
         self._open[ask.id] = _Open(source, ask, claims, refused, joined)
         self._open.move_to_end(ask.id)
         if len(self._open) > _MAX_OPEN:
@@ -202,33 +203,37 @@ class Gateway:
                 name=what.name,
                 properties=what.properties,
                 claims=claims,
-                start=ask.start,
+                log_incarnation=ask.log_incarnation,
             )
             return (Send(self._back_end, administer),)
         describe = Describe(
-            id=ask.id, name=what.name, claims=claims, joined=list(joined) or UNSET, start=ask.start
+            id=ask.id,
+            name=what.name,
+            claims=claims,
+            joined=list(joined) or UNSET,
+            log_incarnation=ask.log_incarnation,
         )
         return (Send(self._back_end, describe),)
 
     # -- answers
 
-    def _answered(self, request: _Open, source: str, message: _Answer) -> Sequence[Effect]:
+    def _receive_answer(self, request: _Open, source: str, message: _Answer) -> Sequence[Effect]:
         match message:
             case Described():
-                return self._described(request, message) if request.table is None else ()
+                return self._receive_description(request, message) if request.table is None else ()
             case Restarted():
                 del self._open[message.id]
                 return (Send(request.source, message),)
             case Part(partition=partition):
                 part = PlacedPart(**asdict(message), place=partition)
-                return self._placed(request, partition, part)
+                return self._pass_part_on(request, partition, part)
             case Registered():
-                return self._placed(request, source, PlacedRegistered(**asdict(message), place=source))
+                return self._pass_part_on(request, source, PlacedRegistered(**asdict(message), place=source))
             case Administered() | Outcome():
                 del self._open[message.id]
                 return (Send(request.source, replace(message, claims=request.claims)),)
 
-    def _described(self, request: _Open, described: Described) -> Sequence[Effect]:
+    def _receive_description(self, request: _Open, described: Described) -> Sequence[Effect]:
         """Check access to the tables, and pass the request on."""
         what, joined = request.ask.what, described.joined or []
         error = described.error
@@ -270,7 +275,7 @@ class Gateway:
             client=request.ask.client,
             claims=request.claims,
             refused=request.refused,
-            start=request.ask.start,
+            log_incarnation=request.ask.log_incarnation,
         )
         return Send(self._processor(table, place), routed)
 
@@ -282,8 +287,8 @@ class Gateway:
             places = sorted({table.partition_of(key) for key in read.keys})
         request.places, request.missing = list(places), set(places)
         if not request.missing:
-            return self._completed(request)
-        seen = read.seen if read.table == table.number else {}
+            return self._complete(request)
+        seen_lsns = read.seen_lsns if read.table == table.number else {}
         return [
             Send(
                 self._processor(table, place),
@@ -300,8 +305,8 @@ class Gateway:
                     aggregate=read.aggregate,
                     # Joined records must not be older than this reader has seen: the master has them.
                     latest=read.latest or has_joined,
-                    least=max(table.lsn, seen.get(str(place), 0)),
-                    start=request.ask.start,
+                    min_lsn=max(table.lsn, seen_lsns.get(str(place), 0)),
+                    log_incarnation=request.ask.log_incarnation,
                 ),
             )
             for place in places
@@ -316,14 +321,14 @@ class Gateway:
         for place in range(table.partitions):
             places.setdefault(self._processor(table, place), []).append(place)
         request.places, request.missing = list(places), set(places)
-        least = max(one.lsn for one in (table, *joined))
+        min_lsn = max(one.lsn for one in (table, *joined))
         return [
-            Send(processor, self._routed(request, what, table.number, partitions, least))
+            Send(processor, self._build_routed(request, what, table.number, partitions, min_lsn))
             for processor, partitions in places.items()
         ]
 
-    def _routed(
-        self, request: _Open, what: ContinuousReadRequest, table: int, partitions: list[int], least: int
+    def _build_routed(
+        self, request: _Open, what: ContinuousReadRequest, table: int, partitions: list[int], min_lsn: int
     ) -> Registration | DataUpdate | Unregistration:
         """Build the message about a continuous read for a processor."""
         ask = request.ask
@@ -337,7 +342,7 @@ class Gateway:
                 endpoint=ask.client,
                 partitions=partitions,
                 claims=request.claims,
-                least=least,
+                min_lsn=min_lsn,
                 address=request.source,
             )
         kind = DataUpdate if isinstance(what, UpdateDataRequest) else Unregistration
@@ -350,7 +355,7 @@ class Gateway:
             data_seq=what.data_seq,
         )
 
-    def _placed(
+    def _pass_part_on(
         self, request: _Open, place: int | str, message: PlacedPart | PlacedRegistered
     ) -> Sequence[Effect]:
         """Pass a part of an answer on, and complete the answer after the last one."""
@@ -358,12 +363,12 @@ class Gateway:
             return ()
         request.missing.discard(place)
         passed = Send(request.source, message)
-        return (passed,) if request.missing else (passed, *self._completed(request))
+        return (passed,) if request.missing else (passed, *self._complete(request))
 
-    def _completed(self, request: _Open) -> Sequence[Effect]:
+    def _complete(self, request: _Open) -> Sequence[Effect]:
         assert request.table is not None
         del self._open[request.ask.id]
-        complete = Complete(
+        complete = PartsComplete(
             id=request.ask.id, table=request.table, claims=request.claims, places=request.places
         )
         return (Send(request.source, complete),)
@@ -373,5 +378,5 @@ class Gateway:
         return self._processors[0 if table is None else processor_of(table.number, place, count)]
 
 
-def _refused(to: str, ask: Ask, error: MudkitError) -> Send:
+def _refusal(to: str, ask: Ask, error: MudkitError) -> Send:
     return Send(to, Refused(ask.id, encode_error(error)))

@@ -31,7 +31,7 @@ from mudkit.systems.mud.messages import (
 )
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 
 _AGAIN_US: Final = 5_000_000
 
@@ -53,8 +53,8 @@ class Generator:
                 if source in self._servers:
                     message = GENERATOR_FROM_NOTIFICATION_SERVER.decode(event.message)
                 if message is None:
-                    return dropped(event)
-                return self._received(now_us, source, message)
+                    return record_dropped(event)
+                return self._receive(now_us, source, message)
             case LinkUp():
                 if not self._senders:  # a restored store has an old count
                     count = self._store.get("count of streams", int) or 0
@@ -68,10 +68,10 @@ class Generator:
                     return (Complete(op_id, error=error),)
                 return [Complete(op_id), *sent]
             case TimerFired(name=name):
-                return self._senders[name.removeprefix(AGAIN)].overdue(now_us)
+                return self._senders[name.removeprefix(AGAIN)].retransmit_overdue(now_us)
         return ()
 
-    def _received(self, now_us: int, source: str, message: FollowPolicies | StreamAck) -> Sequence[Effect]:
+    def _receive(self, now_us: int, source: str, message: FollowPolicies | StreamAck) -> Sequence[Effect]:
         if isinstance(message, FollowPolicies):
             return self._follow(now_us, source)
         sender = self._senders.get(source)

@@ -5,7 +5,7 @@ Its rules (Mobius 5):
 ============  ========================================================================================
 any message   dropped unless its sender may send it; a client only about its own endpoint
 Hello         redirect, if another server is responsible; without a token of the app, while a session was
-              begun with one, also in an earlier life of the server: dropped; of another start of the
+              begun with one, also in an earlier generation of the server: dropped; of another start of the
               client, or from the address of another device: request one with a nonce; a late copy:
               ignored; a known session continues at the address of the hello, and waiting items are sent
               there; a new address is sent to the processors with its reads (Moved), until acknowledged;
@@ -66,8 +66,8 @@ from mudkit.systems.mud.messages import (
     Gone,
     Hello,
     Identify,
-    Life,
     Moved,
+    NewGeneration,
     Notification,
     Occupied,
     Policy,
@@ -83,7 +83,7 @@ from mudkit.systems.mud.messages import (
 )
 from mudkit.systems.mud.servers.addresses import OCCUPIED, Addresses
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 from mudkit.tokens import Authority
 
 HEARTBEAT_US: Final = 20 * 60 * 1_000_000
@@ -160,7 +160,7 @@ class NotificationServer:
         self._number, self._servers = number, servers
         self._generator, self._cloud = generator, {generator, *processors}
         self._max_waiting, self._max_wait_us = max_waiting, round(max_wait_s * 1e6)
-        self._life = 0
+        self._generation = 0
         self._begun_us = 0
         """Time at which clients were added last to those that are asked for a hello."""
         self._sessions: dict[str, _Session] = {}
@@ -198,18 +198,18 @@ class NotificationServer:
         """See :class:`mudkit.events.Machine`."""
         match event:
             case Received(source=source):
-                receive = self._from_client
+                receive = self._receive_from_client
                 if source in self._cloud:
-                    receive = self._from_cloud
+                    receive = self._receive_from_cloud
                 elif source in self._others:
-                    receive = self._from_another
+                    receive = self._receive_from_another
                 effects = receive(now_us, event)
-                return dropped(event) if effects is None else effects
+                return record_dropped(event) if effects is None else effects
             case LinkUp():
-                if not self._life:
-                    # A restored store has an old life.
-                    self._life = max((self._store.get("life", int) or 0) + 1, now_us)
-                    self._store.put("life", self._life)
+                if not self._generation:
+                    # A restored store has an old generation.
+                    self._generation = max((self._store.get("life", int) or 0) + 1, now_us)
+                    self._store.put("life", self._generation)
                     self._begun_us = now_us
                     return [*self._follow(now_us), *self._identify(now_us, list(self._unheard))]
             case SendFailed(to=to, message=Identify(endpoint=endpoint)):
@@ -234,10 +234,10 @@ class NotificationServer:
                     return self._resend_moves(now_us)
                 if name == OCCUPIED:
                     return self._addresses.announce_overdue(now_us)
-                return self._sweep(now_us) if name == _SWEEP else self._again(now_us, name)
+                return self._sweep(now_us) if name == _SWEEP else self._retransmit(now_us, name)
         return ()
 
-    def _from_cloud(self, now_us: int, event: Received) -> Sequence[Effect] | None:
+    def _receive_from_cloud(self, now_us: int, event: Received) -> Sequence[Effect] | None:
         """Handle a message of the generator or a processor; None: it is to be dropped."""
         source, is_generator = event.source, event.source == self._generator
         match NOTIFICATION_SERVER_FROM_CLOUD.decode(event.message):
@@ -250,10 +250,10 @@ class NotificationServer:
                 return (self._move(session, source),)  # it acknowledges a late copy
             case StreamItem(stream=name, body=body) as item if _STREAM.fullmatch(name.removeprefix(source)):
                 if isinstance(body, PolicyUpdate) is is_generator:
-                    return self._stream(now_us, source, item)
+                    return self._receive_item(now_us, source, item)
         return None
 
-    def _from_another(self, now_us: int, event: Received) -> Sequence[Effect] | None:
+    def _receive_from_another(self, now_us: int, event: Received) -> Sequence[Effect] | None:
         """Handle a message of another notification server; None: it is to be dropped."""
         match NOTIFICATION_SERVER_FROM_ANOTHER.decode(event.message):
             case Occupied(address=address):
@@ -263,12 +263,12 @@ class NotificationServer:
                 return self._addresses.acknowledge(now_us, event.source, address)
         return None
 
-    def _from_client(self, now_us: int, event: Received) -> Sequence[Effect] | None:
+    def _receive_from_client(self, now_us: int, event: Received) -> Sequence[Effect] | None:
         """Handle a message of a client; None: it is to be dropped."""
         message = NOTIFICATION_SERVER_FROM_CLIENT.decode(event.message)
         match message:
             case Hello(endpoint=endpoint) if netid_of(endpoint) == event.sender:
-                return self._hello(now_us, event.source, message)
+                return self._receive_hello(now_us, event.source, message)
             case StreamAck(stream=name, seq=seq):
                 session = self._sessions.get(name)
                 if session is None:
@@ -327,7 +327,7 @@ class NotificationServer:
             self._known[endpoint] = known
             self._store.put(key, known)
 
-    def _hello(self, now_us: int, source: str, hello: Hello) -> Sequence[Effect] | None:
+    def _receive_hello(self, now_us: int, source: str, hello: Hello) -> Sequence[Effect] | None:
         """Handle the hello of a client; None: it is to be dropped."""
         endpoint = hello.endpoint
         responsible = server_of(netid_of(endpoint), len(self._servers))
@@ -427,7 +427,7 @@ class NotificationServer:
     def _begin(self, now_us: int, source: str, hello: Hello, peer: Peer, *, is_proven: bool) -> _Session:
         """Begin a session; queue the policies that its client lacks."""
         self._count += 1
-        name = f"{self._servers[self._number]} {self._life}.{self._count}"
+        name = f"{self._servers[self._number]} {self._generation}.{self._count}"
         sender = StreamSender[Notification](name, name, source)
         policies = dict(hello.policies)
         session = _Session(self._count, hello.endpoint, now_us, sender, policies, peer, is_proven)
@@ -439,7 +439,9 @@ class NotificationServer:
                     sender.add(now_us, _for_client(session, policy))
         return session
 
-    def _stream(self, now_us: int, source: str, item: StreamItem[ServerNotification]) -> Sequence[Effect]:
+    def _receive_item(
+        self, now_us: int, source: str, item: StreamItem[ServerNotification]
+    ) -> Sequence[Effect]:
         number = int(item.stream.rpartition(" ")[2])
         last_number, incoming = self._incoming.get(source, (0, None))
         if incoming is None or number > last_number:
@@ -449,13 +451,13 @@ class NotificationServer:
             return ()  # a late copy: that start of the sender has ended
         effects: list[Effect] = []
         for body in incoming.take(item):
-            effects += self._take(now_us, source, body)
+            effects += self._receive_body(now_us, source, body)
         return [*effects, Send(source, incoming.ack(item.stream))]
 
-    def _take(self, now_us: int, source: str, body: ServerNotification) -> Sequence[Effect]:
+    def _receive_body(self, now_us: int, source: str, body: ServerNotification) -> Sequence[Effect]:
         """Handle an item of a stream."""
         if isinstance(body, PolicyUpdate):
-            return self._shipped(now_us, body)
+            return self._ship(now_us, body)
         self._processors.add(source)
         if isinstance(body, Whereabouts):
             if body.endpoint in self._session_of:
@@ -465,7 +467,7 @@ class NotificationServer:
             unheard.addresses[body.address] = None
             unheard.is_proven |= body.is_proven
             return self._identify(now_us, [body.endpoint])
-        if isinstance(body, Life):
+        if isinstance(body, NewGeneration):
             sessions = list(self._sessions.values())  # one may be given up
             return [effect for session in sessions for effect in self._queue(now_us, session, body)]
         session = self._sessions.get(body.session)
@@ -474,7 +476,7 @@ class NotificationServer:
         session.processors.add(source)
         return self._queue(now_us, session, body)
 
-    def _shipped(self, now_us: int, policy: PolicyUpdate) -> Sequence[Effect]:
+    def _ship(self, now_us: int, policy: PolicyUpdate) -> Sequence[Effect]:
         known = self._policies.setdefault((policy.app, policy.policy), {})
         version = policy.version
         if known.get(version) == policy:
@@ -500,12 +502,14 @@ class NotificationServer:
         max_us = max(self._max_wait_us, _DEAD_US) if sender.is_reached else self._max_wait_us
         return sender.age_us(now_us) > max_us
 
-    def _again(self, now_us: int, name: str) -> Sequence[Effect]:
+    def _retransmit(self, now_us: int, name: str) -> Sequence[Effect]:
         session = self._sessions.get(name.removeprefix(AGAIN))
         if session is None:
             return ()
         sender = session.sender
-        return self._give_up(sender.name) if self._is_late(now_us, sender) else sender.overdue(now_us)
+        return (
+            self._give_up(sender.name) if self._is_late(now_us, sender) else sender.retransmit_overdue(now_us)
+        )
 
     def _sweep(self, now_us: int) -> Sequence[Effect]:
         """End the sessions of clients whose heartbeats are missing."""

@@ -43,9 +43,9 @@ from mudkit.systems.mud.messages import (
     DropEntry,
     Error,
     Gone,
-    Life,
     Log,
     Moved,
+    NewGeneration,
     PartitionRead,
     Registered,
     Registration,
@@ -67,9 +67,9 @@ from mudkit.systems.mud.messages import (
 from mudkit.systems.mud.servers.replica import BEGIN, LogFollower
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.mud.tables.queries import tables_of
-from mudkit.systems.mud.tables.replica import Joined, TableReplica, is_visible, record_of, shown
+from mudkit.systems.mud.tables.replica import Joined, TableReplica, is_visible, record_of, visible_row
 from mudkit.systems.mud.tables.table import Table, no_such_table
-from mudkit.systems.receiving import Accepts, dropped
+from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.tokens import Claims
 from mudkit.wire import Fields
 
@@ -181,7 +181,7 @@ _OfContinuousRead: TypeAlias = Registration | DataUpdate | Unregistration
 
 
 @dataclass
-class _Reading:
+class _ContinuousRead:
     """A continuous read, as far as it concerns this processor.
 
     ``lsn`` is the position of the log at its registration: later changes are sent. ``data_seq`` numbers the
@@ -225,9 +225,9 @@ class Processor:
         self._number, self._processors = number, processors
         self._back_end, self._replicas, self._servers = back_end, replicas, servers
         self._log = LogFollower(back_end, ports.entropy)
-        self._life = 0
+        self._generation = 0
         self._turn = 0
-        self._readings: dict[Handle, _Reading] = {}
+        self._reads: dict[Handle, _ContinuousRead] = {}
         self._handles: dict[str, dict[Handle, None]] = {}
         """Handles of the readings, by session, in the order of registration."""
         self._ended: set[Handle] = set()
@@ -238,7 +238,7 @@ class Processor:
         """By the number of the table."""
         self._shown_to: dict[tuple[int, str], set[Handle]] = {}
         """Readers that were sent a record, by the number of the table and the key."""
-        self._senders: dict[str, StreamSender[Tell | Life | Whereabouts]] = {}
+        self._senders: dict[str, StreamSender[Tell | NewGeneration | Whereabouts]] = {}
         """By the address of the notification server."""
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
@@ -247,16 +247,16 @@ class Processor:
             case Received(source=source):
                 accepts = self._accepts.get(source)
                 message = None if accepts is None else accepts.decode(event.message)
-                return dropped(event) if message is None else self._received(now_us, event, message)
+                return record_dropped(event) if message is None else self._receive(now_us, event, message)
             case LinkUp():
                 return self._begin(now_us)
             case TimerFired(name=name):
                 if name == BEGIN:
-                    return self._log.overdue(now_us)
-                return self._senders[name.removeprefix(AGAIN)].overdue(now_us)
+                    return self._log.retransmit_request(now_us)
+                return self._senders[name.removeprefix(AGAIN)].retransmit_overdue(now_us)
         return ()
 
-    def _received(
+    def _receive(
         self,
         now_us: int,
         event: Received,
@@ -264,7 +264,7 @@ class Processor:
     ) -> Sequence[Effect]:
         match message:
             case Log() | State():
-                return self._from_back_end(now_us, event, message)
+                return self._receive_log(now_us, event, message)
             case PartitionRead():
                 return (Send(self._reader(message), message),)
             case RoutedWrite():
@@ -287,8 +287,8 @@ class Processor:
                     for handle in self._handles.get(session, ())
                     if message.endpoint in (UNSET, handle[0])  # a client cannot end another's reads
                 ]
-                addresses = {self._readings[handle].address: None for handle in ended}
-                is_proven = any(self._readings[handle].claims is not None for handle in ended)
+                addresses = {self._reads[handle].address: None for handle in ended}
+                is_proven = any(self._reads[handle].claims is not None for handle in ended)
                 for handle in ended:
                     self._end(handle)
                 if isinstance(message.endpoint, str):
@@ -298,39 +298,42 @@ class Processor:
             case Moved(session=session, endpoint=endpoint, address=address):
                 for handle in self._handles.get(session, ()):
                     if handle[0] == endpoint:  # a client cannot move another's reads
-                        self._readings[handle].address = address
+                        self._reads[handle].address = address
                 return (Send(event.source, message),)
         return ()
 
-    def _from_back_end(self, now_us: int, event: Received, message: Log | State) -> Sequence[Effect]:
+    def _receive_log(self, now_us: int, event: Received, message: Log | State) -> Sequence[Effect]:
         copy = self._log.copy
         if not self._log.hear(message):
-            return (self._log.has(),)  # of another start: a later or a former one, or the store was wiped
+            return (
+                self._log.acknowledge(),
+            )  # of another incarnation: a later or a former one, or the store was wiped
         # Readers were sent what a back end that was restored from a backup does not have.
-        effects = () if self._log.copy is copy else self._begin_life(now_us)
+        effects = () if self._log.copy is copy else self._begin_generation(now_us)
         if not self._log.fits(message):
-            return *effects, *dropped(event)
+            return *effects, *record_dropped(event)
         if isinstance(message, State):
-            return *effects, *self._log.state(now_us, message)
+            return *effects, *self._log.load_state(now_us, message)
         return *effects, *self._follow(now_us, message)
 
     def _begin(self, now_us: int) -> Sequence[Effect]:
-        """Report to the notification servers that the continuous reads of the former life are lost."""
-        return () if self._life else [*self._begin_life(now_us), *self._log.begin(now_us)]
+        """Report to the notification servers that the continuous reads of the former generation are lost."""
+        return () if self._generation else [*self._begin_generation(now_us), *self._log.request_state(now_us)]
 
-    def _begin_life(self, now_us: int) -> Sequence[Effect]:
-        """Begin another life, without continuous reads: after a start, or when the log was restored."""
-        self._readings, self._handles, self._ended, self._early_data = {}, {}, set(), {}
+    def _begin_generation(self, now_us: int) -> Sequence[Effect]:
+        """Begin another generation, without continuous reads: after a start, or when the log was restored."""
+        self._reads, self._handles, self._ended, self._early_data = {}, {}, set(), {}
         self._matching, self._shown_to = {}, {}
-        self._life = max((self._store.get("life", int) or 0) + 1, now_us)  # a restored store has an old one
-        self._store.put("life", self._life)
+        # A restored store has an old generation.
+        self._generation = max((self._store.get("life", int) or 0) + 1, now_us)
+        self._store.put("life", self._generation)
         effects = [effect for sender in self._senders.values() for effect in sender.close()]
         for server in self._servers:
-            sender = StreamSender[Tell | Life | Whereabouts](
-                f"{self._me} {self._life}", server, server, _TIMEOUT_US, _MAX_TIMEOUT_US, us_per_byte=0
+            sender = StreamSender[Tell | NewGeneration | Whereabouts](
+                f"{self._me} {self._generation}", server, server, _TIMEOUT_US, _MAX_TIMEOUT_US, us_per_byte=0
             )
             self._senders[server] = sender
-            effects += sender.send(now_us, Life(self._me, self._life))
+            effects += sender.send(now_us, NewGeneration(self._me, self._generation))
         return effects
 
     def _reader(self, read: PartitionRead) -> str:
@@ -344,9 +347,9 @@ class Processor:
 
     def _follow(self, now_us: int, log: Log) -> Sequence[Effect]:
         if self._log.lsn < 0:
-            return self._log.begin(now_us)
+            return self._log.request_state(now_us)
         effects: list[Effect] = []
-        for entry in self._log.fresh(log):
+        for entry in self._log.take(log):
             if isinstance(entry, RowEntry):
                 self._log.copy.apply(entry)
                 effects += self._match(now_us, entry)
@@ -355,8 +358,8 @@ class Processor:
                 entry.name if isinstance(entry, DropEntry) else entry.table.name
             )
             self._log.copy.apply(entry)
-            effects += self._table_changed(now_us, before, entry)
-        return [*effects, self._log.has()]
+            effects += self._end_excluded_reads(now_us, before, entry)
+        return [*effects, self._log.acknowledge()]
 
     def _match(self, now_us: int, entry: RowEntry) -> Sequence[Effect]:
         """Send a new version to the continuous reads that it reaches or no longer reaches."""
@@ -380,20 +383,20 @@ class Processor:
 
     def _tell(self, now_us: int, handle: Handle, change: Row | Remove, lsn: int | None) -> Sequence[Effect]:
         """Send a change to a reader; ``lsn`` None: the record existed before the registration."""
-        reading = self._readings[handle]
-        if reading.claims is not None and reading.claims.expires_s <= now_us / 1e6:
+        read = self._reads[handle]
+        if read.claims is not None and read.claims.expires_s <= now_us / 1e6:
             return self._refuse(now_us, handle, "its token has expired")
         if isinstance(change, Row):
-            self._show(handle, reading, change.key)
-            upsert = Upsert(**asdict(shown(change, reading.table)))
+            self._show(handle, read, change.key)
+            upsert = Upsert(**asdict(visible_row(change, read.table)))
             return self._send(now_us, handle, change=upsert, lsn=lsn)
-        reading.keys.discard(change.key)
-        self._shown_to.get((reading.table.number, change.key), set()).discard(handle)
+        read.keys.discard(change.key)
+        self._shown_to.get((read.table.number, change.key), set()).discard(handle)
         return self._send(now_us, handle, change=change, lsn=lsn)
 
-    def _show(self, handle: Handle, reading: _Reading, key: str) -> None:
-        reading.keys.add(key)
-        self._shown_to.setdefault((reading.table.number, key), set()).add(handle)
+    def _show(self, handle: Handle, read: _ContinuousRead, key: str) -> None:
+        read.keys.add(key)
+        self._shown_to.setdefault((read.table.number, key), set()).add(handle)
 
     def _send(
         self,
@@ -402,48 +405,44 @@ class Processor:
         *,
         change: Upsert | Remove | UnsetType = UNSET,
         lsn: int | UnsetType | None = UNSET,
-        synced: int | UnsetType = UNSET,
+        synced_lsn: int | UnsetType = UNSET,
         ended: str | UnsetType = UNSET,
         is_alone: bool | UnsetType = UNSET,
     ) -> Sequence[Effect]:
         endpoint, number = handle
-        reading = self._readings[handle]
+        read = self._reads[handle]
         tell = Tell(
             endpoint=endpoint,
-            session=reading.session,
+            session=read.session,
             handle=number,
             processor=self._me,
-            life=self._life,
-            table=reading.table.number,
+            generation=self._generation,
+            table=read.table.number,
             change=change,
             lsn=lsn,
-            synced=synced,
+            synced_lsn=synced_lsn,
             ended=ended,
             is_alone=is_alone,
-            start=self._log.start or UNSET,
+            log_incarnation=self._log.log_incarnation or UNSET,
         )
         server = self._servers[server_of(netid_of(endpoint), len(self._servers))]
         return self._senders[server].send(now_us, tell)
 
-    def _table_changed(
+    def _end_excluded_reads(
         self, now_us: int, before: Table | None, entry: TableEntry | DropEntry
     ) -> Sequence[Effect]:
         """End the continuous reads that an altered or dropped table no longer admits."""
         if before is None:
             return ()
         effects: list[Effect] = []
-        readings = {
-            handle: reading
-            for handle, reading in self._readings.items()
-            if reading.table.number == before.number
-        }
-        for handle, reading in readings.items():
+        reads = {handle: read for handle, read in self._reads.items() if read.table.number == before.number}
+        for handle, read in reads.items():
             if isinstance(entry, DropEntry):
                 effects += self._refuse(now_us, handle, "the table was dropped")
                 continue
-            reading.table = entry.table
+            read.table = entry.table
             try:
-                entry.table.check_access(reading.claims)
+                entry.table.check_access(read.claims)
             except MudkitError as error:
                 effects += self._refuse(now_us, handle, error.summary)
         return effects
@@ -458,11 +457,11 @@ class Processor:
 
     def _register(self, now_us: int, message: Registration) -> Sequence[Effect]:
         handle: Handle = message.endpoint, message.handle
-        if self._log.lsn < message.least or handle in self._ended:
+        if self._log.lsn < message.min_lsn or handle in self._ended:
             return ()  # not yet, or no longer: a client without an answer repeats it
         try:
-            table = self._checked_table(now_us, message)
-            known = self._readings.get(handle)
+            table = self._check_table(now_us, message)
+            known = self._reads.get(handle)
             effects: list[Effect] = []
             if known is None or known.request < message.request:
                 self._end(handle)
@@ -470,15 +469,15 @@ class Processor:
                 if known is not None:
                     sent = known.keys  # some may arrive only after this registration
                     self._early_data[handle] = known.data_seq, known.data  # an update may have overtaken it
-                effects += self._begin_reading(now_us, handle, table, message, sent)
-                effects += self._send(now_us, handle, synced=self._log.lsn)
+                effects += self._begin_read(now_us, handle, table, message, sent)
+                effects += self._send(now_us, handle, synced_lsn=self._log.lsn)
         except MudkitError as error:
             return (self._answer(message, message.data_seq, error=encode_error(error)),)
         # A late duplicate, too, gets the position of the registration: later changes may be lost.
-        reading = self._readings[handle]
-        return [*effects, self._answer(message, reading.data_seq, lsn=reading.lsn)]
+        read = self._reads[handle]
+        return [*effects, self._answer(message, read.data_seq, lsn=read.lsn)]
 
-    def _checked_table(self, now_us: int, message: Registration) -> Table:
+    def _check_table(self, now_us: int, message: Registration) -> Table:
         """Return the table of a registration; raise MudkitError if it or the token is not valid any more."""
         tables, claims = self._log.copy.tables, message.claims
         table = tables.get(message.name)
@@ -489,13 +488,13 @@ class Processor:
         table.check_access(claims)
         return table
 
-    def _begin_reading(
+    def _begin_read(
         self, now_us: int, handle: Handle, table: Table, message: Registration, sent_keys: set[str]
     ) -> Sequence[Effect]:
         """Store a continuous read, and send the existing records that it requests.
 
-        ``sent_keys`` are those of the records that this life has sent it. Raise MudkitError if the predicate
-        fails; then nothing is stored.
+        ``sent_keys`` are those of the records that this generation has sent it. Raise MudkitError if the
+        predicate fails; then nothing is stored.
         """
         predicate, copy = message.predicate.predicate(), self._log.copy
         auth = {} if message.claims is None else message.claims.auth
@@ -507,29 +506,29 @@ class Processor:
             for row in copy.select(table, place, predicate, None, data, auth)
         ]
         self._matching.setdefault(table.number, Matching(copy)).add(handle, predicate, data, auth)
-        reading = _Reading(
+        read = _ContinuousRead(
             message.request, message.session, message.address, table, message.claims, self._log.lsn,
             data_seq, data,
         )  # fmt: skip
-        self._readings[handle] = reading
-        self._handles.setdefault(reading.session, {})[handle] = None
-        since, sync_us = message.since.get(self._me), message.sync_us
+        self._reads[handle] = read
+        self._handles.setdefault(read.session, {})[handle] = None
+        since_lsn, sync_us = message.since_lsns.get(self._me), message.sync_us
         delivered = {*message.delivered, *sent_keys}
         stale: set[str] = set()
         """Records delivered in versions that the log may have lost."""
-        if since is not None:
-            shared = self._log.shared((message.starts or {}).get(self._me, ""))
-            if since > shared:
-                since, stale = shared, delivered
+        if since_lsn is not None:
+            shared_lsn = self._log.shared_lsn((message.log_incarnations or {}).get(self._me, ""))
+            if since_lsn > shared_lsn:
+                since_lsn, stale = shared_lsn, delivered
         effects: list[Effect] = []
         for row in existing:
             if row.key in stale or (
-                row.lsn > since if since is not None else sync_us is not None and row.ts_us >= sync_us
+                row.lsn > since_lsn if since_lsn is not None else sync_us is not None and row.ts_us >= sync_us
             ):
                 effects += self._tell(now_us, handle, row, None)
             elif row.key in delivered:
-                self._show(handle, reading, row.key)
-        for key in sorted(delivered - reading.keys):
+                self._show(handle, read, row.key)
+        for key in sorted(delivered - read.keys):
             if table.partition_of(key) not in message.partitions:
                 continue
             known = copy.get(table, key)
@@ -537,22 +536,22 @@ class Processor:
                 # This reveals that the record is not visible, not whether it exists.
                 effects += self._tell(now_us, handle, Remove(key, None), None)
                 continue
-            self._show(handle, reading, key)
-            if since is None or known.lsn > since or key in stale:
+            self._show(handle, read, key)
+            if since_lsn is None or known.lsn > since_lsn or key in stale:
                 effects += self._tell(now_us, handle, Remove(key, known.ver), None)
         return effects
 
     def _update(self, message: DataUpdate) -> Sequence[Effect]:
         handle: Handle = message.endpoint, message.handle
-        reading = self._readings.get(handle)
-        if reading is None:  # a registration with older data may still be in flight
+        read = self._reads.get(handle)
+        if read is None:  # a registration with older data may still be in flight
             if message.data_seq > self._early_data.get(handle, (0, {}))[0]:
                 self._early_data[handle] = message.data_seq, message.reader
             return (self._answer(message, message.data_seq),)
-        if message.data_seq > reading.data_seq:
-            reading.data_seq, reading.data = message.data_seq, message.reader
-            self._matching[reading.table.number].update(handle, message.reader)
-        return (self._answer(message, reading.data_seq),)
+        if message.data_seq > read.data_seq:
+            read.data_seq, read.data = message.data_seq, message.reader
+            self._matching[read.table.number].update(handle, message.reader)
+        return (self._answer(message, read.data_seq),)
 
     def _answer(
         self,
@@ -564,21 +563,21 @@ class Processor:
     ) -> Send:
         registered = Registered(
             id=message.id,
-            life=self._life,
+            generation=self._generation,
             lsn=self._log.lsn if lsn is None else lsn,
             data_seq=data_seq,
             error=error,
-            start=self._log.start or UNSET,
+            log_incarnation=self._log.log_incarnation or UNSET,
         )
         return Send(message.reply, registered)
 
     def _end(self, handle: Handle) -> None:
-        reading = self._readings.pop(handle, None)
-        if reading is None:
+        read = self._reads.pop(handle, None)
+        if read is None:
             return
-        del self._handles[reading.session][handle]
-        if not self._handles[reading.session]:
-            del self._handles[reading.session]
-        self._matching[reading.table.number].remove(handle)
-        for key in reading.keys:
-            self._shown_to[reading.table.number, key].discard(handle)
+        del self._handles[read.session][handle]
+        if not self._handles[read.session]:
+            del self._handles[read.session]
+        self._matching[read.table.number].remove(handle)
+        for key in read.keys:
+            self._shown_to[read.table.number, key].discard(handle)

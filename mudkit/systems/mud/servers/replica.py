@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from msgspec import UNSET
 
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import Follower, Lineage, last_start, shared_seq, shared_since
+from mudkit.delivery.session import Follower, Lineage, last_incarnation, last_lsn_of, shared_lsn
 from mudkit.errors import MudkitError, TableProblem
 from mudkit.events import Effect, Entropy, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.systems.mud.messages import (
@@ -17,8 +17,8 @@ from mudkit.systems.mud.messages import (
     REPLICA_FROM_PROCESSOR,
     DropEntry,
     FollowLog,
-    Has,
     Log,
+    LogAck,
     LogEntry,
     Part,
     PartitionRead,
@@ -28,7 +28,7 @@ from mudkit.systems.mud.messages import (
 )
 from mudkit.systems.mud.tables.replica import TableReplica, aggregate, claims_of
 from mudkit.systems.mud.tables.table import Table, no_such_table
-from mudkit.systems.receiving import Accepts, dropped
+from mudkit.systems.receiving import Accepts, record_dropped
 
 BEGIN: Final = "begin"
 """Name of the timer until the back end has sent its state."""
@@ -40,14 +40,13 @@ _Place: TypeAlias = tuple[int, tuple[str, ...]]
 class LogFollower:
     """Copy of the tables that follows the back end's log, in order, across restarts of either side.
 
-    A state that an earlier life of the machine requested is too old.
+    A state that an earlier incarnation of the machine requested is too old.
     """
 
     def __init__(self, master: str, entropy: Entropy) -> None:
         self._master = master
         self._entropy = entropy
-        self._turn = entropy(8).hex()
-        """Identifier of this life of the machine."""
+        self._incarnation = entropy(8).hex()
         self.copy = TableReplica()
         self.lsn = -1
         """Last entry received, whether or not the copy has applied it; -1: no state yet."""
@@ -62,31 +61,31 @@ class LogFollower:
         return self._history.lineage
 
     @property
-    def start(self) -> str:
-        """Last known start of the log; empty: the first one."""
-        return last_start(self.lineage)
+    def log_incarnation(self) -> str:
+        """Last known incarnation of the log; empty: the first one."""
+        return last_incarnation(self.lineage)
 
     def hear(self, message: Log | State) -> bool:
-        """Return whether a message belongs to the current log; if not, :meth:`has` asks for its lineage.
+        """Return whether a message is of the present log; if not, :meth:`acknowledge` asks for its lineage.
 
         Discard the state if the log was restored from a backup and does not contain all of it. Discard it,
-        too, if the log does not contain the last start: this copy has gone back with it, and the log may have
-        removed entries that were acknowledged before.
+        too, if the log does not contain its last incarnation: this copy has gone back with it, and the log
+        may have removed entries that were acknowledged before.
         """
-        before, start = self.lineage, self.start
+        before, log_incarnation = self.lineage, self.log_incarnation
         lineage: Lineage = {} if message.lineage is UNSET else message.lineage
         nonce = message.nonce if isinstance(message, Log) and message.nonce is not UNSET else None
         if not self._history.hear(lineage, 0, nonce):
             self._history.ask(self._entropy)
             return False
-        is_abandoned = bool(start) and start not in lineage
-        if is_abandoned or self.lsn > shared_seq(before, self.lsn, lineage, self.lsn):
+        is_abandoned = bool(log_incarnation) and log_incarnation not in lineage
+        if is_abandoned or self.lsn > shared_lsn(before, self.lsn, lineage, self.lsn):
             self.copy, self.lsn, self._tables = TableReplica(), -1, {}
         return True
 
-    def shared(self, start: str) -> int:
-        """Return the last position of a start that is still in the log."""
-        return shared_since(self.lineage, start, self.lsn)
+    def shared_lsn(self, log_incarnation: str) -> int:
+        """Return the last position of an incarnation that is still in the log."""
+        return last_lsn_of(self.lineage, log_incarnation, self.lsn)
 
     def fits(self, message: Log | State) -> bool:
         """Return whether a state, or the new ones of some entries, are consistent: rows have tables."""
@@ -117,28 +116,30 @@ class LogFollower:
             tables = {**tables, name: place}
         return tables
 
-    def begin(self, now_us: int) -> Sequence[Effect]:
+    def request_state(self, now_us: int) -> Sequence[Effect]:
         """Request the whole state, until it has arrived."""
         if self.lsn >= 0:
             return ()
-        return Send(self._master, FollowLog(self._turn)), *self._request.start(now_us, self._turn)
+        return Send(self._master, FollowLog(self._incarnation)), *self._request.start(
+            now_us, self._incarnation
+        )
 
-    def overdue(self, now_us: int) -> Sequence[Effect]:
+    def retransmit_request(self, now_us: int) -> Sequence[Effect]:
         """Repeat an overdue request after the timer fired."""
-        effects = self.begin(now_us) if self._request.overdue(now_us) else ()
+        effects = self.request_state(now_us) if self._request.overdue(now_us) else ()
         return [*effects, *self._request.restart(now_us)]
 
-    def state(self, now_us: int, message: State) -> Sequence[Effect]:
+    def load_state(self, now_us: int, message: State) -> Sequence[Effect]:
         """Load the first state."""
-        if message.turn != self._turn:
+        if message.incarnation != self._incarnation:
             return ()
         if self.lsn < 0:
             self.copy.load(message.lsn, message.tables, message.rows)
             self.lsn = self.copy.lsn
             self._tables = _places(message.tables)
-        return self.has(), *self._request.settle(now_us, self._turn)
+        return self.acknowledge(), *self._request.settle(now_us, self._incarnation)
 
-    def fresh(self, message: Log) -> Iterator[LogEntry]:
+    def take(self, message: Log) -> Iterator[LogEntry]:
         """Iterate over the new entries, in order."""
         after = self._after(message.entries)
         self._tables = self._tables if after is None else after
@@ -147,9 +148,11 @@ class LogFollower:
                 self.lsn += 1
                 yield entry
 
-    def has(self) -> Send:
+    def acknowledge(self) -> Send:
         """Acknowledge the log up to the last entry received, with the open question."""
-        return Send(self._master, Has(self.lsn, self.start or UNSET, self._history.nonce or UNSET))
+        return Send(
+            self._master, LogAck(self.lsn, self.log_incarnation or UNSET, self._history.nonce or UNSET)
+        )
 
 
 def _places(tables: Iterable[Table]) -> dict[str, _Place]:
@@ -157,16 +160,16 @@ def _places(tables: Iterable[Table]) -> dict[str, _Place]:
 
 
 def answer_read(
-    copy: TableReplica, read: PartitionRead, master: str | None = None, *, is_other_start: bool = False
+    copy: TableReplica, read: PartitionRead, master: str | None = None, *, is_other_log: bool = False
 ) -> Sequence[Effect]:
     """Answer a read of one partition from a copy, or pass it to the master if the copy is too old.
 
-    ``master`` None: this is the master, which is too old only if its store was wiped. ``is_other_start``: the
-    reader knows another start of the master than the copy.
+    ``master`` None: this is the master, which is too old only if its store was wiped. ``is_other_log``: the
+    reader knows another incarnation of the log than the copy.
     """
     table = copy.tables.get(read.name)
-    is_behind = copy.lsn < read.least
-    if master is not None and (is_behind or is_other_start or table is None):
+    is_behind = copy.lsn < read.min_lsn
+    if master is not None and (is_behind or is_other_log or table is None):
         return (Send(master, read),)
     try:
         if is_behind:
@@ -174,7 +177,7 @@ def answer_read(
                 "The store is older than what this client has read.",
                 where=f"table {read.name!r}",
                 found=f"entry {copy.lsn} of the log",
-                expected=f"entry {read.least} or a later one",
+                expected=f"entry {read.min_lsn} or a later one",
                 remedy="it was wiped: begin with an empty storage of the device",
             )
         if table is None or not table.has(read.table, [read.partition]):
@@ -217,34 +220,36 @@ class Replica:
             case Received():
                 accepts = self._accepts.get(event.source)
                 message = None if accepts is None else accepts.decode(event.message)
-                return dropped(event) if message is None else self._received(now_us, event, message)
+                return record_dropped(event) if message is None else self._receive(now_us, event, message)
             case LinkUp():
-                return self._log.begin(now_us)
+                return self._log.request_state(now_us)
             case TimerFired(name="begin"):
-                return self._log.overdue(now_us)
+                return self._log.retransmit_request(now_us)
             case TimerFired():
                 return self._apply(now_us)
         return ()
 
-    def _received(
+    def _receive(
         self, now_us: int, event: Received, message: Log | State | PartitionRead
     ) -> Sequence[Effect]:
         if isinstance(message, PartitionRead):
-            is_other = (message.start or "") != self._log.start
-            return answer_read(self._log.copy, message, self._master, is_other_start=is_other)
+            is_other = (message.log_incarnation or "") != self._log.log_incarnation
+            return answer_read(self._log.copy, message, self._master, is_other_log=is_other)
         copy = self._log.copy
         if not self._log.hear(message):
-            return (self._log.has(),)  # of another start: a later or a former one, or the store was wiped
+            return (
+                self._log.acknowledge(),
+            )  # of another incarnation: a later or a former one, or the store was wiped
         if self._log.copy is not copy:
             self._waiting.clear()
         if not self._log.fits(message):
-            return dropped(event)
+            return record_dropped(event)
         if isinstance(message, State):
-            return self._log.state(now_us, message)
+            return self._log.load_state(now_us, message)
         if self._log.lsn < 0:
-            return self._log.begin(now_us)
-        self._waiting += [(now_us + self._lag_us, entry) for entry in self._log.fresh(message)]
-        return self._log.has(), *self._apply(now_us)
+            return self._log.request_state(now_us)
+        self._waiting += [(now_us + self._lag_us, entry) for entry in self._log.take(message)]
+        return self._log.acknowledge(), *self._apply(now_us)
 
     def _apply(self, now_us: int) -> Sequence[Effect]:
         while self._waiting and self._waiting[0][0] <= now_us:

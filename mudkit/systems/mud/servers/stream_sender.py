@@ -39,7 +39,7 @@ class StreamSender(Generic[_T]):
         self.address = address
         self.is_reached = True
         self._stream: Outgoing[_T] = Outgoing(stream)
-        self._unacknowledged: RetransmitTimer[int] = RetransmitTimer(
+        self._in_flight: RetransmitTimer[int] = RetransmitTimer(
             AGAIN + receiver, timeout_us, max_timeout_us, us_per_byte
         )
 
@@ -53,7 +53,7 @@ class StreamSender(Generic[_T]):
 
     def age_us(self, now_us: int) -> int:
         """Return the time since the oldest unacknowledged item was added; 0: there is none."""
-        return now_us - self._stream.waiting[0].sent_us if self._stream else 0
+        return now_us - self._stream.pending[0].sent_us if self._stream else 0
 
     def send(self, now_us: int, body: _T) -> Sequence[Effect]:
         """Add an item and send it."""
@@ -66,21 +66,21 @@ class StreamSender(Generic[_T]):
     def ack_up_to(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Remove the items up to a sequence number."""
         seqs = self._stream.ack_up_to(seq)
-        return [effect for acked in seqs for effect in self._unacknowledged.settle(now_us, acked)]
+        return [effect for acked in seqs for effect in self._in_flight.settle(now_us, acked)]
 
-    def overdue(self, now_us: int) -> Sequence[Effect]:
+    def retransmit_overdue(self, now_us: int) -> Sequence[Effect]:
         """Retransmit overdue items after the timer fired."""
-        late = frozenset(self._unacknowledged.overdue(now_us))
-        return [*self._transmit(now_us, self._stream.missing(late)), *self._unacknowledged.restart(now_us)]
+        late = frozenset(self._in_flight.overdue(now_us))
+        return [*self._transmit(now_us, self._stream.items_of(late)), *self._in_flight.restart(now_us)]
 
     def resume(self, now_us: int, address: str) -> Sequence[Effect]:
         """Send every item again, to an address at which the receiver is reached."""
         self.address, self.is_reached = address, True
-        return [*self._unacknowledged.clear(), *self._transmit(now_us, self._stream.again())]
+        return [*self._in_flight.clear(), *self._transmit(now_us, self._stream.pending_items())]
 
     def close(self) -> Sequence[Effect]:
         """Cancel the timer."""
-        return self._unacknowledged.clear()
+        return self._in_flight.clear()
 
     def _transmit(self, now_us: int, items: Iterable[StreamItem[_T]]) -> list[Effect]:
         effects: list[Effect] = []
@@ -89,5 +89,5 @@ class StreamSender(Generic[_T]):
             if self.is_reached:
                 size = size_bytes(item)
                 effects.append(Send(self.address, item))
-            effects += self._unacknowledged.start(now_us, item.seq, size)
+            effects += self._in_flight.start(now_us, item.seq, size)
         return effects

@@ -26,7 +26,7 @@ _NESTED: Final = frozenset({dict, list})
 
 def columns_of(version: Version, table: Table | None = None) -> dict[str, Value]:
     """Return the columns of a version; without those removed later if the table is known."""
-    return dict(version.data or {}) if table is None else table.seen(version)
+    return dict(version.data or {}) if table is None else table.visible_columns(version)
 
 
 def record_of(version: Version, table: Table | None = None) -> dict[str, Value]:
@@ -34,7 +34,7 @@ def record_of(version: Version, table: Table | None = None) -> dict[str, Value]:
     return {**columns_of(version, table), "key": version.key}
 
 
-def detached(data: Fields) -> dict[str, Value]:
+def copy_record(data: Fields) -> dict[str, Value]:
     """Return a copy of a record that an application may change."""
     if _NESTED.isdisjoint(map(type, data.values())):
         return dict(data)
@@ -66,9 +66,9 @@ def is_visible(
         return False
 
 
-def shown(row: Row, table: Table) -> Row:
+def visible_row(row: Row, table: Table) -> Row:
     """Return a copy of a row without the columns that were removed after it was written."""
-    return row if row.data is None else replace(row, data=table.seen(row))
+    return row if row.data is None else replace(row, data=table.visible_columns(row))
 
 
 def aggregate(rows: Iterable[Row], text: str) -> list[Value]:
@@ -93,7 +93,7 @@ class TableReplica:
         for name, row in rows:
             self._place(self.tables[name], row.key)[row.key] = row
 
-    def state(self, turn: str) -> State:
+    def state(self, incarnation: str) -> State:
         """Return the whole state for :meth:`load`."""
         rows = [
             (name, row)
@@ -101,7 +101,7 @@ class TableReplica:
             for part in self._rows[table.number]
             for row in part.values()
         ]
-        return State(turn, self.lsn, list(self.tables.values()), rows)
+        return State(incarnation, self.lsn, list(self.tables.values()), rows)
 
     def size(self, table: Table) -> int:
         """Return the number of keys of a table, including deleted records."""
@@ -162,7 +162,7 @@ class TableReplica:
                 or predicate is None
                 or predicate(record_of(row, table), tables=tables, receiver=reader, auth=auth) is True
             ):
-                rows.append(shown(row, table))
+                rows.append(visible_row(row, table))
         return rows
 
     def _add_table(self, table: Table) -> None:

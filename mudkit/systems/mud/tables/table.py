@@ -9,8 +9,8 @@ from typing import Final, Literal, Protocol, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from mudkit.checks import one_of
 from mudkit.errors import AccessDenied, ParameterError, TableProblem, did_you_mean
-from mudkit.sources.parameters import one_of
 from mudkit.systems.mud.tables.records import SentPredicate, is_line
 from mudkit.systems.receiving import Count, Name
 from mudkit.tokens import Claims
@@ -156,7 +156,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
             remedy=did_you_mean(column, known),
         )
 
-    def seen(self, version: Version) -> dict[str, Value]:
+    def visible_columns(self, version: Version) -> dict[str, Value]:
         """Return the columns of a version without those that were removed after it was written."""
         data, removed = version.data or {}, self.removed
         if not removed:
@@ -167,7 +167,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
             if name not in removed or ((since := removed[name]) is not None and version.lsn >= since)
         }
 
-    def altered(self, properties: Fields, lsn: int) -> Table:
+    def alter(self, properties: Fields, lsn: int) -> Table:
         """Return the table after ``alter``; raise ParameterError for unusable properties."""
         add = _schema("add", properties.get("add") or {})
         remove = _texts("remove", properties.get("remove") or ())
@@ -198,7 +198,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
         return replace(self, acl=acl, schema=schema, removed=removed, lsn=lsn)
 
     @classmethod
-    def created(cls, name: Value, owner: str, properties: Fields, number: int) -> Table:
+    def create(cls, name: Value, owner: str, properties: Fields, number: int) -> Table:
         """Return a new table; raise ParameterError for unusable properties."""
         if not is_line(name) or len(name) > MAX_NAME:
             raise ParameterError(

@@ -26,7 +26,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import Follower, Lineage, last_start, rolled_back, shared_seq
+from mudkit.delivery.session import Follower, Lineage, last_incarnation, rolled_back, shared_lsn
 from mudkit.display import View, first_rows
 from mudkit.errors import MudkitError, brief
 from mudkit.events import (
@@ -42,7 +42,7 @@ from mudkit.events import (
     TimerFired,
     size_bytes,
 )
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 from mudkit.systems.sublim._policy.function import FunctionPolicy, error_text
 from mudkit.systems.sublim._policy.policy import Policy
 from mudkit.systems.sublim._policy.text import MAX_TEXT, PolicyError
@@ -105,7 +105,7 @@ class AccessPointMachine:
         self._sites = sites
         kept = ports.store.get("log", Follower) or Follower()
         self._log = Follower(kept.lineage)
-        self._known_seq = kept.last_seq or 0
+        self._known_seq = kept.last_lsn or 0
         """Last number of the log as last heard."""
         self._requested_seq: int | None = None
         """First number of the messages requested and not received."""
@@ -258,7 +258,7 @@ class AccessPointMachine:
         if source == self._server:
             match FROM_PUBLISHER.decode(event.message):
                 case None:
-                    return dropped(event)
+                    return record_dropped(event)
                 case Noted(subscribers=noted):
                     return self._note(now_us, noted)
                 case Messages() as messages:
@@ -266,11 +266,11 @@ class AccessPointMachine:
         if any(site.address == source and site.is_stateful for site in self._sites):
             transfer = FROM_POINT.decode(event.message)
             if transfer is None or (isinstance(transfer, StateTransfer) and not self._is_readable(transfer)):
-                return dropped(event)
+                return record_dropped(event)
             return self._hand_over(now_us, source, transfer)
         message = FROM_CLIENT.decode(event.message)
         if message is None or message.subscriber != event.sender:
-            return dropped(event)
+            return record_dropped(event)
         agent = self._agents.get(message.subscriber)
         match message:
             case Attach() | Left():
@@ -294,7 +294,7 @@ class AccessPointMachine:
 
     def _hand_over(self, now_us: int, source: str, message: HandoverMessage) -> Sequence[Effect]:
         # The next message is unknown: no subscriber can start.
-        if self._log.last_seq is None:
+        if self._log.last_lsn is None:
             return []
         name = message.subscriber
         has_left = isinstance(message, Left) and self._handover.is_answer(message)
@@ -319,7 +319,7 @@ class AccessPointMachine:
         """Serve a plain subscriber, or stop; send nothing more to another one at its address."""
         if not self._plain.subscribe(source, message):
             return ()
-        is_joined = self._log.last_seq is not None
+        is_joined = self._log.last_lsn is not None
         have = [Send(self._server, self._have(()))] if is_joined else []
         return [*have, *self._handover.displace_at(now_us, source)]
 
@@ -338,7 +338,7 @@ class AccessPointMachine:
 
     def _messages(self, now_us: int, message: Messages) -> Sequence[Effect]:
         effects: list[Effect] = []
-        is_first, before = self._log.last_seq is None, self._log.lineage
+        is_first, before = self._log.last_lsn is None, self._log.lineage
         lineage: Lineage = {} if message.lineage is UNSET else message.lineage
         if not self._log.hear(lineage, message.last, message.nonce or None):
             nonce = self._log.ask(self._entropy)
@@ -347,12 +347,12 @@ class AccessPointMachine:
         if is_first:
             self._handover.start_seq = message.messages[0].seq - 1 if message.messages else message.last
             effects += self._unanswered.settle(now_us, _JOIN)
-        lost_ranges = {(shared_seq(before, self._known_seq, lineage, message.last), self._known_seq)}
+        lost_ranges = {(shared_lsn(before, self._known_seq, lineage, message.last), self._known_seq)}
         if lineage != before:
             self._requested_seq = None
             effects += self._unanswered.settle(now_us, _REPLAY)
-        if (lineage, self._log.last_seq) != (before, self._known_seq):
-            self._known_seq = self._log.last_seq or 0
+        if (lineage, self._log.last_lsn) != (before, self._known_seq):
+            self._known_seq = self._log.last_lsn or 0
             self._store.put("log", self._log)
         taken = {} if message.taken is UNSET else message.taken
         for name, address in taken.items():
@@ -414,16 +414,16 @@ class AccessPointMachine:
                 del self._moved[name]
             else:
                 moved[name] = self._moved[name] = where
-        return Have(self._log.last_seq or 0, last_start(self._log.lineage) or UNSET, moved or UNSET)
+        return Have(self._log.last_lsn or 0, last_incarnation(self._log.lineage) or UNSET, moved or UNSET)
 
     def _catch_up(self, now_us: int) -> Sequence[Effect]:
         """Request the messages that a subscriber lacks, unless already requested."""
-        last_seq = self._log.last_seq
-        if self._requested_seq is not None or last_seq is None:
+        last_lsn = self._log.last_lsn
+        if self._requested_seq is not None or last_lsn is None:
             return ()
         behind = [self._agents[name] for name in self._behind & self._agents.keys()]
         next_of = {agent.name: agent.record.next_seq for agent in behind if agent.is_confirmed}
-        self._behind = {name for name, seq in next_of.items() if seq <= last_seq}
+        self._behind = {name for name, seq in next_of.items() if seq <= last_lsn}
         if not self._behind:
             return ()
         self._requested_seq = min(next_of.values())

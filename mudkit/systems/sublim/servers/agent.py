@@ -14,10 +14,10 @@ from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import (
     Follower,
     Lineage,
-    resume_seq,
+    resume_lsn,
     rolled_back,
-    shared_seq,
-    taken_by_start,
+    shared_lsn,
+    taken_by_incarnation,
 )
 from mudkit.events import Effect, Record, Send, Store, size_bytes
 from mudkit.systems.sublim._policy.function import FunctionPolicy
@@ -47,7 +47,7 @@ AnyPolicy = Policy | FunctionPolicy
 def initial_state(subscriber: str, epoch: int, log: Follower) -> StateTransfer:
     """Return the state of an unknown subscriber: it starts at the next message."""
     kept = Kept(
-        epoch=0, address="", report=0, automatic=Automatic(), variables={}, next_seq=(log.last_seq or 0) + 1,
+        epoch=0, address="", report=0, automatic=Automatic(), variables={}, next_seq=(log.last_lsn or 0) + 1,
         last_seq=0, policy=0, stopped=0, skipped=0, incarnation="", lineage=log.lineage or UNSET,
     )  # fmt: skip
     return StateTransfer(subscriber, epoch, kept, None, [])
@@ -158,9 +158,9 @@ class Agent:
         before: Lineage = {} if record.lineage is UNSET else record.lineage
         if before == lineage:
             return known_seq, known_seq
-        shared = shared_seq(before, known_seq, lineage, last_seq)
-        taken = taken_by_start(before, known_seq, {} if record.taken is UNSET else record.taken)
-        next_seq = resume_seq(shared, taken, lineage, last_seq) + 1
+        shared = shared_lsn(before, known_seq, lineage, last_seq)
+        taken = taken_by_incarnation(before, known_seq, {} if record.taken is UNSET else record.taken)
+        next_seq = resume_lsn(shared, taken, lineage, last_seq) + 1
         self.update(replace(record, next_seq=next_seq, lineage=lineage or UNSET, taken=taken or UNSET))
         return shared, known_seq
 

@@ -26,11 +26,11 @@ from mudkit.delivery.records import delivery
 from mudkit.delivery.session import (
     Follower,
     Lineage,
-    last_start,
-    resume_seq,
-    shared_seq,
-    start_of,
-    taken_by_start,
+    incarnation_at,
+    last_incarnation,
+    resume_lsn,
+    shared_lsn,
+    taken_by_incarnation,
 )
 from mudkit.display import View
 from mudkit.errors import PredicateError
@@ -49,7 +49,7 @@ from mudkit.events import (
     TimerFired,
 )
 from mudkit.predicates import Language, Predicate
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 from mudkit.systems.sublim.messages import (
     FROM_PLAIN_CLIENT,
     FROM_PUBLISHER,
@@ -127,16 +127,18 @@ class PlainService:
     def flood(self, announced: Messages, lineage: Lineage) -> Sequence[Effect]:
         """Send new messages of the present log to the subscribers whose predicate matches."""
         if lineage != self._lineage:
-            shared = shared_seq(self._lineage, self._last, lineage, announced.last)
-            self._taken = taken_by_start(self._lineage, self._last, self._taken)
-            self._last = resume_seq(shared, self._taken, lineage, announced.last)
+            shared = shared_lsn(self._lineage, self._last, lineage, announced.last)
+            self._taken = taken_by_incarnation(self._lineage, self._last, self._taken)
+            self._last = resume_lsn(shared, self._taken, lineage, announced.last)
             self._lineage = lineage
         effects: list[Effect] = []
         for message in announced.messages:
             if message.seq <= self._last:
                 continue
             self._last = message.seq
-            sent = Plain(message.seq, message.item, message.body, start_of(lineage, message.seq) or UNSET)
+            sent = Plain(
+                message.seq, message.item, message.body, incarnation_at(lineage, message.seq) or UNSET
+            )
             for name, (address, predicate) in list(self._subscriptions.items()):
                 try:
                     is_wanted = predicate(message.body) is True
@@ -171,7 +173,7 @@ class PlainAccessPointMachine:
             case Received(source=source) if source == self._server:
                 match FROM_PUBLISHER.decode(event.message):
                     case None:
-                        return dropped(event)
+                        return record_dropped(event)
                     case Noted(subscribers=noted):
                         self._service.note(noted)
                     case Messages() as messages:
@@ -179,7 +181,7 @@ class PlainAccessPointMachine:
             case Received(source=source):
                 message = FROM_PLAIN_CLIENT.decode(event.message)
                 if message is None or message.subscriber != event.sender:
-                    return dropped(event)
+                    return record_dropped(event)
                 if self._service.subscribe(source, message) and self._has_joined:
                     return (Send(self._server, self._have()),)
             case SendFailed(to=to, message=Plain()):
@@ -204,4 +206,4 @@ class PlainAccessPointMachine:
     def _have(self) -> Have:
         """Acknowledge messages; name the subscribers whose address the publish server has not noted."""
         moved = dict(self._service.moved)
-        return Have(self._log.last_seq or 0, last_start(self._log.lineage) or UNSET, moved or UNSET)
+        return Have(self._log.last_lsn or 0, last_incarnation(self._log.lineage) or UNSET, moved or UNSET)

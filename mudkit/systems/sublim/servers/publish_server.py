@@ -23,10 +23,10 @@ from typing import Final
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from mudkit.delivery.session import Incarnation, Lineage, continued, last_start
+from mudkit.delivery.session import Incarnation, Lineage, continue_lineage, last_incarnation
 from mudkit.display import View
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, SetTimer, TimerFired
-from mudkit.systems.receiving import dropped
+from mudkit.systems.receiving import record_dropped
 from mudkit.systems.sublim.messages import (
     TO_PUBLISHER,
     Have,
@@ -92,7 +92,7 @@ class PublishServerMachine:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         if self._restart is not None:  # later messages of the log, if any, are lost
-            self._lineage = continued(self._lineage, self._last, self._restart.id)
+            self._lineage = continue_lineage(self._lineage, self._last, self._restart.id)
             self._store.put("lineage", self._lineage)
             self._restart = None
         match event:
@@ -119,7 +119,7 @@ class PublishServerMachine:
         source, message = event.source, TO_PUBLISHER.decode(event.message)
         match message:
             case _ if message is None or all(site.address != source for site in self._sites):
-                return dropped(event)
+                return record_dropped(event)
             case Join(nonce=nonce):
                 if source not in self._points:
                     self._points[source] = 0
@@ -137,7 +137,7 @@ class PublishServerMachine:
                     are_taken = [self._note(name, _At(source, where)) for name, where in moved.items()]
                     effects = [Send(source, Noted(moved))]
                     effects += self._announce(now_us, ()) if any(are_taken) else ()
-                if (start or "") == last_start(self._lineage):  # else it refers to another log
+                if (start or "") == last_incarnation(self._lineage):  # else it refers to another log
                     self._points[source] = max(self._points.get(source, 0), last)
                 if nonce is not UNSET:
                     return [*effects, Send(source, replace(self._announcement(source), nonce=nonce))]

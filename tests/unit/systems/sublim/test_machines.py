@@ -172,7 +172,7 @@ class Point:
         self.store = store or MemoryStore()
         self.agents: dict[str, Agent] = {}
         self.handover = Handover(
-            create_ports(self.store, address), self.agents, self.add_agent, Follower(last_seq=0)
+            create_ports(self.store, address), self.agents, self.add_agent, Follower(last_lsn=0)
         )
 
     def add_agent(self, name: str) -> Agent:

@@ -8,7 +8,9 @@ from mud_machines import ports
 
 from mudkit.predicates import Predicate, function
 from mudkit.predicates.functions import remove
+from mudkit.systems.mud.device.access import Access
 from mudkit.systems.mud.device.cache import Cache
+from mudkit.systems.mud.device.connection import Connection
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
 from mudkit.systems.mud.policies.policies import Query
 from mudkit.systems.mud.tables.queries import keys_of
@@ -23,7 +25,7 @@ def make_row(key, n=1, predicate=None):
 
 
 def make_write(key, n):
-    return PendingWrite(number=1, name="t", key=key, type="blind", data={"n": n})
+    return PendingWrite(seq=1, name="t", key=key, type="blind", data={"n": n})
 
 
 def make_query(text, kind="committed", **reader):
@@ -35,9 +37,9 @@ class Device:
 
     def __init__(self, max_rows=100):
         self.local = Local(ports(), max_rows)
-        table = Table.created("t", "app", {"acl": "public", "split": ["m"]}, 1)
+        table = Table.create("t", "app", {"acl": "public", "split": ["m"]}, 1)
         self.local.learn(table)
-        self.cache = Cache(self.local)
+        self.cache = Cache(self.local, Access(self.local, Connection("ann/app", None, ["gateway"], 0)))
 
     def answer(self, text, *rows, at_us=0):
         losses = self.local.losses["t"].copy()

@@ -27,10 +27,10 @@ from mudkit.systems.mud.tables.records import SentPredicate
 
 SECOND_US = 1_000_000
 READ = ReadRequest(
-    name="t", table=None, predicate=None, keys=None, reader={}, aggregate=None, latest=False, seen={}
+    name="t", table=None, predicate=None, keys=None, reader={}, aggregate=None, latest=False, seen_lsns={}
 )
 SUM = ReadRequest(
-    name="t", table=None, predicate=None, keys=None, reader={}, aggregate="sum(n)", latest=False, seen={}
+    name="t", table=None, predicate=None, keys=None, reader={}, aggregate="sum(n)", latest=False, seen_lsns={}
 )
 WORK = Administering(1, CreateRequest("t", {}))
 OF_CONTINUOUS = {"name": "t", "handle": "first 1", "reader": {}, "data_seq": 1}
@@ -45,14 +45,14 @@ ERROR = {"kind": "AccessDenied", "summary": "no"}
 def make_write(number, size=1):
     return WriteRequest(
         name="t", table=None, key="a", type="blind", data={"x": "x" * size}, predicate=None, reader={},
-        replaces=0, number=number, known=1, incarnation="first",
+        replaces=0, number=number, first=1, incarnation="first",
     )  # fmt: skip
 
 
 @pytest.fixture
 def connection():
     connection = Connection("jane/news", "token", ["one", "two"], 0)
-    connection.up()
+    connection.link_up()
     return connection
 
 
@@ -92,14 +92,14 @@ def test_next_gateway_is_used_when_one_is_unreachable(connection):
     assert timer == SetTimer(RETRY, SECOND_US)
     assert [to for to, _ in resend(connection, connection.overdue(SECOND_US))] == ["two"]
     assert connection.switch_gateway(0, "one") == ()  # late failure of the earlier gateway
-    assert [to for to, _ in resend(connection, connection.up()[1])] == ["two"]
+    assert [to for to, _ in resend(connection, connection.link_up()[1])] == ["two"]
 
 
 def test_requests_wait_for_a_link(connection):
-    connection.down()
+    connection.link_down()
     assert ask(connection) is None
     assert connection.switch_gateway(0, "one") == ()
-    _, asks = connection.up()
+    _, asks = connection.link_up()
     ((_, message),) = resend(connection, asks)
     assert message.what == READ
 
@@ -118,7 +118,7 @@ def test_parts_before_a_retransmission_are_discarded(connection):
     _, message = ask(connection)
     connection.take(answer("part", message.id, rows=[]))
     connection.take(answer("registered", message.id))
-    resend(connection, connection.up()[1])
+    resend(connection, connection.link_up()[1])
     completed = connection.take(answer("complete", message.id))
     assert (completed.parts, completed.registered) == ({}, {})
 
@@ -154,7 +154,7 @@ def test_writes_are_sent_within_the_window(connection):
     assert len(resend(connection, [queued])) == 1
     assert connection.next_queued() is None
     # Over another link all are sent again, in order, within the window.
-    _, asks = connection.up()
+    _, asks = connection.link_up()
     numbers = [message.what.number for _, message in resend(connection, asks) if message.what is not READ]
     assert numbers == [2, 3, 4, 5]
 
@@ -192,7 +192,7 @@ def test_batch_contains_the_writes_that_fit_the_window(connection):
     alone = Connection("jane/news", "token", ["one"], 0)
     assert sent(alone.ask_together(0, writes[:1])) == []  # there is no link
     alone = Connection("jane/news", "token", ["one"], 0)
-    alone.up()
+    alone.link_up()
     ((_, message),) = sent(alone.ask_together(0, writes[:1]))
     assert message.what.number == 1
 
@@ -204,7 +204,7 @@ REQUESTS = {
     "create": CreateRequest("t", {}),
     "drop": DropRequest("t", {}),
     "register": RegisterRequest(
-        request=1, session="s", predicate=SentPredicate("TRUE", [True]), since={}, delivered=[], sync_us=None,
+        request=1, session="s", predicate=SentPredicate("TRUE", [True]), since_lsns={}, delivered=[], sync_us=None,
         table=None, **OF_CONTINUOUS,
     ),
     "unregister": UnregisterRequest(**OF_CONTINUOUS),
@@ -237,13 +237,13 @@ def test_only_answers_to_the_request_fit(connection, op):
 def test_resent_requests_get_new_identities_except_table_requests(connection):
     connection.ask(0, Writing(1), make_write(1))
     connection.ask(0, WORK, WORK.request)
-    connection.down()
+    connection.link_down()
     connection.ask(0, Writing(2), make_write(2))  # not in flight
-    connection.up()
-    before = [ask.identity for ask in connection.up()[1]]
-    for ask in connection.up()[1][:2]:
+    connection.link_up()
+    before = [ask.identity for ask in connection.link_up()[1]]
+    for ask in connection.link_up()[1][:2]:
         connection.send(0, ask)
-    effects, asks = connection.again(1)
+    effects, asks = connection.rename_in_flight(1)
     assert [type(ask.work) for ask in asks] == [Writing, Administering]
     assert asks[0].identity not in before
     assert asks[1].identity == before[1]

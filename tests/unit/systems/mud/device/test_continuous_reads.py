@@ -42,7 +42,7 @@ class Reads:
         self.local = Local(self.ports, 10)
         self.watching = ContinuousReads(self.ports, self.local, self.connection, ["server"], [])
         if is_up:
-            self.connection.up()
+            self.connection.link_up()
         self.number, self.seq = 0, 100
 
     def register(self, op_id=1, sync=None):
@@ -74,7 +74,7 @@ class Reads:
 
     def welcome(self, session, seq=None, incarnation="first"):
         self.seq = self.seq + 1 if seq is None else seq
-        return self.watching.welcome(0, Welcome(session, incarnation, self.seq))
+        return self.watching.receive_welcome(0, Welcome(session, incarnation, self.seq))
 
     def begin(self, lives=None, sync=None):
         """Register a read, and answer the registration."""
@@ -89,7 +89,7 @@ class Reads:
             "endpoint": "jane/news", "session": stream, **body,
         }  # fmt: skip
         message = {"kind": "stream", "stream": stream, "number": self.number, "first": 1, "body": body}
-        return self.watching.stream(0, "server", CLIENT_FROM_NOTIFICATION_SERVER.decode(message))
+        return self.watching.receive_item(0, "server", CLIENT_FROM_NOTIFICATION_SERVER.decode(message))
 
     def notify_change(self, key="a", ver=1, lsn=6, op="upsert", **more):
         return self.notify(change={"op": op, **ROW, "key": key, "ver": ver}, lsn=lsn, **more)
@@ -143,7 +143,7 @@ def test_read_is_registered_after_hello_and_welcome(reads):
 
 
 def test_no_hello_is_sent_without_reads_or_a_link(reads):
-    assert reads.watching.hello(0) == ()
+    assert reads.watching.send_hello(0) == ()
     offline = Reads(is_up=False)
     assert sent(offline.register()) == []
 
@@ -311,7 +311,7 @@ def test_read_refused_by_one_processor_is_ended_at_the_others(reads, is_first):
 
 def test_updates_and_ends_are_sent_to_the_cloud(reads):
     reads.begin()
-    ((_, ask),) = asks(reads.watching.change(0, 5, UpdateData(1, {"age": 3})))
+    ((_, ask),) = asks(reads.watching.update_data(0, 5, UpdateData(1, {"age": 3})))
     assert (ask["what"]["op"], ask["what"]["reader"]) == ("update_data", {"age": 3})
     (completion,) = completed(reads.take({"kind": "complete", "id": ask["id"]}))
     assert (completion.op_id, completion.error) == (5, None)
@@ -381,12 +381,12 @@ def test_a_late_copy_of_a_welcome_is_ignored(reads):
 def test_welcome_to_an_outdated_hello_is_ignored(reads):
     (_, hello), *_ = sent(reads.register())
     assert (hello["incarnation"], hello["seq"]) == ("first", 1)
-    ((_, resent),) = sent(reads.watching.hello(0))
+    ((_, resent),) = sent(reads.watching.send_hello(0))
     assert resent["seq"] == 2
     assert sent(reads.watching.greet(0))[0][1]["seq"] == 3
     assert reads.welcome("s", 2) == ()
     assert HELLO in reads.connection.timer
-    reads.watching.hello(0)
+    reads.watching.send_hello(0)
     assert len(asks(reads.welcome("s", 3))) == 1  # on a slow link it answers the last hello but one
 
 
@@ -396,7 +396,7 @@ def test_identify_is_answered_with_its_nonce_once_until_a_welcome(reads):
     assert hello["nonce"] == "n"
     assert reads.watching.identify(0, "n") == ()
     reads.welcome("s")
-    ((_, hello),) = sent(reads.watching.hello(0))
+    ((_, hello),) = sent(reads.watching.send_hello(0))
     assert "nonce" not in hello
 
 
@@ -420,14 +420,14 @@ def test_bytes_stored_per_change_are_independent_of_record_count():
     ann.write("t", "k000", {"n": 0}).result()
     lab.faults.kill("bob")
     lab.faults.restart("bob")
-    assert len(lab.world.hosts["bob"].processes[0].machine._watching.watches()[0].delivered) == 200
+    assert len(lab.world.hosts["bob"].processes[0].machine._continuous_reads.reads()[0].delivered) == 200
 
 
 def test_redirection_to_the_same_server_sends_no_second_hello_until_one_is_answered():
     reads = Reads()
     hellos = [message for _, message in sent(reads.register()) if message["kind"] == "hello"]
     assert len(hellos) == 1
-    assert reads.watching.redirect(0, "server") == ()
+    assert reads.watching.follow_redirect(0, "server") == ()
     reads.welcome("s")
-    assert [message["kind"] for _, message in sent(reads.watching.redirect(0, "server"))] == ["hello"]
-    assert reads.watching.redirect(0, "elsewhere") == ()
+    assert [message["kind"] for _, message in sent(reads.watching.follow_redirect(0, "server"))] == ["hello"]
+    assert reads.watching.follow_redirect(0, "elsewhere") == ()

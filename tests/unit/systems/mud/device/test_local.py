@@ -29,7 +29,7 @@ def make_row(
 
 
 def make_write(number: int, name: str = "news", key: str = "a", data: Any = None) -> PendingWrite:
-    return PendingWrite(number=number, name=name, key=key, type="blind", data=data or {"n": number})
+    return PendingWrite(seq=number, name=name, key=key, type="blind", data=data or {"n": number})
 
 
 def make_table(name: str = "news", number: int = 1, lsn: int = 1) -> Table:
@@ -56,7 +56,7 @@ def snapshot(local: Local) -> dict[str, Any]:
         "pending keys": {name: sorted(local.pending_keys(name)) for name in TABLES},
         "heads": local.heads(),
         "tables": dict(local.tables),
-        "seen": {name: local.seen(name) for name in TABLES},
+        "seen": {name: local.seen_lsns(name) for name in TABLES},
         "last write": local.writes.last_seq,
     }
 
@@ -116,7 +116,7 @@ def test_reopened_store_equals_state_in_memory(steps, max_rows):
         elif kind == "restart":
             local = Local(shared_ports, max_rows)
         assert snapshot(Local(shared_ports, max_rows)) == snapshot(local)
-        assert {item.number: (item.name, item.key) for item in local.writes} == pending
+        assert {item.seq: (item.name, item.key) for item in local.writes} == pending
         assert sum(len(keys) for keys in snapshot(local)["of tables"].values()) <= max_rows
 
 
@@ -188,9 +188,9 @@ def test_eviction_keeps_pending_writes_and_log_positions():
         local.see("news", 1, 0, number)
         local.hold("news", make_row(key, 1, held_us=number))
     for copy in (local, Local(ports(store=store), 1)):
-        assert [item.number for item in copy.writes] == [1, 2, 3, 4]
+        assert [item.seq for item in copy.writes] == [1, 2, 3, 4]
         assert copy.pending_keys("news") == list("abcd")
-        assert copy.seen("news") == {"0": 4}
+        assert copy.seen_lsns("news") == {"0": 4}
         assert len(list(copy.rows("news"))) == 1
 
 
@@ -199,7 +199,7 @@ def test_pending_writes_of_a_record_are_queued_in_order():
     for number, key in enumerate("babab", 1):
         local.add(make_write(number, key=key))
     for copy in (local, reopen(store)):
-        assert [item.number for item in copy.pending("news", "b")] == [1, 3, 5]
+        assert [item.seq for item in copy.pending("news", "b")] == [1, 3, 5]
         assert copy.heads() == [1, 2]
     local.remove(local.writes[1])
     local.remove(local.writes[2])
@@ -241,7 +241,7 @@ def test_checked_records_round_trip_through_the_store(record):
         return
     store = MemoryStore()
     reopen(store).add(pending := PendingWrite(
-        number=1, name="news", key="a", type="blind", data=data, reader=data,
+        seq=1, name="news", key="a", type="blind", data=data, reader=data,
         predicate=SentPredicate.of(Predicate("price < :n", n=3)),
     ))  # fmt: skip
     assert list(reopen(store).writes) == [pending]
@@ -279,7 +279,7 @@ def test_rollback_discards_uncommitted_changes():
     local.hold("news", make_row("a", 1))
     store.rollback()
     recovered = reopen(store)
-    assert ([item.number for item in recovered.writes], recovered.row("news", "a")) == ([1], None)
+    assert ([item.seq for item in recovered.writes], recovered.row("news", "a")) == ([1], None)
 
 
 # -- tables
@@ -305,9 +305,9 @@ def test_learn_new_table_of_same_name_evicts_records():
     assert local.learn(make_table(number=7, lsn=7)).number == 7
     for copy in (local, reopen(store)):
         assert copy.tables["news"].number == 7
-        assert (list(copy.rows("news")), copy.seen("news")) == ([], {})
+        assert (list(copy.rows("news")), copy.seen_lsns("news")) == ([], {})
         assert copy.row("n", "a") is not None
-        assert [item.number for item in copy.writes] == [1]
+        assert [item.seq for item in copy.writes] == [1]
 
 
 def test_learn_ignores_previous_table_of_same_name():
@@ -317,7 +317,7 @@ def test_learn_ignores_previous_table_of_same_name():
     local.see("news", 7, 0, 8)
     assert local.learn(make_table(number=1, lsn=3)).number == 7
     assert local.row("news", "a") is not None
-    assert local.seen("news") == {"0": 8}
+    assert local.seen_lsns("news") == {"0": 8}
 
 
 def test_forget_keeps_pending_writes():
@@ -329,8 +329,8 @@ def test_forget_keeps_pending_writes():
     local.forget("news", 2)
     local.forget("never known", 2)
     for copy in (local, reopen(store)):
-        assert (copy.tables, list(copy.rows("news")), copy.seen("news")) == ({}, [], {})
-        assert [item.number for item in copy.writes] == [1]
+        assert (copy.tables, list(copy.rows("news")), copy.seen_lsns("news")) == ({}, [], {})
+        assert [item.seq for item in copy.writes] == [1]
 
 
 def test_forget_keeps_tables_that_are_not_older():
@@ -342,15 +342,15 @@ def test_forget_keeps_tables_that_are_not_older():
         local.forget(name, 2)
     assert local.tables["news"].number == 2
     assert local.row("news", "a") is not None
-    assert local.seen("n") == {"0": 4}
+    assert local.seen_lsns("n") == {"0": 4}
 
 
 def test_seen_returns_highest_log_position_of_each_partition():
     store, local = open_store()
     for place, lsn in ((0, 5), (1, 2), (0, 3), (1, 4)):
         local.see("news", 1, place, lsn)
-    assert local.seen("news") == reopen(store).seen("news") == {"0": 5, "1": 4}
-    assert local.seen("n") == {}
+    assert local.seen_lsns("news") == reopen(store).seen_lsns("news") == {"0": 5, "1": 4}
+    assert local.seen_lsns("n") == {}
 
 
 def test_hash_of_stored_record_is_cached_until_eviction(monkeypatch):
@@ -377,7 +377,7 @@ def test_pending_writes_of_an_older_store_keep_their_numbers():
     store.put("incarnation", "older")
     for _ in range(2):
         local = reopen(store)
-        assert [(item.number, item.data) for item in local.pending("news", "a")] == [(7, {"n": 7})]
+        assert [(item.seq, item.data) for item in local.pending("news", "a")] == [(7, {"n": 7})]
         assert local.writes.last_seq == 7
     local.add(make_write(8))
     assert local.writes.name(7) == ("older", 7)
@@ -402,7 +402,7 @@ def test_go_back_removes_versions_lost_by_the_back_end():
     for copy in (local, reopen(store)):
         assert (copy.row("news", "a"), copy.row("news", "b")) == (kept, None)
         assert [item.replaces for item in copy.writes] == [None, 2]
-        assert copy.start == "third"
+        assert copy.log_incarnation == "third"
     assert local.go_back("fourth", 5) == ""
     assert local.go_back("fifth", 0) == "all"  # a back end whose log began anew
 
@@ -432,4 +432,4 @@ def test_go_back_removes_only_state_after_shared_position():
         assert [item.key for item in copy.rows("a b")] == ["a"]
         assert [(item.replaces, item.table) for item in copy.writes] == [case[-2:] for case in cases]
         assert list(copy.tables) == ["news"]
-        assert [copy.seen(name) for name in ("news", "a b", "x")] == [{"0": 5, "1": 5}, {"0": 5}, {}]
+        assert [copy.seen_lsns(name) for name in ("news", "a b", "x")] == [{"0": 5, "1": 5}, {"0": 5}, {}]

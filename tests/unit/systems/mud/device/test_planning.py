@@ -15,7 +15,7 @@ CACHED = Answerable(60.0, 1.0, 0.0)
 @pytest.fixture
 def planner():
     planner = Planner()
-    planner.link_up("lte")
+    planner.record_link_up("lte")
     return planner
 
 
@@ -37,7 +37,7 @@ def test_remote_plan_without_cached_answer_is_never_unnecessary(planner):
 
 
 def test_outage_is_expected_to_last_as_long_again(planner):
-    planner.link_down(1_000_000)
+    planner.record_link_down(1_000_000)
     early, late = (planner.remote(at_us, "t") for at_us in (2_000_000, 601_000_000))
     assert early.source == late.source == "wait"
     assert 60 < early.latency_s < 61
@@ -47,10 +47,10 @@ def test_outage_is_expected_to_last_as_long_again(planner):
 def test_slower_networks_have_higher_latency(planner):
     waits = []
     for network in ("wifi", "lte", "umts_3g", "edge"):
-        planner.link_up(network)
+        planner.record_link_up(network)
         waits.append(planner.remote(0, "t").latency_s)
     assert waits == sorted(waits)
-    planner.link_up("of the future")
+    planner.record_link_up("of the future")
     assert planner.remote(0, "t").latency_s == waits[1]
 
 
@@ -60,7 +60,7 @@ def test_awake_radio_costs_less_energy(planner):
     assert asleep - awake == pytest.approx(12_600)
     just_asleep = planner.remote(10_000_000 + 11_600_000, "t").radio_mj  # the tail of 11.6 s has ended
     assert just_asleep == asleep
-    planner.link_up("lte")
+    planner.record_link_up("lte")
     assert planner.remote(10_000_001, "t").radio_mj == asleep
 
 
@@ -107,7 +107,7 @@ def test_incomplete_answer_needs_a_utility_of_completeness(planner):
 
 
 def test_utility_weighs_local_answer_against_waiting(planner):
-    planner.link_down(0)
+    planner.record_link_down(0)
     assert planner.choose(0, "t", freshness(10), CACHED) == "wait"
     half = Answerable(1.0, 0.5, 0.0)
     assert planner.choose(0, "t", latency() + completeness(100.0), half) == "local"

@@ -246,8 +246,10 @@ def test_document_damaged_in_transit_is_refused(place):
         return replace(item, body=replace(item.body, document=corrupt(make_reads(2)))) if is_policy else item
 
     (process,) = place.lab.world.hosts["ann"].processes
-    stream = process.machine._watching.stream
-    process.machine._watching.stream = lambda now_us, sender, item: stream(now_us, sender, damage(item))
+    stream = process.machine._continuous_reads.receive_item
+    process.machine._continuous_reads.receive_item = lambda now_us, sender, item: stream(
+        now_us, sender, damage(item)
+    )
     place.cloud.ship(make_reads(2), app="news").result()
     place.lab.run(seconds=10)
     result = ann.policies().result()["read"]

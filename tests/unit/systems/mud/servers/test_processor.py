@@ -492,7 +492,7 @@ def test_latest_reader_data_apply_when_a_predicate_fails():
 
 def test_removed_columns_are_hidden_when_a_predicate_fails():
     matching = create_matching(("m IS NULL", {}), ("brittle(n)", {}))
-    table = MATCHED_TABLE.altered({"remove": ["m"]}, 2)
+    table = MATCHED_TABLE.alter({"remove": ["m"]}, 2)
     assert match(matching, version("m IS NULL", n=0, m=1), table) == ([0], [1])
 
 

@@ -34,42 +34,42 @@ STATE = State(TURN, 0, [table(0).table], [])
 @pytest.fixture
 def follower():
     follower = LogFollower("master", bytes)
-    follower.state(0, STATE)
+    follower.load_state(0, STATE)
     return follower
 
 
 def test_state_is_requested_until_it_arrives():
     follower = LogFollower("master", bytes)
-    send, timer = follower.begin(0)
+    send, timer = follower.request_state(0)
     for now_us in (200_000, 400_000):
         assert (send.to, send.message) == ("master", FollowLog(TURN))
         assert timer == SetTimer(BEGIN, 200_000)
-        send, timer = follower.overdue(now_us)
-    assert follower.state(500_000, STATE)[1:] == (CancelTimer(BEGIN),)
-    assert follower.begin(500_000) == ()
+        send, timer = follower.retransmit_request(now_us)
+    assert follower.load_state(500_000, STATE)[1:] == (CancelTimer(BEGIN),)
+    assert follower.request_state(500_000) == ()
 
 
 def test_late_state_is_ignored(follower):
-    assert sent(follower.state(0, State(TURN, 3, [], []))) == [("master", {"kind": "has", "lsn": 0})]
+    assert sent(follower.load_state(0, State(TURN, 3, [], []))) == [("master", {"kind": "has", "lsn": 0})]
     assert follower.copy.lsn == 0
-    assert [new.lsn for new in follower.fresh(Log([entry(1), entry(2)]))] == [1, 2]
+    assert [new.lsn for new in follower.take(Log([entry(1), entry(2)]))] == [1, 2]
 
 
 def test_state_requested_by_an_earlier_life_is_ignored():
     follower = LogFollower("master", bytes)
-    assert follower.state(0, State("before", 3, [], [])) == ()
-    assert follower.begin(0) != ()
+    assert follower.load_state(0, State("before", 3, [], [])) == ()
+    assert follower.request_state(0) != ()
 
 
 def test_entries_are_accepted_once_and_in_order(follower):
-    assert list(follower.fresh(Log([entry(2)]))) == []  # a gap
-    assert [new.lsn for new in follower.fresh(Log([entry(1), entry(2)]))] == [1, 2]
-    assert [new.lsn for new in follower.fresh(Log([entry(1), entry(2), entry(3)]))] == [3]
-    assert follower.has().message.lsn == 3
+    assert list(follower.take(Log([entry(2)]))) == []  # a gap
+    assert [new.lsn for new in follower.take(Log([entry(1), entry(2)]))] == [1, 2]
+    assert [new.lsn for new in follower.take(Log([entry(1), entry(2), entry(3)]))] == [3]
+    assert follower.acknowledge().message.lsn == 3
 
 
 def test_entries_are_ignored_without_a_state():
-    assert list(LogFollower("master", bytes).fresh(Log([entry(0), entry(1)]))) == []
+    assert list(LogFollower("master", bytes).take(Log([entry(0), entry(1)]))) == []
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_entries_are_ignored_without_a_state():
 def test_inconsistent_entries_are_not_followed(follower, entries, is_consistent):
     assert follower.fits(Log(entries)) == is_consistent
     if is_consistent:
-        for new in follower.fresh(Log(entries)):
+        for new in follower.take(Log(entries)):
             follower.copy.apply(new)
     assert follower.fits(Log([entry(follower.lsn + 1)])) == ("t" in follower.copy.tables)
 
@@ -117,25 +117,25 @@ def test_inconsistent_state_does_not_fit(names, numbers, rows, is_consistent):
 def answer(follower, lineage, *entries):
     """Send the follower a log of another start, and the answer to the question that it then asks."""
     follower.hear(Log([], lineage))
-    return follower.hear(Log([*entries], lineage, follower.has().message.nonce))
+    return follower.hear(Log([*entries], lineage, follower.acknowledge().message.nonce))
 
 
 def test_state_is_kept_only_if_the_next_start_has_all_of_it(follower):
-    list(follower.fresh(Log([entry(1), entry(2), entry(3)])))
+    list(follower.take(Log([entry(1), entry(2), entry(3)])))
     assert answer(follower, {"b": 4})
-    assert (follower.lsn, follower.start, follower.shared("")) == (3, "b", 3)
+    assert (follower.lsn, follower.log_incarnation, follower.shared_lsn("")) == (3, "b", 3)
     assert answer(follower, {"b": 4, "c": 4})
-    assert (follower.lsn, follower.start) == (3, "c")
+    assert (follower.lsn, follower.log_incarnation) == (3, "c")
     assert answer(follower, {"d": 2})
-    assert (follower.lsn, follower.start) == (-1, "d")
-    assert follower.begin(0) != ()
+    assert (follower.lsn, follower.log_incarnation) == (-1, "d")
+    assert follower.request_state(0) != ()
 
 
 def test_state_is_discarded_if_the_log_does_not_contain_the_last_start(follower):
     """The next log has all entries up to 0, but it has removed those after it, which it takes for known."""
     assert answer(follower, {"older backup": 1})
     assert answer(follower, {"newer backup": 4})
-    assert (follower.lsn, follower.start) == (-1, "newer backup")
+    assert (follower.lsn, follower.log_incarnation) == (-1, "newer backup")
 
 
 def test_messages_of_another_start_are_accepted_only_in_answer_to_a_question(follower):
@@ -144,6 +144,6 @@ def test_messages_of_another_start_are_accepted_only_in_answer_to_a_question(fol
     for lineage in ({}, {"b": 1}, {"never heard of": 1}):
         assert not follower.hear(Log([entry(1)], lineage))
         assert not follower.hear(Log([entry(1)], lineage, "another question"))
-    assert (follower.lsn, follower.start) == (-1, "c")
-    assert follower.hear(Log([], {"c": 1}, follower.has().message.nonce))
-    assert sent([follower.has()]) == [("master", {"kind": "has", "lsn": -1, "start": "c"})]
+    assert (follower.lsn, follower.log_incarnation) == (-1, "c")
+    assert follower.hear(Log([], {"c": 1}, follower.acknowledge().message.nonce))
+    assert sent([follower.acknowledge()]) == [("master", {"kind": "has", "lsn": -1, "start": "c"})]

@@ -73,7 +73,7 @@ def test_rows_are_grouped_by_partition():
 
 def test_altered_table_keeps_its_rows():
     copy = copy_of(row("a", {"n": 1}))
-    assert copy.apply(TableEntry(3, NEWS.altered({"remove": ["n"]}, 3))) is None
+    assert copy.apply(TableEntry(3, NEWS.alter({"remove": ["n"]}, 3))) is None
     table = copy.tables["news"]
     assert copy.get(table, "a").data == {"n": 1}
     assert copy.select(table, 0, None, None, {}, {})[0].data == {}
@@ -106,7 +106,7 @@ def test_loaded_copy_applies_entries_like_its_original(entries):
         elif op == "row":
             entry = RowEntry(lsn, "news", row(key, data, lsn=lsn))
         else:
-            entry = TableEntry(lsn, table.altered({"remove": ["n"]}, lsn))
+            entry = TableEntry(lsn, table.alter({"remove": ["n"]}, lsn))
         for copy in copies:
             copy.apply(entry)
         state = msgspec.json.decode(msgspec.json.encode(copies[0].state("now")), type=State)
@@ -172,7 +172,7 @@ def test_record_is_hidden_if_its_predicate_fails():
 
 
 def test_removed_column_reads_null():
-    table = NEWS.altered({"remove": ["n"]}, 2)
+    table = NEWS.alter({"remove": ["n"]}, 2)
     copy = copy_of(row("a", {"n": 1, "m": 2}), table=table)
     assert select(copy, "n IS NULL") == ["a"]
     assert select(copy, "n = 1") == []
@@ -180,7 +180,7 @@ def test_removed_column_reads_null():
 
 
 def test_removed_column_reads_null_for_writer_predicates():
-    table = NEWS.altered({"remove": ["n"]}, 2)
+    table = NEWS.alter({"remove": ["n"]}, 2)
     copy = copy_of(row("a", {"n": 1}, "n = 1"), row("b", {"n": 1}, "n IS NULL"), table=table)
     assert select(copy) == ["b"]
 
@@ -195,7 +195,7 @@ def test_selected_rows_can_be_changed_without_effect_on_the_copy():
 def test_record_of_includes_the_key():
     assert record_of(row("a", {"n": 1})) == {"n": 1, "key": "a"}
     assert record_of(row("a", None)) == {"key": "a"}
-    assert record_of(row("a", {"n": 1}), NEWS.altered({"remove": ["n"]}, 2)) == {"key": "a"}
+    assert record_of(row("a", {"n": 1}), NEWS.alter({"remove": ["n"]}, 2)) == {"key": "a"}
 
 
 def test_aggregates_skip_deleted_rows():
@@ -233,7 +233,7 @@ def test_lookup_finds_a_record_of_another_table_by_key():
     assert lookup(copy, "z") == {"n": 2, "key": "z"}
     for key in ("b", "d", "", 1, None, True, {"a": 1}):
         assert lookup(copy, key) is None
-    without = build_copy_with_people(row("a", {"n": 1, "m": 2}), table=PEOPLE.altered({"remove": ["n"]}, 2))
+    without = build_copy_with_people(row("a", {"n": 1, "m": 2}), table=PEOPLE.alter({"remove": ["n"]}, 2))
     assert lookup(without, "a") == {"m": 2, "key": "a"}
 
 

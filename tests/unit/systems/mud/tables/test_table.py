@@ -20,7 +20,7 @@ SCHEMA = {"topic": "text", "n": "number", "on": "boolean", "loc": "point", "more
 
 
 def table(**properties):
-    return Table.created("t", "news", properties, 3)
+    return Table.create("t", "news", properties, 3)
 
 
 # -- partitions
@@ -63,14 +63,14 @@ def test_new_table_has_the_given_properties():
 @pytest.mark.parametrize("name", ["", None, 5, "a\nb", "\ud800", "t" * (MAX_NAME + 1)])
 def test_unusable_names_are_refused(name):
     with pytest.raises(ParameterError, match="name of the table is not usable"):
-        Table.created(name, "news", {}, 1)
+        Table.create(name, "news", {}, 1)
     with pytest.raises(TableProblem):
         check_name(name)
 
 
 def test_name_of_maximum_length_is_accepted():
     name = "t" * MAX_NAME
-    assert Table.created(name, "news", {}, 1).name == check_name(name) == name
+    assert Table.create(name, "news", {}, 1).name == check_name(name) == name
 
 
 @pytest.mark.parametrize("properties", [
@@ -91,7 +91,7 @@ def test_unusable_properties_are_refused(properties):
 def test_tables_survive_json():
     for original in (
         table(),
-        table(acl="user", apps=["news"], split=["g", "p"], schema=SCHEMA).altered({"remove": ["n"]}, 8),
+        table(acl="user", apps=["news"], split=["g", "p"], schema=SCHEMA).alter({"remove": ["n"]}, 8),
     ):
         assert msgspec.json.decode(msgspec.json.encode(original), type=Table) == original
 
@@ -174,57 +174,60 @@ def row(lsn=None, **data):
 
 def test_columns_are_added_and_removed():
     old = table(schema={"topic": "text", "n": "number"})
-    new = old.altered({"add": {"city": "text"}, "remove": ["n"]}, 9)
+    new = old.alter({"add": {"city": "text"}, "remove": ["n"]}, 9)
     assert (new.schema, new.lsn, new.number) == ({"topic": "text", "city": "text"}, 9, 3)
     for lsn in (4, 10, None):
-        assert new.seen(row(lsn, topic="arts", n=1, city="Austin")) == {"topic": "arts", "city": "Austin"}
+        assert new.visible_columns(row(lsn, topic="arts", n=1, city="Austin")) == {
+            "topic": "arts",
+            "city": "Austin",
+        }
     with pytest.raises(ParameterError, match="no such column"):
         new.check_columns({"n": 1})
-    readded = new.altered({"add": {"n": "text"}}, 10)
+    readded = new.alter({"add": {"n": "text"}}, 10)
     readded.check_columns({"n": "one"})
     for lsn in (11, None):
-        assert readded.seen(row(lsn, n="one")) == {"n": "one"}
+        assert readded.visible_columns(row(lsn, n="one")) == {"n": "one"}
     assert (old.schema, list(old.removed), old.lsn) == ({"topic": "text", "n": "number"}, [], 3)
 
 
 def test_column_added_again_has_no_old_values():
-    readded = table().altered({"remove": ["n"]}, 9).altered({"add": {"n": "number"}}, 12)
-    assert readded.seen(row(11, n="old", m=1)) == {"m": 1}
-    assert readded.seen(row(12, n=1)) == {"n": 1}
-    extended = readded.altered({"add": {"m": "text", "n": "number"}}, 20)  # both exist
-    assert extended.seen(row(13, n=1, m=1)) == {"n": 1, "m": 1}
-    assert extended.altered({"remove": ["n"]}, 21).seen(row(30, n=1)) == {}
+    readded = table().alter({"remove": ["n"]}, 9).alter({"add": {"n": "number"}}, 12)
+    assert readded.visible_columns(row(11, n="old", m=1)) == {"m": 1}
+    assert readded.visible_columns(row(12, n=1)) == {"n": 1}
+    extended = readded.alter({"add": {"m": "text", "n": "number"}}, 20)  # both exist
+    assert extended.visible_columns(row(13, n=1, m=1)) == {"n": 1, "m": 1}
+    assert extended.alter({"remove": ["n"]}, 21).visible_columns(row(30, n=1)) == {}
 
 
 def test_removed_columns_stay_removed_after_the_next_alter():
-    new = table().altered({"remove": ["a"]}, 9).altered({"remove": ["b", "a"]}, 10)
-    assert new.seen(row(a=1, b=2, c=3)) == {"c": 3}
+    new = table().alter({"remove": ["a"]}, 9).alter({"remove": ["b", "a"]}, 10)
+    assert new.visible_columns(row(a=1, b=2, c=3)) == {"c": 3}
     assert list(new.removed) == ["a", "b"]
 
 
 def test_type_of_a_column_changes_only_after_removal():
     old = table(schema={"n": "number"})
-    assert old.altered({"add": {"n": "number"}}, 9).schema == {"n": "number"}
+    assert old.alter({"add": {"n": "number"}}, 9).schema == {"n": "number"}
     with pytest.raises(ParameterError, match="with another type"):
-        old.altered({"add": {"n": "text"}}, 9)
-    assert old.altered({"remove": ["n"]}, 9).altered({"add": {"n": "text"}}, 10).schema == {"n": "text"}
+        old.alter({"add": {"n": "text"}}, 9)
+    assert old.alter({"remove": ["n"]}, 9).alter({"add": {"n": "text"}}, 10).schema == {"n": "text"}
 
 
 def test_alter_changes_the_access_level_alone():
-    new = table(schema=SCHEMA, apps=["news"], split=["g"]).altered({"acl": "user"}, 9)
+    new = table(schema=SCHEMA, apps=["news"], split=["g"]).alter({"acl": "user"}, 9)
     assert (new.acl, new.schema, list(new.apps), list(new.split)) == ("user", SCHEMA, ["news"], ["g"])
-    assert new.altered({"add": None, "remove": (), "acl": None}, 10).acl == "user"
+    assert new.alter({"add": None, "remove": (), "acl": None}, 10).acl == "user"
 
 
 def test_alter_example_of_the_design():
-    new = table(split=["g", "p"]).altered({"acl": "user", "add": {"city": "text"}, "remove": ["article"]}, 9)
+    new = table(split=["g", "p"]).alter({"acl": "user", "add": {"city": "text"}, "remove": ["article"]}, 9)
     assert new.acl == "user"
-    assert new.seen(row(city="Austin", article="new")) == {"city": "Austin"}
+    assert new.visible_columns(row(city="Austin", article="new")) == {"city": "Austin"}
 
 
 def test_column_cannot_be_added_and_removed_at_once():
     with pytest.raises(ParameterError):
-        table(schema={"a": "text"}).altered({"add": {"a": "number"}, "remove": ["a"]}, 9)
+        table(schema={"a": "text"}).alter({"add": {"a": "number"}, "remove": ["a"]}, 9)
 
 
 @pytest.mark.parametrize("properties", [
@@ -233,7 +236,7 @@ def test_column_cannot_be_added_and_removed_at_once():
 ])  # fmt: skip
 def test_unusable_alterations_are_refused(properties):
     with pytest.raises(ParameterError):
-        table(schema=SCHEMA).altered(properties, 9)
+        table(schema=SCHEMA).alter(properties, 9)
 
 
 # -- no such table
