@@ -19,7 +19,7 @@ from numbers import Integral, Real
 from typing import Any, Final, Literal, TypeVar
 
 from mudkit import words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
 
 INK: Final = "#7b7b7b"
@@ -442,7 +442,7 @@ class Shown:
         return self._html
 
 
-@check_options
+@check_arguments(types=False)
 def show(
     value: Any,
     caption: str = "",

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
 
 import msgspec
 
+from mudkit.checks import described
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -387,6 +389,7 @@ class Installed(Protocol):
         ...
 
 
+@described("a device of the lab: lab.device(name), or lab.devices[name]")
 class Host(Protocol):
     """A device or a server, as a system's API sees it."""
 
@@ -411,6 +414,7 @@ class Host(Protocol):
         ...
 
 
+@described("a lab, such as Lab(seed=7)")
 class Network(Protocol):
     """A lab, as a system's API sees it."""
 

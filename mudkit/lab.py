@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from mudkit import words
-from mudkit.arguments import check_calls
+from mudkit.checks import Range, check_arguments, number
 from mudkit.display import Displayed, Table, View, first_rows
 from mudkit.errors import ParameterError, brief, did_you_mean, listed
 from mudkit.fleet import Device, Faults, Host, World
@@ -24,7 +24,6 @@ from mudkit.progress import bar
 from mudkit.sources.courses import Mobility
 from mudkit.sources.link_replay import LinkReplay
 from mudkit.sources.outages import OutageLog, Outages
-from mudkit.sources.parameters import number, whole_number
 from mudkit.tokens import Authority
 from mudkit.trace.schema import to_frame
 from mudkit.units import US_PER_S
@@ -46,7 +45,7 @@ _MAX_TIME_US = (_MAX_TIME - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timede
 """Latest time of a lab: pandas has no times after 2262."""
 
 
-@check_calls
+@check_arguments
 class Lab(Displayed):
     """A world in virtual time, and everything that is in it.
 
@@ -93,13 +92,12 @@ class Lab(Displayed):
 
     def __init__(
         self,
-        seed: int = 0,
+        seed: Annotated[int, Range(-(1 << 63), (1 << 63) - 1)] = 0,
         *,
         start: str | dt.datetime = START,
         record_messages: bool = True,
         record_exposure: bool = False,
     ) -> None:
-        seed = whole_number("seed", seed, -(1 << 63), (1 << 63) - 1)
         self.world = World(seed)
         self.start_us = epoch_us(start)
         self.devices: dict[str, Device] = {}
@@ -186,7 +184,7 @@ class Lab(Displayed):
 
     def fleet(
         self,
-        n: int,
+        n: Annotated[int, Range(1, _MAX_DEVICES)],
         *,
         mobility: str | Mobility | None = None,
         link: str | LinkReplay = "lte",
@@ -213,11 +211,10 @@ class Lab(Displayed):
         ParameterError
             As :meth:`device`; a trace of moves or links has fewer devices.
         """
-        count = whole_number("n", n, 1, _MAX_DEVICES)
         numbered = re.compile(re.escape(f"{prefix}-") + r"(\d{5,})")
         taken = [int(match[1]) for match in map(numbered.fullmatch, self.devices) if match]
         first = max(taken, default=-1) + 1
-        names = [f"{prefix}-{number:05d}" for number in range(first, first + count)]
+        names = [f"{prefix}-{number:05d}" for number in range(first, first + n)]
         group = Group(
             names,
             link=link,
@@ -237,7 +234,12 @@ class Lab(Displayed):
         return Authority(hashlib.sha256(f"the authority of lab {self.world.seed}".encode()).digest())
 
     def token(
-        self, user: str | None = None, app: str = "app", *, hours: float = 24.0, device: str | None = None
+        self,
+        user: str | None = None,
+        app: str = "app",
+        *,
+        hours: Annotated[float, Range(0.0, 1e9)] = 24.0,
+        device: str | None = None,
     ) -> str:
         """Return a signed token for an app, and for a user if there is one.
 
@@ -257,7 +259,7 @@ class Lab(Displayed):
         ParameterError
             The hours are out of range.
         """
-        length_s = number("hours", hours, 0.0, 1e9) * 3600
+        length_s = hours * 3600
         return self.authority.issue(app, user, expires_s=self.world.now_us / 1e6 + length_s, device=device)
 
     def server(self, name: str, storage: str | os.PathLike[str] | None = None) -> Host:

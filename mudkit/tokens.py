@@ -7,7 +7,7 @@ from typing import Any, Final
 import jwt
 import msgspec
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import AccessDenied, TokenExpired
 
 _ALGORITHM: Final = "HS256"
@@ -47,7 +47,7 @@ class Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
 
 
-@check_options
+@check_arguments(types=False)
 class Authority:
     """Issuer and verifier of signed tokens, by the time that is given instead of the wall clock.
 

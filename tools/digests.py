@@ -26,12 +26,6 @@ from mudkit.experiment import (
     COMPOSITIONS,
     TASKS,
     Contrail,
-    Direct,
-    LastHop,
-    Radiator,
-    Scenario,
-    StoreAndForward,
-    Sublim,
     check_orders,
     cleartext_fields,
     commutativity,
@@ -49,10 +43,10 @@ from mudkit.systems.contrail import Item
 from mudkit.systems.mud import NearAndRecent
 from mudkit.systems.radiator import Volume
 from mudkit.verify.campaign import judge as campaign_judge
-from mudkit.worlds import Audience, Commuters, Journal, Traffic, Ward
+from mudkit.worlds import Audience, Commuters, Inboxes, Journal, Traffic, Ward
 from mudkit.worlds.ward import POLICIES
 
-SCENARIO = Scenario(
+SCENARIO = Inboxes(
     devices=6, hours=6.0, link="umts_3g", outage=Outages(0.3, per_day=60), mobility="commute", every_s=300.0,
     items=Poisson(per_day=100), receivers=2, reads=WakingReads(per_day=60), queries=TripStarts(),
     expires_s=1800.0, loss_share=0.05, repeat_share=0.02, delay_share=0.02, delay_s=5.0,
@@ -71,8 +65,8 @@ def labs() -> dict[str, Callable[[], Lab]]:
     for name in list(COMPOSITIONS)[:2]:
         small = TASKS["friends nearby"].over(devices=6, hours=0.5)
         result[name] = lambda small=small, name=name: run(small, COMPOSITIONS[name], seed=12).lab
-    result["store and forward"] = lambda: run(SCENARIO, StoreAndForward, 13).lab
-    result["sublim"] = lambda: run(SCENARIO, Sublim, 14).lab
+    result["store and forward"] = lambda: SCENARIO.run(13, "relay").lab
+    result["direct"] = lambda: SCENARIO.run(14, "direct").lab
     return result
 
 
@@ -88,13 +82,10 @@ def tables() -> Iterator[tuple[str, pd.DataFrame]]:
         for task in scores.tasks:
             for method in ("measures", "table", "differences", "pareto"):
                 yield f"{name}: {method} of {task}", getattr(scores, method)(task)
-    systems = (Direct, StoreAndForward, LastHop, Contrail, Radiator, Sublim)
-    compared = experiment.compare(
-        replace(SCENARIO, hours=2.0), {system.charged: system for system in systems}, [24, 25]
-    )
+    compared = experiment.compare(replace(SCENARIO, hours=2.0).compare, [24, 25])
     yield "comparison: runs", compared.runs
     yield "comparison: differences", compared.differences()
-    lab = run(replace(SCENARIO, hours=1.0), Contrail, 26).lab
+    lab = run(TASKS["photo sharing"].over(devices=6, hours=1.0), Contrail, 26).lab
     for function in (contacts, party_knowledge, cleartext_fields):
         yield f"privacy: {function.__name__}", function(lab)
     checked = check_orders(scenarios=2, seed=27)

@@ -8,13 +8,13 @@ import ipywidgets
 import pyarrow as pa
 
 from mudkit import figures
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.units import US_PER_S
 from mudkit.widgets.panel import Figure, Panel
 
 
-@check_options
+@check_arguments(types=False)
 class FleetMap(Panel):
     """Map of a moving fleet that shows which devices have a link.
 

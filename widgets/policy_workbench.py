@@ -10,7 +10,7 @@ from typing import Any, Final
 import ipywidgets
 
 from mudkit import figures
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.display import Cell, Table
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.systems.sublim import Explanation, Finding, Policy, Rule, Verdict, findings
@@ -36,7 +36,7 @@ _NOTE: Final = (
 )
 
 
-@check_options
+@check_arguments(types=False)
 class PolicyWorkbench(Panel):
     """Edit rules, a message and a state; findings, the rule that fires and the output follow each key.
 

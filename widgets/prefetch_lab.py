@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import ipywidgets
 
 from mudkit import figures, words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import MudkitError, ParameterError, did_you_mean
 from mudkit.systems.lasthop import LEARNT, Expiration, Forwarding, Scenario, simulate
 from mudkit.systems.lasthop.spool.policies import Kind
@@ -90,7 +90,7 @@ class _Sample(NamedTuple):
     points: list[figures.LimitPoint]
 
 
-@check_options
+@check_arguments(types=False)
 class PrefetchLab(Panel):
     """Change any parameter of :func:`~mudkit.systems.lasthop.simulate`; waste, loss and their curves follow.
 

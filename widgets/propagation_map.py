@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import ipywidgets
 
 from mudkit import figures, words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.systems.radiator import People, Time, Volume, distance_km
 from mudkit.widgets.panel import STALE, Figure, Panel, alert
@@ -32,7 +32,7 @@ _LIMITS: Final = (0.0, 60.0)
 _STEPS: Final = 60
 
 
-@check_options
+@check_arguments(types=False)
 class PropagationMap(Panel):
     """Change how far messages are aggregated and in which cells; two maps over time follow.
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import ipywidgets
 
 from mudkit import figures
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import MudkitError
 from mudkit.experiment import PartyViews, party_views
 from mudkit.systems.contrail import Item
@@ -25,7 +25,7 @@ _NOTE: Final = (
 )
 
 
-@check_options
+@check_arguments(types=False)
 class RelayMonitor(Panel):
     """Change an item, the filter of its receiver, or the encryption; see what each party sees.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import ipywidgets
 
 from mudkit import figures, words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.display import Align, Cell, Table
 from mudkit.errors import MudkitError, ParameterError
 from mudkit.experiment import DEVICE_MEASURES, GAINS, LABELS, MEASURES, pareto_front
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ALL: Final = "all devices"
 
 
-@check_options
+@check_arguments(types=False)
 class Scoreboard(Panel):
     """Choose a task, a device and two measures; the Pareto front and the table of measures follow.
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import ipywidgets
 
 from mudkit import figures
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import MudkitError, OperationLost, ParameterError
 from mudkit.events import Operation
 from mudkit.lab import Lab
@@ -29,7 +29,7 @@ _NOTE: Final = (
 )
 
 
-@check_options
+@check_arguments(types=False)
 class TableBrowser(Panel):
     """Write, delete and read as any client, run the lab, cut links, and see the records of each client.
 

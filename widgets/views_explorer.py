@@ -9,7 +9,7 @@ from typing import Any, Final
 import ipywidgets
 
 from mudkit import figures
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.consistency import MODELS, History, Operation, Outcome, Status, Verdict, check
 from mudkit.display import Cell, Table
 from mudkit.errors import MudkitError, ParameterError
@@ -26,7 +26,7 @@ _NOTATION: Final = (
 )
 
 
-@check_options
+@check_arguments(types=False)
 class ViewsExplorer(Panel):
     """Edit a history; verdict, figure and views follow each key.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.consistency.deciding import Contradiction, Decision, judge, minimize
 from mudkit.consistency.history import History
 from mudkit.consistency.models import PROMISES, Edge, Form, Model, model_of, promising
@@ -26,7 +26,7 @@ MAX_OPERATIONS: Final = 3_000
 """Maximum number of operations of a record for the general search; beyond, the result is UNKNOWN."""
 
 
-@check_options
+@check_arguments(types=False)
 def check(
     history: History | pa.Table | pd.DataFrame,
     model: str,
@@ -100,7 +100,7 @@ def check(
     return _verdict(history, definition, key, results)
 
 
-@check_options
+@check_arguments(types=False)
 def views(
     history: History | pa.Table | pd.DataFrame, key: str, model: str = "fork-sequential"
 ) -> Mapping[str, tuple[Operation, ...]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.consistency.notation import number_values, operations_of, text_of
 from mudkit.consistency.operation import Content, Kind, Operation, Outcome
 from mudkit.display import Displayed, View
@@ -24,7 +24,7 @@ _MAX_COUNTED: Final = 10_000
 """Number of operations up to which a display counts clients and records."""
 
 
-@check_options
+@check_arguments(types=False)
 class History(Displayed):
     """Operations of a run, in the order in which they were invoked.
 

@@ -8,7 +8,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.consistency.operation import precedes
 from mudkit.errors import ParameterError, did_you_mean
 
@@ -27,7 +27,7 @@ class Form(Enum):
     """An order of all writes that each session respects."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Model:
     """Consistency model: the predicate a history must satisfy.
@@ -153,7 +153,7 @@ def model_of(name: str) -> Model:
     return MODELS[name]
 
 
-@check_options
+@check_arguments(types=False)
 @cache
 def implied_models(name: str) -> frozenset[str]:
     """Return the names of all models that a model implies, including itself.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 
 
 class Kind(StrEnum):
@@ -57,7 +57,7 @@ NOTHING: Final = Content(None, 0)
 """Content of a record before its first write."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True, slots=True)
 class Operation:
     """Operation of a client on a record: an invocation and a response (Mobius, appendix A).

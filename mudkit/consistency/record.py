@@ -21,7 +21,7 @@ from enum import Enum, auto
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.consistency.history import History
 from mudkit.consistency.operation import WITHOUT_EFFECT, Content, Kind, Operation, Outcome, precedes
 
@@ -514,7 +514,7 @@ def _read_back(operations: Sequence[Operation], place: int, saw: Mapping[int, in
     return None
 
 
-@check_options
+@check_arguments(types=False)
 def seen_writes(history: History) -> dict[tuple[str, int, str], Operation]:
     """Return the write that each operation observed, by operation id: returned by a read, or replaced.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.consistency.history import History
 from mudkit.consistency.operation import Operation
 from mudkit.display import Displayed, Event, View, first_rows, lanes
@@ -27,7 +27,7 @@ class Status(StrEnum):
     """Not decided; the explanation says why."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Step:
     """Order of two operations that every view must keep.
@@ -48,7 +48,7 @@ class Step:
         return f"{self.first} {self.why} {self.then}"
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Explanation:
     """Reason of a verdict.
@@ -79,7 +79,7 @@ class Explanation:
         return self.text
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True, repr=False)
 class Verdict(Displayed):
     """Result of a check, with the explanation.

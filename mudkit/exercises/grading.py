@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import MudkitError, ParameterError, brief, did_you_mean
 from mudkit.exercises.judges import exercises_of
 from mudkit.exercises.judging import WAIT_FACTOR, WITHIN_S, Clock, Exercise, Overtime, PieceError, judged
@@ -38,7 +38,7 @@ _POINTS: Final = {"passed": 1, "not yet": 0, "not there": 0}
 _JUDGED: Final = ("passed", "not yet")
 
 
-@check_options
+@check_arguments(types=False)
 def grade(
     files: Sequence[str | Path],
     *,

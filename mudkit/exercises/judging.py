@@ -23,7 +23,7 @@ from hypothesis.errors import Flaky
 from hypothesis.strategies import SearchStrategy
 
 from mudkit import figures
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.display import Cell, Displayed, Table, View
 from mudkit.errors import brief
 from mudkit.files import work_folder
@@ -53,7 +53,7 @@ _NOT_REPEATABLE = (
 FAILURE_TITLE: Final = "The smallest scenario that fails"
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Played:
     """Outcome of one scenario.
@@ -79,7 +79,7 @@ class Played:
     picture: Callable[[], go.Figure] | None = None
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Exercise:
     """Function to write, the property it must have, and scenarios that test it.
@@ -109,7 +109,7 @@ class Exercise:
         return self.signature.partition("(")[0]
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True, repr=False)
 class Verdict(Displayed):
     """Result of judging a solution.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, number, whole_number
 from mudkit.errors import ParameterError, did_you_mean
-from mudkit.sources.parameters import number, whole_number
 
 _DRIVERS: Final[dict[str, tuple[Any, Any]]] = {
     "cars": (1, 100_000), "towns": (1, "cars"), "days": (1, 3660), "look_again": (0.0, 0.95),
@@ -77,7 +76,7 @@ These exclude what means nothing. What is merely too much for a system is refuse
 """
 
 
-@check_options
+@check_arguments(types=False)
 def check_parameters(chapter: str, values: Mapping[str, Any]) -> None:
     """Check the numbers in the parameters cell of a chapter, before anything runs.
 

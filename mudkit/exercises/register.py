@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError, did_you_mean
 from mudkit.exercises import (
     cache_policies,
@@ -40,7 +40,7 @@ EXERCISES: Final[dict[str, Exercise]] = {
 """Exercise of each chapter, by the chapter's name."""
 
 
-@check_options
+@check_arguments(types=False)
 def judge(chapter: str | Exercise, piece: Callable[..., Any], *, within_s: float = WITHIN_S) -> Verdict:
     """Check a reader's function against the property of a chapter in random scenarios.
 

@@ -1,7 +1,7 @@
 """Experiments: systems run, compared and scored on the same fleets, items and faults.
 
-A scenario, a system and a seed make a run; runs on the same seeds make a comparison. A task states which
-items are useful to whom, and a scoreboard compares what each system takes to do it. Two systems on one seed
+A task states which items are useful to whom in a scenario. A task, a system and a seed make a run, and a
+scoreboard compares what each system takes to do the task. Two systems on one seed
 get the same devices, moves, outages, items and reads. What parties learnt is computed from what they held.
 A parameter of the wrong kind or out of range raises a :class:`~mudkit.errors.ParameterError`.
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mudkit.experiment.adapters.mud import Mud
     from mudkit.experiment.adapters.own import own_machine
     from mudkit.experiment.adapters.radiator import Radiator
-    from mudkit.experiment.adapters.store_and_forward import Direct, StoreAndForward
+    from mudkit.experiment.adapters.store_and_forward import StoreAndForward
     from mudkit.experiment.adapters.sublim import Sublim
     from mudkit.experiment.chains import COMPOSITIONS
     from mudkit.experiment.comparison import (
@@ -58,10 +58,10 @@ if TYPE_CHECKING:
         WARD,
         Interest,
         Item,
-        Scenario,
         Task,
     )
     from mudkit.experiment.testbed import Adapter, Testbed
+    from mudkit.scenario import Scenario
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
@@ -89,7 +89,6 @@ __all__ = [
     "Comparison",
     "Contrail",
     "ContrailPair",
-    "Direct",
     "Interest",
     "Item",
     "LastHop",

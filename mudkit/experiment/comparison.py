@@ -9,22 +9,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from mudkit import intervals, words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, one_of, whole_number
 from mudkit.display import MAX_COLUMNS, MAX_ROWS, Align, Cell, Displayed, Table, View
 from mudkit.errors import ParameterError, SimulationProblem, brief
 from mudkit.experiment.adapters import ADAPTERS
 from mudkit.experiment.privacy import disclosures, knowledge
-from mudkit.experiment.runs import MEASURES, by_device, check_plan, check_system, fates, phone_bills, run
-from mudkit.experiment.tasks import Scenario, Task
+from mudkit.experiment.runs import MEASURES, by_device, check_system, fates, phone_bills, run
+from mudkit.experiment.tasks import Task
 from mudkit.experiment.testbed import Adapter, Testbed
 from mudkit.progress import bar
-from mudkit.sources.parameters import one_of, whole_number
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True, repr=False)
 class Comparison(Displayed):
     """Several systems on the same seeds.
@@ -113,7 +112,7 @@ def _difference_cell(row: Mapping[Any, Any], label: words.Label, places: int) ->
     return Cell(f"{sign}{words.number(value, places)}{unit}", note)
 
 
-@check_options
+@check_arguments(types=False)
 def sweep(
     play: Callable[..., Mapping[str, Mapping[str, float]]],
     name: str,
@@ -164,46 +163,58 @@ def sweep(
     return pd.DataFrame(rows)
 
 
-@check_options
+@check_arguments(types=False)
 def compare(
-    plan: Scenario | Task,
-    systems: Mapping[str, Callable[[Testbed], Adapter]],
+    play: Callable[[int], Mapping[str, Mapping[str, float]]],
     seeds: Iterable[int] = range(10),
     *,
-    map: Callable[..., Iterable[dict[str, float]]] = map,  # noqa: A002 - the name of what it stands for
+    map: Callable[..., Iterable[Mapping[str, Mapping[str, float]]]] = map,  # noqa: A002 - the name of what it stands for
 ) -> Comparison:
-    """Run systems on the same seeds.
+    """Play a scenario with each seed, and compare its systems.
 
     Parameters
     ----------
-    plan : Scenario or Task
-    systems : mapping of str to callable
-        The systems by name; the first is the baseline.
+    play : callable
+        Takes a seed, and returns the measures of each system: ``{"relay": {"radio_j": 12.0}}``; the first
+        system is the baseline. :meth:`mudkit.worlds.Inboxes.compare` is one. Systems on a task are compared
+        by :func:`scoreboard`.
     seeds : iterable of int
     map : callable
-        How the runs are spread: ``map``, that of a process pool, or one that spreads over Spark.
+        How the seeds are spread: ``map``, that of a process pool, or one that spreads over Spark.
 
     Raises
     ------
     ParameterError
-        The plan is not one, or systems or seeds are missing or given twice.
+        A seed is missing or given twice, or no system is played.
 
     Examples
     --------
-    >>> from mudkit.experiment import Scenario, StoreAndForward
-    >>> compare(Scenario(devices=4, hours=1), {"to everyone": StoreAndForward}, seeds=range(2))
-    <Comparison: baseline to everyone, seeds 2>
+    >>> def play(seed):
+    ...     return {"direct": {"messages": 2 * seed}, "batched": {"messages": 3}}
+    >>> compare(play, seeds=[1, 2]).differences()["difference"].tolist()
+    [0.0]
     """
     import pandas as pd
 
-    check_plan(plan)
-    numbers = _checked(systems, seeds)
-    work = [(plan, make, name, seed) for name, make in systems.items() for seed in numbers]
-    return Comparison(pd.DataFrame(_spread(_measured, work, map)), next(iter(systems)))
+    numbers = _check_seeds(seeds)
+    played = _spread(play, numbers, map)
+    rows = [
+        {"system": system, "seed": seed, **measures}
+        for seed, systems in zip(numbers, played, strict=True)
+        for system, measures in systems.items()
+    ]
+    if not rows:
+        raise ParameterError(
+            "There is no system to compare.",
+            where="play",
+            found="no measures",
+            expected="the measures of each system, by its name",
+        )
+    return Comparison(pd.DataFrame(rows), rows[0]["system"])
 
 
-def _checked(systems: Any, seeds: Any) -> list[int]:
-    """Return the seeds as a list; raise unless there are systems and seeds, each once."""
+def _check_systems(systems: Any) -> None:
+    """Raise a ParameterError unless there are systems by name."""
     if not isinstance(systems, Mapping) or not systems:
         raise ParameterError(
             "Expected a mapping of names to systems.",
@@ -213,6 +224,10 @@ def _checked(systems: Any, seeds: Any) -> list[int]:
         )
     for make in systems.values():
         check_system(make)
+
+
+def _check_seeds(seeds: Any) -> list[int]:
+    """Return the seeds as a list; raise a ParameterError unless there are some, each once."""
     numbers = _each_once("seeds", seeds, "range(10)")
     return [whole_number("seeds", number, -(1 << 63), (1 << 63) - 1) for number in numbers]
 
@@ -238,12 +253,6 @@ def _spread(function: Callable[..., Any], work: list[Any], map: Callable[..., It
     return rows
 
 
-def _measured(what: tuple[Scenario | Task, Callable[[Testbed], Adapter], str, int]) -> dict[str, Any]:
-    plan, make, name, seed = what
-    one_run = run(plan, make, seed, record_messages=False, record_exposure=False)
-    return {"system": name, "seed": seed, **one_run.measures()}
-
-
 RATIOS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "useful_share": (("useful",), "wanted_count"),
     "kb_per_useful": (("up_kb", "down_kb"), "useful"),
@@ -252,7 +261,7 @@ RATIOS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
 """Ratios that a run may lack, with nothing to divide by: summed measures, and the divisor."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True, repr=False)
 class Scoreboard(Displayed):
     """Measures of systems on several tasks and seeds.
@@ -347,7 +356,7 @@ class Scoreboard(Displayed):
         return self._by_task[task]
 
 
-@check_options
+@check_arguments(types=False)
 def scoreboard(
     tasks: Iterable[Task],
     systems: Mapping[str, Callable[[Testbed], Adapter]] = ADAPTERS,
@@ -361,8 +370,10 @@ def scoreboard(
     Parameters
     ----------
     tasks : iterable of Task
-    systems, seeds, map
-        As for :func:`compare`.
+    systems : mapping of str to callable
+        The systems by name; the first is the baseline.
+    seeds, map
+        As for :func:`compare`; ``map`` spreads single runs.
     privacy : bool
         Whether the runs of the first seed keep what each party held.
 
@@ -375,7 +386,9 @@ def scoreboard(
     """
     import pandas as pd
 
-    todo, numbers = _each_once("tasks", tasks, "[NEWS, WARD]", Task), _checked(systems, seeds)
+    todo = _each_once("tasks", tasks, "[NEWS, WARD]", Task)
+    _check_systems(systems)
+    numbers = _check_seeds(seeds)
     work = [
         (task, make, name, seed, privacy and seed == numbers[0])
         for task in todo
@@ -461,7 +474,7 @@ LABELS: Final[Mapping[str, str]] = {name: words.axis_title(name) for name in MEA
 """Axis titles of the measures, with units."""
 
 
-@check_options
+@check_arguments(types=False)
 def pareto_front(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     """Return which systems are on the Pareto front of two measures.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
 import numpy as np
 
-from mudkit.arguments import check_options
+from mudkit.checks import Range, check_arguments, number, one_of, whole_number
 from mudkit.display import shows_fields
 from mudkit.errors import SimulationProblem
 from mudkit.experiment.privacy import ledger
@@ -20,7 +20,6 @@ from mudkit.lab import Lab
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
 from mudkit.sources import RandomWaypoint
-from mudkit.sources.parameters import check_ranges, number, one_of, rate, whole_number
 from mudkit.sources.streams import Stream
 from mudkit.systems import mud
 from mudkit.systems.contrail import Item, Module, Port, Published, Relay
@@ -41,7 +40,7 @@ _MIN_DIGITS: Final = 8
 """A number this long is no part of another one by chance."""
 
 
-@check_options
+@check_arguments(types=False)
 @shows_fields
 @dataclass(frozen=True)
 class AfternoonRun:
@@ -109,7 +108,7 @@ class AfternoonRun:
         return {"by traffic": right, "by silence": 1 - right, "always at home": float((~away).mean())}
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Afternoon:
     """Plan of an afternoon: Alice wants to know when her child leaves an area (Contrail 5.2).
@@ -132,16 +131,13 @@ class Afternoon:
     6
     """
 
-    hours: float = rate(2.0, 0.01, 1000.0)
-    publish_minutes: float = rate(1.0, 0.1, 1000.0)
-    area_km: float = rate(6.0, 0.1, 1000.0)
-    roam_km: float = rate(9.0, 0.1, 1000.0)
-    polling_s: float = rate(60.0, 1.0, 1e6)
-    filter_polling_s: float = rate(600.0, 1.0, 1e6)
+    hours: Annotated[float, Range(0.01, 1000.0)] = 2.0
+    publish_minutes: Annotated[float, Range(0.1, 1000.0)] = 1.0
+    area_km: Annotated[float, Range(0.1, 1000.0)] = 6.0
+    roam_km: Annotated[float, Range(0.1, 1000.0)] = 9.0
+    polling_s: Annotated[float, Range(1.0, 1e6)] = 60.0
+    filter_polling_s: Annotated[float, Range(1.0, 1e6)] = 600.0
     link: str = "umts_3g"
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
 
     @property
     def area(self) -> tuple[float, float, float, float]:
@@ -240,7 +236,7 @@ def _table(
     return lambda place: bool(writer.write("places", "child", place).result())
 
 
-@check_options
+@check_arguments(types=False)
 def interest_costs(
     share: float,
     seed: int,
@@ -310,7 +306,7 @@ def _interest(
     }
 
 
-@check_options
+@check_arguments(types=False)
 def album_keys(seed: int) -> pd.DataFrame:
     """Return the keys of an album for which Bob asks, then Ann, and from which Bob is dropped.
 
@@ -355,7 +351,7 @@ def album_keys(seed: int) -> pd.DataFrame:
 _MAX_WAIT_S: Final = 3600.0
 
 
-@check_options
+@check_arguments(types=False)
 class ContrailPair:
     """A sender and receivers that poll at one interval (Contrail 7.1).
 
@@ -439,7 +435,7 @@ class ContrailPair:
         return took_s
 
 
-@check_options
+@check_arguments(types=False)
 def item_latencies_s(
     seed: int, polling_s: float, idle_s: float, count: int, pause_s: float = 0.0, link: str = "umts_3g"
 ) -> list[float]:
@@ -459,7 +455,7 @@ def item_latencies_s(
     return pair.latencies_s(pair.received, count, pause_s)
 
 
-@check_options
+@check_arguments(types=False)
 def receiver_radio_mw(
     seed: int, polling_s: float, idle_s: float, hours: float, link: str = "umts_3g"
 ) -> float:
@@ -518,7 +514,7 @@ class PartyView(NamedTuple):
     receiver: Visibility
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class PartyViews:
     """Result of sending an item.
@@ -550,7 +546,7 @@ class PartyViews:
 _NOTHING: Final = Visibility("nothing")
 
 
-@check_options
+@check_arguments(types=False)
 def party_views(
     item: Item,
     predicate: str | None,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, one_of, whole_number
 from mudkit.experiment.adapters.contrail import Contrail
 from mudkit.experiment.adapters.lasthop import LastHop
 from mudkit.experiment.adapters.mud import Mud
@@ -20,9 +20,9 @@ from mudkit.experiment.adapters.sublim import Sublim
 from mudkit.experiment.adapters.system import RULES, MakePart
 from mudkit.experiment.chains import AtTheEnds, Chain, Handed, Logged
 from mudkit.experiment.runs import Run, run
-from mudkit.experiment.tasks import Item, Scenario, Task
+from mudkit.experiment.tasks import Item, Task
 from mudkit.experiment.testbed import APP, Testbed
-from mudkit.sources.parameters import one_of, whole_number
+from mudkit.scenario import Scenario
 from mudkit.sources.streams import Stream
 from mudkit.sources.workloads import Moments
 from mudkit.systems.radiator import People, Time
@@ -410,7 +410,7 @@ PAIRS: Final[dict[str, dict[str, Order]]] = _pairs()
 """Orders by composition and name; the first composition is each system alone."""
 
 
-@check_options
+@check_arguments(types=False)
 def check_orders(
     compositions: Iterable[str] | None = None,
     scenarios: int = 20,
@@ -462,7 +462,7 @@ def check_orders(
     return pd.DataFrame(rows, columns=columns)
 
 
-@check_options
+@check_arguments(types=False)
 def commutativity(table: pd.DataFrame) -> pd.DataFrame:
     """Return for each composition whether its orders commute.
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.experiment.runs import Run
 from mudkit.fleet.exposure import Exposure
@@ -22,7 +22,7 @@ _MAX_EXAMPLES: Final = 5
 _MAX_EXAMPLE_BYTES: Final = 40
 
 
-@check_options
+@check_arguments(types=False)
 def contacts(lab: Lab) -> pd.DataFrame:
     """Return who was seen communicating with whom, when, and how much.
 
@@ -59,7 +59,7 @@ def contacts(lab: Lab) -> pd.DataFrame:
     return frame
 
 
-@check_options
+@check_arguments(types=False)
 def party_knowledge(lab: Lab) -> pd.DataFrame:
     """Return what each party learnt, summed up from :func:`contacts`.
 
@@ -97,7 +97,7 @@ def party_knowledge(lab: Lab) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-@check_options
+@check_arguments(types=False)
 def cleartext_fields(lab: Lab) -> pd.DataFrame:
     """Return what servers received in clear, by field: names, groups, white-lists, sizes, times.
 
@@ -141,7 +141,7 @@ _NEEDLE: Final = 24
 """Number of first letters that identify an item."""
 
 
-@check_options
+@check_arguments(types=False)
 def knowledge(run: Run) -> pd.DataFrame:
     """Return what parties know after a task; a run without ``record_exposure=True`` raises a ParameterError.
 
@@ -225,7 +225,7 @@ OTHERS: Final = "another device"
 _NUMBER: Final = re.compile(rb"-?\d+\.\d+")
 
 
-@check_options
+@check_arguments(types=False)
 def disclosures(run: Run) -> pd.DataFrame:
     """Return the shares of phones whose places and wants parties know.
 

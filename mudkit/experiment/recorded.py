@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from mudkit import words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, number, whole_number
 from mudkit.errors import TraceContentError
-from mudkit.experiment.tasks import SETTLE_S, Scenario, Task
+from mudkit.experiment.tasks import SETTLE_S, Task
+from mudkit.scenario import Scenario
 from mudkit.sources.outages import OutageLog, Outages
-from mudkit.sources.parameters import number, whole_number
 from mudkit.sources.replay import Replay
 from mudkit.sources.workloads import Moments
 from mudkit.trace.logs import check_overlap
@@ -168,7 +168,7 @@ class _Radii:
         return [{"km": self.km[row]} for row in range(len(phones))]
 
 
-@check_options
+@check_arguments(types=False)
 def recorded_task(
     positions: pa.Table,
     reads: pa.Table,

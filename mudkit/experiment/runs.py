@@ -1,4 +1,4 @@
-"""Runs: one system in one scenario or task with one seed, and the measures of what happened."""
+"""Runs: one system on one task with one seed, and the measures of what happened."""
 
 from __future__ import annotations
 
@@ -10,18 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow.compute as pc
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, of_kind
 from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, brief
-from mudkit.experiment.tasks import SETTLE_S, Item, Scenario, Task
+from mudkit.experiment.tasks import SETTLE_S, Item, Task
 from mudkit.experiment.testbed import APP, Adapter, Testbed
 from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
-from mudkit.sources.parameters import of_kind
-from mudkit.sources.streams import Stream
-from mudkit.sources.workloads import Workload
-from mudkit.units import US_PER_S
+from mudkit.scenario import Activity, build_lab, schedule
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,14 +54,13 @@ FATES: Final = ("useful", "late", "stale", "unopened", "lost")
 """Fates of a wanted item on a phone; the counts add up to what was wanted."""
 
 
-@check_options
+@check_arguments(types=False)
 class Run(Displayed):
     """One run, and what happened in it.
 
     Parameters
     ----------
     task : Task
-        For a run of a scenario, :meth:`Task.addressed <mudkit.experiment.Task.addressed>` of it.
     system, seed, testbed
         Name of the system, and what it ran with; ``lab`` is the lab at the end of the run.
     """
@@ -80,42 +76,22 @@ class Run(Displayed):
         return View("Run", facts | dict(shown.facts) | {"seed": str(self.seed)}, shown.tables[:1])
 
     @property
-    def scenario(self) -> Scenario:
-        """Scenario of the run."""
-        return self.task.scenario
-
-    @property
     def duration_s(self) -> float:
         """Length of the run in virtual time."""
-        return 3600 * self.scenario.hours + (0 if self.task.is_addressed else SETTLE_S)
+        return 3600 * self.task.scenario.hours + SETTLE_S
 
     @cached_property
     def bill(self) -> pd.DataFrame:
         """One row per (system, device, direction): ``messages, bytes, radio_mj, wakeups``."""
         return self.lab.bill()
 
-    def energy(self) -> pd.DataFrame:
-        """Return the billed radio energy by state (ramp, active, tail): ``state, energy_j, energy_share``."""
-        import pandas as pd
-
-        radios = pd.concat([self.lab.radio(name) for name in self.lab.devices])
-        energy_j = (radios["end"] - radios["start"]).dt.total_seconds() * radios["power_mw"] / 1000
-        by_state = energy_j.groupby(radios["state"]).sum()
-        by_state = by_state.reindex(["promotion", "active", "tail"], fill_value=0.0)
-        whole = by_state.sum()
-        table = pd.DataFrame({"state": ["ramp", "active", "tail"], "energy_j": by_state.to_numpy()})
-        table["energy_share"] = table["energy_j"] / whole if whole else math.nan
-        return table
-
     @cached_property
     def deliveries(self) -> pd.DataFrame:
         """One row per (item, receiver): times, ``latency_s, staleness_s, status``.
 
-        Of a task there is a row for each phone that wanted an item, and for each other one that received it.
+        There is a row for each phone that wanted an item, and for each other one that received it.
         """
         deliveries = self.lab.deliveries()
-        if self.task.is_addressed:
-            return deliveries
         return deliveries[deliveries["system"] == APP].reset_index(drop=True)
 
     @cached_property
@@ -130,36 +106,7 @@ class Run(Displayed):
         return digest.hexdigest()
 
     def measures(self) -> dict[str, float]:
-        """Return the measures of the run; NaN without a value.
-
-        Of a task the :data:`MEASURES`. Of a scenario, over all devices: ``messages, bytes, radio_j, wakeups,
-        j_per_read``; of all items and receivers the shares delivered and read before they expired
-        (``delivered_share, read_share``), and expired (``expired_share``); of those delivered, and read, in
-        time the medians ``latency_s`` and ``staleness_s``.
-        """
-        return self._scenario_measures() if self.task.is_addressed else self._task_measures()
-
-    def _scenario_measures(self) -> dict[str, float]:
-        bill, deliveries = self.bill, self.deliveries
-        count = len(deliveries) or math.nan
-        radio_j = float(bill["radio_mj"].sum() / 1000)
-        late = deliveries["expired"].notna() & (deliveries["delivered"] > deliveries["expired"])
-        in_time = deliveries[deliveries["delivered"].notna() & ~late]
-        read = deliveries[deliveries["status"] == "read"]
-        return {
-            "messages": float(bill["messages"].sum()),
-            "bytes": float(bill["bytes"].sum()),
-            "radio_j": radio_j,
-            "wakeups": float(bill["wakeups"].sum()),
-            "j_per_read": radio_j / (len(read) or math.nan),
-            "delivered_share": len(in_time) / count,
-            "read_share": len(read) / count,
-            "expired_share": float((deliveries["status"] == "expired").sum()) / count,
-            "latency_s": float(in_time["latency_s"].median()) if len(in_time) else math.nan,
-            "staleness_s": float(read["staleness_s"].median()) if len(read) else math.nan,
-        }
-
-    def _task_measures(self) -> dict[str, float]:
+        """Return the :data:`MEASURES` of the run; NaN without a value."""
         deliveries, bill, phones = self.deliveries, self.bill, self.testbed.phones
         latency_s = deliveries.loc[deliveries["status"] == "read", "latency_s"]
         hosts = self.lab.world.hosts.items()
@@ -179,9 +126,9 @@ class Run(Displayed):
         return {name: measures[name] for name in MEASURES}
 
 
-@check_options
+@check_arguments(types=False)
 def run(
-    plan: Scenario | Task,
+    task: Task,
     system: Callable[[Testbed], Adapter],
     seed: int = 0,
     *,
@@ -189,15 +136,15 @@ def run(
     record_messages: bool = True,
     record_exposure: bool = True,
 ) -> Run:
-    """Run a system through a scenario or a task.
+    """Run a system on a task.
 
     Parameters
     ----------
-    plan : Scenario or Task
+    task : Task
     system : callable
         Returns an adapter for a testbed: one of :data:`mudkit.experiment.ADAPTERS`, or another class.
     seed : int
-        Same plan, system and seed: same run.
+        Same task, system and seed: same run.
     name : str, optional
         Name of the system in results; by default that of the adapter, or of the callable.
     record_messages, record_exposure : bool
@@ -206,55 +153,33 @@ def run(
     Raises
     ------
     ParameterError
-        The plan, system or seed is not one, or a trace of moves or links does not cover the run; or the
+        The task, system or seed is not one, or a trace of moves or links does not cover the run; or the
         system reports an arrival that did not come over a link, or its machines share memory.
 
     Examples
     --------
-    >>> from mudkit.experiment import Scenario, StoreAndForward
-    >>> run(Scenario(devices=4, hours=1), StoreAndForward, seed=1).measures()["delivered_share"]
+    >>> from mudkit.experiment import WARD, StoreAndForward
+    >>> run(WARD.over(devices=2, hours=0.1, outage=0.0), StoreAndForward, seed=1).measures()["useful_share"]
     1.0
     """
-    check_plan(plan)
+    check_task(task)
     check_system(system)
-    task = plan if isinstance(plan, Task) else Task.addressed(plan)
     scenario = task.scenario
-    lab = Lab(seed, start=scenario.start, record_messages=record_messages, record_exposure=record_exposure)
-    if not task.is_addressed:
-        lab.world.on_failure = raise_failure  # a failing machine of a reader's own is reported, not compared
-    lab.fleet(
-        scenario.devices,
-        mobility=scenario.mobility,
-        link=scenario.link,
-        outage=scenario.outage,
-        every_s=scenario.every_s,
-        battery_j=scenario.battery_j,
-    )
+    lab = build_lab(scenario, seed, record_messages=record_messages, record_exposure=record_exposure)
+    lab.world.on_failure = raise_failure  # a failing machine of a reader's own is reported, not compared
     if task.feeds:
         lab.fleet(task.feeds, link="ideal", prefix="feed")
-    lab.faults.messages(
-        loss_share=scenario.loss_share,
-        repeat_share=scenario.repeat_share,
-        delay_share=scenario.delay_share,
-        delay_s=scenario.delay_s,
-    )
     testbed = Testbed(task, lab)
     adapter = system(testbed)
-    if task.is_addressed and not getattr(adapter, "name", None):
-        raise ParameterError(
-            "This system cannot run a scenario.",
-            where="system",
-            found=f"{_name(system)}, whose adapter has no name for items that name their receivers",
-            expected="an adapter whose machines record deliveries under its name, such as StoreAndForward",
-            remedy="run it on a task, such as NEWS",
-        )
     testbed.attach(adapter)
     lab.trace.description["scenario"] = task.describe()
-    _Play(task, testbed, adapter).begin()
-    lab.run(hours=scenario.hours, seconds=0 if task.is_addressed else SETTLE_S)
+    activities = [Activity("items", scenario.items, testbed.senders, _Publishing(testbed).publish)]
+    if not task.is_shown:
+        activities.append(Activity("reads", scenario.reads, testbed.phones, adapter.on_look))
+    testbed.given.update(schedule(lab, scenario.hours, activities).astype("<i8").tobytes())
+    lab.run(hours=scenario.hours, seconds=SETTLE_S)
     getattr(adapter, "end", lambda: None)()
-    if not task.is_addressed:
-        lab.trace.description["wanted"] = testbed.wanted_count
+    lab.trace.description["wanted"] = testbed.wanted_count
     return Run(task, name or getattr(adapter, "name", None) or _name(system), seed, testbed)
 
 
@@ -264,10 +189,9 @@ def _name(system: Any) -> str:
     return str(getattr(system, "name", None) or getattr(system, "__name__", None) or type(system).__name__)
 
 
-def check_plan(given: Any) -> None:
-    """Raise a ParameterError unless it is a scenario or a task."""
-    expected = "a scenario, such as Scenario(devices=20, hours=24), or a task, such as NEWS"
-    of_kind("plan", given, Scenario, Task, expected=expected)
+def check_task(given: Any) -> None:
+    """Raise a ParameterError unless it is a task."""
+    of_kind("task", given, Task, expected="a task, such as NEWS")
 
 
 def check_system(given: Any) -> None:
@@ -282,81 +206,24 @@ def check_system(given: Any) -> None:
         )
 
 
-class _Play:
-    """Items, reads and queries of a task, in the order of time."""
+class _Publishing:
+    """Items that a run publishes, numbered by sender."""
 
-    def __init__(self, task: Task, testbed: Testbed, adapter: Adapter) -> None:
-        self._task, self._testbed, self._adapter, self._lab = task, testbed, adapter, testbed.lab
+    def __init__(self, testbed: Testbed) -> None:
+        self._testbed = testbed
         self._published: dict[str, int] = {}
         self._rows = {name: row for row, name in enumerate(testbed.phones)}
-        self._receivers = Stream(self._lab.world.seed, "receivers")
 
-    def begin(self) -> None:
-        """Schedule all moments of the workloads; only the next one is in the kernel's heap.
-
-        Within one moment the order is: positions, messages, timers, then these, by kind and device.
-        """
-        scenario, world, testbed = self._task.scenario, self._lab.world, self._testbed
-        length_us = round(scenario.hours * 3600 * US_PER_S)
-        plan: list[tuple[Workload, str, list[str], Callable[[str], None]]] = [
-            (scenario.items, "items", testbed.senders, self._publish)
-        ]
-        if not self._task.is_shown:
-            plan.append((scenario.reads, "reads", testbed.phones, self._adapter.on_look))
-        if scenario.queries is not None:
-            plan.append((scenario.queries, "queries", testbed.phones, self._query))
-        drawn = [
-            (workload.moments(world.seed, stream, names, self._lab.start_us, length_us), names, does)
-            for workload, stream, names, does in plan
-        ]
-        times_us = np.concatenate([moments.t_us for moments, _, _ in drawn])
-        rows = np.concatenate([moments.device for moments, _, _ in drawn])
-        kinds = np.repeat(np.arange(len(drawn)), [len(moments.t_us) for moments, _, _ in drawn])
-        order = np.lexsort((rows, kinds, times_us))
-        testbed.given.update(np.column_stack([times_us, rows, kinds])[order].astype("<i8").tobytes())
-
-        def step(number: int) -> None:
-            if number + 1 < len(order):
-                world.ask_at(int(times_us[order[number + 1]]), step, number + 1)
-            _, names, does = drawn[kinds[order[number]]]
-            does(names[int(rows[order[number]])])
-
-        if len(order):
-            world.ask_at(int(times_us[order[0]]), step, 0)
-
-    def _publish(self, sender: str) -> None:
-        task, lab = self._task, self._lab
+    def publish(self, sender: str) -> None:
+        """Publish the next item of a sender."""
+        task, lab = self._testbed.task, self._testbed.lab
         number = self._published[sender] = self._published.get(sender, 0) + 1
         about: dict[str, Any] = {"who": sender, "rank": 0.0}
-        if task.is_addressed:
-            about["to"] = tuple(self._draw_receivers(sender, number))
-        else:
-            about |= task.metadata(lab.world.seed, sender, number, lab.devices[sender].loc)
+        about |= task.metadata(lab.world.seed, sender, number, lab.devices[sender].loc)
         size_bytes, expires_s = task.scenario.size_bytes, task.scenario.expires_s
         if task.recording is not None:
             size_bytes, expires_s = task.recording.limits(self._rows[sender], number)
         self._testbed.publish(Item(f"{sender} {number}", sender, about, size_bytes, expires_s))
-
-    def _draw_receivers(self, sender: str, number: int) -> list[str]:
-        """Draw distinct devices other than the sender; a single device sends to itself."""
-        names, receivers = self._testbed.phones, self._task.scenario.receivers
-        count = len(names)
-        if count == 1:
-            return [sender]
-        device = self._lab.devices[sender].number
-        # The devices with the lowest draws would be a draw for each of them; this is one for each receiver.
-        steps = number * receivers + np.arange(receivers)
-        draws = self._receivers.integers(device, steps, 0, count - 1 - np.arange(receivers))
-        taken = [self._rows[sender]]
-        for draw in draws.tolist():
-            for other in sorted(taken):
-                draw += draw >= other
-            taken.append(draw)
-        return [names[other] for other in taken[1:]]
-
-    def _query(self, phone: str) -> None:
-        scenario = self._task.scenario
-        self._lab.trace.read(self._lab.devices[phone], scenario.box_km, scenario.window_s)
 
 
 DEVICE_MEASURES: Final = (
@@ -367,7 +234,7 @@ DEVICE_MEASURES: Final = (
 """Measures of a single device."""
 
 
-@check_options
+@check_arguments(types=False)
 def by_device(run: Run) -> pd.DataFrame:
     """Return the measures of each device, from the bill and the table of deliveries.
 

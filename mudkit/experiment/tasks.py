@@ -1,4 +1,4 @@
-"""Scenarios and tasks: what happens to a fleet, and which items are useful to whom."""
+"""Tasks: which items are useful to whom."""
 
 from __future__ import annotations
 
@@ -6,126 +6,20 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, number, split_rates, whole_number
 from mudkit.errors import ParameterError
-from mudkit.fleet.device import BASE_MW
-from mudkit.fleet.group import Group
-from mudkit.lab import START, epoch_us
 from mudkit.predicates import Language, Predicate
-from mudkit.sources.courses import Mobility
+from mudkit.scenario import Scenario, require_mobility
 from mudkit.sources.grid import ManhattanGrid
-from mudkit.sources.link_replay import LinkReplay
-from mudkit.sources.outages import OutageLog, Outages
-from mudkit.sources.parameters import number, of_kind, split_rates, whole_number
 from mudkit.sources.streams import Stream
-from mudkit.sources.workloads import Poisson, WakingReads, Workload
-
-
-@check_options
-@dataclass(frozen=True)
-class Scenario:
-    """Plan of a run, whatever the system.
-
-    Parameters
-    ----------
-    devices, hours
-        Phones, and virtual time.
-    link, outage, mobility, battery_j, every_s
-        As in :meth:`mudkit.lab.Lab.fleet`.
-    items, reads, queries : Workload
-        When each device publishes an item, and its user looks at what has arrived, or asks for what is around
-        her (a row of the trace's ``reads``; needs a mobility). Queries may be None.
-    receivers, size_bytes : int
-        How many others each item is for, drawn evenly, and its size.
-    expires_s : float, optional
-        Time after its creation in which an item is worth reading; None: for ever.
-    box_km, window_s : float
-        What a query asks for.
-    loss_share, repeat_share, delay_share, delay_s : float
-        As in :meth:`mudkit.fleet.Faults.messages`.
-    start : str
-        As in :class:`mudkit.lab.Lab`.
-
-    Raises
-    ------
-    ParameterError
-        A value is not usable, or queries are asked where there is no mobility.
-    """
-
-    devices: int = 20
-    hours: float = 24.0
-    link: str | LinkReplay = "lte"
-    outage: float | Outages | OutageLog = 0.0
-    mobility: str | Mobility | None = None
-    battery_j: float | None = None
-    every_s: float = 60.0
-    items: Workload = Poisson(per_day=24)
-    receivers: int = 1
-    size_bytes: int = 500
-    expires_s: float | None = None
-    reads: Workload = WakingReads(per_day=8)
-    queries: Workload | None = None
-    box_km: float = 20.0
-    window_s: float = 7200.0
-    loss_share: float = 0.0
-    repeat_share: float = 0.0
-    delay_share: float = 0.0
-    delay_s: float = 0.0
-    start: str = START
-
-    def __post_init__(self) -> None:
-        whole_number("devices", self.devices, 1, 1_000_000)
-        whole_number("receivers", self.receivers, 1, max(self.devices - 1, 1))
-        whole_number("size_bytes", self.size_bytes, 0, 1 << 30)
-        most = {"hours": 1e5, "expires_s": 1e9, "box_km": 1e5, "window_s": 1e9}
-        for name, high in most.items():
-            value = getattr(self, name)
-            if name != "expires_s" or value is not None:
-                number(name, value, 1e-6, high)
-        for name in ("items", "reads", "queries"):
-            value = getattr(self, name)
-            if name == "queries" and value is None:
-                continue
-            given = str(value) if isinstance(value, type) else value  # a class has the methods, too
-            of_kind(
-                name, given, Workload, expected="a workload, such as Poisson(per_day=24) of mudkit.sources"
-            )
-        for name in ("loss_share", "repeat_share", "delay_share"):
-            number(name, getattr(self, name), 0.0, 1.0)
-        number("delay_s", self.delay_s, 1e-6 if self.delay_share else 0.0, 1e9)
-        epoch_us(self.start)
-        # Refuses what a lab would, before a run begins.
-        Group(
-            ["phone"], link=self.link, at=None, mobility=self.mobility, outage=self.outage,
-            every_s=self.every_s, battery_j=self.battery_j, base_mw=BASE_MW, context={},
-        )  # fmt: skip
-        if self.queries is not None:
-            summary = "A query asks for what is around a device, which has no place."
-            _require_mobility(self, "queries", summary)
-
-    def describe(self) -> dict[str, str]:
-        """Return all parameters of a run, in words."""
-        return {field.name: _text(getattr(self, field.name)) for field in fields(self)}
-
-
-def _require_mobility(scenario: Scenario, where: str, summary: str) -> None:
-    if scenario.mobility is None:
-        raise ParameterError(summary, where=where, found="mobility=None", expected="a mobility")
-
-
-def _text(value: Any) -> str:
-    """Return a parameter in words; of a random process all of its own."""
-    if not hasattr(value, "describe"):
-        return str(value)
-    return ", ".join(f"{name} {part}" for name, part in value.describe().items())
-
+from mudkit.sources.workloads import Poisson, WakingReads
 
 _ANY: Final = Language()
 _BOTH: Final = Language(("item", "me"))
@@ -156,7 +50,7 @@ class Interest:
     False
     """
 
-    @check_options
+    @check_arguments(types=False)
     def __init__(self, text: str) -> None:
         self.text = text
         self.of_item = frozenset(name for scope, name in _NAME.findall(text) if scope == "item")
@@ -176,18 +70,18 @@ class Interest:
         """True if it depends on the place of its reader."""
         return "loc" in self.of_me
 
-    @check_options
+    @check_arguments(types=False)
     def over_items(self, me: Mapping[str, Any], language: Language = _ANY) -> Predicate:
         """Return a reader's predicate over items, in a ``language``, with the profile ``me`` as constants."""
         given = {name: me.get(name) for name in self.of_me}
         return Predicate.parse(self._written("", ":"), given, language=language)
 
-    @check_options
+    @check_arguments(types=False)
     def by_writer(self, item: Mapping[str, Any]) -> Predicate:
         """Return the writer's predicate over readers, with the item's metadata as constants."""
         return self._by_writer.bind(sender={name: item.get(name) for name in self.of_item})
 
-    @check_options
+    @check_arguments(types=False)
     def as_text(self, me: Mapping[str, Any]) -> str:
         """Return the text of the reader's predicate over items, with her profile (``me``) as literals."""
 
@@ -226,11 +120,6 @@ def _literal(value: Any) -> str:
 
 SETTLE_S: Final = 600.0
 """Settling time after the scenario's hours, in which nothing is published and waiting items are sent."""
-_OF_RUNS: Final = {
-    "battery_j": "the measure battery_h tells the hours of a battery; mudkit.experiment.run has empty ones",
-    "queries": "leave them out; mudkit.experiment.run has them",
-}
-"""Parameters of a scenario that no task has."""
 _RECORDED: Final = frozenset({"devices", "items", "reads", "mobility", "size_bytes", "expires_s"})
 """Parameters of a scenario that a recording fixes."""
 
@@ -263,11 +152,6 @@ class Item(NamedTuple):
         return base64.b64encode(drawn).decode()[: self.size_bytes]
 
     @property
-    def filler(self) -> str:
-        """Content of an item that names its receivers: equal letters."""
-        return "x" * self.size_bytes
-
-    @property
     def text(self) -> str:
         """Name, metadata and content as JSON, for systems that send texts; see :func:`called`."""
         return msgspec.json.encode({"called": self.name, **self.metadata, "text": self.content}).decode()
@@ -297,7 +181,7 @@ ProfilesOf: TypeAlias = Callable[[int, Sequence[str], Sequence[str]], Sequence[M
 """Function of the seed, phones and senders; returns the profile of each phone's user."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Task:
     """Items that are useful to the users of a fleet, and when the users look.
@@ -307,15 +191,14 @@ class Task:
     name, question, predicate : str
         Predicate of the users to whom an item is useful (:class:`Interest`), evaluated at publication.
     scenario : Scenario
-        The phones, and when items are published; ``receivers`` is not used.
+        The phones, and when items are published.
     metadata, profiles : callable
         Functions that return the metadata of an item (:data:`MetadataOf`), and the profiles of all users
         (:data:`ProfilesOf`).
     feeds : int
         Senders that are no phones: always connected, without a battery. 0: the phones send.
-    is_shown, is_addressed : bool
-        Whether an item is seen on arrival; else when the user looks (``scenario.reads``). Whether each item
-        names its receivers, see :meth:`addressed`.
+    is_shown : bool
+        Whether an item is seen on arrival; else when the user looks (``scenario.reads``).
     max_shown : int or None
         Items that a user sees at one look, highest ranks first; None: all.
     renew_s, renew_km : float
@@ -336,7 +219,6 @@ class Task:
     max_shown: int | None = None
     renew_s: float = 300.0
     renew_km: float = 0.3
-    is_addressed: bool = False
     recording: Recording | None = None
     interest: Interest = field(init=False, repr=False, compare=False)
 
@@ -347,31 +229,8 @@ class Task:
         number("renew_km", self.renew_km, 0.0, 1e4)
         if self.max_shown is not None:
             whole_number("max_shown", self.max_shown, 1, 1 << 31)
-        for name in () if self.is_addressed else _OF_RUNS:
-            if (value := getattr(self.scenario, name)) is not None:
-                raise ParameterError(
-                    f"The scoreboard does not use {name}.",
-                    where="scenario",
-                    found=repr(value),
-                    expected="None",
-                    remedy=_OF_RUNS[name],
-                )
         if self.interest.uses_place:
-            _require_mobility(self.scenario, "scenario", "A want names a place, and these phones have none.")
-
-    @classmethod
-    def addressed(cls, scenario: Scenario) -> Task:
-        """Return the task in which each item of a scenario names its receivers (``to``)."""
-        return cls(
-            "scenario",
-            "Each item is for the receivers that it names.",
-            "contains(item.to, me.name)",
-            scenario,
-            lambda *given: {},
-            _no_tastes,
-            is_shown=False,
-            is_addressed=True,
-        )
+            require_mobility(self.scenario, "scenario", "A want names a place, and these phones have none.")
 
     def over(self, **changes: Any) -> Task:
         """Return the task with ``changes`` of its scenario, for instance ``devices=200, hours=24``.
@@ -394,9 +253,6 @@ class Task:
 
     def describe(self) -> dict[str, str]:
         """Return all parameters of a run, in words."""
-        if self.is_addressed:
-            return self.scenario.describe()
-        left_out = {"receivers", *_OF_RUNS}
         seen = "as it comes" if self.is_shown else f"when the user looks, {self.max_shown or 'all'} in one go"
         return {
             "task": self.name,
@@ -404,7 +260,7 @@ class Task:
             "feeds": str(self.feeds),
             "seen": seen,
             "settles": f"{SETTLE_S / 60:g} minutes after its hours",
-            **{name: text for name, text in self.scenario.describe().items() if name not in left_out},
+            **self.scenario.describe(),
         }
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from mudkit import words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 
 MAX_LETTERS: Final = 900
 _MAX_LISTED: Final = 6
@@ -26,7 +26,7 @@ _Draw = TypeVar("_Draw", bound=Callable[..., Any])
 def described(draw: _Draw) -> _Draw:
     """Decorate a function that returns a figure: the figure holds its text in ``layout.meta``."""
 
-    @check_options
+    @check_arguments(types=False)
     @functools.wraps(draw)
     def with_text(*arguments: Any, **named: Any) -> Any:
         figure = draw(*arguments, **named)
@@ -39,7 +39,7 @@ def described(draw: _Draw) -> _Draw:
 def redescribed(update: _Draw) -> _Draw:
     """Decorate a function that changes its first argument, a figure: all at once, and the text follows."""
 
-    @check_options
+    @check_arguments(types=False)
     @functools.wraps(update)
     def with_text(figure: Any, *arguments: Any, **named: Any) -> None:
         with figure.batch_update():

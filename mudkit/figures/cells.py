@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import pyarrow as pa
 
 from mudkit import words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, time_zone
 from mudkit.display import INK
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described, redescribed
@@ -20,6 +20,7 @@ from mudkit.figures.style import (
     BLUE,
     GREY,
     ORANGE,
+    TEXT_PX,
     colour_steps,
     dots,
     escaped,
@@ -31,7 +32,6 @@ from mudkit.figures.style import (
     text_colour,
 )
 from mudkit.figures.tables import require_columns
-from mudkit.sources.parameters import time_zone
 from mudkit.units import distance_km, middle
 
 MAX_FRAMES: Final = 48
@@ -156,7 +156,7 @@ def _bucket_s(ts: pd.Series) -> float:
     return float(pd.Timedelta(gaps.min()).total_seconds()) if len(gaps) else 3600.0
 
 
-@check_options
+@check_arguments(types=False)
 def hits_by_cell(reads: pd.DataFrame, zoom: int = 14) -> pa.Table:
     """Count reads, local answers and stale answers by cell.
 
@@ -201,7 +201,7 @@ def hits_by_cell(reads: pd.DataFrame, zoom: int = 14) -> pa.Table:
     )  # fmt: skip
 
 
-@check_options
+@check_arguments(types=False)
 def reads_near_busiest(reads: pd.DataFrame, km: float = 30.0) -> pd.DataFrame:
     """Return the reads around the place with most reads, for instance one town of several.
 
@@ -377,7 +377,7 @@ def answer_boxes(
         {
             "x": row["west"], "y": row["south"], "xshift": 3, "yshift": 16 * row["above"],
             "text": escaped(str(row["name"])), "xanchor": "left", "yanchor": "bottom", "showarrow": False,
-            "font": {"size": 12, "color": text_colour(ORANGE if row["is_requested"] else BLUE)},
+            "font": {"size": TEXT_PX, "color": text_colour(ORANGE if row["is_requested"] else BLUE)},
         }
         for row in corners.to_dict("records")
     ]  # fmt: skip

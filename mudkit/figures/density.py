@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit import words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.figures.cities import ATTRIBUTION, cities_within
 from mudkit.figures.geometry import Frame, to_mercator
 from mudkit.figures.map_page import Grid, add_call, density_png, map_with_ground
@@ -39,7 +39,7 @@ _MAX_CITIES: Final = 200
 _TURN: Final = 1 << 31
 
 
-@check_options
+@check_arguments(types=False)
 def density_map(
     positions: pa.Table,
     *,

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from plotly.subplots import make_subplots
 
 from mudkit import words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, time_zone
 from mudkit.display import INK
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described, set_text
@@ -28,6 +28,7 @@ from mudkit.figures.style import (
     LEGEND_BELOW,
     ORANGE,
     PINK,
+    TEXT_PX,
     dots,
     heading,
     lanes,
@@ -38,7 +39,6 @@ from mudkit.figures.style import (
 from mudkit.figures.tables import Floats, require_columns, rows_of
 from mudkit.figures.times import NO_TIME, Bars, TimeAxis, Times, as_us, format_time, times_us
 from mudkit.lab import Lab
-from mudkit.sources.parameters import time_zone
 from mudkit.trace.schema import epoch_us
 from mudkit.units import KM_PER_DEGREE, US_PER_S
 
@@ -153,7 +153,7 @@ def link_strip(
                 cliponaxis=False,
                 hoverinfo="skip",
                 showlegend=False,
-                textfont={"size": 12},
+                textfont={"size": TEXT_PX},
             )
         )
     # Beside a file browser a row holds two names.
@@ -460,7 +460,7 @@ def location_exposure(
     return styled(figure, 430, (70, 20, 90, 110), title, legend=LEGEND_BELOW)
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Fleet:
     """Positions of a fleet, indexed by device for a figure that moves through time.

@@ -19,7 +19,7 @@ import numpy as np
 import shapely
 from numpy.typing import ArrayLike, NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.figures.tables import Floats, Group
 from mudkit.units import KM_PER_DEGREE, distance_km
@@ -56,7 +56,7 @@ def from_mercator(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
     return np.asarray(np.degrees(phi)), np.asarray((np.asarray(x, dtype=np.float64) - 0.5) * 360.0)
 
 
-@check_options
+@check_arguments(types=False)
 def tiles(zoom: int, lat: ArrayLike, lon: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the map tiles that hold places.
 
@@ -79,7 +79,7 @@ def tiles(zoom: int, lat: ArrayLike, lon: ArrayLike) -> tuple[NDArray[np.int64],
     return column, row
 
 
-@check_options
+@check_arguments(types=False)
 def tile_bounds(zoom: ArrayLike, x: ArrayLike, y: ArrayLike) -> dict[str, Floats]:
     """Return the edges of map tiles.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.display import Cell, Shown, Table, one_line, show
 from mudkit.experiment import PartyView, Visibility
 from mudkit.experiment.contrail_scenarios import RECEIVER, SENDER
@@ -20,7 +20,7 @@ _PARTIES: Final = (f"{SENDER}, the sender", "the relay", f"{RECEIVER}, the recei
 _LEGEND: Final = "The relay can read what has an orange bar; what has a blue bar is a ciphertext."
 
 
-@check_options
+@check_arguments(types=False)
 def holdings(
     versions: Mapping[str, Sequence[Mapping[str, Any]]],
     readers: Mapping[str, Mapping[str, Any]] | None = None,
@@ -79,7 +79,7 @@ def _record(record: Mapping[str, Any]) -> str:
     return one_line(", ".join(f"{name}: {value}" for name, value in record.items()), _MAX_RECORD_TEXT)
 
 
-@check_options
+@check_arguments(types=False)
 def party_views(rows: Sequence[PartyView], *, title: str = "") -> Shown:
     """Return a table of what the sender, the relay and the receiver see of an item.
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from mudkit import words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.figures.map_page import add_call, map_with_ground, thinned
 from mudkit.figures.style import (
@@ -51,7 +51,7 @@ STATE_COLOURS: Final = (BLUE, SKY, PINK, ORANGE, YELLOW, "#444444")
 _EDGES: Final = ("south", "west", "north", "east")
 
 
-@check_options
+@check_arguments(types=False)
 def heat_map(
     cells: pa.Table,
     positions: pa.Table | None = None,
@@ -117,7 +117,7 @@ def heat_map(
     return leaflet_map
 
 
-@check_options
+@check_arguments(types=False)
 def cell_map(
     cells: pa.Table,
     value: str,
@@ -179,7 +179,7 @@ def cell_map(
     return leaflet_map
 
 
-@check_options
+@check_arguments(types=False)
 def cell_slides(
     cells: pa.Table,
     value: str,
@@ -282,7 +282,7 @@ def cell_slides(
     return leaflet_map
 
 
-@check_options
+@check_arguments(types=False)
 def area_map(
     points: pa.Table,
     state: str,

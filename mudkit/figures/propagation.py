@@ -15,7 +15,7 @@ from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
 from mudkit import words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.display import INK
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.figures.alternative import described, plain
@@ -23,6 +23,7 @@ from mudkit.figures.maps import cell_slides
 from mudkit.figures.style import (
     ORANGE,
     SEQUENCE,
+    TEXT_PX,
     colour_steps,
     dots,
     heading,
@@ -53,7 +54,7 @@ _DEFAULT_KM: Final = 1.0  # side of cells that do not state theirs
 _SCALES_KM: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
-@check_options
+@check_arguments(types=False)
 class ReceivedCells:
     """Received cells, indexed so that a slider finds quickly what a receiver knows at a moment.
 
@@ -178,13 +179,13 @@ def knowledge(
     for place in range(len(shown)):
         axis = "" if place == 0 else str(place + 1)
         figure.layout[f"yaxis{axis}"].update(scaleanchor=f"x{axis}", scaleratio=stretch)
-    figure.update_annotations(font_size=13)
+    figure.update_annotations(font_size=TEXT_PX)
     figure.layout.meta = {"value": value, "label": label}
     update_knowledge(figure, ReceivedCells(cells), shown)
     return figure
 
 
-@check_options
+@check_arguments(types=False)
 def update_knowledge(figure: Any, cells: ReceivedCells, shown: Sequence[Panel]) -> None:
     """Show other receivers or moments in a figure that :func:`knowledge` returned.
 
@@ -272,7 +273,7 @@ def _add_scale(figure: go.Figure, x: list[float], y: list[float], stretch: float
     )  # fmt: skip
 
 
-@check_options
+@check_arguments(types=False)
 def knowledge_map(
     cells: pd.DataFrame,
     positions: pd.DataFrame,
@@ -379,7 +380,7 @@ def joining_grid(table: pd.DataFrame, *, best: tuple[int, int], title: str) -> g
         figure.add_annotation(
             x=columns[column], y=rows[row], showarrow=False,
             text=f"<b>{text}</b><br>{_metres(error_m[row, column])}",
-            font={"size": 13, "color": ink_on(shades[round(100 * min(share, 1.0))])},
+            font={"size": TEXT_PX, "color": ink_on(shades[round(100 * min(share, 1.0))])},
         )  # fmt: skip
     if best[0] in zooms:
         x, y = lengths_s.index(best[1]), zooms.index(best[0])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit import words
-from mudkit.arguments import check_calls
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError, brief
 from mudkit.events import ContextChanged, LinkDown
 from mudkit.fleet.clock import Clock
@@ -193,7 +193,7 @@ def _max_radio_mw(link: Link) -> float:
     return max(carrying_mw, radio.promotion_mw, radio.tail_mw)
 
 
-@check_calls
+@check_arguments
 class Device(Host):
     """A device; its link is up unless something holds it down.
 

@@ -8,21 +8,20 @@ from typing import Final
 
 import numpy as np
 
-from mudkit.arguments import check_calls
+from mudkit.checks import check_arguments, number
 from mudkit.errors import ParameterError, brief, did_you_mean, listed
 from mudkit.fleet.device import Device
 from mudkit.fleet.host import Backup, Host
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Transfer
 from mudkit.fleet.store import Killed
-from mudkit.sources.parameters import number
 from mudkit.sources.streams import Stream, device_number
 from mudkit.units import US_PER_S
 
 _DRAWS_AHEAD: Final = 16
 
 
-@check_calls
+@check_arguments
 class Faults:
     """Faults of one world; each method acts at the current virtual time.
 

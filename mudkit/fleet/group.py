@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from mudkit.checks import number
 from mudkit.errors import ParameterError, brief
 from mudkit.fleet.device import Battery, Device, Stationary, check_battery, place
 from mudkit.fleet.kernel import World
@@ -30,7 +31,6 @@ from mudkit.sources.outages import (
     Switching,
     outages_of,
 )
-from mudkit.sources.parameters import number
 from mudkit.units import US_PER_S
 
 _PARAMETERS = ("at", "base_mw", "battery_j", "every_s", "link", "mobility", "name", "outage", "prefix")

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from mudkit import words
-from mudkit.arguments import check_calls
+from mudkit.checks import check_arguments
 from mudkit.display import Displayed, Table, View, first_rows, one_line
 from mudkit.errors import OperationLost, OperationTimeout, ParameterError, brief
 from mudkit.events import Call, Complete, ContextChanged, Event, LinkUp, Machine, Make, Ports
@@ -106,7 +106,7 @@ class Runtime(Protocol):
         ...
 
 
-@check_calls
+@check_arguments
 class Host(Displayed):
     """A server: it has no link, and is always reachable.
 

@@ -8,13 +8,12 @@ from typing import Any, Final, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, number
 from mudkit.display import Displayed, View
 from mudkit.learning.costs import CLASSES, Costs, delay_costs, write_costs
 from mudkit.learning.features import WRITE_FEATURES, write_features
 from mudkit.learning.trees import CostTree, CrossValidatedTrees, Groups, groups_by, grow, learnt_view
 from mudkit.learning.writes import NEVER_US, ReadRequests, Writes, batches, missed
-from mudkit.sources.parameters import number
 from mudkit.units import US_PER_S
 
 _DELAYS_US: Final = np.array([*(round(minutes * 60) * US_PER_S for minutes in CLASSES[:-1]), NEVER_US])
@@ -45,7 +44,7 @@ class BatchLearner(Protocol):
         ...
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Batch:
     """Fixed delay for all writes (the baselines of Mobius 7.3 are 10 and 30 minutes).
@@ -69,7 +68,7 @@ class Batch:
         return f"{self.minutes:g} min"
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class BatchBound:
     """The fewest messages, and points, with which no read misses a write, found afterwards (Mobius 7.3).
@@ -90,7 +89,7 @@ class BatchBound:
         return "bound, no read misses" if self.match is None else f"bound, misses the reads of {self.match}"
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class BatchTree:
     """A decision tree from place and time to the delay that is safe.

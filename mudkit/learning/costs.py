@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import Range, check_arguments, number
 from mudkit.errors import ParameterError
-from mudkit.sources.parameters import number
 
 Costs: TypeAlias = "str | CostMatrix | ArrayLike"
 """A preset's name, or costs of one's own."""
@@ -24,7 +23,7 @@ CLASSES: Final = (*(10.0 * step for step in range(13)), NEVER_MIN)
 """Minutes that a write may wait (Mobius 7.3): 0, 10, …, 120, and for ever."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class CostMatrix:
     """Cost of each wrong decision about a read; right ones cost nothing.
@@ -62,9 +61,13 @@ COSTS: Final = {
 such utilities and gives no numbers; these are ours."""
 
 
-@check_options
+@check_arguments(types=False)
 def delay_costs(
-    over: float, under: float = 1.0, *, interval_s: float = 15.0, message_points: float = 100.0
+    over: Annotated[float, Range(0.0, 1e9)],
+    under: Annotated[float, Range(0.0, 1e9)] = 1.0,
+    *,
+    interval_s: Annotated[float, Range(1e-6, 1e9)] = 15.0,
+    message_points: Annotated[float, Range(0.0, 1e9)] = 100.0,
 ) -> NDArray[np.float64]:
     """Build a cost matrix for writes (Mobius 7.3): delays beyond the safe one, and delays below it, cost.
 
@@ -87,10 +90,7 @@ def delay_costs(
     ndarray of float64, shape (14, 14)
         Rows: how long a write may wait, one of :data:`CLASSES`; columns: how long it does.
     """
-    over, under = number("over", over, 0.0, 1e9), number("under", under, 0.0, 1e9)
-    interval_s = number("interval_s", interval_s, 1e-6, 1e9)
     delay_s = 60.0 * np.array(CLASSES)
-    message_points = number("message_points", message_points, 0.0, 1e9)
     message = interval_s / (interval_s + delay_s)
     spent = under * (message_points * message + np.isfinite(delay_s)) / (message_points + 1.0)
     true, chosen = np.indices((len(CLASSES), len(CLASSES)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning.costs import Costs, read_costs
 from mudkit.learning.measures import Measures, changes, closed, shares
@@ -31,7 +31,7 @@ READ_MEASURES = ("sent_share", "stale_share", "completeness", "cost", "messages"
 Staleness: TypeAlias = Literal["missing", "completeness"]
 
 
-@check_options
+@check_arguments(types=False)
 def evaluate_reads(
     labels: Any,
     reads: Any,

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import Range, check_arguments
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.learning.batching import Batch, BatchBound, BatchLearner, BatchPolicy
 from mudkit.learning.measures import Measures, changes, shares
 from mudkit.learning.radio import RadioModel
 from mudkit.learning.trees import Folds, Groups, check_folds
 from mudkit.learning.writes import NEVER_US, ReadRequests, Writes, batches, missed
-from mudkit.sources.parameters import whole_number
 from mudkit.units import US_PER_S
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ _US_PER_DAY = 86_400 * US_PER_S
 _MEASURES = ("message_share", "point_share", "missed_share", "bytes", "radio_mj")
 
 
-@check_options
+@check_arguments(types=False)
 def evaluate_writes(
     first_reads: Any,
     positions: Any,
@@ -35,7 +34,7 @@ def evaluate_writes(
     policies: Sequence[BatchPolicy | BatchLearner | BatchBound],
     *,
     folds: Folds = "device",
-    repeats: int = _TURNS,
+    repeats: Annotated[int, Range(1, _TENTHS)] = _TURNS,
     radio: RadioModel | None = None,
     completeness: float | None = None,
 ) -> pd.DataFrame:
@@ -77,7 +76,6 @@ def evaluate_writes(
     """
     check_folds(folds)
     _check_completeness(completeness, policies)
-    repeats = whole_number("repeats", repeats, 1, _TENTHS)
     writes, requests = Writes.of(first_reads, positions), ReadRequests.of(reads)
     if completeness is not None:
         requests = requests.counted(writes)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from mudkit import __version__
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import CLASSES
 from mudkit.learning.policies import Always, FixedRule, LearntReads, slot_starts
@@ -22,7 +22,7 @@ _LOCAL, _REMOTE = 0, 1
 _RULE_FEATURES: Final = ("distance", "hour", "age")
 
 
-@check_options
+@check_arguments(types=False)
 def export_policy(
     policy: Always | FixedRule | LearntReads | LearntWrites,
     version: int = 1,

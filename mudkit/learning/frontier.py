@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.learning.batching import PRICES, BatchTree, LearntWrites, delayed
 from mudkit.learning.costs import CLASSES, CostMatrix, delay_costs
 from mudkit.learning.features import Features, read_features
@@ -40,7 +40,7 @@ _POINT: Final = 1e-4
 """A point costs little beside a message: it decides between tables that are else alike."""
 
 
-@check_options
+@check_arguments(types=False)
 def read_frontier(
     pairs: Pairs,
     stale: NDArray[np.bool_],
@@ -94,7 +94,7 @@ def read_frontier(
     return pd.DataFrame(rows, columns=["price", "sent_share", "stale_share", "leaves"])
 
 
-@check_options
+@check_arguments(types=False)
 def write_frontier(
     train: Writes,
     test: Writes,
@@ -144,7 +144,7 @@ def write_frontier(
     return pd.DataFrame(rows, columns=["price", "message_share", "point_share", "missed_share", "leaves"])
 
 
-@check_options
+@check_arguments(types=False)
 def interpolate_frontier(frontier: pd.DataFrame, column: str, limited: str, limit: float) -> float:
     """Return the smallest value of a column at a limit of another one.
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.learning.pairs import arrow
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S, box_bounds, in_box
 
 
-@check_options
+@check_arguments(types=False)
 def cache_completeness(
     positions: Any,
     reads: Any,
@@ -82,7 +82,7 @@ def cache_completeness(
     return completeness
 
 
-@check_options
+@check_arguments(types=False)
 def min_sent_share(cached: NDArray[np.float64], completeness: float, stale: int) -> float:
     """Return the smallest share of reads that any policy must send, even with a cache of all answers.
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit import words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, number
 from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError
 from mudkit.learning.costs import CostMatrix, Costs, read_costs
@@ -18,7 +18,6 @@ from mudkit.learning.features import FEATURE_SETS, Features, read_features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import replay, stale_answers
 from mudkit.learning.trees import CostTree, Groups, groups_by, grow, learnt_view
-from mudkit.sources.parameters import number
 from mudkit.systems.mud.policies.artefact import HOURS, Density
 from mudkit.units import solar_time
 
@@ -44,7 +43,7 @@ class Learner(Protocol):
         ...
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Always:
     """Always ask the server."""
@@ -57,7 +56,7 @@ class Always:
         return "always ask"
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class FixedRule:
     """Answer locally when near a recent query (the CarTel application's rule, Mobius 7.3).
@@ -124,7 +123,7 @@ def slot_starts(slots: int) -> NDArray[np.float32]:
     return (np.arange(slots) * HOURS / slots).astype(np.float32)
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Bound:
     """The fewest queries that any policy could send, found afterwards from the whole trace.
@@ -146,7 +145,7 @@ class Bound:
         )
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Tree:
     """A decision tree that is learnt from labels, by what mistakes cost (Mobius 6 and 7.3).

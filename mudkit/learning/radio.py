@@ -12,11 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, number
 from mudkit.fleet import RADIOS
 from mudkit.fleet.energy import MJ_PER_MW_US
 from mudkit.fleet.link import profile_of
-from mudkit.sources.parameters import number
 
 
 class RadioUse(NamedTuple):
@@ -26,7 +25,7 @@ class RadioUse(NamedTuple):
     radio_mj: NDArray[np.float64]
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class RadioModel:
     """A link, and how large messages are on it.

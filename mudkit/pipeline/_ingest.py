@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from mudkit import errors, words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View, first_rows, shows_fields
 from mudkit.files import existing, output_problem, staged_file
 from mudkit.pipeline.executors import provide
@@ -47,7 +47,7 @@ _ANSWER = pa.schema([("error", pa.string()), ("counted", pa.string())])
 """Answer of a task: the class of an error, or an empty text; the error or the counts as JSON."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True, repr=False)
 class IngestReport(Displayed):
     """Result of an ingest: rows kept, derived and set aside.
@@ -101,7 +101,7 @@ class IngestReport(Displayed):
         )
 
 
-@check_options
+@check_arguments(types=False)
 def ingest(
     spark: SparkSession,
     source: str | os.PathLike[str],
@@ -302,7 +302,7 @@ def _files(stage: Stage, name: str) -> list[Path]:
     return [file for folder in (stage.out, stage.work) for file in folder.rglob(f"part-{name}-*")]
 
 
-@check_options
+@check_arguments(types=False)
 @shows_fields
 @dataclass(frozen=True)
 class OpenTrace:
@@ -325,7 +325,7 @@ class OpenTrace:
     reads_path: Path
 
 
-@check_options
+@check_arguments(types=False)
 def open_trace(
     spark: SparkSession,
     trace: str | os.PathLike[str],

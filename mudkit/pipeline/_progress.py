@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.progress import is_enabled
 
 _PATIENCE_S = 1.0
@@ -20,7 +20,7 @@ _FAREWELL_S = 5.0
 _thread = threading.local()
 
 
-@check_options
+@check_arguments(types=False)
 @contextlib.contextmanager
 def progress(spark: SparkSession, description: str) -> Iterator[None]:
     """Show the progress of Spark's tasks while the body runs.

@@ -17,7 +17,7 @@ from pyspark.core.context import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import EnvironmentProblem, MudkitError, ParameterError
 from mudkit.pipeline.executors import has_mudkit, write_package
 from mudkit.pipeline.launch import connect
@@ -69,7 +69,7 @@ class _Process:
 _PROCESS = _Process()
 
 
-@check_options
+@check_arguments(types=False)
 def session(
     master: str | None = None,
     remote: str | None = None,

@@ -8,17 +8,16 @@ from typing import Any, Literal
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, time_zone
 from mudkit.errors import ParameterError
 from mudkit.pipeline.tables import require_columns
-from mudkit.sources.parameters import time_zone
 
 MAX_ZOOM = 22
 _MERCATOR_LAT = 85.0511287798066
 """Latitude of the edges of Web Mercator's square map; positions beyond count for the cells at the edge."""
 
 
-@check_options
+@check_arguments(types=False)
 def cells(
     positions: DataFrame,
     reads: DataFrame | None = None,
@@ -114,7 +113,7 @@ def _y(lat: Column, zoom: Column) -> Column:
     return F.greatest(F.least(F.floor(fraction * side), side - 1), F.lit(0)).cast("int")
 
 
-@check_options
+@check_arguments(types=False)
 def propagation(
     positions: DataFrame,
     *,
@@ -208,7 +207,7 @@ def propagation(
     )
 
 
-@check_options
+@check_arguments(types=False)
 def rows_by_time(
     positions: DataFrame, reads: DataFrame, *, unit: Literal["day", "hour"], tz: str = "UTC"
 ) -> DataFrame:
@@ -258,7 +257,7 @@ def rows_by_time(
     )
 
 
-@check_options
+@check_arguments(types=False)
 def intervals(positions: DataFrame) -> DataFrame:
     """Count the times between consecutive positions of a device, in bins that double.
 

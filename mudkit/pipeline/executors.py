@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import mudkit
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import EnvironmentProblem, MudkitError, SimulationProblem
 from mudkit.files import work_folder
 from mudkit.pipeline._progress import progress
@@ -140,7 +140,7 @@ _RESULT = "number BIGINT, failed BOOLEAN, result BINARY"
 _SCHEMA = pa.schema([("number", pa.int64()), ("failed", pa.bool_()), ("result", pa.binary())])
 
 
-@check_options
+@check_arguments(types=False)
 def spread(spark: SparkSession, description: str = "spread") -> Callable[..., Iterator[Any]]:
     """Return a ``map`` that runs on Spark: for histories, scenarios, seeds.
 

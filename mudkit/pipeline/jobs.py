@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from mudkit import words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, TraceContentError, did_you_mean
 from mudkit.pipeline._ingest import check_folders
@@ -46,7 +46,7 @@ _PART_BYTES = 16 << 20
 """Parquet of about a million positions: a second or two of work, next to some tenths for an action."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True, repr=False)
 class JobReport(Displayed):
     """Result of a job.
@@ -180,7 +180,7 @@ JOBS: Mapping[str, Callable[..., DataFrame]] = {
 """Jobs by name."""
 
 
-@check_options
+@check_arguments(types=False)
 def run_job(
     spark: SparkSession,
     job: str,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.pipeline.coverage import NOTHING, Reads
 from mudkit.pipeline.executors import merged_batches, provide
@@ -33,7 +33,7 @@ _PARTIAL = pa.schema(
 _PARTIAL_DDL = "read_id BIGINT, cached_read_id BIGINT, points BIGINT, others BIGINT, missing BIGINT"
 
 
-@check_options
+@check_arguments(types=False)
 def label_reads(positions: DataFrame, reads: DataFrame, *, horizon_s: float = 7200.0) -> DataFrame:
     """Label each read with its number of points, and with the number missing in each earlier answer.
 
@@ -146,7 +146,7 @@ _BATCH_ROWS = 1 << 17
 _LABELS = "device STRING, ts TIMESTAMP, first_read_id BIGINT, first_read_ts TIMESTAMP"
 
 
-@check_options
+@check_arguments(types=False)
 def label_writes(positions: DataFrame, reads: DataFrame) -> DataFrame:
     """Find for each position the first read of another device whose answer has it.
 

@@ -33,7 +33,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import OutputExists, ParameterError
 from mudkit.files import existing, staged_file
 from mudkit.pipeline._progress import progress
@@ -247,7 +247,7 @@ class Streamed:
         return self.spark.read.schema(WRITTEN).parquet(str(folder))
 
 
-@check_options
+@check_arguments(types=False)
 def event_stream(
     spark: SparkSession, folder: str | os.PathLike[str], *, files_per_batch: int = 1
 ) -> DataFrame:
@@ -275,7 +275,7 @@ def event_stream(
     return stream.parquet(str(place))
 
 
-@check_options
+@check_arguments(types=False)
 def aggregate_stream(
     events: DataFrame,
     start: Start,

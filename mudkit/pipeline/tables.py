@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from pyspark.sql import types as T  # noqa: N812 - the name that everybody knows
 from pyspark.sql.pandas.functions import arrow_udf
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import PredicateError, TraceContentError
 from mudkit.files import output_problem, staged_folder
 from mudkit.pipeline._session import session
@@ -29,7 +29,7 @@ from mudkit.trace.folder import columns_language, table_folder
 from mudkit.trace.schema import SCHEMAS
 
 
-@check_options
+@check_arguments(types=False)
 def column(p: Predicate, schema: DataFrame | T.StructType | Layout) -> Column:
     """Build a Spark column that evaluates a predicate.
 
@@ -184,7 +184,7 @@ def ddl(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in schema)
 
 
-@check_options
+@check_arguments(types=False)
 def read(
     spark: SparkSession, path: str | os.PathLike[str], table: str, *, where: str | Predicate | None = None
 ) -> DataFrame:
@@ -233,7 +233,7 @@ def read_folders(
     return frame.where(column(where, frame))
 
 
-@check_options
+@check_arguments(types=False)
 def write(frame: DataFrame, path: str | os.PathLike[str], *, overwrite: bool = False) -> int:
     """Write a job's result as a folder of Parquet files, atomically.
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from sqlglot import TokenType
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import PredicateError
 from mudkit.predicates.language import MOBIUS, Language
 from mudkit.predicates.parse import Bound, ListOf, Parameter, Parsed, Parser
@@ -82,7 +82,7 @@ class _Aggregate(NamedTuple):
     constants: tuple[Any, ...]
 
 
-@check_options
+@check_arguments(types=False)
 class Aggregates:
     """One or more aggregates of a read, computed at the processors (Mobius 3.1).
 

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, get_type_hints
 
 import re2
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import PredicateError
 from mudkit.predicates.values import (
     BOOLEAN,
@@ -107,7 +107,7 @@ KindName: TypeAlias = Literal["number", "string", "boolean", "point"]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-@check_options
+@check_arguments(types=False)
 def function(
     name: str,
     *,

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import PredicateError, listed
 from mudkit.predicates import tree
 from mudkit.predicates.values import EVERY_KIND, KINDS, POINT, STRUCT
@@ -24,7 +24,7 @@ Schema: TypeAlias = Mapping[str, "str | Schema"]
 the attributes of a struct."""
 
 
-@check_options
+@check_arguments(types=False)
 class Language:
     """Scopes, and optionally attributes, that predicates may name.
 

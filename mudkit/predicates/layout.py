@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import PredicateError, did_you_mean, listed
 from mudkit.predicates.tree import Name
 from mudkit.predicates.values import BOOLEAN, EVERY_KIND, NUMBER, POINT, STRING, STRUCT, number, string
@@ -79,7 +79,7 @@ Resolved: TypeAlias = Whole | Typed | Group | None
 """Place of a name; ``None`` for a name that is always NULL."""
 
 
-@check_options
+@check_arguments(types=False)
 class Layout:
     """Columns of Spark that hold the attributes of each scope.
 

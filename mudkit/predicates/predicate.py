@@ -16,7 +16,7 @@ import numpy as np
 import re2
 
 from mudkit import words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.display import View, one_line
 from mudkit.errors import PredicateError
 from mudkit.predicates import functions, tree
@@ -96,7 +96,7 @@ class Predicate:
         self._initialize(text, parameters, MOBIUS)
 
     @classmethod
-    @check_options
+    @check_arguments(types=False)
     def parse(
         cls, text: str, parameters: Mapping[str, Any] | None = None, *, language: Language = MOBIUS
     ) -> Predicate:
@@ -311,7 +311,7 @@ class Predicate:
         given = dict(zip(self.language.scopes.names, data, strict=True))
         return vectors.evaluate(self.form.root, self.constants, given, tables, self.text)
 
-    @check_options
+    @check_arguments(types=False)
     def sql(self, layout: Layout) -> str:
         """Return an expression of Spark SQL that is TRUE, FALSE or NULL exactly as the predicate in Python.
 
@@ -375,7 +375,7 @@ class Predicate:
         return Predicate.restore, (self.text, self.constants, self.language)
 
     @classmethod
-    @check_options
+    @check_arguments(types=False)
     def restore(cls, text: str, constants: Iterable[Any], language: Language = MOBIUS) -> Predicate:
         """Build the predicate of a text and its :attr:`constants`.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mudkit import words
 from mudkit.intervals import MIN_REPETITIONS
 from mudkit.systems.lasthop import Forwarding, Prices, Push, score_policies, size_prefetch
+from mudkit.systems.lasthop.study.sizing import MAX_PRICE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,7 +186,7 @@ def vary_prices(prices: Prices) -> dict[str, Prices]:
     for entry in fields(prices):
         what, price = PRICES[entry.name][0], getattr(prices, entry.name)
         for named, factor in (("halved", 0.5), ("doubled", 2.0)):
-            changed = min(factor * price, entry.metadata["high"])
+            changed = min(factor * price, MAX_PRICE)
             variants[f"{what} {named}, {words.number(changed)}"] = replace(prices, **{entry.name: changed})
     return variants
 

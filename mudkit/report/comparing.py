@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mudkit import intervals, words
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View, first_rows
 from mudkit.files import sha256, sweep_killed
 from mudkit.report.against import other_report, place_of_run, refuse_far
@@ -43,7 +43,7 @@ _LABEL_LETTERS: Final = 34
 _CHANCE: Final = 0.05
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True, repr=False)
 class Comparison(Displayed):
     """Two runs of a report, measure by measure.
@@ -100,7 +100,7 @@ class Comparison(Displayed):
         return View("Comparison", {"headline": self.headline, "page": self.folder / "report.html"}, [rows])
 
 
-@check_options
+@check_arguments(types=False)
 def compare_runs(
     folder: str | os.PathLike[str],
     against: str | os.PathLike[str],

@@ -35,6 +35,13 @@ if TYPE_CHECKING:
 QUIET_KERNEL: Final = ["--IPKernelApp.log_level=40"]
 """Arguments for a kernel that writes errors only: it warns of ports that are on loopback and signed."""
 
+_FREES_MEMORY: Final = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_MMAP_THRESHOLD_": str(4 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(4 << 20),
+}
+"""Variables with which freed arrays go back to the system: Arrow's pools and glibc keep hundreds of MB."""
+
 _TEMPLATES = Path(__file__).parent / "templates"
 _VERSIONS = ("mudkit", "pyspark", "pyarrow", "numpy", "pandas", "plotly", "folium", "papermill")
 
@@ -403,15 +410,19 @@ def _execute(
 
 
 def kernel_manager(path: Path) -> type[AsyncKernelManager]:
-    """Return a class of kernel managers that appends standard error, Java's included, to a file."""
+    """Return a class of kernel managers whose kernels give freed memory back at once.
+
+    They append standard error, Java's included, to a file.
+    """
     from jupyter_client.manager import (
         AsyncKernelManager,  # loading it takes longer than loading all of mudkit
     )
 
     class Quiet(AsyncKernelManager):
         async def _async_launch_kernel(self, kernel_cmd: list[str], **options: Any) -> None:
+            env = _FREES_MEMORY | options.pop("env", os.environ)
             with path.open("ab") as file:
-                await super()._async_launch_kernel(kernel_cmd, **options | {"stderr": file})
+                await super()._async_launch_kernel(kernel_cmd, **options, env=env, stderr=file)
 
     return Quiet
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View, first_rows
 from mudkit.errors import MudkitError, did_you_mean
 from mudkit.files import existing
@@ -28,7 +28,7 @@ class SummaryError(MudkitError, ValueError):
     """A folder has no summary of a report that this version of mudkit can read."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True, repr=False)
 class Summary(Displayed):
     """Headline and measures of a report that has run.
@@ -91,7 +91,7 @@ def write_summary(folder: Path, report: str, summary: Mapping[str, Any]) -> None
     (folder / FILE_NAME).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
-@check_options
+@check_arguments(types=False)
 def read_summary(folder: str | os.PathLike[str]) -> Summary:
     """Read the summary of a report that has run.
 

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from mudkit.checks import number
     from mudkit.sources.city import CommuterTown
     from mudkit.sources.commute import Commute
     from mudkit.sources.ecg import ECG_HZ, decode_ecg, ecg_loss_percent, ecg_mv, encode_ecg
     from mudkit.sources.grid import ManhattanGrid
     from mudkit.sources.link_replay import LinkReplay
     from mudkit.sources.outages import OutageLog, Outages
-    from mudkit.sources.parameters import number
     from mudkit.sources.replay import Replay
     from mudkit.sources.streams import Stream
     from mudkit.sources.waypoint import RandomWaypoint

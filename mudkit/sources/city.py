@@ -10,14 +10,13 @@ Travel Survey of the USA, 2001 and 2009 (NHTS); the others are choices, and say 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import Range, check_arguments, whole_number
 from mudkit.errors import ParameterError
-from mudkit.sources.parameters import check_ranges, rate, whole_number
 from mudkit.sources.streams import Stream
 from mudkit.units import KM_PER_DEGREE
 
@@ -32,121 +31,118 @@ class Corners(NamedTuple):
     north: NDArray[np.int64]
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class CommuterTown:
     """Every rate of the model; raises ParameterError on a value that is out of range."""
 
     # -- where and when
-    lat: float = rate(35.47, -60.0, 60.0)
+    lat: Annotated[float, Range(-60.0, 60.0)] = 35.47
     """Centre of the first town, degrees: Oklahoma City, whose arterials do lie a mile apart. CarTel's cars
     drove in Boston, where half of a square town would be sea."""
-    lon: float = rate(-97.52, -180.0, 180.0)
+    lon: Annotated[float, Range(-180.0, 180.0)] = -97.52
     """Centre of the first town, degrees."""
-    utc_offset_h: float = rate(-6.0, -12.0, 14.0)
+    utc_offset_h: Annotated[float, Range(-12.0, 14.0)] = -6.0
     """Local time minus UTC, hours, all year: the standard time there; without daylight saving no local hour
     is missing or doubled."""
-    town_spacing_km: float = rate(150.0, 100.0, 500.0)
+    town_spacing_km: Annotated[float, Range(100.0, 500.0)] = 150.0
     """Distance of neighbouring towns' centres: no 20 km box holds points of two."""
 
     # -- places
-    edge_km: float = rate(24.0, 2.0, 45.0)
+    edge_km: Annotated[float, Range(2.0, 45.0)] = 24.0
     """Half the side of the town: a metropolitan area inside its outer ring road."""
-    home_spread_km: float = rate(10.0, 0.5, 45.0)
+    home_spread_km: Annotated[float, Range(0.5, 45.0)] = 10.0
     """Standard deviation of homes around the centre, along each axis; with ``work_spread_km`` it gives
     commutes of about 12 miles (NHTS: 12.2)."""
-    work_spread_km: float = rate(6.5, 0.5, 45.0)
+    work_spread_km: Annotated[float, Range(0.5, 45.0)] = 6.5
     """Standard deviation of workplaces around the centre: work is more central than homes."""
-    errand_spread_km: float = rate(6.0, 0.5, 45.0)
+    errand_spread_km: Annotated[float, Range(0.5, 45.0)] = 6.0
     """Standard deviation of a car's errands around its home, along each axis: 6 miles by road (NHTS: 6.5
     to 6.8 for shopping and family business)."""
-    errand_places: int = rate(6, 2, 50)
+    errand_places: Annotated[int, Range(2, 50)] = 6
     """Places a car runs errands to; the first is the most visited. People go back to the same few."""
 
     # -- roads
-    block_km: float = rate(0.1, 0.05, 0.5)
+    block_km: Annotated[float, Range(0.05, 0.5)] = 0.1
     """Distance of streets: blocks of American cities are 80 to 200 m long."""
-    blocks_per_arterial: int = rate(16, 2, 100)
+    blocks_per_arterial: Annotated[int, Range(2, 100)] = 16
     """Number of streets between arterials: a mile, the grid of American land surveys."""
-    arterials_per_expressway: int = rate(5, 2, 20)
+    arterials_per_expressway: Annotated[int, Range(2, 20)] = 5
     """Number of arterials between expressways: 8 km, of the order of a city's motorway grid."""
-    detour_share: float = rate(0.35, 0.0, 2.0)
+    detour_share: Annotated[float, Range(0.0, 2.0)] = 0.35
     """A faster road is taken if the way gets longer by at most this share of the trip's longer side."""
-    street_mps: float = rate(9.0, 2.0, 30.0)
+    street_mps: Annotated[float, Range(2.0, 30.0)] = 9.0
     """Mean speed on a street without congestion, stops between the corners included: 20 mph."""
-    arterial_mps: float = rate(13.5, 2.0, 30.0)
+    arterial_mps: Annotated[float, Range(2.0, 30.0)] = 13.5
     """The same on an arterial with traffic lights: 30 mph."""
-    expressway_mps: float = rate(27.0, 2.0, 40.0)
+    expressway_mps: Annotated[float, Range(2.0, 40.0)] = 27.0
     """The same on an expressway: 60 mph."""
-    street_slowdown: float = rate(0.15, 0.0, 0.8)
+    street_slowdown: Annotated[float, Range(0.0, 0.8)] = 0.15
     """Share of the speed that is lost on a street at the height of a peak: little, few drive there."""
-    arterial_slowdown: float = rate(0.35, 0.0, 0.8)
+    arterial_slowdown: Annotated[float, Range(0.0, 0.8)] = 0.35
     """The same on an arterial."""
-    expressway_slowdown: float = rate(0.5, 0.0, 0.8)
+    expressway_slowdown: Annotated[float, Range(0.0, 0.8)] = 0.5
     """The same on an expressway. Over whole trips the peak then costs a third to a half more time, as
     congestion reports find for large cities."""
-    morning_peak_h: float = rate(8.0, 0.0, 24.0)
+    morning_peak_h: Annotated[float, Range(0.0, 24.0)] = 8.0
     """Local hour at which roads are slowest in the morning of a working day."""
-    evening_peak_h: float = rate(17.5, 0.0, 24.0)
+    evening_peak_h: Annotated[float, Range(0.0, 24.0)] = 17.5
     """The same in the evening."""
-    peak_width_h: float = rate(1.0, 0.1, 6.0)
+    peak_width_h: Annotated[float, Range(0.1, 6.0)] = 1.0
     """Standard deviation of both peaks: congested for two to three hours."""
-    weekend_peak_h: float = rate(14.0, 0.0, 24.0)
+    weekend_peak_h: Annotated[float, Range(0.0, 24.0)] = 14.0
     """Local hour at which roads are slowest at weekends: one flat peak, early in the afternoon."""
-    weekend_peak_width_h: float = rate(2.5, 0.1, 6.0)
+    weekend_peak_width_h: Annotated[float, Range(0.1, 6.0)] = 2.5
     """Standard deviation of that peak."""
-    weekend_slowdown: float = rate(0.4, 0.0, 1.0)
+    weekend_slowdown: Annotated[float, Range(0.0, 1.0)] = 0.4
     """Height of that peak, as a share of a working day's."""
-    speed_spread: float = rate(0.12, 0.0, 0.3)
+    speed_spread: Annotated[float, Range(0.0, 0.3)] = 0.12
     """Standard deviation of a trip's speed around the mean, relative, cut off at 2.5 times that: drivers and
     days differ."""
-    turn_wait_s: float = rate(12.0, 0.0, 120.0)
+    turn_wait_s: Annotated[float, Range(0.0, 120.0)] = 12.0
     """Mean wait where the way turns into another road, uniform from 0 to twice that: traffic lights."""
 
     # -- habits
-    commuter_share: float = rate(0.85, 0.0, 1.0)
+    commuter_share: Annotated[float, Range(0.0, 1.0)] = 0.85
     """Share of the cars whose drivers go to work: people who use a traffic application mostly do."""
-    attendance_share: float = rate(0.9, 0.0, 1.0)
+    attendance_share: Annotated[float, Range(0.0, 1.0)] = 0.9
     """Share of working days on which they go: the rest is leave, illness and work at home."""
-    leave_home_h: float = rate(7.6, 4.5, 12.0)
+    leave_home_h: Annotated[float, Range(4.5, 12.0)] = 7.6
     """Local hour of leaving for work, mean over cars: half an hour to arrive shortly after 8."""
-    leave_home_spread_h: float = rate(0.8, 0.0, 4.0)
+    leave_home_spread_h: Annotated[float, Range(0.0, 4.0)] = 0.8
     """Standard deviation of that habit over cars."""
-    leave_home_jitter_h: float = rate(0.25, 0.0, 4.0)
+    leave_home_jitter_h: Annotated[float, Range(0.0, 4.0)] = 0.25
     """Standard deviation of one car's leaving over days: habits are firmer than populations."""
-    work_h: float = rate(8.8, 0.5, 14.0)
+    work_h: Annotated[float, Range(0.5, 14.0)] = 8.8
     """Mean time at work: eight hours and a break."""
-    work_spread_h: float = rate(0.7, 0.0, 4.0)
+    work_spread_h: Annotated[float, Range(0.0, 4.0)] = 0.7
     """Standard deviation of the time at work."""
-    errand_after_work_share: float = rate(0.3, 0.0, 1.0)
+    errand_after_work_share: Annotated[float, Range(0.0, 1.0)] = 0.3
     """Share of ways home from work with an errand on them."""
-    workday_outing_share: float = rate(0.25, 0.0, 1.0)
+    workday_outing_share: Annotated[float, Range(0.0, 1.0)] = 0.25
     """Share of working days with an outing in the evening."""
-    workday_outing_h: float = rate(19.25, 4.5, 22.5)
+    workday_outing_h: Annotated[float, Range(4.5, 22.5)] = 19.25
     """Local hour of that outing: after dinner."""
-    outing_shares: tuple[float, ...] = rate((0.6, 0.45, 0.25), 0.0, 1.0)
+    outing_shares: Annotated[tuple[float, float, float], Range(0.0, 1.0)] = (0.6, 0.45, 0.25)
     """Shares of free days with an outing in the morning, in the afternoon and in the evening; together with
     the shares above this makes about 3 trips a day (NHTS)."""
-    outing_hours: tuple[float, ...] = rate((10.5, 14.5, 19.0), 4.5, 22.5)
+    outing_hours: Annotated[tuple[float, float, float], Range(4.5, 22.5)] = (10.5, 14.5, 19.0)
     """Local hours of those outings: shops are open, errands are run before or after lunch."""
-    outing_spread_h: float = rate(1.3, 0.0, 4.0)
+    outing_spread_h: Annotated[float, Range(0.0, 4.0)] = 1.3
     """Standard deviation of the hours of outings, on free days and working days."""
-    weekend_outing_factor: float = rate(1.0, 0.0, 3.0)
+    weekend_outing_factor: Annotated[float, Range(0.0, 3.0)] = 1.0
     """Outings at weekends relative to other free days: the same, which makes as many trips as a working day
     has, at other hours and to other places."""
-    second_stop_share: float = rate(0.3, 0.0, 1.0)
+    second_stop_share: Annotated[float, Range(0.0, 1.0)] = 0.3
     """Share of outings that go to a second place before they go home."""
-    liveliness_spread: float = rate(0.5, 0.0, 1.0)
+    liveliness_spread: Annotated[float, Range(0.0, 1.0)] = 0.5
     """Cars differ in their outings and errands by a factor, uniform from 1 minus this to 1 plus this."""
-    errand_stay_h: float = rate(0.5, 0.05, 6.0)
+    errand_stay_h: Annotated[float, Range(0.05, 6.0)] = 0.5
     """Median stay at an errand."""
-    errand_stay_spread: float = rate(0.7, 0.0, 1.5)
+    errand_stay_spread: Annotated[float, Range(0.0, 1.5)] = 0.7
     """Standard deviation of the logarithm of that stay: most are short, a visit takes hours."""
-    shortest_stay_s: float = rate(300.0, 60.0, 1800.0)
+    shortest_stay_s: Annotated[float, Range(60.0, 1800.0)] = 300.0
     """No stay is shorter; a shorter one would be part of the trip."""
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
 
 
 class Residents(NamedTuple):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.sources.city import CommuterTown, residents
 from mudkit.sources.courses import Places, check_moment, device_numbers, flat_to_degrees
 from mudkit.sources.trips import Trips, day_start_s, trips
@@ -20,7 +20,7 @@ AUSTIN = CommuterTown(lat=30.27, lon=-97.74, utc_offset_h=-6.0)
 _US_PER_DAY = 86_400 * US_PER_S
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Commute:
     """The trips of :mod:`mudkit.sources.trips`, with the rates and sources of its town.

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import atan2, exp, hypot, pi, sin
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
-from mudkit.arguments import check_options
-from mudkit.sources.parameters import number, whole_number
+from mudkit.checks import Range, check_arguments, number
 from mudkit.sources.streams import Stream
 
 ECG_HZ: Final = 250
@@ -35,8 +34,14 @@ _TURN: Final = 2.0 * pi
 _MIN_MV, _MAX_MV = -1.0, 1.55
 
 
-@check_options
-def ecg_mv(bpm: float, seconds: float, *, seed: int = 0, spread_bpm: float = 1.0) -> NDArray[np.float64]:
+@check_arguments(types=False)
+def ecg_mv(
+    bpm: Annotated[float, Range(20.0, 250.0)],
+    seconds: Annotated[float, Range(0.1, 3600.0)],
+    *,
+    seed: Annotated[int, Range(-(1 << 63), (1 << 63) - 1)] = 0,
+    spread_bpm: float = 1.0,
+) -> NDArray[np.float64]:
     """Integrate the model.
 
     Parameters
@@ -58,10 +63,8 @@ def ecg_mv(bpm: float, seconds: float, *, seed: int = 0, spread_bpm: float = 1.0
     ------
     ParameterError
     """
-    bpm = number("bpm", bpm, 20.0, 250.0)
-    seconds = number("seconds", seconds, 0.1, 3600.0)
     spread_bpm = number("spread_bpm", spread_bpm, 0.0, bpm / 4)
-    return _integrated(bpm, seconds, whole_number("seed", seed, -(1 << 63), (1 << 63) - 1), spread_bpm).copy()
+    return _integrated(bpm, seconds, seed, spread_bpm).copy()
 
 
 @lru_cache(maxsize=256)
@@ -113,7 +116,7 @@ def _beats(bpm: float, seconds: float, seed: int, spread_bpm: float) -> NDArray[
     return np.asarray(np.maximum(mean_s + line, 0.2))
 
 
-@check_options
+@check_arguments(types=False)
 def encode_ecg(millivolt: NDArray[np.float64]) -> bytes:
     """Write a signal as one byte a sample: -1 mV is 0 and 1.55 mV is 255, 0.01 mV a step.
 
@@ -126,7 +129,7 @@ def encode_ecg(millivolt: NDArray[np.float64]) -> bytes:
     return bytes(np.clip(np.rint(scaled), 0, 255).astype(np.uint8))
 
 
-@check_options
+@check_arguments(types=False)
 def decode_ecg(given: bytes) -> NDArray[np.float64]:
     """Read what :func:`encode_ecg` wrote.
 
@@ -138,7 +141,7 @@ def decode_ecg(given: bytes) -> NDArray[np.float64]:
     return np.frombuffer(given, dtype=np.uint8) / 255.0 * (_MAX_MV - _MIN_MV) + _MIN_MV
 
 
-@check_options
+@check_arguments(types=False)
 def ecg_loss_percent(before: bytes, after: bytes) -> float:
     """Return the root mean square error of a signal, in percent of its deviation from its mean.
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import Range, check_arguments
 from mudkit.errors import ParameterError
 from mudkit.sources.courses import Leg, LegCourse, device_numbers
-from mudkit.sources.parameters import check_ranges, rate
 from mudkit.sources.streams import Stream
 from mudkit.sources.waypoint import check_speeds, speed_of_the_moving
 
@@ -20,7 +20,7 @@ _NORTH = np.array([0, 1, 0, -1])
 """Steps of the four headings, each a left turn from the one before: east, north, west, south."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class ManhattanGrid:
     """Streets in a square, as of the Manhattan model (Bai, Sadagopan and Helmy, INFOCOM 2003).
@@ -38,21 +38,20 @@ class ManhattanGrid:
         A value is out of range, or the area is smaller than a block.
     """
 
-    lat: float = rate(30.27, -60.0, 60.0)
+    lat: Annotated[float, Range(-60.0, 60.0)] = 30.27
     """Centre of the area, degrees: Austin."""
-    lon: float = rate(-97.74, -180.0, 180.0)
+    lon: Annotated[float, Range(-180.0, 180.0)] = -97.74
     """Centre of the area, degrees."""
-    edge_km: float = rate(5.0, 0.05, 100.0)
+    edge_km: Annotated[float, Range(0.05, 100.0)] = 5.0
     """Side of the area, which is cut to whole blocks: an inner city."""
-    block_m: float = rate(100.0, 10.0, 5000.0)
+    block_m: Annotated[float, Range(10.0, 5000.0)] = 100.0
     """Distance of streets: blocks of American cities are 80 to 200 m long."""
-    speed_low_mps: float = rate(5.0, 0.1, 70.0)
+    speed_low_mps: Annotated[float, Range(0.1, 70.0)] = 5.0
     """Lowest speed: dense traffic."""
-    speed_high_mps: float = rate(15.0, 0.1, 70.0)
+    speed_high_mps: Annotated[float, Range(0.1, 70.0)] = 15.0
     """Highest speed: a city's speed limit."""
 
     def __post_init__(self) -> None:
-        check_ranges(self)
         check_speeds(self.speed_low_mps, self.speed_high_mps)
         if self.blocks < 1:
             raise ParameterError(

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError, TraceContentError, did_you_mean, listed
 from mudkit.units import US_PER_S
 
@@ -42,7 +42,7 @@ class _Line(NamedTuple):
     cut_us: int
 
 
-@check_options
+@check_arguments(types=False)
 class LinkReplay:
     """Links of a trace, replayed.
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import exp2
 
-from mudkit.arguments import check_options
+from mudkit.checks import Range, check_arguments, number
 from mudkit.errors import ParameterError
 from mudkit.sources.courses import device_numbers
-from mudkit.sources.parameters import check_ranges, number, rate
 from mudkit.sources.streams import Stream
 from mudkit.units import US_PER_S
 
@@ -29,7 +28,7 @@ FOREVER_US = 1 << 53
 _S_PER_DAY = 86_400
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Outages:
     """Alternating periods with and without a network (an alternating renewal process).
@@ -57,13 +56,12 @@ class Outages:
         A value is out of range, or the distribution is unknown.
     """
 
-    share: float = field(metadata={"low": 0.0, "high": 1.0})
-    per_day: float = rate(12.0, 0.001, 86_400.0)
+    share: Annotated[float, Range(0.0, 1.0)]
+    per_day: Annotated[float, Range(0.001, 86_400.0)] = 12.0
     distribution: Literal["exponential", "lognormal", "fixed"] = "exponential"
-    cv: float = rate(1.0, 0.01, 10.0)
+    cv: Annotated[float, Range(0.01, 10.0)] = 1.0
 
     def __post_init__(self) -> None:
-        check_ranges(self)
         if self.distribution not in DISTRIBUTIONS:
             raise ParameterError(
                 "There is no such distribution of outages.",
@@ -159,7 +157,7 @@ class Switching:
         return np.where(period == 0, self._left.uniform(device, 0) * whole, whole)
 
 
-@check_options
+@check_arguments(types=False)
 class OutageLog:
     """Outages as a log has them: device ``i`` of a fleet has those of row ``i``, whatever the seed.
 
@@ -183,8 +181,8 @@ class OutageLog:
     (0.25, 1)
     """
 
-    def __init__(self, periods_us: Sequence[ArrayLike], length_s: float) -> None:
-        length_us = number("length_s", length_s, 1e-6, 1e9) * US_PER_S
+    def __init__(self, periods_us: Sequence[ArrayLike], length_s: Annotated[float, Range(1e-6, 1e9)]) -> None:
+        length_us = length_s * US_PER_S
         self._periods = [_joined(periods, row) for row, periods in enumerate(periods_us)]
         inside = [np.clip(periods, 0, length_us) for periods in self._periods]
         down_us = sum(float((part[:, 1] - part[:, 0]).sum()) for part in inside)

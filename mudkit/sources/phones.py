@@ -7,14 +7,14 @@ the user's: most stand around the start of a trip, some are asked again during i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mudkit.checks import Range, check_arguments
 from mudkit.errors import ParameterError
 from mudkit.sources.city import CommuterTown
-from mudkit.sources.parameters import check_ranges, rate
 from mudkit.sources.streams import Stream
 from mudkit.sources.trips import SPEED_CUT, Trips
 
@@ -28,43 +28,43 @@ _LAT_LON_DIGITS = 6
 _SPEED_DIGITS = 1
 
 
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class PhoneUse:
     """Every rate of the model; raises ParameterError on a value that is out of range."""
 
-    interval_s: int = rate(15, 1, 3600)
+    interval_s: Annotated[int, Range(1, 3600)] = 15
     """Seconds between two positions; with it, 51 minutes of driving a day (NHTS: 55 on the days of its
     survey) give the 3.7 million positions of Mobius 7.3 for 600 cars in 30 days."""
-    gps_error_m: float = rate(7.0, 0.0, 100.0)
+    gps_error_m: Annotated[float, Range(0.0, 100.0)] = 7.0
     """Standard deviation of a fix along each axis, cut off at a circle of 3 times that: a median error of
     8 m, as Zandbergen (Transactions in GIS 13, 2009) measured with assisted GPS on the iPhone 3G. Errors of
     different fixes are independent; real ones drift over minutes."""
-    speed_jitter: float = rate(0.15, 0.0, 0.5)
+    speed_jitter: Annotated[float, Range(0.0, 0.5)] = 0.15
     """Standard deviation of the speed at a fix around that of its stretch of road, relative, cut off at 2
     times that: cars brake and accelerate. It does not move the car."""
-    query_share_low: float = rate(0.3, 0.0, 1.0)
+    query_share_low: Annotated[float, Range(0.0, 1.0)] = 0.3
     """Users differ in how often they ask at the start of a trip: the share of trips is uniform over users,
     from this, the user who looks when it matters, …"""
-    query_share_high: float = rate(1.0, 0.0, 1.0)
+    query_share_high: Annotated[float, Range(0.0, 1.0)] = 1.0
     """… to this, the user who starts the application with the engine."""
-    query_spread_s: float = rate(60.0, 0.0, 600.0)
+    query_spread_s: Annotated[float, Range(0.0, 600.0)] = 60.0
     """Standard deviation of the time between departure and that query, cut off at 2.5 times that: before
     leaving or just after."""
-    look_again_share: float = rate(0.35, 0.0, 0.95)
+    look_again_share: Annotated[float, Range(0.0, 0.95)] = 0.35
     """Share of queries after which the user asks again before the trip is over, if it lasts long enough."""
-    look_soon_share: float = rate(0.5, 0.0, 1.0)
+    look_soon_share: Annotated[float, Range(0.0, 1.0)] = 0.5
     """Share of those that are a reload or a second look; the others ask what lies ahead now."""
-    look_soon_s: float = rate(60.0, 1.0, 3600.0)
+    look_soon_s: Annotated[float, Range(1.0, 3600.0)] = 60.0
     """Mean time to a second look, exponential, over 10 s: at the next red light."""
-    look_later_s: float = rate(600.0, 1.0, 7200.0)
+    look_later_s: Annotated[float, Range(1.0, 7200.0)] = 600.0
     """Mean time to a later one, exponential, over 10 s: the scale on which traffic changes."""
-    box_km: float = rate(20.0, 0.001, 2000.0)
+    box_km: Annotated[float, Range(0.001, 2000.0)] = 20.0
     """Side of the box that a query asks for (Mobius 7.3)."""
-    window_s: float = rate(7200.0, 1.0, 604_800.0)
+    window_s: Annotated[float, Range(1.0, 604_800.0)] = 7200.0
     """Age up to which a query asks for reports (Mobius 7.3)."""
 
     def __post_init__(self) -> None:
-        check_ranges(self)
         if self.query_share_low > self.query_share_high:
             raise ParameterError(
                 "The range of the users' shares of queries is empty.",

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.sources.courses import Places, check_moment, device_numbers, normal_longitude
 from mudkit.units import US_PER_S, distance_km
@@ -20,7 +20,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _US = dt.timedelta(microseconds=1)
 
 
-@check_options
+@check_arguments(types=False)
 class Replay:
     """Moves of a trace.
 

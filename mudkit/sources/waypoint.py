@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import exp2
 
-from mudkit.arguments import check_options
+from mudkit.checks import Range, check_arguments
 from mudkit.errors import ParameterError
 from mudkit.sources.courses import Leg, LegCourse, device_numbers
-from mudkit.sources.parameters import check_ranges, rate
 from mudkit.sources.streams import Stream
 from mudkit.units import US_PER_S
 
@@ -20,7 +20,7 @@ _MEAN_WAY = 0.5214054331647207
 """Mean distance of two points of the unit square: (2 + sqrt 2 + 5 asinh 1) / 15."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class RandomWaypoint:
     """Random waypoint in a square (Camp, Boleng and Davies, WCMC 2(5), 2002, section 2.2).
@@ -39,21 +39,20 @@ class RandomWaypoint:
         A value is out of range.
     """
 
-    lat: float = rate(30.27, -60.0, 60.0)
+    lat: Annotated[float, Range(-60.0, 60.0)] = 30.27
     """Centre of the square, degrees: Austin."""
-    lon: float = rate(-97.74, -180.0, 180.0)
+    lon: Annotated[float, Range(-180.0, 180.0)] = -97.74
     """Centre of the square, degrees."""
-    edge_km: float = rate(10.0, 0.1, 100.0)
+    edge_km: Annotated[float, Range(0.1, 100.0)] = 10.0
     """Side of the square: a city without its suburbs."""
-    speed_low_mps: float = rate(5.0, 0.1, 70.0)
+    speed_low_mps: Annotated[float, Range(0.1, 70.0)] = 5.0
     """Lowest speed: a slow car or a bicycle."""
-    speed_high_mps: float = rate(15.0, 0.1, 70.0)
+    speed_high_mps: Annotated[float, Range(0.1, 70.0)] = 15.0
     """Highest speed: a city's speed limit."""
-    pause_s: float = rate(60.0, 0.0, 86_400.0)
+    pause_s: Annotated[float, Range(0.0, 86_400.0)] = 60.0
     """Rest at each place."""
 
     def __post_init__(self) -> None:
-        check_ranges(self)
         check_speeds(self.speed_low_mps, self.speed_high_mps)
 
     def course(self, seed: int, devices: Sequence[str], start_us: int) -> LegCourse:

@@ -7,18 +7,17 @@ run begins with the same moments, and one more device changes nothing for the ot
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import Range, check_arguments
 from mudkit.errors import ParameterError
 from mudkit.sources.city import CommuterTown, residents
 from mudkit.sources.commute import AUSTIN, rows_of, town_day
 from mudkit.sources.courses import device_numbers
-from mudkit.sources.parameters import check_ranges, rate
 from mudkit.sources.streams import Stream
 from mudkit.sources.trips import trips
 from mudkit.units import US_PER_S
@@ -47,7 +46,7 @@ class Workload(Protocol):
         """
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Poisson:
     """A Poisson process on each device, as the arrivals of the paper "Last hop" (section 4).
@@ -60,11 +59,8 @@ class Poisson:
         The rate is out of range.
     """
 
-    per_day: float = field(metadata={"low": 0.0, "high": 1e7})
+    per_day: Annotated[float, Range(0.0, 1e7)]
     """Mean number of moments a day."""
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
 
     def moments(self, seed: int, name: str, devices: Sequence[str], start_us: int, length_us: int) -> Moments:
         """Return the moments; see :meth:`Workload.moments`."""
@@ -84,7 +80,7 @@ class Poisson:
         return _gathered(drawn, length_us)
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class WakingReads:
     """Reads of a user while awake (paper "Last hop", section 4, "User Reads").
@@ -99,20 +95,19 @@ class WakingReads:
         A value is out of range.
     """
 
-    per_day: float = field(metadata={"low": 0.0, "high": 1e4})
+    per_day: Annotated[float, Range(0.0, 1e4)]
     """Mean number of reads a day."""
-    spread: float = rate(0.25, 0.0, 1.0)
+    spread: Annotated[float, Range(0.0, 1.0)] = 0.25
     """Standard deviation of the number of reads of a day, divided by ``per_day``; the paper does not give
     one. Days under 0 count as 0; at 0.5 that raises the mean by 0.4 %, at 1 by 8 %."""
-    wake_h: float = rate(7.0, 0.0, 24.0)
+    wake_h: Annotated[float, Range(0.0, 24.0)] = 7.0
     """Local hour of waking; the paper does not give one."""
-    awake_h: tuple[float, ...] = rate((16.0, 17.0), 0.0, 24.0)
+    awake_h: Annotated[tuple[float, float], Range(0.0, 24.0)] = (16.0, 17.0)
     """Shortest and longest time awake, hours."""
-    utc_offset_h: float = rate(-6.0, -12.0, 14.0)
+    utc_offset_h: Annotated[float, Range(-12.0, 14.0)] = -6.0
     """Local time minus UTC, hours: that of the default town."""
 
     def __post_init__(self) -> None:
-        check_ranges(self)
         if self.awake_h[0] > self.awake_h[1]:
             raise ParameterError(
                 "The range of times awake is empty.",
@@ -142,7 +137,7 @@ class WakingReads:
         return _gathered(drawn, length_us)
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Every:
     """Something at a regular interval, such as reports of a position; each device begins at a random phase.
@@ -153,12 +148,9 @@ class Every:
         The interval is out of range.
     """
 
-    interval_s: float = field(metadata={"low": 0.001, "high": 1e9})
+    interval_s: Annotated[float, Range(0.001, 1e9)]
     """Time from one moment to the next, seconds, to the microsecond; the first one is uniform in the first
     interval."""
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
 
     def moments(self, seed: int, name: str, devices: Sequence[str], start_us: int, length_us: int) -> Moments:
         """Return the moments; see :meth:`Workload.moments`."""
@@ -170,7 +162,7 @@ class Every:
         return _gathered([(row, phase_us[row] + index * interval_us)], length_us)
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class TripStarts:
     """Departures of the devices of :class:`~mudkit.sources.commute.Commute`, of the same town and seed.
@@ -192,7 +184,7 @@ class TripStarts:
         return _gathered(drawn, length_us)
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True, eq=False)
 class Recorded:
     """Times of a log, such as the unlocks of one phone's screen, replayed on every device.
@@ -209,11 +201,10 @@ class Recorded:
 
     times_us: ArrayLike
     """The log, microseconds since 1970 in UTC, in any order."""
-    utc_offset_h: float = rate(0.0, -12.0, 14.0)
+    utc_offset_h: Annotated[float, Range(-12.0, 14.0)] = 0.0
     """Local time minus UTC, hours, of the log and of the run: where days are cut."""
 
     def __post_init__(self) -> None:
-        check_ranges(self)
         times_us = np.asarray(self.times_us)
         if times_us.ndim != 1 or (times_us.dtype.kind not in "iu" and times_us.size):
             raise self._refused("The log is not usable.", f"{times_us.dtype} of shape {times_us.shape}")

@@ -17,10 +17,9 @@ from typing import Any, overload
 import numpy as np
 import pyarrow as pa
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, split_rates, whole_number
 from mudkit.errors import ParameterError
 from mudkit.sources.city import MAX_TOWNS, CommuterTown, Residents, residents
-from mudkit.sources.parameters import split_rates, whole_number
 from mudkit.sources.phones import PhoneUse, Sightings, check_plausible, fixes, queries
 from mudkit.sources.streams import Stream
 from mudkit.sources.trips import day_start_s, trips
@@ -74,7 +73,7 @@ def generate(
 ) -> dict[str, Any]: ...
 
 
-@check_options
+@check_arguments(types=False)
 def generate(
     cars: int = 600,
     days: int = 30,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.files import existing
 from mudkit.trace.folder import is_trace, read_manifest, read_table
 from mudkit.trace.loaded import Loaded
@@ -25,7 +25,7 @@ _BY_FILE = [("source", "ascending"), ("row", "ascending")]
 _BY_TIME = [("ts", "ascending"), ("device", "ascending"), ("read_id", "ascending")]
 
 
-@check_options
+@check_arguments(types=False)
 def load(path: str | os.PathLike[str], **options: Any) -> Loaded:
     """Load a trace into memory.
 

@@ -8,21 +8,22 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Annotated, Any
 
-from mudkit.arguments import check_options
+from mudkit.checks import Range, check_arguments
 from mudkit.display import Displayed, View
 from mudkit.errors import MudkitError, TraceContentError
 from mudkit.files import existing, output_problem, work_folder
-from mudkit.sources.parameters import whole_number
 from mudkit.trace.folder import is_trace
 from mudkit.trace.loaded import Loaded
 from mudkit.trace.options import Options, refuse_for_folder
 from mudkit.trace.pieces import FilePieces, FolderPieces, Pieces
 
 
-@check_options
-def scan(path: str | os.PathLike[str], *, batch_rows: int = 1_000_000, **options: Any) -> Scan:
+@check_arguments(types=False)
+def scan(
+    path: str | os.PathLike[str], *, batch_rows: Annotated[int, Range(1, 1 << 62)] = 1_000_000, **options: Any
+) -> Scan:
     """Load a trace piece by piece in bounded memory.
 
     The rows of all pieces together are those of :func:`mudkit.trace.load`: positions, reads, and rejected
@@ -62,7 +63,6 @@ def scan(path: str | os.PathLike[str], *, batch_rows: int = 1_000_000, **options
     ...     for piece in pieces:
     ...         print(len(piece.positions), piece.rejected_by_reason())
     """
-    batch_rows = whole_number("batch_rows", batch_rows, 1, 1 << 62)
     given = Options(**options)
     path = existing(path, "trace")
     if path.is_dir() and is_trace(path):
@@ -72,7 +72,7 @@ def scan(path: str | os.PathLike[str], *, batch_rows: int = 1_000_000, **options
     return Scan(lambda folder: FilePieces(plan, batch_rows, folder), batch_rows)
 
 
-@check_options
+@check_arguments(types=False)
 class Scan(Displayed):
     """Trace that is read piece by piece; built by :func:`scan`.
 

@@ -28,7 +28,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import TraceFormatError
 from mudkit.files import existing, staged_folder
 from mudkit.predicates import Language, Predicate
@@ -43,7 +43,7 @@ _WHO = {"messages": "source", "operations": "client", "deliveries": "receiver"}
 _US_PER_DAY = 86_400_000_000
 
 
-@check_options
+@check_arguments(types=False)
 class TraceWriter:
     """Writer of a trace, piece by piece in bounded memory; see :meth:`open`.
 
@@ -132,7 +132,7 @@ def write_manifest(folder: Path, description: dict[str, Any]) -> None:
     (folder / _MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 
-@check_options
+@check_arguments(types=False)
 def is_trace(path: Path) -> bool:
     """Return whether a folder is a complete trace.
 
@@ -144,7 +144,7 @@ def is_trace(path: Path) -> bool:
     return (path / _MANIFEST).is_file()
 
 
-@check_options
+@check_arguments(types=False)
 def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read ``trace.json``.
 
@@ -216,7 +216,7 @@ def table_folder(path: str | os.PathLike[str], name: str) -> Path | None:
     return folder if rows else None
 
 
-@check_options
+@check_arguments(types=False)
 def read_table(path: str | os.PathLike[str], name: str, *, where: str | Predicate | None = None) -> pa.Table:
     """Read one table of a trace, sorted by date and, within it, as written.
 

@@ -17,11 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, time_zone
 from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, TraceFormatError
 from mudkit.files import existing, sha256
-from mudkit.sources.parameters import time_zone
 from mudkit.trace.formats import UNPARSABLE, Source, dialect_of, unreadable
 from mudkit.trace.options import Options
 from mudkit.trace.parse import (
@@ -64,7 +63,7 @@ _WITH_OFFSET = r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?[+-]\d\d:\d\d$"
 _MEASURED = ("down_kbps", "up_kbps", "latency_ms")
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True, repr=False)
 class LoadedLinks(Displayed):
     """Links of devices over time, in memory.
@@ -148,7 +147,7 @@ class LoadedLinks(Displayed):
         return t_us, *row_durations(device_codes(self.links["device"]), t_us, gap_s)
 
 
-@check_options
+@check_arguments(types=False)
 def load_links(
     path: str | os.PathLike[str],
     format: str = "auto",  # noqa: A002

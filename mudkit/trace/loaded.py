@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View, first_rows
 from mudkit.files import refuse_existing, staged_file
 from mudkit.predicates import Predicate
@@ -32,7 +32,7 @@ _MAX_COUNTED: Final = 1_000_000
 """Rows up to which a display counts devices and finds the span."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True, repr=False)
 class Loaded(Displayed):
     """Trace in memory.

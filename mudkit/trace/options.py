@@ -8,10 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, time_zone
 from mudkit.errors import ParameterError
 from mudkit.files import sha256
-from mudkit.sources.parameters import time_zone
 from mudkit.trace.derive import Rule
 from mudkit.trace.formats import Source, recognise
 from mudkit.trace.formats.columns import REQUIRED, is_place, is_utc, place_name
@@ -25,7 +24,7 @@ FileTable: TypeAlias = Literal["positions", "reads"]
 TimeUnit: TypeAlias = Literal["auto", "s", "ms", "us", "ns"]
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Options:
     """Options by which a file becomes a trace; whatever opens one takes them by name.

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.display import shows_fields
 from mudkit.errors import TraceContentError, TraceFormatError
 from mudkit.files import existing, sha256
@@ -46,7 +46,7 @@ _UNLOCKED = 3
 _US_PER_DAY = 86_400 * US_PER_S
 
 
-@check_options
+@check_arguments(types=False)
 @shows_fields
 @dataclass(frozen=True)
 class UnlockLog:
@@ -98,7 +98,7 @@ class UnlockLog:
         return pd.DataFrame(rows, columns=["what", "value"])
 
 
-@check_options
+@check_arguments(types=False)
 def load_unlocks(path: str | os.PathLike[str]) -> UnlockLog:
     """Load the moments at which a phone's screen was unlocked.
 

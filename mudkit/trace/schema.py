@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -223,7 +223,7 @@ def rejected_by_reason(rejected: pa.Table) -> dict[str, int]:
     return dict(Counter(rejected["reason"].to_pylist()).most_common())
 
 
-@check_options
+@check_arguments(types=False)
 def timestamps(t_us: NDArray[np.int64]) -> pa.Array:
     """Convert microseconds since 1970 (UTC) to the ``ts`` column.
 

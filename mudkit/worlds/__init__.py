@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         generate_policy,
         label_run,
     )
+    from mudkit.worlds.inboxes import Inboxes, InboxesRun
     from mudkit.worlds.journal import Journal
     from mudkit.worlds.matching import (
         MATCHING_METHODS,
@@ -49,6 +50,8 @@ __all__ = [
     "Commuters",
     "CommutersRun",
     "DriftAlarm",
+    "Inboxes",
+    "InboxesRun",
     "Journal",
     "MatchingLoad",
     "NewsReader",

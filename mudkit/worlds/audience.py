@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from mudkit.arguments import check_options
+from mudkit.checks import Range, check_arguments, one_of
 from mudkit.display import shows_fields
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
 from mudkit.sources.grid import ManhattanGrid
-from mudkit.sources.parameters import check_ranges, one_of, rate
 from mudkit.sources.streams import Stream
 from mudkit.systems.mud import Client, Cloud
 from mudkit.wire import Value
@@ -36,7 +35,7 @@ _APP, _TABLE, _KEY, _SETTLE_S = "city", "news", "a17", 30.0
 _BLOCK_M: Final = 300.0
 
 
-@check_options
+@check_arguments(types=False)
 @shows_fields
 class AudienceRun(NamedTuple):
     """Result of a run.
@@ -74,7 +73,7 @@ class AudienceRun(NamedTuple):
         }
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Audience:
     """Plan of a moving audience, and of what is written for it.
@@ -104,19 +103,16 @@ class Audience:
     STATES: ClassVar = (NOTIFIED_FIRST, NOTIFIED_AGAIN, REMOVED, UNINTENDED, MISSED, NEITHER)
     """States of a reader after a write."""
 
-    readers: int = rate(60, 1, 100_000)
-    city_km: float = rate(6.0, 0.5, 100.0)
-    reach_km: float = rate(1.6, 0.0, 1e4)
-    adult_years: int = rate(21, 0, 200)
-    writes: int = rate(3, 1, 10_000)
-    every_minutes: float = rate(10.0, 1.0, 1e5)
-    update_s: float = rate(60.0, 1.0, 1e6)
-    article_bytes: int = rate(8_000, 0, 60_000)
-    lat: float = rate(30.27, -60.0, 60.0)
-    lon: float = rate(-97.74, -180.0, 180.0)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
+    readers: Annotated[int, Range(1, 100_000)] = 60
+    city_km: Annotated[float, Range(0.5, 100.0)] = 6.0
+    reach_km: Annotated[float, Range(0.0, 1e4)] = 1.6
+    adult_years: Annotated[int, Range(0, 200)] = 21
+    writes: Annotated[int, Range(1, 10_000)] = 3
+    every_minutes: Annotated[float, Range(1.0, 1e5)] = 10.0
+    update_s: Annotated[float, Range(1.0, 1e6)] = 60.0
+    article_bytes: Annotated[int, Range(0, 60_000)] = 8_000
+    lat: Annotated[float, Range(-60.0, 60.0)] = 30.27
+    lon: Annotated[float, Range(-180.0, 180.0)] = -97.74
 
     def run(self, seed: int, method: Method = "predicate") -> AudienceRun:
         """Run the plan.

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import Range, check_arguments, number, whole_number
 from mudkit.display import shows_fields
 from mudkit.errors import TraceContentError
 from mudkit.learning import Always, FixedRule, Tree
@@ -25,7 +25,6 @@ from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import LearntReads
 from mudkit.learning.replay import SENT, fewest_sends_by_stale, replay
 from mudkit.learning.trees import CrossValidatedTrees, Groups, grow
-from mudkit.sources.parameters import number, whole_number
 from mudkit.sources.streams import Stream
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ _BOUNDS: Final = 7
 _FEATURES: Final = "extended"
 
 
-@check_options
+@check_arguments(types=False)
 @shows_fields
 class CachingRun(NamedTuple):
     """Result of a policy.
@@ -72,7 +71,7 @@ class CachingRun(NamedTuple):
         return {name: getattr(self, name) for name in ("sent_share", "stale_share", "completeness")}
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class CacheBench:
     """A labelled trace, and the trees that were grown from it.
@@ -182,7 +181,7 @@ class CacheBench:
         kept = np.isin(self.pairs.device[self.pairs.read], devices)
         return replace(self, pairs=self.pairs.of_devices(devices), stale=self.stale[kept])
 
-    def bound(self, max_stale_share: float) -> pd.DataFrame:
+    def bound(self, max_stale_share: Annotated[float, Range(0.0, 1.0)]) -> pd.DataFrame:
         """Return the smallest share of queries of any policy: ``stale_share, sent_share``.
 
         Rows are ordered by the share of stale answers, which is at most ``max_stale_share``.
@@ -190,8 +189,7 @@ class CacheBench:
         import pandas as pd
 
         count = len(self.pairs.device)
-        share = number("max_stale_share", max_stale_share, 0.0, 1.0)
-        largest = int(share * count + 1e-6)  # a share of reads may be rounded
+        largest = int(max_stale_share * count + 1e-6)  # a share of reads may be rounded
         sends = fewest_sends_by_stale(self.pairs, self.stale, largest)
         budgets = np.unique(np.linspace(0, largest, _BOUNDS).astype(int))
         sent = sends[np.minimum(budgets, len(sends) - 1)]
@@ -212,7 +210,7 @@ class CacheBench:
         return pd.DataFrame(columns)
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class ShuffledLabels:
     """Control of a tree: it is trained on shuffled labels, so that only the costs decide.
@@ -237,7 +235,7 @@ class ShuffledLabels:
         return f"{self.tree}, shuffled labels"
 
 
-@check_options
+@check_arguments(types=False)
 def tree_nodes(policy: LearntReads | LearntWrites) -> pd.DataFrame:
     """List the nodes of a pruned tree, parents before their children.
 

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit import intervals, learning
-from mudkit.arguments import check_options
+from mudkit.checks import Range, check_arguments, number, one_of, whole_number
 from mudkit.display import shows_fields
 from mudkit.lab import Lab
 from mudkit.learning import Batch, BatchTree, Tree, cache_completeness, min_sent_share
@@ -26,7 +26,6 @@ from mudkit.learning.features import Features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, fewest_sends, replay
 from mudkit.learning.writes import ReadRequests, Writes, batches
-from mudkit.sources.parameters import check_ranges, number, one_of, rate, whole_number
 from mudkit.sources.workloads import Poisson
 from mudkit.systems.mud import Artefact, Client, Cloud, NearAndRecent, ReadPolicy, ShippedPolicy, WritePolicy
 from mudkit.systems.mud.policies.policies import Later
@@ -73,7 +72,7 @@ class CommutersRun(NamedTuple):
     written: pd.DataFrame | None = None
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Commuters:
     """Plan of cars that report, and of drivers that query.
@@ -93,18 +92,17 @@ class Commuters:
         With ``driving``, a car that has not moved since its last report does not query, or not report.
     """
 
-    cars: int = rate(12, 1, 10_000)
-    days: int = rate(2, 1, 366)
-    every_s: float = rate(300.0, 1.0, 1e6)
-    reads_per_day: float = rate(48.0, 1e-3, 1e6)
-    box_km: float = rate(20.0, 1e-3, 1e6)
-    window_s: float = rate(7200.0, 1.0, 1e6)
+    cars: Annotated[int, Range(1, 10_000)] = 12
+    days: Annotated[int, Range(1, 366)] = 2
+    every_s: Annotated[float, Range(1.0, 1e6)] = 300.0
+    reads_per_day: Annotated[float, Range(1e-3, 1e6)] = 48.0
+    box_km: Annotated[float, Range(1e-3, 1e6)] = 20.0
+    window_s: Annotated[float, Range(1.0, 1e6)] = 7200.0
     link: str = "lte"
     query_when: DriveTime = "any time"
     report_when: DriveTime = "any time"
 
     def __post_init__(self) -> None:
-        check_ranges(self)
         for name in ("query_when", "report_when"):
             one_of(name, getattr(self, name), get_args(DriveTime))
 
@@ -323,7 +321,7 @@ class Loop(NamedTuple):
     write_versions: list[int] = []  # noqa: RUF012 - nobody changes it
 
 
-@check_options
+@check_arguments(types=False)
 def generate_policy(
     labels: pa.Table,
     reads: pa.Table,
@@ -383,7 +381,7 @@ def generate_write_policy(labelled: LabelledRun, match: Batch) -> tuple[Artefact
     return learning.export_policy(learnt, 1, manifest=manifest), learnt
 
 
-@check_options
+@check_arguments(types=False)
 def close_the_loop(
     traffic: Commuters,
     seed: int = 0,
@@ -460,7 +458,7 @@ def close_the_loop(
     return Loop(pd.DataFrame(rows), generated, alarm, driven.versions, write_artefact, driven.write_versions)
 
 
-@check_options
+@check_arguments(types=False)
 def label_run(run: CommutersRun) -> LabelledRun:
     """Label the positions and reads of a run's clients with Spark.
 
@@ -520,7 +518,7 @@ def _measured(driven: CommutersRun, pairs: Pairs, completeness: float) -> dict[s
     }
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class DriftAlarm:
     """Alarm when the share of stale answers is not the promised one.
@@ -546,9 +544,9 @@ class DriftAlarm:
         number("high", self.high, self.low, 1.0)
         whole_number("min_reads", self.min_reads, 1, 1 << 31)
 
-    def add(self, reads: int, stale: int) -> DriftAlarm:
+    def add(self, reads: Annotated[int, Range(0, 1 << 31)], stale: int) -> DriftAlarm:
         """Return the alarm after more reads, of which some were stale."""
-        whole_number("stale", stale, 0, whole_number("reads", reads, 0, 1 << 31))
+        whole_number("stale", stale, 0, reads)
         return replace(self, reads=self.reads + reads, stale=self.stale + stale)
 
     @property

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import numpy as np
 
-from mudkit.arguments import check_options
+from mudkit.checks import Range, check_arguments
 from mudkit.lab import Lab
-from mudkit.sources.parameters import check_ranges, rate
 from mudkit.sources.streams import Stream
 from mudkit.systems.mud import Client, Cloud, freshness
 
@@ -26,7 +25,7 @@ _REFUSED: Final = -1
 """Older than any version: an edit that took no effect."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Journal:
     """Plan of edits, reads and faults.
@@ -52,17 +51,14 @@ class Journal:
     True
     """
 
-    minutes: float = rate(15.0, 0.1, 1e5)
-    operations: int = rate(40, 1, 100_000)
-    edit_share: float = rate(0.4, 0.0, 1.0)
-    cut_minutes: float = rate(4.0, 0.0, 1e5)
-    restart_s: float = rate(20.0, 0.0, 1e6)
-    replica_lag_s: float = rate(60.0, 0.0, 1e6)
-    fresh_s: float = rate(300.0, 0.0, 1e9)
-    stale_cost_s: float = rate(30.0, 0.0, 1e9)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
+    minutes: Annotated[float, Range(0.1, 1e5)] = 15.0
+    operations: Annotated[int, Range(1, 100_000)] = 40
+    edit_share: Annotated[float, Range(0.0, 1.0)] = 0.4
+    cut_minutes: Annotated[float, Range(0.0, 1e5)] = 4.0
+    restart_s: Annotated[float, Range(0.0, 1e6)] = 20.0
+    replica_lag_s: Annotated[float, Range(0.0, 1e6)] = 60.0
+    fresh_s: Annotated[float, Range(0.0, 1e9)] = 300.0
+    stale_cost_s: Annotated[float, Range(0.0, 1e9)] = 30.0
 
     def plan(self, seed: int) -> pd.DataFrame:
         """Return the steps: ``at_s, device, what``, where *what* is edit, look, cut, kill or restart."""

@@ -7,14 +7,13 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import Range, check_arguments, one_of, whole_number
 from mudkit.predicates import Predicate, SubscriptionIndex
-from mudkit.sources.parameters import one_of, whole_number
 from mudkit.units import KM_PER_DEGREE
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ Shape: TypeAlias = Literal["box", "ranges", "wide", "skewed", "near"]
 """Form of the subscriptions: a key of :data:`READ_PREDICATES`."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class MatchingLoad:
     """Random subscriptions in a square of one degree at the equator, and records that each match about five.
@@ -132,9 +131,8 @@ class MatchingLoad:
         """Return an index of all subscriptions."""
         return _index_of(self.draw())
 
-    def records(self, count: int, seed: int = 1) -> list[dict[str, Any]]:
+    def records(self, count: Annotated[int, Range(0, 1 << 31)], seed: int = 1) -> list[dict[str, Any]]:
         """Draw ``count`` records with a topic, a place and a price."""
-        whole_number("count", count, 0, 1 << 31)
         rng = np.random.default_rng([self.seed, 2, seed])
         topics, places = self._topics(rng, count).tolist(), self._places(rng, count).tolist()
         prices = rng.random(count).tolist()
@@ -186,7 +184,7 @@ def match_each(
     ]
 
 
-@check_options
+@check_arguments(types=False)
 def matching_times(
     sizes: Sequence[int], *, topics: int = 1000, records: int = 500, seed: int = 1, shape: Shape = "box"
 ) -> pd.DataFrame:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
-from mudkit.arguments import check_options
+from mudkit.checks import Range, check_arguments
 from mudkit.errors import ParameterError
 from mudkit.lab import Lab
-from mudkit.sources.parameters import check_ranges, rate
 from mudkit.sources.workloads import Poisson
 from mudkit.systems.mud import Client, Cloud, ReadPolicy
 
@@ -22,7 +21,7 @@ _MINUTES_PER_DAY: Final = 1440.0
 _LOOK, _ARTICLE = "look", "article"
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class NewsReader:
     """Plan of the looks of one phone, and of the articles that are written meanwhile.
@@ -43,13 +42,10 @@ class NewsReader:
     1.0
     """
 
-    look_minutes: float = rate(5.0, 0.1, 1440.0)
-    article_minutes: float = rate(30.0, 0.1, 1440.0)
-    hours: float = rate(12.0, 0.01, 10_000.0)
+    look_minutes: Annotated[float, Range(0.1, 1440.0)] = 5.0
+    article_minutes: Annotated[float, Range(0.1, 1440.0)] = 30.0
+    hours: Annotated[float, Range(0.01, 10_000.0)] = 12.0
     link: str = "umts_3g"
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
 
     def run(self, policy: ReadPolicy, seed: int = 0) -> dict[str, float]:
         """Run the plan with a read ``policy`` on the phone; same ``seed``: same looks and articles.

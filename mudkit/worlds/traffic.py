@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 
-from mudkit.arguments import check_options
+from mudkit.checks import Range, check_arguments
 from mudkit.display import shows_fields
 from mudkit.errors import ParameterError, PropagationProblem
 from mudkit.lab import Lab
 from mudkit.sources.courses import Mobility
-from mudkit.sources.parameters import check_ranges, number, rate
 from mudkit.systems.radiator import (
     APPLICATIONS,
     Aggregability,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@check_options
+@check_arguments(types=False)
 @shows_fields
 @dataclass(frozen=True)
 class TrafficRun:
@@ -54,9 +53,9 @@ class TrafficRun:
     counts: dict[str, int]
     lab: Lab
 
-    def delays(self, near_km: float) -> tuple[float, float]:
+    def delays(self, near_km: Annotated[float, Range(0.0, 1e5)]) -> tuple[float, float]:
         """Return the mean delays, in s, of messages about cells within ``near_km`` and beyond."""
-        is_near = self.cells["distance_km"] <= number("near_km", near_km, 0.0, 1e5)
+        is_near = self.cells["distance_km"] <= near_km
         return _mean_delay_s(self.cells[is_near]), _mean_delay_s(self.cells[~is_near])
 
     def measures(self, near_km: float = 1.0) -> dict[str, float]:
@@ -78,7 +77,7 @@ class TrafficRun:
         }
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Traffic:
     """Plan of cars that report their speeds.
@@ -109,15 +108,12 @@ class Traffic:
     FAR: ClassVar = "out of town"
     """Name of the stationary listener ``far_km`` north of the middle."""
 
-    cars: int = rate(20, 1, 100_000)
-    minutes: float = rate(15.0, 0.1, 1e5)
-    every_s: float = rate(60.0, 0.1, 1e6)
+    cars: Annotated[int, Range(1, 100_000)] = 20
+    minutes: Annotated[float, Range(0.1, 1e5)] = 15.0
+    every_s: Annotated[float, Range(0.1, 1e6)] = 60.0
     mobility: str | Mobility = "manhattan"
-    far_km: float = rate(20.0, 0.0, 5000.0)
-    jam_km: float = rate(1.0, 0.0, 1000.0)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
+    far_km: Annotated[float, Range(0.0, 5000.0)] = 20.0
+    jam_km: Annotated[float, Range(0.0, 1000.0)] = 1.0
 
     def reports(self, seed: int) -> pd.DataFrame:
         """Return the reports of a ``seed`` in order: ``t_s, car, lat, lon, speed_kmh``.

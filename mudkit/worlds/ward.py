@@ -11,17 +11,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import Range, check_arguments, one_of
 from mudkit.display import shows_fields
 from mudkit.lab import Lab
 from mudkit.sources.ecg import ecg_mv, encode_ecg
 from mudkit.sources.outages import Outages
-from mudkit.sources.parameters import check_ranges, one_of, rate
 from mudkit.sources.streams import Stream
 from mudkit.sources.waypoint import RandomWaypoint
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Subscriber
@@ -50,7 +49,7 @@ class Alarm(NamedTuple):
     until_s: float
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Ward:
     """Patients, doctors and access points.
@@ -80,21 +79,18 @@ class Ward:
     'stateful'
     """
 
-    patients: int = rate(12, 1, 1_000)
-    doctors: int = rate(2, 1, 1_000)
-    hours: float = rate(3.0, 0.01, 240.0)
-    every_s: float = rate(10.0, 1.0, 600.0)
-    alarms_per_day: float = rate(24.0, 0.0, 1_000.0)
-    alarm_minutes: float = rate(3.0, 0.1, 600.0)
-    edge_m: float = rate(160.0, 100.0, 10_000.0)
-    range_m: float = rate(45.0, 1.0, 10_000.0)
-    outage: float = rate(0.05, 0.0, 0.95)
-    battery_j: float = rate(3_000.0, 1e-3, 1e9)
-    base_mw: float = rate(268.8, 0.0, 1e9)
-    display_px: int = rate(480, 1, 100_000)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
+    patients: Annotated[int, Range(1, 1_000)] = 12
+    doctors: Annotated[int, Range(1, 1_000)] = 2
+    hours: Annotated[float, Range(0.01, 240.0)] = 3.0
+    every_s: Annotated[float, Range(1.0, 600.0)] = 10.0
+    alarms_per_day: Annotated[float, Range(0.0, 1_000.0)] = 24.0
+    alarm_minutes: Annotated[float, Range(0.1, 600.0)] = 3.0
+    edge_m: Annotated[float, Range(100.0, 10_000.0)] = 160.0
+    range_m: Annotated[float, Range(1.0, 10_000.0)] = 45.0
+    outage: Annotated[float, Range(0.0, 0.95)] = 0.05
+    battery_j: Annotated[float, Range(1e-3, 1e9)] = 3_000.0
+    base_mw: Annotated[float, Range(0.0, 1e9)] = 268.8
+    display_px: Annotated[int, Range(1, 100_000)] = 480
 
     def run(self, seed: int, system: WardSystem = "stateful") -> WardRun:
         """Run the plan.
@@ -117,7 +113,7 @@ class Ward:
         return [patient for patient in range(1, self.patients + 1) if patient % self.doctors == doctor]
 
 
-@check_options
+@check_arguments(types=False)
 @shows_fields
 class WardRun(NamedTuple):
     """Result of a run.
@@ -177,7 +173,7 @@ class WardRun(NamedTuple):
         }
 
 
-@check_options
+@check_arguments(types=False)
 def pulses(ward: Ward, seed: int, patient: int) -> NDArray[np.int64]:
     """Return a patient's pulse at each of her messages.
 

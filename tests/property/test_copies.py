@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from machine_copies import compare_copies
 
-from mudkit.experiment import ADAPTERS, TASKS, Scenario, StoreAndForward, run
+from mudkit.experiment import ADAPTERS, TASKS, run
 from mudkit.sources.outages import Outages
 from mudkit.sources.workloads import Poisson
+from mudkit.worlds import Inboxes
 
 TASK = TASKS["friends nearby"].over(devices=5, hours=0.3)
 
@@ -21,9 +22,9 @@ def test_copied_machine_behaves_like_the_original(system: str) -> None:
 
 
 def test_copied_machine_retransmits_like_the_original() -> None:
-    scenario = Scenario(
+    plan = Inboxes(
         devices=5, hours=1.0, outage=Outages(0.3, per_day=200), items=Poisson(per_day=400), loss_share=0.2
     )
     with compare_copies(at_s=1800.0) as counts:
-        run(scenario, StoreAndForward, 4)
+        plan.run(4)
     assert min(counts[name] for name in ("ClientMachine", "RelayMachine")) > 50, counts

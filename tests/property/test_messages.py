@@ -9,11 +9,12 @@ import msgspec
 import pytest
 
 from mudkit.events import Received, size_bytes
-from mudkit.experiment import ADAPTERS, TASKS, Scenario, StoreAndForward, run
+from mudkit.experiment import ADAPTERS, TASKS, run
 from mudkit.fleet.kernel import World
 from mudkit.sources.outages import Outages
 from mudkit.sources.workloads import Poisson
 from mudkit.wire import as_wire
+from mudkit.worlds import Inboxes
 
 TASK = TASKS["friends nearby"].over(devices=5, hours=0.3)
 
@@ -56,10 +57,10 @@ def test_messages_of_each_system_round_trip(system: str, received: list[Any]) ->
 
 
 def test_messages_sent_because_of_faults_round_trip(received: list[Any]) -> None:
-    scenario = Scenario(
+    plan = Inboxes(
         devices=5, hours=2.0, outage=Outages(0.3, per_day=200), items=Poisson(per_day=400), loss_share=0.2
     )
-    run(scenario, StoreAndForward, 4)
+    plan.run(4)
     assert set(check_round_trip(received)) >= {
         "send",
         "accepted",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit import Lab
-from mudkit.experiment import Radiator, Scenario, run
+from mudkit.experiment import PHOTOS, Radiator, run
+from mudkit.experiment.chains import Chain
 from mudkit.fleet.store import MemoryStore
 from mudkit.sources.workloads import Poisson
 from mudkit.systems.radiator import Client, Context, People, Server, Time, Volume, distance_km
@@ -153,11 +155,12 @@ def check_is_union(parts: list[Context], whole: Context) -> None:
 
 
 def test_radiator_runs_in_an_experiment():
-    scenario = Scenario(devices=6, hours=3, items=Poisson(per_day=48), receivers=2, outage=0.2)
-    result = run(scenario, lambda lab: Radiator(lab, FUNCTIONS["volume"], chain=0.5), seed=3)
-    assert result.measures()["delivered_share"] > 0.5
-    assert (result.deliveries["receiver"].value_counts() > 0).all()
-    repeated = run(scenario, lambda lab: Radiator(lab, FUNCTIONS["volume"], chain=0.5), seed=3)
-    assert repeated.bill.equals(result.bill)
-    immediate = run(scenario, Radiator, seed=3).measures()
-    assert immediate["delivered_share"] >= result.measures()["delivered_share"]
+    task = PHOTOS.over(devices=6, hours=3, items=Poisson(per_day=48), size_bytes=500, outage=0.2)
+    waiting = partial(Chain, hops=[partial(Radiator, threshold=Volume(3))])
+    result = run(task, waiting, seed=3)
+    share = result.deliveries["delivered"].notna().mean()
+    assert share > 0.5
+    assert set(result.deliveries["receiver"]) == set(result.testbed.phones)
+    assert run(task, waiting, seed=3).bill.equals(result.bill)
+    immediate = run(task, Radiator, seed=3)
+    assert immediate.deliveries["delivered"].notna().mean() >= share

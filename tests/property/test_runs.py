@@ -23,8 +23,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import mudkit
-from mudkit import Lab, experiment
-from mudkit.experiment import Scenario, StoreAndForward
+from mudkit import Lab
 from mudkit.fleet.recorder import TABLES
 from mudkit.sources.outages import Outages
 from mudkit.sources.replay import Replay
@@ -32,13 +31,14 @@ from mudkit.sources.waypoint import RandomWaypoint
 from mudkit.sources.workloads import Every, Moments, Poisson, TripStarts, WakingReads
 from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.trace.schema import FATES, STATUSES, timestamps
+from mudkit.worlds import Inboxes
 
 S = 1_000_000
 MINUTE = 60 * S
 MANGLED = {"loss_share": 0.1, "repeat_share": 0.1, "delay_share": 0.2, "delay_s": 20.0}
 OFTEN = Outages(0.3, per_day=240)
 
-SCENARIO = Scenario(
+SCENARIO = Inboxes(
     devices=8, hours=3.0, link="umts_3g", outage=OFTEN, mobility="commute", battery_j=1500.0, receivers=2,
     items=Poisson(per_day=100), expires_s=1200.0, reads=WakingReads(per_day=60), queries=Poisson(per_day=30), **MANGLED,
 )  # fmt: skip
@@ -128,7 +128,7 @@ def run_everything(seed: int = 7) -> Lab:
 
 def run_scenario(seed: int = 7) -> Lab:
     """Run an experiment with every feature in use."""
-    return experiment.run(SCENARIO, StoreAndForward, seed).lab
+    return SCENARIO.run(seed).lab
 
 
 RUNS = {"everything": run_everything, "scenario": run_scenario}
@@ -438,37 +438,19 @@ def test_longer_run_begins_with_the_shorter_one() -> None:
         assert longer_rows == shorter_rows
 
 
-class Silent:
-    """System without communication, which leaves the rows of the scenario itself."""
-
-    name = "silent"
-
-    def __init__(self, testbed: Any) -> None:
-        pass
-
-    def publish(self, item: Any) -> None:
-        pass
-
-    def on_move(self, phone: str) -> None:
-        pass
-
-    def on_look(self, phone: str) -> None:
-        pass
-
-
 @pytest.mark.soak(keep=1)
 @pytest.mark.parametrize("mobility", ["commute", "waypoint"])
 def test_added_devices_do_not_change_moves_queries_and_items(mobility: str) -> None:
     """Start trips in whole seconds, some at the moment of a position."""
 
-    def run(devices: int) -> Lab:
-        plan = Scenario(
-            devices=devices, hours=6.0, mobility=mobility, outage=OFTEN, battery_j=1200.0, every_s=10.0,
-            items=Poisson(per_day=40), queries=TripStarts(), **MANGLED,
+    def run(devices: int, **options: Any) -> Lab:
+        plan = Inboxes(
+            devices=devices, hours=6.0, mobility=mobility, outage=OFTEN, every_s=10.0, queries=TripStarts(), **options, **MANGLED,
         )  # fmt: skip
-        return experiment.run(plan, Silent, 3, record_exposure=False).lab
+        return plan.run(3, "direct", record_exposure=False).lab
 
-    few, many = run(12), run(15)
+    # Messages to other receivers would take other energy.
+    few, many = (run(devices, battery_j=1200.0, items=Poisson(0)) for devices in (12, 15))
     names = list(few.devices)
     before, after = list_rows(few, names), list_rows(many, names)
     assert_same(before, after, ("positions", "links", "incidents", "reads", "bill"))
@@ -481,7 +463,7 @@ def test_added_devices_do_not_change_moves_queries_and_items(mobility: str) -> N
                 if r["item"].split()[0] in names
             }
         )
-        for lab in (few, many)
+        for lab in (run(devices, items=Poisson(per_day=40)) for devices in (12, 15))
     ]
     assert created[0] == created[1]
     assert len(created[0]) > 50
@@ -499,8 +481,8 @@ class Fixed:
 
 def test_read_at_the_moment_of_a_position_uses_that_position() -> None:
     def run_reads(*moments: tuple[int, int]) -> Any:
-        plan = Scenario(devices=2, hours=0.1, mobility=RandomWaypoint(), items=Poisson(0), reads=Poisson(0), queries=Fixed(*moments))  # fmt: skip
-        lab = experiment.run(plan, Silent, 3, record_exposure=False).lab
+        plan = Inboxes(devices=2, hours=0.1, mobility=RandomWaypoint(), items=Poisson(0), reads=Poisson(0), queries=Fixed(*moments))  # fmt: skip
+        lab = plan.run(3, "direct", record_exposure=False).lab
         keys = ("device", "ts", "lat", "lon")
         [read] = [row for row in lab.trace.table("reads").to_pylist() if row["device"] == "phone-00000"]
         places = [[row[key] for key in keys] for row in lab.trace.table("positions").to_pylist()]

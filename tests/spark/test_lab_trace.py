@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from mudkit import experiment, pipeline, trace
+from mudkit import pipeline, trace
 from mudkit.errors import TraceFormatError
-from mudkit.experiment import Scenario, StoreAndForward
 from mudkit.fleet.recorder import TABLES
 from mudkit.sources.workloads import Poisson, TripStarts
 from mudkit.trace.schema import SCHEMAS, epoch_us, read_ids
+from mudkit.worlds import Inboxes
 
 pytestmark = pytest.mark.spark
 US = 1_000_000
@@ -26,12 +26,12 @@ BOX_KM, WINDOW_S, HORIZON_S = 6.0, 1800.0, 3600.0
 @pytest.fixture(scope="module")
 def lab():
     """Return an evening run that continues past midnight (UTC): two dates in each table."""
-    plan = Scenario(
+    plan = Inboxes(
         devices=6, hours=4.0, start="2010-03-01T22:00", link="umts_3g", outage=0.3, mobility="commute",
         battery_j=2000.0, every_s=120.0, items=Poisson(per_day=60), reads=Poisson(per_day=60), expires_s=1800.0,
         queries=Poisson(per_day=60), box_km=BOX_KM, window_s=WINDOW_S, loss_share=0.1, repeat_share=0.1,
     )  # fmt: skip
-    return experiment.run(plan, StoreAndForward, 5).lab
+    return plan.run(5).lab
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +181,7 @@ def test_command_labels_a_lab_trace(spark, folder, tmp_path):
 
 def test_trip_start_queries_match_trip_starts(spark, tmp_path):
     """Join the reads of a morning in Spark with the device's positions around them."""
-    plan = Scenario(
+    plan = Inboxes(
         devices=30,
         hours=2.0,
         mobility="commute",
@@ -190,7 +190,7 @@ def test_trip_start_queries_match_trip_starts(spark, tmp_path):
         reads=Poisson(per_day=0),
         queries=TripStarts(),
     )
-    lab = experiment.run(plan, StoreAndForward, 2, record_messages=False, record_exposure=False)
+    lab = plan.run(2, record_messages=False, record_exposure=False).lab
     path = lab.trace.to_parquet(tmp_path / "morning")
     positions, reads = (pipeline.read(spark, path, name) for name in ("positions", "reads"))
     assert reads.count() == len(lab.trace.table("reads")) > 10

@@ -14,10 +14,11 @@ import pytest
 
 from mudkit import pipeline
 from mudkit.errors import ParameterError, SimulationProblem
-from mudkit.experiment import ADAPTERS, WARD, Scenario, StoreAndForward, compare, scoreboard
+from mudkit.experiment import ADAPTERS, WARD, compare, scoreboard
 from mudkit.pipeline import executors
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import sweep
+from mudkit.worlds import Inboxes
 
 pytestmark = pytest.mark.spark
 
@@ -94,12 +95,9 @@ def test_unpicklable_values_raise_errors(spark):
 
 
 def test_comparison_over_spark_equals_the_local_one(spark):
-    scenario = Scenario(
-        devices=4, hours=2.0, outage=Outages(0.3, per_day=60), mobility="commute", every_s=300.0
-    )
-    systems = {"relay": StoreAndForward, "again": lambda network: StoreAndForward(network)}
-    local = compare(scenario, systems, range(3))
-    distributed = compare(scenario, systems, range(3), map=pipeline.spread(spark, "runs"))
+    plan = Inboxes(devices=4, hours=2.0, outage=Outages(0.3, per_day=60), mobility="commute", every_s=300.0)
+    local = compare(plan.compare, range(3))
+    distributed = compare(plan.compare, range(3), map=pipeline.spread(spark, "runs"))
     pd.testing.assert_frame_equal(local.runs, distributed.runs)
 
 

@@ -1,4 +1,4 @@
-"""Scripted machine, two simple systems and links by hand, for tests of labs and experiments."""
+"""Scripted machine, and links by hand, for tests of labs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,10 @@ from mudkit.events import (
     Event,
     Notify,
     Ports,
-    Received,
-    Record,
     Send,
-    SendFailed,
     SetTimer,
     TimerFired,
 )
-from mudkit.experiment import Item, Testbed
 from mudkit.sources.link_replay import LinkReplay
 from mudkit.trace.schema import LINKS, timestamps
 
@@ -67,94 +63,6 @@ def install_answering(host: Any, name: str = "") -> tuple[Any, list[Answering]]:
         return incarnations[-1]
 
     return host.install("answering", make, name=name), incarnations
-
-
-class _Mailbox:
-    def __init__(self, ports: Ports) -> None:
-        self._mail: dict[str, list[Any]] = {}
-
-    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        match event:
-            case Received(message={"kind": "post", "to": to} as message):
-                self._mail.setdefault(to, []).append(message)
-            case Received(source=source, message={"kind": "poll", "me": me}):
-                return [Send(source, {**mail, "kind": "mail"}) for mail in self._mail.pop(me, [])]
-        return ()
-
-
-class _Poller:
-    def __init__(self, ports: Ports, me: str) -> None:
-        self._me = me
-        self._new: list[str] = []
-
-    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        timer = SetTimer("poll", 600 * S)
-        match event:
-            case Call(operation="post", arguments=parameters):
-                message = {
-                    "kind": "post",
-                    "to": parameters["to"],
-                    "item": parameters["item"],
-                    "text": "x" * parameters["size"],
-                }
-                return Send("mailbox", message), Complete(event.op_id)
-            case Call():
-                new, self._new = self._new, []
-                rows = [
-                    Record("deliveries", {"item": item_name, "receiver": self._me, "read_us": now_us})
-                    for item_name in new
-                ]
-                return *rows, Complete(event.op_id, new)
-            case TimerFired():
-                return Send("mailbox", {"kind": "poll", "me": self._me}), timer
-            case Received(message={"kind": "mail", "item": item}):
-                self._new.append(item)
-                return (Record("deliveries", {"item": item, "receiver": self._me, "delivered_us": now_us}),)
-            case SendFailed():
-                return ()
-        return (timer,)
-
-
-class Polling:
-    """Second system: devices poll a mailbox every ten minutes, without retransmission."""
-
-    name: Final = "polling"
-
-    def __init__(self, testbed: Testbed) -> None:
-        lab = testbed.lab
-        lab.server("mailbox").install(self.name, _Mailbox)
-        self._devices = {
-            name: device.install(self.name, lambda ports, name=name: _Poller(ports, name))
-            for name, device in lab.devices.items()
-        }
-
-    def publish(self, item: Item) -> None:
-        for receiver in item.metadata["to"]:
-            self._devices[item.sender].call("post", to=receiver, item=item.name, size=item.size_bytes)
-
-    def on_move(self, phone: str) -> None:
-        """Do nothing: places do not matter."""
-
-    def on_look(self, phone: str) -> None:
-        self._devices[phone].call("read")
-
-
-class Silent:
-    """System without function."""
-
-    name: Final = "silent"
-
-    def __init__(self, testbed: Testbed) -> None:
-        pass
-
-    def publish(self, item: Item) -> None:
-        pass
-
-    def on_move(self, phone: str) -> None:
-        """Do nothing: places do not matter."""
-
-    def on_look(self, phone: str) -> None:
-        pass
 
 
 def links(

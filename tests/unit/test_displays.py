@@ -25,7 +25,7 @@ import mudkit
 from mudkit import Lab, consistency, show, trace
 from mudkit.consistency import History, Verdict
 from mudkit.display import Displayed, shows_fields
-from mudkit.experiment import Comparison, Scenario, run
+from mudkit.experiment import WARD, Comparison, run
 from mudkit.experiment.adapters import ADAPTERS
 from mudkit.experiment.comparison import Scoreboard
 from mudkit.experiment.runs import Run
@@ -42,6 +42,7 @@ from mudkit.predicates import Predicate, SubscriptionIndex
 from mudkit.systems import contrail, lasthop, mud, radiator, store_and_forward, sublim
 from mudkit.systems.sublim.study import picu
 from mudkit.trace import Loaded, LoadedLinks, Scan
+from mudkit.worlds import Inboxes, InboxesRun
 
 HOSTILE = "<script>alert('&')</script>"
 LONG = "😀" * 10_000
@@ -56,11 +57,11 @@ NAMED = {
     radiator.Server, radiator.Client,
     sublim.PublishServer, sublim.AccessPoint, sublim.Subscriber, sublim.PlainSubscriber,
     sublim.Policy, sublim.FunctionPolicy,
-    store_and_forward.Relay, store_and_forward.Client,
+    store_and_forward.Relay, store_and_forward.Client, store_and_forward.DirectClient,
     LearntReads, LearntWrites,
     History, Verdict, Predicate, SubscriptionIndex,
     Loaded, LoadedLinks, Scan, IngestReport, JobReport,
-    Run, Comparison, Scoreboard,
+    Run, InboxesRun, Comparison, Scoreboard,
 }  # fmt: skip
 """Classes whose instances a call returns to a notebook; each has to be among the instances below."""
 
@@ -111,10 +112,11 @@ def build_labs() -> Iterator[tuple[Lab, list[Any]]]:
         plain = sublim.PlainSubscriber(lab.device("plain", link="wifi"), net, "message.pulse < 50")
         post = store_and_forward.Relay(lab)
         senders = [store_and_forward.Client(lab.device(name), post) for name in ("x", "y")]
+        direct = store_and_forward.DirectClient(lab.device("direct"))
         shown: list[Any] = [
             lab, *lab.devices.values(), *map(lab.server, ("relay", "mud-store")), cloud, jane, publications,
             topic, subscriber, relay, module, port, other, other_port, server, *clients, net, *points, doctor, plain,
-            post, *senders,
+            post, *senders, direct,
         ]  # fmt: skip
         if is_busy:
             shown += run_operations(
@@ -247,9 +249,12 @@ def build_experiments() -> list[Any]:
     none = pd.DataFrame({"task": [], "system": [], "seed": []})
     rows = {"task": [HOSTILE] * 40, "system": [f"{HOSTILE} {n}" for n in range(40)], "seed": range(40)}
     many = pd.DataFrame(rows).assign(lost_share=0.5, up_bytes=10_000)
-    idle, busy_ = (run(Scenario(devices=2, hours=hours), ADAPTERS["to everyone"], 1) for hours in (0.01, 0.5))
+    idle, busy_ = (
+        run(WARD.over(devices=2, hours=hours), ADAPTERS["to everyone"], 1) for hours in (0.01, 0.1)
+    )
+    inboxes = [Inboxes(devices=2, hours=hours).run(1) for hours in (0.01, 0.5)]
     return [
-        idle, busy_, Comparison(none, "a"), Comparison(many, HOSTILE),
+        idle, busy_, *inboxes, Comparison(none, "a"), Comparison(many, HOSTILE),
         *(Scoreboard(runs, nothing, HOSTILE, *[nothing] * 5) for runs in (none, many)),
     ]  # fmt: skip
 

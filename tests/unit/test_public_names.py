@@ -23,7 +23,7 @@ from public_faces import FACES
 from references import import_all
 
 import mudkit
-from mudkit.arguments import annotations_of
+from mudkit.checks import annotations_of
 from mudkit.errors import ParameterError
 
 PACKAGES = ["mudkit"] + [

@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from mudkit import Lab, experiment, trace
+from mudkit import Lab, trace
 from mudkit.errors import ParameterError
-from mudkit.experiment import Scenario, StoreAndForward
 from mudkit.sources.link_replay import LinkReplay
 from mudkit.sources.replay import Replay
 from mudkit.sources.workloads import Poisson, Recorded
@@ -19,6 +18,7 @@ from mudkit.systems.store_and_forward import Client, Relay
 from mudkit.trace.links import load_links
 from mudkit.trace.phone_log import load_unlocks
 from mudkit.trace.schema import epoch_us
+from mudkit.worlds import Inboxes
 
 US = 1_000_000
 BUSY = "2008-05-23T04:30"  # Thursday, 21:30 in San Francisco: the hour with most reports
@@ -310,14 +310,14 @@ def test_reads_of_a_scenario_match_the_unlocks(phone_log):
     """Check that each device reads at the times of unlocks, on consecutive days."""
     log = load_unlocks(phone_log / "AwareScreen_1month.csv")
     zone = dt.timezone(dt.timedelta(hours=2))
-    plan = Scenario(
+    plan = Inboxes(
         devices=4,
         hours=96,
         start="2017-05-31T22:00",
         items=Poisson(per_day=6),
         reads=Recorded(log.times_us, utc_offset_h=2.0),
     )
-    lab = experiment.run(plan, StoreAndForward, 4).lab
+    lab = plan.run(4).lab
 
     def group_by_day(moments):
         days = defaultdict(list)

@@ -1,7 +1,7 @@
 """Adapters: how each system runs in an experiment, one class and one module per system.
 
-A class runs its system in three settings: with items that name their receivers (a scenario), with items of
-which each phone wants some (a task), and as one part of a chain of two systems.
+A class runs its system alone, where it chooses the items that each phone wants, or as one part of a chain of
+two systems.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mudkit.experiment.adapters.lasthop import LastHop
 from mudkit.experiment.adapters.mud import Mud
 from mudkit.experiment.adapters.own import own_machine
 from mudkit.experiment.adapters.radiator import Radiator
-from mudkit.experiment.adapters.store_and_forward import Direct, StoreAndForward
+from mudkit.experiment.adapters.store_and_forward import StoreAndForward
 from mudkit.experiment.adapters.sublim import Sublim
 from mudkit.experiment.adapters.system import System
 from mudkit.experiment.testbed import Adapter, Testbed
@@ -23,7 +23,6 @@ __all__ = [
     "ADAPTERS",
     "UNSUPPORTED",
     "Contrail",
-    "Direct",
     "LastHop",
     "Mud",
     "Radiator",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.events import Host, Operation
 from mudkit.experiment.adapters.system import PORT, Batch, System, Way, text_of
 from mudkit.experiment.tasks import Item
@@ -19,7 +19,6 @@ from mudkit.experiment.testbed import Testbed
 from mudkit.predicates import Predicate
 from mudkit.systems.contrail import Item as Sealed
 from mudkit.systems.contrail import Module, Relay
-from mudkit.systems.contrail.api import NAME
 from mudkit.systems.contrail.device.filters import ITEM
 from mudkit.units import US_PER_S
 
@@ -28,29 +27,23 @@ POLLING_MS: Final = 300_000.0
 _MIN_POLLING_MS: Final = 60_000.0
 _OPEN_MS: Final = 3_600_000.0
 """Time for which a connection stays open, so that items arrive at once, as in the other systems."""
-_ITEMS: Final = "items"
-"""Port of items that name their receivers."""
 
 
-@check_options
+@check_arguments(types=False)
 class Contrail(System):
     """A relay, and a module on each device.
-
-    If items name their receivers, two devices become friends when one has the first item for the other, which
-    waits until the other's filter has arrived.
 
     Parameters
     ----------
     place : Testbed or Way
     **settings
-        Settings of each port (:class:`~mudkit.systems.contrail.Port`). Where wants choose,
+        Settings of each port (:class:`~mudkit.systems.contrail.Port`). Alone,
         ``polling_interval_ms`` is half of the time for which an item is of use, from a minute (Table 1 has
         that for photographs) to :data:`POLLING_MS`: the paper leaves it to the application. 0 means a
         connection that stays open.
     """
 
     label: ClassVar = "Contrail"
-    charged: ClassVar = NAME
     unsupported: ClassVar = {
         "traffic alerts": "Each driver has a filter on every other one: nobody knows who will be near.",
         "news with ranks": "An item has no rank: everything wanted comes, read or not.",
@@ -62,13 +55,7 @@ class Contrail(System):
         self._slots: dict[tuple[str, str], int] = {}
         self._published: dict[str, list[tuple[int, Item]]] = {name: [] for name in self._testbed.senders}
         self._readers: dict[str, set[str]] = {name: set() for name in self._testbed.senders}
-        self._requested: set[tuple[str, str]] = set()
-        """Pairs of a sender and a receiver whose filter is installed on it, or on its way."""
-        self._waiting: dict[tuple[str, str], list[tuple[str, Sealed]]] = {}
-        """Items that wait for a filter, by sender and receiver."""
-        if self._task.is_addressed:
-            self._begin_addressed(settings)
-        elif self._chooses:
+        if self._is_alone:
             self._begin_alone(settings)
         else:
             self._begin_part()
@@ -76,9 +63,7 @@ class Contrail(System):
     def send(self, source: str, batch: Batch, only: Sequence[str] | None = None) -> None:
         """Pass a batch to the module; a part of a chain may send it to some devices only."""
         item = batch[0]
-        if self._task.is_addressed:
-            self._send_addressed(item)
-        elif self._chooses:
+        if self._is_alone:
             self._published[source].append((self._lab.world.now_us, item))
             self._send_wanted(item, item.expires_s, None)
         else:
@@ -89,17 +74,10 @@ class Contrail(System):
 
     def on_move(self, phone: str, profile: Mapping[str, Any] | None = None) -> None:
         """Replace the filters of a phone by those for its current place."""
-        if self._chooses:
+        if self._is_alone:
             self._install(phone)
 
-    def on_look(self, phone: str) -> None:
-        """Read, or show, the items that have arrived on a phone."""
-        if self._task.is_addressed:
-            self._ports[phone].receive_all()
-        else:
-            super().on_look(phone)
-
-    # -- where wants choose
+    # -- alone
 
     def _begin_alone(self, settings: Mapping[str, Any]) -> None:
         testbed, expires_s = self._testbed, self._task.scenario.expires_s
@@ -172,50 +150,6 @@ class Contrail(System):
         }
         for phone, host in self._way.ends.items():
             self._ports[host.name].on_item(partial(self._unseal, phone))
-
-    # -- with items that name their receivers
-
-    def _begin_addressed(self, settings: Mapping[str, Any]) -> None:
-        relay = Relay(self._lab)
-        self._modules = {name: Module(device, relay) for name, device in self._lab.devices.items()}
-        self._ports = {name: module.open_port(_ITEMS, **settings) for name, module in self._modules.items()}
-        for name, port in self._ports.items():
-            port.on_accepted(partial(self._accept_receiver, name))
-
-    def _send_addressed(self, item: Item) -> None:
-        name, sender, receivers = item.name, item.sender, item.metadata["to"]
-        sealed = Sealed(
-            {"destination": "".join(f"|{receiver}|" for receiver in receivers)}, item.filler.encode()
-        )
-        ready = [receiver for receiver in receivers if receiver in self._readers[sender]]
-        if ready:
-            self._ports[sender].publish(sealed, name, delivery_name=name, only=ready)
-        for receiver in receivers:
-            if receiver not in ready:
-                self._waiting.setdefault((sender, receiver), []).append((name, sealed))
-                self._befriend(sender, receiver)
-
-    def _befriend(self, sender: str, receiver: str) -> None:
-        """Befriend two devices, and install the receiver's filter on the sender."""
-        if (sender, receiver) in self._requested:
-            return
-        self._requested.add((sender, receiver))
-        self._modules[sender].befriend(receiver)
-        self._modules[receiver].befriend(sender)
-        predicate = Predicate.parse("destination LIKE :me", {"me": f"%|{receiver}|%"}, language=ITEM)
-        installing = self._ports[receiver].install_filter(predicate, to=(sender, _ITEMS))
-        installing.add_done_callback(partial(self._retry_if_failed, sender, receiver))
-
-    def _retry_if_failed(self, sender: str, receiver: str, operation: Operation) -> None:
-        try:
-            operation.result()
-        except Exception:  # one of the devices was off; the next item requests the filter again
-            self._requested.discard((sender, receiver))
-
-    def _accept_receiver(self, sender: str, predicate: Predicate, receiver: str) -> None:
-        self._readers[sender].add(receiver)
-        for name, sealed in self._waiting.pop((sender, receiver), ()):
-            self._ports[sender].publish(sealed, name, delivery_name=name, only=[receiver])
 
 
 def _senders_for(testbed: Testbed, phone: str) -> Iterable[str]:

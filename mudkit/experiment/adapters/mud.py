@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.events import Operation
 from mudkit.experiment.adapters.system import PORT, Batch, Meant, System, Way, meant_by, text_of
 from mudkit.experiment.testbed import Testbed, not_hers
@@ -22,7 +22,7 @@ _SPARE_H: Final = 24.0
 """Hours by which a token outlives the run."""
 
 
-@check_options
+@check_arguments(types=False)
 class Mud(System):
     """One table, a writer on each sender, and a continuous read on each phone.
 

@@ -1,4 +1,4 @@
-"""Store and forward in experiments: the baselines, and the uplink of other systems."""
+"""Store and forward in experiments: the baseline, and the uplink of other systems."""
 
 from __future__ import annotations
 
@@ -6,26 +6,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from mudkit.arguments import check_options
-from mudkit.errors import ParameterError
-from mudkit.events import Installed
+from mudkit.checks import check_arguments
 from mudkit.experiment.adapters.system import Batch, System
 from mudkit.experiment.tasks import TASKS, Item, called
 from mudkit.experiment.testbed import Testbed
-from mudkit.systems.store_and_forward import Client, DirectMachine, Relay
-from mudkit.systems.store_and_forward.api import NAME
-from mudkit.systems.store_and_forward.messages import Read, Submit
+from mudkit.systems.store_and_forward import Client, Relay
 
 _BRIDGE: Final = "desk"
-_DIRECT: Final = "direct"
 
 
-@check_options
+@check_arguments(types=False)
 class StoreAndForward(System):
     """A relay, and a client on each device.
 
-    An item goes to each receiver that it names. Otherwise it goes up to a bridge once, and from there to
-    every phone: the cost of a plain push service that knows nothing of its users.
+    An item goes up to a bridge once, and from there to every phone: the cost of a plain push service that
+    knows nothing of its users.
 
     Parameters
     ----------
@@ -33,7 +28,6 @@ class StoreAndForward(System):
     """
 
     label: ClassVar = "to everyone"
-    charged: ClassVar = NAME
     unsupported: ClassVar = dict.fromkeys(
         TASKS, "Nothing is chosen on the way: what nobody wanted is sent all the same."
     )
@@ -42,27 +36,15 @@ class StoreAndForward(System):
         super().__init__(testbed)
         relay = Relay(self._lab)
         self._clients = {name: Client(device, relay) for name, device in self._lab.devices.items()}
-        if not self._task.is_addressed:
-            self._bridge = Client(self._lab.server(_BRIDGE), relay)
-            self._bridge.on_message(self._pass_on)
-            for phone in testbed.phones:
-                self._clients[phone].on_message(partial(self._receive, phone))
+        self._bridge = Client(self._lab.server(_BRIDGE), relay)
+        self._bridge.on_message(self._pass_on)
+        for phone in testbed.phones:
+            self._clients[phone].on_message(partial(self._receive, phone))
 
     def send(self, source: str, batch: Batch) -> None:
-        """Send an item to each of its receivers, or to the bridge."""
+        """Send an item to the bridge."""
         (item,) = batch
-        if not self._task.is_addressed:
-            self._clients[source].send(_BRIDGE, item.text, item.name)
-            return
-        for receiver in item.metadata["to"]:
-            self._clients[source].send(receiver, item.filler, item.name)
-
-    def on_look(self, phone: str) -> None:
-        """Read, or show, the items that have arrived on a phone."""
-        if self._task.is_addressed:
-            self._clients[phone].read()
-        else:
-            super().on_look(phone)
+        self._clients[source].send(_BRIDGE, item.text, item.name)
 
     def _pass_on(self, message: dict[str, Any]) -> None:
         name, sender = called(message["text"]), message["from"]
@@ -72,43 +54,6 @@ class StoreAndForward(System):
 
     def _receive(self, phone: str, message: Any) -> None:
         self._out(phone, called(message["text"]))
-
-
-@check_options
-class Direct(System):
-    """A machine on each device, and no server, for items that name their receivers.
-
-    Parameters
-    ----------
-    testbed : Testbed
-    """
-
-    label: ClassVar = _DIRECT
-    charged: ClassVar = _DIRECT
-
-    def __init__(self, testbed: Testbed) -> None:
-        super().__init__(testbed)
-        if not self._task.is_addressed:
-            raise ParameterError(
-                "Direct cannot run a task: nothing chooses the receivers of an item.",
-                where="system",
-                found=f"Direct with the task {self._task.name!r}",
-                expected="a Scenario, in which each item names its receivers",
-            )
-        self._machines: dict[str, Installed] = {
-            name: device.install(_DIRECT, partial(DirectMachine, me=name), name=_DIRECT)
-            for name, device in self._lab.devices.items()
-        }
-
-    def send(self, source: str, batch: Batch) -> None:
-        """Send an item to each of its receivers."""
-        (item,) = batch
-        for receiver in item.metadata["to"]:
-            self._machines[source].call(Submit(receiver, item.filler, item.name))
-
-    def on_look(self, phone: str) -> None:
-        """Read the items that have arrived on a phone."""
-        self._machines[phone].call(Read())
 
 
 class Uplink:

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.experiment.adapters.store_and_forward import Uplink
 from mudkit.experiment.adapters.system import Batch, System, Way, text_of
 from mudkit.experiment.tasks import Interest
 from mudkit.experiment.testbed import Testbed
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
 from mudkit.systems.sublim._policy.actions import Drop
-from mudkit.systems.sublim.api import NAME
+
+_FOR_OTHERS: Final = Rule("coalesce(message.to <> state.me, FALSE)", Drop(), "for others")
 
 
-@check_options
+@check_arguments(types=False)
 class Sublim(System):
     """A publish server, an access point, and a subscriber with a policy on each phone.
 
@@ -29,14 +30,12 @@ class Sublim(System):
     ----------
     place : Testbed or Way
     rules : sequence of Rule
-        Rules for what is for a phone; by default it is sent as it is. A message with named receivers has the
-        fields ``to`` and ``text``.
+        Rules for what is for a phone; by default it is sent as it is.
     drop_unwanted : bool
         Whether a part of a chain drops what its phone does not want; then it takes single items only.
     """
 
     label: ClassVar = "SUBLIM"
-    charged: ClassVar = NAME
     unsupported: ClassVar = {
         "traffic alerts": "The system does not keep places: a phone that moves sets its policy anew.",
         "friends nearby": "The system does not keep places: a phone that moves sets its policy anew.",
@@ -48,47 +47,32 @@ class Sublim(System):
         self, place: Testbed | Way, rules: Sequence[Rule] = (Rule(),), *, drop_unwanted: bool = False
     ) -> None:
         super().__init__(place)
-        is_addressed = self._task.is_addressed
-        self._drops = self.listens = drop_unwanted or self._chooses
-        otherwise = "TRUE" if is_addressed else "FALSE"
-        others = Rule(f"coalesce(message.to <> state.me, {otherwise})", Drop(), "for others")
-        to_others = [] if self._chooses else [others]
+        self._drops = self.listens = drop_unwanted or self._is_alone
+        to_others = [] if self._is_alone else [_FOR_OTHERS]
         unwanted = [not_wanted(self._task.interest)] if self._drops else []
         self._rules = [*to_others, *unwanted, *rules]
-        self._policy_name = "mine" if is_addressed else "wanted" if self._is_alone else "limited"
+        self._policy_name = "wanted" if self._is_alone else "limited"
         self._up: Uplink | None = None
-        if self._way.is_first and not is_addressed:
+        if self._way.is_first:
             self._up = Uplink(self._testbed, lambda item: self._publish({}, (item,)))
         self._net = PublishServer(self._lab)
         AccessPoint(self._lab, self._net)
         self._subscribers = {phone: Subscriber(host, self._net) for phone, host in self._way.ends.items()}
         for phone, subscriber in self._subscribers.items():
-            if not is_addressed:
-                subscriber.on_message(partial(self._receive, phone))
+            subscriber.on_message(partial(self._receive, phone))
             self._set_policy(phone, self._testbed.profile(phone))
 
     def send(self, source: str, batch: Batch) -> None:
-        """Publish a batch for its phone or its receivers; in a first part for all, after its uplink."""
-        item = batch[0]
-        if self._task.is_addressed:
-            for receiver in item.metadata["to"]:
-                self._net.publish({"to": receiver, "text": item.filler}, item.name)
-        elif self._up is None:
+        """Publish a batch for its phone; alone, and in a first part, for all, after its uplink."""
+        if self._up is None:
             self._publish({"to": source}, batch)
         else:
-            self._up.send(item)
+            self._up.send(batch[0])
 
     def on_move(self, phone: str, profile: Mapping[str, Any] | None = None) -> None:
         """Set the policy of a phone again if it depends on the phone's profile."""
         if self._drops:
             self._set_policy(phone, self._testbed.profile(phone) if profile is None else profile)
-
-    def on_look(self, phone: str) -> None:
-        """Read, or show, the items that have arrived on a phone."""
-        if self._task.is_addressed:
-            self._subscribers[phone].read()
-        else:
-            super().on_look(phone)
 
     def _set_policy(self, phone: str, profile: Mapping[str, Any]) -> None:
         variables = as_state(phone, profile if self._drops else {})

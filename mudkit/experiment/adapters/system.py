@@ -12,11 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, get_args
 
+from mudkit.checks import one_of
 from mudkit.events import Host
 from mudkit.experiment.tasks import Interest, Item
 from mudkit.experiment.testbed import Testbed
 from mudkit.predicates import Predicate
-from mudkit.sources.parameters import one_of
 
 PORT: Final = "board"
 """Application, or port, under which adapters run on a task."""
@@ -53,14 +53,11 @@ class System(ABC):
     """Base of the adapters.
 
     Alone, a system chooses the items that each phone wants. As a part of a chain it passes on all of them,
-    or those of its rules, in batches; only contents travel, the rest of an item stays in the lab. If items
-    name their receivers, it sends each to these.
+    or those of its rules, in batches; only contents travel, the rest of an item stays in the lab.
     """
 
     label: ClassVar[str]
     """Name on the scoreboard."""
-    charged: ClassVar[str] = ""
-    """Name on the bill; without one, items cannot name their receivers."""
     unsupported: ClassVar[Mapping[str, str]] = {}
     """Sentences on what its paper cannot express, by the name of the task."""
 
@@ -69,8 +66,6 @@ class System(ABC):
         self._testbed, self._task = self._way.testbed, self._way.testbed.task
         self._lab = self._testbed.lab
         self._is_alone = self._way.on_batch is None
-        self._chooses = self._is_alone and not self._task.is_addressed
-        """True if it chooses the items that each phone wants."""
         self.listens = False
         """True if it uses what phones say of themselves."""
         self._under_way: dict[str, Batch] = {}
@@ -78,7 +73,7 @@ class System(ABC):
     @property
     def name(self) -> str:
         """Name of the system in results."""
-        return self.charged if self._task.is_addressed else self.label
+        return self.label
 
     def publish(self, item: Item) -> None:
         """Publish an item on its sender."""

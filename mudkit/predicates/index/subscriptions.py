@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View, first_rows, one_line
 from mudkit.errors import PredicateError
 from mudkit.predicates.index.bounds import Bounds, Places
@@ -43,7 +43,7 @@ _Place: TypeAlias = "tuple[tuple[Any, ...], tuple[float, ...], bool]"
 """Keys and corner of a subscription, and whether the corner is wider than its predicate."""
 
 
-@check_options
+@check_arguments(types=False)
 class SubscriptionIndex(Displayed):
     """Subscriptions with their readers' data; finds those that a record and its writer both mean.
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from mudkit import words
-from mudkit.arguments import check_calls
+from mudkit.checks import Range, check_arguments, number, of_kind, whole_number
 from mudkit.display import Displayed, View, first_rows
 from mudkit.errors import MudkitError, ParameterError, brief
 from mudkit.events import Host, Installed, Network, Operation
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
-from mudkit.sources.parameters import number, of_kind, whole_number
 from mudkit.systems.contrail import messages
 from mudkit.systems.contrail.crypto import Directory, PublicKeys, Registered
 from mudkit.systems.contrail.device.core import IDENTITY, PROBLEMS, KeyUse, Settings
@@ -37,7 +36,7 @@ _MAX_S: Final = 1e9
 _MAX_MS: Final = 1e12
 
 
-@check_calls
+@check_arguments
 class Relay(Displayed):
     """A cloud provider: gateways, compute instances and storage in its data centres (Contrail 4.2).
 
@@ -73,21 +72,16 @@ class Relay(Displayed):
     def __init__(
         self,
         lab: Network,
-        instances: int = 1,
+        instances: Annotated[int, Range(1, 10_000)] = 1,
         *,
         name: str = "contrail",
         centres: Mapping[str, tuple[float, float]] | None = None,
-        max_waiting: int = 1000,
-        max_cached: int = 1000,
-        service_ms: float = 0.0,
-        move_after: int | None = 3,
+        max_waiting: Annotated[int, Range(1, 1 << 31)] = 1000,
+        max_cached: Annotated[int, Range(1, 1 << 31)] = 1000,
+        service_ms: Annotated[float, Range(0.0, 1e6)] = 0.0,
+        move_after: Annotated[int, Range(1, 1 << 31)] | None = 3,
     ) -> None:
-        whole_number("instances", instances, 1, 10_000)
-        whole_number("max_waiting", max_waiting, 1, 1 << 31)
-        whole_number("max_cached", max_cached, 1, 1 << 31)
-        if move_after is not None:
-            whole_number("move_after", move_after, 1, 1 << 31)
-        service_us = round(number("service_ms", service_ms, 0.0, 1e6) * 1_000)
+        service_us = round(service_ms * 1_000)
         check_name("a relay", name)
         places: Mapping[str, tuple[float, float] | None] = {"": None} if centres is None else centres
         self.name = name
@@ -153,7 +147,7 @@ class Group(msgspec.Struct, frozen=True):
     rule: str | None = None
 
 
-@check_calls
+@check_arguments
 class Port(OnHost):
     """An open port of an application (Contrail 3.2, 4.1), see :meth:`Module.open_port`.
 
@@ -176,13 +170,13 @@ class Port(OnHost):
         *,
         polling_interval_ms: float = 30_000,
         idle_timeout_ms: float = 0,
-        batch_size: int = 1,
+        batch_size: Annotated[int, Range(1, 1 << 31)] = 1,
     ) -> None:
         self.device, self.name = device, name
         self.installed = installed
         self._polling_us = _us("polling_interval_ms", polling_interval_ms)
         self._idle_us = _us("idle_timeout_ms", idle_timeout_ms)
-        self._batch = whole_number("batch_size", batch_size, 1, 1 << 31)
+        self._batch = batch_size
         self._on_filter = on_filter
         self._on_item: Callable[[Item], object] | None = None
         self._taken: set[int] = set()
@@ -255,7 +249,7 @@ class Port(OnHost):
         *,
         item_expires_s: float | None = None,
         lifetime_s: float | None = None,
-        replaces: int | None = None,
+        replaces: Annotated[int, Range(0, 1 << 62)] | None = None,
     ) -> Operation:
         """Install a filter on a friend, or on the friends in a group.
 
@@ -283,8 +277,6 @@ class Port(OnHost):
             The target or the filter is invalid.
         """
         target, remote = to
-        if replaces is not None:
-            whole_number("replaces", replaces, 0, 1 << 62)
         group = check_name("a group", target.name) if isinstance(target, Group) else None
         device = check_name("a device", target) if isinstance(target, str) else None
         return self.installed.call(messages.InstallFilter(
@@ -292,9 +284,9 @@ class Port(OnHost):
             _lasts_us("item_expires_s", item_expires_s), _lasts_us("lifetime_s", lifetime_s), replaces,
         ))  # fmt: skip
 
-    def remove_filter(self, slot: int) -> Operation:
+    def remove_filter(self, slot: Annotated[int, Range(0, 1 << 62)]) -> Operation:
         """Remove an installed filter by its number, ``slot``."""
-        return self.installed.call(messages.RemoveFilter(whole_number("slot", slot, 0, 1 << 62)))
+        return self.installed.call(messages.RemoveFilter(slot))
 
     def on_accepted(self, callback: Callable[[Predicate, str], None]) -> None:
         """Call ``callback`` with each newly accepted filter and its device.
@@ -419,7 +411,7 @@ def _lasts_us(name: str, value_s: float | None) -> int | None:
     return None if value_s is None else round(number(name, value_s, 1e-6, _MAX_S) * 1e6)
 
 
-@check_calls
+@check_arguments
 class Module(OnHost):
     """Client module of a device, shared by all its applications (Contrail 4.1).
 
@@ -474,8 +466,8 @@ class Module(OnHost):
         *,
         shows_friends: bool = False,
         combined: bool = False,
-        renew_s: float = 86_400.0,
-        push_timeout_s: float = 60.0,
+        renew_s: Annotated[float, Range(1e-3, _MAX_S)] = 86_400.0,
+        push_timeout_s: Annotated[float, Range(1e-3, _MAX_S)] = 60.0,
         encrypted: bool = True,
         renewal: Callable[[KeyUse], bool] | None = None,
     ) -> None:
@@ -495,8 +487,8 @@ class Module(OnHost):
             shows_friends,
             encrypted,
             combined,
-            round(number("renew_s", renew_s, 1e-3, _MAX_S) * 1e6),
-            round(number("push_timeout_s", push_timeout_s, 1e-3, _MAX_S) * 1e6),
+            round(renew_s * 1e6),
+            round(push_timeout_s * 1e6),
             renewal,
         )
         self.device = device

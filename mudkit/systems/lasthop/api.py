@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, Unpack
+from typing import Annotated, Final, Unpack
 
 import msgspec
 
-from mudkit.arguments import check_calls
+from mudkit.checks import Range, check_arguments, is_storable, number
 from mudkit.display import View
 from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
-from mudkit.sources.parameters import number, whole_number
-from mudkit.systems.arguments import is_storable
 from mudkit.systems.displays import OnHost
 from mudkit.systems.lasthop.device.machine import APP, ARRIVALS, DeviceMachine
 from mudkit.systems.lasthop.messages import (
@@ -39,7 +37,7 @@ _RESERVED: Final = ("topic", "rank")
 _MAX_SHOWN: Final = 200
 
 
-@check_calls
+@check_arguments
 class Publications(OnHost):
     """The spooling server of a lab.
 
@@ -59,13 +57,17 @@ class Publications(OnHost):
     """
 
     def __init__(
-        self, lab: Network, name: str = "spool", *, utc_offset_h: float = 0.0, spool_capacity: int = 10_000
+        self,
+        lab: Network,
+        name: str = "spool",
+        *,
+        utc_offset_h: Annotated[float, Range(-24.0, 24.0)] = 0.0,
+        spool_capacity: Annotated[int, Range(1, 1 << 31)] = 10_000,
     ) -> None:
-        offset_us = round(number("utc_offset_h", utc_offset_h, -24.0, 24.0) * _HOUR_US)
-        capacity = whole_number("spool_capacity", spool_capacity, 1, 1 << 31)
+        offset_us = round(utc_offset_h * _HOUR_US)
         start_of_day_us = (lab.start_us + offset_us) % _DAY_US
         self.installed = lab.server(name).install(
-            NAME, lambda ports: SpoolServer(ports, start_of_day_us, capacity), name=_PORT
+            NAME, lambda ports: SpoolServer(ports, start_of_day_us, spool_capacity), name=_PORT
         )
 
     def topic(self, name: str) -> Topic:
@@ -77,7 +79,7 @@ class Publications(OnHost):
         return self.installed.call(Queues(device, topic))
 
 
-@check_calls
+@check_arguments
 class Topic(OnHost):
     """A topic, as its publisher sees it (Last hop 3.1).
 
@@ -98,7 +100,7 @@ class Topic(OnHost):
     def publish(
         self,
         text: str,
-        rank: float = 0.0,
+        rank: Annotated[float, Range(-1e9, 1e9)] = 0.0,
         expires_s: float | None = None,
         *,
         item: str | None = None,
@@ -123,7 +125,6 @@ class Topic(OnHost):
         ParameterError
             A value is of the wrong kind or out of range, or cannot be sent or stored.
         """
-        rank = number("rank", rank, -1e9, 1e9)
         if item is not None:
             check_topic(item, "item")
         if reserved := sorted(set(attributes) & set(_RESERVED)):
@@ -153,13 +154,12 @@ class Topic(OnHost):
         lifetime_us = None if expires_s is None else round(number("expires_s", expires_s, 1e-6, 1e10) * 1e6)
         return self.installed.call(Publish(self.name, rank, lifetime_us, content, item))
 
-    def rerank(self, identity: str, rank: float) -> Operation:
+    def rerank(self, identity: str, rank: Annotated[float, Range(-1e9, 1e9)]) -> Operation:
         """Change the rank of the message ``identity``; one below a subscriber's threshold is retracted."""
-        rank = number("rank", rank, -1e9, 1e9)
         return self.installed.call(Rerank(self.name, str(identity), rank))
 
 
-@check_calls
+@check_arguments
 class Subscriber(OnHost):
     """The user of a device (Last hop 3.2).
 
@@ -191,10 +191,12 @@ class Subscriber(OnHost):
     """
 
     def __init__(
-        self, device: Host, publications: Publications, *, device_capacity: int | None = None
+        self,
+        device: Host,
+        publications: Publications,
+        *,
+        device_capacity: Annotated[int, Range(1, 1 << 31)] | None = None,
     ) -> None:
-        if device_capacity is not None:
-            whole_number("device_capacity", device_capacity, 1, 1 << 31)
         address = publications.installed.address
         self.installed = device.install(
             NAME,

@@ -11,9 +11,9 @@ from typing import Annotated, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from mudkit.checks import is_storable
 from mudkit.delivery.stream import MAX_EARLY_ITEMS, StreamItem
 from mudkit.errors import MudkitError
-from mudkit.systems.arguments import is_storable
 from mudkit.systems.lasthop.spool.policies import Forwarding, Kind
 from mudkit.systems.lasthop.subscription import Following, Mode, Subscription
 from mudkit.systems.receiving import Accepts, Count

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Final, Literal, TypeAlias, TypedDict, get_args
 
-from mudkit.arguments import check_init, check_options
+from mudkit.checks import check_arguments, number, of_kind, one_of, whole_number
 from mudkit.errors import ParameterError, brief
-from mudkit.sources.parameters import number, of_kind, one_of, whole_number
 from mudkit.systems.lasthop.servers.indexer import check_query
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.units import distance_km
@@ -50,7 +49,7 @@ class Limits(TypedDict, total=False):
     per_day: int | None
 
 
-@check_init
+@check_arguments
 @dataclass(frozen=True)
 class Subscription:
     """A subscription to a topic.
@@ -132,12 +131,13 @@ class Subscription:
         """Messages per read."""
         return math.inf if self.max is None else float(self.max)
 
-    @check_options
+    @check_arguments(types=False)
     def with_topic(self, topic: str) -> Subscription:
         """Return the same subscription to another topic."""
         same = {item.name: getattr(self, item.name) for item in fields(self) if item.init}
         return Subscription(**same | {"topic": topic})
 
+    @check_arguments(types=False)
     def is_quiet(self, time_of_day_us: int) -> bool:
         """Return whether ``time_of_day_us`` is in the quiet hours."""
         if self.quiet_h is None:
@@ -147,6 +147,7 @@ class Subscription:
             return begin_us <= time_of_day_us < end_us
         return time_of_day_us >= begin_us or time_of_day_us < end_us
 
+    @check_arguments(types=False)
     def next_change_us(self, time_of_day_us: int) -> int | None:
         """Return the time from ``time_of_day_us`` to the next change of state; None: never."""
         hours = (*(self.quiet_h or ()), *self.at_h)
@@ -155,6 +156,7 @@ class Subscription:
         times_us = [round(hour * _HOUR_US) % _DAY_US for hour in hours]
         return min(((time_us - time_of_day_us - 1) % _DAY_US + 1 for time_us in times_us), default=None)
 
+    @check_arguments(types=False)
     def delivers_at(self, time_of_day_us: int) -> bool:
         """Return whether deliveries happen at ``time_of_day_us``."""
         return any(round(hour * _HOUR_US) % _DAY_US == time_of_day_us for hour in self.at_h)

@@ -7,12 +7,11 @@ from functools import wraps
 from inspect import signature
 from typing import Annotated, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
-from mudkit.arguments import check_calls, check_init
+from mudkit.checks import Range, check_arguments, number
 from mudkit.delivery.notices import Identified
 from mudkit.errors import AccessDenied, ParameterError, brief
 from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
-from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.displays import OnHost
 from mudkit.systems.mud.device.client import ClientMachine, Settings
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
@@ -48,7 +47,7 @@ ReadType: TypeAlias = Literal["uncommitted", "committed", "committed_wio", "cont
 _Record: TypeAlias = Annotated[Fields, 'a mapping of columns to values, such as {"topic": "arts"}']
 
 
-@check_calls
+@check_arguments
 class Client(OnHost):
     """One app's client on a device (Mobius 3.1, table 2).
 
@@ -102,7 +101,7 @@ class Client(OnHost):
         *,
         app: str,
         token: str | None = None,
-        max_rows: int = 10_000,
+        max_rows: Annotated[int, Range(1, 1 << 31)] = 10_000,
         read_policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None = None,
         write_policy: WritePolicy | ShippedPolicy[WritePolicy] | None = None,
         prefetch_policy: PrefetchPolicy | None = None,
@@ -114,7 +113,7 @@ class Client(OnHost):
             token,
             cloud.gateways,
             cloud.notification_servers,
-            whole_number("max_rows", max_rows, 1, 1 << 31),
+            max_rows,
             read_policy,
             write_policy or Now(),
             prefetch_policy,
@@ -338,7 +337,7 @@ class Client(OnHost):
             operation.add_done_callback(callback)
         return operation
 
-    def update_data(self, handle: int, data: Fields) -> Operation:
+    def update_data(self, handle: Annotated[int, Range(0, 1 << 62)], data: Fields) -> Operation:
         """Replace the reader's data of a continuous read, for records that are written later.
 
         Parameters
@@ -346,11 +345,9 @@ class Client(OnHost):
         handle : int
         data : mapping
         """
-        return self.installed.call(
-            UpdateData(whole_number("handle", handle, 0, 1 << 62), check_record(data or {}, ()))
-        )
+        return self.installed.call(UpdateData(handle, check_record(data or {}, ())))
 
-    def unregister(self, handle: int) -> Operation:
+    def unregister(self, handle: Annotated[int, Range(0, 1 << 62)]) -> Operation:
         """End a continuous read.
 
         Parameters
@@ -358,7 +355,7 @@ class Client(OnHost):
         handle : int
             Result of the read's operation.
         """
-        return self.installed.call(Unregister(whole_number("handle", handle, 0, 1 << 62)))
+        return self.installed.call(Unregister(handle))
 
     def renew(self, token: str) -> Operation:
         """Use another token, also after a restart, and send the writes that wait for one.
@@ -519,7 +516,6 @@ def _wait_for_records(operation: Operation, timeout_s: float) -> ReadResult | in
     return records
 
 
-@check_init
 class BlockingClient:
     """Client whose calls return results and raise errors; virtual time runs until then (Mobius 3.1).
 
@@ -541,6 +537,7 @@ class BlockingClient:
     1
     """
 
+    @check_arguments
     def __init__(self, client: Client, timeout_s: float = 86_400) -> None:
         self.client = client
         self.timeout_s = timeout_s
@@ -555,7 +552,7 @@ class BlockingClient:
     unregister = _wait_for(Client.unregister, _wait_until_done)
 
 
-@check_calls
+@check_arguments
 class PubSub:
     """Publish and subscribe by topic (Mobius 3.1): a message is a record with a ``topic`` and a new key.
 

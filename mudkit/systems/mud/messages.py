@@ -883,6 +883,18 @@ class Moved(Struct, frozen=True, tag_field="kind", tag="moved"):
     address: Name
 
 
+class Occupied(Struct, frozen=True, tag_field="kind", tag="occupied"):
+    """Notification server to another one: one of its devices has this address now."""
+
+    address: Name
+
+
+class Vacated(Struct, frozen=True, tag_field="kind", tag="vacated"):
+    """Acknowledges :class:`Occupied`: nothing for its devices is sent to this address any more."""
+
+    address: Name
+
+
 # -- accepted messages, by receiver and sender
 
 CLIENT_FROM_GATEWAY: Final = Accepts[
@@ -913,4 +925,5 @@ NOTIFICATION_SERVER_FROM_CLOUD: Final = Accepts[Following | Moved | StreamItem[S
     Following, Moved, StreamItem[ServerNotification]
 )
 """From processors and the generator."""
+NOTIFICATION_SERVER_FROM_ANOTHER: Final = Accepts[Occupied | Vacated](Occupied, Vacated)
 GENERATOR_FROM_NOTIFICATION_SERVER: Final = Accepts[FollowPolicies | StreamAck](FollowPolicies, StreamAck)

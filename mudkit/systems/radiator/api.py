@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import msgspec
 
-from mudkit.arguments import check_calls
+from mudkit.checks import Range, check_arguments
 from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
-from mudkit.sources.parameters import number
 from mudkit.systems.displays import OnHost
 from mudkit.systems.radiator.chains import Chainability
 from mudkit.systems.radiator.context import Context
@@ -42,7 +41,7 @@ _MAX_ID_LENGTH: Final = 512
 _Attributes: TypeAlias = Annotated[Fields | None, 'a mapping such as {"p2p_enabled": True}']
 
 
-@check_calls
+@check_arguments
 class Server(OnHost):
     """Radiator's server in a lab.
 
@@ -90,13 +89,13 @@ class Server(OnHost):
         aggregability: Function | Aggregability,
         join: Join = concatenation,
         *,
-        chain: float = 0.0,
+        chain: Annotated[float, Range(0.0, 1.0)] = 0.0,
         chainability: Chainability | None = None,
         compress: bool = True,
         echo: bool = False,
-        max_retention_s: float = 3600.0,
-        silence_s: float = 3600.0,
-        link_kbps: float | None = None,
+        max_retention_s: Annotated[float, Range(1e-6, 1e9)] = 3600.0,
+        silence_s: Annotated[float, Range(1e-6, 1e9)] = 3600.0,
+        link_kbps: Annotated[float, Range(1e-3, 1e12)] | None = None,
         name: str = "radiator",
     ) -> None:
         if chainability is not None:
@@ -107,13 +106,13 @@ class Server(OnHost):
         settings = Settings(
             decides,
             join,
-            number("chain", chain, 0.0, 1.0),
+            chain,
             chainability,
             self.compress,
             bool(echo),
-            round(number("max_retention_s", max_retention_s, 1e-6, 1e9) * 1e6),
-            round(number("silence_s", silence_s, 1e-6, 1e9) * 1e6),
-            None if link_kbps is None else number("link_kbps", link_kbps, 1e-3, 1e12),
+            round(max_retention_s * 1e6),
+            round(silence_s * 1e6),
+            link_kbps,
         )
         self._lab, self._name = lab, name
         self.installed = lab.server(name).install(
@@ -140,7 +139,7 @@ class Server(OnHost):
         return self.installed.call(GetCounters())
 
 
-@check_calls
+@check_arguments
 class Client(OnHost):
     """Local middleware on a device, installed and registered (Radiator 4.1: setup, register_client).
 
@@ -155,8 +154,6 @@ class Client(OnHost):
         the call, it is called after the restart; if this repeats a context, its ``id`` is the same.
     attributes : mapping, optional
         Attributes of the client's context, beneath what it propagates; ``p2p_enabled``: peers can reach it.
-    machine : type
-        Machine class of the device; a subclass of :class:`ClientMachine`.
 
     Raises
     ------
@@ -191,7 +188,6 @@ class Client(OnHost):
         client_id: str | None = None,
         receive: Callable[[Context], None] | None = None,
         attributes: _Attributes = None,
-        machine: type[ClientMachine] = ClientMachine,
     ) -> None:
         self.client_id = device.name if client_id is None else client_id
         if not 1 <= len(self.client_id) <= _MAX_ID_LENGTH:
@@ -206,7 +202,7 @@ class Client(OnHost):
         address, compress = server.installed.address, server.compress
         self.installed = device.install(
             NAME,
-            lambda ports: machine(ports, self.client_id, device.name, address, compress=compress),
+            lambda ports: ClientMachine(ports, self.client_id, device.name, address, compress=compress),
             name=f"{_PORT} {self.client_id}",
         )
         if receive is not None:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from mudkit.checks import number
 from mudkit.errors import ParameterError, brief
-from mudkit.sources.parameters import number
 from mudkit.units import EARTH_RADIUS_KM, KM_PER_DEGREE
 from mudkit.wire import Value
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from mudkit.arguments import check_arguments, check_init
+from mudkit.checks import check_arguments
 from mudkit.errors import PropagationProblem, brief
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.functions import check_function, failure
@@ -91,7 +91,6 @@ _MAX_VALUE: Final = 1 << 60
 """Higher values are reduced to this; no queue is that long."""
 
 
-@check_init
 class Aggregability:
     """Aggregability function with optional keys of receivers and senders.
 
@@ -111,6 +110,7 @@ class Aggregability:
         An argument is no function, or takes other arguments than these.
     """
 
+    @check_arguments
     def __init__(
         self,
         function: Function,

@@ -1,7 +1,7 @@
 """Store and forward: a relay queues messages for devices that are offline. The smallest system, a template.
 
 Roles: a client on each device (:mod:`.device`) and one relay (:mod:`.servers`). The baseline,
-:class:`DirectMachine`, sends to the receiver without a relay.
+:class:`DirectClient`, sends to the receiver without a relay.
 
 Messages (:mod:`.messages`)::
 
@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mudkit.systems.store_and_forward.api import Client, Relay
+    from mudkit.systems.store_and_forward.api import Client, DirectClient, Relay
     from mudkit.systems.store_and_forward.device import ClientMachine, DirectMachine
     from mudkit.systems.store_and_forward.servers import RelayMachine
 else:
@@ -43,6 +43,7 @@ else:
 __all__ = [
     "Client",
     "ClientMachine",
+    "DirectClient",
     "DirectMachine",
     "Relay",
     "RelayMachine",

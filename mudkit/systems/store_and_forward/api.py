@@ -1,16 +1,16 @@
-"""Notebook API of store and forward: the relay of a lab and the client of a device."""
+"""Notebook API of store and forward: the relay of a lab, the client of a device, and one without a relay."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-from mudkit.arguments import check_calls
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
 from mudkit.systems.displays import OnHost
 from mudkit.systems.receiving import MAX_BYTES
-from mudkit.systems.store_and_forward.device import APP, ClientMachine
+from mudkit.systems.store_and_forward.device import APP, DIRECT, ClientMachine, DirectMachine
 from mudkit.systems.store_and_forward.messages import MAX_LETTERS, Read, Submit
 from mudkit.systems.store_and_forward.servers import RelayMachine
 
@@ -19,7 +19,7 @@ _PORT: Final = "sf"
 """Suffix of the addresses of its machines; other systems may have machines on the same hosts."""
 
 
-@check_calls
+@check_arguments
 class Relay(OnHost):
     """The relay, on a server of its own.
 
@@ -38,7 +38,7 @@ class Relay(OnHost):
         self.installed = lab.server(name).install(NAME, RelayMachine, name=_PORT)
 
 
-@check_calls
+@check_arguments
 class Client(OnHost):
     """The client on a device.
 
@@ -88,18 +88,7 @@ class Client(OnHost):
         ParameterError
             ``to``, ``text`` or ``item`` is not a text, or is too long.
         """
-        _check_text("to", to, "the name of a device, such as 'bob'")
-        if len(text) > MAX_BYTES // 8:  # a character takes up to six bytes, and there are other fields
-            raise ParameterError(
-                "This text is too long to be sent.",
-                where="text",
-                found=f"{len(text):,} letters",
-                expected=f"at most {MAX_BYTES // 8:,}",
-                remedy="send it in parts",
-            )
-        if item is not None:
-            _check_text("item", item, "what the deliveries call it")
-        return self.installed.call(Submit(to, text, item))
+        return self.installed.call(_submit(to, text, item))
 
     def read(self) -> Operation:
         """Return the messages received since the last read: a list of ``{'from': …, 'text': …}``.
@@ -116,6 +105,76 @@ class Client(OnHost):
         message, ``message.id`` is the same.
         """
         self.installed.listen(APP, callback)
+
+
+@check_arguments
+class DirectClient(OnHost):
+    """The baseline without a relay: a message that cannot be sent, or received, now is lost.
+
+    Parameters
+    ----------
+    device : Host
+
+    Raises
+    ------
+    ParameterError
+        ``device`` is not a device.
+
+    Examples
+    --------
+    >>> from mudkit import Lab
+    >>> lab = Lab(seed=7)
+    >>> ann, bob = (DirectClient(lab.device(name)) for name in ("ann", "bob"))
+    >>> ann.send("bob", "lunch?").result()
+    >>> lab.run(seconds=10)
+    >>> bob.read().result()
+    1
+    """
+
+    def __init__(self, device: Host) -> None:
+        self.installed = device.install(DIRECT, lambda ports: DirectMachine(ports, device.name), name=DIRECT)
+        self._sender, self._sent = device.name, 0
+
+    def send(self, to: str, text: str, item: str | None = None) -> Operation:
+        """Send a text to a device, once; done at once.
+
+        Parameters
+        ----------
+        to : str
+            Name of the receiving device.
+        text : str
+            Text of at most 2,097,152 characters.
+        item : str, optional
+            Name of the message, which travels with it; None: sender and number.
+
+        Raises
+        ------
+        ParameterError
+            ``to``, ``text`` or ``item`` is not a text, or is too long.
+        """
+        self._sent += 1
+        name = f"{self._sender} {self._sent}" if item is None else item
+        return self.installed.call(_submit(to, text, name))
+
+    def read(self) -> Operation:
+        """Read the messages received since the last read, and return their number."""
+        return self.installed.call(Read())
+
+
+def _submit(to: str, text: str, item: str | None) -> Submit:
+    """Return the operation that sends a text; raise unless it and the names can be sent."""
+    _check_text("to", to, "the name of a device, such as 'bob'")
+    if len(text) > MAX_BYTES // 8:  # a character takes up to six bytes, and there are other fields
+        raise ParameterError(
+            "This text is too long to be sent.",
+            where="text",
+            found=f"{len(text):,} letters",
+            expected=f"at most {MAX_BYTES // 8:,}",
+            remedy="send it in parts",
+        )
+    if item is not None:
+        _check_text("item", item, "what the deliveries call it")
+    return Submit(to, text, item)
 
 
 def _check_text(name: str, given: str, expected: str) -> None:

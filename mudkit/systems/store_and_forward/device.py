@@ -86,7 +86,8 @@ _HELLO: Final = 0
 """Key of the hello among the unacknowledged items; messages have keys from 1 on."""
 _SERVER: Final = "server"
 """Network of a server, see :class:`mudkit.events.LinkUp`."""
-_DIRECT_PORT: Final = "direct"
+DIRECT: Final = "direct"
+"""Name of the system without a relay, and suffix of its addresses."""
 
 
 class _StoredMessage(msgspec.Struct, frozen=True):
@@ -423,7 +424,7 @@ class DirectMachine:
         """See :class:`mudkit.events.Machine`."""
         match event:
             case Call(op_id=op_id, operation=Submit(to=to, text=text, item=str(item))):
-                sent = Send(f"{to}/{_DIRECT_PORT}", Message(key=item, text=text))
+                sent = Send(f"{to}/{DIRECT}", Message(key=item, text=text))
                 return delivery(item, to, created_us=now_us), sent, Complete(op_id)
             case Call(op_id=op_id, operation=Read()):
                 read = [delivery(item, self._me, read_us=now_us) for item in self._unread]
@@ -431,7 +432,7 @@ class DirectMachine:
                 return (*read, Complete(op_id, len(read)))
             case Received(source=source):
                 message = FROM_PEER.decode(event.message)
-                if message is None or not source.endswith(f"/{_DIRECT_PORT}"):
+                if message is None or not source.endswith(f"/{DIRECT}"):
                     return record_dropped(event)
                 self._unread.append(message.key)
                 return (delivery(message.key, self._me, delivered_us=now_us),)

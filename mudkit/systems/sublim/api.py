@@ -7,11 +7,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Annotated, Final, TypeAlias
 
-from mudkit.arguments import check_arguments, check_calls
+from mudkit.checks import Range, check_arguments, number
 from mudkit.errors import OperationLost, ParameterError, brief
 from mudkit.events import Host, Installed, Make, Network, Operation
 from mudkit.predicates import Predicate
-from mudkit.sources.parameters import number
 from mudkit.systems.displays import OnHost
 from mudkit.systems.sublim._policy.function import FunctionPolicy
 from mudkit.systems.sublim._policy.message import create_message
@@ -41,7 +40,7 @@ _PORT: Final = "sublim"
 _Place: TypeAlias = Annotated[tuple[float, float], "(lat, lon) in degrees"]
 
 
-@check_calls
+@check_arguments
 class PublishServer(OnHost):
     """Publish server of a lab.
 
@@ -107,7 +106,7 @@ class PublishServer(OnHost):
         return self.installed.call(Publish(body, item))
 
 
-@check_calls
+@check_arguments
 class AccessPoint(OnHost):
     """Access point.
 
@@ -135,12 +134,11 @@ class AccessPoint(OnHost):
         lab: Network,
         net: PublishServer,
         at: _Place | None = None,
-        range_m: float = 100.0,
+        range_m: Annotated[float, Range(0.0, 1e6)] = 100.0,
         *,
         name: str | None = None,
         stateful: bool = True,
     ) -> None:
-        range_m = number("range_m", range_m, 0.0, 1e6)
         if at is not None:
             at = number("at[0]", at[0], -90.0, 90.0), number("at[1]", at[1], -180.0, 180.0)
         self.name = name or f"access-point-{len(net.access_points) + 1}"
@@ -158,7 +156,7 @@ class AccessPoint(OnHost):
         return state
 
 
-@check_calls
+@check_arguments
 class Subscriber(OnHost):
     """Subscriber with state, on a device; attaches to the nearest access point in range.
 
@@ -197,13 +195,18 @@ class Subscriber(OnHost):
     """
 
     def __init__(
-        self, device: Host, net: PublishServer, *, report_s: float = 10.0, change_share: float = 0.05
+        self,
+        device: Host,
+        net: PublishServer,
+        *,
+        report_s: Annotated[float, Range(0.0, 1e6)] = 10.0,
+        change_share: Annotated[float, Range(0.0, 10.0)] = 0.05,
     ) -> None:
         self.net = net
         self.name = device.name
         self.policy: AnyPolicy | None = None
-        every_us = round(number("report_s", report_s, 0.0, 1e6) * 1e6)
-        share = number("change_share", change_share, 0.0, 10.0)
+        every_us = round(report_s * 1e6)
+        share = change_share
         self.installed: Installed = device.install(
             NAME,
             lambda ports: ClientMachine(ports, device.name, net.sites, every_us, share),
@@ -272,7 +275,7 @@ class Subscriber(OnHost):
         )
 
 
-@check_calls
+@check_arguments
 class PlainSubscriber(OnHost):
     """Subscriber without state: receives the messages that match a predicate; missed messages are lost.
 

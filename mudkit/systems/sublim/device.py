@@ -38,6 +38,7 @@ from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import rolled_back, store_id
 from mudkit.display import View
+from mudkit.errors import PredicateError
 from mudkit.events import (
     Call,
     CancelTimer,
@@ -56,6 +57,7 @@ from mudkit.events import (
     TimerFired,
     size_bytes,
 )
+from mudkit.predicates import Predicate
 from mudkit.systems.receiving import record_dropped
 from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.systems.sublim.messages import (
@@ -82,6 +84,7 @@ from mudkit.systems.sublim.messages import (
     Reported,
     SetPolicy,
 )
+from mudkit.systems.sublim.servers.plain_access_point import LANGUAGE
 from mudkit.systems.sublim.sites import Site, best
 from mudkit.wire import Fields
 
@@ -503,6 +506,7 @@ class PlainClientMachine:
         self._me = me
         self._sites = sites
         self._predicate = predicate
+        self._condition = Predicate.parse(predicate, language=LANGUAGE)
         self._at: str | None = None
         self._loc: tuple[float, float] | None = None
         self._has_link = False
@@ -524,6 +528,8 @@ class PlainClientMachine:
                 message = TO_PLAIN_CLIENT.decode(event.message)
                 if message is None or all(site.address != source for site in self._sites):
                     return record_dropped(event)
+                if isinstance(message, Identify) or not self._wants(message):
+                    return ()  # for the former owner of this address
                 start = "" if message.start is msgspec.UNSET else message.start
                 if message.seq <= self._last.get(start, 0):
                     return ()
@@ -546,6 +552,12 @@ class PlainClientMachine:
                 read = [delivery(plain.item, self._me, read_us=now_us) for plain in unread]
                 return [*read, Complete(op_id, [plain.body for plain in unread])]
         return ()
+
+    def _wants(self, message: Plain) -> bool:
+        try:
+            return self._condition(message.body) is True
+        except PredicateError:
+            return False
 
     def _hello(self) -> Sequence[Effect]:
         before, self._at = self._at, best(self._sites, self._loc, self._at)

@@ -166,17 +166,17 @@ class Replay(msgspec.Struct, frozen=True, tag_field="kind", tag="replay"):
 
 
 class Whereabouts(msgspec.Struct, frozen=True):
-    """Address and incarnation of a subscriber. Part of messages."""
+    """Address and incarnation of a subscriber; empty: it is a plain one. Part of messages."""
 
     address: str
-    incarnation: _Incarnation
+    incarnation: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{8})?\Z")]
 
 
 class Have(msgspec.Struct, frozen=True, tag_field="kind", tag="have"):
     """Access point to publish server: acknowledges all messages up to a number.
 
     ``start`` is the last start in the lineage that it knows; absent: the lineage is empty. ``moved``: its
-    subscribers with another address since the last one that the server has noted; absent: none. ``lost``: its
+    subscribers with another address than the server has noted; absent: none. ``lost``: its
     subscribers to whose addresses it sends nothing more, as asked (``taken``); absent: none. ``nonce`` as in
     :class:`Join`.
     """
@@ -192,20 +192,24 @@ class Messages(msgspec.Struct, frozen=True, tag_field="kind", tag="messages"):
     """Publish server to access points: some messages, the last number, and the first one still stored.
 
     ``lineage`` is that of the server's log (:func:`mudkit.delivery.session.shared_lsn`); absent: empty.
-    ``noted``: what :class:`Have` said of subscribers, and is stored. ``served``, in the answer to Join: the
-    subscribers that this access point had; absent: none. ``taken``: addresses of its subscribers that others
-    have attached from at another access point; absent: none. ``nonce`` is that of the question that this
-    answers.
+    ``served``, in the answer to Join: the subscribers that this access point had; absent: none. ``taken``:
+    addresses of its subscribers that others have attached from at another access point; absent: none.
+    ``nonce`` is that of the question that this answers.
     """
 
     last: Count
     first: Count
     messages: list[Published]
     lineage: Lineage | msgspec.UnsetType = msgspec.UNSET
-    noted: dict[_Subscriber, Whereabouts] | msgspec.UnsetType = msgspec.UNSET
     served: dict[_Subscriber, Whereabouts] | msgspec.UnsetType = msgspec.UNSET
     taken: dict[_Subscriber, str] | msgspec.UnsetType = msgspec.UNSET
     nonce: _Nonce | msgspec.UnsetType = msgspec.UNSET
+
+
+class Noted(msgspec.Struct, frozen=True, tag_field="kind", tag="noted"):
+    """Publish server to access point: has stored what :class:`Have` said of its subscribers."""
+
+    subscribers: dict[_Subscriber, Whereabouts]
 
 
 # -- clients and access points
@@ -420,7 +424,7 @@ def _check_either(message: Entry | Deliver) -> None:
 
 
 TO_PUBLISHER: Final = Accepts[Join | Replay | Have](Join, Replay, Have)
-FROM_PUBLISHER: Final = Accepts[Messages](Messages)
+FROM_PUBLISHER: Final = Accepts[Messages | Noted](Messages, Noted)
 FROM_PLAIN_CLIENT: Final = Accepts[Hello | Bye](Hello, Bye)
 FROM_CLIENT: Final = Accepts[Attach | Report | SetPolicy | DeliveryAck | Left | Hello | Bye](
     Attach, Report, SetPolicy, DeliveryAck, Left, Hello, Bye
@@ -431,4 +435,5 @@ FROM_POINT: Final = Accepts[Ask | StateTransfer | StateTransferAck | Moved | Sta
 TO_CLIENT: Final = Accepts[Attached | Behind | Identify | Reported | PolicySet | Deliver](
     Attached, Behind, Identify, Reported, PolicySet, Deliver
 )
-TO_PLAIN_CLIENT: Final = Accepts[Plain](Plain)
+TO_PLAIN_CLIENT: Final = Accepts[Plain | Identify](Plain, Identify)
+"""Identify is for a former owner of its address."""

@@ -33,7 +33,7 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
-from mudkit.arguments import check_arguments
+from mudkit.checks import check_arguments
 from mudkit.systems.sublim._policy.actions import Compress, Drop, Every, Keep, Remember, Resize, Summary
 from mudkit.systems.sublim._policy.function import FunctionPolicy
 from mudkit.systems.sublim._policy.message import compress, create_message, resize

@@ -64,6 +64,10 @@ COLUMNS: Final = ("none", *KINDS, *TRIALS, "restart", *STANDING)
 
 _SLOW_KBPS: Final = 8.0
 """1 kB/s."""
+_TAKES_SHARE: Final = 0.4
+"""Share of the changes of address in which a device takes the address of another one."""
+_TAKES_MINUTES: Final = (0.05, 1.0, 10.0)
+"""Times for which that one is cut off, so that its server does not know its next address, in minutes."""
 _READS_S: Final = 10.0
 """Time that many registrations take."""
 
@@ -104,6 +108,8 @@ class FaultInjector:
         self._traps: dict[str, str | None] = {}
         self._killed_now: str | None = None
         """Host being killed at once; all others are killed at a crash point."""
+        for device in devices:  # no other device can have the first address, which is a name
+            lab.faults.change_address(device)
         self._down: dict[str, str] = {}
         """Kill from which each host has not recovered yet."""
         self._backups: list[dict[str, Backup]] = []
@@ -160,8 +166,7 @@ class FaultInjector:
             self._killed_now = None
             self._begin(kind, 0.0)
         elif kind == "address":
-            faults.change_address(device)
-            self._begin(kind, 0.0)
+            self._change_address(device)
         elif kind == "network":
             faults.change_network(device, draw.choice(["wifi", "lte", "umts_3g", "edge"]))
             self._begin(kind, 0.0)
@@ -221,6 +226,20 @@ class FaultInjector:
         until = self._world.now_us + (seconds + AFTER_S) * 1e6
         self._until_us[column] = max(self._until_us.get(column, 0.0), until)
         self._changes_us = -1.0
+
+    def _change_address(self, device: str) -> None:
+        """Change the address of a device, sometimes to the one that another device has lost just now."""
+        hosts, copies = self._world.hosts, self._copies
+        owners = [name for name in self._devices if name != device]
+        address = None
+        if owners and copies.random() < _TAKES_SHARE:
+            owner, minutes = copies.choice(owners), copies.choice(_TAKES_MINUTES)
+            address = hosts[owner].address
+            self._faults.cut(owner, minutes=minutes)
+            self._begin("cut", minutes * 60)
+            self._faults.change_address(owner)
+        self._faults.change_address(device, address)
+        self._begin("address", 0.0)
 
     def _fault_hook(self, kind: str | None) -> None:
         """Lose, repeat or delay messages, possibly several of these; None: stop."""

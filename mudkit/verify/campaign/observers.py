@@ -429,8 +429,13 @@ class _NotificationServerObserver:
             yield f"notifications: {name}, known" if is_known else "notifications: new session"
             if "stream" in kinds:
                 yield "notifications: hello, what waited is sent"
-        elif message["kind"] == "confirmed":
-            yield "notifications: confirmed"
+            if "identify" in kinds:
+                yield "notifications: another device loses the address"
+        elif message["kind"] == "occupied":
+            is_lost = "identify" in kinds
+            yield f"notifications: {'another device loses the' if is_lost else 'announced'} address"
+        elif message["kind"] in ("confirmed", "vacated"):
+            yield f"notifications: {message['kind']}"
         elif message["kind"] == "stream":
             row, body = self._stream.receive(message, sent), message["body"]
             yield f"notifications: stream, {row}"

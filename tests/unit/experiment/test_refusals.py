@@ -12,13 +12,11 @@ import pytest
 from mudkit import Lab
 from mudkit.errors import MudkitError
 from mudkit.experiment import (
-    ADAPTERS,
     NEWS,
     TRAFFIC,
     WARD,
     Afternoon,
     Comparison,
-    Direct,
     Interest,
     Mud,
     Scenario,
@@ -36,12 +34,12 @@ from mudkit.experiment import (
 from mudkit.experiment.adapters.system import meant_by
 from mudkit.sources.workloads import Poisson, TripStarts, WakingReads
 from mudkit.systems.contrail import Item
-from mudkit.worlds import Audience, DriftAlarm, NewsReader, Ward
+from mudkit.worlds import Audience, DriftAlarm, Inboxes, NewsReader, Ward
 from mudkit.worlds.matching import MatchingLoad, matching_times
 
 TASKS = [TRAFFIC.over(devices=5, hours=0.3), WARD.over(devices=2, hours=0.05)]
 SYSTEMS = {"MUD": Mud, "SUBLIM": Sublim}
-SMALL = Scenario(devices=2, hours=0.1)
+SMALL = NEWS.over(devices=2, hours=0.1)
 MEASURED = pd.DataFrame({"system": ["a", "b"], "useful_share": [1.0, 0.5], "radio_j": [9.0, 1.0]})
 COMPARED = Comparison(pd.DataFrame({"system": ["a", "b"], "seed": [1, 1], "x": np.ones(2)}), "a")
 PLACE = Item({"loc": (37.5, -122.0)}, b"help me")
@@ -70,8 +68,10 @@ REFUSED = [
     )),
     (partial(run, "news", Mud), "a task, such as NEWS"), (partial(run, TASKS[0], "MUD"), r"ADAPTERS\['MUD'\]"),
     (partial(TASKS[0].over, device=3), where("device", "found: +3", "did you mean 'devices'")),
-    (partial(TRAFFIC.over, battery_j=150.0), "does not use battery_j"),
-    (partial(TRAFFIC.over, queries=Poisson(per_day=4)), "does not use queries"),
+    *((partial(TRAFFIC.over, **{name: value}), where(name)) for name, value in (
+        ("battery_j", 150.0), ("queries", Poisson(per_day=4)), ("receivers", 2),
+    )),
+    (partial(Inboxes().run, 1, "pigeon"), where("transport", "relay")),
     *((partial(pareto_front, MEASURED, x, y), "useful_share") for x, y in (
         ("radio_j", "radio_j"), ("up_kb", "radio_j"), ("system", "radio_j"),
     )),
@@ -87,23 +87,26 @@ REFUSED = [
     *((partial(party_views, PLACE, "1 = 1", **more), pattern) for more, pattern in (
         ({"item_id": ""}, "the name of an item"), ({"polling_s": 0.0}, where("polling_s")), ({"link": "smoke"}, "kind of link"),
     )),
-    *((partial(Scenario, **{"devices": 6, "mobility": "commute", "queries": TripStarts()} | wrong), pattern) for wrong, pattern in (
-        ({"devices": 0}, "devices"), ({"receivers": 6}, "receivers"), ({"receivers": 1.5}, "receivers"),
-        ({"size_bytes": -1}, "size_bytes"), ({"hours": 0}, "hours"), ({"hours": "6"}, "hours"), ({"hours": nan}, "hours"),
-        ({"expires_s": 0}, "expires_s"), ({"expires_s": "1"}, "expires_s"), ({"box_km": -1}, "box_km"), ({"items": 24}, "Poisson"),
-        ({"reads": WakingReads}, "Poisson"), ({"queries": "trips"}, "Poisson"), ({"mobility": None}, "a mobility"),
+    *((partial(plan, **{"devices": 6} | wrong), pattern) for plan in (Scenario, Inboxes) for wrong, pattern in (
+        ({"devices": 0}, "devices"), ({"size_bytes": -1}, "size_bytes"), ({"hours": 0}, "hours"), ({"hours": "6"}, "hours"),
+        ({"hours": nan}, "hours"), ({"expires_s": 0}, "expires_s"), ({"expires_s": "1"}, "expires_s"),
+        ({"items": 24}, "Poisson"), ({"reads": WakingReads}, "Poisson"), ({"link": "smoke"}, "link"),
     )),
-    *((partial(compare, SMALL, systems, seeds), pattern) for systems, seeds, pattern in (
-        ({}, [1], "Expected a mapping"), (SYSTEMS, [], "at least one"), (SYSTEMS, 5, "range"), (SYSTEMS, [1, 2, 1], "each once"),
-        ([StoreAndForward], [1], "by name"), (SYSTEMS, ["one"], "seed"),
-        ({"relay": "StoreAndForward"}, [1], "a class or function of the testbed"),
+    *((partial(Inboxes, **{"devices": 6, "mobility": "commute", "queries": TripStarts()} | wrong), pattern) for wrong, pattern in (
+        ({"receivers": 6}, "receivers"), ({"receivers": 1.5}, "receivers"), ({"box_km": -1}, "box_km"), ({"window_s": 0}, "window_s"),
+        ({"queries": "trips"}, "Poisson"), ({"mobility": None}, "a mobility"), ({"battery_j": 0}, "battery_j"),
     )),
-    *((call, pattern) for plan, system, seed, about in (
-        ("rush hour", StoreAndForward, 1, "plan"), (Scenario, StoreAndForward, 1, "plan"), (SMALL, "StoreAndForward", 1, "system"),
-        (SMALL, StoreAndForward, "one", "seed"), (SMALL, ADAPTERS["MUD"], 1, "system"),
-        (NEWS.over(devices=2, hours=0.1), Direct, 1, "system"),
-    ) for call, pattern in (
-        (partial(run, plan, system, seed), where(about)), (partial(compare, plan, {"it": system}, [seed]), about),
+    *((partial(scoreboard, [SMALL], systems, [1]), pattern) for systems, pattern in (
+        ({}, "Expected a mapping"), ([StoreAndForward], "by name"),
+        ({"relay": "StoreAndForward"}, "a class or function of the testbed"),
+    )),
+    *((partial(compare, lambda seed: {"relay": {"x": seed}}, seeds), pattern) for seeds, pattern in (
+        ([], "at least one"), (5, "range"), ([1, 2, 1], "each once"), (["one"], "seed"),
+    )),
+    (partial(compare, lambda seed: {}, [1]), where("play", "each system")),
+    *((partial(run, task, system, seed), where(about)) for task, system, seed, about in (
+        ("rush hour", StoreAndForward, 1, "task"), (Scenario(), StoreAndForward, 1, "task"), (SMALL, "StoreAndForward", 1, "system"),
+        (SMALL, StoreAndForward, "one", "seed"),
     )),
     (partial(sweep, lambda value, seed: {}, "cost", []), "nothing to run"),
     (partial(Interest, "me.age > 3"), "no attribute of items"), (partial(Interest, "item.rank >"), "incomplete"),

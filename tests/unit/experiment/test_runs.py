@@ -1,21 +1,15 @@
-"""Runs of scenarios and tasks: reproducible by seed, with measures that match the trace and add up."""
+"""Runs of tasks: reproducible by seed, with measures that match the trace and add up."""
 
 from __future__ import annotations
 
 import math
-import multiprocessing
-from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
 from copy import copy
-from dataclasses import replace
 from functools import partial
 from statistics import median, quantiles
 
 import numpy as np
 import pandas as pd
 import pytest
-from lab_systems import Polling, Silent
-from scipy import stats
 
 from mudkit import trace
 from mudkit.experiment import (
@@ -29,12 +23,8 @@ from mudkit.experiment import (
     TRAFFIC,
     WARD,
     Comparison,
-    Scenario,
-    StoreAndForward,
-    Sublim,
     Testbed,
     by_device,
-    compare,
     run,
     sweep,
 )
@@ -43,125 +33,7 @@ from mudkit.experiment.tasks import SETTLE_S
 from mudkit.experiment.testbed import APP
 from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.recorder import TABLES
-from mudkit.sources.outages import Outages
-from mudkit.sources.workloads import Every, Poisson, TripStarts, WakingReads
 from mudkit.units import distance_km
-
-SCENARIO = Scenario(
-    devices=6, hours=6.0, link="umts_3g", outage=Outages(0.3, per_day=60), mobility="commute", every_s=300.0,
-    items=Poisson(per_day=100), receivers=2, reads=WakingReads(per_day=60), queries=TripStarts(), expires_s=1800.0,
-    loss_share=0.05,
-)  # fmt: skip
-SYSTEMS = {"relay": StoreAndForward, "polling": Polling}
-RUN_MEASURES = [
-    "messages", "bytes", "radio_j", "wakeups", "j_per_read", "delivered_share", "read_share", "expired_share", "latency_s",
-    "staleness_s",
-]  # fmt: skip
-
-
-def test_runs_with_same_seed_are_identical():
-    one, two, other = run(SCENARIO, Polling, 3), run(SCENARIO, Polling, 3), run(SCENARIO, Polling, 4)
-    for name in TABLES:
-        assert one.trace.table(name).equals(two.trace.table(name)), name
-    assert one.lab.exposure().equals(two.lab.exposure())
-    assert one.measures() == two.measures() != other.measures()
-    assert (one.system, one.seed, one.scenario) == ("polling", 3, SCENARIO)
-
-
-def test_items_published_before_association_are_lost():
-    scenario = Scenario(devices=2, hours=0.01, link="wifi", items=Poisson(per_day=86_400))
-    result = run(scenario, Sublim, 1).deliveries
-    # Association takes two seconds.
-    assert list(result["status"].iloc[:10]) == ["lost"] * 2 + ["unread"] * 8
-
-
-def test_systems_with_one_seed_receive_the_same_inputs():
-    relay, polling = (run(SCENARIO, system, 3) for system in SYSTEMS.values())
-    for name in ("positions", "links", "reads"):
-        assert len(relay.trace.table(name)) >= 5
-        assert relay.trace.table(name).equals(polling.trace.table(name)), name
-    columns = ["item", "receiver", "created", "expired"]
-    assert len(relay.deliveries) > 100
-    assert relay.deliveries[columns].equals(polling.deliveries[columns])
-    assert set(relay.deliveries["status"]) >= {"read", "expired"}
-    assert relay.measures()["latency_s"] < polling.measures()["latency_s"]
-    reads = [
-        result.lab.history().query("op == 'read'")[["client", "invoked"]].to_numpy().tolist()
-        for result in (relay, polling)
-    ]
-    assert len(reads[0]) > 20
-    assert reads[0] == reads[1]
-    arguments = 3, "queries", list(relay.lab.devices), relay.lab.start_us, 6 * 3_600_000_000
-    assert len(relay.trace.table("reads")) == len(TripStarts().moments(*arguments).t_us)
-
-
-@pytest.mark.soak
-def test_receivers_are_distinct_other_devices_drawn_uniformly():
-    scenario = Scenario(
-        devices=6, hours=24, receivers=2, items=Poisson(per_day=1000), reads=Poisson(per_day=0)
-    )
-    result = run(scenario, Silent, 1, record_messages=False, record_exposure=False).deliveries
-    result["sender"] = result["item"].str.split().str[0]
-    assert not result.duplicated(["item", "receiver"]).any()
-    assert (result.groupby("item").size() == 2).all()
-    assert (result["sender"] != result["receiver"]).all()
-    pairs = Counter(zip(result["sender"], result["receiver"], strict=True))
-    assert len(pairs) == 30
-    assert stats.chisquare(list(pairs.values())).pvalue > 0.001
-    together = Counter(result.groupby("item")["receiver"].apply(lambda both: tuple(sorted(both))))
-    assert stats.chisquare(list(together.values())).pvalue > 0.001
-    assert (result["status"] == "lost").all()
-
-
-def test_receivers_are_all_others_or_the_only_device():
-    all_others = run(Scenario(devices=4, hours=6, receivers=3), Silent).deliveries
-    assert (all_others.groupby("item")["receiver"].nunique() == 3).all()
-    alone = run(Scenario(devices=1, hours=6), StoreAndForward).deliveries
-    assert set(alone["receiver"]) == {"phone-00000"}
-
-
-@pytest.mark.parametrize("system", [StoreAndForward, Polling, Silent])
-def test_items_of_devices_that_are_off_are_recorded_as_lost(system):
-    scenario = Scenario(devices=5, hours=12, battery_j=500.0, items=Every(600), reads=Every(3600))
-    result = run(scenario, system, 2)
-    off_incidents = result.lab.frame("incidents").query("incident == 'off'")
-    assert len(off_incidents) == 5
-    assert len(result.deliveries) == 5 * 72
-    assert (result.deliveries["created"] > off_incidents["ts"].max()).sum() > 50
-    after = result.deliveries[result.deliveries["created"] > off_incidents["ts"].max()]
-    assert (after["status"] == "lost").all()
-
-
-@pytest.mark.soak
-def test_compare_matches_single_runs_and_bootstrap():
-    seeds, scenario = [3, 5, 8, 9, 11, 12], replace(SCENARIO, devices=4, hours=2.0, queries=None)
-    result = compare(scenario, SYSTEMS, seeds)
-    assert result.baseline == "relay"
-    assert result.runs[["system", "seed"]].to_numpy().tolist() == [[s, n] for s in SYSTEMS for n in seeds]
-    assert result.runs.columns.tolist() == ["system", "seed", *RUN_MEASURES]
-    by_hand = pd.DataFrame(
-        [
-            run(scenario, system, seed, record_exposure=False).measures()
-            for system in SYSTEMS.values()
-            for seed in seeds
-        ]
-    )
-    assert by_hand.equals(result.runs[RUN_MEASURES])
-    rows = result.differences(0.9).set_index("measure")
-    assert set(rows["system"]) == {"polling"}
-    for name in RUN_MEASURES:
-        base, other = by_hand[name].to_numpy().reshape(2, len(seeds))
-        difference = other - base
-        bootstrap = stats.bootstrap((difference,), np.mean, confidence_level=0.9, method="percentile", rng=1)
-        interval, row = bootstrap.confidence_interval, rows.loc[name]
-        assert row["difference"] == pytest.approx(difference.mean())
-        tolerance = np.ptp(difference) / 20  # for different resamples
-        ends = row["difference_low"], row["difference_high"]
-        assert ends == pytest.approx((interval.low, interval.high), abs=tolerance), name
-        assert (row["baseline"], row["mean"]) == pytest.approx((base.mean(), other.mean()))
-        assert row["seeds"] == len(seeds)
-    narrow, wide = result.differences(0.5), result.differences(0.99)
-    assert (narrow["difference_low"] > wide["difference_low"]).all()
 
 
 def test_differences_are_paired_by_seed_in_any_order():
@@ -169,39 +41,6 @@ def test_differences_are_paired_by_seed_in_any_order():
     result = Comparison(pd.DataFrame(rows, columns=["system", "seed", "x"]), "a").differences().iloc[0]
     assert result["difference"] == 2.5
     assert (result["difference_low"], result["difference_high"], result["seeds"]) == (1.0, 4.0, 2)
-
-
-def test_one_seed_has_no_interval():
-    result = compare(Scenario(devices=2, hours=1), SYSTEMS, [1]).differences()
-    assert result[["difference_low", "difference_high"]].isna().all(axis=None)
-    assert result.set_index("measure")["difference"].notna()["messages"]
-    same = compare(Scenario(devices=2, hours=1), {"a": Silent, "b": Silent}, [1, 2]).differences()
-    columns = ["difference", "difference_low", "difference_high"]
-    assert same.set_index("measure").loc["bytes", columns].tolist() == [0] * 3
-
-
-@pytest.mark.soak
-@pytest.mark.process
-def test_compare_runs_in_several_processes():
-    scenario = Scenario(devices=2, hours=1)
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        result = compare(scenario, SYSTEMS, [1, 2], map=pool.map)
-    pd.testing.assert_frame_equal(result.runs, compare(scenario, SYSTEMS, [1, 2]).runs)
-
-
-def test_measures_of_a_run_without_items_are_zero_or_nan():
-    result = run(Scenario(devices=2, hours=0.01, items=Poisson(per_day=0)), Silent)
-    measures = result.measures()
-    assert [measures[name] for name in RUN_MEASURES[:4]] == [0.0] * 4
-    assert all(math.isnan(measures[name]) for name in RUN_MEASURES[4:])
-    assert result.lab.exposure().empty
-
-
-def test_describe_lists_all_parameters():
-    parameters = SCENARIO.describe()
-    assert parameters["devices"] == "6"
-    assert "per_day" in parameters["outage"]
-    assert len(parameters) == 19 + 1
 
 
 _CHANGES = {
@@ -359,9 +198,13 @@ def test_compositions_have_names(name):
     assert run(SMALL_TASKS["ward telemetry"], COMPOSITIONS[name], seed=2, record_exposure=False).system
 
 
-def test_task_runs_with_same_seed_have_equal_measures():
-    one, other = (run(SMALL_TASKS["traffic alerts"], ADAPTERS["MUD"], seed=5).measures() for _ in range(2))
-    assert one == other
+def test_runs_with_same_seed_are_identical():
+    one, two, other = (run(SMALL_TASKS["traffic alerts"], ADAPTERS["MUD"], seed) for seed in (5, 5, 6))
+    for name in TABLES:
+        assert one.trace.table(name).equals(two.trace.table(name)), name
+    assert one.lab.exposure().equals(two.lab.exposure())
+    assert one.measures() == two.measures() != other.measures()
+    assert (one.system, one.seed, one.task) == ("MUD", 5, SMALL_TASKS["traffic alerts"])
 
 
 def test_interests_use_the_places_of_phones_at_publication():
@@ -490,14 +333,6 @@ def test_sweep_has_a_row_for_each_value_system_and_seed():
     )
     assert list(table.columns) == ["cost", "system", "seed", "x"]
     assert table.query("system == 'b'")["x"].tolist() == [6, 7, 7, 8]
-
-
-def test_energy_by_radio_state_adds_up_to_the_bill():
-    result = run(Scenario(devices=4, hours=2.0), StoreAndForward, 1)
-    energy = result.energy()
-    assert list(energy["state"]) == ["ramp", "active", "tail"]
-    assert energy["energy_j"].sum() == pytest.approx(result.bill["radio_mj"].sum() / 1000)
-    assert energy["energy_share"].sum() == pytest.approx(1.0)
 
 
 def test_comparison_shows_measures_and_differences_as_html():

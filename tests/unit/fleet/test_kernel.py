@@ -29,10 +29,9 @@ from mudkit.events import (
     SetTimer,
     TimerFired,
 )
-from mudkit.experiment import Direct, Item, Scenario, StoreAndForward, Task, Testbed
 from mudkit.fleet import World
 from mudkit.fleet.store import SqliteStore
-from mudkit.systems.store_and_forward import Client, Relay
+from mudkit.systems.store_and_forward import Client, DirectClient, Relay
 
 S = 1_000_000
 
@@ -461,11 +460,11 @@ def test_stored_ciphertext_is_sent_as_ciphertext():
 
 def test_two_systems_run_in_one_lab():
     lab = Lab(1)
-    lab.fleet(2)
-    testbed = Testbed(Task.addressed(Scenario(devices=2)), lab)
-    for system in (StoreAndForward(testbed), Direct(testbed)):
-        to = {"to": ("phone-00001",)}
-        system.publish(Item(f"by {system.name}", "phone-00000", to, 100, None))
+    ann, bob = lab.fleet(2)
+    relay = Relay(lab)
+    for make in (lambda device: Client(device, relay), DirectClient):
+        sender, _ = make(ann), make(bob)
+        sender.send(bob.name, "lunch?")
     lab.run(minutes=1)
     assert sorted(zip(lab.deliveries()["system"], lab.deliveries()["status"], strict=True)) == [
         ("direct", "unread"),
@@ -475,7 +474,7 @@ def test_two_systems_run_in_one_lab():
     assert {system for system, *_ in accounts} == {"direct", "store and forward"}
     assert accounts == sorted(accounts)
     with pytest.raises(ParameterError, match="run twice"):
-        Direct(testbed)
+        DirectClient(ann)
 
 
 def test_message_goes_to_the_host_at_the_address_on_arrival():

@@ -20,7 +20,7 @@ import pandas as pd
 import pytest
 
 from mudkit import Lab
-from mudkit.arguments import annotations_of, check_arguments, fits
+from mudkit.checks import annotations_of, check_arguments, fits
 from mudkit.errors import MudkitError, ParameterError, brief
 from mudkit.sources import Outages
 from mudkit.systems import lasthop, radiator

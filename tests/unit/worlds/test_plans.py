@@ -4,6 +4,7 @@ from dataclasses import fields
 
 import pytest
 
+from mudkit.checks import annotations_of
 from mudkit.errors import ParameterError
 from mudkit.experiment import Afternoon
 from mudkit.worlds import (
@@ -26,7 +27,8 @@ NUMBERS = [
 
 @pytest.mark.parametrize(("plan", "declared"), NUMBERS)
 def test_numbers_are_checked_against_their_declared_range(plan, declared):
-    low, high = declared.metadata["low"], declared.metadata["high"]
+    (limits,) = annotations_of(plan.__init__)[declared.name].__metadata__
+    low, high = limits.low, limits.high
     for limit in (low, high):
         assert getattr(plan(**{declared.name: limit}), declared.name) == limit
     for wrong in (low - 1, high + 1, "many", None, True, float("nan")):
@@ -40,5 +42,6 @@ def test_numbers_are_checked_against_their_declared_range(plan, declared):
 def test_integers_are_converted_to_declared_floats(plan):
     for declared in fields(plan):
         if type(declared.default) is float:
-            value = getattr(plan(**{declared.name: int(declared.metadata["high"])}), declared.name)
+            (limits,) = annotations_of(plan.__init__)[declared.name].__metadata__
+            value = getattr(plan(**{declared.name: int(limits.high)}), declared.name)
             assert type(value) is float

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from mudkit.arguments import check_calls
+from mudkit.checks import check_arguments
 from mudkit.events import Operation
 from mudkit.predicates import Predicate
 from mudkit.systems.contrail.api import Module, Port
@@ -41,7 +41,7 @@ def _to_me(module: Module) -> Predicate:
     return Predicate.parse("destination = :me", {"me": module.device.name}, language=ITEM)
 
 
-@check_calls
+@check_arguments
 class Chat:
     """Chat with friends; each has a filter on the others.
 
@@ -65,7 +65,7 @@ class Chat:
         return self._port.publish(Item({"destination": to}, text.encode()))
 
 
-@check_calls
+@check_arguments
 class Video:
     """Video call: a newer frame makes older ones obsolete, and frames expire.
 
@@ -92,7 +92,7 @@ class Video:
         return self._port.publish(Item({"destination": self._other}, frame), "frame", self._lasts_s)
 
 
-@check_calls
+@check_arguments
 class SharedLocation:
     """Device that shares its location by filters (5.2: the child).
 
@@ -109,7 +109,7 @@ class SharedLocation:
         return self._port.publish(Item({"loc": (lat, lon)}), _POSITION)
 
 
-@check_calls
+@check_arguments
 class Alarm:
     """Alarm when a friend leaves an area (5.2: Alice); the filter of Figure 5 is its negation.
 
@@ -154,7 +154,7 @@ class Alarm:
         self._slot = operation.result()
 
 
-@check_calls
+@check_arguments
 class Photos:
     """Photo sharing, with searches among friends and their friends (3.4, 5.1).
 
@@ -226,7 +226,7 @@ class Photos:
             port.publish(item, key)
 
 
-@check_calls
+@check_arguments
 class Sensor:
     """Sensor whose readings are sent to devices with a filter (5.1).
 
@@ -243,7 +243,7 @@ class Sensor:
         return self._port.publish(Item({"value": value}), "reading")
 
 
-@check_calls
+@check_arguments
 class Aggregator:
     """Node of an aggregation tree: publishes only the mean and number of the readings below (5.1).
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from mudkit.arguments import check_calls
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError, listed
 from mudkit.events import Operation
 from mudkit.predicates import Predicate
@@ -26,7 +26,7 @@ _MAX_ACKNOWLEDGED: Final = 1000
 """Number of recent items in an acknowledgement."""
 
 
-@check_calls
+@check_arguments
 class Outbound:
     """Sender that stores published items until all receivers have acknowledged them.
 
@@ -111,7 +111,7 @@ class Outbound:
                     del self._open[name]
 
 
-@check_calls
+@check_arguments
 class Inbound:
     """Receiver that acknowledges items.
 

@@ -107,7 +107,7 @@ _HELLO: Final = 0
 """Key of the hello in the retransmission timer; reads have their numbers, from 1 on."""
 _FACTS: Final = -1
 """Key of the facts in the retransmission timer."""
-FIRST_INCARNATION: Final = 1
+INITIAL_INCARNATION: Final = 1
 """Incarnation of the first start of a store; later ones draw theirs from the next number on."""
 _MAX_EMPTY_READS: Final = 16
 """Pending empty reads of a topic; older ones affect no moving average."""
@@ -157,7 +157,7 @@ class EventLog:
 
     def shared_seq(self, incarnation: int) -> int:
         """Return the last number whose fact is that of an incarnation of the machine; 0: it is unknown."""
-        log_incarnation = "" if incarnation == FIRST_INCARNATION else str(incarnation)
+        log_incarnation = "" if incarnation == INITIAL_INCARNATION else str(incarnation)
         return last_lsn_of(self._lineage, log_incarnation, self._outbox.last_seq)
 
     def add(self, fact: Fact) -> int:
@@ -327,9 +327,9 @@ class DeviceMachine:
         if not self._incarnation:
             self._store_id = store_id(self._ports)
             if self._store.get("life", int) is None:
-                self._incarnation = FIRST_INCARNATION
+                self._incarnation = INITIAL_INCARNATION
             else:  # the store may be an old backup, so the number is drawn: no other start has it
-                self._incarnation = FIRST_INCARNATION + 1 + int.from_bytes(self._ports.entropy(4), "big")
+                self._incarnation = INITIAL_INCARNATION + 1 + int.from_bytes(self._ports.entropy(4), "big")
                 self._facts.restart(self._incarnation)
                 self._sends_subscriptions = True
             self._store.put("life", self._incarnation)

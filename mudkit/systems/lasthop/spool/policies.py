@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments, number, one_of, whole_number
 from mudkit.errors import ParameterError, brief
-from mudkit.sources.parameters import number, one_of, whole_number
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message, Ranked
 from mudkit.units import US_PER_S
 from mudkit.wire import Value
@@ -31,7 +30,7 @@ _MIN_FALLS: Final = 4
 _EXPECTED: Final = "items of situation.waiting, each once"
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Forwarding:
     """A forwarding policy.

@@ -39,9 +39,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final, Literal
 
-from mudkit.arguments import check_init
+from mudkit.checks import check_arguments, number, one_of, whole_number
 from mudkit.errors import ParameterError, brief
-from mudkit.sources.parameters import number, one_of, whole_number
 from mudkit.systems.lasthop.spool.policies import KINDS, Forwarding
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Message, Ranked, Take
 
@@ -58,7 +57,7 @@ _MAX_KEYS: Final = 4
 _REMEMBER_US: Final = 7 * 24 * _HOUR_US
 
 
-@check_init
+@check_arguments
 @dataclass(frozen=True)
 class Push:
     """Settings of a push service; the defaults are those of Firebase Cloud Messaging.

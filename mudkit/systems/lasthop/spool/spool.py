@@ -37,10 +37,9 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Final
+from typing import Annotated, Final
 
-from mudkit.arguments import check_init
-from mudkit.sources.parameters import number, whole_number
+from mudkit.checks import Range, check_arguments
 from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding, Habits, Situation, choose
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Entry, Message, Ranked, Take
 
@@ -51,7 +50,6 @@ MAX_CREDIT: Final = 64.0
 """Maximum number of forwards that the rate policy accumulates during an outage."""
 
 
-@check_init
 class Spool:
     """Queues of one topic for one device.
 
@@ -82,6 +80,7 @@ class Spool:
         Messages of at least this rank are forwarded as soon as possible, also on an on-demand topic.
     """
 
+    @check_arguments
     def __init__(
         self,
         threshold: float,
@@ -89,14 +88,14 @@ class Spool:
         forward: Take,
         retract: Take,
         *,
-        capacity: int = DEFAULT_CAPACITY,
-        remember_s: float = _DEFAULT_REMEMBER_S,
+        capacity: Annotated[int, Range(1, 1 << 62)] = DEFAULT_CAPACITY,
+        remember_s: Annotated[float, Range(0.0, 1e12)] = _DEFAULT_REMEMBER_S,
     ) -> None:
         self._threshold = threshold
         self._policy = policy
         self._forward, self._retract = forward, retract
-        self._capacity = whole_number("capacity", capacity, 1, 1 << 62)
-        self._remember_us = round(number("remember_s", remember_s, 0.0, 1e12) * 1e6)
+        self._capacity = capacity
+        self._remember_us = round(remember_s * 1e6)
         self._is_online = policy.kind == "on-line"
         self._is_by_rate = policy.kind == "rate"
         self._is_checked = policy.expiration_threshold_s is not None or policy.delay_s is not None
@@ -345,7 +344,6 @@ class Spool:
             finished.add(message.identity)
 
 
-@check_init
 class PaperSpool(Spool):
     """A spool that estimates the length of the device's queue as the printed code does (Last hop 4.5).
 
@@ -365,6 +363,7 @@ class PaperSpool(Spool):
     queue_size : int
     """
 
+    @check_arguments
     def __init__(self, threshold: float, prefetch_limit: int, forward: Take, retract: Take) -> None:
         self.queue_size = 0
         self._printed_limit = prefetch_limit

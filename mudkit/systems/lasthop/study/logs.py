@@ -20,7 +20,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mudkit.arguments import check_arguments
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError, TraceContentError
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.scenario import Drawn

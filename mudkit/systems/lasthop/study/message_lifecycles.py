@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from mudkit.arguments import check_arguments, check_options
+from mudkit.checks import Range, check_arguments
 from mudkit.display import Displayed, View, frame_table
-from mudkit.sources.parameters import whole_number
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.push import Push
 from mudkit.systems.lasthop.spool.ranked import Message, Ranked, Take
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True, repr=False)
 class Lifelines(Displayed):
     """Policies on the same events, message by message.
@@ -67,7 +66,7 @@ def lifelines(
     policies: Mapping[str, Forwarding | Push],
     *,
     max: float | None = 8,  # noqa: A002 - the name of the API
-    seed: int = 0,
+    seed: Annotated[int, Range(-(1 << 63), (1 << 63) - 1)] = 0,
 ) -> Lifelines:
     """Run policies on the same events, and keep the history of each message, for a figure.
 
@@ -86,7 +85,7 @@ def lifelines(
     Lifelines
         :func:`mudkit.figures.message_lifecycles` draws it.
     """
-    drawn = scenario.draw(whole_number("seed", seed, -(1 << 63), (1 << 63) - 1))
+    drawn = scenario.draw(seed)
     max_messages = read_limit(max)
     tables = {
         name: message_lifecycles(drawn, spool_factory(policy, 0.0), max_messages)

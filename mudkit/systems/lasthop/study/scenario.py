@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_calls
+from mudkit.checks import Range, check_arguments, number, one_of
 from mudkit.sources.outages import PERIODS, Outages
-from mudkit.sources.parameters import check_ranges, number, one_of, rate
 from mudkit.sources.streams import Stream
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.units import US_PER_S
@@ -28,7 +27,7 @@ SWITCH, READ = -2, -1
 """Kinds of events in a timeline that are not arrivals."""
 
 
-@check_calls
+@check_arguments
 @dataclass(frozen=True)
 class Expiration:
     """Distribution of the time from arrival to expiration.
@@ -47,7 +46,7 @@ class Expiration:
         The mean is out of range, or the law is unknown.
     """
 
-    mean_s: float = field(metadata={"low": 1e-3, "high": 1e10})
+    mean_s: float
     law: Literal["exponential", "uniform", "normal"] = "exponential"
 
     def __post_init__(self) -> None:
@@ -103,7 +102,7 @@ class Drawn:
         return times_us[order].tolist(), what[order].tolist()
 
 
-@check_calls
+@check_arguments
 @dataclass(frozen=True)
 class Scenario:
     """Parameters of one device and one topic.
@@ -133,16 +132,13 @@ class Scenario:
         A value is of the wrong kind or out of range.
     """
 
-    event_frequency: float = rate(32.0, 0.0, 1e6)
-    user_frequency: float = rate(2.0, 0.0, 1e4)
+    event_frequency: Annotated[float, Range(0.0, 1e6)] = 32.0
+    user_frequency: Annotated[float, Range(0.0, 1e4)] = 2.0
     outages: Outages = field(default_factory=lambda: Outages(0.0))
     expiration: Expiration | None = None
-    expiring_share: float = rate(1.0, 0.0, 1.0)
-    days: int = rate(365, 1, 36_500)
-    reads_cv: float = rate(0.1, 0.0, 1.0)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
+    expiring_share: Annotated[float, Range(0.0, 1.0)] = 1.0
+    days: Annotated[int, Range(1, 36_500)] = 365
+    reads_cv: Annotated[float, Range(0.0, 1.0)] = 0.1
 
     def draw(self, seed: int) -> Drawn:
         """Draw all events of a seed."""

@@ -12,15 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from heapq import heappop, heappush
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Final, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from mudkit import words
-from mudkit.arguments import check_arguments, check_options
+from mudkit.checks import Range, check_arguments, number, whole_number
 from mudkit.display import Displayed, View
 from mudkit.sources.outages import Outages, outages_of
-from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.push import Push, PushSpool, policy_of
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, Message, Ranked, Take
@@ -80,7 +79,7 @@ _MAX_CACHED: Final = 4
 """Cached pairs of scenario and seed; each takes about 2 MB a year."""
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Outcome:
     """Messages that a policy forwarded and that were read.
@@ -105,7 +104,7 @@ class Outcome:
         return len(set(self.forwarded_ids) - set(self.read_ids)) / len(self.forwarded_ids)
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True, repr=False)
 class Simulated(Displayed):
     """A run of a policy, and of the on-line policy on the same events.
@@ -166,7 +165,12 @@ class Simulated(Displayed):
 
 
 @check_arguments
-def expected_waste(*, user_frequency: float, max: float | None, event_frequency: float) -> float:  # noqa: A002
+def expected_waste(
+    *,
+    user_frequency: Annotated[float, Range(0.0, 1e4)],
+    max: float | None,  # noqa: A002
+    event_frequency: Annotated[float, Range(0.0, 1e6)],
+) -> float:
     """Return the waste of the on-line policy by overflow (Last hop 4.2): ``1 - uf * Max / ef``, at least 0.
 
     Parameters
@@ -181,9 +185,8 @@ def expected_waste(*, user_frequency: float, max: float | None, event_frequency:
     >>> expected_waste(user_frequency=1, max=4, event_frequency=32)
     0.875
     """
-    reads = number("user_frequency", user_frequency, 0.0, 1e4) * read_limit(max)
-    arrivals = number("event_frequency", event_frequency, 0.0, 1e6)
-    return 0.0 if reads >= arrivals else 1.0 - reads / arrivals
+    reads = user_frequency * read_limit(max)
+    return 0.0 if reads >= event_frequency else 1.0 - reads / event_frequency
 
 
 @check_arguments
@@ -192,7 +195,7 @@ def simulate(
     event_frequency: float = 32.0,
     user_frequency: float = 2.0,
     max: float | None = 8,  # noqa: A002 - the name of the API
-    threshold: float = 0.0,
+    threshold: Annotated[float, Range(-1e9, 1e9)] = 0.0,
     expiration: float | Expiration | None = None,
     expiring_share: float = 1.0,
     outage: float | Outages = 0.0,
@@ -202,7 +205,7 @@ def simulate(
     expiration_threshold_s: float | str | None = None,
     days: int = 365,
     reads_cv: float = 0.1,
-    seed: int = 0,
+    seed: Annotated[int, Range(-(1 << 63), (1 << 63) - 1)] = 0,
 ) -> Simulated:
     """Run a policy and the on-line policy on the same events.
 
@@ -250,8 +253,6 @@ def simulate(
     max_messages = read_limit(max)
     lasting = None if expiration is None else Expiration.of(expiration)
     scenario = Scenario(event_frequency, user_frequency, outage, lasting, expiring_share, days, reads_cv)
-    threshold = number("threshold", threshold, -1e9, 1e9)
-    seed = whole_number("seed", seed, -(1 << 63), (1 << 63) - 1)
     drawn, online, readable = _events_and_best(scenario, seed, max_messages, threshold)
     outcome = (
         online if policy.kind == "on-line" else play(drawn, spool_factory(policy, threshold), max_messages)

@@ -8,20 +8,19 @@ the choice is worth is measured on other days and outages than it was chosen on 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mudkit import intervals
-from mudkit.arguments import check_arguments, check_options
+from mudkit.checks import Range, check_arguments, one_of
 from mudkit.display import shows_fields
 from mudkit.errors import ParameterError
 from mudkit.progress import bar
 from mudkit.sources.outages import Outages
-from mudkit.sources.parameters import check_ranges, number, one_of
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.push import Push
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
@@ -47,10 +46,10 @@ _RATIOS: Final = {
 }
 """Measures, and the counts whose ratio they are."""
 _COSTS: Final = tuple(f"{name}_per_day" for name in ("wasted", "lost", "empty", "delay_h"))
-_PRICE: Final = {"low": 0.0, "high": 1e9}
+MAX_PRICE: Final = 1e9
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class Prices:
     """Prices of what goes wrong, in any one currency; by default that of a wasted message is the unit.
@@ -73,13 +72,10 @@ class Prices:
         A price is below 0.
     """
 
-    wasted: float = field(default=1.0, metadata=_PRICE)
-    lost: float = field(default=5.0, metadata=_PRICE)
-    empty_read: float = field(default=5.0, metadata=_PRICE)
-    delay_hour: float = field(default=0.02, metadata=_PRICE)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
+    wasted: Annotated[float, Range(0.0, MAX_PRICE)] = 1.0
+    lost: Annotated[float, Range(0.0, MAX_PRICE)] = 5.0
+    empty_read: Annotated[float, Range(0.0, MAX_PRICE)] = 5.0
+    delay_hour: Annotated[float, Range(0.0, MAX_PRICE)] = 0.02
 
     def of_counts(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the cost of counts, whose last axis is that of :data:`~…readers.COUNTS`."""
@@ -136,7 +132,7 @@ def size_prefetch(
     draws: Sequence[Drawn],
     *,
     max: float | None = 8,  # noqa: A002 - the name of the API
-    threshold: float = 0.0,
+    threshold: Annotated[float, Range(-1e9, 1e9)] = 0.0,
     limits: Iterable[int] = LIMITS,
     thresholds_s: Iterable[float] = THRESHOLDS_S,
     prices: Prices = Prices(),
@@ -178,7 +174,6 @@ def size_prefetch(
     """
     import pandas as pd
 
-    number("threshold", threshold, -1e9, 1e9)
     one_of("days", days, ("all", "odd", "even"), "There is no such half of the days.")
     expires = any((drawn.expires_us < FOREVER_US).any() for drawn in draws)
     tried_limits = sorted(set(limits))
@@ -251,7 +246,7 @@ def score_policies(
     policies: Mapping[str, Forwarding | Push],
     *,
     max: float | None = 8,  # noqa: A002 - the name of the API
-    threshold: float = 0.0,
+    threshold: Annotated[float, Range(-1e9, 1e9)] = 0.0,
     prices: Prices = Prices(),
     days: Days = "all",
 ) -> pd.DataFrame:
@@ -285,7 +280,6 @@ def score_policies(
     import pandas as pd
 
     max_messages = read_limit(max)
-    number("threshold", threshold, -1e9, 1e9)
     one_of("days", days, ("all", "odd", "even"), "There is no such half of the days.")
     if not (len(draws) and policies):
         raise ParameterError(

@@ -7,17 +7,16 @@ import itertools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mudkit import intervals
-from mudkit.arguments import check_arguments, check_calls
+from mudkit.checks import Range, check_arguments, one_of
 from mudkit.errors import ParameterError
 from mudkit.progress import bar
 from mudkit.sources.outages import Outages
-from mudkit.sources.parameters import number, one_of
 from mudkit.systems.lasthop.spool.policies import Forwarding
 from mudkit.systems.lasthop.spool.push import Push
 from mudkit.systems.lasthop.study.scenario import Drawn, Expiration
@@ -220,7 +219,7 @@ class Drawable(Protocol):
         """Draw all events of a seed."""
 
 
-@check_calls
+@check_arguments
 @dataclass(frozen=True)
 class RecordedEvents:
     """Recorded events, numbered from 0 instead of drawn by a seed.
@@ -243,7 +242,7 @@ def compare(
     policies: Mapping[str, Forwarding | Push],
     *,
     max: float | None = 8,  # noqa: A002 - the name of the API
-    threshold: float = 0.0,
+    threshold: Annotated[float, Range(-1e9, 1e9)] = 0.0,
     seeds: Iterable[int] = range(10),
     map: Map = map,  # noqa: A002 - the name of the API
 ) -> pd.DataFrame:
@@ -275,7 +274,6 @@ def compare(
     import pandas as pd
 
     numbers, max_messages = list(seeds), read_limit(max)
-    number("threshold", threshold, -1e9, 1e9)
     if not (conditions and policies and numbers):
         raise ParameterError(
             "There is nothing to run.",

@@ -315,8 +315,9 @@ class ClientMachine:
         match CLIENT_FROM_NOTIFICATION_SERVER.decode(event.message):
             case Welcome() as welcome:
                 return self._continuous_reads.receive_welcome(now_us, welcome)
-            case Identify(endpoint=endpoint, nonce=nonce) if endpoint == self._connection.endpoint:
-                return self._continuous_reads.identify(now_us, nonce)
+            case Identify(endpoint=endpoint, nonce=nonce):
+                is_own = endpoint == self._connection.endpoint  # else of a former owner of this address
+                return self._continuous_reads.identify(now_us, nonce) if is_own else ()
             case Redirect(to=to):
                 return self._continuous_reads.follow_redirect(now_us, to)
             case StreamItem() as item:

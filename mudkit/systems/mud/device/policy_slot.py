@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
-from mudkit.arguments import check_options
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.events import Store
 from mudkit.predicates.values import point
@@ -26,7 +26,7 @@ from mudkit.wire import Fields
 _P = TypeVar("_P", bound=ReadPolicy | WritePolicy, covariant=True)
 
 
-@check_options
+@check_arguments(types=False)
 @dataclass(frozen=True)
 class ShippedPolicy(Generic[_P]):
     """Read or write policy that follows the one shipped by the cloud.

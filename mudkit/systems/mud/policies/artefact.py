@@ -32,11 +32,10 @@ from typing import Final, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 
-from mudkit import words
-from mudkit.arguments import check_arguments, check_init, check_options
+from mudkit import checks, words
+from mudkit.checks import check_arguments
 from mudkit.display import Branch, Displayed, View, tree
 from mudkit.errors import ParameterError, brief
-from mudkit.sources import parameters
 from mudkit.systems.mud.policies.policies import MAX_DELAY_S
 from mudkit.wire import Fields, Value
 
@@ -47,7 +46,7 @@ _MAX_FLOAT: Final = sys.float_info.max
 """JSON has integers beyond it, which cannot become a float."""
 
 
-@check_init
+@check_arguments
 @dataclass(frozen=True)
 class Density:
     """Write rate of places by hour: the table for the feature ``density``.
@@ -67,8 +66,9 @@ class Density:
     cells: Mapping[tuple[int, int], tuple[float, ...]]
 
     def __post_init__(self) -> None:
-        parameters.number("cell_deg", self.cell_deg, *_CELL_DEG)
+        checks.number("cell_deg", self.cell_deg, *_CELL_DEG)
 
+    @check_arguments(types=False)
     def at(self, lat: float, lon: float, hour: float) -> float:
         """Return the points an hour in the cell of a place.
 
@@ -88,7 +88,7 @@ class Density:
         return {"cell_deg": self.cell_deg, "cells": cells}
 
     @classmethod
-    @check_options
+    @check_arguments(types=False)
     def from_document(cls, document: Value) -> Density:
         """Read a document; raise ParameterError if any part of it is malformed."""
         match document:
@@ -193,7 +193,7 @@ def sha256(document: Fields) -> str:
     return hashlib.sha256(written.encode()).hexdigest()
 
 
-@check_init
+@check_arguments
 @dataclass(frozen=True, repr=False)
 class Artefact(Displayed):
     """A decision tree as shipped to devices.
@@ -288,7 +288,7 @@ class Artefact(Displayed):
         return cls._sign(document)
 
     @classmethod
-    @check_options
+    @check_arguments(types=False)
     def from_document(cls, document: Value) -> Artefact:
         """Read a document and check all of it.
 
@@ -360,7 +360,7 @@ class Artefact(Displayed):
             level = [child for node in nodes if isinstance(node, tuple) for child in node[2:4]]
         return any(isinstance(self.nodes[number], tuple) for number in level)
 
-    @check_options
+    @check_arguments(types=False)
     def with_override(
         self, action: Action, *, south: float, north: float, west: float, east: float, version: int
     ) -> Artefact:
@@ -389,7 +389,7 @@ class Artefact(Displayed):
         inside = {"but inside": [south, north, west, east], "action": action}
         return self._guard(guard, action, version, inside)
 
-    @check_options
+    @check_arguments(types=False)
     def up_to_age(self, limit_s: float) -> Artefact:
         """Return an artefact with the same decisions for answers up to an age, which asks for older ones.
 
@@ -435,7 +435,7 @@ class Artefact(Displayed):
         }
         return self._sign(document)
 
-    @check_options
+    @check_arguments(types=False)
     def renewed(self, version: int) -> Artefact:
         """Return the same decisions as another version, which replaces what devices have.
 
@@ -455,6 +455,7 @@ class Artefact(Displayed):
             raise _refusal("nodes, manifest", brief(error), "JSON values") from error
         return Artefact.from_document({**document, "sha256": digest})
 
+    @check_arguments(types=False)
     def decide(self, values: Sequence[float | None]) -> Action:
         """Return the decision; as in scikit-learn, values are compared as float32.
 

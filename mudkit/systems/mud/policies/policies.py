@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Annotated, Final, Literal, Protocol
 
 import msgspec
 
-from mudkit.arguments import check_init
+from mudkit.checks import Range, check_arguments, number
 from mudkit.predicates import Predicate
 from mudkit.predicates.values import point
-from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.mud.policies.utility import Utility, freshness
 from mudkit.units import distance_km
 from mudkit.wire import Fields
@@ -124,7 +123,6 @@ class AlwaysRemote:
         return "remote"
 
 
-@check_init
 class Freshness:
     """Read policy: recent answers are reused, all other reads go to the cloud.
 
@@ -134,6 +132,7 @@ class Freshness:
         Maximum age of an answer about the same table.
     """
 
+    @check_arguments
     def __init__(self, max_age_s: float) -> None:
         self._utility = freshness(max_age_s)
         self._max_age_s = max_age_s
@@ -146,7 +145,7 @@ class Freshness:
         return "local" if any(cached.age_s < self._max_age_s for cached in same) else "remote"
 
 
-@check_init
+@check_arguments
 @dataclass(frozen=True)
 class NearAndRecent:
     """Read policy of the CarTel application (Mobius 7.3): local near a recent query.
@@ -160,6 +159,7 @@ class NearAndRecent:
     within_km: float = 1.0
     within_s: float = 600.0
 
+    @check_arguments(types=False)
     def decide(
         self, query: Query, context: Fields, cache: Sequence[Cached]
     ) -> Literal["local", "remote"] | None:
@@ -204,7 +204,6 @@ class Later:
         return self._delay_s
 
 
-@check_init
 class Habits:
     """Prefetch policy: repeated reads are fetched shortly before they are expected, if their utility gains.
 
@@ -216,9 +215,14 @@ class Habits:
         Interval between two decisions; what is expected before the next one is fetched.
     """
 
-    def __init__(self, min_reads: int = 3, every_s: float = 60.0) -> None:
-        self._min_reads = whole_number("min_reads", min_reads, 2, 1 << 31)
-        self.every_s = number("every_s", every_s, 1e-3, 1e9)
+    @check_arguments
+    def __init__(
+        self,
+        min_reads: Annotated[int, Range(2, 1 << 31)] = 3,
+        every_s: Annotated[float, Range(1e-3, 1e9)] = 60.0,
+    ) -> None:
+        self._min_reads = min_reads
+        self.every_s = every_s
 
     def select(self, expected: Sequence[Expected], context: Fields) -> Sequence[Query]:
         """See :class:`PrefetchPolicy`."""

@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-from mudkit.arguments import check_arguments
+from mudkit.checks import Range, check_arguments, number
 from mudkit.errors import ParameterError
-from mudkit.sources.parameters import number
 
 _FRESH_WORTH_S: Final = 1e9
 """Longer than anybody waits."""
@@ -202,7 +201,7 @@ class _Matrix(Utility):
 
 
 @check_arguments
-def freshness(max_age_s: float) -> Utility:
+def freshness(max_age_s: Annotated[float, Range(0.0, 1e9)]) -> Utility:
     """Return a utility in which answers below a maximum age are worth much, and waiting costs.
 
     Mobius 6: a step function of the age, less a linear function of the latency.
@@ -212,11 +211,14 @@ def freshness(max_age_s: float) -> Utility:
     max_age_s : float
         Maximum age of a fresh answer; 0: no committed record on the device is fresh.
     """
-    return _Freshness(number("max_age_s", max_age_s, 0.0, 1e9))
+    return _Freshness(max_age_s)
 
 
 @check_arguments
-def completeness(worth_s: float = _FRESH_WORTH_S, min_share: float = 0.0) -> Utility:
+def completeness(
+    worth_s: Annotated[float, Range(0.0, 1e12)] = _FRESH_WORTH_S,
+    min_share: Annotated[float, Range(0.0, 1.0)] = 0.0,
+) -> Utility:
     """Return a utility in which an answer is worth its share of records that are certain to be in it.
 
     Parameters
@@ -226,11 +228,11 @@ def completeness(worth_s: float = _FRESH_WORTH_S, min_share: float = 0.0) -> Uti
     min_share : float
         An answer with a smaller share is worth nothing.
     """
-    return _Completeness(number("worth_s", worth_s, 0.0, 1e12), number("min_share", min_share, 0.0, 1.0))
+    return _Completeness(worth_s, min_share)
 
 
 @check_arguments
-def bias(worst_s: float) -> Utility:
+def bias(worst_s: Annotated[float, Range(0.0, 1e12)]) -> Utility:
     """Return a utility in which gaps concentrated in one key range cost.
 
     Parameters
@@ -238,11 +240,11 @@ def bias(worst_s: float) -> Utility:
     worst_s : float
         Cost of an answer that has all of one partition and nothing of another.
     """
-    return _Costs("bias", number("worst_s", worst_s, 0.0, 1e12))
+    return _Costs("bias", worst_s)
 
 
 @check_arguments
-def latency(per_s: float = 1.0) -> Utility:
+def latency(per_s: Annotated[float, Range(0.0, 1e12)] = 1.0) -> Utility:
     """Return a utility in which waiting costs.
 
     Parameters
@@ -250,11 +252,11 @@ def latency(per_s: float = 1.0) -> Utility:
     per_s : float
         Cost of a second of waiting.
     """
-    return _Costs("latency_s", number("per_s", per_s, 0.0, 1e12))
+    return _Costs("latency_s", per_s)
 
 
 @check_arguments
-def bandwidth(per_kb_s: float) -> Utility:
+def bandwidth(per_kb_s: Annotated[float, Range(0.0, 1e12)]) -> Utility:
     """Return a utility in which transferred bytes cost.
 
     Parameters
@@ -262,11 +264,11 @@ def bandwidth(per_kb_s: float) -> Utility:
     per_kb_s : float
         How long a user would wait to save a kilobyte.
     """
-    return _Costs("size_kb", number("per_kb_s", per_kb_s, 0.0, 1e12))
+    return _Costs("size_kb", per_kb_s)
 
 
 @check_arguments
-def energy(per_j_s: float) -> Utility:
+def energy(per_j_s: Annotated[float, Range(0.0, 1e12)]) -> Utility:
     """Return a utility in which the radio's energy costs.
 
     Parameters
@@ -274,11 +276,13 @@ def energy(per_j_s: float) -> Utility:
     per_j_s : float
         How long a user would wait to save a joule.
     """
-    return _Costs("radio_mj", number("per_j_s", per_j_s, 0.0, 1e12) / 1000.0)
+    return _Costs("radio_mj", per_j_s / 1000.0)
 
 
 @check_arguments
-def cost_matrix(stale_s: float, unnecessary_s: float) -> Utility:
+def cost_matrix(
+    stale_s: Annotated[float, Range(0.0, 1e12)], unnecessary_s: Annotated[float, Range(0.0, 1e12)]
+) -> Utility:
     """Return the utility of a cost matrix: stale answers against needless queries (Mobius 6).
 
     Right decisions cost nothing.
@@ -290,8 +294,6 @@ def cost_matrix(stale_s: float, unnecessary_s: float) -> Utility:
     unnecessary_s : float
         Cost of a query whose answer is cached.
     """
-    stale_s = number("stale_s", stale_s, 0.0, 1e12)
-    unnecessary_s = number("unnecessary_s", unnecessary_s, 0.0, 1e12)
     if stale_s == unnecessary_s == 0.0:
         raise ParameterError(
             "A cost matrix needs a cost.",

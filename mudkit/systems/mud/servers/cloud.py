@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Annotated, Final
 
-from mudkit.arguments import check_calls
+from mudkit.checks import Range, check_arguments
 from mudkit.display import Displayed, View
 from mudkit.events import Installed, Make, Network, Operation
-from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.mud.messages import Ship
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.systems.mud.servers.backend import BackEnd
@@ -26,7 +25,7 @@ PORT: Final = "mud"
 """Name of each server's machine; that of a client ends with its app."""
 
 
-@check_calls
+@check_arguments
 class Cloud(Displayed):
     """Servers of MUD tables (Mobius 2).
 
@@ -58,21 +57,15 @@ class Cloud(Displayed):
         self,
         lab: Network,
         *,
-        replicas: int = 2,
-        replica_lag_s: float = 0.5,
-        gateways: int = 2,
-        processors: int = 2,
-        notification_servers: int = 2,
-        max_waiting: int = 1000,
-        max_wait_s: float = 3600.0,
+        replicas: Annotated[int, Range(0, 1000)] = 2,
+        replica_lag_s: Annotated[float, Range(0.0, 1e6)] = 0.5,
+        gateways: Annotated[int, Range(1, 1000)] = 2,
+        processors: Annotated[int, Range(1, 1000)] = 2,
+        notification_servers: Annotated[int, Range(1, 1000)] = 2,
+        max_waiting: Annotated[int, Range(1, 1 << 31)] = 1000,
+        max_wait_s: Annotated[float, Range(0.0, 1e9)] = 3600.0,
     ) -> None:
-        whole_number("replicas", replicas, 0, 1000)
-        whole_number("gateways", gateways, 1, 1000)
-        whole_number("processors", processors, 1, 1000)
-        whole_number("notification_servers", notification_servers, 1, 1000)
-        lag_us = round(number("replica_lag_s", replica_lag_s, 0.0, 1e6) * 1e6)
-        whole_number("max_waiting", max_waiting, 1, 1 << 31)
-        number("max_wait_s", max_wait_s, 0.0, 1e9)
+        lag_us = round(replica_lag_s * 1e6)
         self.authority = lab.authority
         self.back_end = _address("mud-store")
         self.replicas = _addresses("replica", replicas)

@@ -5,10 +5,12 @@ Its rules (Mobius 5):
 ============  ========================================================================================
 any message   dropped unless its sender may send it; a client only about its own endpoint
 Hello         redirect, if another server is responsible; without a token of the app, while a session was
-              begun with one, also in an earlier generation of the server: dropped; of another start of
-              the client: request one with a nonce; a late copy: ignored; a known session continues at the
-              address of the hello, and waiting items are sent there; a new address is sent to the
-              processors with its reads (Moved), until acknowledged; else a new session begins
+              begun with one, also in an earlier generation of the server: dropped; of another start of the
+              client, or from the address of another device: request one with a nonce; a late copy:
+              ignored; a known session continues at the address of the hello, and waiting items are sent
+              there; a new address is sent to the processors with its reads (Moved), until acknowledged;
+              else a new session begins. Another device had this address: nothing more is sent to it
+              there, and it is asked whether it is there
 heartbeat     sign of life at the known address, without a token; of another session or address: request a
               hello
 StreamItem    of a processor: into the queue of the endpoint; a policy of the generator: kept in memory,
@@ -20,6 +22,8 @@ TimerFired    retransmit overdue items; give up clients without heartbeats; afte
               generator for the policies until it answers
 start         ask the clients that had a session for a hello, until they answer
 Whereabouts   of a processor: ask a client that is missing in an old store, or not at this address
+Occupied      of another server: a device there has this address, as above (see
+              :mod:`~mudkit.systems.mud.servers.addresses`)
 ============  ========================================================================================
 
 A client is given up, too, when an item has waited for too long, or too many wait while it is not reached. It
@@ -54,6 +58,7 @@ from mudkit.events import (
     TimerFired,
 )
 from mudkit.systems.mud.messages import (
+    NOTIFICATION_SERVER_FROM_ANOTHER,
     NOTIFICATION_SERVER_FROM_CLIENT,
     NOTIFICATION_SERVER_FROM_CLOUD,
     Following,
@@ -64,16 +69,19 @@ from mudkit.systems.mud.messages import (
     Moved,
     NewGeneration,
     Notification,
+    Occupied,
     Policy,
     PolicyUpdate,
     Redirect,
     ServerNotification,
+    Vacated,
     Welcome,
     Whereabouts,
     app_of,
     netid_of,
     server_of,
 )
+from mudkit.systems.mud.servers.addresses import OCCUPIED, Addresses
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.receiving import record_dropped
 from mudkit.tokens import Authority
@@ -159,6 +167,8 @@ class NotificationServer:
         """Sessions by name."""
         self._session_of: dict[str, str] = {}
         """Name of the session of an endpoint."""
+        self._others = [server for server in servers if server != servers[number]]
+        self._addresses = Addresses(self._others)
         self._heard: dict[str, None] = {}
         """Names of sessions in the order of their last hello."""
         self._incoming: dict[str, tuple[int, Incoming[ServerNotification]]] = {}
@@ -188,7 +198,11 @@ class NotificationServer:
         """See :class:`mudkit.events.Machine`."""
         match event:
             case Received(source=source):
-                receive = self._receive_from_cloud if source in self._cloud else self._receive_from_client
+                receive = self._receive_from_client
+                if source in self._cloud:
+                    receive = self._receive_from_cloud
+                elif source in self._others:
+                    receive = self._receive_from_another
                 effects = receive(now_us, event)
                 return record_dropped(event) if effects is None else effects
             case LinkUp():
@@ -218,6 +232,8 @@ class NotificationServer:
                     return self._identify_again(now_us)
                 if name == _MOVED:
                     return self._resend_moves(now_us)
+                if name == OCCUPIED:
+                    return self._addresses.announce_overdue(now_us)
                 return self._sweep(now_us) if name == _SWEEP else self._retransmit(now_us, name)
         return ()
 
@@ -235,6 +251,16 @@ class NotificationServer:
             case StreamItem(stream=name, body=body) as item if _STREAM.fullmatch(name.removeprefix(source)):
                 if isinstance(body, PolicyUpdate) is is_generator:
                     return self._receive_item(now_us, source, item)
+        return None
+
+    def _receive_from_another(self, now_us: int, event: Received) -> Sequence[Effect] | None:
+        """Handle a message of another notification server; None: it is to be dropped."""
+        match NOTIFICATION_SERVER_FROM_ANOTHER.decode(event.message):
+            case Occupied(address=address):
+                former, effects = self._addresses.lose(now_us, event.source, address)
+                return [*self._displace(former), *effects]
+            case Vacated(address=address):
+                return self._addresses.acknowledge(now_us, event.source, address)
         return None
 
     def _receive_from_client(self, now_us: int, event: Received) -> Sequence[Effect] | None:
@@ -308,11 +334,14 @@ class NotificationServer:
         if responsible != self._number:
             return (Send(source, Redirect(self._servers[responsible])),)
         peer = self._peer(endpoint)
-        heard = peer.hear(hello.incarnation, hello.seq, None if hello.nonce is UNSET else hello.nonce)
+        owner = self._sessions.get(self._session_of.get(endpoint, ""))
+        nonce = None if hello.nonce is UNSET else hello.nonce
+        heard = peer.hear(
+            hello.incarnation, hello.seq, nonce, is_elsewhere=self._is_of_another(source, owner)
+        )
         if heard is Heard.STALE:
             return ()
         is_proven = self._is_proven(hello)
-        owner = self._sessions.get(self._session_of.get(endpoint, ""))
         former = self._unheard.get(endpoint)
         if hello.tokens is UNSET:  # a heartbeat, which only repeats what the server knows
             if hello.is_new or hello.nonce is not UNSET:
@@ -342,6 +371,10 @@ class NotificationServer:
         self._keep(endpoint, _Known(source, session.is_proven))
         effects.append(Send(source, Welcome(name, hello.incarnation, hello.seq)))
         has_moved = is_known and sender.address != source
+        if not is_known or has_moved or not sender.is_reached:
+            self._addresses.leave(sender.address, name)
+            former_name, announced = self._addresses.take(now_us, source, name)
+            effects += [*self._displace(former_name), *announced]
         if not is_known or has_moved or hello.is_new or not sender.is_reached:
             effects += sender.resume(now_us, source)
         for processor in sorted(session.processors) if has_moved else ():
@@ -351,6 +384,25 @@ class NotificationServer:
             self._is_sweeping = True
             effects.append(SetTimer(_SWEEP, _DEAD_US))
         return effects
+
+    def _is_of_another(self, address: str, owner: _Session | None) -> bool:
+        """Return whether an address is another device's than that of a session (None: it has none)."""
+        name = "" if owner is None else owner.sender.name
+        if owner is not None and owner.sender.address == address:
+            return not self._addresses.has(name, address)
+        return not self._addresses.is_free(address, name)
+
+    def _displace(self, name: str | None) -> Sequence[Effect]:
+        """Send nothing more to a client at an address that another device has; ask whether it is there.
+
+        The other one's hello may have been sent before this one's.
+        """
+        session = None if name is None else self._sessions.get(name)
+        if session is None:
+            return ()
+        session.sender.is_reached = False
+        question = Identify(session.endpoint, session.peer.ask(self._entropy))
+        return (Send(session.sender.address, question),)
 
     def _peer(self, endpoint: str) -> Peer:
         """Return the state of a client's hellos."""
@@ -478,6 +530,7 @@ class NotificationServer:
             return ()
         name = session.sender.name
         self._heard.pop(name)
+        self._addresses.leave(session.sender.address, name)
         if self._session_of.get(session.endpoint) == name:
             del self._session_of[session.endpoint]
             self._keep(session.endpoint, None)

@@ -9,8 +9,8 @@ from typing import Final, Literal, Protocol, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from mudkit.checks import one_of
 from mudkit.errors import AccessDenied, ParameterError, TableProblem, did_you_mean
-from mudkit.sources.parameters import one_of
 from mudkit.systems.mud.tables.records import SentPredicate, is_line
 from mudkit.systems.receiving import Count, Name
 from mudkit.tokens import Claims

@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_arguments, check_init
+from mudkit.checks import check_arguments
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.groups import Groups
 from mudkit.systems.radiator.engines.literal import Entry
@@ -60,7 +60,6 @@ def engine_for_many(
     return (Groups if function.key is not None else ClientArrays)(function, retention_us, echo=echo)
 
 
-@check_init
 class ClientArrays:
     """Engine for many clients and a function without a key; same methods as :class:`ClientLists`.
 
@@ -80,6 +79,7 @@ class ClientArrays:
         Messages dropped after the retention, counted once per receiver.
     """
 
+    @check_arguments
     def __init__(self, function: Aggregability, retention_us: int, *, echo: bool = False) -> None:
         self.function = function
         self.problems = Problems()

@@ -21,7 +21,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from mudkit.arguments import check_init
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.literal import Entry
@@ -77,7 +77,6 @@ def _needs_key(cohorts: list[_Cohort], changed: str, new: Message | None, own: _
     return gets_message or any(changed in cohort.senders for cohort in cohorts)
 
 
-@check_init
 class Groups:
     """Engine for many clients and a function with a key; same methods as :class:`ClientLists`.
 
@@ -101,6 +100,7 @@ class Groups:
         Messages dropped after the retention, counted once per receiver.
     """
 
+    @check_arguments
     def __init__(self, function: Aggregability, retention_us: int, *, echo: bool = False) -> None:
         if function.key is None:
             raise ParameterError(

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, TypeAlias, TypeVar
 
+from mudkit.checks import number, whole_number
 from mudkit.errors import ParameterError, PropagationProblem, brief
-from mudkit.sources.parameters import number, whole_number
 from mudkit.systems.radiator import joins
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.client_arrays import ClientArrays

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from mudkit.arguments import check_init
+from mudkit.checks import check_arguments
 from mudkit.systems.radiator.engines.pending import Batch, Contexts, Decide, Message, Pending
 from mudkit.systems.radiator.functions import Problems
 from mudkit.systems.radiator.thresholds import Aggregability, Key
@@ -30,7 +30,6 @@ class Entry(NamedTuple):
     recipients: list[str]
 
 
-@check_init
 class ClientLists:
     """Literal engine, for up to thousands of clients.
 
@@ -43,6 +42,7 @@ class ClientLists:
         Whether clients receive their own messages.
     """
 
+    @check_arguments
     def __init__(self, function: Aggregability, retention_us: int, *, echo: bool = False) -> None:
         self.function = function
         self.problems = Problems()

@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from mudkit.arguments import check_init
+from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError, brief
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.thresholds import Key
@@ -129,7 +129,6 @@ class _Queue:
         return self.messages[0].arrived_us + wait_us
 
 
-@check_init
 class Pending:
     """Pending messages of receivers that have the same ones, in one queue per threshold.
 
@@ -150,6 +149,7 @@ class Pending:
 
     __slots__ = ("_queues", "_retention_us", "dropped", "due_us", "is_private")
 
+    @check_arguments
     def __init__(self, retention_us: int) -> None:
         self._retention_us = retention_us
         self._queues: dict[Key | None, _Queue] = {}

@@ -24,9 +24,8 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from mudkit.arguments import check_init
+from mudkit.checks import check_arguments, number
 from mudkit.errors import MudkitError, ParameterError, PropagationProblem, brief
-from mudkit.sources.parameters import number
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.groups import Groups
 from mudkit.systems.radiator.engines.joining import check_join, join_entry
@@ -156,7 +155,7 @@ class Share:
         return outputs + [(now_us, (), (), None, str(problem)) for problem in self._engine.problems.news()]
 
 
-@check_init
+@check_arguments
 @dataclass(frozen=True)
 class Shares:
     """Factory of the shares' engines: ``pipeline.aggregate_stream(events, Shares(g), path)``.

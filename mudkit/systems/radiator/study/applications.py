@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
 
-from mudkit.arguments import check_arguments, check_init
+from mudkit.checks import check_arguments
 from mudkit.systems.radiator import joins
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.joining import check_join
@@ -42,7 +42,7 @@ _NOISE_DB: Final = (45.0, 0.5)
 """Noise of an empty street, and increase per km/h: an assumption, because no trace contains noise."""
 
 
-@check_init
+@check_arguments
 @dataclass(frozen=True)
 class Application:
     """Content, aggregability and join of an application.

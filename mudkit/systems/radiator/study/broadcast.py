@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from mudkit.arguments import check_arguments
+from mudkit.checks import check_arguments
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.joining import Engine, check_join, join_entry
 from mudkit.systems.radiator.engines.literal import Entry

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_arguments, check_options
+from mudkit.checks import Range, check_arguments
 from mudkit.display import shows_fields
 from mudkit.errors import ContextProblem, ParameterError, PropagationProblem, brief
-from mudkit.sources.parameters import number
 from mudkit.systems.radiator import joins
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.client_arrays import engine_for_many
@@ -51,7 +50,7 @@ class ReceivedCell(NamedTuple):
     reported_s: float
 
 
-@check_options
+@check_arguments(types=False)
 @shows_fields
 @dataclass(frozen=True)
 class Played:
@@ -90,8 +89,8 @@ def play(
     *,
     watch: Collection[str] = (),
     stationary: Mapping[str, Place] | None = None,
-    every_s: float = 60.0,
-    max_retention_s: float = 3600.0,
+    every_s: Annotated[float, Range(0.0, 1e9)] = 60.0,
+    max_retention_s: Annotated[float, Range(1e-6, 1e9)] = 3600.0,
 ) -> Played:
     """Run an application on all devices of a trace, each as sender and receiver.
 
@@ -117,8 +116,7 @@ def play(
     """
     import pandas as pd
 
-    number("every_s", every_s, 0.0, 1e9)
-    retention_us = round(number("max_retention_s", max_retention_s, 1e-6, 1e9) * 1e6)
+    retention_us = round(max_retention_s * 1e6)
     frame = _frame(positions).sort_values(["ts", "device"], kind="stable", ignore_index=True)
     names, stationary = set(frame["device"].unique()), dict(stationary or {})
     if not names or not set(watch) <= names or names & stationary.keys():

@@ -11,14 +11,13 @@ from __future__ import annotations
 import math
 from array import array
 from itertools import compress
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_init, check_options
-from mudkit.sources.parameters import whole_number
+from mudkit.checks import Range, check_arguments
 from mudkit.sources.streams import Stream
 from mudkit.systems.radiator.api import NAME
 from mudkit.systems.radiator.study.broadcast import Aggregate
@@ -49,8 +48,7 @@ BATCHES: Final = pa.schema(
 """One row per (batch, group); columns as in the deliveries where names are equal."""
 
 
-@check_options
-@check_init
+@check_arguments(types=False)
 class Tally:
     """Counts of a broadcast's deliveries, without contexts and lists of recipients.
 
@@ -88,12 +86,16 @@ class Tally:
     (8.0, [2, 2])
     """
 
-    def __init__(self, *, seed: int = 0, start_us: int = 0, limit: int = DEFAULT_LIMIT) -> None:
-        self._start_us = whole_number("start_us", start_us, -(1 << 62), 1 << 62)
-        self._sample = _Sample(
-            Stream(whole_number("seed", seed, -(1 << 63), (1 << 64) - 1), "radiator deliveries"),
-            whole_number("limit", limit, 1, 1 << 40),
-        )
+    @check_arguments
+    def __init__(
+        self,
+        *,
+        seed: Annotated[int, Range(-(1 << 63), (1 << 64) - 1)] = 0,
+        start_us: Annotated[int, Range(-(1 << 62), 1 << 62)] = 0,
+        limit: Annotated[int, Range(1, 1 << 40)] = DEFAULT_LIMIT,
+    ) -> None:
+        self._start_us = start_us
+        self._sample = _Sample(Stream(seed, "radiator deliveries"), limit)
         self._gone_us, self._size_bytes, self._receivers = array("q"), array("q"), array("q")
         self._messages = array("q")
         """Number of messages by row; the next two arrays contain them row after row."""

@@ -30,10 +30,10 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import ClassVar, Final, TypeAlias, TypeGuard
 
+from mudkit.checks import is_storable
 from mudkit.errors import brief
 from mudkit.predicates import Language
 from mudkit.predicates.expressions import Expression
-from mudkit.systems.arguments import is_storable
 from mudkit.systems.sublim._policy.function import Watched
 from mudkit.systems.sublim._policy.message import compress, method_of, resize, thawed, thawed_fields
 from mudkit.systems.sublim._policy.state import State, Tables, checked_bytes

@@ -31,7 +31,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
 from typing import ClassVar, Final, TypeAlias
 
-from mudkit.arguments import check_arguments, check_init, check_options
+from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View
 from mudkit.systems.sublim._policy.message import frozen_fields, thawed_fields
 from mudkit.systems.sublim._policy.state import LimitExceeded, State, check_initial, checked_bytes
@@ -131,7 +131,6 @@ def _has_tight_loop(code: CodeType) -> bool:
 Decides: TypeAlias = Callable[[Fields, State], Fields | None]
 
 
-@check_init
 class FunctionPolicy(Displayed):
     """Policy that calls a function; :func:`policy` creates it.
 
@@ -145,6 +144,7 @@ class FunctionPolicy(Displayed):
 
     kind: ClassVar = "function"
 
+    @check_arguments
     def __init__(self, function: Decides, variables: Fields) -> None:
         self.function = function
         self.name = getattr(function, "__name__", "policy")
@@ -170,7 +170,7 @@ class FunctionPolicy(Displayed):
             why = str(error) if isinstance(error, LimitExceeded | TooLong) else error_text(error)
             return Verdict(STOPPED, None, None, variables, why)
 
-    @check_options
+    @check_arguments(types=False)
     def explain(
         self,
         message: Fields,

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final, TypeAlias, TypeGuard, TypeVar
+from typing import Annotated, Final, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_arguments
+from mudkit.checks import Range, check_arguments
 from mudkit.errors import brief
-from mudkit.sources.parameters import whole_number
 from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.wire import Fields, Value
 
@@ -115,7 +114,7 @@ def resize(message: dict[str, Value], field: str, pixels: Value) -> dict[str, Va
 
 
 @check_arguments
-def expand(samples: bytes, length: int) -> bytes:
+def expand(samples: bytes, length: Annotated[int, Range(-(1 << 62), _MAX_SAMPLES)]) -> bytes:
     """Interpolate compressed samples to their original number, linearly between the means.
 
     Parameters
@@ -124,7 +123,6 @@ def expand(samples: bytes, length: int) -> bytes:
     length : int
         Number of samples before compression, and of those returned.
     """
-    whole_number("length", length, -(1 << 62), _MAX_SAMPLES)
     if not samples or length <= 0:
         return b""
     places = (np.arange(len(samples)) + 0.5) * length / len(samples) - 0.5

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path as File
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from mudkit.arguments import check_arguments, check_init, check_options
+from mudkit.checks import check_arguments
 from mudkit.display import Cell, Displayed, View, first_rows, one_line
 from mudkit.errors import MudkitError, brief
 from mudkit.events import size_bytes
@@ -61,7 +61,7 @@ _LANGUAGE: Final = Language(SCOPES, bound=())
 _MAX_CONDITION: Final = 200
 
 
-@check_init
+@check_arguments
 @dataclass(frozen=True)
 class Rule:
     """Condition, and the actions on a message for which it is TRUE.
@@ -105,7 +105,6 @@ class _Compiled:
     steps: tuple[Step, ...]
 
 
-@check_init
 class Policy(Displayed):
     """Ordered rules; the first whose condition is TRUE fires.
 
@@ -136,6 +135,7 @@ class Policy(Displayed):
 
     kind: ClassVar = "rules"
 
+    @check_arguments
     def __init__(
         self,
         name: str,
@@ -224,12 +224,12 @@ class Policy(Displayed):
             "rules": [rule.to_dict() for rule in self.rules],
         }
 
-    @check_options
+    @check_arguments(types=False)
     def predicate(self, number: int) -> Predicate | None:
         """Return the compiled condition of a rule, from 0; None: always TRUE."""
         return self._compiled[number].predicate
 
-    @check_options
+    @check_arguments(types=False)
     def steps(self, number: int) -> tuple[Step, ...]:
         """Return the compiled actions of a rule, from 0."""
         return self._compiled[number].steps
@@ -278,7 +278,7 @@ class Policy(Displayed):
             return Verdict(STOPPED, None, None, variables, error_text(error))
         return Verdict(DROPPED, None, None, variables)
 
-    @check_options
+    @check_arguments(types=False)
     def explain(
         self,
         message: Fields,

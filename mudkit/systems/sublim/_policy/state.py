@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from mudkit.arguments import check_init
+from mudkit.checks import MAX_VALUE_DEPTH, check_arguments, is_storable
 from mudkit.events import size_bytes
-from mudkit.systems.arguments import MAX_VALUE_DEPTH, is_storable
 from mudkit.systems.sublim._policy.message import thawed
 from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.wire import Fields, Value
@@ -48,7 +47,6 @@ def checked_bytes(value: Value, what: str) -> int:
     return size_bytes(value)
 
 
-@check_init
 class State(Fields):
     """Variables that a policy reads and changes during a decision.
 
@@ -65,6 +63,7 @@ class State(Fields):
 
     __slots__ = ("_action_variables", "_automatic", "_by_hand", "_is_own", "all", "now_s", "variables")
 
+    @check_arguments
     def __init__(
         self,
         variables: Fields,

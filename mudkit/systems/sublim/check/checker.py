@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.arguments import check_arguments
+from mudkit.checks import check_arguments
 from mudkit.systems.sublim._policy.actions import (
     Call,
     Compress,

@@ -61,6 +61,7 @@ from mudkit.systems.sublim.messages import (
     Join,
     Left,
     Messages,
+    Noted,
     Plain,
     PolicySet,
     PolicyText,
@@ -85,6 +86,7 @@ _SERVER: Final = "server"
 _JOIN: Final = "join"
 _REPLAY: Final = "replay"
 _IDENTIFY: Final = "identify"
+_MOVED: Final = "moved "
 
 
 class AccessPointMachine:
@@ -122,7 +124,7 @@ class AccessPointMachine:
         self._noted: dict[str, Whereabouts] = {}
         """Addresses that the publish server has noted since the start."""
         self._moved: dict[str, Whereabouts] = {}
-        """Subscribers whose address it may not have noted, and the address last told."""
+        """Subscribers whose address it has not noted, and the address last told."""
         self._is_awake = False
         for name, where in self._handover.attaching():
             self._sought[name] = where
@@ -243,14 +245,24 @@ class AccessPointMachine:
         if _REPLAY in late:
             self._requested_seq = None
             effects += [*self._unanswered.settle(now_us, _REPLAY), *self._catch_up(now_us)]
+        names = [key.removeprefix(_MOVED) for key in late if key.startswith(_MOVED)]
+        for name in [name for name in names if name not in self._moved]:
+            effects += self._unanswered.settle(now_us, _MOVED + name)
+        moved = [name for name in names if name in self._moved]
+        effects += self._send_moved(now_us, moved) if moved else ()
         return [*effects, *self._unanswered.restart(now_us)]
 
     def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Handle a message that its sender may send: publish server, access point or subscriber."""
         source = event.source
         if source == self._server:
-            messages = FROM_PUBLISHER.decode(event.message)
-            return record_dropped(event) if messages is None else self._messages(now_us, messages)
+            match FROM_PUBLISHER.decode(event.message):
+                case None:
+                    return record_dropped(event)
+                case Noted(subscribers=noted):
+                    return self._note(now_us, noted)
+                case Messages() as messages:
+                    return self._messages(now_us, messages)
         if any(site.address == source and site.is_stateful for site in self._sites):
             transfer = FROM_POINT.decode(event.message)
             if transfer is None or (isinstance(transfer, StateTransfer) and not self._is_readable(transfer)):
@@ -264,7 +276,7 @@ class AccessPointMachine:
             case Attach() | Left():
                 return self._hand_over(now_us, source, message)
             case Hello() | Bye():
-                self._plain.subscribe(source, message)
+                return self._subscribe(now_us, source, message)
             case DeliveryAck(seq=seq, session=session) if agent is not None:
                 is_present = agent.is_confirmed and session == agent.session
                 return agent.acknowledge(now_us, seq) if is_present else ()
@@ -298,8 +310,18 @@ class AccessPointMachine:
             where = self._where(agent)
             if self._moved.get(agent.name) != where:
                 self._moved[agent.name] = where
-                moved = [*moved, Send(self._server, self._have([agent.name]))]
+                moved = [*moved, *self._send_moved(now_us, [agent.name])]
+        if agent is not None and agent.is_confirmed and not agent.is_away:
+            self._plain.remove_address(agent.record.address)
         return [*moved, *self._stop_asking_if_found(now_us, name), *self._catch_up(now_us)]
+
+    def _subscribe(self, now_us: int, source: str, message: Hello | Bye) -> Sequence[Effect]:
+        """Serve a plain subscriber, or stop; send nothing more to another one at its address."""
+        if not self._plain.subscribe(source, message):
+            return ()
+        is_joined = self._log.last_lsn is not None
+        have = [Send(self._server, self._have(()))] if is_joined else []
+        return [*have, *self._handover.displace_at(now_us, source)]
 
     def _is_readable(self, state: StateTransfer) -> bool:
         """Return whether a subscriber can be served from a transferred state: policy, order of the queue."""
@@ -334,6 +356,7 @@ class AccessPointMachine:
             self._store.put("log", self._log)
         taken = {} if message.taken is UNSET else message.taken
         for name, address in taken.items():
+            self._plain.remove_address(address, name)
             effects += self._displace(now_us, name, address)
         for agent in self._agents.values():
             lost_ranges.add(agent.follow(lineage, message.last))
@@ -353,8 +376,6 @@ class AccessPointMachine:
             effects += self._unanswered.settle(now_us, _REPLAY)
         if message.served is not UNSET:
             effects += self._seek(now_us, message.served)
-        if message.noted is not UNSET:
-            self._noted |= message.noted
         flooded = self._plain.flood(message, lineage)
         have = replace(self._have(list(self._moved)), lost=list(taken) or UNSET)
         return [*effects, *flooded, *self._catch_up(now_us), Send(self._server, have)]
@@ -368,9 +389,24 @@ class AccessPointMachine:
         self._moved.pop(name, None)
         return self._handover.displace(now_us, agent)
 
+    def _send_moved(self, now_us: int, names: Sequence[str]) -> Sequence[Effect]:
+        """Send the publish server the addresses of subscribers until it has noted them."""
+        timers = [effect for name in names for effect in self._unanswered.start(now_us, _MOVED + name)]
+        return [Send(self._server, self._have(names)), *timers]
+
+    def _note(self, now_us: int, noted: Mapping[str, Whereabouts]) -> Sequence[Effect]:
+        """Record that the publish server has noted addresses."""
+        self._plain.note(noted)
+        effects: list[Effect] = []
+        for name, where in noted.items():
+            if self._moved.get(name) == where:
+                self._noted[name] = self._moved.pop(name)
+                effects += self._unanswered.settle(now_us, _MOVED + name)
+        return effects
+
     def _have(self, names: Iterable[str]) -> Have:
         """Acknowledge messages; name those subscribers whose address the publish server has not noted."""
-        moved: dict[str, Whereabouts] = {}
+        moved = dict(self._plain.moved)
         for name in names:
             agent = self._agents.get(name)
             where = None if agent is None else self._where(agent)
@@ -382,12 +418,12 @@ class AccessPointMachine:
 
     def _catch_up(self, now_us: int) -> Sequence[Effect]:
         """Request the messages that a subscriber lacks, unless already requested."""
-        last_seq = self._log.last_lsn
-        if self._requested_seq is not None or last_seq is None:
+        last_lsn = self._log.last_lsn
+        if self._requested_seq is not None or last_lsn is None:
             return ()
         behind = [self._agents[name] for name in self._behind & self._agents.keys()]
         next_of = {agent.name: agent.record.next_seq for agent in behind if agent.is_confirmed}
-        self._behind = {name for name, seq in next_of.items() if seq <= last_seq}
+        self._behind = {name for name, seq in next_of.items() if seq <= last_lsn}
         if not self._behind:
             return ()
         self._requested_seq = min(next_of.values())

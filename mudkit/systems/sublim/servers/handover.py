@@ -373,9 +373,11 @@ class Handover:
         agent.set_incarnation(request.incarnation)
         agent.session = self._sessions.get(agent.name, UNSET)
         displaced: Sequence[Effect] = ()
-        if (agent.record.epoch, agent.record.address) != (epoch, source):
+        has_moved = (agent.record.epoch, agent.record.address) != (epoch, source)
+        if has_moved:
             agent.update(replace(agent.record, epoch=epoch, address=source))
-            displaced = self._displace(now_us, agent)
+        if has_moved or agent.is_away:  # another one may have displaced it
+            displaced = self.displace_at(now_us, source, agent)
         agent.record_report(request.report, request.automatic)
         agent.is_away = False
         if isinstance(request, _Want):  # another access point may have served it since its state is this
@@ -386,14 +388,14 @@ class Handover:
         attached = Attached(request.incarnation, epoch, agent.record.report, policy, agent.session)
         return [*lost, *displaced, Send(source, attached), *agent.resend(now_us)]
 
-    def _displace(self, now_us: int, agent: Agent) -> Sequence[Effect]:
-        """Stop sending to other subscribers at the address of one that has attached there.
+    def displace_at(self, now_us: int, address: str, owner: Agent | None = None) -> Sequence[Effect]:
+        """Stop sending to other subscribers at the address of its owner (None: a plain subscriber).
 
         Its message may have been sent before theirs, so they are asked whether they are there.
         """
         effects: list[Effect] = []
         for other in self._agents.values():
-            if other is not agent and not other.is_away and other.record.address == agent.record.address:
+            if other is not owner and not other.is_away and other.record.address == address:
                 effects += self.displace(now_us, other)
         return effects
 

@@ -6,15 +6,17 @@ plain subscribers too, and subscribers with state are served remotely, over the 
 plain access points are near.
 
 ==========  ==========================================================================================
-Hello       subscribe: send messages for which the predicate is TRUE to this address, and no others
+Hello       subscribe: send messages for which the predicate is TRUE to this address, and no others. Name
+            a new address to the publish server, again with the next Hello until it has noted it
 Bye         unsubscribe
-Messages    send each new message to the subscribers whose predicate is TRUE
+Messages    send each new message to the subscribers whose predicate is TRUE. Remove those whose address is
+            taken at another access point
 ==========  ==========================================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import UNSET
@@ -56,7 +58,9 @@ from mudkit.systems.sublim.messages import (
     Hello,
     Join,
     Messages,
+    Noted,
     Plain,
+    Whereabouts,
 )
 
 LANGUAGE: Final = Language(("message",), bound=())
@@ -71,30 +75,54 @@ class PlainService:
     def __init__(self) -> None:
         self._subscriptions: dict[str, tuple[str, Predicate]] = {}
         """Address and predicate by subscriber."""
+        self._name_at: dict[str, str] = {}
+        """Subscriber by address."""
+        self._moved: dict[str, Whereabouts] = {}
+        """New addresses that the publish server may not have noted."""
         self._lineage: Lineage = {}
         self._last = 0
         self._taken: dict[str, int] = {}
         """Last number sent of each start of the log."""
 
-    def subscribe(self, source: str, message: Hello | Bye) -> None:
-        """Subscribe or unsubscribe."""
-        match message:
-            case Hello(subscriber=name, filter=text):
-                self.remove_address(source)
-                try:
-                    self._subscriptions[name] = source, Predicate.parse(text, language=LANGUAGE)
-                except PredicateError:  # not from a client, which would have checked it
-                    self._subscriptions.pop(name, None)
-            case Bye(subscriber=name):
-                self._subscriptions.pop(name, None)
+    @property
+    def moved(self) -> Mapping[str, Whereabouts]:
+        """New addresses that the publish server may not have noted, by subscriber."""
+        return self._moved
 
-    def remove_address(self, address: str) -> None:
-        """Remove the subscribers at an address."""
-        self._subscriptions = {
-            name: subscription
-            for name, subscription in self._subscriptions.items()
-            if subscription[0] != address
-        }
+    def note(self, noted: Mapping[str, Whereabouts]) -> None:
+        """Remove the addresses that the publish server has noted from :attr:`moved`."""
+        for name, where in noted.items():
+            if self._moved.get(name) == where:
+                del self._moved[name]
+
+    def subscribe(self, source: str, message: Hello | Bye) -> bool:
+        """Subscribe or unsubscribe; return whether the publish server has to be told of its address."""
+        name, where = message.subscriber, Whereabouts(source, "")
+        is_known = self._name_at.get(source) == name and self._moved.get(name) != where
+        self._remove(name)
+        if isinstance(message, Bye):
+            return False
+        self.remove_address(source)
+        try:
+            self._subscriptions[name] = source, Predicate.parse(message.filter, language=LANGUAGE)
+        except PredicateError:  # not from a client, which would have checked it
+            return False
+        self._name_at[source] = name
+        if not is_known:
+            self._moved[name] = where
+        return not is_known
+
+    def remove_address(self, address: str, name: str | None = None) -> None:
+        """Remove the subscriber at an address, if it is that one; None: any."""
+        at = self._name_at.get(address)
+        if at is not None and name in (None, at):
+            self._remove(at)
+
+    def _remove(self, name: str) -> None:
+        subscription = self._subscriptions.pop(name, None)
+        if subscription is not None:
+            del self._name_at[subscription[0]]
+        self._moved.pop(name, None)
 
     def flood(self, announced: Messages, lineage: Lineage) -> Sequence[Effect]:
         """Send new messages of the present log to the subscribers whose predicate matches."""
@@ -115,7 +143,7 @@ class PlainService:
                 try:
                     is_wanted = predicate(message.body) is True
                 except PredicateError as error:  # for instance a lookup: there are no tables
-                    del self._subscriptions[name]
+                    self._remove(name)
                     detail = f"predicate of {name}: {error.summary}"
                     effects.append(Record("incidents", {"incident": "failed", "detail": detail}))
                     continue
@@ -143,21 +171,19 @@ class PlainAccessPointMachine:
         """See :class:`mudkit.events.Machine`."""
         match event:
             case Received(source=source) if source == self._server:
-                messages = FROM_PUBLISHER.decode(event.message)
-                if messages is None:
-                    return record_dropped(event)
-                self._has_joined = True
-                lineage: Lineage = {} if messages.lineage is UNSET else messages.lineage
-                is_current = self._log.hear(lineage, messages.last, messages.nonce or None)
-                have = Have(self._log.last_lsn or 0, last_incarnation(self._log.lineage) or UNSET)
-                if not is_current:
-                    return (Send(self._server, replace(have, nonce=self._log.ask(self._entropy))),)
-                return [*self._service.flood(messages, lineage), Send(self._server, have)]
+                match FROM_PUBLISHER.decode(event.message):
+                    case None:
+                        return record_dropped(event)
+                    case Noted(subscribers=noted):
+                        self._service.note(noted)
+                    case Messages() as messages:
+                        return self._messages(messages)
             case Received(source=source):
                 message = FROM_PLAIN_CLIENT.decode(event.message)
                 if message is None or message.subscriber != event.sender:
                     return record_dropped(event)
-                self._service.subscribe(source, message)
+                if self._service.subscribe(source, message) and self._has_joined:
+                    return (Send(self._server, self._have()),)
             case SendFailed(to=to, message=Plain()):
                 self._service.remove_address(to)
             case LinkUp() | TimerFired() if not self._has_joined:
@@ -165,3 +191,19 @@ class PlainAccessPointMachine:
             case Call(op_id=op_id):
                 return (Complete(op_id),)  # no state
         return ()
+
+    def _messages(self, message: Messages) -> Sequence[Effect]:
+        self._has_joined = True
+        lineage: Lineage = {} if message.lineage is UNSET else message.lineage
+        if not self._log.hear(lineage, message.last, message.nonce or None):
+            return (Send(self._server, replace(self._have(), nonce=self._log.ask(self._entropy))),)
+        taken = {} if message.taken is UNSET else message.taken
+        for name, address in taken.items():
+            self._service.remove_address(address, name)
+        flooded = self._service.flood(message, lineage)
+        return [*flooded, Send(self._server, replace(self._have(), lost=list(taken) or UNSET))]
+
+    def _have(self) -> Have:
+        """Acknowledge messages; name the subscribers whose address the publish server has not noted."""
+        moved = dict(self._service.moved)
+        return Have(self._log.last_lsn or 0, last_incarnation(self._log.lineage) or UNSET, moved or UNSET)

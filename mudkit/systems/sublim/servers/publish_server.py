@@ -7,9 +7,8 @@ publish        assign the next number, store, send to all access points
 Join           register the access point; send it the last number, and where its subscribers were
 Replay         send stored messages starting at a number, a batch at a time; skip deleted ones
 Have           record that the access point has all messages up to a number; store where its subscribers are
-               for an access point that comes back from a backup, and note it with the next message. A
-               subscriber of another access point had this address: tell that one (taken), until it does
-               not send there any more
+               for an access point that comes back from a backup, and acknowledge it. A subscriber of another
+               access point had this address: tell that one (taken), until it does not send there any more
 start          with a store that is not empty: add a start to the log's lineage; announce it to the access
                points, which may know messages that a restored backup lacks
 timer          announce the last number to access points that have not acknowledged it
@@ -33,6 +32,7 @@ from mudkit.systems.sublim.messages import (
     Have,
     Join,
     Messages,
+    Noted,
     Publish,
     Published,
     Replay,
@@ -74,8 +74,6 @@ class PublishServerMachine:
         if points is not None or self._last:
             self._restart = Incarnation(ports)
             self._points = dict.fromkeys([*(points or []), *(site.address for site in sites)], -1)
-        self._noted: dict[str, dict[str, Whereabouts]] = {}
-        """Addresses of subscribers stored since the last message, by access point."""
         self._owners: dict[str, str] = {}
         """Subscriber that was the last to attach from an address."""
         self._taken: dict[str, dict[str, str]] = {}
@@ -133,13 +131,12 @@ class PublishServerMachine:
             case Have(last=last, start=start, moved=moved, lost=lost, nonce=nonce):
                 if lost is not UNSET:
                     for name in self._taken.get(source, {}).keys() & lost:
-                        self._leave(name)
-                        self._store.delete(_AT + name)
-                effects: Sequence[Effect] = ()
+                        self._lose(source, name)
+                effects: list[Effect] = []
                 if moved is not UNSET:
                     are_taken = [self._note(name, _At(source, where)) for name, where in moved.items()]
-                    self._noted.setdefault(source, {}).update(moved)
-                    effects = self._announce(now_us, ()) if any(are_taken) else ()
+                    effects = [Send(source, Noted(moved))]
+                    effects += self._announce(now_us, ()) if any(are_taken) else ()
                 if (start or "") == last_incarnation(self._lineage):  # else it refers to another log
                     self._points[source] = max(self._points.get(source, 0), last)
                 if nonce is not UNSET:
@@ -148,9 +145,15 @@ class PublishServerMachine:
 
     def _note(self, name: str, at: _At) -> bool:
         """Store where a subscriber is; return whether an access point has to be told."""
+        before = self._store.get(_AT + name, _At)
         self._leave(name)
         self._store.put(_AT + name, at)
-        return self._claim(name, at)
+        is_taken = self._claim(name, at)
+        if before is None or before.point == at.point or before.where.incarnation:
+            return is_taken
+        # A plain subscriber's Bye may be lost. State of others moves by a handover.
+        self._taken.setdefault(before.point, {})[name] = before.where.address
+        return True
 
     def _claim(self, name: str, at: _At) -> bool:
         """Set the owner of an address; return whether the access point of the former one has to be told."""
@@ -174,9 +177,21 @@ class PublishServerMachine:
         if taken.pop(name, None) is not None and not taken:
             del self._taken[at.point]
 
+    def _lose(self, point: str, name: str) -> None:
+        """Record that an access point sends nothing more to an address, as it was told."""
+        at = self._store.get(_AT + name, _At)
+        if at is not None and at.point == point:
+            self._leave(name)
+            self._store.delete(_AT + name)
+        taken = self._taken.get(point, {})
+        taken.pop(name, None)
+        if not taken:
+            self._taken.pop(point, None)
+
     def _served(self, point: str) -> dict[str, Whereabouts]:
         known = self._store.items(_AT, _At)
-        return {key.removeprefix(_AT): at.where for key, at in known if at.point == point}
+        are_here = ((key.removeprefix(_AT), at.where) for key, at in known if at.point == point)
+        return {name: where for name, where in are_here if where.incarnation}
 
     def _remaining_us(self, now_us: int, last: int) -> int | None:
         """Return the time left to acknowledge the message after ``last``; None if there is none."""
@@ -205,11 +220,7 @@ class PublishServerMachine:
         self._store.crash_point("numbered, not kept")
         self._store.put(_key(self._last), kept)
         self._store.delete(_key(self._last - self._kept))
-        sent = []
-        for point in self._points:
-            noted = self._noted.get(point, UNSET)
-            sent.append(Send(point, replace(self._announcement(point), messages=[kept], noted=noted)))
-        self._noted.clear()
+        sent = [Send(point, replace(self._announcement(point), messages=[kept])) for point in self._points]
         timer = [] if self._is_waiting else [SetTimer(_ANNOUNCE, _TIMEOUT_US)]
         self._is_waiting = True
         return [*sent, *timer, Complete(op_id, self._last)]

@@ -6,7 +6,7 @@ import pytest
 
 from mudkit import Lab
 from mudkit.errors import FailureWarning, MudkitError, ParameterError
-from mudkit.experiment import LastHop, Scenario, run
+from mudkit.experiment import NEWS, LastHop, run
 from mudkit.systems.lasthop import Forwarding, Publications, Subscriber, Subscription
 
 
@@ -288,10 +288,10 @@ def test_delivery_hours_are_local_time():
 
 
 def test_experiment_runs_last_hop():
-    result = run(Scenario(devices=3, hours=6, outage=0.3), LastHop, seed=1)
+    result = run(NEWS.over(devices=3, hours=6, outage=0.3), LastHop, seed=1)
     status = result.deliveries["status"].value_counts()
     assert status["read"] > 0
-    assert set(status.index) <= {"read", "unread", "lost"}
+    assert set(status.index) <= {"read", "unread", "lost", "expired"}
     assert (result.bill["bytes"] > 0).all()
 
 

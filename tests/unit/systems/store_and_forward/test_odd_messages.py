@@ -10,9 +10,8 @@ from odd_messages import bombard, forge, record_received
 
 from mudkit import Lab
 from mudkit.events import Ports, Received
-from mudkit.experiment import Direct, Item, Scenario, Task, Testbed
 from mudkit.fleet.store import MemoryStore
-from mudkit.systems.store_and_forward import DirectMachine, RelayMachine
+from mudkit.systems.store_and_forward import DirectClient, DirectMachine, RelayMachine
 from mudkit.systems.store_and_forward.messages import FROM_CLIENT, FROM_RELAY
 
 MALFORMED: list[Any] = [
@@ -78,20 +77,15 @@ def test_device_cannot_acknowledge_or_move_for_another() -> None:
     assert store.items("for ") == []
 
 
-def create_baseline(lab: Lab) -> Direct:
-    """Return the baseline on the devices of a lab."""
-    return Direct(Testbed(Task.addressed(Scenario(devices=2)), lab))
-
-
 def test_baseline_drops_forged_and_malformed_messages(scaled: Callable[[int, int], int]) -> None:
     count = scaled(10_000, 1_000)
     lab = Lab(seed=1)
     for name in ("ann", "bob"):
         lab.device(name)
     with record_received(lab) as received:
-        direct = create_baseline(lab)
+        ann, _ = (DirectClient(device) for device in lab.devices.values())
         for number in range(5):
-            direct.publish(Item(f"item {number}", "ann", {"to": ("bob",)}, 9, None))
+            ann.send("bob", "x" * 9, f"item {number}")
             lab.run(seconds=5)
     lab.device("eve")
     forge(lab, received)
@@ -106,7 +100,8 @@ def test_message_of_an_unknown_item_is_reported_and_hides_no_delivery() -> None:
     for name in ("ann", "bob", "eve"):
         lab.device(name)
     with record_received(lab) as received:
-        create_baseline(lab).publish(Item("item", "ann", {"to": ("bob",)}, 9, None))
+        ann, *_ = (DirectClient(device) for device in lab.devices.values())
+        ann.send("bob", "x" * 9, "item")
         lab.run(seconds=5)
     [(process, [event])] = received.items()
     lab.world._handle(process, Received("eve/direct", {**event.message, "key": "of nobody"}, "eve"))

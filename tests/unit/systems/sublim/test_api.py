@@ -6,7 +6,7 @@ import pytest
 
 from mudkit import Lab
 from mudkit.errors import MudkitError, ParameterError, PredicateError
-from mudkit.experiment import Scenario, Sublim, run
+from mudkit.experiment import PHOTOS, Sublim, run
 from mudkit.systems.sublim import (
     AccessPoint,
     PlainSubscriber,
@@ -108,13 +108,24 @@ def test_context_change_during_attachment_is_reported():
 
 
 def test_sublim_runs_reproducibly_in_an_experiment():
-    result = run(Scenario(devices=4, hours=6.0, outage=0.1, link="umts_3g"), Sublim, 1)
-    assert result.system == "sublim"
-    assert result.measures()["delivered_share"] > 0.9
+    task = PHOTOS.over(devices=4, hours=6.0, outage=0.1, link="umts_3g", size_bytes=500)
+    result = run(task, Sublim, 1)
+    assert result.system == "SUBLIM"
+    assert result.deliveries["delivered"].notna().mean() > 0.9
     assert set(result.deliveries["status"]) <= {"read", "unread", "lost"}
-    assert set(result.bill["system"]) == {"sublim"}
-    repeated = run(Scenario(devices=4, hours=6.0, outage=0.1, link="umts_3g"), Sublim, 1)
+    assert set(result.bill["system"]) == {"sublim", "store and forward"}  # store and forward is the uplink
+    repeated = run(task, Sublim, 1)
     assert repeated.measures() == result.measures()
+
+
+def test_messages_published_before_association_are_lost():
+    lab, net, doctor = create_ward(link="wifi")
+    lab.run(seconds=0.5)
+    for number in range(10):
+        net.publish({"number": number}, f"message {number}")
+        lab.run(seconds=1)
+    # Association takes two seconds.
+    assert [message["number"] for message in doctor.read().result()] == list(range(2, 10))
 
 
 def test_reports_of_automatic_variables_are_rate_limited():
