@@ -30,6 +30,7 @@ from mudkit.systems.sublim._policy.actions import (
     Step,
     Summary,
     action_of,
+    describe,
 )
 from mudkit.systems.sublim._policy.function import TooLong, error_text
 from mudkit.systems.sublim._policy.message import thaw

@@ -26,7 +26,7 @@ from mudkit.systems.sublim._policy.actions import (
 from mudkit.systems.sublim._policy.message import RATIO
 from mudkit.systems.sublim._policy.policy import Policy
 from mudkit.systems.sublim._policy.state import State, Tables
-from mudkit.systems.sublim.check.cases import expressions_of
+from mudkit.systems.sublim.check.cases import expressions_of, parse
 from mudkit.systems.sublim.check.contexts import BATTERY, Context, Contexts
 from mudkit.wire import Fields, Value
 

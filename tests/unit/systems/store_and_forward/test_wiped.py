@@ -249,7 +249,7 @@ def test_restored_relay_resumes_and_records_unknown_messages() -> None:
 
 
 def test_restored_device_resumes_and_the_lost_messages_are_recorded() -> None:
-    """A receiver whose store is older than what it has acknowledged lacks what came since (`Lacks`)."""
+    """A receiver whose store is older than what it has acknowledged lacks the messages since (`Lacks`)."""
     lab, _, ann, bob = create_lab()
     ann.send("bob", "one").result()
     lab.run(minutes=1)

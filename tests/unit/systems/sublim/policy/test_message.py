@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.systems.sublim import compress, create_message, expand, resize
-from mudkit.systems.sublim._policy.message import thaw
+from mudkit.systems.sublim._policy.message import freeze, thaw
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.binary(max_size=5),
