@@ -65,7 +65,7 @@ class Traces:
     seeds: Sequence[int] = (7, 8)
     recorded: bool = True
 
-    def labelled(self, label: Callable[[DataFrame, DataFrame], DataFrame], say: Say) -> Iterator[Labelled]:
+    def label_each(self, label: Callable[[DataFrame, DataFrame], DataFrame], say: Say) -> Iterator[Labelled]:
         """Generate or load the traces, and label each on Spark."""
         from mudkit import pipeline  # loads Spark
 
@@ -138,7 +138,7 @@ def measure_reads(
 
     by_name: dict[str, list[_ReadOutcome]] = {}
     with spread_out(processes, 1) as map_:
-        for outcomes in map_(_replay_reads, traces.labelled(label_reads, say)):
+        for outcomes in map_(_replay_reads, traces.label_each(label_reads, say)):
             say("rule, trees and bound")
             for name, outcome in outcomes.items():
                 by_name.setdefault(name, []).append(outcome)
@@ -281,7 +281,7 @@ def measure_writes(
 
     by_name: dict[str, list[_WriteOutcome]] = {}
     with spread_out(processes, 1) as map_:
-        for name, outcome in map_(_replay_writes, traces.labelled(label_writes, say)):
+        for name, outcome in map_(_replay_writes, traces.label_each(label_writes, say)):
             say("fixed delays, trees and bound")
             by_name.setdefault(name, []).append(outcome)
     return Measured(

@@ -129,7 +129,7 @@ class Audience:
         for write in range(1, self.writes + 1):
             run.wait(self.every_minutes * 60)
             run.write(write)
-        return run.audited()
+        return run.result()
 
     def predicate(self) -> Predicate:
         """Return the writer predicate, with the writer's place as a constant."""
@@ -218,7 +218,7 @@ class _Run:
                 "".join(changes[before[name] :][-1:]), _state(changes, before[name], is_intended[name]),
             ))  # fmt: skip
 
-    def audited(self) -> AudienceRun:
+    def result(self) -> AudienceRun:
         """Return the result."""
         import pandas as pd
 

@@ -453,7 +453,7 @@ def close_the_loop(
         if pairs is None:  # the reads are the same with all policies
             later = label_run(driven)
             pairs = Pairs.of(later.labels, later.reads)
-        rows.append({"policy": name, **_measured(driven, pairs, completeness)})
+        rows.append({"policy": name, **_measure(driven, pairs, completeness)})
     stale = int((driven.reads["completeness"] < completeness).sum())
     alarm = DriftAlarm(generated.stale_low, generated.stale_high).add(len(driven.reads), stale)
     return Loop(pd.DataFrame(rows), generated, alarm, driven.versions, write_artefact, driven.write_versions)
@@ -494,7 +494,7 @@ def _comes_us(labelled: LabelledRun, learnt: LearntWrites) -> NDArray[np.int64]:
     return arrival_us
 
 
-def _measured(driven: CommutersRun, pairs: Pairs, completeness: float) -> dict[str, Any]:
+def _measure(driven: CommutersRun, pairs: Pairs, completeness: float) -> dict[str, Any]:
     reads, bill = driven.reads, driven.lab.bill()
     stale = reads["completeness"] < completeness
     served = fewest_sends(pairs, pairs.are_stale(completeness), pairs.devices(), int(stale.sum()))

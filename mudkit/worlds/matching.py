@@ -237,7 +237,7 @@ def _methods(load: MatchingLoad, records: int) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     expected: list[list[Any]] = []
     for method, (evaluated, done, call) in zip(MATCHING_METHODS, calls, strict=True):
-        us, matches = _timed(call, done)
+        us, matches = _time(call, done)
         expected = expected or matches
         rows.append(
             {
@@ -253,7 +253,7 @@ def _methods(load: MatchingLoad, records: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _timed(call: Callable[[], list[list[Any]]], records: int) -> tuple[float, list[list[Any]]]:
+def _time(call: Callable[[], list[list[Any]]], records: int) -> tuple[float, list[list[Any]]]:
     times = []
     for _ in range(_RUNS):
         started = time.perf_counter()
