@@ -174,11 +174,11 @@ def reproduce(
         typer.echo(table.left_out(measured, outcome.ROWS), err=True)
     if page:
         from mudkit.report import save_page
-        from mudkit.reproduce.scorecard import figures, notebook
+        from mudkit.reproduce.scorecard import notebook, quantities
 
         request = {"rows": [result.row.name for result in measured]}
         kept = save_page(
-            "reproduce", notebook(measured), {"figures": figures(measured)}, parameters=request, build=out
+            "reproduce", notebook(measured), {"figures": quantities(measured)}, parameters=request, build=out
         )
         typer.echo(f"{kept / 'report.html'}", err=as_json)  # JSON alone is on standard output
 

@@ -20,6 +20,7 @@ from mudkit.figures.style import (
     BLUE,
     GREY,
     ORANGE,
+    TEXT_PX,
     colour_steps,
     dots,
     escaped,
@@ -376,7 +377,7 @@ def answer_boxes(
         {
             "x": row["west"], "y": row["south"], "xshift": 3, "yshift": 16 * row["above"],
             "text": escaped(str(row["name"])), "xanchor": "left", "yanchor": "bottom", "showarrow": False,
-            "font": {"size": 12, "color": text_colour(ORANGE if row["is_requested"] else BLUE)},
+            "font": {"size": TEXT_PX, "color": text_colour(ORANGE if row["is_requested"] else BLUE)},
         }
         for row in corners.to_dict("records")
     ]  # fmt: skip

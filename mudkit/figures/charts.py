@@ -25,6 +25,7 @@ from mudkit.figures.style import (
     LEGEND_BELOW,
     ORANGE,
     PINK,
+    TEXT_PX,
     heading,
     ink_on,
     styled,
@@ -482,7 +483,7 @@ def signals(
             ), row, 1,
         )  # fmt: skip
     for note in figure.layout.annotations:
-        note.update(x=0, xanchor="left", font={"size": 12})
+        note.update(x=0, xanchor="left", font={"size": TEXT_PX})
     figure.update_xaxes(range=[0, length_s if seconds is None else min(seconds, length_s)])
     figure.update_xaxes(title_text="seconds", row=len(samples), col=1)
     low = min(min(values) for values in samples.values())

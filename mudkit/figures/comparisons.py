@@ -24,6 +24,7 @@ from mudkit.figures.style import (
     ORANGE,
     PINK,
     SKY,
+    TEXT_PX,
     YELLOW,
     escaped,
     heading,
@@ -534,7 +535,7 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
     figure.add_vline(
         x=values.index(best),
         line={"color": INK, "width": 1, "dash": "dot"},
-        annotation={"text": f"recommended: {best}", "font": {"size": 12}, "yanchor": "bottom", "y": 1.0},
+        annotation={"text": f"recommended: {best}", "font": {"size": TEXT_PX}, "yanchor": "bottom", "y": 1.0},
         annotation_position="top",
         annotation_xanchor="right" if values.index(best) > 0.8 * len(values) else "center",
     )
@@ -577,7 +578,7 @@ def side_by_side(table: pd.DataFrame, names: tuple[str, str], *, title: str) -> 
         subplot_titles=[escaped(str(measure)) for measure in table["measure"]],
         vertical_spacing=0.55 / rows if rows > 1 else 0.0,
     )
-    figure.update_annotations(x=0, xanchor="left", font={"size": 13})
+    figure.update_annotations(x=0, xanchor="left", font={"size": TEXT_PX})
     for place, (_, row) in enumerate(table.iterrows(), start=1):
         for number, (side, name) in enumerate(zip(("this", "other"), names, strict=True)):
             value, low, high = (float(row[f"{side}{end}"]) for end in ("", "_low", "_high"))

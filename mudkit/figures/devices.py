@@ -28,6 +28,7 @@ from mudkit.figures.style import (
     LEGEND_BELOW,
     ORANGE,
     PINK,
+    TEXT_PX,
     dots,
     heading,
     lanes,
@@ -152,7 +153,7 @@ def link_strip(
                 cliponaxis=False,
                 hoverinfo="skip",
                 showlegend=False,
-                textfont={"size": 12},
+                textfont={"size": TEXT_PX},
             )
         )
     # Beside a file browser a row holds two names.

@@ -22,6 +22,7 @@ from mudkit.figures.style import (
     LEGEND_BELOW,
     ORANGE,
     SKY,
+    TEXT_PX,
     escaped,
     heading,
     lanes,
@@ -41,7 +42,7 @@ _LANE_PX, _VIEW_PX, _GAP_PX, _LINE_PX, _BELOW_PX = 58, 58, 80, 16, 100
 _END: Final = 1.04
 _PLOT_PX: Final = (MIN_WIDTH_PX - 230) / 1.11  # the part of the axis between first and last operation
 _IDLE: Final = 8.0  # an idle stretch is drawn at most so many times as long as the median one
-_LETTER_PX: Final = 7.8
+_LETTER_PX: Final = 8.45
 _NAME_ROWS: Final = 0.3  # distance between two rows of names, in lanes
 Id = tuple[str, int, str]
 
@@ -217,7 +218,7 @@ def _bars(
             "borderpad": 0,
             "showarrow": False,
             "text": escaped(_named(op, bad, verdict)),
-            "font": {"size": 12, "color": text_colour(ORANGE) if op.id in bad else INK},
+            "font": {"size": TEXT_PX, "color": text_colour(ORANGE) if op.id in bad else INK},
         }
         for op, row in _name_rows(drawn, bad, places, lambda op: at(op, False)[0] / length, verdict)
     ]
@@ -257,7 +258,7 @@ def _name_rows(
     chosen = []
     for op in sorted(drawn, key=lambda op: (op.id not in bad, not op.is_write)):
         begin = share(op) * _PLOT_PX
-        end = begin + text_px(_named(op, bad, verdict), 12)[0] + 4
+        end = begin + text_px(_named(op, bad, verdict))[0] + 4
         tops = [places[op.id] - _NAME_ROWS * row for row in range(1 + (op.id in bad))]
         row = sheet.put([(begin, top, end, top + 0.9 * _NAME_ROWS) for top in tops])
         if row is not None:
@@ -374,7 +375,7 @@ def _views(
                         x=[place for place, _ in chosen], y=[number] * len(chosen),
                         mode="markers+text" if has_room else "markers",
                         text=["<br>".join(map(escaped, texts[op.id])) for _, op in chosen],
-                        textposition="top center", textfont={"size": 12},
+                        textposition="top center", textfont={"size": TEXT_PX},
                         hoverinfo="text", showlegend=False,
                         name="writes in views" if is_write else "reads in views",
                         marker={"symbol": "square" if is_write else "circle-open", "size": 11,

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from mudkit.display import INK
-from mudkit.figures.style import escaped
+from mudkit.figures.style import TEXT_PX, escaped
 
 MIN_WIDTH_PX: Final = 550
 """Width of a figure on 1024 pixels beside the file browser."""
@@ -30,9 +30,9 @@ _WAYS: Final = (
 """Directions from a point to its label, the best first; y grows downwards."""
 
 
-def text_px(text: str, size_px: float) -> tuple[float, float]:
+def text_px(text: str) -> tuple[float, float]:
     """Return the approximate width and height of a text in one line."""
-    return _LETTER * size_px * len(text), _LINE * size_px
+    return _LETTER * TEXT_PX * len(text), _LINE * TEXT_PX
 
 
 class Sheet:
@@ -126,7 +126,6 @@ def point_labels(
     sides_px: float,
     height_px: float,
     lines: Iterable[Sequence[tuple[float, float]]] = (),
-    font_px: float = 12.0,
 ) -> list[dict[str, Any]]:
     """Return annotations that name points beside them, with a line to those that have to stand farther off.
 
@@ -146,14 +145,12 @@ def point_labels(
         Width of what is beside the plot, and height of the plot.
     lines : iterable of sequence of (float, float)
         Lines that labels keep off, by the shares of their points.
-    font_px : float
-        Size of the font.
     """
     drawn = list(lines)
     plots = [_Plot((width_px - sides_px, height_px), shares, drawn) for width_px in WIDTHS_PX]
     labels = []
     for point, (at, text, colour) in enumerate(zip(points, texts, colours, strict=True)):
-        wide, high = text_px(text, font_px)
+        wide, high = text_px(text)
         offsets = [(right * step, down * step) for step in _STEPS_PX for right, down in _WAYS]
         ranked = []
         for number, (right, down) in enumerate(offsets):
@@ -173,6 +170,6 @@ def point_labels(
             "arrowcolor": INK if number >= len(_WAYS) else "rgba(0,0,0,0)",
             "xanchor": "center" if right == 0 else "right" if right < 0 else "left",
             "yanchor": "middle" if down == 0 else "bottom" if down < 0 else "top",
-            "font": {"size": font_px} | ({"color": colour} if colour != INK else {}),  # INK: of the page
+            "font": {"size": TEXT_PX} | ({"color": colour} if colour != INK else {}),  # INK: of the page
         })  # fmt: skip
     return labels

@@ -25,6 +25,7 @@ from mudkit.figures.style import (
     LEGEND_BELOW,
     ORANGE,
     SKY,
+    TEXT_PX,
     escaped,
     styled,
     text_colour,
@@ -38,7 +39,6 @@ from mudkit.units import US_PER_S
 MAX_LABELS: Final = 40
 """Maximum number of messages with labels; above it only the pointer shows them."""
 
-_LABEL_PX: Final = 11.0
 MAX_MESSAGES: Final = 400
 """Maximum number of messages of a diagram; the first ones are drawn."""
 
@@ -89,6 +89,7 @@ _STRETCHES = {"link down": "link up", "killed": "restarted", "off": "on"}
 _DOTS = np.linspace(0.0, 1.0, 60)  # labels keep off these places of an arrow
 _PLOT_PX = 480.0  # of a figure in a narrow notebook, 590 px wide; in a wider one there is more room
 _MARGINS_PX = 190
+_LETTER_HIGH: Final = 0.85  # of the size of the text, which has a space above and below its letters
 _STUB_LANES = 0.17
 _MIN_SPAN_US: Final = 1_000
 _ONE_MOMENT_US: Final = 1_000_000
@@ -158,7 +159,7 @@ def message_diagram(
     marks = _incidents(incidents, names, high)
     span = max(high - low, _MIN_SPAN_US) if high > low else _ONE_MOMENT_US
     edges = (low - round(0.05 * span), max(high, low + span) + round(0.05 * span))
-    height_px = int(np.clip(300 + 24 * len(drawn), 460, 900))
+    height_px = int(np.clip(320 + 27 * len(drawn), 500, 960))
     figure = go.Figure()
     for trace in (*_lane_traces(marks, names, edges, axis), *_arrows(drawn, names, high, axis)):
         figure.add_trace(trace)
@@ -175,7 +176,7 @@ def message_diagram(
             "y": 1,
             "yanchor": "top",
             "pad": {"t": 40},
-            "subtitle": {"text": subtitle_of(len(rows), drawn, low, high), "font": {"size": 12}},
+            "subtitle": {"text": subtitle_of(len(rows), drawn, low, high), "font": {"size": TEXT_PX}},
         }
     )
     return figure
@@ -385,7 +386,7 @@ def _labels(
                 spots = [
                     _Spot(places[-1], int(times[-1]), side, 0.0), _Spot(places[0], int(times[0]), -side, 0.0)
                 ]  # fmt: skip
-            for part in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9):
+            for part in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9, 0.05, 0.95):
                 place, t_us = float(np.interp(part, _ALONG, places)), int(np.interp(part, _ALONG, times))
                 spots += [_Spot(place, t_us, side, down) for side in (0.0, 8.0, -8.0) for down in (-8.0, 8.0)]
             arrows.append(_Label(short_text(message), text_colour(look.colour), spots))
@@ -401,7 +402,7 @@ def _labels(
             "x": spot.place, "y": axis.values([spot.t_us])[0], "text": escaped(labels[number].text),
             "xshift": spot.side, "yshift": -spot.down, "showarrow": False, "borderpad": 0,
             "xanchor": "center" if not spot.side else "left" if spot.side > 0 else "right",
-            "font": {"size": _LABEL_PX, "color": labels[number].colour},
+            "font": {"size": TEXT_PX, "color": labels[number].colour},
         }
         for number, spot in sorted(placed.items())
     ]  # fmt: skip
@@ -424,7 +425,7 @@ def _place(
         return any(box[0] < lane * lane_px < box[2] for lane in range(lanes))
 
     def put(number: int, label: _Label) -> None:
-        wide, high = text_px(label.text, _LABEL_PX)[0], _LABEL_PX
+        wide, high = text_px(label.text)[0], _LETTER_HIGH * TEXT_PX
         spots, boxes = label.spots, []
         for place, t_us, side, down in spots:
             x, y = place * lane_px + side, t_us * us_px + down

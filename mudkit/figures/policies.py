@@ -23,6 +23,7 @@ from mudkit.figures.style import (
     GREY,
     LEGEND_ABOVE,
     ORANGE,
+    TEXT_PX,
     colour_steps,
     escaped,
     heading,
@@ -90,7 +91,7 @@ def rule_firing(table: pd.DataFrame, names: Sequence[str], *, title: str, x: str
         Title of the axis of states.
     """
     figure = go.Figure(
-        go.Heatmap(xgap=2, ygap=2, texttemplate="%{text}", textfont={"size": 11, "color": "black"})
+        go.Heatmap(xgap=2, ygap=2, texttemplate="%{text}", textfont={"size": TEXT_PX, "color": "black"})
     )
     figure.update_xaxes(title_text=x, type="category", side="bottom", ticks="", showgrid=False, tickangle=0)
     figure.update_yaxes(autorange="reversed", automargin=True, ticks="", type="category", showgrid=False)
@@ -383,7 +384,7 @@ def decisions(
             marker = {"symbol": symbol, "color": colour, "size": size, "line": line}
             traces.append((what, table[table["decision"] == what], marker))
         if marked is not None and name in marked:
-            pointer = {"symbol": "triangle-down", "color": INK, "size": 13}
+            pointer = {"symbol": "triangle-down", "color": INK, "size": TEXT_PX}
             traces.append(("here", table.iloc[[marked[name]]], pointer))
         for what, part, marker in traces:
             if not len(part):
@@ -401,7 +402,7 @@ def decisions(
     figure.update_xaxes(range=[0, 1.02 * last_s / scale or 1.0])
     figure.update_xaxes(title_text=f"time, {unit}", row=len(tables), col=1)
     for note in figure.layout.annotations:
-        note.update(x=0, xanchor="left", font={"size": 13})
+        note.update(x=0, xanchor="left", font={"size": TEXT_PX})
     fewest = 5 if len(tables) == 1 else 2  # lanes: the legend is beside them
     height_px = _DECISION_MARGINS_PX + (_PANEL_PX + _LANE_PX * max(len(names), fewest)) * len(tables)
     top = heading(title, y=0.98, yanchor="top")
@@ -460,7 +461,7 @@ def rule_search(table: pd.DataFrame, *, rule: FixedRule, best: FixedRule, title:
                 y=distances[row],
                 text=words.number(value, 1) if is_shown else f"({over} stale)",
                 showarrow=False,
-                font={"size": 13, "color": ink_on(shades[round(part * last)]) if is_shown else INK},
+                font={"size": TEXT_PX, "color": ink_on(shades[round(part * last)]) if is_shown else INK},
             )
     for framed, dash in ((rule, "dot"), (best, "solid")):
         if framed.km in km and framed.minutes in minutes:
@@ -532,7 +533,7 @@ def sensitivity(table: pd.DataFrame, *, recommended: str, title: str) -> go.Figu
         text = f"{family}, {words.percent(fresh[row] / 100, 1)}" if fresh[row] > 0 else str(family)
         figure.add_annotation(
             x=1.01, xref="paper", xanchor="left", y=assumed, text=escaped(text), showarrow=False,
-            font={"size": 13},
+            font={"size": TEXT_PX},
         )  # fmt: skip
     figure.update_xaxes(title_text="answered fresh from the cache, % of reads", range=[begin, end])
     names = list(table["assumed"])

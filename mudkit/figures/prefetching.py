@@ -23,6 +23,7 @@ from mudkit.figures.style import (
     LEGEND_BELOW,
     ORANGE,
     PINK,
+    TEXT_PX,
     heading,
     ramp,
     styled,
@@ -49,7 +50,7 @@ _PERCENT_AXIS: Final = {
 }
 _LIMIT_TICKS: Final = (1, 4, 16, 64, 256, 1024, 4096, 16384)
 _SYMBOLS: Final = ("circle", "square", "triangle-up", "diamond", "x", "star", "cross", "pentagon")
-_CAPTION_LETTERS: Final = 80
+_CAPTION_LETTERS: Final = 68
 
 _LIFE_COLUMNS: Final = ("message", "rank", "came_us", "expires_us", "forwarded_us", "read_us")
 _MIN_DAYS: Final = 2
@@ -110,9 +111,9 @@ def waste_and_loss_by_limit(
     lines = textwrap.wrap(_caption(table.attrs.get("parameters", {})), _CAPTION_LETTERS)
     figure.add_annotation(
         text="<br>".join(lines), xref="paper", yref="paper", x=0, y=0, yshift=-80, yanchor="top",
-        xanchor="left", align="left", showarrow=False, font={"size": 11},
+        xanchor="left", align="left", showarrow=False, font={"size": TEXT_PX},
     )  # fmt: skip
-    height_px, below_px = 462 + 15 * len(lines), 90 + 15 * len(lines)
+    height_px, below_px = 462 + 18 * len(lines), 90 + 18 * len(lines)
     legend = {"title": {"text": "time without a network"}}
     return styled(figure, height_px, (70, 20, 60, below_px), title, legend=legend)
 

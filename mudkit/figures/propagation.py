@@ -23,6 +23,7 @@ from mudkit.figures.maps import cell_slides
 from mudkit.figures.style import (
     ORANGE,
     SEQUENCE,
+    TEXT_PX,
     colour_steps,
     dots,
     heading,
@@ -178,7 +179,7 @@ def knowledge(
     for place in range(len(shown)):
         axis = "" if place == 0 else str(place + 1)
         figure.layout[f"yaxis{axis}"].update(scaleanchor=f"x{axis}", scaleratio=stretch)
-    figure.update_annotations(font_size=13)
+    figure.update_annotations(font_size=TEXT_PX)
     figure.layout.meta = {"value": value, "label": label}
     update_knowledge(figure, ReceivedCells(cells), shown)
     return figure
@@ -379,7 +380,7 @@ def joining_grid(table: pd.DataFrame, *, best: tuple[int, int], title: str) -> g
         figure.add_annotation(
             x=columns[column], y=rows[row], showarrow=False,
             text=f"<b>{text}</b><br>{_metres(error_m[row, column])}",
-            font={"size": 13, "color": ink_on(shades[round(100 * min(share, 1.0))])},
+            font={"size": TEXT_PX, "color": ink_on(shades[round(100 * min(share, 1.0))])},
         )  # fmt: skip
     if best[0] in zooms:
         x, y = lengths_s.index(best[1]), zooms.index(best[0])

@@ -61,6 +61,9 @@ LEGEND_BELOW: Final = {"orientation": "h", "yref": "container", "y": 0, "yanchor
 _UPLOADS: Final = ["sendChartToCloud", "sendDataToCloud", "editInChartStudio"]
 _SHADES: Final = 64
 
+TEXT_PX: Final = 13
+"""Size of all text but headings; no text is smaller."""
+
 
 def template() -> go.layout.Template:
     """Return the template of all figures: no ground, grey text, no button that uploads.
@@ -81,7 +84,7 @@ def template() -> go.layout.Template:
     shared.layout.update(
         paper_bgcolor=_CLEAR,
         plot_bgcolor=_CLEAR,
-        font={"family": _FONT, "size": 13, "color": INK},
+        font={"family": _FONT, "size": TEXT_PX, "color": INK},
         colorway=[BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, INK],
         xaxis=axis,
         yaxis=axis,
@@ -116,7 +119,7 @@ def ink_on(colour: str) -> str:
 
 def heading(text: str, subtitle: str | None = None, **place: Any) -> dict[str, Any]:
     """Return the title of a figure as plotly's layout takes it."""
-    below = {} if subtitle is None else {"subtitle": {"text": subtitle, "font": {"size": 12}}}
+    below = {} if subtitle is None else {"subtitle": {"text": subtitle, "font": {"size": TEXT_PX}}}
     return {"text": text, "font": {"size": 16}} | below | place
 
 

@@ -6,13 +6,13 @@ from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mudkit.reproduce.outcome import Result, results
-    from mudkit.reproduce.row import Figure, Measured, Required, Row
+    from mudkit.reproduce.row import Measured, Quantity, Required, Row
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
 
 __all__ = [
-    "Figure",
     "Measured",
+    "Quantity",
     "Required",
     "Result",
     "Row",

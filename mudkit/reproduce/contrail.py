@@ -13,7 +13,7 @@ from mudkit.experiment import ContrailPair, item_latencies_s, receiver_radio_mw
 from mudkit.fleet import LINKS
 from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
-from mudkit.reproduce.row import Figure, Measured, Required, Row, Say, say_nothing
+from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
 from mudkit.systems.contrail import Item, Module, Relay
 from mudkit.verify.tampering import MANIPULATIONS, tamper
 
@@ -38,7 +38,7 @@ def measure_polling(
     # The first item wakes the radio.
     opened = {seed: item_latencies_s(seed, 0.0, _ALWAYS_S, count + 1, 1.0)[1:] for seed in seeds}
     visits_s = {seed: statistics.mean(run) / 2 for seed, run in opened.items()}
-    figures, errors, spreads, beyond_s = {}, [], [], []
+    quantities, errors, spreads, beyond_s = {}, [], [], []
     for interval_s in intervals_s:
         runs = {seed: item_latencies_s(seed, interval_s, 0.0, count, interval_s * 3) for seed in seeds}
         for seed, run in runs.items():
@@ -47,16 +47,16 @@ def measure_polling(
             errors.append(abs(statistics.mean(run) - expected_s) / (period_s / math.sqrt(12 * count)))
             spreads.append((max(run) - min(run)) / interval_s)
             beyond_s.append(max(run) - interval_s - max(opened[seed]))
-        figures[f"mean s at {interval_s:g} s"] = Figure.of(statistics.mean(run) for run in runs.values())
-        figures[f"longest s at {interval_s:g} s"] = Figure.of(max(run) for run in runs.values())
-    by_interval = [figures[f"mean s at {interval_s:g} s"].median for interval_s in intervals_s]
-    figures["standard errors by which a mean differs from the form, at most"] = Figure.of([max(errors)])
-    figures["share of an interval over which latencies spread, at least"] = Figure.of([min(spreads)])
-    figures["s by which the longest is beyond the form, at most"] = Figure.of([max(beyond_s)])
-    figures["steps at which the mean does not rise"] = Figure.of(
+        quantities[f"mean s at {interval_s:g} s"] = Quantity.of(statistics.mean(run) for run in runs.values())
+        quantities[f"longest s at {interval_s:g} s"] = Quantity.of(max(run) for run in runs.values())
+    by_interval = [quantities[f"mean s at {interval_s:g} s"].median for interval_s in intervals_s]
+    quantities["standard errors by which a mean differs from the form, at most"] = Quantity.of([max(errors)])
+    quantities["share of an interval over which latencies spread, at least"] = Quantity.of([min(spreads)])
+    quantities["s by which the longest is beyond the form, at most"] = Quantity.of([max(beyond_s)])
+    quantities["steps at which the mean does not rise"] = Quantity.of(
         [sum(b <= a for a, b in pairwise(by_interval))]
     )
-    return Measured(figures, {"intervals s": list(intervals_s), "items": count, "seeds": list(seeds)})
+    return Measured(quantities, {"intervals s": list(intervals_s), "items": count, "seeds": list(seeds)})
 
 
 C1: Final = Row(
@@ -99,27 +99,27 @@ def measure_idle(
         timeout_s: [statistics.mean(item_latencies_s(seed, 4.0, timeout_s, count, 8.0)) for seed in seeds]
         for timeout_s in timeouts_s
     }
-    figures = {f"mean s at {timeout_s:g} s": Figure.of(means[timeout_s]) for timeout_s in timeouts_s}
+    quantities = {f"mean s at {timeout_s:g} s": Quantity.of(means[timeout_s]) for timeout_s in timeouts_s}
     medians = [statistics.median(means[timeout_s]) for timeout_s in timeouts_s]
-    figures["s by which a longer timeout makes it worse, at most"] = Figure.of(
+    quantities["s by which a longer timeout makes it worse, at most"] = Quantity.of(
         [max(b - a for a, b in pairwise(medians))]
     )
     opened = statistics.median(
         statistics.mean(item_latencies_s(seed, 0.0, _ALWAYS_S, count, 8.0)) for seed in seeds
     )
-    figures["s by which the longest timeout differs from no polling at all"] = Figure.of(
+    quantities["s by which the longest timeout differs from no polling at all"] = Quantity.of(
         [abs(medians[-1] - opened)]
     )
     enough_s = next(
         timeout_s for timeout_s, median in zip(timeouts_s, medians, strict=True) if median < 1.1 * medians[-1]
     )
-    figures["s from which on it helps no more"] = Figure.of([enough_s])
+    quantities["s from which on it helps no more"] = Quantity.of([enough_s])
     say("round trips")
-    figures["round trip over one way"] = Figure.of(
+    quantities["round trip over one way"] = Quantity.of(
         statistics.mean(_round_trips_s(seed, 4.0, 0.0, count, 8.0)) / one_way
         for seed, one_way in zip(seeds, means[timeouts_s[0]], strict=True)
     )
-    return Measured(figures, {"timeouts s": list(timeouts_s), "items": count, "seeds": list(seeds)})
+    return Measured(quantities, {"timeouts s": list(timeouts_s), "items": count, "seeds": list(seeds)})
 
 
 C2: Final = Row(
@@ -145,14 +145,14 @@ def measure_battery(say: Say = say_nothing, *, hours: float = 0.5, seed: int = 1
     for name, polling_s, idle_s in (("5 s", 5.0, 0.0), ("90 s", 90.0, 0.0), ("always on", 0.0, _ALWAYS_S)):
         say(f"battery: {name}")
         power_mw[name] = receiver_radio_mw(seed, polling_s, idle_s, hours)
-    figures = {f"radio mW, {name}": Figure.of([value]) for name, value in power_mw.items()}
+    quantities = {f"radio mW, {name}": Quantity.of([value]) for name, value in power_mw.items()}
     for base_mw in (0, 69, 269, 500, 1000):
         ratio = (power_mw["5 s"] + base_mw) / (power_mw["90 s"] + base_mw)
-        figures[f"life at 90 s over life at 5 s, {base_mw} mW besides"] = Figure.of([ratio])
-    figures["mW besides at which it is 2"] = Figure.of([power_mw["5 s"] - 2 * power_mw["90 s"]])
-    figures["90 s over 5 s, radio"] = Figure.of([power_mw["90 s"] / power_mw["5 s"]])
-    figures["always on over 5 s, radio"] = Figure.of([power_mw["always on"] / power_mw["5 s"]])
-    return Measured(figures, {"link": "umts_3g", "hours": hours, "seed": seed})
+        quantities[f"life at 90 s over life at 5 s, {base_mw} mW besides"] = Quantity.of([ratio])
+    quantities["mW besides at which it is 2"] = Quantity.of([power_mw["5 s"] - 2 * power_mw["90 s"]])
+    quantities["90 s over 5 s, radio"] = Quantity.of([power_mw["90 s"] / power_mw["5 s"]])
+    quantities["always on over 5 s, radio"] = Quantity.of([power_mw["always on"] / power_mw["5 s"]])
+    return Measured(quantities, {"link": "umts_3g", "hours": hours, "seed": seed})
 
 
 C3: Final = Row(
@@ -190,13 +190,13 @@ def measure_throughput(
     kbps = (after - before) * 8 / 1000 / (ended_s - began_s)
     first, second = (between - before) / (middle_s - began_s), (after - between) / (ended_s - middle_s)
     link = LINKS["umts_3g"]
-    figures = {
-        "kbit/s received": Figure.of([kbps]),
-        "share of the slower direction": Figure.of([kbps / link.up_kbps]),
-        "rate from 60 to 90 % over that from 30 to 60 %": Figure.of([second / first]),
+    quantities = {
+        "kbit/s received": Quantity.of([kbps]),
+        "share of the slower direction": Quantity.of([kbps / link.up_kbps]),
+        "rate from 60 to 90 % over that from 30 to 60 %": Quantity.of([second / first]),
     }
     return Measured(
-        figures, {"items": items, "bytes each": size_bytes, "kbit/s up": link.up_kbps, "seed": seed}
+        quantities, {"items": items, "bytes each": size_bytes, "kbit/s up": link.up_kbps, "seed": seed}
     )
 
 
@@ -219,7 +219,7 @@ def measure_steadiness(
     say: Say = say_nothing, *, seconds: int = 60, seeds: Sequence[int] = _SEEDS
 ) -> Measured:
     """Measure row C5: 12.5 KB every second at a polling interval of 2 s, in bins of a second."""
-    figures = {}
+    quantities = {}
     for idle_s in (0.0, 2.0):
         say(f"a stream, idle timeout {idle_s:g} s")
         spreads = []
@@ -232,8 +232,8 @@ def measure_steadiness(
             bins = Counter(int(at_s - began_s) for at_s, _ in pair.received)
             values = [bins[second] for second in range(5, seconds)]
             spreads.append(statistics.pstdev(values) / statistics.mean(values))
-        figures[f"variation of a second, idle timeout {idle_s:g} s"] = Figure.of(spreads)
-    return Measured(figures, {"seconds": seconds, "seeds": list(seeds)})
+        quantities[f"variation of a second, idle timeout {idle_s:g} s"] = Quantity.of(spreads)
+    return Measured(quantities, {"seconds": seconds, "seeds": list(seeds)})
 
 
 C5: Final = Row(
@@ -261,21 +261,21 @@ def measure_scale(
     loads: Sequence[tuple[int, int]] = ((10, 1), (100, 1), (100, 10), (980, 10), (980, 20), (980, 1)),
 ) -> Measured:
     """Measure row C6: clients that send themselves an item every 5 s, and instances that serve them."""
-    figures = {}
+    quantities = {}
     means: dict[tuple[int, int], float] = {}
     for clients, instances in loads:
         say(f"{clients} clients, {instances} instances")
         latencies_s = _self_latencies_s(seed, clients, instances, service_ms=service_ms, minutes=minutes)
         name = f"{clients} clients, {instances} instance{'s' * (instances > 1)}"
         share = len(latencies_s) / (clients * round(minutes * 12))
-        figures[f"share of items that come, {name}"] = Figure.of([share])
+        quantities[f"share of items that come, {name}"] = Quantity.of([share])
         means[clients, instances] = statistics.mean(latencies_s) if latencies_s else float("inf")
         if latencies_s:
-            figures[f"mean s, {name}"] = Figure.of([means[clients, instances]])
+            quantities[f"mean s, {name}"] = Quantity.of([means[clients, instances]])
     wrong, of_equals = out_of_order(means)
-    figures["pairs of 15 in another order than in the paper"] = Figure.of([wrong])
-    figures["pairs of equal clients or instances in another order"] = Figure.of([of_equals])
-    return Measured(figures, {"ms a request": service_ms, "minutes": minutes, "seed": seed})
+    quantities["pairs of 15 in another order than in the paper"] = Quantity.of([wrong])
+    quantities["pairs of equal clients or instances in another order"] = Quantity.of([of_equals])
+    return Measured(quantities, {"ms a request": service_ms, "minutes": minutes, "seed": seed})
 
 
 C6: Final = Row(
@@ -320,12 +320,12 @@ def measure_efficiency(say: Say = say_nothing, *, size_bytes: int = 100_000, see
         up[receivers] = uploaded_bytes(b"x" * size_bytes, "item")
         again = uploaded_bytes(b"x" * size_bytes, "item")
         unwanted = uploaded_bytes(b"y" * size_bytes, "item", destination="nobody")
-    figures = {
-        "bytes for an item that nobody asked for": Figure.of([unwanted]),
-        "upload for ten receivers over one": Figure.of([up[10] / up[1]]),
-        "a retransmission to ten over the upload": Figure.of([again / up[10]]),
+    quantities = {
+        "bytes for an item that nobody asked for": Quantity.of([unwanted]),
+        "upload for ten receivers over one": Quantity.of([up[10] / up[1]]),
+        "a retransmission to ten over the upload": Quantity.of([again / up[10]]),
     }
-    return Measured(figures, {"bytes": size_bytes, "seed": seed})
+    return Measured(quantities, {"bytes": size_bytes, "seed": seed})
 
 
 C7: Final = Row(
@@ -365,14 +365,14 @@ def measure_privacy(
     say(f"{manipulations:,} manipulations")
     outcome = tamper(manipulations, seed)
     tried = outcome.reported.total() + outcome.missed.total()
-    figures = {
-        "share of private texts that a relay has seen": Figure.of([shares[True]]),
-        "the same without encryption": Figure.of([shares[False]]),
-        "share of manipulations that were reported": Figure.of([outcome.reported.total() / tried]),
-        "manipulations": Figure.of([tried]),
+    quantities = {
+        "share of private texts that a relay has seen": Quantity.of([shares[True]]),
+        "the same without encryption": Quantity.of([shares[False]]),
+        "share of manipulations that were reported": Quantity.of([outcome.reported.total() / tried]),
+        "manipulations": Quantity.of([tried]),
     }
     kinds = {name: outcome.reported[name] + outcome.missed[name] for name in MANIPULATIONS}
-    return Measured(figures, {"items": items, **kinds, "seed": seed})
+    return Measured(quantities, {"items": items, **kinds, "seed": seed})
 
 
 C8: Final = Row(

@@ -25,7 +25,7 @@ from mudkit.fleet import World
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
 from mudkit.reproduce.harness import Task, answer_of, memory_mb
-from mudkit.reproduce.row import Figure, Measured, Required, Row, Say, say_nothing
+from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
 from mudkit.sources.streams import Stream
 
 EVERY_S: Final = 600
@@ -126,13 +126,13 @@ def measure_kernel(
     for seed in seeds:
         say(f"{fleet:,} devices, {fleet_hours} virtual hours, seed {seed}")
         answers.append(answer_of(hold_fleet, fleet, fleet_hours, seed, task=task))
-    figures = {
-        "handled events/s": Figure.of(speeds),
-        "MB at the peak, large fleet": Figure.of(answer["peak"] for answer in answers),
-        "MB before": Figure.of(answer["before"] for answer in answers),
-        "positions": Figure.of(answer["positions"] for answer in answers),
-        "messages": Figure.of(answer["messages"] for answer in answers),
-        "s for the large fleet": Figure.of(answer["s"] for answer in answers),
+    quantities = {
+        "handled events/s": Quantity.of(speeds),
+        "MB at the peak, large fleet": Quantity.of(answer["peak"] for answer in answers),
+        "MB before": Quantity.of(answer["before"] for answer in answers),
+        "positions": Quantity.of(answer["positions"] for answer in answers),
+        "messages": Quantity.of(answer["messages"] for answer in answers),
+        "s for the large fleet": Quantity.of(answer["s"] for answer in answers),
     }
     parameters = {
         "speed": f"{devices:,} devices on LTE, {hours} virtual hours, a report each {EVERY_S} s and its "
@@ -142,7 +142,7 @@ def measure_kernel(
         "seeds": list(seeds),
         "repeats": repeats,
     }
-    return Measured(figures, parameters)
+    return Measured(quantities, parameters)
 
 
 F1: Final = Row(
@@ -186,7 +186,7 @@ def measure_predicates(
     many = range(calls)
     structures = _structures()
     say("new texts")
-    figures = {
+    quantities = {
         # Each is parsed, checked, compiled and called once. Parts of AND and OR are compiled once for each
         # structure, independent of names, so a new text may consist of known parts.
         "µs for a new text of a new structure": _us(
@@ -209,7 +209,7 @@ def measure_predicates(
         ),
     }
     say("known texts")
-    figures |= {
+    quantities |= {
         "µs for a known shape with new :parameters": _us(
             runs, lambda: many, lambda i: Predicate(PLAIN, low=i, high=i + 5)
         ),
@@ -220,7 +220,7 @@ def measure_predicates(
         "µs to bind a writer predicate": _us(runs, lambda: many, lambda i: writer.bind(sender=place)),
     }
     say("records")
-    figures |= {
+    quantities |= {
         "µs a record": _us(runs, lambda: many, lambda i: plain(_RECORD)),
         "µs a record and reader, near the reader": _us(
             runs, lambda: many, lambda i: near(_RECORD, receiver=_READER)
@@ -234,7 +234,7 @@ def measure_predicates(
         "runs": runs,
         "threads": 1,
     }
-    return Measured(figures, parameters)
+    return Measured(quantities, parameters)
 
 
 F5: Final = Row(
@@ -254,7 +254,7 @@ F5: Final = Row(
 )
 
 
-def _us(runs: int, items: Callable[[], Iterable[Any]], call: Callable[[Any], object]) -> Figure:
+def _us(runs: int, items: Callable[[], Iterable[Any]], call: Callable[[Any], object]) -> Quantity:
     """Time a call for each item of a run, in µs, the call of the lambda included."""
     times = []
     for _ in range(runs):
@@ -263,7 +263,7 @@ def _us(runs: int, items: Callable[[], Iterable[Any]], call: Callable[[Any], obj
         for item in whole:
             call(item)
         times.append((time.perf_counter() - started) / len(whole) * 1e6)
-    return Figure.of(times)
+    return Quantity.of(times)
 
 
 def _fresh() -> str:
@@ -406,7 +406,7 @@ def measure_checker(
     seeds: Sequence[int] = (1, 2, 3),
 ) -> Measured:
     """Measure row F6: long histories with versions, and the largest without that the search decides."""
-    figures: dict[str, Figure] = {}
+    quantities: dict[str, Quantity] = {}
     right = total = 0
     for model in ONE_VIEW:
         times: dict[str, list[float]] = {"": [], MISTAKE: []}
@@ -419,12 +419,12 @@ def measure_checker(
                 times[name].append(time.perf_counter() - began_s)
                 right += verdict.status is (Status.ILLEGAL if name else Status.OK)
                 total += 1
-        figures |= {f"s, {model.name}{name}": Figure.of(values) for name, values in times.items()}
-    figures["share of right verdicts"] = Figure.of([right / total])
-    figures["operations with versions"] = Figure.of([operations])
+        quantities |= {f"s, {model.name}{name}": Quantity.of(values) for name, values in times.items()}
+    quantities["share of right verdicts"] = Quantity.of([right / total])
+    quantities["operations with versions"] = Quantity.of([operations])
     for model in VIEWS:
         values = [_largest(model, sizes, few, within_s, seed, say) for seed in seeds]
-        figures[f"operations the search decides, {model.name}"] = Figure.of(values)
+        quantities[f"operations the search decides, {model.name}"] = Quantity.of(values)
     parameters = {
         "with versions": f"one record, {clients} clients with several operations under way, 30 % writes; "
         f"reads up to {_BEHIND} versions behind, for linearizable the latest; a mistake: the newest version "
@@ -435,7 +435,7 @@ def measure_checker(
         "peer": PORCUPINE,
         "seeds": list(seeds),
     }
-    return Measured(figures, parameters)
+    return Measured(quantities, parameters)
 
 
 F6: Final = Row(

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from mudkit import trace
 from mudkit.reproduce.harness import JsonServer, PeakMemory, Task, answer_of, json_of, require_peer, serve
-from mudkit.reproduce.row import Figure, Measured, Required, Row, Say, say_nothing
+from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
 from mudkit.trace.schema import epoch_us
 from mudkit.units import box_bounds
 
@@ -169,7 +169,7 @@ def measure_modes(say: Say = say_nothing, *, cars: int = 60, days: int = 5, work
     """Measure row F4, each mode in a process of its own."""
     from mudkit.reproduce.cluster import local_cluster  # loads Spark
 
-    figures: dict[str, Figure] = {}
+    quantities: dict[str, Quantity] = {}
     with tempfile.TemporaryDirectory(prefix="mudkit-modes-") as folder, local_cluster(workers) as cluster:
         write_source(Path(folder) / "source", cars, days)
         places = {
@@ -183,13 +183,13 @@ def measure_modes(say: Say = say_nothing, *, cars: int = 60, days: int = 5, work
             say(name)
             began_s = time.perf_counter()
             tasks[name] = run_jobs(Path(folder) / "source", Path(folder) / str(number), place)
-            figures[f"s, {name}"] = Figure.of([time.perf_counter() - began_s])
+            quantities[f"s, {name}"] = Quantity.of([time.perf_counter() - began_s])
             if number:
                 count = differing_rows(Path(folder) / "0", Path(folder) / str(number))
-                figures[f"rows that differ, {name}"] = Figure.of([count])
+                quantities[f"rows that differ, {name}"] = Quantity.of([count])
         written = read_tables(Path(folder) / "0")
-    figures["rows compared"] = Figure.of([sum(map(len, written.values()))])
-    figures["executors that took part"] = Figure.of([len(tasks[CLUSTER]["folder"])])
+    quantities["rows compared"] = Quantity.of([sum(map(len, written.values()))])
+    quantities["executors that took part"] = Quantity.of([len(tasks[CLUSTER]["folder"])])
     parameters = {
         "cars": cars,
         "days": days,
@@ -199,7 +199,7 @@ def measure_modes(say: Say = say_nothing, *, cars: int = 60, days: int = 5, work
         "compared with": _REFERENCE,
         "means": f"equal to one part in {1 / _MEAN_TOLERANCE:g}; all else exactly",
     }
-    return Measured(figures, parameters)
+    return Measured(quantities, parameters)
 
 
 F4: Final = Row(
@@ -347,14 +347,16 @@ def measure_labels(
     require_peer("duckdb", "F2", "Spark")
     from mudkit.reproduce.cluster import local_cluster  # loads Spark
 
-    sizes: dict[str, Figure] = {}
+    sizes: dict[str, Quantity] = {}
     with tempfile.TemporaryDirectory(prefix="mudkit-traces-") as place:
         folders = {}
         for size, many in zip(_SIZES, (max(days // times, 1), days, days * times), strict=True):
             say(f"generating {cars:,} cars, {many:,} days")
             folders[size] = Path(place) / (size or "usual trace")
             rows = trace.generate(cars, many, path=folders[size])["rows"]
-            sizes |= {_labelled_name(name, size): Figure.of([rows[name]]) for name in ("positions", "reads")}
+            sizes |= {
+                _labelled_name(name, size): Quantity.of([rows[name]]) for name in ("positions", "reads")
+            }
         with JsonServer(serve_spark, {}, task=_LABELS_TASK) as spark:
             pairs = []
             with JsonServer(serve_duckdb, task=_LABELS_TASK) as duckdb:
@@ -425,27 +427,27 @@ def _label_figures(
     pairs: Sequence[Sequence[dict[str, Any]]],
     local: Mapping[str, Sequence[dict[str, Any]]],
     on_cluster: Mapping[str, Sequence[dict[str, Any]]],
-) -> dict[str, Figure]:
+) -> dict[str, Quantity]:
     agree = [float(ours["counted"] == theirs["counted"]) for ours, theirs in pairs]
     ours_s, theirs_s = ([answer["s"] for answer in side] for side in zip(*pairs[1:], strict=True))
-    figures = {
-        "times DuckDB's time": Figure.of(a / b for a, b in zip(ours_s, theirs_s, strict=True)),
-        "share of runs in which both count the same": Figure.of([sum(agree) / len(agree)]),
+    quantities = {
+        "times DuckDB's time": Quantity.of(a / b for a, b in zip(ours_s, theirs_s, strict=True)),
+        "share of runs in which both count the same": Quantity.of([sum(agree) / len(agree)]),
     }
     last = [answers[-1] for answers in local.values()]
     driver_mb = max(answer["mb"]["driver"] for answer in last)
-    figures["GB of the driver at its peak"] = Figure.of([driver_mb / 1000])
+    quantities["GB of the driver at its peak"] = Quantity.of([driver_mb / 1000])
     for job in ("label_reads", "label_writes"):
-        usual_s = Figure.of(answer["s"] for answer in local[job]).median
+        usual_s = Quantity.of(answer["s"] for answer in local[job]).median
         name = _labelled_name(job, _SIZES[-1])
-        figures[f"times as long, {name}"] = Figure.of(answer["s"] / usual_s for answer in local[name])
-    figures["s, DuckDB"] = Figure.of(theirs_s)
+        quantities[f"times as long, {name}"] = Quantity.of(answer["s"] / usual_s for answer in local[name])
+    quantities["s, DuckDB"] = Quantity.of(theirs_s)
     for where, by_name in (("", local), (_ON_CLUSTER, on_cluster)):
         for name, answers in by_name.items():
-            figures[_labelled_name(f"s, {name}", where)] = Figure.of(answer["s"] for answer in answers)
+            quantities[_labelled_name(f"s, {name}", where)] = Quantity.of(answer["s"] for answer in answers)
     workers_mb = max(answer["mb"]["workers"] for answer in last)
-    figures["GB of Python's workers at their peaks"] = Figure.of([workers_mb / 1000])
-    return figures
+    quantities["GB of Python's workers at their peaks"] = Quantity.of([workers_mb / 1000])
+    return quantities
 
 
 # Not a function of this module, because importing this module is half of what is measured.
@@ -484,9 +486,9 @@ def measure_starts(say: Say = say_nothing, *, runs: int = 5) -> Measured:
             began_s = time.perf_counter()
             subprocess.run([sys.executable, "-c", code], check=True)
             took.append(time.perf_counter() - began_s)
-    figures = {
-        "s for import mudkit": Figure.of(imports[1:]),
-        "s for import mudkit, of which Python": Figure.of(nothing[1:]),
+    quantities = {
+        "s for import mudkit": Quantity.of(imports[1:]),
+        "s for import mudkit, of which Python": Quantity.of(nothing[1:]),
     }
     with tempfile.TemporaryDirectory(prefix="mudkit-starts-") as cache:
         environ = {"XDG_CACHE_HOME": cache}
@@ -498,16 +500,16 @@ def measure_starts(say: Say = say_nothing, *, runs: int = 5) -> Measured:
             for number in range(runs):
                 say(f"session{kind}, {number + 1} of {runs}")
                 again.append(json_of(_START, place, task=_SPARK_TASK, environ=environ))
-            figures |= {
-                f"s for a session{kind}": Figure.of(start["session"] for start in again),
-                f"s for its imports{kind}": Figure.of(start["import"] for start in again),
-                f"s for the first job{kind}": Figure.of(start["job"] for start in again),
-                f"s for an action{kind}": Figure.of(start["action"] for start in again),
-                f"s for the first job with Python{kind}": Figure.of(start["python"] for start in again),
-                f"s for the second job with Python{kind}": Figure.of(start["again"] for start in again),
+            quantities |= {
+                f"s for a session{kind}": Quantity.of(start["session"] for start in again),
+                f"s for its imports{kind}": Quantity.of(start["import"] for start in again),
+                f"s for the first job{kind}": Quantity.of(start["job"] for start in again),
+                f"s for an action{kind}": Quantity.of(start["action"] for start in again),
+                f"s for the first job with Python{kind}": Quantity.of(start["python"] for start in again),
+                f"s for the second job with Python{kind}": Quantity.of(start["again"] for start in again),
             }
-    figures["s for the first session ever"] = Figure.of([first["session"]])
-    figures["s for the first job of the first session ever"] = Figure.of([first["job"]])
+    quantities["s for the first session ever"] = Quantity.of([first["session"]])
+    quantities["s for the first job of the first session ever"] = Quantity.of([first["job"]])
     parameters = {
         "import": "whole processes, a warm-up before",
         "sessions": "pipeline.session() alone, in processes of their own; its imports stand beside it",
@@ -515,7 +517,7 @@ def measure_starts(say: Say = say_nothing, *, runs: int = 5) -> Measured:
         "an action": "median of 10 counts of 1,000 numbers",
         "runs": runs,
     }
-    return Measured(figures, parameters)
+    return Measured(quantities, parameters)
 
 
 F3: Final = Row(

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from mudkit.processes import spread_out
-from mudkit.reproduce.row import Figure, Measured, Required, Row, Say, say_nothing
+from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
 from mudkit.systems.lasthop import FIGURES, expected_waste, sweep
 from mudkit.systems.lasthop.study.sweeping import HOUR_S
 
@@ -38,9 +38,9 @@ def figure_sweep(
         return sweep(left, settings, seeds, map=over_processes)
 
 
-def of_seeds(table: pd.DataFrame, value: str, **where: Any) -> Figure:
+def of_seeds(table: pd.DataFrame, value: str, **where: Any) -> Quantity:
     """Summarise a value over the seeds of one point."""
-    return Figure.of(_rows(table, where)[value].tolist())
+    return Quantity.of(_rows(table, where)[value].tolist())
 
 
 def _rows(table: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
@@ -49,11 +49,11 @@ def _rows(table: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
     return table
 
 
-def worst(table: pd.DataFrame, value: str, by: str, **where: Any) -> Figure:
+def worst(table: pd.DataFrame, value: str, by: str, **where: Any) -> Quantity:
     """Summarise a value over the seeds of the point at which its median is largest."""
     points = table[by].unique().tolist()
-    figures = [of_seeds(table, value, **where, **{by: point}) for point in points]
-    return max(figures, key=lambda figure: figure.median)
+    quantities = [of_seeds(table, value, **where, **{by: point}) for point in points]
+    return max(quantities, key=lambda quantity: quantity.median)
 
 
 def pooled_losses(table: pd.DataFrame, by: str, **where: Any) -> tuple[list[Any], list[float]]:
@@ -89,12 +89,12 @@ def measure_formula(
     ]
     table["error"] = table["error"].abs()
     table["point"] = [f"Max {most}, {often:g} a day" for often, most in pairs]
-    figures = {
+    quantities = {
         "largest error of the formula": worst(table, "error", "point"),
-        "points": Figure.of([table["point"].nunique()]),
+        "points": Quantity.of([table["point"].nunique()]),
     }
     at = str(table.groupby("point")["error"].median().idxmax())
-    return Measured(figures, table.attrs["parameters"] | {"largest error at": at})
+    return Measured(quantities, table.attrs["parameters"] | {"largest error at": at})
 
 
 L1: Final = Row(
@@ -117,8 +117,8 @@ def measure_examples(
     """Measure row L2: waste at the paper's two examples."""
     say(f"waste by Max {' and '.join(map(str, EXAMPLES))}, read once a day")
     table = figure_sweep(1, {"max": EXAMPLES}, {"user_frequency": 1.0, "days": days}, seeds)
-    figures = {f"waste, Max {most}": of_seeds(table, "waste", max=most) for most in EXAMPLES}
-    return Measured(figures, table.attrs["parameters"])
+    quantities = {f"waste, Max {most}": of_seeds(table, "waste", max=most) for most in EXAMPLES}
+    return Measured(quantities, table.attrs["parameters"])
 
 
 L2: Final = Row(
@@ -154,7 +154,7 @@ def measure_limits(
     seeds: Sequence[int] = range(5),
 ) -> Measured:
     """Measure row L3: waste and loss by prefetch limit; `over` replaces series of Figure 3."""
-    figures: dict[str, Figure] = {}
+    quantities: dict[str, Quantity] = {}
     rising = falling = 0
     low, high = BAND
     for often in outages_per_day:
@@ -162,9 +162,9 @@ def measure_limits(
         table = figure_sweep(3, over or {}, {"outages_per_day": often, "days": days}, seeds)
         named = f"{often} a day"
         for value, limit in (("loss", low), ("loss", high), ("waste", low), ("waste", high)):
-            figures[f"{value} at {limit}, {named}"] = worst(table, value, "outage", prefetch_limit=limit)
-        figures[f"band begins at, {named}"] = Figure.of([_first(table, "loss", _BAND_SHARE)])
-        figures[f"waste at the largest limit, {named}"] = worst(
+            quantities[f"{value} at {limit}, {named}"] = worst(table, value, "outage", prefetch_limit=limit)
+        quantities[f"band begins at, {named}"] = Quantity.of([_first(table, "loss", _BAND_SHARE)])
+        quantities[f"waste at the largest limit, {named}"] = worst(
             table, "waste", "outage", prefetch_limit=table["prefetch_limit"].max()
         )
         if often in FREQUENT:
@@ -172,11 +172,11 @@ def measure_limits(
             falling += _falls(table, "waste", 1.0, high, table["prefetch_limit"].max())
     say("the same where the reads a day vary by a quarter")
     wide = figure_sweep(3, {"prefetch_limit": BAND[:1]}, {"days": days, "reads_cv": 0.25}, seeds)
-    figures["loss at 16, 12 a day, reads with a spread of a quarter"] = worst(wide, "loss", "outage")
-    figures["steps up to 16 at which the loss rises"] = Figure.of([rising])
-    figures["steps from 64 on at which the waste falls"] = Figure.of([falling])
+    quantities["loss at 16, 12 a day, reads with a spread of a quarter"] = worst(wide, "loss", "outage")
+    quantities["steps up to 16 at which the loss rises"] = Quantity.of([rising])
+    quantities["steps from 64 on at which the waste falls"] = Quantity.of([falling])
     stated = table.attrs["parameters"] | {"outages_per_day": list(outages_per_day)}
-    return Measured(figures, stated | {"each figure": "at the outage share at which it is largest"})
+    return Measured(quantities, stated | {"each figure": "at the outage share at which it is largest"})
 
 
 L3: Final = Row(
@@ -221,7 +221,7 @@ def measure_on_demand(
     table = figure_sweep(2, over or {}, {"days": days}, seeds)
     # The paper counts no loss where on-line forwarding reads nothing either.
     table["loss"] = table["loss"].where(table["best"] > 0, 0.0)
-    figures = {
+    quantities = {
         f"loss at {share:.0%} downtime": worst(table, "loss", "user_frequency", outage=share)
         for share in (0.0, 1.0)
     }
@@ -231,12 +231,14 @@ def measure_on_demand(
         drops += falls(losses)
         peaks.append(shares[losses.index(max(losses))])
         lost = dict(zip(shares, losses, strict=True))
-        figures[f"loss at 50 % over loss at 95 %, {often:g} a day"] = Figure.of([lost[0.5] / lost[0.95]])
-        figures[f"loss at 95 %, {often:g} a day"] = of_seeds(table, "loss", outage=0.95, user_frequency=often)
-    figures["steps before total outage at which the loss falls"] = Figure.of([drops])
-    figures["downtime at which the loss is largest"] = Figure.of(peaks)
+        quantities[f"loss at 50 % over loss at 95 %, {often:g} a day"] = Quantity.of([lost[0.5] / lost[0.95]])
+        quantities[f"loss at 95 %, {often:g} a day"] = of_seeds(
+            table, "loss", outage=0.95, user_frequency=often
+        )
+    quantities["steps before total outage at which the loss falls"] = Quantity.of([drops])
+    quantities["downtime at which the loss is largest"] = Quantity.of(peaks)
     straight = "a straight line would have 0.526 as loss at 50 % over loss at 95 %"
-    return Measured(figures, table.attrs["parameters"] | {"for comparison": straight})
+    return Measured(quantities, table.attrs["parameters"] | {"for comparison": straight})
 
 
 L4: Final = Row(
@@ -309,7 +311,7 @@ def measure_times(
     say("loss by expiration time, 50 % downtime")
     less = figure_sweep(5, over or {}, {"days": days, "outage": 0.5, "user_frequency": 2.0}, seeds)
     rises = turns = sooner = 0
-    figures: dict[str, Figure] = {}
+    quantities: dict[str, Quantity] = {}
     previous: list[float] = []
     for often in sorted(wasted["user_frequency"].unique().tolist()):
         line = wasted[wasted["user_frequency"] == often].groupby("expiration")["waste"].median().tolist()
@@ -319,30 +321,32 @@ def measure_times(
         times_s, losses = pooled_losses(lost, "expiration", user_frequency=often)
         peak = losses.index(max(losses))
         turns += falls(losses[: peak + 1]) + falls(losses[peak:][::-1])
-        figures[f"h at which the loss is largest, {often:g} a day"] = Figure.of([times_s[peak] / HOUR_S])
-        figures[f"largest loss, {often:g} a day"] = Figure.of([losses[peak]])
-        figures[f"loss at 3 days over the largest, {often:g} a day"] = Figure.of([losses[-1] / losses[peak]])
-    figures |= {
-        "steps at which waste rises with the time": Figure.of([rises]),
-        "points at which waste rises with the reads a day": Figure.of([sooner]),
-        "steps at which the loss turns, its peak apart": Figure.of([turns]),
+        quantities[f"h at which the loss is largest, {often:g} a day"] = Quantity.of([times_s[peak] / HOUR_S])
+        quantities[f"largest loss, {often:g} a day"] = Quantity.of([losses[peak]])
+        quantities[f"loss at 3 days over the largest, {often:g} a day"] = Quantity.of(
+            [losses[-1] / losses[peak]]
+        )
+    quantities |= {
+        "steps at which waste rises with the time": Quantity.of([rises]),
+        "points at which waste rises with the reads a day": Quantity.of([sooner]),
+        "steps at which the loss turns, its peak apart": Quantity.of([turns]),
     }
-    figures |= {
+    quantities |= {
         f"waste at {name}, 2 a day": of_seeds(wasted, "waste", user_frequency=2.0, expiration=time_s)
         for name, time_s in (("16 s", wasted["expiration"].min()), ("3 days", wasted["expiration"].max()))
     }
     lower = max(pooled_losses(less, "expiration")[1])
-    figures["largest loss, 2 a day, 50 % downtime over 95 %"] = Figure.of(
-        [lower / figures["largest loss, 2 a day"].median]
+    quantities["largest loss, 2 a day, 50 % downtime over 95 %"] = Quantity.of(
+        [lower / quantities["largest loss, 2 a day"].median]
     )
-    figures["share of all that comes that is lost at 4 min, 2 a day"] = _lost_share(lost, 256.0, days)
+    quantities["share of all that comes that is lost at 4 min, 2 a day"] = _lost_share(lost, 256.0, days)
     stated = lost.attrs["parameters"] | {
         "outage": "0 for waste, 0.95 for loss",
         "policy": "on-line for waste, on-demand for loss",
         "law of the times": "exponential",
         "loss": f"over all seeds together, where {MIN_MESSAGES} messages at least are read",
     }
-    return Measured(figures, stated)
+    return Measured(quantities, stated)
 
 
 L5: Final = Row(
@@ -378,37 +382,37 @@ def measure_thresholds(
 
     The thresholds must include 8 h, the expiration times 4.2 h and 5.7 days.
     """
-    figures: dict[str, Figure] = {}
+    quantities: dict[str, Quantity] = {}
     for down in DOWNTIMES:
         say(f"waste and loss by expiration threshold, {down:.0%} downtime")
         table = figure_sweep(6, over or {}, {"outage": down, "days": days}, seeds)
         named = f"{down:.0%} downtime"
         long = table[table["expiration"] == LONG_H * HOUR_S]
         for value in ("waste", "loss"):
-            figure = of_seeds(long, value, expiration_threshold_s=THRESHOLD_H * HOUR_S)
-            figures[f"{value} at 8 h, 5.7 days, {named}"] = figure
-        figures[f"the best threshold's waste or loss, 4.2 h, {named}"] = _best(table, SHORT_H)
+            quantity = of_seeds(long, value, expiration_threshold_s=THRESHOLD_H * HOUR_S)
+            quantities[f"{value} at 8 h, 5.7 days, {named}"] = quantity
+        quantities[f"the best threshold's waste or loss, 4.2 h, {named}"] = _best(table, SHORT_H)
         for time_s in sorted(table["expiration"].unique().tolist()):
             gap_h = _gap_h(table[table["expiration"] == time_s])
-            figures[f"thresholds in the gap, {time_s / HOUR_S:.3g} h, {named}"] = Figure.of([len(gap_h)])
+            quantities[f"thresholds in the gap, {time_s / HOUR_S:.3g} h, {named}"] = Quantity.of([len(gap_h)])
             for end, hours in zip(("from", "to"), gap_h[:: max(len(gap_h) - 1, 1)], strict=False):
-                figures[f"gap {end}, h, {time_s / HOUR_S:.3g} h, {named}"] = Figure.of([hours])
+                quantities[f"gap {end}, h, {time_s / HOUR_S:.3g} h, {named}"] = Quantity.of([hours])
         turns = 0
         for _, line in table.groupby("expiration"):
             medians = line.groupby("expiration_threshold_s")[["waste", "loss"]].median()
             turns += falls(medians["waste"].tolist()[::-1], _NOISE) + falls(medians["loss"].tolist(), _NOISE)
-        figures[f"steps at which waste rises or loss falls, {named}"] = Figure.of([turns])
+        quantities[f"steps at which waste rises or loss falls, {named}"] = Quantity.of([turns])
         one = {"expiration": LONG_H * HOUR_S, "expiration_threshold_s": "learnt"}
         learnt = figure_sweep(6, {}, one | {"outage": down, "days": days}, seeds)
         for value in ("waste", "loss"):
-            figures[f"{value} with the threshold learnt, 5.7 days, {named}"] = of_seeds(learnt, value)
+            quantities[f"{value} with the threshold learnt, 5.7 days, {named}"] = of_seeds(learnt, value)
     stated = table.attrs["parameters"] | {
         "outage": list(DOWNTIMES),
         "law of the times": "exponential",
         "a gap": f"both at most {MAX_GAP_SHARE:.0%}",
         "a step": f"by more than {_NOISE:.1%}",
     }
-    return Measured(figures, stated)
+    return Measured(quantities, stated)
 
 
 L6: Final = Row(
@@ -437,22 +441,22 @@ L6: Final = Row(
 )
 
 
-def _lost_share(table: pd.DataFrame, time_s: float, days: int) -> Figure:
+def _lost_share(table: pd.DataFrame, time_s: float, days: int) -> Quantity:
     """Return the share of all arriving messages that is lost; of messages hardly ever read, few can be."""
     line = table[(table["expiration"] == time_s) & (table["user_frequency"] == 2.0)]
-    return Figure.of((line["loss"] * line["best"] / (32.0 * days)).tolist() or [0.0])
+    return Quantity.of((line["loss"] * line["best"] / (32.0 * days)).tolist() or [0.0])
 
 
 def _medians(table: pd.DataFrame) -> pd.Series[float]:
     return table.groupby("expiration_threshold_s")[["waste", "loss"]].median().max(axis=1)
 
 
-def _best(table: pd.DataFrame, hours: float) -> Figure:
+def _best(table: pd.DataFrame, hours: float) -> Quantity:
     """Return the larger one of waste and loss at the best threshold."""
     line = table[table["expiration"] == hours * HOUR_S]
     best = _medians(line).idxmin()
     larger = line[line["expiration_threshold_s"] == best][["waste", "loss"]].max(axis=1)
-    return Figure.of(larger.tolist())
+    return Quantity.of(larger.tolist())
 
 
 def _gap_h(table: pd.DataFrame) -> list[float]:

@@ -12,7 +12,7 @@ from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.processes import PROCESSES, spread_out
 from mudkit.reproduce.harness import require_peer
-from mudkit.reproduce.row import Figure, Measured, Required, Row, Say, say_nothing
+from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import (
     FIGURES,
@@ -185,19 +185,19 @@ def measure_speed(
         settings = FIGURES[3]["fixed"] | {"days": days}
         table = sweep(over or FIGURES[3]["over"], settings, seeds, map=over_processes)
     figure_s = time.perf_counter() - began_s
-    figures = {
-        "ms for a run of two scenarios": Figure.of(1e3 * ours for ours, _, _ in pairs),
-        "ms for the same in simpy": Figure.of(1e3 * theirs for _, theirs, _ in pairs),
-        "times simpy's time": Figure.of(ours / theirs for ours, theirs, _ in pairs),
-        "share of runs in which simpy's model forwards and reads the same": Figure.of(
+    quantities = {
+        "ms for a run of two scenarios": Quantity.of(1e3 * ours for ours, _, _ in pairs),
+        "ms for the same in simpy": Quantity.of(1e3 * theirs for _, theirs, _ in pairs),
+        "times simpy's time": Quantity.of(ours / theirs for ours, theirs, _ in pairs),
+        "share of runs in which simpy's model forwards and reads the same": Quantity.of(
             [sum(same for _, _, same in pairs) / len(pairs)]
         ),
-        "s for a year driven by the kernel": Figure.of(year_s for year_s, _ in driven),
-        "share of years in which the kernel forwards and reads the same": Figure.of(
+        "s for a year driven by the kernel": Quantity.of(year_s for year_s, _ in driven),
+        "share of years in which the kernel forwards and reads the same": Quantity.of(
             [sum(same for _, same in driven) / len(driven)]
         ),
-        "s for Figure 3 with ten seeds": Figure.of([figure_s]),
-        "runs of Figure 3": Figure.of([len(table)]),
+        "s for Figure 3 with ten seeds": Quantity.of([figure_s]),
+        "runs of Figure 3": Quantity.of([len(table)]),
     }
     parameters = {
         "a run": f"{days} days, 32 messages and 2 reads of {_MAX_READ} a day, {_OUTAGE:.0%} downtime, "
@@ -208,7 +208,7 @@ def measure_speed(
         "Figure 3": table.attrs["parameters"],
         "processes": processes,
     }
-    return Measured(figures, parameters)
+    return Measured(quantities, parameters)
 
 
 L7: Final = Row(

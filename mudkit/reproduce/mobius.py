@@ -16,7 +16,7 @@ from mudkit.display import one_line
 from mudkit.predicates import Predicate, SubscriptionIndex
 from mudkit.processes import PROCESSES
 from mudkit.reproduce.harness import Task, answer_of, memory_mb
-from mudkit.reproduce.row import Figure, Measured, Required, Row, Say, say_nothing
+from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
 from mudkit.verify.campaign.bugs import BUGS, Bug, Catch, hunt
 from mudkit.verify.campaign.campaign import MINUTES, SETTLE_HOURS
 from mudkit.verify.campaign.cells import Table
@@ -60,7 +60,7 @@ def measure_matching(
     runs: int = 5,
 ) -> Measured:
     """Measure row M1: matching one by one as in the paper, and with the index."""
-    figures = _partitions(say, partitions, 2 * runs + 1)
+    quantities = _partitions(say, partitions, 2 * runs + 1)
     agreed = []
     for label, many in (("many topics", topics), ("hot topics", hot_topics)):
         agreed.append(_agreement(MatchingLoad(fewer, many)))
@@ -74,20 +74,22 @@ def measure_matching(
         added_s = time.perf_counter() - started
         say(f"{subscriptions:,} subscriptions, {many:,} topics")
         after = _per_record_us(large, index, records, runs)
-        figures |= {
-            f"records/s, {label}": Figure.of(1e6 / us for us in after),
-            f"growth of time a record, {label}": Figure.of(b / a for a, b in zip(before, after, strict=True)),
-            f"µs a record one at a time, {label}": Figure.of(_single_us(large, index, records // 10, runs)),
-            f"matches a record, {label}": Figure.of([_matches(large, index, records)]),
-            f"updates/s, {label}": Figure.of(1e6 / us for us in _update_us(large, index, updates, runs)),
-            f"s to add all, {label}": Figure.of([added_s]),
-            f"added/s, {label}": Figure.of([subscriptions / added_s]),
+        quantities |= {
+            f"records/s, {label}": Quantity.of(1e6 / us for us in after),
+            f"growth of time a record, {label}": Quantity.of(
+                b / a for a, b in zip(before, after, strict=True)
+            ),
+            f"µs a record one at a time, {label}": Quantity.of(_single_us(large, index, records // 10, runs)),
+            f"matches a record, {label}": Quantity.of([_matches(large, index, records)]),
+            f"updates/s, {label}": Quantity.of(1e6 / us for us in _update_us(large, index, updates, runs)),
+            f"s to add all, {label}": Quantity.of([added_s]),
+            f"added/s, {label}": Quantity.of([subscriptions / added_s]),
         }
         del index
-    figures["share of records on which both agree"] = Figure.of(agreed)
+    quantities["share of records on which both agree"] = Quantity.of(agreed)
     for shape in _HARD:
         say(f"{hard:,} subscriptions, {shape}")
-        figures |= _hard(shape, hard, hot_topics if shape == "wide" else topics, records, runs)
+        quantities |= _hard(shape, hard, hot_topics if shape == "wide" else topics, records, runs)
     parameters = {
         "subscriptions": subscriptions,
         "fewer": fewer,
@@ -101,7 +103,7 @@ def measure_matching(
         "writer predicate": WRITER_PREDICATE,
         "threads": 1,
     }
-    return Measured(figures, parameters)
+    return Measured(quantities, parameters)
 
 
 M1: Final = Row(
@@ -132,7 +134,7 @@ M1: Final = Row(
 )
 
 
-def _partitions(say: Say, partitions: Sequence[int], runs: int) -> dict[str, Figure]:
+def _partitions(say: Say, partitions: Sequence[int], runs: int) -> dict[str, Quantity]:
     """Measure the paper's curve: each message matches one of the partition's subscriptions."""
     readers = [Predicate("recipient = :name", name=f"reader-{i}") for i in range(max(partitions))]
     times: dict[int, list[float]] = {many: [] for many in partitions}
@@ -153,12 +155,12 @@ def _partitions(say: Say, partitions: Sequence[int], runs: int) -> dict[str, Fig
     fits = [_fit(partitions, [times[many][run] for many in partitions]) for run in range(runs)]
     # Other load can only make a point slower, so the line is fitted to the fastest run of each.
     line = _fit(partitions, [min(times[many]) for many in partitions])
-    figures = {
-        f"messages/s one by one, {many:,} a partition": Figure.of(1 / s for s in values)
+    quantities = {
+        f"messages/s one by one, {many:,} a partition": Quantity.of(1 / s for s in values)
         for many, values in times.items()
     }
-    return figures | {
-        name: Figure(fastest, min(fastest, *values), max(fastest, *values))
+    return quantities | {
+        name: Quantity(fastest, min(fastest, *values), max(fastest, *values))
         for name, fastest, values in zip(_LINE, line, zip(*fits, strict=True), strict=True)
     }
 
@@ -236,22 +238,24 @@ def _moves(load: MatchingLoad, many: int, seed: int) -> list[tuple[str, dict[str
     ]
 
 
-def _hard(shape: Shape, subscriptions: int, topics: int, records: int, runs: int) -> dict[str, Figure]:
+def _hard(shape: Shape, subscriptions: int, topics: int, records: int, runs: int) -> dict[str, Quantity]:
     """Measure a shape that is hard for an index, for which the row requires nothing."""
     load = MatchingLoad(subscriptions, topics, shape=shape)
     index = load.index()
     if shape == "wide":  # thousands match each record
         records = max(records // 100, 1)
     some = max(records // 10, 1)
-    figures = {
-        f"{shape}: µs a record": Figure.of(_per_record_us(load, index, records, runs)),
-        f"{shape}: µs a record one at a time": Figure.of(_single_us(load, index, some, runs)),
-        f"{shape}: matches a record": Figure.of([_matches(load, index, records)]),
+    quantities = {
+        f"{shape}: µs a record": Quantity.of(_per_record_us(load, index, records, runs)),
+        f"{shape}: µs a record one at a time": Quantity.of(_single_us(load, index, some, runs)),
+        f"{shape}: matches a record": Quantity.of([_matches(load, index, records)]),
     }
     if shape == "near":
-        figures["near: µs a move"] = Figure.of(_update_us(load, index, some, runs))
-        figures[f"near: µs for {_MOVES} moves and a record"] = Figure.of(_mixed_us(load, index, some, runs))
-    return figures
+        quantities["near: µs a move"] = Quantity.of(_update_us(load, index, some, runs))
+        quantities[f"near: µs for {_MOVES} moves and a record"] = Quantity.of(
+            _mixed_us(load, index, some, runs)
+        )
+    return quantities
 
 
 def _mixed_us(load: MatchingLoad, index: SubscriptionIndex, records: int, runs: int) -> list[float]:
@@ -298,14 +302,14 @@ def measure_capacity(
         for seed in seeds:
             say(f"{subscriptions:,} subscriptions, {many:,} topics, seed {seed}")
             answers.append(answer_of(hold_subscriptions, subscriptions, many, seed, task=task))
-    figures = {
-        "MB at the peak": Figure.of(answer["peak"] for answer in answers),
-        "MB with all subscriptions": Figure.of(answer["resident"] for answer in answers),
-        "MB before the first": Figure.of(answer["before"] for answer in answers),
-        "bytes a subscription": Figure.of(
+    quantities = {
+        "MB at the peak": Quantity.of(answer["peak"] for answer in answers),
+        "MB with all subscriptions": Quantity.of(answer["resident"] for answer in answers),
+        "MB before the first": Quantity.of(answer["before"] for answer in answers),
+        "bytes a subscription": Quantity.of(
             (answer["resident"] - answer["before"]) * 1e6 / subscriptions for answer in answers
         ),
-        "subscriptions held": Figure.of(answer["held"] for answer in answers),
+        "subscriptions held": Quantity.of(answer["held"] for answer in answers),
     }
     parameters = {
         "subscriptions": subscriptions,
@@ -315,7 +319,7 @@ def measure_capacity(
         "a subscription holds": "name, topic, box, price; its reader's age, loc and user",
         "records matched before the reading": _RECORDS,
     }
-    return Measured(figures, parameters)
+    return Measured(quantities, parameters)
 
 
 M2: Final = Row(
@@ -349,7 +353,7 @@ def measure_campaign(
     for bug in bugs:
         say(f"seeded: {bug.name}")
         catches[bug.name] = hunt(bug, seeds)
-    figures = {
+    quantities = {
         "runs": total.runs,
         "runs in which a promise was broken": len(total.problems),
         "runs in which definition 3 was, by refused writes": len(total.forks),
@@ -358,12 +362,12 @@ def measure_campaign(
         "reachable transitions under a fault that did not occur": len(Table(total.cells).missing()),
     }
     for kind, models in PROMISED.items():
-        figures[f"histories that are {models[0]}, {kind} reads"] = total.counts[f"{kind} {models[0]} OK"]
-    figures["seeded bugs"] = len(bugs)
-    figures["seeded bugs that nothing caught"] = list(catches.values()).count(None)
+        quantities[f"histories that are {models[0]}, {kind} reads"] = total.counts[f"{kind} {models[0]} OK"]
+    quantities["seeded bugs"] = len(bugs)
+    quantities["seeded bugs that nothing caught"] = list(catches.values()).count(None)
     for name, catch in catches.items():
         if catch is not None and catch.operations is not None:
-            figures[f"operations of the smallest counterexample, {name}"] = catch.operations
+            quantities[f"operations of the smallest counterexample, {name}"] = catch.operations
     faults = {
         name: sum(count for column, count in total.counts.items() if name in column.split())
         for name in ("cut", "killed", "wiped", "restored", "address", "network", "lost", "repeated", "late")
@@ -383,7 +387,7 @@ def measure_campaign(
         else f"seed {catch.seed}, violated: {catch.promise}"
         for name, catch in catches.items()
     }
-    return Measured({name: Figure.of([count]) for name, count in figures.items()}, parameters)
+    return Measured({name: Quantity.of([count]) for name, count in quantities.items()}, parameters)
 
 
 M6: Final = Row(

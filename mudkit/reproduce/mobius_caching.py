@@ -29,7 +29,7 @@ from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, fewest_sends, replay
 from mudkit.learning.writes import ReadRequests, Writes, batches, missed
 from mudkit.processes import PROCESSES, spread_out
-from mudkit.reproduce.row import Figure, Measured, Required, Row, Say, say_nothing
+from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -203,22 +203,22 @@ def _read_outcome(pairs: Pairs, stale: NDArray[np.bool_]) -> _ReadOutcome:
     return _ReadOutcome(rule, stales / count, tree, bound(stales), rule / bound(few), rule / tree_few)
 
 
-def _read_figures(by_name: Mapping[str, Sequence[_ReadOutcome]]) -> dict[str, Figure]:
-    figures: dict[str, Figure] = {}
+def _read_figures(by_name: Mapping[str, Sequence[_ReadOutcome]]) -> dict[str, Quantity]:
+    quantities: dict[str, Quantity] = {}
     wide = {
         name: _closed_reads(runs)
         for name, runs in by_name.items()
         if np.median([run.rule - run.bound for run in runs]) > MIN_GAP
     }
-    figures["regimes with a gap over 5 points"] = Figure.of([len(wide)])
+    quantities["regimes with a gap over 5 points"] = Quantity.of([len(wide)])
     few = sum(share.median < 0.5 for share in wide.values())
-    figures["regimes with a gap over 5 points of which less than half is closed"] = Figure.of([few])
+    quantities["regimes with a gap over 5 points of which less than half is closed"] = Quantity.of([few])
     for name, factor in (("bound", "bound_factor"), ("tree", "tree_factor")):
         best = max(
-            (Figure.of(getattr(run, factor) for run in runs) for runs in by_name.values()),
-            key=lambda figure: figure.median,
+            (Quantity.of(getattr(run, factor) for run in runs) for runs in by_name.values()),
+            key=lambda quantity: quantity.median,
         )
-        figures[f"times fewer queries, {FEWER_STALE:g} times fewer stale, {name}, best regime"] = best
+        quantities[f"times fewer queries, {FEWER_STALE:g} times fewer stale, {name}, best regime"] = best
     for name, runs in by_name.items():
         for what, share in (
             ("rule sends", "rule"),
@@ -226,24 +226,24 @@ def _read_figures(by_name: Mapping[str, Sequence[_ReadOutcome]]) -> dict[str, Fi
             ("tree sends", "tree"),
             ("bound sends", "bound"),
         ):
-            figures[f"{what}, {name}"] = Figure.of(getattr(run, share) for run in runs)
+            quantities[f"{what}, {name}"] = Quantity.of(getattr(run, share) for run in runs)
         if name in wide:
-            figures[f"share of the gap closed, {name}"] = wide[name]
-    return figures
+            quantities[f"share of the gap closed, {name}"] = wide[name]
+    return quantities
 
 
 def _read_finding(by_name: Mapping[str, Sequence[_ReadOutcome]]) -> str:
     """Describe what the bound implies for the paper's factor, and the nearest regime."""
-    best = {name: Figure.of(run.bound_factor for run in runs).median for name, runs in by_name.items()}
+    best = {name: Quantity.of(run.bound_factor for run in runs).median for name, runs in by_name.items()}
     nearest = max(best, key=lambda name: best[name])
     factor = f"at most {best[nearest]:.2f} times fewer queries with {FEWER_STALE:g} times fewer stale answers"
     verdict = "no policy can reach" if best[nearest] < FEWER_QUERIES else "a policy might reach"
     return f"by the bound, {factor} ({nearest}): {verdict} {FEWER_QUERIES:g} times in these regimes"
 
 
-def _closed_reads(runs: Sequence[_ReadOutcome]) -> Figure:
+def _closed_reads(runs: Sequence[_ReadOutcome]) -> Quantity:
     """Return the share of the gap between rule and bound that the tree closes."""
-    return Figure.of((run.rule - run.tree) / (run.rule - run.bound) for run in runs)
+    return Quantity.of((run.rule - run.tree) / (run.rule - run.bound) for run in runs)
 
 
 FEWER_MESSAGES, FEWER_POINTS = 3.0, 7.0
@@ -357,21 +357,21 @@ def _write_outcome(writes: Writes, requests: ReadRequests) -> _WriteOutcome:
     return _WriteOutcome(shares(Batch(10).due_us(test)), thirty, tree, bound, strict, hours)
 
 
-def _write_figures(by_name: Mapping[str, Sequence[_WriteOutcome]]) -> dict[str, Figure]:
-    figures: dict[str, Figure] = {}
+def _write_figures(by_name: Mapping[str, Sequence[_WriteOutcome]]) -> dict[str, Quantity]:
+    quantities: dict[str, Quantity] = {}
     for what in ("messages", "points"):
         closed = {
-            name: Figure.of(_closed(run, what) for run in runs)
+            name: Quantity.of(_closed(run, what) for run in runs)
             for name, runs in by_name.items()
             if _some_missed(runs)
         }
         few = sum(share.median < _HALF for share in closed.values())
-        figures[f"regimes in which less than half of the gap in {what} is closed"] = Figure.of([few])
-        figures |= {f"share of the gap in {what} closed, {name}": share for name, share in closed.items()}
+        quantities[f"regimes in which less than half of the gap in {what} is closed"] = Quantity.of([few])
+        quantities |= {f"share of the gap in {what} closed, {name}": share for name, share in closed.items()}
         for who in ("bound", "tree"):
-            times = [Figure.of(_times(run, who, what) for run in runs) for runs in _comparable(by_name)]
-            best = max(times, key=lambda figure: figure.median, default=Figure.of([math.nan]))
-            figures[f"times fewer {what} than with 30 min, {who}, best regime"] = best
+            times = [Quantity.of(_times(run, who, what) for run in runs) for runs in _comparable(by_name)]
+            best = max(times, key=lambda quantity: quantity.median, default=Quantity.of([math.nan]))
+            quantities[f"times fewer {what} than with 30 min, {who}, best regime"] = best
     for name, runs in by_name.items():
         for who, share in (
             ("10 min", "ten"),
@@ -383,8 +383,8 @@ def _write_figures(by_name: Mapping[str, Sequence[_WriteOutcome]]) -> dict[str, 
         ):
             by_run = [shares for run in runs if (shares := getattr(run, share)) is not None]
             for what in _Shares._fields if by_run else ():
-                figures[f"{what}, {who}, {name}"] = Figure.of(getattr(run, what) for run in by_run)
-    return figures
+                quantities[f"{what}, {who}, {name}"] = Quantity.of(getattr(run, what) for run in by_run)
+    return quantities
 
 
 def _write_finding(by_name: Mapping[str, Sequence[_WriteOutcome]]) -> str:
@@ -393,13 +393,13 @@ def _write_finding(by_name: Mapping[str, Sequence[_WriteOutcome]]) -> str:
     for what, factor in (("messages", FEWER_MESSAGES), ("points", FEWER_POINTS)):
         for who in ("bound", "tree"):
             times = [
-                Figure.of(_times(run, who, what) for run in runs).median for runs in _comparable(by_name)
+                Quantity.of(_times(run, who, what) for run in runs).median for runs in _comparable(by_name)
             ]
             best = max(times, default=math.nan)
             words.append(f"the {who} {best:.3g} times fewer {what} (the paper's: {factor:g})")
     regimes = len(_comparable(by_name))
     sentence = f"at best, of {regimes} regimes: {', '.join(words)}"
-    hours = [Figure.of(closed).median for runs in _comparable(by_name) if (closed := _by_hours(runs))]
+    hours = [Quantity.of(closed).median for runs in _comparable(by_name) if (closed := _by_hours(runs))]
     few = sum(closed < _HALF for closed in hours)
     return sentence + (
         f"; delays by hour chosen in hindsight close less than half of the gap in messages in {few} of "

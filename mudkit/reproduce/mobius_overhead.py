@@ -56,7 +56,7 @@ from mudkit.fleet.kernel import raise_failure
 from mudkit.fleet.store import SqliteStore
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
-from mudkit.reproduce.row import Figure, Measured, Required, Row, Say, say_nothing
+from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
 from mudkit.sources.streams import Stream
 from mudkit.systems.mud import Client, Cloud, freshness
 
@@ -256,24 +256,24 @@ def measure_local(
                 order = (Stream(seed, "cached reads").uniform(0, np.arange(reads)) * cached).astype(int)
                 keys = [(records[place][0],) for place in order]
                 times.setdefault("cached read", []).append(_time_alternately(bare.read, mud.read, keys))
-    figures: dict[str, Figure] = {}
+    quantities: dict[str, Quantity] = {}
     for what, by_seed in times.items():
         theirs, ours, loops = ([median(times_us) for times_us in side] for side in zip(*by_seed, strict=True))
         factors = [loop_us / reference_us for loop_us in loops]
         pairs = list(zip(ours, theirs, strict=True))
-        figures |= {
-            f"times bare SQLite's time, {what}": Figure.of(mud / bare for mud, bare in pairs),
-            f"µs over bare SQLite, {what}": Figure.of(mud - bare for mud, bare in pairs),
-            f"µs over bare SQLite at the reference speed, {what}": Figure.of(
+        quantities |= {
+            f"times bare SQLite's time, {what}": Quantity.of(mud / bare for mud, bare in pairs),
+            f"µs over bare SQLite, {what}": Quantity.of(mud - bare for mud, bare in pairs),
+            f"µs over bare SQLite at the reference speed, {what}": Quantity.of(
                 (mud - bare) / factor for (mud, bare), factor in zip(pairs, factors, strict=True)
             ),
-            f"machine factor, {what}": Figure.of(factors),
-            f"µs, {what}": Figure.of(ours),
-            f"µs, {what}, bare SQLite": Figure.of(theirs),
-            f"µs on average, {what}": Figure.of(fmean(seed.mud_us) for seed in by_seed),
-            f"µs on average, {what}, bare SQLite": Figure.of(fmean(seed.bare_us) for seed in by_seed),
+            f"machine factor, {what}": Quantity.of(factors),
+            f"µs, {what}": Quantity.of(ours),
+            f"µs, {what}, bare SQLite": Quantity.of(theirs),
+            f"µs on average, {what}": Quantity.of(fmean(seed.mud_us) for seed in by_seed),
+            f"µs on average, {what}, bare SQLite": Quantity.of(fmean(seed.bare_us) for seed in by_seed),
         }
-    figures["share of records that are in the files"] = Figure.of(stored)
+    quantities["share of records that are in the files"] = Quantity.of(stored)
     parameters = {
         "on the device": "WAL, a transaction a call, each record twice with different contents; the bare "
         "side: INSERT OR REPLACE of key and MessagePack, SELECT by key; MUD without a network (stage 1); "
@@ -285,7 +285,7 @@ def measure_local(
         "sqlite": sqlite3.sqlite_version,
         "seeds": list(seeds),
     }
-    return Measured(figures, parameters)
+    return Measured(quantities, parameters)
 
 
 M3: Final = Row(
@@ -423,7 +423,7 @@ def measure_remote(
     say: Say = say_nothing, *, requests: int = 500, seeds: Sequence[int] = (1, 2, 3, 4, 5)
 ) -> Measured:
     """Measure row M3-remote, with as many requests of each kind a system, link and seed."""
-    figures: dict[str, Figure] = {}
+    quantities: dict[str, Quantity] = {}
     for link, name in (("lte", "LTE"), ("umts_3g", "3G")):
         makes: dict[str, Callable[[Lab], Any]] = {
             "MUD": partial(_mud, link=link),
@@ -439,19 +439,19 @@ def measure_remote(
             ours_ms = [means_ms[what] for means_ms in by_peer["MUD"]]
             for peer, by_seed in by_peer.items():
                 theirs_ms = [means_ms[what] for means_ms in by_seed]
-                figures[f"ms, {what}, {name}, {peer}"] = Figure.of(theirs_ms)
+                quantities[f"ms, {what}, {name}, {peer}"] = Quantity.of(theirs_ms)
                 ratios = [ours / theirs for ours, theirs in zip(ours_ms, theirs_ms, strict=True)]
                 if peer == "bare":
-                    figures[f"% over bare, {what}, {name}"] = Figure.of(100 * (r - 1) for r in ratios)
+                    quantities[f"% over bare, {what}, {name}"] = Quantity.of(100 * (r - 1) for r in ratios)
                 elif peer != "MUD":
-                    figures[f"times the baseline's time, {what}, {name}, {peer}"] = Figure.of(ratios)
+                    quantities[f"times the baseline's time, {what}, {name}, {peer}"] = Quantity.of(ratios)
     parameters = {
         "over a network": f"the mean of {requests} requests in virtual time, think times of {_THINK_S[0]:g} "
         f"to {_THINK_S[1]:g} s, without losses; bare: one message and its answer over a connection that is "
         "open; baseline: one that is opened for each request, by what is opened",
         "seeds": list(seeds),
     }
-    return Measured(figures, parameters)
+    return Measured(quantities, parameters)
 
 
 M3_REMOTE: Final = Row(

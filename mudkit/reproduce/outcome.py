@@ -30,7 +30,7 @@ from mudkit.reproduce import (
     sublim,
 )
 from mudkit.reproduce.harness import BusyCores
-from mudkit.reproduce.row import NOT_MEASURED, Figure, Measured, Row, Say, judge, say_nothing
+from mudkit.reproduce.row import NOT_MEASURED, Measured, Quantity, Row, Say, judge, say_nothing
 
 _PAPERS: Final = (
     (mobius, mobius_overhead, mobius_caching),
@@ -88,7 +88,7 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """Verdict, computed from the figures."""
+        """Verdict, computed from the quantities."""
         return judge(self.row, self.measured)[0]
 
     @property
@@ -105,13 +105,13 @@ class Result:
             ``row, source, paper, measured, spread, verdict, reason, parameters, date, minutes, busy_cores``.
         """
         verdict, reason = judge(self.row, self.measured)
-        figures = self.measured.figures if self.measured else {}
+        quantities = self.measured.quantities if self.measured else {}
         return {
             "row": self.row.name,
             "source": self.row.source,
             "paper": self.row.paper,
-            "measured": {name: figure.median for name, figure in figures.items()},
-            "spread": {name: [figure.low, figure.high] for name, figure in figures.items()},
+            "measured": {name: quantity.median for name, quantity in quantities.items()},
+            "spread": {name: [quantity.low, quantity.high] for name, quantity in quantities.items()},
             "verdict": verdict,
             "reason": reason,
             "parameters": dict(self.measured.parameters) if self.measured else {},
@@ -254,7 +254,7 @@ def _measured(row: Row, say: Say, place: Path | None) -> Result:
         began_s = time.monotonic()
         measured = row.measure(lambda text: say(f"{row.name}: {text}"))
         minutes = (time.monotonic() - began_s) / 60
-    measured = Measured(measured.figures, {**measured.parameters, "machine": _machine()})
+    measured = Measured(measured.quantities, {**measured.parameters, "machine": _machine()})
     date = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     kept = Kept(measured, date, round(minutes, 3), round(busy.others, 2))
     save_result(row.name, kept, place or results_folder())
@@ -269,7 +269,9 @@ def results_folder() -> Path:
 def save_result(name: str, kept: Kept, place: Path) -> None:
     """Save a row's result atomically."""
     with staged_file(place / f"{name}.json") as file:
-        whole: dict[str, Any] = asdict(kept.measured) | {
+        whole: dict[str, Any] = {
+            "figures": {name: asdict(quantity) for name, quantity in kept.measured.quantities.items()},
+            "parameters": kept.measured.parameters,
             "date": kept.date,
             "minutes": kept.minutes,
             "busy_cores": kept.busy_cores,
@@ -281,11 +283,11 @@ def load_result(name: str, place: Path) -> Kept | None:
     """Load a row's last result; None if there is no readable one."""
     try:
         whole = json.loads((place / f"{name}.json").read_text(encoding="utf-8"))
-        figures = {
-            key: Figure(float(figure["median"]), float(figure["low"]), float(figure["high"]))
-            for key, figure in whole["figures"].items()
+        quantities = {
+            key: Quantity(float(quantity["median"]), float(quantity["low"]), float(quantity["high"]))
+            for key, quantity in whole["figures"].items()
         }
-        measured = Measured(figures, dict(whole["parameters"]))
+        measured = Measured(quantities, dict(whole["parameters"]))
         return Kept(measured, str(whole["date"]), float(whole["minutes"]), float(whole["busy_cores"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # it is only a cache

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.reproduce.row import Figure, Measured, Required, Row, Say, say_nothing
+from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
 from mudkit.systems.radiator import (
     Aggregate,
     Context,
@@ -188,28 +188,30 @@ def measure_compression(
             lags[kind].append(float(out.lags_s(bytes_per_s).mean()))
             shares[kind].append(out.sent_bytes(bytes_per_s, length_s) / (bytes_per_s * length_s))
     plain, one, twenty, fifty = series.values()
-    figures = {
+    quantities = {
         "share saved by gzip alone": _saved(plain, one),
         "share saved by volume 20 on top of gzip": _saved(one, twenty),
         "share saved by volume 50 on top of gzip": _saved(one, fifty),
-        "steps down, of 3": Figure.of(map(falls, zip(*series.values(), strict=True))),
-        "saved by 20 to 50 over saved by 1 to 20": Figure.of(
+        "steps down, of 3": Quantity.of(map(falls, zip(*series.values(), strict=True))),
+        "saved by 20 to 50 over saved by 1 to 20": Quantity.of(
             (b - c) / (a - b) for a, b, c in zip(one, twenty, fifty, strict=True)
         ),
-        **{f"bytes a message, {kind}": Figure.of(values) for kind, values in series.items()},
+        **{f"bytes a message, {kind}": Quantity.of(values) for kind, values in series.items()},
         **{
-            f"lag of {kind} over {other}, saturated link": Figure.of(
+            f"lag of {kind} over {other}, saturated link": Quantity.of(
                 b / a for a, b in zip(lags[other], lags[kind], strict=True)
             )
             for kind, other in (("no gzip", "volume 1"), ("volume 20", "volume 1"), ("volume 50", "volume 1"))
         },
-        **{f"lag of {kind}, saturated link, s": Figure.of(values) for kind, values in lags.items()},
-        **{f"share of a saturated link that {kind} takes": Figure.of(all_) for kind, all_ in shares.items()},
-        "smallest message, bytes": Figure.of([smallest]),
-        "largest message, bytes": Figure.of([largest]),
+        **{f"lag of {kind}, saturated link, s": Quantity.of(values) for kind, values in lags.items()},
+        **{
+            f"share of a saturated link that {kind} takes": Quantity.of(all_) for kind, all_ in shares.items()
+        },
+        "smallest message, bytes": Quantity.of([smallest]),
+        "largest message, bytes": Quantity.of([largest]),
     }
     return Measured(
-        figures,
+        quantities,
         {
             "encoding": ENCODING,
             "messages": count,
@@ -262,14 +264,14 @@ def measure_chains(
             )
             values.append(chained * math.ceil(clients / size) / alone)
     lines = list(zip(*left.values(), strict=True))
-    figures = {
-        "share saved at k = 0.02 %": Figure.of(1 - line[0] for line in lines),
-        "share left at k = 1 %": Figure.of(line[3] for line in lines),
-        "steps down, of 6": Figure.of(falls((1.0, *line)) for line in lines),
-        "saved from 0.02 to 0.05 % over saved from 1 to 10 %": Figure.of(
+    quantities = {
+        "share saved at k = 0.02 %": Quantity.of(1 - line[0] for line in lines),
+        "share left at k = 1 %": Quantity.of(line[3] for line in lines),
+        "steps down, of 6": Quantity.of(falls((1.0, *line)) for line in lines),
+        "saved from 0.02 to 0.05 % over saved from 1 to 10 %": Quantity.of(
             (line[0] - line[1]) / (line[3] - line[5]) for line in lines
         ),
-        **{f"share left at {share}": Figure.of(values) for share, values in left.items()},
+        **{f"share left at {share}": Quantity.of(values) for share, values in left.items()},
     }
     parameters: dict[str, Any] = {
         "encoding": ENCODING,
@@ -278,7 +280,7 @@ def measure_chains(
         "messages": count,
         "seeds": list(seeds),
     }
-    return Measured(figures, parameters)
+    return Measured(quantities, parameters)
 
 
 R2: Final = Row(
@@ -316,18 +318,18 @@ def measure_payload(say: Say = say_nothing, *, count: int = 50, seeds: Sequence[
             only = [len(pack(chain_of(size, seed * 1000 + row), compress=True)) for row in range(count)]
             values.append(sum(only) / count)
     pairs = list(zip(sizes[10], sizes[100], sizes[1000], strict=True))
-    figures = {
-        "payload of 100 recipients over that of 10": Figure.of(b / a for a, b, _ in pairs),
-        "payload of 1,000 recipients over that of 100": Figure.of(c / b for _, b, c in pairs),
-        "payload of 1,000 recipients over that of 100, over that of 100 over 10": Figure.of(
+    quantities = {
+        "payload of 100 recipients over that of 10": Quantity.of(b / a for a, b, _ in pairs),
+        "payload of 1,000 recipients over that of 100": Quantity.of(c / b for _, b, c in pairs),
+        "payload of 1,000 recipients over that of 100, over that of 100 over 10": Quantity.of(
             c * a / (b * b) for a, b, c in pairs
         ),
-        "the chain alone: 100 recipients over 10": Figure.of(
+        "the chain alone: 100 recipients over 10": Quantity.of(
             b / a for a, b in zip(alone[10], alone[100], strict=True)
         ),
-        **{f"bytes for {size} recipients": Figure.of(values) for size, values in sizes.items()},
+        **{f"bytes for {size} recipients": Quantity.of(values) for size, values in sizes.items()},
     }
-    return Measured(figures, {"encoding": ENCODING, "volume": 1, "messages": count, "seeds": list(seeds)})
+    return Measured(quantities, {"encoding": ENCODING, "volume": 1, "messages": count, "seeds": list(seeds)})
 
 
 R6: Final = Row(
@@ -359,8 +361,8 @@ def _chain_size(share: float, clients: int) -> int:
     return max(1, math.floor(share * clients + 1e-9))
 
 
-def _saved(before: Sequence[float], after: Sequence[float]) -> Figure:
-    return Figure.of(1 - b / a for a, b in zip(before, after, strict=True))
+def _saved(before: Sequence[float], after: Sequence[float]) -> Quantity:
+    return Quantity.of(1 - b / a for a, b in zip(before, after, strict=True))
 
 
 LOADS: Final = (0.25, 0.5, 0.75, 0.9, 1.0, OVERLOAD, 1.25, 1.5, 2.0)
@@ -396,21 +398,21 @@ def measure_lag(say: Say = say_nothing, *, length_s: int = 1000, seeds: Sequence
             limits.append(better[0] if better else math.inf)
     low, high = LOADS[0], LOADS[-1]
 
-    def ratio(volume: int, load: float) -> Figure:
-        return Figure.of(b / a for a, b in zip(lags[1, load], lags[volume, load], strict=True))
+    def ratio(volume: int, load: float) -> Quantity:
+        return Quantity.of(b / a for a, b in zip(lags[1, load], lags[volume, load], strict=True))
 
-    figures = {
+    quantities = {
         f"lag of volume 20 over volume 1 at load {high:g}": ratio(20, high),
         f"lag of volume 50 over volume 1 at load {high:g}": ratio(50, high),
         f"lag of volume 20 over volume 1 at load {low:g}": ratio(20, low),
-        f"lag of volume 50 over volume 20 at load {low:g}": Figure.of(
+        f"lag of volume 50 over volume 20 at load {low:g}": Quantity.of(
             b / a for a, b in zip(lags[20, low], lags[50, low], strict=True)
         ),
-        "load from which volume 20 pays": Figure.of(pays[20]),
-        "load from which volume 50 pays": Figure.of(pays[50]),
-        f"lag of volume 1 at load {OVERLOAD:g}, s": Figure.of(lags[1, OVERLOAD]),
+        "load from which volume 20 pays": Quantity.of(pays[20]),
+        "load from which volume 50 pays": Quantity.of(pays[50]),
+        f"lag of volume 1 at load {OVERLOAD:g}, s": Quantity.of(lags[1, OVERLOAD]),
         **{
-            f"lag of volume {volume} at load {load:g}, s": Figure.of(values)
+            f"lag of volume {volume} at load {load:g}, s": Quantity.of(values)
             for (volume, load), values in lags.items()
         },
     }
@@ -422,7 +424,7 @@ def measure_lag(say: Say = say_nothing, *, length_s: int = 1000, seeds: Sequence
         "load": "bytes of volume 1 that are offered, of what the link carries",
         "seeds": list(seeds),
     }
-    return Measured(figures, parameters)
+    return Measured(quantities, parameters)
 
 
 R4: Final = Row(
@@ -474,10 +476,10 @@ def measure_headline(
         for values_of_name, value in zip(delays.values(), values, strict=True):
             values_of_name.append(float(value))
     means = zip(delays["mean delay, s, push to each"], delays["mean delay, s, 1 %, volume 20"], strict=True)
-    figures = {
-        "times less outbound": Figure.of(times),
-        "mean delay over that of pushes to each": Figure.of(b / a for a, b in means),
-        **{name: Figure.of(values) for name, values in delays.items()},
+    quantities = {
+        "times less outbound": Quantity.of(times),
+        "mean delay over that of pushes to each": Quantity.of(b / a for a, b in means),
+        **{name: Quantity.of(values) for name, values in delays.items()},
     }
     parameters: dict[str, Any] = {
         "encoding": ENCODING,
@@ -488,7 +490,7 @@ def measure_headline(
         "a hop, s": HOP_S,
         "seeds": list(seeds),
     }
-    return Measured(figures, parameters)
+    return Measured(quantities, parameters)
 
 
 R3: Final = Row(

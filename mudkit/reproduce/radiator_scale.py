@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from mudkit import trace
 from mudkit.reproduce.harness import memory_mb
 from mudkit.reproduce.radiator import CLIENTS, client_name, draw_messages
-from mudkit.reproduce.row import Figure, Measured, Required, Row, Say, say_nothing
+from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
 from mudkit.systems.radiator import (
     Aggregability,
     ClientArrays,
@@ -66,7 +66,7 @@ def measure_scale(
     """Measure row R5, with settings of :func:`measure_engines` and :func:`measure_stream`."""
     one = measure_engines(say, **engines or {})
     other = measure_stream(say, **stream or {})
-    return Measured({**one.figures, **other.figures}, {**one.parameters, **other.parameters})
+    return Measured({**one.quantities, **other.quantities}, {**one.parameters, **other.parameters})
 
 
 R5: Final = Row(
@@ -145,15 +145,15 @@ def measure_engines(
         fast, _ = _timed(_filled(ClientArrays(_WITHOUT_A_KEY, _HOUR_US, echo=True), beside), messages)
         slow, _ = _timed(_filled(ClientLists(_WITHOUT_A_KEY, _HOUR_US, echo=True), beside), messages)
         times.append(fast / slow)
-    figures = {
-        "messages/s into 5 groups": Figure.of(rates),
-        "messages/s into 100 groups": Figure.of(hundred),
-        "messages/s of Algorithm 3 literally": Figure.of(plain),
-        "messages/s without a key": Figure.of(without_key),
-        "times as fast as Algorithm 3 literally, without a key": Figure.of(times),
-        "MB more after all messages than after a tenth": Figure.of([grown_mb]),
-        "messages that wait at the most": Figure.of([max_waiting]),
-        "bytes of aggregates, each counted once": Figure.of([bytes_sent]),
+    quantities = {
+        "messages/s into 5 groups": Quantity.of(rates),
+        "messages/s into 100 groups": Quantity.of(hundred),
+        "messages/s of Algorithm 3 literally": Quantity.of(plain),
+        "messages/s without a key": Quantity.of(without_key),
+        "times as fast as Algorithm 3 literally, without a key": Quantity.of(times),
+        "MB more after all messages than after a tenth": Quantity.of([grown_mb]),
+        "messages that wait at the most": Quantity.of([max_waiting]),
+        "bytes of aggregates, each counted once": Quantity.of([bytes_sent]),
     }
     parameters: dict[str, Any] = {
         "clients": clients,
@@ -168,7 +168,7 @@ def measure_engines(
         "echo": True,
         "time": "of the processor, one core; drawing the messages is not counted",
     }
-    return Measured(figures, parameters)
+    return Measured(quantities, parameters)
 
 
 def _engine(zones: int, clients: int) -> Groups:
@@ -356,14 +356,14 @@ def measure_stream(
             if is_own:
                 stop()
     later_s = played.durations_s[1:]
-    figures = {
-        "longest lag behind the stream over its bound": Figure.of([played.lags_s.max() / played.bound_s]),
-        "lag at the end beside that in the middle": Figure.of([played.growth]),
-        "share of the time that batches take": Figure.of([played.busy]),
-        "files of the trace behind the stream": Figure.of([played.behind_s.max() / every_s]),
-        "s of lag behind the stream": Figure.of(played.lags_s.tolist()),
-        "s, a batch of the stream": Figure.of(later_s),
-        "events/s into the stream": Figure.of([played.events / sum(later_s)]),
+    quantities = {
+        "longest lag behind the stream over its bound": Quantity.of([played.lags_s.max() / played.bound_s]),
+        "lag at the end beside that in the middle": Quantity.of([played.growth]),
+        "share of the time that batches take": Quantity.of([played.busy]),
+        "files of the trace behind the stream": Quantity.of([played.behind_s.max() / every_s]),
+        "s of lag behind the stream": Quantity.of(played.lags_s.tolist()),
+        "s, a batch of the stream": Quantity.of(later_s),
+        "events/s into the stream": Quantity.of([played.events / sum(later_s)]),
     }
     parameters = {
         "stream": f"{'generated' if source is None else Path(source).name}: {len(events):,} events in "
@@ -374,7 +374,7 @@ def measure_stream(
         "query": f"local[*], {shares} shares, {len(played.durations_s)} batches, the first one apart; "
         f"{played.receipts:,} receipts",
     }
-    return Measured(figures, parameters)
+    return Measured(quantities, parameters)
 
 
 ROWS: Final = (R5,)

@@ -18,7 +18,7 @@ def say_nothing(text: str) -> None:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Quantity:
     """One measured number and its spread.
 
     Parameters
@@ -32,7 +32,7 @@ class Figure:
     high: float
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> Figure:
+    def of(cls, values: Iterable[float]) -> Quantity:
         """Summarise the values of several runs."""
         all_values = list(values)
         return cls(statistics.median(all_values), min(all_values), max(all_values))
@@ -49,24 +49,24 @@ class Measured:
 
     Parameters
     ----------
-    figures : mapping of str to Figure
-        The figures by name; the name has the unit.
+    quantities : mapping of str to Quantity
+        The quantities by name; the name has the unit.
     parameters : mapping
-        Seeds, sizes, and everything else that the figures depend on.
+        Seeds, sizes, and everything else that the quantities depend on.
     """
 
-    figures: Mapping[str, Figure]
+    quantities: Mapping[str, Quantity]
     parameters: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Required:
-    """Requirement on a figure's median.
+    """Requirement on a quantity's median.
 
     Parameters
     ----------
-    figure : str
-        The name of the figure.
+    quantity : str
+        The name of the quantity.
     sense : {'at least', 'at most', 'below', 'within'}
         One-sided where the paper itself is, as in "at least"; else ``within`` a tolerance of its figure.
     bound : float
@@ -78,7 +78,7 @@ class Required:
         requirement does not, the verdict is ``shape``.
     """
 
-    figure: str
+    quantity: str
     sense: Literal["at least", "at most", "below", "within"]
     bound: float
     tolerance: float = 0.0
@@ -142,7 +142,7 @@ def judge(row: Row, measured: Measured | None) -> tuple[str, str]:
     """Compute a row's verdict and the reason for it."""
     if measured is None:
         return NOT_MEASURED, f"mudkit reproduce {row.name} measures it"
-    lacking = [required.figure for required in row.required if required.figure not in measured.figures]
+    lacking = [required.quantity for required in row.required if required.quantity not in measured.quantities]
     if lacking:
         return NOT_MEASURED, f"the last result is an older one, without {lacking[0]}; measure it again"
     kept = [required for required in row.required if _holds(required, measured)]
@@ -167,8 +167,8 @@ def judge(row: Row, measured: Measured | None) -> tuple[str, str]:
 
 
 def _holds(required: Required, measured: Measured) -> bool:
-    return required.holds(measured.figures[required.figure].median)
+    return required.holds(measured.quantities[required.quantity].median)
 
 
 def _in_words(required: Required, measured: Measured) -> str:
-    return f"{required.figure} {words.number(measured.figures[required.figure].median)} ({required})"
+    return f"{required.quantity} {words.number(measured.quantities[required.quantity].median)} ({required})"

@@ -13,7 +13,7 @@ import pandas as pd
 from mudkit import words
 from mudkit.files import staged_file
 from mudkit.reproduce.outcome import Result
-from mudkit.reproduce.row import NOT_MEASURED, NOT_REPRODUCIBLE, REPRODUCED, SHAPE, Figure
+from mudkit.reproduce.row import NOT_MEASURED, NOT_REPRODUCIBLE, REPRODUCED, SHAPE, Quantity
 from mudkit.reproduce.table import parameter_text
 
 if TYPE_CHECKING:
@@ -69,13 +69,13 @@ def notebook(results: Sequence[Result]) -> nbformat.NotebookNode:
     return page
 
 
-def figures(results: Sequence[Result]) -> pd.DataFrame:
-    """Return the measured figures as a table."""
+def quantities(results: Sequence[Result]) -> pd.DataFrame:
+    """Return the measured quantities as a table."""
     lines = []
     for result in results:
-        measured = result.measured.figures if result.measured else {}
-        for name, figure in measured.items():
-            bounds = [required for required in result.row.required if required.figure == name]
+        measured = result.measured.quantities if result.measured else {}
+        for name, quantity in measured.items():
+            bounds = [required for required in result.row.required if required.quantity == name]
             lines.append(
                 {
                     "row": result.row.name,
@@ -83,11 +83,11 @@ def figures(results: Sequence[Result]) -> pd.DataFrame:
                     "verdict": result.verdict,
                     "date": result.date,
                     "figure": name,
-                    "median": float(figure.median),
-                    "low": float(figure.low),
-                    "high": float(figure.high),
+                    "median": float(quantity.median),
+                    "low": float(quantity.low),
+                    "high": float(quantity.high),
                     "required": ", ".join(map(str, bounds)),
-                    "holds": all(bound.holds(figure.median) for bound in bounds) if bounds else None,
+                    "holds": all(bound.holds(quantity.median) for bound in bounds) if bounds else None,
                 }
             )
     columns = ["row", "source", "verdict", "date", "figure", "median", "low", "high", "required", "holds"]
@@ -144,18 +144,18 @@ def _overview(entries: Sequence[_Entry], loaded: Sequence[str]) -> Iterator[str]
 def _line(result: Result) -> str:
     row, verdict, kept = result.row, result.verdict, result.kept
     cells = [f"[{row.name}](#{row.name.lower()})", _plain(row.source), f"{_MARKS[verdict]} {verdict}"]
-    first = row.required[0].figure
+    first = row.required[0].quantity
     if kept is None:
         cells += ["–", "–", "–"]
     else:
-        figure = kept.measured.figures.get(first)
-        cells += [f"{_plain(first)}: {figure or words.NO_VALUE}", _minutes(kept.minutes), kept.date[:10]]
+        quantity = kept.measured.quantities.get(first)
+        cells += [f"{_plain(first)}: {quantity or words.NO_VALUE}", _minutes(kept.minutes), kept.date[:10]]
     return f"| {' | '.join(cells)} |"
 
 
 def _section(result: Result) -> Iterator[str]:
     row, kept = result.row, result.kept
-    measured = kept.measured.figures if kept else {}
+    measured = kept.measured.quantities if kept else {}
     yield f"## {row.name}\n"
     yield f"**Source**: {_plain(row.source)}\n"
     yield f"**Paper**: {_plain(row.paper)}\n"
@@ -163,12 +163,12 @@ def _section(result: Result) -> Iterator[str]:
     yield "| required figure | ours: median (lowest to highest) | required | holds |"
     yield "|---|--:|--:|---|"
     for required in row.required:
-        figure = measured.get(required.figure)
-        holds = "–" if figure is None else "yes" if required.holds(figure.median) else "**no**"
+        quantity = measured.get(required.quantity)
+        holds = "–" if quantity is None else "yes" if required.holds(quantity.median) else "**no**"
         bound = f"{required}, shape" if required.is_shape else str(required)
-        yield f"| {_plain(required.figure)} | {figure or words.NO_VALUE} | {_plain(bound)} | {holds} |"
+        yield f"| {_plain(required.quantity)} | {quantity or words.NO_VALUE} | {_plain(bound)} | {holds} |"
     yield ""
-    others = {name: figure for name, figure in measured.items() if name not in _required(result)}
+    others = {name: quantity for name, quantity in measured.items() if name not in _required(result)}
     if others:
         yield from _others(others)
     if kept:
@@ -184,22 +184,22 @@ def _section(result: Result) -> Iterator[str]:
     yield f"**Repeat**: `mudkit reproduce {row.name}`\n"
 
 
-def _others(figures: dict[str, Figure]) -> Iterator[str]:
-    yield f"<details>\n<summary>{words.count(len(figures), 'other figure')}</summary>\n"
+def _others(quantities: dict[str, Quantity]) -> Iterator[str]:
+    yield f"<details>\n<summary>{words.count(len(quantities), 'other figure')}</summary>\n"
     yield "| figure | ours: median (lowest to highest) |"
     yield "|---|--:|"
-    yield from (f"| {_plain(name)} | {figure} |" for name, figure in figures.items())
+    yield from (f"| {_plain(name)} | {quantity} |" for name, quantity in quantities.items())
     yield "\n</details>\n"
 
 
 def _reason(result: Result) -> str:
     if result.verdict == NOT_MEASURED or result.measured is None:
         return f"{result.reason}."
-    figures = result.measured.figures
+    quantities = result.measured.quantities
     missed = [
-        f"{required.figure} is {words.number(figures[required.figure].median)}, required is {required}"
+        f"{required.quantity} is {words.number(quantities[required.quantity].median)}, required is {required}"
         for required in result.row.required
-        if not required.holds(figures[required.figure].median)
+        if not required.holds(quantities[required.quantity].median)
     ]
     many = words.count(len(result.row.required), "requirement")
     if not missed:
@@ -211,7 +211,7 @@ def _reason(result: Result) -> str:
 
 
 def _required(result: Result) -> set[str]:
-    return {required.figure for required in result.row.required}
+    return {required.quantity for required in result.row.required}
 
 
 def _minutes(minutes: float) -> str:

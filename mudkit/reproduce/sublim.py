@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from mudkit.processes import spread_out
-from mudkit.reproduce.row import Figure, Measured, Required, Row, Say
+from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say
 from mudkit.sources.streams import Stream
 from mudkit.systems.sublim import Verdict
 from mudkit.systems.sublim.study import picu, picu_function, shared_timestamp_policy
@@ -120,7 +120,7 @@ def measure_rules(say: Say, count: int = 10_000) -> Measured:
         ours, theirs = one.variables, other.variables
         agree += one.out == other.out and ours.get("sent", {}) == theirs.get("sent", {})
         sent += one.out is not None
-    figures = {
+    quantities = {
         "share of situations that are right": right / (2 * len(SITUATIONS)),
         "share of messages on which rules and function agree": agree / count,
         "messages": count,
@@ -129,7 +129,7 @@ def measure_rules(say: Say, count: int = 10_000) -> Measured:
         "patients starved by one Timestamp": starved(per_patient=False),
     }
     parameters = {"seeds": 0, "situations": len(SITUATIONS), "patients": len(_MINE)}
-    return Measured({name: Figure.of([value]) for name, value in figures.items()}, parameters)
+    return Measured({name: Quantity.of([value]) for name, value in quantities.items()}, parameters)
 
 
 S1: Final = Row(
@@ -175,7 +175,7 @@ def measure_speed(say: Say, decisions: int = 20_000, runs: int = 5) -> Measured:
         rates["decisions/s"].append(_rate(range(1, 13), drawn, decisions, 1.0))
         rates[f"decisions/s with {_LIVE} live keys"].append(_rate(range(_LIVE), live, decisions, _LIVE_GAP_S))
     parameters = {"decisions": decisions, "runs": runs, "bytes of an electrocardiogram": 1_250, "rules": 5}
-    return Measured({name: Figure.of(per_s) for name, per_s in rates.items()}, parameters)
+    return Measured({name: Quantity.of(per_s) for name, per_s in rates.items()}, parameters)
 
 
 S3: Final = Row(
@@ -213,7 +213,7 @@ def measure_roaming(say: Say, handovers: int = 1_000, roaming: Roaming | None = 
             runs += map_(Roaming.run, [roaming] * len(seeds), seeds)
             say(f"{sum(run.handovers for run in runs)} of {handovers} handovers")
     total = Roamed(*(sum(column) for column in zip(*runs, strict=True)))
-    figures = {name.replace("_", " "): Figure.of([value]) for name, value in total._asdict().items()}
+    quantities = {name.replace("_", " "): Quantity.of([value]) for name, value in total._asdict().items()}
     parameters = {
         "seeds": f"0–{len(runs) - 1}",
         "access points": POINTS,
@@ -221,7 +221,7 @@ def measure_roaming(say: Say, handovers: int = 1_000, roaming: Roaming | None = 
         "crashes asked for": roaming.crashes,
         "mangled share": roaming.mangled_share,
     }
-    return Measured(figures, parameters)
+    return Measured(quantities, parameters)
 
 
 S2: Final = Row(

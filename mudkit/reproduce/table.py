@@ -51,27 +51,27 @@ def render(results: Sequence[Result], console: Console | None = None) -> None:
     table.add_column("verdict", width=16)
     for result in results:
         row = result.row
-        table.add_row(f"{row.name}\n{row.source}", Text(row.paper), _figures(result), _verdict(result))
+        table.add_row(f"{row.name}\n{row.source}", Text(row.paper), _quantities(result), _verdict(result))
     console.print(table)
     for result in results:
         if result.measured:
             console.print(Text(f"{result.row.name}: {parameter_text(result.measured.parameters)}"))
 
 
-def _figures(result: Result) -> Text:
-    """List the figures, those with requirements first, marked by whether these hold."""
+def _quantities(result: Result) -> Text:
+    """List the quantities, those with requirements first, marked by whether these hold."""
     if result.measured is None:
         return Text(result.reason, style="dim")
     lines, listed = Text(), set()
     for required in result.row.required:
-        figure = result.measured.figures.get(required.figure)
-        if figure is not None:
-            listed.add(required.figure)
-            mark = Text("✓ ", style="green") if required.holds(figure.median) else Text("✗ ", style="red")
-            lines.append(mark).append(f"{required.figure}: {figure}, {required}\n")
-    for name, figure in result.measured.figures.items():
+        quantity = result.measured.quantities.get(required.quantity)
+        if quantity is not None:
+            listed.add(required.quantity)
+            mark = Text("✓ ", style="green") if required.holds(quantity.median) else Text("✗ ", style="red")
+            lines.append(mark).append(f"{required.quantity}: {quantity}, {required}\n")
+    for name, quantity in result.measured.quantities.items():
         if name not in listed:
-            lines.append(f"  {name}: {figure}\n")
+            lines.append(f"  {name}: {quantity}\n")
     lines.rstrip()
     return lines
 

@@ -27,7 +27,7 @@ from random import Random
 
 import reach
 import trial
-from changes import KINDS, ROOT, Mutant, file_of, list_mutants, module_of
+from changes import KINDS, ROOT, Mutant, file_of, list_files, list_mutants, module_of
 from tqdm import tqdm
 
 KNOWN = ROOT / "build" / "mutants" / "results.json"
@@ -52,7 +52,7 @@ class Package:
 def packages() -> dict[str, Package]:
     """Return all packages by name: those of mudkit, each system, and the modules beside them."""
     modules: dict[str, list[str]] = {}
-    for file in sorted((ROOT / "mudkit").rglob("*.py")):
+    for file in list_files():
         folders = file.relative_to(ROOT / "mudkit").parts[:-1]
         depth = 2 if folders[:1] == ("systems",) else 1
         modules.setdefault(".".join(folders[:depth]) or "mudkit", []).append(module_of(file))

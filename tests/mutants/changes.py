@@ -7,6 +7,7 @@ the conditions of the latter.
 from __future__ import annotations
 
 import ast
+import os
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -86,6 +87,12 @@ def file_of(module: str) -> Path:
     """Return the file of a module; that of a package is its ``__init__``."""
     path = (ROOT / "mudkit").joinpath(*module.split("."))
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def list_files() -> list[Path]:
+    """Return the files of all modules, also those in folders that are links."""
+    walk = os.walk(ROOT / "mudkit", followlinks=True)
+    return sorted(Path(folder, name) for folder, _, names in walk for name in names if name.endswith(".py"))
 
 
 def module_of(file: Path) -> str:

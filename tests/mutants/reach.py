@@ -1,7 +1,7 @@
 """Measurement of the tests of ``make test`` that reach each function, by coverage with a context for each test.
 
 As a plugin of pytest, this module names the context: the test, or its file while a fixture of several tests is set
-up. Processes that a test starts take the name from the environment, which `[tool.coverage.run]` refers to.
+up. Processes that a test starts take the name from the environment, in which coverage passes its settings on.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,11 @@ from urllib.parse import quote, unquote
 
 import coverage
 import pytest
-from changes import ROOT, functions_of, module_of
+from changes import ROOT, functions_of, list_files, module_of
 
 FILE = ROOT / "build" / "mutants" / "reach.json"
-CONTEXT, TIMES = "MUDKIT_TEST", "MUDKIT_TEST_TIMES"
-"""Variables with the name of the running test, and with the folder for the times that tests take."""
+SETTINGS, TIMES = "COVERAGE_PROCESS_CONFIG", "MUDKIT_TEST_TIMES"
+"""Variables with the settings of coverage in processes, and with the folder for the times that tests take."""
 
 
 @dataclass(frozen=True)
@@ -94,16 +95,16 @@ def _reached(file: Path) -> dict[str, set[str]]:
     """Return the tests that reach each function, from a file of coverage."""
     data = coverage.CoverageData(str(file))
     data.read()
+    modules = {str(file.resolve()): module_of(file) for file in list_files()}
     reached: dict[str, set[str]] = {}
     for name in data.measured_files():
-        source = Path(name)
-        if not source.is_relative_to(ROOT / "mudkit") or source.suffix != ".py":
+        if (module := modules.get(name)) is None:
             continue
         tests_of = data.contexts_by_lineno(name)
-        for function, node in functions_of(ast.parse(source.read_text(encoding="utf-8"))):
+        for function, node in functions_of(ast.parse(Path(name).read_text(encoding="utf-8"))):
             lines = range(node.body[0].lineno, (node.end_lineno or 0) + 1)
             contexts = {context for line in lines for context in tests_of.get(line, ())}
-            reached[f"{module_of(source)}: {function}"] = {
+            reached[f"{module}: {function}"] = {
                 unquote(test) for context in contexts for test in context.split("|") if test
             }
     return reached
@@ -117,9 +118,11 @@ _times_s: dict[str, float] = {}
 
 def _name(test: str) -> None:
     context = quote(test)  # coverage separates contexts by |, which names of tests have, too
-    os.environ[CONTEXT] = context
     if (measured := coverage.Coverage.current()) is not None:
         measured.switch_context(context)
+        settings = copy(measured.config)
+        settings.context = context
+        os.environ[SETTINGS] = settings.serialize()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -55,10 +55,31 @@ def pair(first, second):
     """Return pairs of rows, which are as many."""
     return dict(zip(first, second, strict=True))
 '''
-WIDE = """from {package}.part.rules import far
+LINKED = '''"""A module in a folder that is a link."""
+
+def near(value):
+    """Return whether a value is small, which tests of another folder notice."""
+    return value < 5
+
+def apart(value):
+    """Return whether a value is small, which a process notices."""
+    return value < 5
+'''
+WIDE = """import subprocess
+import sys
+
+from {package}.linked.rules import near
+from {package}.part.rules import far
 
 def test_five():
     assert not far(5)
+
+def test_five_is_not_near():
+    assert not near(5)
+
+def test_process_in_this_folder():
+    code = "from {package}.linked.rules import apart; assert not apart(5)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 """
 SETTINGS = """
 [tool.pytest.ini_options]
@@ -67,7 +88,6 @@ addopts = "--import-mode=importlib"
 [tool.coverage.run]
 source_pkgs = ["mudkit"]
 parallel = true
-context = "${MUDKIT_TEST-}"
 patch = ["subprocess"]
 """
 TESTS = """import pytest
@@ -102,6 +122,8 @@ def project(tmp_path_factory):
         "mudkit/__init__.py": "",
         "mudkit/part/__init__.py": "",
         "mudkit/part/rules.py": MODULE,
+        "linked/__init__.py": "",
+        "linked/rules.py": LINKED,
         "tests/unit/part/test_rules.py": TESTS.format(package="mudkit"),
         "tests/wide/test_far.py": WIDE.format(package="mudkit"),
         "pyproject.toml": SETTINGS,
@@ -109,6 +131,7 @@ def project(tmp_path_factory):
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
+    (folder / "mudkit" / "linked").symlink_to("../linked")
     return folder
 
 
@@ -178,18 +201,27 @@ def test_survivors_are_named_unless_they_are_listed(project):
 
 
 @pytest.mark.parametrize(
-    ("function", "kinds", "count", "by"),
+    ("package", "function", "kind", "by"),
     [
-        ("far", ("boundary",), 1, "tests/wide/test_far.py::test_five"),
-        ("begin", ("condition",), 1, "tests/unit/part/test_rules.py cannot be imported"),
+        ("part", "far", "boundary", ["tests/wide/test_far.py::test_five"]),
+        ("part", "begin", "condition", ["tests/unit/part/test_rules.py cannot be imported"]),
+        (
+            "linked",
+            "",
+            "boundary",
+            [
+                f"tests/wide/test_far.py::test_{name}"
+                for name in ("five_is_not_near", "process_in_this_folder")
+            ],
+        ),
     ],
 )
-def test_tests_of_other_folders_and_broken_imports_notice(project, function, kinds, count, by):
+def test_other_folders_processes_and_broken_imports_notice(project, package, function, kind, by):
     (project / "tests" / "mutants" / "survivors.toml").write_text("")
-    status, lines = run_tool(project, "part", "--only", f": {function}", "--kinds", *kinds)
-    assert (status, lines[0].split(" (")[0]) == (0, f"part: {count} of {count} noticed")
+    status, lines = run_tool(project, package, "--only", f"{package}.rules: {function}", "--kinds", kind)
+    assert (status, lines[0].split(" (")[0]) == (0, f"{package}: {len(by)} of {len(by)} noticed")
     noticed = json.loads((project / "build" / "mutants" / "results.json").read_text())
-    assert [test for name, test in noticed.items() if f": {function}: " in name] == count * [by]
+    assert [test for name, test in noticed.items() if f" {package}.rules: {function}" in name] == by
 
 
 def test_new_tests_notice_without_another_measurement(project):

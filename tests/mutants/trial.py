@@ -79,8 +79,8 @@ def plan(mutant: Mutant, reach: Reach) -> Plan:
     own = str(folder.joinpath(*packages, f"test_{name.lstrip('_')}.py").relative_to(ROOT))
     reached = reach.of(mutant.module, mutant.function)
     if not reached and packages:
-        package = folder.joinpath(*packages) if folder.joinpath(*packages).is_dir() else folder / packages[0]
-        reached = [str(package.relative_to(ROOT))]
+        places = [folder.joinpath(*packages), folder / packages[0], folder / f"test_{packages[0]}.py"]
+        reached = [str(place.relative_to(ROOT)) for place in places if place.exists()][:1]
     if (ROOT / own).is_file() and not any(test.startswith(own) for test in reached):
         reached = [own, *reached]
     of_file_s: dict[str, float] = {}
@@ -182,6 +182,7 @@ def _try(plan: Plan, folder: Path, sender: Connection) -> None:
     tempfile.tempdir = None
     os.environ |= {"TMPDIR": str(temporary), "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "examples")}
     os.environ["PYTHONPATH"] = str(folder)
+    os.environ["PYTHONSAFEPATH"] = "1"  # else a process finds the unchanged package in the working folder
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     sys.path.insert(0, str(folder))

@@ -49,7 +49,7 @@ def test_only_receivers_at_encryption_can_read_an_item(steps):
             case "restart":
                 core, channel = start()
             case "publish" | "again":
-                channel.settle(members)
+                channel.set_receivers(members)
                 targets = sorted(arguments[0] & members)
                 if not targets:
                     continue

@@ -39,10 +39,10 @@ SMALL = Traces(cars=(20,), towns=(1,), days={20: 7}, seeds=(7,), recorded=False)
 
 
 @pytest.mark.soak
-def test_m4_measures_all_required_figures(spark):
+def test_m4_measures_all_required_quantities(spark):
     result = M4.measure(say_nothing, traces=SMALL, processes=1)
-    assert {required.figure for required in M4.required} <= set(result.figures)
-    shares = {name: figure.median for name, figure in result.figures.items()}
+    assert {required.quantity for required in M4.required} <= set(result.quantities)
+    shares = {name: quantity.median for name, quantity in result.quantities.items()}
     for completeness in ("1", "0.9"):
         regime = f"20 cars, 1 town, completeness {completeness}"
         assert 0 < shares[f"bound sends, {regime}"] <= shares[f"rule sends, {regime}"] < 1
@@ -57,10 +57,10 @@ def test_m4_measures_all_required_figures(spark):
 
 
 @pytest.mark.soak
-def test_m5_measures_all_required_figures(spark):
+def test_m5_measures_all_required_quantities(spark):
     result = M5.measure(say_nothing, traces=SMALL, processes=1)
-    assert {required.figure for required in M5.required} <= set(result.figures)
-    shares = {name: figure.median for name, figure in result.figures.items()}
+    assert {required.quantity for required in M5.required} <= set(result.quantities)
+    shares = {name: quantity.median for name, quantity in result.quantities.items()}
     regime = "20 cars, 1 town"
     for unit in ("messages", "points"):
         assert shares[f"{unit}, bound, {regime}"] < shares[f"{unit}, strict bound, {regime}"] <= 1

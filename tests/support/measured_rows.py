@@ -5,8 +5,8 @@ import math
 
 def check_complete(row, measured):
     """Check that all required figures of a row exist and are numbers; return the measurement."""
-    assert {required.figure for required in row.required} <= set(measured.figures)
-    for name, figure in measured.figures.items():
-        assert not math.isnan(figure.median), name
-        assert figure.low <= figure.median <= figure.high, name
+    assert {required.quantity for required in row.required} <= set(measured.quantities)
+    for name, quantity in measured.quantities.items():
+        assert not math.isnan(quantity.median), name
+        assert quantity.low <= quantity.median <= quantity.high, name
     return measured

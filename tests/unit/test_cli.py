@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import webbrowser
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,6 +26,7 @@ from mudkit.errors import (
     TraceContentError,
     TraceFormatError,
 )
+from mudkit.pipeline.jobs import JOBS
 from mudkit.report.schemas import TEMPLATES
 from mudkit.trace.formats import FORMATS
 
@@ -507,6 +509,56 @@ def test_invalid_job_is_refused_before_spark_starts(options, pattern, csv_file, 
 def test_job_has_its_own_options_only(options, problem, tmp_path):
     result = run("pipeline", options[0], tmp_path, "--out", tmp_path / "out", *options[1:])
     assert (result.exit_code, problem in " ".join(result.output.split())) == (2, True), result.output
+
+
+GIVEN = {
+    "format": "csv", "table": "reads", "column": "lat=2", "tz": "Europe/Rome", "time_unit": "ms", "rule": "none",
+    "box_km": 3.0, "window_s": 60.0, "device": "ann", "header": False, "cars": 3, "days": 2, "seed": 5, "towns": 4,
+    "zoom": 9, "bucket_s": 60, "horizon_s": 8.0, "interval_s": 61, "threshold": 7, "message_bytes": 11,
+    "aggregate_bytes": 12, "reads": Path("log"), "where": "lat > 1", "dates": 13, "overwrite": True,
+}  # fmt: skip
+"""A value of each option that is not its default."""
+PARAMETERS = {"column": ("columns", {"lat": "2"}), "zoom": ("zooms", [9]), "threshold": ("thresholds", [7])}
+"""Parameters of another name, with the value that several options make."""
+AFTER_LOADING = {"where", "rejected", "overwrite"}
+
+
+@pytest.mark.parametrize(
+    ("command", "function", "elsewhere"),
+    [
+        ("trace load", "trace.load", AFTER_LOADING),
+        ("trace profile", "trace.load", AFTER_LOADING),
+        ("trace generate", "trace.generate", set()),
+        ("pipeline ingest", "pipeline.ingest", set()),
+        *((f"pipeline {job}", "pipeline.run_job", set()) for job in JOBS),
+    ],
+)
+def test_each_option_is_the_parameter_that_its_help_names(
+    command, function, elsewhere, csv_file, tmp_path, monkeypatch
+):
+    """Pass a command all its options: one that it does not pass on is without effect."""
+    called = []
+    monkeypatch.setattr(f"mudkit.{function}", lambda *_, **options: called.append(options) or sys.exit(7))
+    monkeypatch.setattr("mudkit.trace.read_manifest", lambda _: None)
+    monkeypatch.setattr("mudkit.trace.Options.plan", lambda *_: None)
+    monkeypatch.setattr("mudkit.trace.tally.check_source", lambda _: None)
+    monkeypatch.setattr("mudkit.pipeline.progress", lambda *_: nullcontext())
+    monkeypatch.setattr(jobs, "_spark", lambda _: nullcontext())
+    group, name = command.split()
+    arguments = [csv_file("cab,t", ROWS)] if "generate" not in command else []
+    expected = {}
+    for option in get_command(app).commands[group].commands[name].params:
+        if option.param_type_name == "argument" or option.name in {"out", *elsewhere}:
+            continue
+        value = GIVEN[option.name]
+        parameter, passed_on = PARAMETERS.get(option.name, (option.name, value))
+        expected[parameter] = passed_on
+        flags = (option.opts if value else option.secondary_opts)[0]
+        arguments += [flags] if isinstance(value, bool) else [flags, value]
+    if name != "profile":
+        arguments += ["--out", tmp_path / "out"]
+    assert run(group, name, *arguments).exit_code == 7
+    assert {parameter: called[0][parameter] for parameter in expected} == expected
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from mudkit import doctor
+from mudkit.cli import app
 from mudkit.doctor import Check, checks, render
 from mudkit.figures import assets
 
@@ -186,9 +188,19 @@ def test_table_shows_missing_requirements_and_commands():
     ]
 
 
-def test_table_is_written_to_standard_output_by_default(capsys):
-    render([Check("disk", True, "room")])
-    assert capsys.readouterr().out.split() == ["ok", "disk", "room"]
+@pytest.mark.parametrize(
+    ("ok", "state", "status"), [(True, "ok", 0), (None, "note", 0), (False, "missing", 1)]
+)
+@pytest.mark.parametrize("options", [[], ["--start"]])
+def test_command_fails_if_something_is_missing_and_not_for_notes(monkeypatch, ok, state, status, options):
+    """Check the status, by which scripts stop; without what is only noted the rest works."""
+    starts = []
+    monkeypatch.setattr(
+        doctor, "checks", lambda *, start: starts.append(start) or [Check("disk", ok, "room")]
+    )
+    result = CliRunner().invoke(app, ["doctor", *options], catch_exceptions=False)
+    assert (result.stdout.split(), result.exit_code) == ([state, "disk", "room"], status)
+    assert starts == [bool(options)]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import sys
 import types
@@ -81,10 +82,12 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             )
         reduced = super().reducer_override(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple):
-            # A class is made with a name by which it is found again, so that one process has it once.
+            # A class is made with an id by which a second load in this process finds it; a copy has its own.
             make, arguments, *rest = reduced
-            if len(arguments) > 2 and isinstance(arguments[-2], str):
-                return make, (*arguments[:-2], None, arguments[-1]), *rest
+            bound = inspect.signature(make).bind(*arguments)
+            if "class_tracker_id" in bound.arguments:
+                bound.arguments["class_tracker_id"] = None
+                return make, bound.args, *rest
         return reduced
 
 

@@ -187,7 +187,7 @@ class Port(OnHost):
 
     def _view(self) -> View:
         machine = self.installed.machine
-        waiting = None if machine is None else machine.received(self.name)
+        waiting = None if machine is None else machine.count_unread(self.name)
         facts = {
             "device": self.device,
             "port": self.name,
@@ -589,7 +589,7 @@ class Module(OnHost):
     def _handle_identity(self, keys: PublicKeys) -> None:
         """Register the keys; after a restart, open all ports again, because the store may be a backup."""
         self._register(keys)
-        if keys.start:
+        if keys.generation:
             for port in self._ports.values():
                 port.open()
 

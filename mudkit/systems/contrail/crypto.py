@@ -85,7 +85,7 @@ class PublicKeys(msgspec.Struct, frozen=True):
 
     agreement: bytes
     signing: bytes
-    start: int = 0
+    generation: int = msgspec.field(name="start", default=0)
     """Number of earlier starts of the module."""
     last_number: int = 0
     """Last number in the store of the device at this start; the store may be a backup."""
@@ -106,12 +106,12 @@ class Registered(dict[str, PublicKeys]):
         return Registered, (dict(self), self.changes)
 
     def __setitem__(self, device: str, keys: PublicKeys) -> None:
-        """Register the keys and the start of a device; notify watchers of a restart."""
+        """Register the keys and the generation of a device; notify watchers of a restart."""
         if self.get(device) == keys:
             return
         self.changes += 1
         super().__setitem__(device, keys)
-        if keys.start:
+        if keys.generation:
             for watcher in self.watchers:
                 watcher(device)
 
@@ -160,7 +160,7 @@ class Sealing:
     def seal(self, to: str, header: Header, plain: bytes) -> tuple[bytes, bytes]:
         """Encrypt for one device and sign; return ciphertext and signature. A header is used once."""
         bound = _encoded([*header, self._me, to])
-        sealed = ChaCha20Poly1305(_derived(self._pair(to), b"seal", bound)).encrypt(
+        sealed = ChaCha20Poly1305(_derive(self._pair(to), b"seal", bound)).encrypt(
             bytes(_NONCE_BYTES), plain, bound
         )
         return Ciphertext(sealed), Ciphertext(self._signing.sign(bound + sealed))
@@ -168,13 +168,13 @@ class Sealing:
     def unseal(self, source: str, header: Header, sealed: bytes, signature: bytes) -> bytes:
         """Verify the signature and decrypt; raise TamperedMessage."""
         bound = _encoded([*header, source, self._me])
-        known = self._known(source)
+        known = self._find_keys(source)
         try:
             Ed25519PublicKey.from_public_bytes(known.signing).verify(bytes(signature), bound + sealed)
-            key = _derived(self._pair(source), b"seal", bound)
+            key = _derive(self._pair(source), b"seal", bound)
             return ChaCha20Poly1305(key).decrypt(bytes(_NONCE_BYTES), bytes(sealed), bound)
         except (InvalidSignature, InvalidTag, ValueError) as error:
-            raise _tampered(source, "a seal or signature that does not fit") from error
+            raise _tampered_message(source, "a seal or signature that does not fit") from error
 
     def item_key(self, key: bytes, header: Header) -> Secret:
         """Derive the key of one item from its channel key."""
@@ -191,7 +191,7 @@ class Sealing:
         try:
             return ChaCha20Poly1305(bytes(key)).decrypt(nonce, bytes(data), _encoded(header))
         except (InvalidTag, ValueError) as error:
-            raise _tampered("an item", "a content that is not the encrypted one") from error
+            raise _tampered_message("an item", "a content that is not the encrypted one") from error
 
     def tag(self, to: str, header: Header) -> bytes:
         """Return the authentication tag of a header for one device."""
@@ -200,26 +200,26 @@ class Sealing:
     def verify(self, source: str, header: Header, tag: bytes) -> None:
         """Verify a tag; raise TamperedMessage."""
         if not hmac.compare_digest(self._tag(source, [*header, source, self._me]), bytes(tag)):
-            raise _tampered(source, "a header that differs from the one sent")
+            raise _tampered_message(source, "a header that differs from the one sent")
 
     def _tag(self, other: str, bound: Header) -> bytes:
         pair = self._pair(other)
         if pair not in self._tags:
-            self._tags[pair] = _derived(pair, b"tag")
+            self._tags[pair] = _derive(pair, b"tag")
         return hmac.digest(self._tags[pair], _encoded(bound), "sha256")[:_TAG_BYTES]
 
     def _pair(self, other: str) -> Secret:
         """Return the secret shared with another device."""
-        public = self._known(other).agreement
+        public = self._find_keys(other).agreement
         if (other, public) not in self._pairs:
             shared = self._agreement.exchange(X25519PublicKey.from_public_bytes(public))
             self._pairs[other, public] = Secret(shared)
         return self._pairs[other, public]
 
-    def _known(self, other: str) -> PublicKeys:
+    def _find_keys(self, other: str) -> PublicKeys:
         keys = self._directory.get(other)
         if keys is None:
-            raise _tampered(other, "a device without a public key")
+            raise _tampered_message(other, "a device without a public key")
         return keys
 
 
@@ -262,7 +262,7 @@ Cipher: TypeAlias = Sealing | Plain
 
 def channel_key(entropy: Callable[[int], bytes], seed: Secret, port: str, epoch: int) -> Secret:
     """Derive the key of a channel; it differs in each epoch, even if the entropy repeats."""
-    return _derived(Secret(entropy(KEY_BYTES) + seed), b"channel", _encoded([port, epoch]))
+    return _derive(Secret(entropy(KEY_BYTES) + seed), b"channel", _encoded([port, epoch]))
 
 
 def digest(data: bytes) -> bytes:
@@ -270,7 +270,7 @@ def digest(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def _derived(secret: Secret, *purpose: bytes) -> Secret:
+def _derive(secret: Secret, *purpose: bytes) -> Secret:
     kdf = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=b"contrail " + b"\n".join(purpose))
     return Secret(kdf.derive(bytes(secret)))
 
@@ -278,7 +278,7 @@ def _derived(secret: Secret, *purpose: bytes) -> Secret:
 _encoded = msgspec.json.Encoder(enc_hook=bytes).encode
 
 
-def _tampered(source: str, reason: str) -> TamperedMessage:
+def _tampered_message(source: str, reason: str) -> TamperedMessage:
     return TamperedMessage(
         "A message is not as its sender made it.",
         where=f"from {source}",
@@ -329,7 +329,7 @@ def build_data(
     """Build the message of an encrypted item; ``to`` maps destinations to expiry."""
     header = item_header(source, item, seq, epoch)
     return Data(source[0], source[1], item, seq, epoch, [
-        Destination(device, port, expires_us, cipher.tag(device, _tagged(header, port, expires_us, body)))
+        Destination(device, port, expires_us, cipher.tag(device, _tag_header(header, port, expires_us, body)))
         for (device, port), expires_us in to.items()
     ], body)  # fmt: skip
 
@@ -337,7 +337,9 @@ def build_data(
 def verify_item(cipher: Cipher, data: Data) -> None:
     """Verify header, destination and ciphertext of a received item; raise TamperedMessage."""
     (to,) = data.to
-    cipher.verify(data.source, _tagged(key_header(data), to.port, to.expires_us, data.body or b""), to.tag)
+    cipher.verify(
+        data.source, _tag_header(key_header(data), to.port, to.expires_us, data.body or b""), to.tag
+    )
 
 
 def decrypt_item(cipher: Cipher, key: bytes, data: Data) -> bytes:
@@ -352,7 +354,7 @@ def seal(
     """Build a message sealed for each of its destinations; ``to`` maps devices to ports."""
     message = kind(source[0], source[1], number, slot, group, expires_us, [])
     for device, port in to.items():
-        sealed, signature = cipher.seal(device, _sealed(message, port), plain)
+        sealed, signature = cipher.seal(device, _sealed_header(message, port), plain)
         message.to.append(SealedFor(device, port, sealed, signature))
     return message
 
@@ -360,13 +362,13 @@ def seal(
 def open_sealed(cipher: Cipher, message: SealedMessage) -> bytes:
     """Verify and decrypt a received filter or key; raise TamperedMessage."""
     (to,) = message.to
-    return cipher.unseal(message.source, _sealed(message, to.port), to.sealed, to.signature)
+    return cipher.unseal(message.source, _sealed_header(message, to.port), to.sealed, to.signature)
 
 
-def _tagged(header: Header, port: str, expires_us: int | None, body: bytes) -> Header:
+def _tag_header(header: Header, port: str, expires_us: int | None, body: bytes) -> Header:
     return [*header, port, expires_us, digest(body).hex()]
 
 
-def _sealed(message: SealedMessage, port: str) -> Header:
+def _sealed_header(message: SealedMessage, port: str) -> Header:
     number, slot, group = message.number, message.slot, message.group
     return [message.kind, message.source, message.port, number, slot, group, message.expires_us, port]

@@ -20,9 +20,9 @@ from mudkit.wire import Value, wire_fields
 _MAX_LISTED: Final = 100_000
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern="^[^\x00-\x1f\x7f\ud800-\udfff]+$")]
 _Incarnation = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\Z")]
-_Starts = list[_Incarnation] | UnsetType
+_StorageIncarnations = list[_Incarnation] | UnsetType
 """Incarnations of the storages that answered; absent: none has restarted."""
-_Start = _Incarnation | UnsetType
+_StorageIncarnation = _Incarnation | UnsetType
 """Incarnation of the storage that holds the queue; absent: it has not restarted."""
 _Version = Annotated[int, msgspec.Meta(ge=0, le=1 << 26)]
 """Number of moves of a queue; the numbers of its entries begin with it."""
@@ -125,7 +125,7 @@ class Join(_FromDevice, frozen=True, tag="join"):
     friends: Annotated[list[_Text], msgspec.Meta(max_length=_MAX_LISTED)] | None
 
 
-class Send(_FromDevice, frozen=True, tag="send"):
+class Push(_FromDevice, frozen=True, tag="send"):
     """Device to gateway: push a message for other devices (4.1)."""
 
     message: DeviceMessage
@@ -151,12 +151,12 @@ class Pull(_Visit, frozen=True, tag="pull"):
     """Device to gateway: acknowledge the entries ``got`` and request the next page (4.1).
 
     ``hold``: keep the connection open when the queue is empty. Visit numbers increase across restarts of the
-    device. ``start`` is the incarnation of the storage that delivered the acknowledged entries.
+    device. ``storage_incarnation`` is the incarnation of the storage that delivered the acknowledged entries.
     """
 
     got: Annotated[list[Count], msgspec.Meta(max_length=_MAX_LISTED)]
     hold: bool
-    start: _Start = UNSET
+    storage_incarnation: _StorageIncarnation = msgspec.field(name="start", default=UNSET)
 
 
 class Probe(_Visit, frozen=True, tag="probe"):
@@ -167,12 +167,12 @@ class Bye(_Visit, frozen=True, tag="bye"):
     """Device to gateway: the connection of a visit is closed."""
 
 
-class Sent(_Message, frozen=True, tag="sent"):
+class PushAnswer(_Message, frozen=True, tag="sent"):
     """Gateway to device: outcome of a push by endpoint; None: cache miss, send the body."""
 
     number: Count
     results: Annotated[list[tuple[str, str, str]], msgspec.Meta(max_length=_MAX_LISTED)] | None
-    starts: _Starts = UNSET
+    storage_incarnations: _StorageIncarnations = msgspec.field(name="starts", default=UNSET)
 
 
 class Deliver(_Message, frozen=True, tag="deliver"):
@@ -184,14 +184,14 @@ class Deliver(_Message, frozen=True, tag="deliver"):
     visit: Count
     page: Annotated[list[tuple[Count, Unread]], msgspec.Meta(max_length=_MAX_LISTED)]
     more: bool
-    start: _Start = UNSET
+    storage_incarnation: _StorageIncarnation = msgspec.field(name="start", default=UNSET)
 
 
 class Filled(_Message, frozen=True, tag="filled"):
     """Gateway to device: the queue is not empty; pull over the open connection. Also answers a probe."""
 
 
-Request: TypeAlias = Join | Send | Membership | Withdraw | Pull
+Request: TypeAlias = Join | Push | Membership | Withdraw | Pull
 
 
 # -- between a gateway and the other tiers (4.2.2)
@@ -210,7 +210,7 @@ class Tell(_Message, frozen=True, tag="tell"):
     """Compute instance to gateway: a message for the device at an address."""
 
     to: Name
-    message: Deliver | Sent
+    message: Deliver | PushAnswer
 
 
 class QueueFilled(_Message, frozen=True, tag="filled"):
@@ -282,7 +282,7 @@ class Drop(_Op, frozen=True, tag="drop"):
 
     device: _Text
     numbers: list[Count]
-    start: _Start = UNSET
+    storage_incarnation: _StorageIncarnation = msgspec.field(name="start", default=UNSET)
 
 
 class FindItem(_Op, frozen=True, tag="cached"):
@@ -357,7 +357,7 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     page: list[tuple[Count, DeviceMessage]]
     more: bool
     times: Count
-    start: _Start = UNSET
+    storage_incarnation: _StorageIncarnation = msgspec.field(name="start", default=UNSET)
 
 
 class Moved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -383,7 +383,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     doing: list[tuple[Name, Op]] = msgspec.field(default_factory=list, name="asked")
     todo: list[tuple[Name, Op]] = []
     results: list[tuple[Op, Answer]] = []
-    starts: _Starts = UNSET
+    storage_incarnations: _StorageIncarnations = msgspec.field(name="starts", default=UNSET)
 
 
 class Do(_Message, frozen=True, tag="do"):
@@ -465,11 +465,11 @@ class Adopted(_Message, frozen=True, tag="adopted"):
     number: Count
 
 
-DEVICE_FROM_GATEWAY: Final = Accepts[Deliver | Filled | Sent](Deliver, Filled, Sent)
+DEVICE_FROM_GATEWAY: Final = Accepts[Deliver | Filled | PushAnswer](Deliver, Filled, PushAnswer)
 DEVICE_FROM_DEVICE: Final = Accepts[DeviceMessage](Data, Filter, Key, ItemKey)
 """Messages in a :class:`Deliver`."""
 GATEWAY_FROM_DEVICE: Final = Accepts[Request | Probe | Bye](
-    Join, Send, Membership, Withdraw, Pull, Probe, Bye
+    Join, Push, Membership, Withdraw, Pull, Probe, Bye
 )
 GATEWAY_FROM_COMPUTE: Final = Accepts[Tell](Tell)
 GATEWAY_FROM_STORAGE: Final = Accepts[QueueFilled | Restarted](QueueFilled, Restarted)

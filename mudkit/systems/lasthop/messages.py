@@ -1,8 +1,8 @@
 """Messages between devices and the spooling server, and operations of applications (Last hop 3).
 
-A session is ``[incarnation, life, count]``: the identifier of the device's store, which a restore copies; the
-start of its machine, 1 or a drawn number; and the number of the session in that start. A stream of messages
-to the device belongs to one session and has its name.
+A session is ``[store_id, incarnation, count]``: the identifier of the device's store; the incarnation of its
+machine, 1 or a drawn number; and the number of the session in that incarnation. A stream of messages to the
+device belongs to one session and has its name.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ Content: TypeAlias = dict[str, Value]
 """Fields of a message, as its publisher gave them."""
 _Text = Annotated[str, Meta(min_length=1, max_length=1 << 16)]
 _Rank = Annotated[float, Meta(ge=-1e9, le=1e9)]
-_Incarnation = Annotated[str, Meta(pattern="^[0-9a-f]{8}$")]
-Session: TypeAlias = tuple[_Incarnation, Count, Count]
-"""Store of the device, start of its machine, and number of the session in that start."""
+_StoreId = Annotated[str, Meta(pattern="^[0-9a-f]{8}$")]
+_Nonce = _StoreId
+Session: TypeAlias = tuple[_StoreId, Count, Count]
+"""Store id and incarnation of the device, and number of the session in that incarnation."""
 _Number = Annotated[int, Meta(ge=1, le=1 << 62)]
 
 
@@ -200,7 +201,7 @@ class Subscriptions(Struct, frozen=True):
     first: Count
     acked: Count
     base: Count | None = None
-    nonce: _Incarnation | UnsetType = UNSET
+    nonce: _Nonce | UnsetType = UNSET
 
 
 class Hello(_Message, frozen=True, tag="hello"):
@@ -265,22 +266,22 @@ class FactsAck(_Message, frozen=True, tag="heard"):
 class Identify(_Message, frozen=True, tag="who"):
     """Server to device: the session is unknown; begin another one, whose hello carries the nonce.
 
-    ``known`` is the last start of the device at the server, and the number of its last fact there. A server
-    that has just started has ``restarted``: a device answers this once, whatever session the server knows. It
-    is absent if the server has received a message of this session.
+    ``known`` is the last incarnation of the device at the server, and the number of its last fact there. A
+    server that has just started has ``restarted``: a device answers this once, whatever session the server
+    knows. It is absent if the server has received a message of this session.
     """
 
     session: Session
-    nonce: _Incarnation
+    nonce: _Nonce
     known: tuple[str, Count, Count]
     restarted: bool | UnsetType = UNSET
 
 
 class _Body(Struct, frozen=True, tag_field="what"):
-    """Item of a stream, for the subscription to a topic that began with the fact number ``run``."""
+    """Item of a stream, for the subscription to a topic that began with the fact ``subscribed_seq``."""
 
     topic: _Text
-    run: _Number
+    subscribed_seq: _Number = field(name="run")
 
 
 class Forwarded(_Body, frozen=True, tag="message"):

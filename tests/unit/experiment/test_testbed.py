@@ -18,7 +18,8 @@ from couriers import IdleEntrant, install_couriers
 from mudkit.errors import ParameterError
 from mudkit.events import Ciphertext
 from mudkit.experiment import ADAPTERS, TASKS, Item, Scenario, Task, Testbed, run
-from mudkit.experiment.testbed import APP, _text_fields
+from mudkit.experiment.evidence import _text_fields
+from mudkit.experiment.testbed import APP
 from mudkit.lab import Lab
 
 

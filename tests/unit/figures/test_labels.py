@@ -86,7 +86,7 @@ def get_placed_boxes(labels, shares, wide, high):
     """Return text and box of the labels of points on a plot of a given width and height."""
     boxes = []
     for label, (x, y) in zip(labels, shares, strict=True):
-        long, tall = text_px(label["text"], 12)
+        long, tall = text_px(label["text"])
         left = wide * x + label["ax"] - {"left": 0, "center": 0.5, "right": 1}[label["xanchor"]] * long
         top = high * (1 - y) + label["ay"] - {"top": 0, "middle": 0.5, "bottom": 1}[label["yanchor"]] * tall
         boxes.append((label["text"], (left, top, left + long, top + tall)))
@@ -142,7 +142,7 @@ def test_labels_at_the_right_edge_stay_within_the_figure():
     )
     for label, (x, _) in zip(labels, shares, strict=True):
         part = {"left": 1.0, "center": 0.5, "right": 0.0}[label["xanchor"]]
-        assert 600 * x + label["ax"] + part * text_px(label["text"], 12)[0] <= 612
+        assert 600 * x + label["ax"] + part * text_px(label["text"])[0] <= 612
     assert len({(label["x"], label["ax"], label["ay"]) for label in labels}) == 4
 
 

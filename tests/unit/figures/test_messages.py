@@ -142,7 +142,7 @@ def test_labels_of_a_narrow_figure_do_not_overlap():
     lane_px = (590 - figure.layout.margin.l - figure.layout.margin.r) / len(lanes)
     spans = []
     for label in figure.layout.annotations:
-        wide, high = text_px(label.text, label.font.size)
+        wide, high = text_px(label.text)
         left = (
             label.x * lane_px + label.xshift - {"left": 0, "center": wide / 2, "right": wide}[label.xanchor]
         )

@@ -21,6 +21,15 @@ def test_toolbars_have_no_upload_button(name, gallery):
     assert {"sendChartToCloud", "sendDataToCloud"} <= set(removed)
 
 
+@pytest.mark.parametrize("name", FIGURES)
+def test_no_text_is_smaller_than_13_px(name, gallery):
+    sizes = [
+        int(size) for size in re.findall(r'"(?:text)?font":\{[^{}]*?"size":(\d+)', gallery(name).to_json())
+    ]
+    assert sizes
+    assert min(sizes) >= style.TEXT_PX == 13
+
+
 def test_widget_has_the_plotly_configuration():
     widget = Figure()
     assert widget.get_state()["_config"] == {**figures.PLOTLY_CONFIG, "responsive": True}

@@ -23,3 +23,5 @@ def test_delay_costs_rise_for_shorter_and_are_constant_for_longer_delays():
         below = row[row < 5.0]
         assert (np.diff(below) < 0).all()
     assert costs[13, 0] == pytest.approx(1.0)  # a separate message for a write that is never read
+    assert delay_costs(5.0, 0.5)[13, 0] == pytest.approx(0.5)
+    assert (delay_costs(0.0, 0.0) == 0).all(), "each cost is 0 or more"

@@ -1,11 +1,19 @@
-"""Oracle frontier: delays by hour, chosen in hindsight."""
+"""Frontiers: read trees by price; delays by hour, chosen in hindsight."""
 
 import numpy as np
 import pytest
-from learning_traces import MINUTE_US, build_positions, build_reads, label_by_definition
+from learning_traces import (
+    MINUTE_US,
+    build_labelled_reads,
+    build_positions,
+    build_reads,
+    label_by_definition,
+)
 
 from mudkit.learning.batching import delayed
-from mudkit.learning.frontier import ORACLE_PRICES, hours_of, oracle_frontier
+from mudkit.learning.frontier import ORACLE_PRICES, hours_of, oracle_frontier, read_frontier
+from mudkit.learning.pairs import Pairs
+from mudkit.learning.replay import SENT, replay
 from mudkit.learning.writes import ReadRequests, Writes, batches, missed
 
 
@@ -50,3 +58,15 @@ def test_initial_delays_are_not_cheaper_than_the_frontier(world, second):
         if price:
             cost = (sent.messages + 1e-4 * sent.points) / len(hour) + price * missed_share
             assert messages + 1e-4 * points + price * missing <= cost + 1e-12
+
+
+def test_free_stale_answers_leave_reads_without_an_answer_and_dear_ones_send_all():
+    """Price a stale answer at nothing, then at a million queries: labels that say nothing leave no other choice."""
+    pairs = Pairs.of(*build_labelled_reads())
+    stale = np.random.default_rng(1).random(len(pairs.read)) < 0.5
+    served = replay(pairs, np.ones(len(stale), dtype=np.bool_))
+    is_local = served != SENT
+    assert 0.5 < is_local.mean() < 1
+    frontier = read_frontier(pairs, stale, prices=(0.0, 1e6))
+    assert frontier["sent_share"].tolist() == [1 - is_local.mean(), 1.0]
+    assert frontier["stale_share"].tolist() == [stale[served[is_local]].sum() / len(served), 0.0]

@@ -262,10 +262,14 @@ def test_exported_rules_decide_as_they_do(rule, pairs):
     assert np.array_equal(decided, rule.local(pairs))
 
 
-def test_exported_rule_asks_where_the_place_is_unknown():
-    document = export_policy(FixedRule(1.0, 10.0))
-    values = dict.fromkeys(document.features, 0.0) | {"distance": None}
-    assert document.decide([values[name] for name in document.features]) == "remote"
+@pytest.mark.parametrize(("minutes", "known", "answer"), [
+    (10.0, {"distance": None}, "remote"), (0.5, {"age": 30.0}, "local"), (0.5, {"age": 31.0}, "remote"),
+    (0.0, {"age": 0.0}, "remote"),
+])  # fmt: skip
+def test_exported_rule_asks_where_the_place_is_unknown_and_beyond_its_age(minutes, known, answer):
+    document = export_policy(FixedRule(1.0, minutes))
+    values = dict.fromkeys(document.features, 0.0) | known
+    assert document.decide([values[name] for name in document.features]) == answer
 
 
 @pytest.mark.parametrize(("slots", "step"), list(product((0, 23, 25, 2880), (1.0, 2.0))))

@@ -102,7 +102,9 @@ def test_report_all_rejects_wrong_arguments_before_any_run(tmp_path, monkeypatch
     monkeypatch.setattr(overview, "run_report", None)
     with pytest.raises(InputMissing, match="no preset 'nothing'"):
         overview.run_all(named="nothing", build=tmp_path)
-    with pytest.raises(ParameterError, match="one by one"):
-        CliRunner().invoke(app, ["report", "all", "--param", "tz=UTC"], catch_exceptions=False)
+    for option, value in (("--param", "tz=UTC"), ("--where", "lat > 1"), ("--against", "tz=UTC")):
+        with pytest.raises(ParameterError, match="one by one") as caught:
+            CliRunner().invoke(app, ["report", "all", option, value], catch_exceptions=False)
+        assert (caught.value.where, caught.value.found) == (option, value)
     with pytest.raises(ParameterError, match=", all"):
         CliRunner().invoke(app, ["report", "weather"], catch_exceptions=False)

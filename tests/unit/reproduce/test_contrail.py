@@ -25,7 +25,7 @@ def test_small_measurement_has_all_figures_and_its_verdict(name):
     row = next(row for row in ROWS if row.name == name)
     measured = SMALL[name]()
     verdict, reason = judge(row, measured)
-    assert {required.figure for required in row.required} <= set(measured.figures)
+    assert {required.quantity for required in row.required} <= set(measured.quantities)
     assert verdict == (SHAPE if name in ("C1", "C4") else REPRODUCED), reason
 
 
@@ -33,9 +33,11 @@ def test_c8_requires_ten_thousand_manipulations():
     row = ROWS[-1]
     measured = contrail.measure_privacy(manipulations=200, items=5)
     (missed,) = [
-        required for required in row.required if not required.holds(measured.figures[required.figure].median)
+        required
+        for required in row.required
+        if not required.holds(measured.quantities[required.quantity].median)
     ]
-    assert (missed.figure, missed.bound, measured.figures[missed.figure].median) == (
+    assert (missed.quantity, missed.bound, measured.quantities[missed.quantity].median) == (
         "manipulations",
         10_000,
         200,
@@ -47,7 +49,9 @@ def test_c8_requires_ten_thousand_manipulations():
 def test_mean_latency_falls_with_more_instances():
     loads = ((10, 1), (60, 1), (60, 10))
     measured = contrail.measure_scale(loads=loads, service_ms=60.0, minutes=0.5)
-    means = {name: figure.median for name, figure in measured.figures.items() if name.startswith("mean")}
+    means = {
+        name: quantity.median for name, quantity in measured.quantities.items() if name.startswith("mean")
+    }
     assert means["mean s, 60 clients, 10 instances"] < 0.7 * means["mean s, 60 clients, 1 instance"]
 
 

@@ -9,30 +9,34 @@ from mudkit.reproduce import lab
 from mudkit.reproduce.lab import F1, F5, F6
 
 
-def test_f5_measures_all_required_figures():
+def test_f5_measures_all_required_quantities():
     measured = lab.measure_predicates(texts=3, calls=5, runs=2)
     check_complete(F5, measured)
-    assert all(figure.low > 0 for figure in measured.figures.values())
+    assert all(quantity.low > 0 for quantity in measured.quantities.values())
 
 
 @pytest.mark.soak
 def test_f1_counts_positions_messages_and_memory():
     measured = lab.measure_kernel(devices=20, hours=1, repeats=1, fleet=30, fleet_hours=2, seeds=[3])
     check_complete(F1, measured)
-    assert measured.figures["positions"].median == 30 * 121
+    assert measured.quantities["positions"].median == 30 * 121
     # A report every ten minutes and its acknowledgement; only device 1 reports at both ends of the run.
-    assert measured.figures["messages"].median == (30 * 12 + 1) * 2 - 1
-    assert 0 < measured.figures["MB before"].median <= measured.figures["MB at the peak, large fleet"].median
+    assert measured.quantities["messages"].median == (30 * 12 + 1) * 2 - 1
+    assert (
+        0
+        < measured.quantities["MB before"].median
+        <= measured.quantities["MB at the peak, large fleet"].median
+    )
 
 
-def test_f6_measures_all_required_figures():
+def test_f6_measures_all_required_quantities():
     measured = lab.measure_checker(
         operations=200, clients=5, few=3, sizes=(10, 20), within_s=5.0, seeds=[1, 2]
     )
     check_complete(F6, measured)
-    assert measured.figures["share of right verdicts"].median == 1
+    assert measured.quantities["share of right verdicts"].median == 1
     for model in lab.VIEWS:
-        assert measured.figures[f"operations the search decides, {model.name}"].low == 20
+        assert measured.quantities[f"operations the search decides, {model.name}"].low == 20
     assert "Porcupine" in measured.parameters["peer"]
 
 

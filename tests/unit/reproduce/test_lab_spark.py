@@ -29,22 +29,22 @@ def test_f2_compares_pairs_of_runs_after_the_first():
         "label_writes, longer trace": make_runs(55.0, driver_mb=1500.0),
     }
     sizes = {
-        name: row.Figure.of([rows])
+        name: row.Quantity.of([rows])
         for name, rows in (("positions", 3.7e6), ("reads", 5e4), ("positions, longer trace", 3.7e7))
     }
 
     def measure():
         return row.Measured(lab_spark._label_figures(pairs, local, local) | sizes, {})
 
-    assert {required.figure for required in F2.required} <= set(measure().figures)
-    assert measure().figures["times DuckDB's time"].median == 1.5
-    assert measure().figures["times as long, label_reads, longer trace"].high == 11
-    assert measure().figures["times as long, label_writes, longer trace"].median == 11
-    assert measure().figures["GB of the driver at its peak"].median == 1.5
-    assert measure().figures["s, label_writes, two workers"].median == 5
+    assert {required.quantity for required in F2.required} <= set(measure().quantities)
+    assert measure().quantities["times DuckDB's time"].median == 1.5
+    assert measure().quantities["times as long, label_reads, longer trace"].high == 11
+    assert measure().quantities["times as long, label_writes, longer trace"].median == 11
+    assert measure().quantities["GB of the driver at its peak"].median == 1.5
+    assert measure().quantities["s, label_writes, two workers"].median == 5
     assert judge(F2, measure())[0] == "reproduced"
     pairs[2][1]["counted"] = "b"
-    assert measure().figures["share of runs in which both count the same"].median == 0.75
+    assert measure().quantities["share of runs in which both count the same"].median == 0.75
     assert judge(F2, measure())[0] == "not reproducible"
 
 

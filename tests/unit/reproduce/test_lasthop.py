@@ -11,7 +11,7 @@ from measured_rows import check_complete
 from mudkit.reproduce import lasthop, lasthop_speed
 from mudkit.reproduce.lasthop import L1, L2, L3, L4, L5, L6
 from mudkit.reproduce.lasthop_speed import L7, simulate_in_simpy
-from mudkit.reproduce.row import Figure, Measured, judge
+from mudkit.reproduce.row import Measured, Quantity, judge
 from mudkit.sources.outages import Outages
 from mudkit.systems.lasthop import Scenario, simulate, sweep
 from mudkit.systems.lasthop.study.sweeping import HOUR_S
@@ -24,9 +24,9 @@ def test_l1_reports_the_largest_error_of_all_points():
             over={"max": [4, 32], "user_frequency": [1.0, 4.0]}, days=60, seeds=[1, 2, 3]
         ),
     )
-    assert measured.figures["points"].median == 4
+    assert measured.quantities["points"].median == 4
     assert measured.parameters["largest error at"] == "Max 32, 1 a day"
-    assert 0 < measured.figures["largest error of the formula"].median < 0.1
+    assert 0 < measured.quantities["largest error of the formula"].median < 0.1
 
 
 def test_l2_reproduces_the_papers_example():
@@ -44,28 +44,28 @@ def test_l3_finds_the_band():
             seeds=[1, 2],
         ),
     )
-    figures = measured.figures
-    assert figures["loss at 16, 12 a day"].median < 0.02 < 0.2 < figures["loss at 16, 1 a day"].median
-    assert figures["band begins at, 24 a day"].median == 16 < figures["band begins at, 1 a day"].median
-    assert figures["steps up to 16 at which the loss rises"].median == 0
+    quantities = measured.quantities
+    assert quantities["loss at 16, 12 a day"].median < 0.02 < 0.2 < quantities["loss at 16, 1 a day"].median
+    assert quantities["band begins at, 24 a day"].median == 16 < quantities["band begins at, 1 a day"].median
+    assert quantities["steps up to 16 at which the loss rises"].median == 0
     assert measured.parameters["outages_per_day"] == [1, 12, 24]
 
 
 @pytest.mark.parametrize("frequency", ["12 a day", "24 a day"])
 def test_l3_requires_small_loss_from_limit_16(frequency):
-    figures = {
-        required.figure: Figure.of([0.9 * required.bound])
+    quantities = {
+        required.quantity: Quantity.of([0.9 * required.bound])
         for required in L3.required
         if required.sense in ("at most", "below")
     }
-    figures |= {
-        required.figure: Figure.of([required.bound])
+    quantities |= {
+        required.quantity: Quantity.of([required.bound])
         for required in L3.required
         if required.sense in ("at least", "within")
     }
-    assert judge(L3, Measured(figures, {}))[0] == "reproduced"
-    late = figures | {
-        f"band begins at, {frequency}": Figure.of([32])
+    assert judge(L3, Measured(quantities, {}))[0] == "reproduced"
+    late = quantities | {
+        f"band begins at, {frequency}": Quantity.of([32])
     }  # below 1 % at 16 and at 64, but not in between
     assert judge(L3, Measured(late, {}))[0] == "not reproducible"
 
@@ -79,7 +79,7 @@ def test_l4_loss_rises_until_just_below_total_outage():
     verdict, reason = judge(L4, measured)
     assert verdict == "shape"  # in proportion up to four reads a day
     assert reason.startswith("5 of 12 do not hold here: loss at 50 % over loss at 95 %, 0.25 a day")
-    assert 0.4 < measured.figures["loss at 50 % over loss at 95 %, 2 a day"].median < 0.65
+    assert 0.4 < measured.quantities["loss at 50 % over loss at 95 %, 2 a day"].median < 0.65
 
 
 @pytest.mark.soak
@@ -93,7 +93,7 @@ def test_l5_loss_peaks_at_middle_expirations():
         ),
     )
     assert judge(L5, measured)[0] == "reproduced"
-    assert measured.figures["share of all that comes that is lost at 4 min, 2 a day"].median < 0.01
+    assert measured.quantities["share of all that comes that is lost at 4 min, 2 a day"].median < 0.01
 
 
 @pytest.mark.soak
@@ -110,17 +110,17 @@ def test_l6_has_a_threshold_gap_only_for_long_expirations():
         ),
     )
     assert judge(L6, measured)[0] == "reproduced"
-    assert measured.figures["thresholds in the gap, 4.2 h, 90% downtime"].median == 0
-    assert measured.figures["gap from, h, 137 h, 95% downtime"].median == 8
-    assert measured.figures["waste with the threshold learnt, 5.7 days, 90% downtime"].median < 0.06
+    assert measured.quantities["thresholds in the gap, 4.2 h, 90% downtime"].median == 0
+    assert measured.quantities["gap from, h, 137 h, 95% downtime"].median == 8
+    assert measured.quantities["waste with the threshold learnt, 5.7 days, 90% downtime"].median < 0.06
 
 
 def test_l6_may_reproduce_the_shape_only():
-    figures = {required.figure: Figure(required.bound, 0, 0) for required in L6.required}
-    assert judge(L6, Measured(figures, {}))[0] == "reproduced"
-    level = figures | {"waste at 8 h, 5.7 days, 90% downtime": Figure(0.3, 0, 0)}
+    quantities = {required.quantity: Quantity(required.bound, 0, 0) for required in L6.required}
+    assert judge(L6, Measured(quantities, {}))[0] == "reproduced"
+    level = quantities | {"waste at 8 h, 5.7 days, 90% downtime": Quantity(0.3, 0, 0)}
     assert judge(L6, Measured(level, {}))[0] == "shape"
-    shuffled = figures | {"steps at which waste rises or loss falls, 95% downtime": Figure(4, 0, 0)}
+    shuffled = quantities | {"steps at which waste rises or loss falls, 95% downtime": Quantity(4, 0, 0)}
     assert judge(L6, Measured(shuffled, {}))[0] == "not reproducible"
 
 
@@ -129,9 +129,9 @@ def test_l7_compares_with_the_same_model_in_simpy():
         days=20, runs=2, fleets=1, seeds=[1], processes=1, over={"prefetch_limit": [1, 4], "outage": [0.5]}
     )
     check_complete(L7, measured)
-    assert measured.figures["share of runs in which simpy's model forwards and reads the same"].median == 1
-    assert measured.figures["share of years in which the kernel forwards and reads the same"].median == 1
-    assert measured.figures["runs of Figure 3"].median == 2
+    assert measured.quantities["share of runs in which simpy's model forwards and reads the same"].median == 1
+    assert measured.quantities["share of years in which the kernel forwards and reads the same"].median == 1
+    assert measured.quantities["runs of Figure 3"].median == 2
 
 
 @pytest.mark.parametrize(("outage", "limit"), [(0.0, 4), (0.5, 16), (0.9, 1), (1.0, 5), (0.95, math.inf)])
@@ -155,8 +155,8 @@ def test_figures_are_computed_from_sweep_tables():
     table = pd.DataFrame(
         {"by": [1, 1, 2, 2], "at": [7, 7, 7, 7], "loss": [0.1, 0.2, 0.5, 0.0], "best": [10, 30, 10, 10]}
     )
-    assert lasthop.of_seeds(table, "loss", by=2) == Figure(0.25, 0.0, 0.5)
-    assert lasthop.worst(table, "loss", "by", at=7) == Figure(0.25, 0.0, 0.5)
+    assert lasthop.of_seeds(table, "loss", by=2) == Quantity(0.25, 0.0, 0.5)
+    assert lasthop.worst(table, "loss", "by", at=7) == Quantity(0.25, 0.0, 0.5)
     assert lasthop.pooled_losses(table, "by") == (
         [1],
         [pytest.approx(7 / 40)],

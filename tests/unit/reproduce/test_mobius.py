@@ -31,17 +31,17 @@ def m1():
 
 
 @pytest.mark.soak
-def test_m1_measures_all_required_figures(m1):
+def test_m1_measures_all_required_quantities(m1):
     check_complete(M1, m1)
-    assert all(math.isfinite(figure.median) for figure in m1.figures.values())
-    assert m1.figures["share of records on which both agree"].low == 1
+    assert all(math.isfinite(quantity.median) for quantity in m1.quantities.values())
+    assert m1.quantities["share of records on which both agree"].low == 1
     assert m1.parameters["subscriptions"] == 600
 
 
 def test_m1_measures_the_hard_shapes(m1):
     for shape in ("ranges", "wide", "skewed", "near"):
-        assert m1.figures[f"{shape}: µs a record"].median > 0
-    assert m1.figures["near: µs for 10 moves and a record"].median > 0
+        assert m1.quantities[f"{shape}: µs a record"].median > 0
+    assert m1.quantities["near: µs for 10 moves and a record"].median > 0
 
 
 def test_agreement_detects_a_difference_between_index_and_scan(monkeypatch):
@@ -52,12 +52,15 @@ def test_agreement_detects_a_difference_between_index_and_scan(monkeypatch):
 
 
 @pytest.mark.soak
-def test_m2_measures_all_required_figures():
+def test_m2_measures_all_required_quantities():
     measured = mobius.measure_capacity(subscriptions=2000, topics=[10], seeds=[1])
     check_complete(M2, measured)
-    assert measured.figures["subscriptions held"].median == 2000
+    assert measured.quantities["subscriptions held"].median == 2000
     assert (
-        10 < measured.figures["MB before the first"].median < measured.figures["MB at the peak"].median < 500
+        10
+        < measured.quantities["MB before the first"].median
+        < measured.quantities["MB at the peak"].median
+        < 500
     )
 
 
@@ -78,19 +81,19 @@ def test_m6_counts_runs_and_broken_promises(monkeypatch):
     bugs = [bug for bug in BUGS if bug.name == "a conflict that keeps the pending write"]
     measured = mobius.measure_campaign(seeds=[0, 1, 17, 30], bugs=bugs)
     check_complete(M6, measured)
-    assert measured.figures["runs"].median == 4
-    assert measured.figures["runs in which a promise was broken"].median == 0
-    assert measured.figures["writes"].median > 10
+    assert measured.quantities["runs"].median == 4
+    assert measured.quantities["runs in which a promise was broken"].median == 0
+    assert measured.quantities["writes"].median > 10
     assert (
         "seed 17: ILLEGAL (fork-sequential" in measured.parameters["smallest counterexample to definition 3"]
     )
-    assert measured.figures["seeded bugs that nothing caught"].median == 0
-    assert measured.figures[f"operations of the smallest counterexample, {bugs[0].name}"].median == 2
+    assert measured.quantities["seeded bugs that nothing caught"].median == 0
+    assert measured.quantities[f"operations of the smallest counterexample, {bugs[0].name}"].median == 2
     violated = measured.parameters[f"seeded, {bugs[0].name}"]
     assert violated == f"seed {bugs[0].seed}, violated: fork-sequential-retracted"
     monkeypatch.setattr(BackEnd, "_results", lambda self, client: {})  # applies duplicate writes
     measured = mobius.measure_campaign(seeds=range(10), bugs=())
-    assert measured.figures["runs in which a promise was broken"].median > 0
+    assert measured.quantities["runs in which a promise was broken"].median > 0
 
 
 def test_m6_counts_the_faults_of_its_runs():
@@ -107,7 +110,9 @@ def test_m6_is_not_reproduced_when_seeded_bugs_escape():
     bugs = [Bug("none", "nothing", ())] * 4
     measured = mobius.measure_campaign(seeds=range(2), bugs=bugs)
     (required,) = (
-        requirement for requirement in M6.required if requirement.figure == "seeded bugs that nothing caught"
+        requirement
+        for requirement in M6.required
+        if requirement.quantity == "seeded bugs that nothing caught"
     )
     row = dataclasses.replace(M6, required=(required,))
     assert judge(row, measured)[0] == "not reproducible"

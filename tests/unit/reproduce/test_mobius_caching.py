@@ -51,18 +51,18 @@ def test_write_finding_separates_bound_and_tree():
     assert "bound 10 times fewer points (the paper's: 7), the tree 2 times fewer points" in finding
     assert "less than half of the gap in messages in 1 of 1 regimes (median 33%)" in finding
     assert "hindsight" not in mobius_caching._write_finding({"b": by_name["b"]})
-    figures = mobius_caching._write_figures(by_name)
-    assert figures["messages, hours in hindsight, a"].median == 0.3
-    assert "messages, hours in hindsight, b" not in figures
+    quantities = mobius_caching._write_figures(by_name)
+    assert quantities["messages, hours in hindsight, a"].median == 0.3
+    assert "messages, hours in hindsight, b" not in quantities
 
 
 def test_a_regime_in_which_nobody_reads_anothers_writes_has_no_gap_and_no_factor():
     nothing, thirty = mobius_caching._Shares(0.0, 0.0, 0.0), mobius_caching._Shares(0.4, 1.0, 0.0)
     alone = mobius_caching._WriteOutcome(thirty, thirty, thirty, nothing, nothing, nothing)
-    figures = mobius_caching._write_figures({"alone": [alone]})
-    assert "share of the gap in messages closed, alone" not in figures
-    assert figures["regimes in which less than half of the gap in messages is closed"].median == 0
-    assert math.isnan(figures["times fewer messages than with 30 min, bound, best regime"].median)
+    quantities = mobius_caching._write_figures({"alone": [alone]})
+    assert "share of the gap in messages closed, alone" not in quantities
+    assert quantities["regimes in which less than half of the gap in messages is closed"].median == 0
+    assert math.isnan(quantities["times fewer messages than with 30 min, bound, best regime"].median)
     assert "of 0 regimes" in mobius_caching._write_finding({"alone": [alone]})
 
 

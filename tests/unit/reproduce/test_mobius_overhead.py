@@ -11,11 +11,11 @@ from mudkit.reproduce.mobius_overhead import M3, M3_REMOTE
 from mudkit.reproduce.row import judge
 
 
-def test_m3_measures_all_required_figures():
+def test_m3_measures_all_required_quantities():
     measured = mobius_overhead.measure_local(writes=20, durable=6, reads=30, cached=10, seeds=[1])
-    assert {required.figure for required in M3.required} <= set(measured.figures)
-    assert all(math.isfinite(figure.median) for figure in measured.figures.values())
-    assert measured.figures["share of records that are in the files"].low == 1
+    assert {required.quantity for required in M3.required} <= set(measured.quantities)
+    assert all(math.isfinite(quantity.median) for quantity in measured.quantities.values())
+    assert measured.quantities["share of records that are in the files"].low == 1
 
 
 def test_m3_divides_overhead_over_sqlite_by_the_machine_factor():
@@ -23,9 +23,9 @@ def test_m3_divides_overhead_over_sqlite_by_the_machine_factor():
         writes=4, durable=2, reads=4, cached=2, seeds=[1], reference_us=1e6
     )
     operation = "local write, NORMAL"
-    figures = measured.figures
+    quantities = measured.quantities
     overhead, at_reference, factor, mud_us, sqlite_us = (
-        figures[f"{name}{operation}{side}"].median
+        quantities[f"{name}{operation}{side}"].median
         for name, side in (
             ("µs over bare SQLite, ", ""),
             ("µs over bare SQLite at the reference speed, ", ""),
@@ -44,7 +44,7 @@ def test_m3_remote_is_not_a_row_of_speed():
     assert (M3.is_speed, M3_REMOTE.is_speed) == (True, False)
     measured = mobius_overhead.measure_remote(requests=9, seeds=[1])
     assert judge(M3_REMOTE, measured)[0] == "reproduced"  # virtual time is deterministic
-    assert measured.figures == mobius_overhead.measure_remote(requests=9, seeds=[1]).figures
+    assert measured.quantities == mobius_overhead.measure_remote(requests=9, seeds=[1]).quantities
 
 
 def test_m3_fails_when_writes_are_lost(monkeypatch):

@@ -10,7 +10,7 @@ from mudkit.cli import app
 from mudkit.errors import OutputProblem, ParameterError
 from mudkit.reproduce import outcome, results, table
 from mudkit.reproduce.outcome import ROWS
-from mudkit.reproduce.row import Figure, Measured, Required, Row
+from mudkit.reproduce.row import Measured, Quantity, Required, Row
 
 KEYS = ["row", "source", "paper", "measured", "spread", "verdict", "reason", "parameters", "date",
         "minutes", "busy_cores"]  # fmt: skip
@@ -23,7 +23,7 @@ def make_rows(value=5.0, calls=None):
         say("at it")
         if calls is not None:
             calls.append(1)
-        return Measured({"x": Figure(value, value - 1, value + 1)}, {"seeds": [1, 2]})
+        return Measured({"x": Quantity(value, value - 1, value + 1)}, {"seeds": [1, 2]})
 
     required = (Required("x", "at least", 5),)
     return (
@@ -121,7 +121,7 @@ def test_interrupted_measurement_keeps_the_stored_result(tmp_path):
     assert (tmp_path / "S1.json").read_text() == before
 
 
-def test_table_marks_required_figures(tmp_path):
+def test_table_marks_required_quantities(tmp_path):
     def render(value):
         console = Console(file=io.StringIO(), width=120)
         table.render(measure_named(["S1"], rows=make_rows(value), place=tmp_path), console)

@@ -11,13 +11,18 @@ from measured_rows import check_complete
 from mudkit.reproduce import radiator, radiator_scale
 from mudkit.reproduce.radiator import R1, R2, R3, R4, R6
 from mudkit.reproduce.radiator_scale import R5
-from mudkit.reproduce.row import Figure, Measured, judge
+from mudkit.reproduce.row import Measured, Quantity, judge
 
 
 def test_r1_message_sizes_match_the_paper():
     measured = radiator.measure_compression(count=3000, seeds=[1])
-    figures = check_complete(R1, measured).figures
-    assert 300 <= figures["smallest message, bytes"].median <= figures["largest message, bytes"].median <= 500
+    quantities = check_complete(R1, measured).quantities
+    assert (
+        300
+        <= quantities["smallest message, bytes"].median
+        <= quantities["largest message, bytes"].median
+        <= 500
+    )
     assert judge(R1, measured)[0] in ("shape", "reproduced")
     assert "gzip" in measured.parameters["encoding"]
 
@@ -25,20 +30,22 @@ def test_r1_message_sizes_match_the_paper():
 def test_r1_aggregation_relieves_a_saturated_link():
     measured = radiator.measure_compression(count=3000, seeds=[1])
     kinds = ("no gzip", "volume 1", "volume 20", "volume 50")
-    lags = {kind: measured.figures[f"lag of {kind}, saturated link, s"].median for kind in kinds}
-    shares = {kind: measured.figures[f"share of a saturated link that {kind} takes"].median for kind in kinds}
+    lags = {kind: measured.quantities[f"lag of {kind}, saturated link, s"].median for kind in kinds}
+    shares = {
+        kind: measured.quantities[f"share of a saturated link that {kind} takes"].median for kind in kinds
+    }
     assert lags["no gzip"] > 3 * lags["volume 1"] > 3 * max(lags["volume 20"], lags["volume 50"])
     assert shares["no gzip"] == pytest.approx(1, abs=0.02), "the link carries no more"
     assert shares["volume 1"] == pytest.approx(1, abs=0.03)
     assert shares["volume 20"] == pytest.approx(
-        measured.figures["bytes a message, volume 20"].median
-        / measured.figures["bytes a message, volume 1"].median
+        measured.quantities["bytes a message, volume 20"].median
+        / measured.quantities["bytes a message, volume 1"].median
         * radiator.OVERLOAD,
         abs=0.02,
     )
     worse = {
-        name: Figure.of([1 / figure.median]) if "saturated link" in name and "over" in name else figure
-        for name, figure in measured.figures.items()
+        name: Quantity.of([1 / quantity.median]) if "saturated link" in name and "over" in name else quantity
+        for name, quantity in measured.quantities.items()
     }
     assert judge(R1, Measured(worse, measured.parameters))[0] == "not reproducible"
 
@@ -53,8 +60,8 @@ def test_link_sends_aggregates_one_after_the_other():
 
 def test_r2_longer_chains_leave_less_traffic():
     measured = radiator.measure_chains(clients=6000, count=2, seeds=[1])
-    figures = check_complete(R2, measured).figures
-    shares_left = [figures[f"share left at {share:.2%}"].median for share in radiator.SHARES]
+    quantities = check_complete(R2, measured).quantities
+    shares_left = [quantities[f"share left at {share:.2%}"].median for share in radiator.SHARES]
     assert shares_left[0] == 1.0, "0.02 % of 6,000 is one client"
     assert shares_left[1:] == sorted(shares_left[1:], reverse=True)
     assert shares_left[3] < 0.1
@@ -62,53 +69,58 @@ def test_r2_longer_chains_leave_less_traffic():
 
 def test_r3_chains_and_aggregates_send_a_twentieth():
     measured = radiator.measure_headline(clients=6000, length_s=60, seeds=[1], load=2.0)
-    figures = check_complete(R3, measured).figures
-    assert figures["times less outbound"].median > 20
-    assert figures["mean delay over that of pushes to each"].median < 1, "60 hops against an overloaded link"
+    quantities = check_complete(R3, measured).quantities
+    assert quantities["times less outbound"].median > 20
+    assert quantities["mean delay over that of pushes to each"].median < 1, (
+        "60 hops against an overloaded link"
+    )
 
 
 def test_r4_retention_lowers_the_lag_of_a_full_link():
     measured = radiator.measure_lag(length_s=60, seeds=[1])
-    figures = check_complete(R4, measured).figures
-    assert figures["lag of volume 20 over volume 1 at load 2"].median < 1
-    assert figures["lag of volume 20 over volume 1 at load 0.25"].median > 1
-    lags = [figures[f"lag of volume 1 at load {load:g}, s"].median for load in radiator.LOADS]
+    quantities = check_complete(R4, measured).quantities
+    assert quantities["lag of volume 20 over volume 1 at load 2"].median < 1
+    assert quantities["lag of volume 20 over volume 1 at load 0.25"].median > 1
+    lags = [quantities[f"lag of volume 1 at load {load:g}, s"].median for load in radiator.LOADS]
     assert lags == sorted(lags)
     assert lags[-1] == pytest.approx(60 / 2, rel=0.1), "the link turns to a message after twice its time"
 
 
 def test_r4_is_not_reproducible_when_ratios_are_inverted():
     measured = radiator.measure_lag(length_s=30, seeds=[1])
-    figures = {
-        name: Figure.of([1 / figure.median])
+    quantities = {
+        name: Quantity.of([1 / quantity.median])
         if name.startswith("lag of volume 20 over") or "50 over" in name
-        else figure
-        for name, figure in measured.figures.items()
+        else quantity
+        for name, quantity in measured.quantities.items()
     }
-    assert judge(R4, Measured(figures, measured.parameters))[0] == "not reproducible"
+    assert judge(R4, Measured(quantities, measured.parameters))[0] == "not reproducible"
 
 
 def test_r5_measures_the_engines():
     measured = radiator_scale.measure_engines(
         clients=200, many=3000, few=400, literal=20, unkeyed=60, beside=300, runs=1
     )
-    figures = measured.figures
-    assert figures["messages that wait at the most"].median > 0
-    assert figures["bytes of aggregates, each counted once"].median > 0
-    assert figures["messages/s into 5 groups"].median > figures["messages/s of Algorithm 3 literally"].median
-    assert figures["times as fast as Algorithm 3 literally, without a key"].median > 2
+    quantities = measured.quantities
+    assert quantities["messages that wait at the most"].median > 0
+    assert quantities["bytes of aggregates, each counted once"].median > 0
+    assert (
+        quantities["messages/s into 5 groups"].median
+        > quantities["messages/s of Algorithm 3 literally"].median
+    )
+    assert quantities["times as fast as Algorithm 3 literally, without a key"].median > 2
     assert "300 clients" in measured.parameters["messages"]["without a key"]
 
 
 @pytest.mark.soak
 @pytest.mark.spark
-def test_r5_measures_all_required_figures():
+def test_r5_measures_all_required_quantities():
     engines = {"clients": 60, "many": 500, "few": 60, "literal": 3, "unkeyed": 5, "beside": 20, "runs": 1}
     measured = radiator_scale.measure_scale(
         engines=engines, stream={"cars": 40, "hours": 0.1, "every_s": 120.0}
     )
-    figures = check_complete(R5, measured).figures
-    assert 0 < figures["longest lag behind the stream over its bound"].median <= 1
+    quantities = check_complete(R5, measured).quantities
+    assert 0 < quantities["longest lag behind the stream over its bound"].median <= 1
     assert "two files" in measured.parameters["stream"]
 
 
@@ -142,8 +154,8 @@ def test_r5_detects_a_stream_that_falls_behind():
 
 def test_r6_payload_grows_less_than_the_chain():
     measured = radiator.measure_payload(count=3, seeds=[1])
-    figures = check_complete(R6, measured).figures
-    assert 1.5 < figures["payload of 100 recipients over that of 10"].median < 10
+    quantities = check_complete(R6, measured).quantities
+    assert 1.5 < quantities["payload of 100 recipients over that of 10"].median < 10
     assert judge(R6, measured)[0] in ("shape", "reproduced")
 
 

@@ -3,15 +3,15 @@ import dataclasses
 import pytest
 
 from mudkit.reproduce.outcome import ROWS
-from mudkit.reproduce.row import Figure, Measured, Required, Row, judge, say_nothing
+from mudkit.reproduce.row import Measured, Quantity, Required, Row, judge, say_nothing
 
 
 def make_row(*required):
     return Row("X1", "a paper", "says", required, lambda say: Measured({}, {}), minutes=1.0)
 
 
-def make_measured(**figures):
-    return Measured({name: Figure(value, value, value) for name, value in figures.items()}, {})
+def make_measured(**quantities):
+    return Measured({name: Quantity(value, value, value) for name, value in quantities.items()}, {})
 
 
 def make_passing_value(required):
@@ -31,13 +31,13 @@ def test_one_failing_figure_flips_the_verdict_of_every_row(row):
 
 
 def assert_verdict_flips(row, required):
-    figures = {other.figure: Figure(make_passing_value(other), 0, 0) for other in row.required}
-    assert judge(row, Measured(figures, {}))[0] == "reproduced"
-    figures[required.figure] = Figure(make_failing_value(required), 0, 0)
-    verdict, reason = judge(row, Measured(figures, {}))
+    quantities = {other.quantity: Quantity(make_passing_value(other), 0, 0) for other in row.required}
+    assert judge(row, Measured(quantities, {}))[0] == "reproduced"
+    quantities[required.quantity] = Quantity(make_failing_value(required), 0, 0)
+    verdict, reason = judge(row, Measured(quantities, {}))
     is_level = not required.is_shape and any(other.is_shape for other in row.required)
     assert verdict == ("shape" if is_level else "not reproducible")
-    assert reason.startswith(f"1 of {len(row.required)} do not hold here: {required.figure} ")
+    assert reason.startswith(f"1 of {len(row.required)} do not hold here: {required.quantity} ")
 
 
 def test_only_these_rows_may_reproduce_the_shape_only():
@@ -48,15 +48,17 @@ def test_only_these_rows_may_reproduce_the_shape_only():
 def test_rows_with_a_known_deviation_name_its_reason():
     for name in ("M1", "M3", "L3", "L4", "C1", "C4", "R2", "R3"):
         (row,) = [row for row in ROWS if row.name == name]
-        figures = {required.figure: Figure(make_passing_value(required), 0, 0) for required in row.required}
-        assert "Why: " not in judge(row, Measured(figures, {}))[1]
+        quantities = {
+            required.quantity: Quantity(make_passing_value(required), 0, 0) for required in row.required
+        }
+        assert "Why: " not in judge(row, Measured(quantities, {}))[1]
         level = next(required for required in row.required if not required.is_shape)
-        figures[level.figure] = Figure(make_failing_value(level), 0, 0)
-        assert judge(row, Measured(figures, {}))[1].endswith(f"Why: {row.known}")
+        quantities[level.quantity] = Quantity(make_failing_value(level), 0, 0)
+        assert judge(row, Measured(quantities, {}))[1].endswith(f"Why: {row.known}")
 
 
 @pytest.mark.parametrize(
-    ("name", "figure", "paper", "ours"),
+    ("name", "quantity", "paper", "ours"),
     [
         ("M1", "messages/s one by one, 1 a partition", 5000, 1_137_628),
         ("M1", "evaluations/s one by one", 70_000, 1_912_177),
@@ -70,9 +72,13 @@ def test_rows_with_a_known_deviation_name_its_reason():
         ("R3", "times less outbound", 20.0, 483.0),
     ],
 )
-def test_only_the_figure_of_the_paper_is_reproduced(name, figure, paper, ours):
+def test_only_the_figure_of_the_paper_is_reproduced(name, quantity, paper, ours):
     required = [
-        required for row in ROWS if row.name == name for required in row.required if required.figure == figure
+        required
+        for row in ROWS
+        if row.name == name
+        for required in row.required
+        if required.quantity == quantity
     ]
     assert all(bound.holds(paper) for bound in required)
     assert not all(bound.holds(ours) for bound in required)
@@ -85,9 +91,9 @@ def test_rows_have_requirements_and_unique_names():
 
 def test_median_decides_the_verdict():
     required = Required("records/s", "at least", 30_000)
-    assert judge(make_row(required), Measured({"records/s": Figure(30_000, 10, 10)}, {}))[0] == "reproduced"
+    assert judge(make_row(required), Measured({"records/s": Quantity(30_000, 10, 10)}, {}))[0] == "reproduced"
     assert (
-        judge(make_row(required), Measured({"records/s": Figure(29_999, 29_999, 90_000)}, {}))[0]
+        judge(make_row(required), Measured({"records/s": Quantity(29_999, 29_999, 90_000)}, {}))[0]
         != "reproduced"
     )
 
@@ -102,17 +108,17 @@ def test_missing_figures_are_judged_not_measured():
 
 def test_reason_lists_the_figures():
     x = make_row(Required("records/s", "at least", 30_000), Required("MB", "below", 1000))
-    _, reason = judge(x, Measured({"records/s": Figure(41_234, 0, 0), "MB": Figure(1200.4, 0, 0)}, {}))
+    _, reason = judge(x, Measured({"records/s": Quantity(41_234, 0, 0), "MB": Quantity(1200.4, 0, 0)}, {}))
     assert reason == (
         "1 of 2 do not hold here: MB 1,200 (below 1,000). 1 of 2 hold: records/s 41,234 (at least 30,000)"
     )
 
 
 def test_figure_summarises_its_runs():
-    figure = Figure.of([3.0, 1.0, 10.0])
-    assert dataclasses.astuple(figure) == (3.0, 1.0, 10.0)
-    assert str(figure) == "3 (1 to 10)"
-    assert str(Figure.of([2.5])) == "2.5"
+    quantity = Quantity.of([3.0, 1.0, 10.0])
+    assert dataclasses.astuple(quantity) == (3.0, 1.0, 10.0)
+    assert str(quantity) == "3 (1 to 10)"
+    assert str(Quantity.of([2.5])) == "2.5"
     assert say_nothing("x") is None
 
 

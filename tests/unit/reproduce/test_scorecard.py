@@ -15,24 +15,24 @@ from typer.testing import CliRunner
 from mudkit.cli import app
 from mudkit.files import sha256
 from mudkit.reproduce import outcome, results
-from mudkit.reproduce.row import Figure, Measured, Required, Row
-from mudkit.reproduce.scorecard import BUSY_CORES, figures, notebook, text, write
+from mudkit.reproduce.row import Measured, Quantity, Required, Row
+from mudkit.reproduce.scorecard import BUSY_CORES, notebook, quantities, text, write
 
 
 def make_row(name, value, *, is_speed=False):
     """Return a row that requires a level of at least 5 and a slope below 0."""
     required = (Required("x <y>", "at least", 5), Required("slope", "below", 0, is_shape=True))
-    figures = {
-        "x <y>": Figure(value, value - 1, value + 1),
-        "slope": Figure(-1, -1, -1),
-        "s": Figure(9, 9, 9),
+    quantities = {
+        "x <y>": Quantity(value, value - 1, value + 1),
+        "slope": Quantity(-1, -1, -1),
+        "s": Quantity(9, 9, 9),
     }
     return Row(
         name,
         "paper 1, <b>fig</b>",
         "5 & more",
         required,
-        lambda say: Measured(figures, {"seeds": [1, 2]}),
+        lambda say: Measured(quantities, {"seeds": [1, 2]}),
         minutes=1.0,
         is_speed=is_speed,
     )
@@ -145,14 +145,14 @@ def test_json_output_contains_only_json(tmp_path, monkeypatch):
 
 
 def test_figures_are_exported_as_a_table(stored_results):
-    table = figures(stored_results).set_index(["row", "figure"])
+    table = quantities(stored_results).set_index(["row", "figure"])
     assert table.index.tolist() == [(row, name) for row in ("P1", "P2") for name in ("x <y>", "slope", "s")]
     level = table.loc["P2", "x <y>"]
     assert (level["median"], level["low"], level["high"], level["required"]) == (4.0, 3.0, 5.0, "at least 5")
     assert (level["verdict"], level["holds"]) == ("shape", False)
     assert table.loc["P1", "x <y>"]["holds"]
     assert pd.isna(table.loc["P1", "s"]["holds"])
-    assert len(figures(stored_results[2:])) == 0
+    assert len(quantities(stored_results[2:])) == 0
 
 
 def test_scorecard_without_results_says_so(stored_results):
@@ -175,10 +175,10 @@ def test_committed_scorecard_matches_the_rows():
         assert f"\n**Source**: {row.source}\n" in plain
         assert f"\n**Paper**: {row.paper}\n" in plain
         required = [
-            f"{requirement.figure}: {requirement}{', shape' if requirement.is_shape else ''}"
+            f"{requirement.quantity}: {requirement}{', shape' if requirement.is_shape else ''}"
             for requirement in row.required
         ]
         table = re.findall(
             r"^\| (.+) \| [^|]+ \| (.+) \| [^|]+ \|$", plain.split("<details>")[0], re.MULTILINE
         )
-        assert [f"{figure}: {bound}" for figure, bound in table[1:]] == required
+        assert [f"{quantity}: {bound}" for quantity, bound in table[1:]] == required

@@ -61,7 +61,7 @@ class Channel:
         """Current epoch."""
         return self._state.epoch
 
-    def settle(self, receivers: Collection[Endpoint]) -> None:
+    def set_receivers(self, receivers: Collection[Endpoint]) -> None:
         """Update the endpoints that have a filter at the port."""
         state, names = self._state, set(map(_name, receivers))
         if names == set(state.first_epochs):

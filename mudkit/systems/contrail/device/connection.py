@@ -45,8 +45,7 @@ from msgspec.structs import replace
 
 from mudkit.delivery.outbox import Outbox as DurableOutbox
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.events import CancelTimer, Effect, SetTimer, size_bytes
-from mudkit.events import Send as SendTo
+from mudkit.events import CancelTimer, Effect, Send, SetTimer, size_bytes
 from mudkit.systems.contrail.device.core import Core
 from mudkit.systems.contrail.messages import (
     Bye,
@@ -55,11 +54,11 @@ from mudkit.systems.contrail.messages import (
     Join,
     Membership,
     Probe,
-    Send,
+    Pull,
+    Push,
     Unread,
     Withdraw,
 )
-from mudkit.systems.contrail.messages import Pull as PullMessage
 
 RETRY: Final = "push again "
 MAX_OUT: Final = 10_000
@@ -74,13 +73,13 @@ _MAX_PROBE_US: Final = 60_000_000
 _MIN_FAILED_US: Final = 1_000_000
 """Minimum sleep after the provider was unreachable."""
 
-Pushed = Join | Membership | Send | Withdraw
+Outbound = Join | Membership | Push | Withdraw
 
 
 class _Post(msgspec.Struct, frozen=True):
     """A message in the outbox."""
 
-    message: Pushed
+    message: Outbound
     is_named: bool
     """The provider should have the body of the item in its cache."""
     is_own: bool
@@ -100,7 +99,7 @@ class Outbox:
         """The provider has answered since it was last unreachable."""
         self._is_up = False
         self._posts = DurableOutbox(core.machine_ports, _Post, f"out {relay}", 2 * MAX_OUT)
-        self._unanswered: RetransmitTimer[int] = RetransmitTimer(f"{RETRY}{relay}", _PUSH_TIMEOUT_US)
+        self._in_flight: RetransmitTimer[int] = RetransmitTimer(f"{RETRY}{relay}", _PUSH_TIMEOUT_US)
         self._batch: set[int] = set()
         """Numbers of messages that wait for a flush."""
         self._missing: set[int] = set()
@@ -115,7 +114,7 @@ class Outbox:
         return len(self._posts) >= MAX_OUT
 
     def add(
-        self, message: Pushed, *, is_named: bool = False, is_own: bool = False, replaces: str | None = None
+        self, message: Outbound, *, is_named: bool = False, is_own: bool = False, replaces: str | None = None
     ) -> list[Effect]:
         """Store a message, see :class:`_Post`; its number must be above all earlier ones."""
         replaced = [
@@ -128,12 +127,12 @@ class Outbox:
         self._batch.add(message.number)
         return effects
 
-    def forget(self, device: str) -> tuple[list[tuple[Send, str]], list[Effect]]:
+    def forget(self, device: str) -> tuple[list[tuple[Push, str]], list[Effect]]:
         """Remove a device from all destinations; return the messages with the removed ports."""
-        forgotten: list[tuple[Send, str]] = []
+        forgotten: list[tuple[Push, str]] = []
         effects: list[Effect] = []
         for seq, post in list(self._posts.items()):
-            if not isinstance(post.message, Send):
+            if not isinstance(post.message, Push):
                 continue
             left, ports = _without(device, post.message)
             forgotten += [(post.message, port) for port in ports]
@@ -148,7 +147,7 @@ class Outbox:
         batch, self._batch = sorted(self._batch), set()
         return self._send(batch)
 
-    def acknowledge(self, number: int, *, is_missing: bool) -> tuple[Pushed | None, list[Effect]]:
+    def acknowledge(self, number: int, *, is_missing: bool) -> tuple[Outbound | None, list[Effect]]:
         """Process an answer; return the message that it acknowledges."""
         if number not in self._posts:
             return None, []
@@ -163,19 +162,19 @@ class Outbox:
 
     def mark_failed(self, number: int) -> None:
         """Mark the provider as unreachable; the message keeps its deadline."""
-        if self._is_up and number in self._unanswered:
+        if self._is_up and number in self._in_flight:
             self.is_reached = False
 
     def retransmit(self) -> list[Effect]:
         """Send overdue messages again."""
         now_us = self._core.now_us
-        return [*self._send(self._unanswered.overdue(now_us)), *self._unanswered.restart(now_us)]
+        return [*self._send(self._in_flight.overdue(now_us)), *self._in_flight.restart(now_us)]
 
     def follow_link(self, *, is_up: bool) -> list[Effect]:
         """Send flushed messages again at link up; they may be lost."""
         self._is_up = is_up
         if not is_up:
-            return list(self._unanswered.clear())
+            return list(self._in_flight.clear())
         return self._send([seq for seq, _ in self._posts.items() if seq not in self._batch])
 
     def _remove(self, numbers: Iterable[int]) -> list[Effect]:
@@ -184,7 +183,7 @@ class Outbox:
             self._posts.ack(number)
             self._batch.discard(number)
             self._missing.discard(number)
-            effects += self._unanswered.settle(self._core.now_us, number)
+            effects += self._in_flight.settle(self._core.now_us, number)
         return effects
 
     def _send(self, numbers: Iterable[int]) -> list[Effect]:
@@ -193,14 +192,14 @@ class Outbox:
             post = self._posts[number]
             push = post.message
             has_body = not post.is_named or number in self._missing
-            if isinstance(push, Send) and isinstance(push.message, Data) and not has_body:
+            if isinstance(push, Push) and isinstance(push.message, Data) and not has_body:
                 push = replace(push, message=replace(push.message, body=None))
-            effects.append(SendTo(self.gateway, push))
-            effects += self._unanswered.start(self._core.now_us, number, size_bytes(push))
+            effects.append(Send(self.gateway, push))
+            effects += self._in_flight.start(self._core.now_us, number, size_bytes(push))
         return effects
 
 
-def _without(device: str, push: Send) -> tuple[Send | None, list[str]]:
+def _without(device: str, push: Push) -> tuple[Push | None, list[str]]:
     """Return a message without a device (None: no destination left), and its ports there."""
     message = push.message
     ports = [to.port for to in message.to if to.device == device]
@@ -208,7 +207,7 @@ def _without(device: str, push: Send) -> tuple[Send | None, list[str]]:
     return (replace(push, message=replace(message, to=left)) if left else None), ports
 
 
-class Pull:
+class PullComponent:
     """Pull component for one provider; ``relay`` is its index."""
 
     def __init__(self, core: Core, relay: int) -> None:
@@ -224,14 +223,14 @@ class Pull:
         self._visit = core.first
         self._is_held = False
         """The last request asked to keep the connection open when the queue is empty."""
-        self._asked_us = self._took_us = 0
+        self._asked_us = self._page_us = 0
         """Time of the last request, and how long the last page took."""
         self._probes = 0
         """Number of probes since the last request."""
         self._repeated = 0
         """Number of requests of this visit that were repeated, whose pages may both come."""
         self._got: list[int] = []
-        self._start: str | UnsetType = UNSET
+        self._storage_incarnation: str | UnsetType = UNSET
         """Incarnation of the storage that delivered these entries."""
         self._asleep_since_us: int | None = None
         """None: no request since link up."""
@@ -246,9 +245,9 @@ class Pull:
         self.is_up = is_up
         if not self.is_asleep:
             self._state, self._asleep_since_us = "asleep", None
-        return self.settle()
+        return self.schedule()
 
-    def settle(self) -> list[Effect]:
+    def schedule(self) -> list[Effect]:
         """Apply changed parameters of ports."""
         if not self.is_asleep:
             return []
@@ -266,21 +265,23 @@ class Pull:
             self._got, self._repeated = [], 0
         self._state, self._is_held = "asked", self.idle_us > 0
         self._asked_us, self._probes = self._core.now_us, 0
-        start = self._start if self._got else UNSET
-        pull = PullMessage(self._core.me, self._visit, self._got, self._is_held, start)
-        return [SendTo(self.gateway, pull), SetTimer(self._timer, max(_PULL_TIMEOUT_US, 2 * self._took_us))]
+        incarnation = self._storage_incarnation if self._got else UNSET
+        pull = Pull(self._core.me, self._visit, self._got, self._is_held, incarnation)
+        return [Send(self.gateway, pull), SetTimer(self._timer, max(_PULL_TIMEOUT_US, 2 * self._page_us))]
 
     def receive_page(self, message: Deliver) -> tuple[list[Unread], list[Effect]]:
         """Process a page; return its messages, not decoded yet."""
         messages, numbers = [content for _, content in message.page], [number for number, _ in message.page]
         if self._state != "asked" or message.visit != self._visit:
             return messages, []  # late: not acknowledged, so they are delivered again
-        is_again = message.start == self._start and not set(numbers).isdisjoint(self._got)
+        is_again = message.storage_incarnation == self._storage_incarnation and not set(numbers).isdisjoint(
+            self._got
+        )
         if self._repeated and is_again:
             self._repeated -= 1
             return messages, []  # the second copy of the last page; the next one is on its way
-        self._got, self._start = numbers, message.start
-        self._took_us = self._core.now_us - self._asked_us
+        self._got, self._storage_incarnation = numbers, message.storage_incarnation
+        self._page_us = self._core.now_us - self._asked_us
         if messages or (self.idle_us > 0 and not self._is_held):
             return messages, self.request_page()
         if self.idle_us > 0:
@@ -305,8 +306,8 @@ class Pull:
     def handle_timer(self) -> list[Effect]:
         """Handle the end of the polling interval, the timeout or the idle timeout."""
         if self._state == "open":
-            return [SendTo(self.gateway, Bye(self._core.me, self._visit)), *self._sleep()]
-        return self._probe() if self._state == "asked" else self.settle()
+            return [Send(self.gateway, Bye(self._core.me, self._visit)), *self._sleep()]
+        return self._probe() if self._state == "asked" else self.schedule()
 
     def handle_failure(self) -> list[Effect]:
         """Sleep, because the provider is unreachable."""
@@ -319,7 +320,7 @@ class Pull:
         """Ask the gateway for a sign, which follows the page if that is on its way."""
         self._probes += 1
         wait_us = min(_PULL_TIMEOUT_US << min(self._probes, 10), _MAX_PROBE_US)
-        return [SendTo(self.gateway, Probe(self._core.me, self._visit)), SetTimer(self._timer, wait_us)]
+        return [Send(self.gateway, Probe(self._core.me, self._visit)), SetTimer(self._timer, wait_us)]
 
     def _sleep(self) -> list[Effect]:
         self._state, self._asleep_since_us = "asleep", self._core.now_us

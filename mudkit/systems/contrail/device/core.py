@@ -1,12 +1,12 @@
 """State shared by the components of a module: store, keys, friends and clock.
 
-Sequence numbers are scoped to starts of the module: those of a start are above all of earlier starts, because
+Sequence numbers are scoped to generations of the module: those of one are above all of earlier ones, because
 the store may be a backup. Friends notice a start in the directory of public keys:
 
 =============================  =====================================================================
 new keys                       :attr:`Change.WIPED`: the friend was wiped or replaced
-same keys, start not later     :attr:`Change.WIPED`: the directory was lost, and its store is a backup
-same keys, later start         :attr:`Change.RESTARTED`: it may have lost filters and keys, which are
+same keys, no later generation :attr:`Change.WIPED`: the directory was lost, and its store is a backup
+same keys, later generation    :attr:`Change.RESTARTED`: it may have lost filters and keys, which are
                                sent again; filters it no longer knows are removed
 unchanged, after a start of    :attr:`Change.MET`: filters and keys are sent again, because this store
 this module                    may not know which of them the friend has
@@ -41,7 +41,7 @@ PROBLEMS: Final = "problems"
 IDENTITY: Final = "identity"
 """Receiver of notifications of this device's public keys."""
 BITS: Final = 32
-"""Bits of a number within a start; the start is in the bits above."""
+"""Bits of a number within a generation; the generation is in the bits above."""
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,10 @@ class Change(Enum):
 
 
 class _Met(msgspec.Struct, frozen=True):
-    """Digest of the keys and start of a friend at the last look-up."""
+    """Digest of the keys and generation of a friend at the last look-up."""
 
     keys: bytes
-    start: int
+    generation: int = msgspec.field(name="start")
 
 
 class Core:
@@ -118,26 +118,26 @@ class Core:
         self.now_us = 0
         """Time of the event that is being handled."""
         seed, registered = self.store.get("identity", bytes), settings.directory.get(self.me)
-        starts = [] if registered is None else [registered.start]
+        known = [] if registered is None else [registered.generation]
         if seed is None:
             seed = ports.entropy(2 * KEY_BYTES)
             self.store.put("identity", seed)
             self.store.put("friends", sorted(settings.friends))
         else:
-            starts.append(self.store.get("start", int) or 0)
-        start = max(starts, default=-1) + 1
-        self.store.put("start", start)
+            known.append(self.store.get("start", int) or 0)
+        generation = max(known, default=-1) + 1
+        self.store.put("start", generation)
         self._entropy, self._seed = ports.entropy, Secret(seed)
         self.friends = set(self.store.get("friends", list[str]) or ())
-        self.first = start << BITS
-        """Lower bound of the numbers of this start."""
+        self.first = generation << BITS
+        """Lower bound of the numbers of this generation."""
         self.cipher: Cipher = (
             Sealing(self.me, self._seed, settings.directory)
             if settings.is_encrypted
             else Plain(self.me, self._seed)
         )
         self.public = msgspec.structs.replace(
-            self.cipher.public, start=start, last_number=self.store.get("number", int) or 0
+            self.cipher.public, generation=generation, last_number=self.store.get("number", int) or 0
         )
         self._met: dict[str, PublicKeys] = {}
         self._changes = 0
@@ -159,13 +159,13 @@ class Core:
             if keys is None or known is keys:
                 continue
             self._met[device] = keys
-            met = _Met(digest(keys.agreement + keys.signing), keys.start)
+            met = _Met(digest(keys.agreement + keys.signing), keys.generation)
             before = self.store.get(f"met {device}", _Met)
             self.store.put(f"met {device}", met)
             if before == met:
                 changed += [(device, Change.MET)] * (known is None and self.first > 0)
             elif before is not None:
-                is_later = before.keys == met.keys and before.start < met.start
+                is_later = before.keys == met.keys and before.generation < met.generation
                 changed.append((device, Change.RESTARTED if is_later else Change.WIPED))
         return changed
 

@@ -79,7 +79,7 @@ class SentFilter(msgspec.Struct, frozen=True):
     item_expires_us: Count | None
 
 
-class _Received(msgspec.Struct, frozen=True):
+class _StoredFilter(msgspec.Struct, frozen=True):
     """A received filter in the store."""
 
     port: str
@@ -99,13 +99,13 @@ class _Received(msgspec.Struct, frozen=True):
 
     def with_state(
         self, state: Literal["accepted", "rejected", "refused", "removed", "expired", "left"]
-    ) -> _Received:
+    ) -> _StoredFilter:
         """Return the filter in another state; a tombstone has no predicate."""
         kept = self.predicate if state in ("accepted", "rejected", "refused") else None
         return msgspec.structs.replace(self, state=state, predicate=kept)
 
 
-def _accepted(kept: _Received) -> Notify:
+def _notify(kept: _StoredFilter) -> Notify:
     return Notify(acceptances(kept.port), _question(kept))
 
 
@@ -114,13 +114,13 @@ class Filters:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self.notices = Notices(core.store, _Received)
+        self.notices = Notices(core.store, _StoredFilter)
         """Filters of whose acceptance the application is notified."""
-        self._matching: dict[str, dict[str, tuple[Predicate, _Received]]] = {}
+        self._matching: dict[str, dict[str, tuple[Predicate, _StoredFilter]]] = {}
         """Accepted and undecided filters by port and key."""
-        self._known: dict[str, dict[str, _Received]] = {}
+        self._known: dict[str, dict[str, _StoredFilter]] = {}
         """All filters by device and key."""
-        for _, kept in core.store.items("filter ", _Received):
+        for _, kept in core.store.items("filter ", _StoredFilter):
             self._index(kept)
 
     def receive(self, message: Filter, plain: bytes, port: PortState | None) -> list[Effect]:
@@ -138,7 +138,7 @@ class Filters:
             core.count("duplicate filters" if is_same else "obsolete filters")
             return []
         content = msgspec.json.decode(plain, type=SentFilter)
-        kept = _Received(
+        kept = _StoredFilter(
             to_port, source, message.slot, number, content.predicate, message.group, message.expires_us,
             content.item_expires_us, "asked",
         )  # fmt: skip
@@ -163,7 +163,7 @@ class Filters:
 
     def _check_number(self, device: str, port: str) -> None:
         for name in self._matching:
-            list(self._accepted(name))  # expires filters
+            list(self._iterate_accepted(name))  # expires filters
         matching = [kept for kept in self._known[device].values() if kept.state in _MATCHING]
         here = sum(kept.port == port for kept in matching)
         if here >= MAX_FILTERS or len(matching) >= MAX_OF_DEVICE:
@@ -177,28 +177,28 @@ class Filters:
 
     def undecided(self, port: str) -> list[Question]:
         """Return the undecided filters of a port."""
-        filters = self._core.store.items(f"filter {port}\n", _Received)
+        filters = self._core.store.items(f"filter {port}\n", _StoredFilter)
         return [_question(kept) for _, kept in filters if kept.state == "asked"]
 
     def decide(self, key: str, *, accepted: bool) -> list[Effect]:
         """Accept or reject an undecided filter."""
-        kept = self._core.store.get(key, _Received)
+        kept = self._core.store.get(key, _StoredFilter)
         if kept is None or kept.state != "asked":
             return []
         kept = kept.with_state("accepted" if accepted else "rejected")
         self._put(kept)
         return self._notify_accepted(kept) if accepted else []
 
-    def _notify_accepted(self, kept: _Received) -> list[Effect]:
-        return [self.notices.add(kept), _accepted(kept)]
+    def _notify_accepted(self, kept: _StoredFilter) -> list[Effect]:
+        return [self.notices.add(kept), _notify(kept)]
 
     def repeat_notices(self) -> list[Effect]:
         """Notify applications of accepted filters, of which a kill has prevented it."""
-        return [*self.notices.repeat(_accepted)]
+        return [*self.notices.repeat(_notify)]
 
     def forget(self, *, source: str | None = None, group: str | None = None) -> None:
         """Remove the filters of a device or of a group; those of a group can be received again."""
-        for _, kept in self._core.store.items("filter ", _Received):
+        for _, kept in self._core.store.items("filter ", _StoredFilter):
             if kept.source[0] == source:
                 self._put(kept.with_state("removed"))
             elif group is not None and kept.group == group and kept.predicate is not None:
@@ -223,7 +223,7 @@ class Filters:
 
     def receivers(self, port: str) -> set[Endpoint]:
         """Return all endpoints with an accepted filter at a port."""
-        return {kept.source for _, kept in self._accepted(port)}
+        return {kept.source for _, kept in self._iterate_accepted(port)}
 
     def match(self, port: str, metadata: Metadata) -> tuple[dict[Endpoint, int | None], list[Effect]]:
         """Return the endpoints whose filters match, with the expiry of the item there.
@@ -232,7 +232,7 @@ class Filters:
         """
         destinations: dict[Endpoint, int | None] = {}
         effects: list[Effect] = []
-        for predicate, kept in self._accepted(port):
+        for predicate, kept in self._iterate_accepted(port):
             try:
                 matches = predicate(metadata)
             except PredicateError as error:
@@ -246,7 +246,7 @@ class Filters:
                 destinations[kept.source] = None if is_open else max(before_us or 0, until_us or 0)
         return destinations, effects
 
-    def _accepted(self, port: str) -> Iterator[tuple[Predicate, _Received]]:
+    def _iterate_accepted(self, port: str) -> Iterator[tuple[Predicate, _StoredFilter]]:
         """Iterate over the accepted filters of a port; mark expired ones."""
         now_us = self._core.now_us
         for predicate, kept in list(self._matching.get(port, {}).values()):
@@ -255,7 +255,7 @@ class Filters:
             elif kept.state == "accepted":
                 yield predicate, kept
 
-    def _put(self, kept: _Received) -> None:
+    def _put(self, kept: _StoredFilter) -> None:
         self._core.store.put(kept.key, kept)
         self._index(kept)
         if kept.state not in _MATCHING:
@@ -279,7 +279,7 @@ class Filters:
         """Return the highest number of an evicted filter of a device."""
         return self._core.store.get(f"passed {device}", int) or 0
 
-    def _index(self, kept: _Received) -> None:
+    def _index(self, kept: _StoredFilter) -> None:
         matching = self._matching.setdefault(kept.port, {})
         matching.pop(kept.key, None)
         self._known.setdefault(kept.source[0], {})[kept.key] = kept
@@ -309,7 +309,7 @@ def parse_filter(source: str | Predicate | PredicateJson) -> Predicate:
     return predicate
 
 
-def _question(kept: _Received) -> Question:
+def _question(kept: _StoredFilter) -> Question:
     return Question(kept.key, parse_filter(kept.predicate or {}), kept.source[0])
 
 
@@ -389,7 +389,7 @@ class Groups:
         """Return whether this device is a member of a group."""
         return group in self._all and self._all[group].is_in
 
-    def joined(self) -> list[str]:
+    def joined_groups(self) -> list[str]:
         """Return the groups of which this device is a member."""
         return [group for group in self._all if self.is_member(group)]
 

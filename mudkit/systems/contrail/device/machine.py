@@ -5,9 +5,9 @@ call       operations of applications on ports, items, filters, groups and frien
            the call
 link       outboxes and pull components of all providers follow it
 context    choose the nearest gateways; evaluate the rules of groups
-received   from gateways of the providers only; anything else is dropped
+message    from gateways of the providers only; anything else is dropped
 deliver    process the messages of other modules, then request the next page
-sent       acknowledge a push, complete calls
+answer     of a push: remove it from the outbox, complete calls
 restart    of this module, a friend or a storage: send white-list, groups, filters and keys again,
            because the store of one side may be a backup
 timers     polling, push timeout, retransmission
@@ -42,7 +42,7 @@ from mudkit.events import (
 )
 from mudkit.predicates.values import point
 from mudkit.systems.contrail import messages
-from mudkit.systems.contrail.device.connection import PULL, RETRY, Outbox, Pull
+from mudkit.systems.contrail.device.connection import PULL, RETRY, Outbox, PullComponent
 from mudkit.systems.contrail.device.core import BITS, IDENTITY, Change, Core, PortState, Settings
 from mudkit.systems.contrail.device.filters import Filters, Groups, InstalledFilters, decisions
 from mudkit.systems.contrail.device.receiving import Inbox, Receiving
@@ -55,15 +55,15 @@ from mudkit.systems.contrail.messages import (
     Join,
     Membership,
     Probe,
-    Send,
-    Sent,
+    Pull,
+    Push,
+    PushAnswer,
     Withdraw,
 )
-from mudkit.systems.contrail.messages import Pull as PullMessage
 from mudkit.systems.receiving import record_dropped
 from mudkit.units import distance_km
 
-MAX_STARTS: Final = 64
+MAX_STORAGE_INCARNATIONS: Final = 64
 """Number of incarnations of a provider's storages that are stored."""
 
 
@@ -100,7 +100,7 @@ class ModuleMachine:
             ],
         )
 
-    def received(self, port: str) -> int:
+    def count_unread(self, port: str) -> int:
         """Return the number of items of a port that its application has not processed."""
         return self._inbox.ports().get(port, 0) if self._is_awake else 0
 
@@ -121,11 +121,11 @@ class ModuleMachine:
                 except MudkitError as error:
                     effects.append(Complete(op_id, error=error))
             case Received():
-                effects += self._received(event)
+                effects += self._receive(event)
             case SendFailed(to=to):
                 effects += self._send_failed(to, event)
             case TimerFired(name=name):
-                effects += self._fired(name)
+                effects += self._handle_timer(name)
             case LinkUp() | LinkDown():
                 effects += self._follow_link(is_up=isinstance(event, LinkUp))
             case ContextChanged(context=context):
@@ -136,7 +136,7 @@ class ModuleMachine:
         core = self._core = Core(self._ports, self._settings)
         relays = range(len(self._settings.relays))
         self._outboxes = [Outbox(core, relay) for relay in relays]
-        self._pulls = [Pull(core, relay) for relay in relays]
+        self._pulls = [PullComponent(core, relay) for relay in relays]
         self._filters, self._installed, self._groups = Filters(core), InstalledFilters(core), Groups(core)
         self._inbox = Inbox(core)
         self._sending = Sending(core, self._filters, self._installed, self._outboxes)
@@ -269,7 +269,7 @@ class ModuleMachine:
     def _resend_state(self) -> list[Effect]:
         """Send providers all state again, because one side may have lost it."""
         effects = self._show_friends()
-        for group in self._groups.joined():
+        for group in self._groups.joined_groups():
             effects += self._send_membership(group, joins=True)
         for device in self._core.former_friends():
             effects += self._sending.withdraw(device)
@@ -289,7 +289,7 @@ class ModuleMachine:
     def _handle_restarted(self, device: str) -> list[Effect]:
         """Remove the filters that a restarted friend has lost; report a store that was rolled back."""
         keys = self._settings.directory[device]
-        after, up_to = keys.last_number, keys.start << BITS
+        after, up_to = keys.last_number, keys.generation << BITS
         numbers = (*self._filters.numbers(device), *self._receiving.last_seqs(device))
         lost = [number for number in numbers if after < number <= up_to]
         self._filters.remove_between(device, after, up_to)
@@ -331,27 +331,29 @@ class ModuleMachine:
 
     # -- providers
 
-    def _received(self, event: Received) -> Sequence[Effect]:
+    def _receive(self, event: Received) -> Sequence[Effect]:
         relay = self._relay_of(event.source)
         if relay is None:
             return record_dropped(event)
         match DEVICE_FROM_GATEWAY.decode(event.message):
             case Deliver() as page:
-                return self._delivered(relay, page)
+                return self._receive_page(relay, page)
             case Filled():
                 return self._pulls[relay].handle_filled()
-            case Sent() as answer:
+            case PushAnswer() as answer:
                 effects = self._sending.handle_answer(relay, answer)
-                effects += self._follow_storages(relay, answer.starts)
+                effects += self._follow_storages(relay, answer.storage_incarnations)
                 if self._settings.is_combined:  # one connection does both (Contrail 4.1)
                     for pull in self._pulls:
                         effects += pull.request_early()
                 return effects
         return record_dropped(event)
 
-    def _delivered(self, relay: int, page: Deliver) -> list[Effect]:
+    def _receive_page(self, relay: int, page: Deliver) -> list[Effect]:
         pull, effects = self._pulls[relay], self._receiving.retry_unknown()
-        effects += self._follow_storages(relay, [page.start] if isinstance(page.start, str) else UNSET)
+        effects += self._follow_storages(
+            relay, [page.storage_incarnation] if isinstance(page.storage_incarnation, str) else UNSET
+        )
         messages, more = pull.receive_page(page)
         effects += more
         for message in messages:
@@ -360,14 +362,14 @@ class ModuleMachine:
             effects += self._sending.flush()
         return effects
 
-    def _follow_storages(self, relay: int, starts: Collection[str] | UnsetType) -> list[Effect]:
+    def _follow_storages(self, relay: int, incarnations: Collection[str] | UnsetType) -> list[Effect]:
         """Send a provider all state again if a storage has restarted, perhaps from a backup."""
         key = f"starts {relay}"
         known = self._core.store.get(key, list[str]) or []
-        new = [] if isinstance(starts, UnsetType) else [start for start in starts if start not in known]
+        new = [] if isinstance(incarnations, UnsetType) else [one for one in incarnations if one not in known]
         if not new:
             return []
-        self._core.store.put(key, [*known, *new][-MAX_STARTS:])
+        self._core.store.put(key, [*known, *new][-MAX_STORAGE_INCARNATIONS:])
         return [
             *self._resend_state(),
             *self._sending.resend(self._core.friends & set(self._settings.directory)),
@@ -376,13 +378,13 @@ class ModuleMachine:
     def _send_failed(self, to: str, event: SendFailed) -> list[Effect]:
         relay = self._relay_of(to)
         match event.message:
-            case PullMessage() | Probe() if relay is not None:
+            case Pull() | Probe() if relay is not None:
                 return self._pulls[relay].handle_failure()
-            case (Send() | Join() | Membership() | Withdraw()) as push if relay is not None:
+            case (Push() | Join() | Membership() | Withdraw()) as push if relay is not None:
                 return self._sending.handle_failure(relay, push.number)
         return []
 
-    def _fired(self, name: str) -> Sequence[Effect]:
+    def _handle_timer(self, name: str) -> Sequence[Effect]:
         if name == PUSH:
             return self._sending.flush()
         if name == Notices.TIMER:
@@ -431,7 +433,7 @@ class ModuleMachine:
         for pull in self._pulls:
             pull.interval_us = min((port.polling_us for port in opened), default=None)
             pull.idle_us = max((port.idle_us for port in opened), default=0)
-            effects += pull.settle()
+            effects += pull.schedule()
         return effects
 
     def _relay_of(self, address: str) -> int | None:

@@ -7,7 +7,7 @@ not asked for        an item or key at a port without a filter on its sender: dr
 expired              an item past its expiry: dropped, counted
 duplicate            a copy of a received item (honest retransmission): dropped, counted
 obsolete             older than a received item of its name, or ``MAX_SEEN`` numbers behind the last of
-                     its channel in this start of the sender, or ``MAX_INCARNATIONS`` starts behind:
+                     its channel in this generation of the sender, or ``MAX_INCARNATIONS`` behind:
                      dropped, counted
 early                an item whose key has not arrived: stored until then, up to ``MAX_EARLY`` of a
                      channel
@@ -67,7 +67,7 @@ def listener(port: str) -> str:
     return f"items at {port}"
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _StoredItem(msgspec.Struct, frozen=True):
     """An item in the inbox."""
 
     content: bytes
@@ -113,7 +113,7 @@ class Inbox:
             raise TamperedMessage("Expected an item.", where=f"from {message.source}") from error
         port, number = message.to[0].port, self._core.next_number()
         self._port(port).numbers.append(number)
-        kept = _Kept(bytes(content), (message.source, message.port), message.item, message.seq)
+        kept = _StoredItem(bytes(content), (message.source, message.port), message.item, message.seq)
         self._store.put(_key(port, number), kept)
         return self.hand_over(port)
 
@@ -169,15 +169,15 @@ class Inbox:
             self._ports[name] = _Port()
         return self._ports[name]
 
-    def _get(self, port: str, number: int) -> _Kept | None:
-        return self._store.get(_key(port, number), _Kept)
+    def _get(self, port: str, number: int) -> _StoredItem | None:
+        return self._store.get(_key(port, number), _StoredItem)
 
 
 def _key(port: str, number: int) -> str:
     return f"inbox {port}\n{number:012d}"
 
 
-def _item(number: int, kept: _Kept) -> Item:
+def _item(number: int, kept: _StoredItem) -> Item:
     metadata, payload = unpack(kept.content)
     return Item(metadata, payload, kept.source, kept.item, number)
 
@@ -197,7 +197,7 @@ class Receiving:
         self._core, self._store, self._inbox = core, core.store, inbox
         self._filters, self._installed, self._groups = filters, installed, groups
         self._last = Watermarks(core.store, "last")
-        """Highest number of each channel by start of its sender."""
+        """Highest number of each channel by generation of its sender."""
         self._unknown = list(core.store.keys("unknown "))
 
     def receive(self, message: Unread) -> list[Effect]:
@@ -239,7 +239,7 @@ class Receiving:
         return effects
 
     def last_seqs(self, device: str) -> list[int]:
-        """Return the last sequence number of each channel and start of a device."""
+        """Return the last sequence number of each channel and generation of a device."""
         keys = [key for key in self._store.keys(f"last {device}\n") if key.count("\n") == _PARTS]
         return [self._store.get(key, int) or 0 for key in keys]
 
@@ -316,11 +316,11 @@ class Receiving:
         if to.expires_us is not None and to.expires_us <= core.now_us:
             core.count("expired")
             return []
-        channel, start = f"{message.source}\n{to.port}\n{message.port}", message.seq >> BITS
-        oldest = core.settings.directory[message.source].start - MAX_INCARNATIONS + 1
+        channel, generation = f"{message.source}\n{to.port}\n{message.port}", message.seq >> BITS
+        oldest = core.settings.directory[message.source].generation - MAX_INCARNATIONS + 1
         seen_key = f"seen {channel}\n{message.item}"
-        seen, last = store.get(seen_key, int) or 0, self._last.last_number(channel, str(start))
-        if start < oldest or message.seq <= max(seen, last - MAX_SEEN):
+        seen, last = store.get(seen_key, int) or 0, self._last.last_number(channel, str(generation))
+        if generation < oldest or message.seq <= max(seen, last - MAX_SEEN):
             core.count("duplicate" if seen == message.seq else "obsolete")
             return []
         if not self._inbox.has_room(to.port):
@@ -333,11 +333,11 @@ class Receiving:
         content = decrypt_item(core.cipher, key, message)
         effects = self._inbox.add(message, content)
         store.put(seen_key, message.seq)
-        self._last.take(channel, str(start), message.seq)
+        self._last.take(channel, str(generation), message.seq)
         if not last:
             self._forget_seen(channel, range(oldest << BITS))
         elif message.seq // MAX_SEEN > last // MAX_SEEN:
-            self._forget_seen(channel, range(start << BITS, message.seq - MAX_SEEN + 1))
+            self._forget_seen(channel, range(generation << BITS, message.seq - MAX_SEEN + 1))
         name = item_name((message.source, message.port), message.item, message.seq, content)
         return [*effects, delivery(name, core.me, delivered_us=core.now_us)]
 

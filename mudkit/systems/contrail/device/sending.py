@@ -44,8 +44,8 @@ from mudkit.systems.contrail.messages import (
     ItemKey,
     Key,
     Publish,
-    Send,
-    Sent,
+    Push,
+    PushAnswer,
     Withdraw,
 )
 
@@ -115,7 +115,7 @@ class Sending:
         """Send an item to the endpoints whose filters match."""
         core, source = self._core, (self._core.me, operation.port)
         channel = self._channel(operation.port)
-        channel.settle(self._filters.receivers(operation.port))
+        channel.set_receivers(self._filters.receivers(operation.port))
         metadata, _ = unpack(operation.packed)
         matches, effects = self._filters.match(operation.port, metadata)
         own_us = None if operation.expires_us is None else core.now_us + operation.expires_us
@@ -128,7 +128,7 @@ class Sending:
         if not to or not rooms:
             refused = Backlogged(destinations) if to else Published((), uploaded=False)
             return [*effects, Complete(op_id, refused)]
-        named, name, keys = self._named(channel, operation, list(to))
+        named, name, keys = self._prepare_item(channel, operation, list(to))
         body = core.cipher.encrypt(
             named.key, named.seq, item_header(source, name, named.seq, named.epoch), operation.packed
         )
@@ -145,7 +145,7 @@ class Sending:
             for device, port in destinations
         )]  # fmt: skip
 
-    def _named(
+    def _prepare_item(
         self, channel: Channel, operation: Publish, to: list[Endpoint]
     ) -> tuple[_Named, str, list[Effect]]:
         """Return key and numbers of an item, its name, and the effects of sending keys.
@@ -196,7 +196,7 @@ class Sending:
             by_device = {device: theirs for device, theirs in by_device.items() if theirs}
             message = seal(core.cipher, kind, (core.me, port), core.next_number(), slot, ports, bytes(secret))
             for outbox in self._outboxes:
-                effects += outbox.add(Send(core.me, core.next_number(), message), is_own=True)
+                effects += outbox.add(Push(core.me, core.next_number(), message), is_own=True)
         return effects
 
     def _renew(self) -> None:
@@ -335,12 +335,12 @@ class Sending:
                 effects += self._send_filter(waiting.pop(slot, None), slot, installed)
         for call in waiting.values():  # removals of filters, which the wipe deleted
             call.to = []
-            effects += self._settle(call)
+            effects += self._complete_if_known(call)
         return [*effects, *self.flush()]
 
-    def _forget(self, device: str) -> tuple[list[tuple[Send, str]], list[Effect]]:
+    def _forget(self, device: str) -> tuple[list[tuple[Push, str]], list[Effect]]:
         """Withdraw all messages to a device; return those in the outboxes, with its ports."""
-        forgotten, effects = list[tuple[Send, str]](), list[Effect]()
+        forgotten, effects = list[tuple[Push, str]](), list[Effect]()
         for channel in self._all_channels():
             channel.forget(device)
         for outbox in self._outboxes:
@@ -370,7 +370,7 @@ class Sending:
         """Add a message to outboxes; flush when the batch of its port is full."""
         effects: list[Effect] = []
         for outbox in outboxes:
-            push = Send(self._core.me, self._core.next_number(), message)
+            push = Push(self._core.me, self._core.next_number(), message)
             effects += outbox.add(push, is_named=outbox.relay in named, is_own=call is None)
             if call is not None:
                 call.left.add(outbox.relay)
@@ -393,7 +393,7 @@ class Sending:
             effects += outbox.flush()
         return effects
 
-    def handle_answer(self, relay: int, answer: Sent) -> list[Effect]:
+    def handle_answer(self, relay: int, answer: PushAnswer) -> list[Effect]:
         """Process the answer of a provider."""
         number, results = answer.number, answer.results
         sent, effects = self._outboxes[relay].acknowledge(number, is_missing=results is None)
@@ -402,7 +402,7 @@ class Sending:
         call = self._open.pop(number, None)
         if call is None:
             # an ItemKey is sent with each retransmission anyway
-            if isinstance(sent, Send) and isinstance(sent.message, Key):
+            if isinstance(sent, Push) and isinstance(sent.message, Key):
                 lacking = [(device, port) for device, port, done in results or () if done not in _ACCEPTED]
                 self._channel(sent.message.port).mark_undelivered(sent.message.slot, lacking)
             return effects
@@ -410,15 +410,15 @@ class Sending:
         for device, port, done in results or ():
             if call.answers.get((device, port)) not in _ACCEPTED:
                 call.answers[device, port] = done
-        return [*effects, *self._settle(call)]
+        return [*effects, *self._complete_if_known(call)]
 
     def handle_failure(self, relay: int, number: int) -> list[Effect]:
         """Mark a provider as unreachable: calls do not wait for it."""
         self._outboxes[relay].mark_failed(number)
         call = self._open.get(number)
-        return self._settle(call) if call is not None and call.answers else []
+        return self._complete_if_known(call) if call is not None and call.answers else []
 
-    def _settle(self, call: _Call) -> list[Effect]:
+    def _complete_if_known(self, call: _Call) -> list[Effect]:
         """Complete a call if its result is known."""
         is_more = any(self._outboxes[relay].is_reached for relay in call.left)
         result = _without_receivers(call) if call.to == [] else self._result(call, is_more)
@@ -465,7 +465,7 @@ class Sending:
         if call.to is None or len(left) == len(call.to):
             return []
         call.to = left
-        return self._settle(call) if not left or call.answers else []
+        return self._complete_if_known(call) if not left or call.answers else []
 
     def _calls(self) -> list[_Call]:
         """Return all waiting calls."""

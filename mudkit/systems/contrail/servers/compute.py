@@ -23,8 +23,7 @@ from zlib import crc32
 
 from msgspec.structs import asdict, replace
 
-from mudkit.events import Effect, Event, Ports, Received, SetTimer, TimerFired
-from mudkit.events import Send as SendTo
+from mudkit.events import Effect, Event, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.systems.contrail.messages import (
     COMPUTE_FROM_GATEWAY,
     COMPUTE_FROM_STORAGE,
@@ -50,11 +49,11 @@ from mudkit.systems.contrail.messages import (
     Op,
     Page,
     Pull,
+    Push,
+    PushAnswer,
     ReadQueue,
     RemoveMember,
     SealedFor,
-    Send,
-    Sent,
     ShowFriends,
     Spread,
     Task,
@@ -127,7 +126,7 @@ class Compute:
         match what:
             case Join(device=device, friends=friends):
                 task, ops = replace(task, step="join"), [ShowFriends(device=device, friends=friends)]
-            case Send(message=Data() as item):
+            case Push(message=Data() as item):
                 find = FindItem(
                     source=item.source, port=item.port, item=item.item, seq=item.seq, epoch=item.epoch
                 )
@@ -136,9 +135,9 @@ class Compute:
                 else:
                     task = replace(task, step="data")
                     ops = [CacheItem(**asdict(find), body=item.body), *_appends([item])]
-            case Send(message=Filter(group=str() as group) as message):
+            case Push(message=Filter(group=str() as group) as message):
                 task, ops = replace(task, step="spread"), [Spread(group=group, filter=message)]
-            case Send(message=message):
+            case Push(message=message):
                 ops = _appends([message])
             case Withdraw(device=device, receiver=receiver, number=number):
                 task = replace(task, step="withdraw")
@@ -146,13 +145,17 @@ class Compute:
             case Membership(device=device, group=group, joins=joins):
                 task = replace(task, step="group")
                 ops = [(AddMember if joins else RemoveMember)(group=group, member=device)]
-            case Pull(device=device, got=got, hold=hold, start=start):
+            case Pull(device=device, got=got, hold=hold, storage_incarnation=incarnation):
                 task = replace(task, step="pull")
                 watcher = ask.gateway if hold else None
                 read = ReadQueue(
                     device=device, watcher=watcher, most_bytes=PAGE_BYTES, here=self._here, begins=not got
                 )
-                ops = [Drop(device=device, numbers=got, start=start), read] if got else [read]
+                ops = (
+                    [Drop(device=device, numbers=got, storage_incarnation=incarnation), read]
+                    if got
+                    else [read]
+                )
         return self._do(task, [(self._home(op), op) for op in ops])
 
     def _home(self, op: Op) -> str:
@@ -173,7 +176,7 @@ class Compute:
         unit = todo[0][0]
         count = next((at for at, (other, _) in enumerate(todo) if other != unit), len(todo))
         task = replace(task, doing=list(todo[:count]), todo=list(todo[count:]))
-        return (SendTo(unit, Do([op for _, op in task.doing], task)),)
+        return (Send(unit, Do([op for _, op in task.doing], task)),)
 
     def _continue(self, source: str, task: Task, answers: list[tuple[Op, Answer]]) -> Sequence[Effect]:
         """Redirect operations on queues that have moved, then execute the rest of the task."""
@@ -193,17 +196,17 @@ class Compute:
         task = replace(task, doing=[], todo=[], results=[])
         what = task.what
         match task.step, what:
-            case "named", Send(number=number, message=Data() as item):
+            case "named", Push(number=number, message=Data() as item):
                 body = next((answer for op, answer in results if isinstance(op, FindItem)), None)
                 if not isinstance(body, bytes):
-                    return (_tell(task, Sent(number, None, task.starts)),)
+                    return (_tell(task, PushAnswer(number, None, task.storage_incarnations)),)
                 return self._append(task, [replace(item, body=body)])
-            case ("spread", Send()) | ("group", Membership()):
+            case ("spread", Push()) | ("group", Membership()):
                 return self._append(task, [
                     stored for _, answer in results if isinstance(answer, list) for stored in answer
                 ])  # fmt: skip
             case "pull", Pull():
-                return self._retrieved(task, what, results, last)
+                return self._deliver_page(task, what, results, last)
         if isinstance(what, Pull):  # the queue has moved
             return ()
         outcomes = [
@@ -212,27 +215,27 @@ class Compute:
             if isinstance(op, Append)
             for entry in op.entry.message.to
         ]
-        return (_tell(task, Sent(what.number, outcomes, task.starts)),)
+        return (_tell(task, PushAnswer(what.number, outcomes, task.storage_incarnations)),)
 
     def _append(self, task: Task, messages: Iterable[DeviceMessage]) -> Sequence[Effect]:
         ops = _appends(messages)
         return self._do(replace(task, step="append"), [(self._home(op), op) for op in ops])
 
-    def _retrieved(
+    def _deliver_page(
         self, task: Task, pull: Pull, results: list[tuple[Op, Answer]], last: str
     ) -> Sequence[Effect]:
         page = next((answer for _, answer in results if isinstance(answer, Page)), None)
         if page is None:
             return ()
-        delivery = _tell(task, Deliver(pull.visit, page.page, page.more, page.start))
+        delivery = _tell(task, Deliver(pull.visit, page.page, page.more, page.storage_incarnation))
         if self._move_after is None or page.times < self._move_after or last == self._here:
             return (delivery,)
         move = MoveQueue(device=pull.device, to=self._here)
         return (delivery, *self._do(replace(task, step="moved"), [(last, move)]))
 
 
-def _tell(task: Task, message: Deliver | Sent) -> SendTo:
-    return SendTo(task.gateway, Tell(task.client, message))
+def _tell(task: Task, message: Deliver | PushAnswer) -> Send:
+    return Send(task.gateway, Tell(task.client, message))
 
 
 def _appends(messages: Iterable[DeviceMessage]) -> list[Op]:

@@ -21,8 +21,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from mudkit.events import Effect, Event, Ports, Received, SendFailed
-from mudkit.events import Send as SendTo
+from mudkit.events import Effect, Event, Ports, Received, Send, SendFailed
 from mudkit.systems.contrail.messages import (
     GATEWAY_FROM_COMPUTE,
     GATEWAY_FROM_DEVICE,
@@ -34,10 +33,10 @@ from mudkit.systems.contrail.messages import (
     Gone,
     Probe,
     Pull,
+    Push,
     QueueFilled,
     Request,
     Restarted,
-    Send,
 )
 from mudkit.systems.receiving import record_dropped
 
@@ -69,27 +68,27 @@ class Gateway:
 
     def _wake(self) -> Sequence[Effect]:
         if self._store.get("started", bool):
-            return (*self._notify_connected(), *(SendTo(unit, Restarted()) for unit in self._units))
+            return (*self._notify_connected(), *(Send(unit, Restarted()) for unit in self._units))
         self._store.put("started", True)
         return ()
 
     def _notify_connected(self) -> Sequence[Effect]:
-        return [SendTo(address, Filled()) for address in self._connections.values()]
+        return [Send(address, Filled()) for address in self._connections.values()]
 
     def _handle(self, event: Event) -> Sequence[Effect]:
         match event:
             case Received(source=source) if source in self._instances:
                 tell = GATEWAY_FROM_COMPUTE.decode(event.message)
-                return record_dropped(event) if tell is None else (SendTo(tell.to, tell.message),)
+                return record_dropped(event) if tell is None else (Send(tell.to, tell.message),)
             case Received(source=source) if source in self._units:
                 match GATEWAY_FROM_STORAGE.decode(event.message):
                     case QueueFilled(device=device, client=str() as client):
-                        return (SendTo(self._connections.get(device, client), Filled()),)
+                        return (Send(self._connections.get(device, client), Filled()),)
                     case QueueFilled(device=device):
                         address = self._connections.get(device)
                         if address is None:
-                            return (SendTo(source, Gone(device)),)
-                        return (SendTo(address, Filled()),)
+                            return (Send(source, Gone(device)),)
+                        return (Send(address, Filled()),)
                     case Restarted():
                         return self._notify_connected()
                 return record_dropped(event)
@@ -108,7 +107,7 @@ class Gateway:
     def _request(self, source: str, message: Request | Probe | Bye) -> Sequence[Effect]:
         match message:
             case Probe():
-                return (SendTo(source, Filled()),)
+                return (Send(source, Filled()),)
             case Bye(device=device, visit=visit):
                 if visit >= self._visits.get(device, 0):
                     self._visits[device] = visit + 1
@@ -131,10 +130,10 @@ class Gateway:
             self._connections[device] = address
             self._store.put(f"held {device}", address)
 
-    def _forward(self, ask: Ask) -> SendTo:
+    def _forward(self, ask: Ask) -> Send:
         self._turn += 1
         to = self._instances[self._turn % len(self._instances)]
-        return SendTo(to, msgspec.structs.replace(ask, tries=ask.tries + 1))
+        return Send(to, msgspec.structs.replace(ask, tries=ask.tries + 1))
 
 
 def _is_own(message: Request | Probe | Bye, sender: str) -> bool:
@@ -142,8 +141,8 @@ def _is_own(message: Request | Probe | Bye, sender: str) -> bool:
     if message.device != sender:
         return False
     match message:
-        case Send(message=Data(source=source, body=body)):
+        case Push(message=Data(source=source, body=body)):
             return source == sender and (body is None or len(body) <= _MAX_BODY_BYTES)
-        case Send(message=sealed):
+        case Push(message=sealed):
             return sealed.source == sender
     return True

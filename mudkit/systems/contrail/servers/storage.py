@@ -69,6 +69,7 @@ from mudkit.systems.contrail.messages import (
     Op,
     Page,
     Pull,
+    Push,
     QueueEntry,
     QueueFilled,
     ReadQueue,
@@ -79,7 +80,6 @@ from mudkit.systems.contrail.messages import (
     Task,
     WithdrawFrom,
 )
-from mudkit.systems.contrail.messages import Send as SendMessage
 from mudkit.systems.contrail.servers.contents import ItemCache, PublisherGroups, Queue
 from mudkit.systems.receiving import record_dropped
 
@@ -134,14 +134,14 @@ class Storage:
         self._computes, self._units, self._gateways = computes, units, gateways
         self._max_waiting, self._max_cached = max_waiting, max_cached
         self._is_awake = False
-        self._start: str | msgspec.UnsetType = msgspec.UNSET
-        """Incarnation of this start; UNSET: first start."""
+        self._incarnation: str | msgspec.UnsetType = msgspec.UNSET
+        """UNSET at the first start."""
         self._devices: dict[str, _Device] = {}
         self._notified: RetransmitTimer[str] = RetransmitTimer(_NOTIFY, _NOTIFY_US)
         """Devices notified but not read since."""
         self._moves: dict[str, Outbox[Moving]] = {}
         """Unacknowledged moves by destination."""
-        self._unanswered: RetransmitTimer[tuple[str, int]] = RetransmitTimer(_MOVE)
+        self._in_flight: RetransmitTimer[tuple[str, int]] = RetransmitTimer(_MOVE)
         self._adopted = Inbox(ports.store, "adopted")
 
     def queues(self) -> Iterator[tuple[str, int]]:
@@ -156,18 +156,18 @@ class Storage:
             effects += self._wake(now_us)
         match event:
             case Received():
-                effects += self._received(now_us, event)
+                effects += self._receive(now_us, event)
             case TimerFired(name=name) if name == _NOTIFY:
                 for device in self._notified.overdue(now_us):
                     effects += self._notify(now_us, device)
                 effects += self._notified.restart(now_us)
             case TimerFired():
-                for to, seq in self._unanswered.overdue(now_us):
+                for to, seq in self._in_flight.overdue(now_us):
                     effects += self._send_move(now_us, to, seq)
-                effects += self._unanswered.restart(now_us)
+                effects += self._in_flight.restart(now_us)
         return effects
 
-    def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
+    def _receive(self, now_us: int, event: Received) -> Sequence[Effect]:
         source, message = event.source, event.message
         if source in self._computes:
             do = STORAGE_FROM_COMPUTE.decode(message)
@@ -213,7 +213,7 @@ class Storage:
         return [
             Send(unit, Holds(device, version))
             for device, version in versions
-            if self._moved(device, 0) is None
+            if self._redirect(device, 0) is None
         ]
 
     def _release(self, now_us: int, device: str, to: str, version: int) -> Sequence[Effect]:
@@ -234,7 +234,7 @@ class Storage:
                         return False
                 case MoveQueue(to=to) if to not in self._units:
                     return False
-                case Append(entry=Entry(message=Data())) if not isinstance(do.task.what, SendMessage):
+                case Append(entry=Entry(message=Data())) if not isinstance(do.task.what, Push):
                     return False
         return True
 
@@ -244,7 +244,7 @@ class Storage:
         self._groups = PublisherGroups(self._store)
         effects: list[Effect] = []
         if self._store.get("started", bool):
-            self._start = Incarnation(self._ports).id
+            self._incarnation = Incarnation(self._ports).id
             others = [address for address in (*self._gateways, *self._units) if address != self._me]
             effects += [Send(address, Restarted()) for address in others]
         self._store.put("started", True)
@@ -268,10 +268,10 @@ class Storage:
 
     def _with_incarnation(self, task: Task) -> Task:
         """Return a task with the incarnation of this storage, if it has one."""
-        if not isinstance(self._start, str):
+        if not isinstance(self._incarnation, str):
             return task
-        starts = task.starts if isinstance(task.starts, list) else []
-        return replace(task, starts=[*starts, *({self._start} - set(starts))])
+        known = task.storage_incarnations if isinstance(task.storage_incarnations, list) else []
+        return replace(task, storage_incarnations=[*known, *({self._incarnation} - set(known))])
 
     def _do(self, now_us: int, op: Op, task: Task) -> tuple[Answer, Sequence[Effect]]:
         match op:
@@ -287,7 +287,7 @@ class Storage:
                 return self._groups.spread(now_us, group, message), ()
             case _:
                 version = op.version if isinstance(op.version, int) else 0
-                moved = self._moved(op.device, version)
+                moved = self._redirect(op.device, version)
                 return self._do_with_queue(now_us, op, task) if moved is None else (moved, ())
         return "ok", ()
 
@@ -304,12 +304,12 @@ class Storage:
             case Append(device=device, entry=entry):
                 # items are numbered by their push, filters and keys by themselves
                 is_item = isinstance(entry.message, Data)
-                number = what.number if is_item and isinstance(what, SendMessage) else entry.seq
+                number = what.number if is_item and isinstance(what, Push) else entry.seq
                 return self._append(now_us, device, QueueEntry(**asdict(entry), number=number))
             case ReadQueue():
                 return self._read(now_us, op, task.client)
-            case Drop(device=device, numbers=numbers, start=start):
-                for number in numbers if start == self._start else ():
+            case Drop(device=device, numbers=numbers, storage_incarnation=incarnation):
+                for number in numbers if incarnation == self._incarnation else ():
                     self._device(device).queue.drop(number)
             case WithdrawFrom(device=device, source=source, number=number):
                 self._withdraw(device, source, number)
@@ -351,7 +351,7 @@ class Storage:
             device.times = device.times + 1 if device.centre == op.here else 1
             device.centre = op.here
         page, is_more = device.queue.read(now_us, op.most_bytes)
-        return Page(page, is_more, device.times, self._start), effects
+        return Page(page, is_more, device.times, self._incarnation), effects
 
     def _watch(self, now_us: int, name: str, watcher: _Watcher | None) -> Sequence[Effect]:
         """Register the gateway with the connection of a device; stop notifying the device."""
@@ -386,7 +386,7 @@ class Storage:
         """Return the last version of a queue known here: its number of moves."""
         return self._store.get(f"version {device}", int) or 0
 
-    def _moved(self, device: str, version: int) -> Moved | None:
+    def _redirect(self, device: str, version: int) -> Moved | None:
         """Return the place of a queue that has moved; None: it is here, or is about to arrive.
 
         A queue that comes here by the move of a number was not moved on by a move of the same number. Two
@@ -435,7 +435,7 @@ class Storage:
         incarnation, number = moves.name(seq)
         first = moves.name(moves.first_seq).number
         message = replace(moves[seq], incarnation=incarnation, number=number, open_from=first)
-        return (Send(to, message), *self._unanswered.start(now_us, (to, seq), size_bytes(message)))
+        return (Send(to, message), *self._in_flight.start(now_us, (to, seq), size_bytes(message)))
 
     def _acknowledge_move(self, now_us: int, unit: str, incarnation: str, number: int) -> Sequence[Effect]:
         """Remove an acknowledged move; after the last of an incarnation, send those of the next."""
@@ -443,9 +443,9 @@ class Storage:
         seq = moves.seq(incarnation, number)
         if moves.ack(seq) is None:
             return ()
-        effects = list(self._unanswered.settle(now_us, (unit, seq)))
+        effects = list(self._in_flight.settle(now_us, (unit, seq)))
         for seq, _ in moves.batch():
-            if (unit, seq) not in self._unanswered:
+            if (unit, seq) not in self._in_flight:
                 effects += self._send_move(now_us, unit, seq)
         return effects
 
@@ -461,7 +461,7 @@ class Storage:
             return (adopted,)
         self._adopted.take(source, incarnation, number)
         device = moving.device
-        moved = self._moved(device, moving.version)
+        moved = self._redirect(device, moving.version)
         if moved is not None:  # moved on before it arrived
             moving = replace(
                 moving,

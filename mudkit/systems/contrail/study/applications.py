@@ -147,10 +147,10 @@ class Alarm:
         operation = self._port.install_filter(
             predicate, to=(self._device, "location"), item_expires_s=self._lasts_s, replaces=self._slot
         )
-        operation.add_done_callback(self._installed)
+        operation.add_done_callback(self._record_installation)
         return operation
 
-    def _installed(self, operation: Operation) -> None:
+    def _record_installation(self, operation: Operation) -> None:
         self._slot = operation.result()
 
 

@@ -43,7 +43,7 @@ class Outbound:
         self._port = port
         self._open: dict[str, tuple[Item, float | None, str, set[str]]] = {}
         back = module.open_port(_acknowledgements(port.name))
-        back.on_item(self._acknowledged)
+        back.on_item(self._record_ack)
         predicate = Predicate.parse("source = :me", {"me": _name(port)}, language=ITEM)
         self.installed = [
             back.install_filter(predicate, to=(device, _acknowledgements(theirs))) for device, theirs in to
@@ -63,7 +63,7 @@ class Outbound:
         """
         operation = self._port.publish(item, item_id, expires_s)
         self._open[item_id] = item, expires_s, _mark(item), set()
-        operation.add_done_callback(lambda done: self._published(item_id, _mark(item), done))
+        operation.add_done_callback(lambda done: self._record_publication(item_id, _mark(item), done))
         return operation
 
     def retransmit(self, item_id: str | None = None) -> list[Operation]:
@@ -88,7 +88,7 @@ class Outbound:
             operations.append(self._port.publish(item, name, expires_s, only=missing))
         return operations
 
-    def _published(self, item_id: str, mark: str, operation: Operation) -> None:
+    def _record_publication(self, item_id: str, mark: str, operation: Operation) -> None:
         try:
             result = operation.result()
         except Exception:  # reported to the caller of the operation
@@ -101,7 +101,7 @@ class Outbound:
         if not destinations:
             del self._open[item_id]
 
-    def _acknowledged(self, acknowledgement: Item) -> None:
+    def _record_ack(self, acknowledgement: Item) -> None:
         assert acknowledgement.source is not None
         marks: Mapping[str, str] = msgspec.json.decode(acknowledgement.payload, type=dict[str, str])
         for name, (_, _, mark, missing) in list(self._open.items()):

@@ -18,7 +18,7 @@ context changed  another place: end one subscription, and begin another
 Messages shown count as read. Expired messages are removed at the next event. Queue and facts are durable. So
 are messages shown and read, until the application has them: if a kill prevents it, they are shown again after
 the restart, or are part of the next read, with the same id. A device with an empty store is another device:
-its sessions have another incarnation.
+its sessions have another store id.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ _HELLO: Final = 0
 """Key of the hello in the retransmission timer; reads have their numbers, from 1 on."""
 _FACTS: Final = -1
 """Key of the facts in the retransmission timer."""
-INITIAL_LIFE: Final = 1
-"""Life of the first start of a store; later ones draw theirs from the next number on."""
+INITIAL_INCARNATION: Final = 1
+"""Incarnation of the first start of a store; later ones draw theirs from the next number on."""
 _MAX_EMPTY_READS: Final = 16
 """Pending empty reads of a topic; older ones affect no moving average."""
 MAX_ACKED_FACTS: Final = 256
@@ -125,7 +125,7 @@ class EventLog:
 
     The last ``MAX_ACKED_FACTS`` acknowledged facts stay, for a server that comes back from a backup. Numbers
     continue after a restart, and a restored store assigns them again: the lineage says from which number on
-    each start has assigned them.
+    each incarnation has assigned them.
     """
 
     def __init__(self, ports: Ports) -> None:
@@ -150,15 +150,15 @@ class EventLog:
         """Number of the last acknowledged fact."""
         return self._outbox.first_seq - 1
 
-    def restart(self, life: int) -> None:
-        """Continue the log in another start of the machine, and store the lineage."""
-        self._lineage = continue_lineage(self._lineage, self._outbox.last_seq, str(life))
+    def restart(self, incarnation: int) -> None:
+        """Continue the log in another incarnation, and store the lineage."""
+        self._lineage = continue_lineage(self._lineage, self._outbox.last_seq, str(incarnation))
         self._store.put("lineage", self._lineage)
 
-    def shared_seq(self, life: int) -> int:
-        """Return the last number whose fact is that of a start of the machine; 0: it is unknown."""
-        start = "" if life == INITIAL_LIFE else str(life)
-        return last_lsn_of(self._lineage, start, self._outbox.last_seq)
+    def shared_seq(self, incarnation: int) -> int:
+        """Return the last number whose fact is that of an incarnation of the machine; 0: it is unknown."""
+        log_incarnation = "" if incarnation == INITIAL_INCARNATION else str(incarnation)
+        return last_lsn_of(self._lineage, log_incarnation, self._outbox.last_seq)
 
     def add(self, fact: Fact) -> int:
         """Store a fact, and return its number; raise OutboxFull if too many are pending."""
@@ -233,7 +233,7 @@ class _PendingRead(msgspec.Struct):
 class _StoredTopic(msgspec.Struct, frozen=True):
     """A subscription, and the number of the fact by which it began."""
 
-    run: int
+    subscribed_seq: int = msgspec.field(name="run")
     fields: SubscriptionFields = msgspec.field(name="wanted")
 
 
@@ -254,7 +254,7 @@ class DeviceMachine:
         self._capacity = capacity
         self._queue = DeviceQueue(ports.store, math.inf if capacity is None else capacity)
         self._topics = {
-            key.removeprefix("topic "): (stored.run, stored.fields.subscription())
+            key.removeprefix("topic "): (stored.subscribed_seq, stored.fields.subscription())
             for key, stored in ports.store.items("topic ", _StoredTopic)
         }
         self._following: dict[str, tuple[Following, str | None]] = {
@@ -276,8 +276,8 @@ class DeviceMachine:
         self._now_us = 0
         # The session with the server
         self._has_link = False
-        self._incarnation = ""
-        self._life = self._session_count = 0
+        self._store_id = ""
+        self._incarnation = self._session_count = 0
         self._stream: Incoming[Body] = Incoming()
         self._overtaken: Sequence[int] = ()
         """Items that are lost if they have not arrived when the timer fires."""
@@ -294,7 +294,7 @@ class DeviceMachine:
         self._facts = EventLog(ports)
         self._sent_fact = 0
         """Last fact in flight; 0: none is."""
-        self._unanswered: RetransmitTimer[int] = RetransmitTimer(_RETRANSMIT)
+        self._in_flight: RetransmitTimer[int] = RetransmitTimer(_RETRANSMIT)
         self._calls: dict[int, int] = {}
         """Operations by the number of the fact that completes them when it is acknowledged."""
         self._reads = 0
@@ -324,26 +324,26 @@ class DeviceMachine:
         if type(event) is Received and (message is None or event.source != self._server):
             return record_dropped(event)
         self._now_us = now_us
-        if not self._life:
-            self._incarnation = store_id(self._ports)
+        if not self._incarnation:
+            self._store_id = store_id(self._ports)
             if self._store.get("life", int) is None:
-                self._life = INITIAL_LIFE
+                self._incarnation = INITIAL_INCARNATION
             else:  # the store may be an old backup, so the number is drawn: no other start has it
-                self._life = INITIAL_LIFE + 1 + int.from_bytes(self._ports.entropy(4), "big")
-                self._facts.restart(self._life)
+                self._incarnation = INITIAL_INCARNATION + 1 + int.from_bytes(self._ports.entropy(4), "big")
+                self._facts.restart(self._incarnation)
                 self._sends_subscriptions = True
-            self._store.put("life", self._life)
+            self._store.put("life", self._incarnation)
         self._queue.expire(now_us)
         effects = [*self._notices.repeat(_notify)]
-        effects += self._decide(event) if message is None else self._received(message)
+        effects += self._decide(event) if message is None else self._receive(message)
         if not self._facts.is_empty and not self._sent_fact:
             effects += self._send_facts()
         return effects
 
-    def _received(self, message: Welcome | FactsAck | Identify | Stream) -> Sequence[Effect]:
+    def _receive(self, message: Welcome | FactsAck | Identify | Stream) -> Sequence[Effect]:
         match message:
             case Stream(stream=name) if name == self._name:
-                effects = [*self._welcome()]
+                effects = [*self._mark_welcome()]
                 for body in self._stream.take(message):
                     effects += self._apply(body)
                 return [*effects, self._ack(), *self._watch_overtaken()]
@@ -355,9 +355,9 @@ class DeviceMachine:
             case _ if message.session != self._session:
                 return ()
             case FactsAck(seq=seq):
-                return self._acked(seq)
+                return self._receive_facts_ack(seq)
             case Welcome(seq=seq):
-                return [*self._acked(seq), *self._welcome()]
+                return [*self._receive_facts_ack(seq), *self._mark_welcome()]
             case Identify(restarted=restarted):
                 return self._restart_session(message) if restarted is UNSET else ()
 
@@ -383,7 +383,7 @@ class DeviceMachine:
                 self._end_session()
                 self._has_link = False
                 self._sent_fact = 0
-                self._unanswered.clear()
+                self._in_flight.clear()
                 stop = CancelTimer(_RETRANSMIT), CancelTimer(_MISSING)
                 return [*stop, *self._read_from_queue(self._pending_reads)]
             case TimerFired(name=Notices.TIMER):
@@ -401,26 +401,26 @@ class DeviceMachine:
 
     @property
     def _session(self) -> Session:
-        return self._incarnation, self._life, self._session_count
+        return self._store_id, self._incarnation, self._session_count
 
     @property
     def _name(self) -> str:
-        return f"{self._incarnation} {self._life}.{self._session_count}"
+        return f"{self._store_id} {self._incarnation}.{self._session_count}"
 
     def _start_session(self) -> Sequence[Effect]:
         self._end_session()
         self._session_count += 1
         self._stream, self._overtaken = Incoming(), ()
         self._sent_fact = 0
-        stop = self._unanswered.settle(self._now_us, _FACTS)
+        stop = self._in_flight.settle(self._now_us, _FACTS)
         return [*stop, *self._send_hello()]
 
-    def _welcome(self) -> Sequence[Effect]:
+    def _mark_welcome(self) -> Sequence[Effect]:
         """Send pending reads, once the server has accepted the session."""
         if self._is_welcome:
             return ()
         self._is_welcome, self._sends_subscriptions, self._question = True, False, None
-        stop = self._unanswered.settle(self._now_us, _HELLO)
+        stop = self._in_flight.settle(self._now_us, _HELLO)
         return [*stop, *(effect for number in self._pending_reads for effect in self._request(number))]
 
     def _end_session(self) -> None:
@@ -443,15 +443,15 @@ class DeviceMachine:
         """Return the facts that the server lacks, and all subscriptions."""
         facts, question = self._facts, self._question
         topics = {
-            topic: (run, SubscriptionFields.of(subscription), self._queue.last_order(topic))
-            for topic, (run, subscription) in self._topics.items()
+            topic: (subscribed_seq, SubscriptionFields.of(subscription), self._queue.last_order(topic))
+            for topic, (subscribed_seq, subscription) in self._topics.items()
         }
-        if question is None or question.known[0] != self._incarnation:  # nothing of this store is known there
+        if question is None or question.known[0] != self._store_id:  # nothing of this store is known there
             nonce = UNSET if question is None else question.nonce
             wants = Subscriptions(topics, facts.acked_seq + 1, facts.acked_seq, None, nonce)
             return facts.pending(), wants
-        _, life, known_seq = question.known
-        shared_seq = facts.shared_seq(life)
+        _, incarnation, known_seq = question.known
+        shared_seq = facts.shared_seq(incarnation)
         base = None if known_seq <= shared_seq else shared_seq
         wants = Subscriptions(topics, facts.first_seq, facts.acked_seq, base, question.nonce)
         return facts.pending(min(known_seq, shared_seq)), wants
@@ -463,20 +463,20 @@ class DeviceMachine:
         self._sent_fact = facts[-1][0]
         return self._send(_FACTS, DeviceFacts(self._me, self._session, facts))
 
-    def _acked(self, seq: int) -> list[Effect]:
+    def _receive_facts_ack(self, seq: int) -> list[Effect]:
         """Remove acknowledged facts, and complete their operations."""
         effects: list[Effect] = []
         if seq >= self._sent_fact:
             self._sent_fact = 0
-            effects += self._unanswered.settle(self._now_us, _FACTS)
+            effects += self._in_flight.settle(self._now_us, _FACTS)
         acked = self._facts.ack_up_to(seq)
         return [*effects, *(Complete(self._calls.pop(number)) for number in acked if number in self._calls)]
 
     def _retransmit(self) -> Sequence[Effect]:
         """Retransmit overdue messages; reads that waited too long take the queue as it is."""
         effects: list[Effect] = []
-        for key in self._unanswered.overdue(self._now_us):
-            if key not in self._unanswered:  # ended by an earlier key
+        for key in self._in_flight.overdue(self._now_us):
+            if key not in self._in_flight:  # ended by an earlier key
                 continue
             if key == _HELLO:
                 effects += self._send_hello()
@@ -486,11 +486,11 @@ class DeviceMachine:
                 effects += self._read_from_queue([key])
             else:
                 effects += self._request(key)
-        return [*effects, *self._unanswered.restart(self._now_us)]
+        return [*effects, *self._in_flight.restart(self._now_us)]
 
     def _send(self, key: int, message: msgspec.Struct) -> Sequence[Effect]:
         """Send a message, and arm the retransmission timer."""
-        due = self._unanswered.start(self._now_us, key, size_bytes(message))
+        due = self._in_flight.start(self._now_us, key, size_bytes(message))
         return Send(self._server, message), *due
 
     # -- operations
@@ -539,9 +539,11 @@ class DeviceMachine:
     def _subscribe(self, subscription: Subscription) -> int:
         """Store a subscription, and return the number of the fact."""
         seq = self._facts.add(Subscribed(subscription.topic, SubscriptionFields.of(subscription)))
-        run = self._topics[subscription.topic][0] if subscription.topic in self._topics else seq
-        self._topics[subscription.topic] = run, subscription
-        self._store.put(f"topic {subscription.topic}", _StoredTopic(run, SubscriptionFields.of(subscription)))
+        subscribed_seq = self._topics[subscription.topic][0] if subscription.topic in self._topics else seq
+        self._topics[subscription.topic] = subscribed_seq, subscription
+        self._store.put(
+            f"topic {subscription.topic}", _StoredTopic(subscribed_seq, SubscriptionFields.of(subscription))
+        )
         return seq
 
     def _unsubscribe(self, topic: str) -> tuple[int, Sequence[Effect]]:
@@ -585,7 +587,7 @@ class DeviceMachine:
     def _request(self, number: int) -> Sequence[Effect]:
         """Request better messages from the server, once it has accepted the session."""
         if not self._is_welcome:
-            return self._unanswered.start(self._now_us, number)
+            return self._in_flight.start(self._now_us, number)
         topic = self._pending_reads[number].topic
         max_messages = min(
             self._topics[topic][1].max_messages, math.inf if self._capacity is None else self._capacity
@@ -602,7 +604,7 @@ class DeviceMachine:
         effects: list[Effect] = []
         for number in list(numbers):
             pending = self._pending_reads.pop(number)
-            effects += self._unanswered.settle(self._now_us, number)
+            effects += self._in_flight.settle(self._now_us, number)
             topic, max_messages = pending.topic, self._topics[pending.topic][1].max_messages
             again = self._take_unseen(topic, max_messages)
             taken = self._queue.take(topic, max_messages - len(again))
@@ -666,11 +668,11 @@ class DeviceMachine:
 
     def _apply(self, body: Body) -> Sequence[Effect]:
         topic = body.topic
-        if topic not in self._topics or self._topics[topic][0] != body.run:
+        if topic not in self._topics or self._topics[topic][0] != body.subscribed_seq:
             return ()  # the subscription has ended
         match body:
             case Forwarded():
-                return self._receive(body)
+                return self._receive_forwarded(body)
             case RankChange(id=identity, rank=rank):
                 self._queue.rerank(topic, identity, rank)
             case Retraction(id=identity):
@@ -686,7 +688,7 @@ class DeviceMachine:
                 return self._read_from_queue([number])
         return ()
 
-    def _receive(self, body: Forwarded) -> Sequence[Effect]:
+    def _receive_forwarded(self, body: Forwarded) -> Sequence[Effect]:
         topic, identity, expires_us = body.topic, body.id, body.expires_us
         if (topic, identity) in self._queue:
             return ()

@@ -36,9 +36,9 @@ _MAX_LOW: Final = 1000
 
 
 class StoredSubscription(msgspec.Struct, frozen=True):
-    """A subscription in the store; ``run`` is the number of the fact by which it began."""
+    """A subscription in the store; ``subscribed_seq`` is the number of the fact by which it began."""
 
-    run: int
+    subscribed_seq: int = msgspec.field(name="run")
     fields: SubscriptionFields = msgspec.field(name="wanted")
 
 
@@ -84,11 +84,11 @@ class Missed(NamedTuple):
     updates: list[RankChange | Retraction]
 
     @classmethod
-    def of(cls, stream: Outgoing[Body], last_seq: int, topic: str, run: int) -> Missed:
+    def of(cls, stream: Outgoing[Body], last_seq: int, topic: str, subscribed_seq: int) -> Missed:
         """Sort the pending items of a stream of which the device received all up to ``last_seq``."""
         missed = cls([], [], [])
         for seq, _, body in stream.pending:
-            if body.topic != topic or body.run != run:
+            if body.topic != topic or body.subscribed_seq != subscribed_seq:
                 continue
             if isinstance(body, Forwarded):
                 (missed.arrived if seq <= last_seq else missed.lost).append(body.id)
@@ -98,15 +98,15 @@ class Missed(NamedTuple):
 
 
 class ServerSubscription:
-    """One topic for one device; ``run`` is the number of the fact by which it began, unlike any other's."""
+    """One topic for one device; ``subscribed_seq`` is the number of the fact by which it began."""
 
     def __init__(
-        self, store: Store, now_us: int, device: str, run: int, subscription: Subscription, capacity: int,
-        start_of_day_us: int,
+        self, store: Store, now_us: int, device: str, subscribed_seq: int, subscription: Subscription,
+        capacity: int, start_of_day_us: int,
     ) -> None:  # fmt: skip
         self._store = store
         self._capacity, self._start_of_day_us = capacity, start_of_day_us
-        self.device, self.topic, self.run = device, subscription.topic, run
+        self.device, self.topic, self.subscribed_seq = device, subscription.topic, subscribed_seq
         self._key = f"{device}\n{self.topic}"
         self._pending: list[Body] = []
         """Items to send to the device, in order."""
@@ -126,7 +126,7 @@ class ServerSubscription:
         self._now_us = now_us
         self._start_spool(subscription)
         stored = store.items(f"message {self._key}\n", _StoredMessage)
-        messages = [self._restored(key.rsplit("\n", 1)[1], message) for key, message in stored]
+        messages = [self._restore(key.rsplit("\n", 1)[1], message) for key, message in stored]
         self.spool.restore(now_us, sorted(messages, key=_order), self._reads, state.last_order)
 
     def take_pending(self) -> list[Body]:
@@ -147,21 +147,23 @@ class ServerSubscription:
         self.spool.restore(now_us, sorted(acceptable, key=_order), self._reads, before.last_order)
         for message in messages:
             if message.rank < subscription.threshold:
-                self._finished(message)
+                self._finish(message)
         for unknown in self.spool.reconcile(now_us, on_device):
-            self._pending.append(Retraction(self.topic, self.run, str(unknown)))
+            self._pending.append(Retraction(self.topic, self.subscribed_seq, str(unknown)))
         self.spool.network(now_us, is_up=before.is_up)
         self._accept_risen()
 
     def _start_spool(self, subscription: Subscription) -> None:
         self.subscription = subscription
-        self._store.put(f"sub {self._key}", StoredSubscription(self.run, SubscriptionFields.of(subscription)))
+        self._store.put(
+            f"sub {self._key}", StoredSubscription(self.subscribed_seq, SubscriptionFields.of(subscription))
+        )
         self.spool = ServedSpool(
             subscription.threshold,
             subscription.forwarding,
             self._forward,
             self._retract,
-            self._finished,
+            self._finish,
             capacity=self._capacity,
         )
         self._set_interrupt()
@@ -196,7 +198,7 @@ class ServerSubscription:
             return
         self._store_message(message)
         if was_on_device:
-            self._pending.append(RankChange(self.topic, self.run, identity, rank))
+            self._pending.append(RankChange(self.topic, self.subscribed_seq, identity, rank))
             if rank >= self.spool.interrupt and identity not in self._showing:
                 self._request_show([identity])
 
@@ -224,10 +226,12 @@ class ServerSubscription:
         self._now_us = now_us
         for unknown in self.spool.reconcile(now_us, ranks):
             if unknown not in self._lost:
-                self._pending.append(Retraction(self.topic, self.run, str(unknown)))
+                self._pending.append(Retraction(self.topic, self.subscribed_seq, str(unknown)))
         for message in self.spool.device:
             if ranks[str(message.identity)] != message.rank:
-                self._pending.append(RankChange(self.topic, self.run, str(message.identity), message.rank))
+                self._pending.append(
+                    RankChange(self.topic, self.subscribed_seq, str(message.identity), message.rank)
+                )
         self._connect()
 
     def is_rolled_back(self, last_order: int, identities: Iterable[str]) -> bool:
@@ -263,7 +267,7 @@ class ServerSubscription:
         """Send messages better than those on the device, for a read."""
         self._now_us = now_us
         self.spool.offer(now_us, max_messages)
-        self._pending.append(ReadComplete(self.topic, self.run, number))
+        self._pending.append(ReadComplete(self.topic, self.subscribed_seq, number))
 
     def end(self) -> None:
         """Delete the state."""
@@ -275,7 +279,7 @@ class ServerSubscription:
 
     # -- time
 
-    def settle(self, now_us: int, *, is_due: bool = False) -> list[Effect]:
+    def show_due(self, now_us: int, *, is_due: bool = False) -> list[Effect]:
         """Show messages that are due, and set the timer; ``is_due`` is True if it has fired."""
         self._now_us = now_us
         time_of_day_us = self._time_of_day_us()
@@ -355,7 +359,7 @@ class ServerSubscription:
         stored = _StoredMessage(message.rank, message.order, message.arrived_us, message.expires_us, content)
         self._store.put(f"message {self._key}\n{identity}", stored)
 
-    def _restored(self, identity: str, stored: _StoredMessage) -> Message:
+    def _restore(self, identity: str, stored: _StoredMessage) -> Message:
         self._contents[identity] = stored.content
         return Message(identity, stored.rank, stored.order, stored.arrived_us, stored.expires_us)
 
@@ -391,16 +395,25 @@ class ServerSubscription:
         expires_us = None if message.expires_us == FOREVER_US else message.expires_us
         content = self._contents[identity]
         self._pending.append(
-            Forwarded(self.topic, self.run, identity, message.rank, message.order, shown, expires_us, content)
+            Forwarded(
+                self.topic,
+                self.subscribed_seq,
+                identity,
+                message.rank,
+                message.order,
+                shown,
+                expires_us,
+                content,
+            )
         )
 
     def _interrupts(self, message: Message) -> bool:
         return message.rank >= self.spool.interrupt
 
     def _retract(self, message: Message) -> None:
-        self._pending.append(Retraction(self.topic, self.run, str(message.identity)))
+        self._pending.append(Retraction(self.topic, self.subscribed_seq, str(message.identity)))
 
-    def _finished(self, message: Message) -> None:
+    def _finish(self, message: Message) -> None:
         identity = str(message.identity)
         self._contents.pop(identity, None)
         self._store.delete(f"message {self._key}\n{identity}")
@@ -413,7 +426,7 @@ class ServerSubscription:
         if new:
             self._showing.update(new)
             self._set_interrupt()
-            self._pending.append(ShowRequest(self.topic, self.run, new))
+            self._pending.append(ShowRequest(self.topic, self.subscribed_seq, new))
 
 
 def _order(message: Message) -> int:

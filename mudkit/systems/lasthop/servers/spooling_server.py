@@ -84,7 +84,7 @@ _MAX_MISSED: Final = 1000
 _MAX_READ_NUMBERS: Final = 64
 """Recent read numbers of a device that are deduplicated."""
 _MAX_FORMER: Final = 64
-"""Former starts of a device whose messages are recognised as late copies."""
+"""Former incarnations of a device whose messages are recognised as late copies."""
 _RETRANSMIT: Final = "again "
 """Prefix of the retransmission timer of a device."""
 _DUE: Final = "due "
@@ -96,21 +96,21 @@ _ACCEPTED: Final = FromDevice()
 
 
 @dataclass
-class Peer:
-    """State of a device at the server, and the start of its machine that has its name now."""
+class DeviceState:
+    """State of a device at the server, and the incarnation that has its name now."""
 
     name: str
     session: Session = ("", 0, 0)
     former: list[tuple[str, int]] = field(default_factory=list)
-    """Former starts of its machine: store and start of their sessions."""
+    """Former incarnations: store id and incarnation of their sessions."""
     address: str | None = None
     stream: Outgoing[Body] | None = None
     """None: the messages on the device are unknown."""
-    unanswered: RetransmitTimer[int] = field(init=False)
+    in_flight: RetransmitTimer[int] = field(init=False)
     """Items of the stream that are not acknowledged, by number; key 0 is Identify."""
     is_connected: bool = False
     nonce: str | None = None
-    """Nonce of the open question; the hello of another start has to carry it, which a late copy cannot."""
+    """Nonce of the open question: a hello of another incarnation has to carry it, a late copy cannot."""
     is_identified: bool = True
     """False after a restart of the server, until the device has answered."""
     facts_seq: int = 0
@@ -121,14 +121,14 @@ class Peer:
     topics: dict[str, ServerSubscription] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.unanswered = RetransmitTimer(f"{_RETRANSMIT}{self.name}")
+        self.in_flight = RetransmitTimer(f"{_RETRANSMIT}{self.name}")
 
     def is_outdated(self, session: Session) -> bool:
         """Return whether a later session has replaced this one: its messages are late copies."""
         return session[:2] in self.former or (session[:2] == self.session[:2] and session < self.session)
 
     def restart(self) -> None:
-        """Begin with another start of the device."""
+        """Begin with another incarnation of the device."""
         if self.session[0]:
             self.former = [*self.former, self.session[:2]][-_MAX_FORMER:]
         self.session, self.stream = ("", 0, 0), None
@@ -147,7 +147,7 @@ class Peer:
         return True
 
 
-class _StoredPeer(msgspec.Struct, frozen=True):
+class _StoredDeviceState(msgspec.Struct, frozen=True):
     """State of a device in the store."""
 
     session: Session
@@ -164,16 +164,16 @@ class SpoolServer:
 
     def __init__(self, ports: Ports, time_of_day_us: int, capacity: int) -> None:
         self._store, self._entropy, self._address = ports.store, ports.entropy, ports.address
-        self._start = Incarnation(ports)
+        self._incarnation = Incarnation(ports)
         self._start_of_day_us, self._capacity = time_of_day_us, capacity
-        self._peers: dict[str, Peer] = {}
-        self._at: dict[str, Peer] = {}
+        self._peers: dict[str, DeviceState] = {}
+        self._at: dict[str, DeviceState] = {}
         """Devices by their addresses."""
         self._subscribers: dict[str, dict[str, ServerSubscription]] = {}
         """Subscriptions by topic and device."""
         self._indexer = Indexer()
         self._touched: dict[tuple[str, str], ServerSubscription] = {}
-        """Subscriptions to settle at the end of the event."""
+        """Subscriptions that may have something to show at the end of the event."""
         self._is_awake = False
         self._is_restarted = bool(ports.store.keys())
         self._now_us = 0
@@ -205,17 +205,17 @@ class SpoolServer:
             return record_dropped(event)
         effects = [] if self._is_awake else self._restore()
         if type(event) is Received and message is not None:
-            effects += self._received(event.source, message)
+            effects += self._receive(event.source, message)
         else:
             effects += self._decide(event)
         touched, self._touched = list(self._touched.values()), {}
         effects += [effect for subscription in touched for effect in self._send_pending(subscription)]
         for subscription in touched:
-            settled = subscription.settle(now_us)
-            effects += [*self._send_pending(subscription), *settled]
+            due = subscription.show_due(now_us)
+            effects += [*self._send_pending(subscription), *due]
         return effects
 
-    def _received(self, source: str, message: Hello | DeviceFacts | ReadRequest | Ack) -> Sequence[Effect]:
+    def _receive(self, source: str, message: Hello | DeviceFacts | ReadRequest | Ack) -> Sequence[Effect]:
         match message:
             case Hello():
                 return self._hello(source, message)
@@ -224,14 +224,14 @@ class SpoolServer:
             case ReadRequest():
                 return self._offer(source, message)
             case Ack():
-                return self._acked(message)
+                return self._receive_ack(message)
 
     def _decide(self, event: Event) -> Sequence[Effect]:
         match event:
             case Call(op_id=op_id):
                 return self._call(op_id, event)
             case SendFailed(to=to, message=Welcome() | FactsAck() | Identify() | Stream() as message):
-                return self._failed(to, message)
+                return self._record_failure(to, message)
             case TimerFired(name=name) if name.startswith(_RETRANSMIT):
                 peer = self._peers.get(name.removeprefix(_RETRANSMIT))
                 return () if peer is None else self._retransmit(peer)
@@ -245,7 +245,7 @@ class SpoolServer:
         effects: list[Effect] = []
         for key, stored in self._store.items("sub ", StoredSubscription):
             device = key.removeprefix("sub ").split("\n")[0]
-            effects += self._begin(self._peer(device), stored.run, stored.fields.subscription())
+            effects += self._begin(self._peer(device), stored.subscribed_seq, stored.fields.subscription())
         self._is_awake = True  # only now: an earlier hello would see half of the subscriptions
         for _, peer in sorted(self._peers.items()):
             effects += self._send_identify(peer)
@@ -275,7 +275,7 @@ class SpoolServer:
         topic, rank, item = publish.topic, publish.rank, publish.item
         count = (self._store.get(f"count {topic}", int) or 0) + 1
         self._store.put(f"count {topic}", count)
-        number = f"{self._start.id} {count}" if self._is_restarted else f"{count}"
+        number = f"{self._incarnation.id} {count}" if self._is_restarted else f"{count}"
         identity = f"{topic} {number}" if item is None else item
         until_us = FOREVER_US if publish.expires_us is None else self._now_us + publish.expires_us
         message = {**publish.content, "topic": topic, "rank": rank}
@@ -363,10 +363,12 @@ class SpoolServer:
             if before is None or after is None:
                 subscription.reconcile(self._now_us, message.holds.get(topic, {}))
             else:
-                subscription.resume(self._now_us, Missed.of(before, after[1], topic, subscription.run))
+                subscription.resume(
+                    self._now_us, Missed.of(before, after[1], topic, subscription.subscribed_seq)
+                )
         return effects
 
-    def _move(self, peer: Peer, address: str) -> Sequence[Effect]:
+    def _move(self, peer: DeviceState, address: str) -> Sequence[Effect]:
         """Assign an address to a device; its previous owner loses it.
 
         The hello may have been sent before the previous owner's, so that one is asked whether it is there.
@@ -404,7 +406,9 @@ class SpoolServer:
             subscription.offer(self._now_us, max_messages, message.number)
         return identify
 
-    def _handle_facts(self, peer: Peer, facts: Sequence[tuple[int, Fact]]) -> tuple[bool, Sequence[Effect]]:
+    def _handle_facts(
+        self, peer: DeviceState, facts: Sequence[tuple[int, Fact]]
+    ) -> tuple[bool, Sequence[Effect]]:
         """Handle the new facts of a device, and return whether there were any."""
         new = [(seq, fact) for seq, fact in facts if seq > peer.facts_seq]
         effects: list[Effect] = []
@@ -440,9 +444,15 @@ class SpoolServer:
                 peer.stream = None
         return effects
 
-    def _begin(self, peer: Peer, run: int, limits: Subscription) -> Sequence[Effect]:
+    def _begin(self, peer: DeviceState, subscribed_seq: int, limits: Subscription) -> Sequence[Effect]:
         subscription = ServerSubscription(
-            self._store, self._now_us, peer.name, run, limits, self._capacity, self._start_of_day_us
+            self._store,
+            self._now_us,
+            peer.name,
+            subscribed_seq,
+            limits,
+            self._capacity,
+            self._start_of_day_us,
         )
         topic = subscription.topic
         peer.topics[topic] = subscription
@@ -457,7 +467,7 @@ class SpoolServer:
         subscription.spool.network(self._now_us, is_up=peer.is_connected)
         return failed
 
-    def _end(self, peer: Peer, topic: str) -> Sequence[Effect]:
+    def _end(self, peer: DeviceState, topic: str) -> Sequence[Effect]:
         subscription = peer.topics.pop(topic)
         subscription.end()
         self._touched.pop((peer.name, topic), None)
@@ -467,7 +477,7 @@ class SpoolServer:
             self._indexer.remove(topic)
         return (CancelTimer(f"{_DUE}{peer.name}\n{topic}"),)
 
-    def _failed(self, to: str, message: Welcome | FactsAck | Identify | Stream) -> Sequence[Effect]:
+    def _record_failure(self, to: str, message: Welcome | FactsAck | Identify | Stream) -> Sequence[Effect]:
         peer = self._peers.get(message.device)
         if peer is None or peer.address != to:
             return ()
@@ -475,16 +485,20 @@ class SpoolServer:
         stream = peer.stream
         if isinstance(message, Stream) and stream is not None and message.stream == stream.name:
             body, subscription = message.body, peer.topics.get(message.body.topic)
-            if isinstance(body, Forwarded) and subscription is not None and subscription.run == body.run:
+            if (
+                isinstance(body, Forwarded)
+                and subscription is not None
+                and subscription.subscribed_seq == body.subscribed_seq
+            ):
                 subscription.spool.requeue(body.id)
         return effects
 
-    def _forget_device(self, peer: Peer) -> Sequence[Effect]:
+    def _forget_device(self, peer: DeviceState) -> Sequence[Effect]:
         """End the subscriptions of another device that had the name."""
         peer.facts_seq = 0
         return [effect for topic in list(peer.topics) for effect in self._end(peer, topic)]
 
-    def _roll_back(self, peer: Peer, base: int) -> Sequence[Effect]:
+    def _roll_back(self, peer: DeviceState, base: int) -> Sequence[Effect]:
         """Accept facts after a number again: the device's store is an old backup."""
         if peer.facts_seq <= base:
             return ()
@@ -492,7 +506,7 @@ class SpoolServer:
         peer.facts_seq = base
         return (rolled_back(peer.name, lost),)
 
-    def _skip_lost_facts(self, peer: Peer, wants: Subscriptions) -> Sequence[Effect]:
+    def _skip_lost_facts(self, peer: DeviceState, wants: Subscriptions) -> Sequence[Effect]:
         """Report acknowledged facts that are unknown here: this server's store is an old backup."""
         known_seq, acked_seq = peer.facts_seq, wants.acked
         peer.facts_seq = max(known_seq, wants.first - 1)
@@ -504,7 +518,7 @@ class SpoolServer:
         return (rolled_back(self._address, lost),)
 
     def _keep_lost_messages(
-        self, peer: Peer, wants: Subscriptions, holds: dict[str, dict[str, float]]
+        self, peer: DeviceState, wants: Subscriptions, holds: dict[str, dict[str, float]]
     ) -> Sequence[Effect]:
         """Leave a device the messages that only it has: this server's store is an old backup."""
         return [
@@ -513,29 +527,29 @@ class SpoolServer:
             if peer.topics[topic].is_rolled_back(last_order, holds.get(topic, {}))
         ]
 
-    def _replace_subscriptions(self, peer: Peer, subscriptions: Subscriptions) -> Sequence[Effect]:
+    def _replace_subscriptions(self, peer: DeviceState, subscriptions: Subscriptions) -> Sequence[Effect]:
         """Begin, change and end subscriptions to match those of the device."""
         effects: list[Effect] = []
         for topic, known in list(peer.topics.items()):
-            if topic not in subscriptions.topics or subscriptions.topics[topic][0] != known.run:
+            if topic not in subscriptions.topics or subscriptions.topics[topic][0] != known.subscribed_seq:
                 effects += self._end(peer, topic)
-        for topic, (run, fields, _) in subscriptions.topics.items():
+        for topic, (subscribed_seq, fields, _) in subscriptions.topics.items():
             if topic not in peer.topics:
-                effects += self._begin(peer, run, fields.subscription())
+                effects += self._begin(peer, subscribed_seq, fields.subscription())
             elif SubscriptionFields.of(peer.topics[topic].subscription) != fields:
                 self._touch(peer.topics[topic])
                 peer.topics[topic].subscribe(self._now_us, fields.subscription())
         return effects
 
-    def _disconnect(self, peer: Peer) -> Sequence[Effect]:
+    def _disconnect(self, peer: DeviceState) -> Sequence[Effect]:
         """Stop forwarding until the next hello."""
         peer.is_connected = False
         for subscription in peer.topics.values():
             subscription.spool.is_up = False
-        return peer.unanswered.clear()
+        return peer.in_flight.clear()
 
     def _touch(self, subscription: ServerSubscription) -> None:
-        """Mark a subscription to be settled after the event, and update the room that others leave it."""
+        """Mark a subscription that changed in the event, and update the room that others leave it."""
         self._touched[subscription.device, subscription.topic] = subscription
         peer = self._peers[subscription.device]
         if peer.room < math.inf:
@@ -544,73 +558,75 @@ class SpoolServer:
 
     # -- sending and retransmission
 
-    def _acked(self, message: Ack) -> Sequence[Effect]:
+    def _receive_ack(self, message: Ack) -> Sequence[Effect]:
         """Remove acknowledged items, and retransmit missing ones."""
         peer = self._peers.get(message.device)
         if peer is None or peer.stream is None or peer.stream.name != message.stream:
             return ()
         acked, now_us = peer.stream.ack_up_to(message.seq), self._now_us
-        stop = [effect for seq in acked for effect in peer.unanswered.settle(now_us, seq)]
+        stop = [effect for seq in acked for effect in peer.in_flight.settle(now_us, seq)]
         missing = () if message.missing is UNSET else frozenset(message.missing)
         return [*stop, *self._send_items(peer, peer.stream.items_of(missing))]
 
-    def _check_session(self, source: str, peer: Peer, session: Session) -> tuple[bool, Sequence[Effect]]:
+    def _check_session(
+        self, source: str, peer: DeviceState, session: Session
+    ) -> tuple[bool, Sequence[Effect]]:
         """Return whether a session is the current one; if it is unknown, ask the device to identify."""
         is_current = session == peer.session and peer.is_connected
         if is_current or peer.is_outdated(session):
             return is_current, ()
         return is_current, (self._ask(source, peer, session),)
 
-    def _ask(self, to: str, peer: Peer, session: Session, *, restarted: bool = False) -> Send:
+    def _ask(self, to: str, peer: DeviceState, session: Session, *, restarted: bool = False) -> Send:
         """Build a question to a device; the nonce is drawn once for each."""
         if peer.nonce is None:
             peer.nonce = self._entropy(_NONCE_BYTES).hex()
         known = (*peer.session[:2], peer.facts_seq)
         return Send(to, Identify(peer.name, session, peer.nonce, known, True if restarted else UNSET))
 
-    def _peer(self, device: str) -> Peer:
+    def _peer(self, device: str) -> DeviceState:
         if device not in self._peers:
-            self._peers[device] = Peer(device)
+            self._peers[device] = DeviceState(device)
         return self._peers[device]
 
     def _restore_peers(self) -> None:
-        for key, stored in self._store.items("phone ", _StoredPeer):
+        for key, stored in self._store.items("phone ", _StoredDeviceState):
             peer = self._peer(key.removeprefix("phone "))
             peer.session = stored.session
-            peer.former = [(str(store), int(life)) for store, life in stored.former]
+            peer.former = [(str(store_id), int(incarnation)) for store_id, incarnation in stored.former]
             peer.address, peer.facts_seq = stored.address, stored.facts_seq
             peer.is_identified = False
             if peer.address is not None:
                 self._at[peer.address] = peer
 
-    def _store_peer(self, peer: Peer) -> None:
-        former: list[list[str | int]] = [[store, life] for store, life in peer.former]
-        stored = _StoredPeer(peer.session, former, peer.address, peer.facts_seq)
+    def _store_peer(self, peer: DeviceState) -> None:
+        former: list[list[str | int]] = [[store_id, incarnation] for store_id, incarnation in peer.former]
+        stored = _StoredDeviceState(peer.session, former, peer.address, peer.facts_seq)
         self._store.put(f"phone {peer.name}", stored)
 
-    def _send_identify(self, peer: Peer) -> Sequence[Effect]:
+    def _send_identify(self, peer: DeviceState) -> Sequence[Effect]:
         """Send Identify to a device known before the restart, until it answers."""
         if peer.address is None:
             return ()
         question = self._ask(peer.address, peer, peer.session, restarted=True)
-        return question, *peer.unanswered.start(self._now_us, _IDENTIFY)
+        return question, *peer.in_flight.start(self._now_us, _IDENTIFY)
 
-    def _send_items(self, peer: Peer, items: Iterable[StreamItem[Body]]) -> Sequence[Effect]:
+    def _send_items(self, peer: DeviceState, items: Iterable[StreamItem[Body]]) -> Sequence[Effect]:
         """Send items of a stream if the device is connected, and retransmit until acknowledged."""
         effects: list[Effect] = []
         if peer.is_connected and peer.address is not None:
             for item in items:
                 message = Stream(item.stream, item.seq, item.first, item.body, peer.name)
-                due = peer.unanswered.start(self._now_us, item.seq, size_bytes(message))
+                due = peer.in_flight.start(self._now_us, item.seq, size_bytes(message))
                 effects += (Send(peer.address, message), *due)
         return effects
 
-    def _retransmit(self, peer: Peer) -> Sequence[Effect]:
+    def _retransmit(self, peer: DeviceState) -> Sequence[Effect]:
         """Retransmit what a device has not acknowledged."""
-        late = peer.unanswered.overdue(self._now_us)
+        late = peer.in_flight.overdue(self._now_us)
         identify = self._send_identify(peer) if _IDENTIFY in late else ()
         items = () if peer.stream is None else peer.stream.items_of(frozenset(late))
-        return [*identify, *self._send_items(peer, items), *peer.unanswered.restart(self._now_us)]
+        return [*identify, *self._send_items(peer, items), *peer.in_flight.restart(self._now_us)]
 
     # -- time
 
@@ -620,7 +636,7 @@ class SpoolServer:
         if subscription is None:
             return ()
         self._touch(subscription)
-        due = subscription.settle(self._now_us, is_due=True)
+        due = subscription.show_due(self._now_us, is_due=True)
         return [*self._send_pending(subscription), *due]
 
 

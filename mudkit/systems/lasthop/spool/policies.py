@@ -109,16 +109,16 @@ class Habits:
         self._arrivals_us: deque[int] = deque(maxlen=_MAX_ARRIVALS)
         self._falls_us: deque[int] = deque(maxlen=_MAX_FALLS)
 
-    def read(self, now_us: int, messages: int) -> None:
+    def record_read(self, now_us: int, messages: int) -> None:
         """Record a read of some messages."""
         self._reads.append(messages)
         self._read_times_us.append(now_us)
 
-    def arrived(self, now_us: int) -> None:
+    def record_arrival(self, now_us: int) -> None:
         """Record an acceptable message."""
         self._arrivals_us.append(now_us)
 
-    def fell(self, after_us: int) -> None:
+    def record_fall(self, after_us: int) -> None:
         """Record the time from the arrival of a message to the drop of its rank below the threshold."""
         self._falls_us.append(after_us)
 
@@ -215,7 +215,7 @@ class Situation:
         return _items(self._device)
 
 
-def chosen(
+def choose(
     rule: Callable[[Situation], Iterable[Item]], situation: Situation, waiting: Ranked
 ) -> list[Message]:
     """Return the messages that a rule forwards now, in its order."""

@@ -145,7 +145,7 @@ class ServedSpool(Spool):
         """Restore messages and ``reads`` (time, count); orders up to ``last_order`` are not used again."""
         self.skip_orders(last_order)
         for at_us, count in reads:
-            self.habits.read(at_us, count)
+            self.habits.record_read(at_us, count)
         self._learn()
         for message in messages:
             self._order = max(self._order, message.order)

@@ -40,7 +40,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Annotated, Final
 
 from mudkit.checks import Range, check_arguments
-from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding, Habits, Situation, chosen
+from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding, Habits, Situation, choose
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Entry, Message, Ranked, Take
 
 _OUTGOING, _PREFETCH, _HOLDING, _DELAYED, DEVICE = range(5)
@@ -154,7 +154,7 @@ class Spool:
             if expires_us < self.due_us:
                 self.due_us = expires_us
         if self._is_by_rate:
-            self.habits.arrived(now_us)
+            self.habits.record_arrival(now_us)
             self._credit = min(self._credit + self.habits.share_read, MAX_CREDIT)
         if self._is_online or rank >= self.interrupt:
             if self.is_up and not self._outgoing.size:  # the fast path
@@ -201,7 +201,7 @@ class Spool:
                     self._forward(message)
             taken += rest
         self._finish(now_us, taken)
-        self.habits.read(now_us, len(taken))
+        self.habits.record_read(now_us, len(taken))
         self._learn()
         if self.is_up:
             self._try_forwarding(now_us)
@@ -211,7 +211,7 @@ class Spool:
         """Record an earlier read on the device: its time ``at_us`` and the ``identities`` of its messages."""
         read_there = list(identities)
         self._off_device(at_us, read_there)
-        self.habits.read(at_us, len(read_there))
+        self.habits.record_read(at_us, len(read_there))
         self._learn()
 
     def drop(self, now_us: int, identities: Iterable[Hashable]) -> None:
@@ -279,7 +279,7 @@ class Spool:
             if self._lowest is not None:
                 heappush(self._lowest, (rank, -message.order, message))
             return
-        self.habits.fell(now_us - message.arrived_us)
+        self.habits.record_fall(now_us - message.arrived_us)
         message.rank = rank
         queue.remove(message)
         self._finish(now_us, (message,))
@@ -299,7 +299,7 @@ class Spool:
             self._forward(prefetch.pass_first(device))
         if self._policy.rule is not None:
             situation = Situation(now_us, self._threshold, prefetch, device, self.habits)
-            for message in chosen(self._policy.rule, situation, prefetch):
+            for message in choose(self._policy.rule, situation, prefetch):
                 prefetch.remove(message)
                 device.add(message)
                 self._forward(message)

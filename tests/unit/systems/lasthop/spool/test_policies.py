@@ -42,55 +42,55 @@ def test_new_habits_have_default_values():
 def test_read_average_covers_the_last_eight_reads():
     habits = Habits()
     for number in range(20):
-        habits.read(number * HOUR, 100 if number < 12 else 4)
+        habits.record_read(number * HOUR, 100 if number < 12 else 4)
     assert habits.read_at_a_time == 4
 
 
 def test_two_reads_a_day_are_eight_waking_hours_apart():
     habits = Habits()
     for number in range(9):
-        habits.read(number * 12 * HOUR, 1)
+        habits.record_read(number * 12 * HOUR, 1)
     assert habits.between_reads_us == pytest.approx(8.25 * HOUR)
 
 
 def test_share_read_is_reads_per_arrival():
     habits = Habits()
     for hour in range(200):
-        habits.arrived(hour * HOUR)
+        habits.record_arrival(hour * HOUR)
         if hour % 10 == 0:
-            habits.read(hour * HOUR, 2)
+            habits.record_read(hour * HOUR, 2)
     assert habits.share_read == pytest.approx(0.2)
 
 
 def test_share_read_is_at_most_one():
     habits = Habits()
     for hour in range(5):
-        habits.read(hour * HOUR, 10)
-        habits.arrived(hour * HOUR)
+        habits.record_read(hour * HOUR, 10)
+        habits.record_arrival(hour * HOUR)
     assert habits.share_read == 1.0
     at_once = Habits()
     for _ in range(3):
-        at_once.read(HOUR, 1)
-        at_once.arrived(HOUR)
+        at_once.record_read(HOUR, 1)
+        at_once.record_arrival(HOUR)
     assert at_once.share_read == 1.0
 
 
 def test_delay_covers_nine_of_ten_rank_drops_once_four_are_recorded():
     habits = Habits()
     for minutes in (1, 2, 3):
-        habits.fell(minutes)
+        habits.record_fall(minutes)
     assert habits.delay_us == 0
     for minutes in range(4, 101):
-        habits.fell(minutes)
+        habits.record_fall(minutes)
     assert habits.delay_us == 94  # of the last 64: 37 to 100
 
 
 def test_memory_is_bounded():
     habits = Habits()
     for number in range(1000):
-        habits.read(number, 1)
-        habits.arrived(number)
-        habits.fell(number)
+        habits.record_read(number, 1)
+        habits.record_arrival(number)
+        habits.record_fall(number)
     assert sum(map(len, vars(habits).values())) <= 8 + 8 + 64 + 64
 
 
