@@ -180,7 +180,7 @@ def try_assumptions(
     rows = []
 
     def add(assumed: str, pairs: Pairs, missing_share: float, max_stale: float) -> None:
-        is_stale = pairs.completeness < 1.0 - missing_share
+        is_stale = pairs.are_stale(1.0 - missing_share)
         of = recommend(pairs, is_stale, max_stale, folds=folds)
         row: dict[str, Any] = {"assumed": assumed, "family": of.chosen.family}
         row["policy"] = describe_policy(of.chosen.policy)

@@ -23,6 +23,7 @@ from mudkit.learning import (
     Always,
     FixedRule,
     export_policy,
+    tree_nodes,
 )
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import LearntReads, day_runs, describe_policy, format_age, format_time
@@ -46,7 +47,6 @@ from mudkit.report.source import TraceSource
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S, solar_day
-from mudkit.worlds import tree_nodes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -698,7 +698,7 @@ def study_reads(
         What policies are scored on: other devices, or other days.
     """
     pairs = Pairs.of(read_labels(source.positions, source.reads, horizon_s), source.reads)
-    is_stale = pairs.completeness < completeness
+    is_stale = pairs.are_stale(completeness)
     search = recommend(pairs, is_stale, max_stale, folds=folds)
     fixed = replayed(pairs, is_stale, "distance and age", rule, rule.local(pairs))
     most_fresh, hindsight = choose_with_hindsight(pairs, is_stale, max_stale)

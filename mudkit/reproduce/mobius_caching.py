@@ -26,7 +26,7 @@ from mudkit.learning.frontier import (
     write_frontier,
 )
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.replay import SENT, fewest_sends, replay
+from mudkit.learning.replay import SENT, fewest_sends, replay, stale_answers
 from mudkit.learning.writes import ReadRequests, Writes, batches, missed
 from mudkit.processes import PROCESSES, spread_out
 from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
@@ -176,7 +176,7 @@ def _replay_reads(trace: Labelled) -> dict[str, _ReadOutcome]:
     pairs = Pairs.of(trace.labels, trace.reads)
     return {
         f"{trace.name}, completeness {least:g}": _read_outcome(
-            pairs, pairs.missing >= 1 if least == 1 else pairs.completeness < least
+            pairs, pairs.are_stale(None if least == 1 else least)
         )
         for least in COMPLETENESS
     }
@@ -186,7 +186,7 @@ def _read_outcome(pairs: Pairs, stale: NDArray[np.bool_]) -> _ReadOutcome:
     count = len(pairs.device)
 
     def shares(served: NDArray[np.int64]) -> tuple[float, int]:
-        return float((served == SENT).mean()), int(stale[served[served != SENT]].sum())
+        return float((served == SENT).mean()), stale_answers(stale, served)
 
     def bound(budget: int) -> float:
         return shares(fewest_sends(pairs, stale, pairs.devices(), budget))[0]

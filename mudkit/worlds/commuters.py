@@ -21,7 +21,7 @@ from mudkit.lab import Lab
 from mudkit.learning import Batch, BatchTree, Tree, cache_completeness, min_sent_share
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import Costs
-from mudkit.learning.evaluate import out_of_fold_decisions
+from mudkit.learning.evaluate import decide_out_of_fold
 from mudkit.learning.features import Features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, fewest_sends, replay
@@ -353,10 +353,11 @@ def generate_policy(
     """
     tree = Tree(cost, features)
     pairs = Pairs.of(labels, reads, positions)
-    sent = replay(pairs, out_of_fold_decisions(tree, pairs, completeness)) == SENT
+    stale = pairs.are_stale(completeness)
+    sent = replay(pairs, decide_out_of_fold(tree, pairs, stale)) == SENT
     whole = cache_completeness(positions, reads, sent, arrival_us=arrival_us)
     low, high = promise(pairs, whole < completeness)
-    learnt = tree.learn(pairs, pairs.completeness < completeness)
+    learnt = tree.learn(pairs, stale)
     manifest = {"stale": f"completeness below {completeness:g}", "reads": len(reads)}
     artefact = learning.export_policy(learnt, 1, manifest=manifest).up_to_age(_LABELLED_S)
     return GeneratedPolicy(artefact, low, high)
@@ -492,7 +493,7 @@ def _comes_us(labelled: LabelledRun, learnt: LearntWrites) -> NDArray[np.int64]:
 def _measured(driven: CommutersRun, pairs: Pairs, completeness: float) -> dict[str, Any]:
     reads, bill = driven.reads, driven.lab.bill()
     stale = reads["completeness"] < completeness
-    served = fewest_sends(pairs, pairs.completeness < completeness, pairs.devices(), int(stale.sum()))
+    served = fewest_sends(pairs, pairs.are_stale(completeness), pairs.devices(), int(stale.sum()))
     bound, sent = float((served == SENT).mean()), float(reads["is_sent"].mean())
     full_cache_share = min_sent_share(reads["cache_completeness"].to_numpy(), completeness, int(stale.sum()))
     of_cars = bill[bill["device"].str.startswith("car-")]

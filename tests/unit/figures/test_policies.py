@@ -5,11 +5,11 @@ from learning_traces import build_labelled_reads
 
 from mudkit import figures
 from mudkit.figures.policies import _DECISION_MARKS
-from mudkit.learning import CostMatrix, FixedRule
+from mudkit.learning import CostMatrix, FixedRule, tree_nodes
 from mudkit.systems.sublim import Policy, Rule
 from mudkit.systems.sublim._policy.actions import Drop, Every, Keep
 from mudkit.systems.sublim._policy.policy import decision_table
-from mudkit.worlds import CacheBench, tree_nodes
+from mudkit.worlds import CacheBench
 
 POLICY = Policy(
     "p",
