@@ -14,7 +14,7 @@ from mudkit.predicates import Predicate
 from mudkit.systems.displays import OnHost
 from mudkit.systems.sublim._policy.function import FunctionPolicy
 from mudkit.systems.sublim._policy.message import create_message
-from mudkit.systems.sublim._policy.state import LimitExceeded, checked_bytes
+from mudkit.systems.sublim._policy.state import LimitExceeded, check_bytes
 from mudkit.systems.sublim._policy.verdict import Explanation
 from mudkit.systems.sublim.check.checker import validate
 from mudkit.systems.sublim.device import APP, PROBLEMS, ClientMachine, PlainClientMachine
@@ -95,7 +95,7 @@ class PublishServer(OnHost):
             )
         try:
             body = create_message(message)  # a copy, not changed later
-            checked_bytes(body, "the message")
+            check_bytes(body, "the message")
         except (LimitExceeded, RecursionError) as error:
             raise ParameterError(
                 "A message cannot be sent.",

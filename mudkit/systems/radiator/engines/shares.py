@@ -70,7 +70,7 @@ class Share:
     share, of : int
         Index of the share, and number of shares.
     kept : tuple, optional
-        State from :meth:`kept`; None: a new share.
+        State from :meth:`state`; None: a new share.
     """
 
     def __init__(self, shares: Shares, share: int, of: int, kept: ShareState | None = None) -> None:
