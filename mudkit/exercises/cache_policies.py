@@ -19,13 +19,13 @@ from mudkit import figures
 from mudkit.exercises.judging import FAILURE_TITLE, Exercise, PieceError, Played
 
 _ANSWERS: Final = ("local", "remote")
-_BEYOND_S: Final = 0.5
+_BEYOND_S: Final = 1 / 8
 _BEYOND_KM: Final = 1 / 32
 
 
 def minutes(seconds: float) -> str:
     """Return a time in minutes, or in seconds if it is no whole number of minutes."""
-    return f"{seconds:,g} s" if seconds % 60 else f"{seconds / 60:g} min"
+    return f"{seconds:,.9g} s" if seconds % 60 else f"{seconds / 60:g} min"
 
 
 class ReadRequest(NamedTuple):
@@ -150,7 +150,8 @@ def _drawn(case: _Case, point: _Lacking | None) -> go.Figure:
 def _cases(draw: st.DrawFn) -> _Case:
     """Draw a case; answers at or just beyond each edge are as likely as others.
 
-    Just beyond is less than a unit, and exact in binary, so that the order of additions does not matter.
+    Just beyond is less than half a unit, so that rounding shows, and exact in binary, so that the order of
+    additions does not matter.
     """
     limit_s = draw(st.sampled_from([600.0, 300.0, 1800.0]))
     query = ReadRequest(

@@ -23,7 +23,7 @@ from mudkit.systems.contrail import Item, KeyUse, Module, Relay
 _SENDER: Final = "kim"
 _READERS: Final = ("ann", "bob")
 _LANES: Final = (_SENDER, "contrail-gateway", *_READERS)
-_OVER_S: Final = {"almost": -0.5, "over": 0.5}
+_OVER_S: Final = {"almost": -0.25, "over": 0.25}
 """Age of the key in use above its lifetime until which two of the steps wait; less than a second, so that a
 rule that is off by one is noticed."""
 _ALWAYS_MS: Final = 1e9
@@ -88,7 +88,7 @@ class _Album:
             age_s = (pd.Timestamp(self.lab.now) - self._keys[-1].made_at).total_seconds()
             left_s = self._lifetime_s + _OVER_S[step] - age_s
             if left_s > 0:
-                self.events.append(f"{round(left_s, 1):g} s pass")
+                self.events.append(f"{round(left_s, 2):g} s pass")
                 self.lab.run(seconds=left_s)
 
     def _ask(self, name: str) -> None:
@@ -131,7 +131,7 @@ class _Album:
         answer = self._piece(use)
         if not isinstance(answer, bool):
             raise PieceError(f"it returns {answer!r}; expected True or False.")
-        age = f"the key is {round(use.age_s, 1):g} s old"
+        age = f"the key is {round(use.age_s, 2):g} s old"
         if answer and use.to == use.holders and use.age_s < use.lifetime_s:
             self.problem = (
                 f"item {self._count} begins a new key without need: the holders of the old key are exactly "

@@ -2,7 +2,8 @@
 
 A client never reads an old version of a record after it has read or written a newer one (Mobius 4.1):
 monotonic reads and read-your-writes. Operations of one client may overlap, and overlapping ones are
-unordered.
+unordered. An operation is over at its end: it precedes one that begins in the same microsecond
+(:func:`mudkit.consistency.operation.precedes`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from mudkit.exercises.judging import Exercise, PieceError, Played
 
 _COLUMNS: Final = 8
 """Distance between the starts of two operations; fits the longest name, as versions have one digit."""
+_APART: Final = -3
 _GUARANTEES: Final = ("monotonic-reads", "read-your-writes")
 
 
@@ -30,6 +32,8 @@ class _Move(NamedTuple):
     """Number of versions that a read lags behind the newest; None: a write."""
     length: int
     """Number of operations that begin while it is in progress, including itself."""
+    end: int = _APART
+    """Columns from the begin of the operation after these to its end; 0: the two touch."""
 
 
 def _written(moves: Sequence[_Move]) -> str:
@@ -40,8 +44,8 @@ def _written(moves: Sequence[_Move]) -> str:
         newest += move.back is None
         version = newest if move.back is None else max(0, newest - move.back)
         name = f"{'w' if move.back is None else 'r'}{version}@{version}"
-        if move.length > 1:
-            name = f"[{name}".ljust(move.length * _COLUMNS - 3) + "]"
+        if move.length > 1 or move.end != _APART:
+            name = f"[{name}".ljust(move.length * _COLUMNS + move.end) + "]"
         begin = (number + 1) * _COLUMNS
         free = (at for at, (client, line) in enumerate(lines) if client == move.client and len(line) < begin)
         at = next(free, len(lines))
@@ -95,7 +99,7 @@ EXERCISE: Final = Exercise(
     signature="goes_back(operations) -> bool, where each operation has its 'client', its 'kind' ('read' or "
     "'write'), its 'version' (0 of a read: there was no record), its 'begin' and its 'end' in µs",
     property="The function returns True if and only if some client reads an older version than one that it "
-    "read or wrote in an operation that ended before the read began.",
+    "read or wrote in an operation that ended before the read began, or at that moment.",
     scenarios=st.builds(
         lambda early, moves: [_Move("cy", None, 1)] * early + moves,
         st.integers(0, 2),  # earlier versions, without which few reads would go back
@@ -105,6 +109,7 @@ EXERCISE: Final = Exercise(
                 st.sampled_from(["ann", "bob"]),
                 st.sampled_from([0, None, 1, 2]),
                 st.sampled_from([1, 1, 2, 3]),
+                st.sampled_from([_APART, _APART, 0, 1]),
             ),
             min_size=1,
             max_size=7,

@@ -111,8 +111,8 @@ def _cases(draw: st.DrawFn) -> _Case:
         query.window_s - age_s - later_s,
     )
     edges = [read.at_s - back_s for read in (cached, query) for back_s in (read.window_s, 0.0)]
-    # A window is open at its start and closed at its end: half a second later it is the other way round.
-    times = st.sampled_from([*edges, *(edge_s + 0.5 for edge_s in edges)])
+    # A window is open at its start and closed at its end: just later it is the other way round.
+    times = st.sampled_from([*edges, *(edge_s + 1 / 8 for edge_s in edges)])
     near = st.sampled_from([0.0, 1.0])  # inside most boxes, so that the time decides
     half_km = query.box_km / 2
     # Exact in binary, as an offset from the middle of a box must be.

@@ -12,6 +12,8 @@ from mudkit import words
 from mudkit.exercises.judging import Exercise, Played
 
 _MAX_S: Final = 3600
+_BEYOND_S: Final = 1 / 8
+"""Distance of times just beside the delay: below half a unit, so that rounding shows; exact in binary."""
 
 
 class _Scenario(NamedTuple):
@@ -21,7 +23,7 @@ class _Scenario(NamedTuple):
     delay_s: int
 
     def __str__(self) -> str:
-        times = ", ".join(f"{time:,g} s" for time in self.times_s) or "no write"
+        times = ", ".join(f"{time:,.9g} s" for time in self.times_s) or "no write"
         return f"writes at {times}; a write may wait for {words.duration(self.delay_s)}."
 
 
@@ -41,7 +43,7 @@ def _problem(answer: Any, scenario: _Scenario) -> str | None:
         return f"the messages contain the writes at {sent or 'no time'}: each must occur once, in order."
     for batch in answer:
         if batch[-1] - batch[0] > scenario.delay_s:
-            return f"the write at {batch[0]:,g} s waits until {batch[-1]:,g} s."
+            return f"the write at {batch[0]:,.9g} s waits until {batch[-1]:,.9g} s."
     fewest = _fewest(scenario)
     if len(answer) > fewest:
         return f"{words.count(len(answer), 'message')} are sent, where {fewest} would do."
@@ -59,9 +61,11 @@ def _fewest(scenario: _Scenario) -> int:
 
 @st.composite
 def _scenarios(draw: st.DrawFn) -> _Scenario:
-    """Draw a scenario; gaps at the delay and half a second beside it are as likely as others."""
+    """Draw a scenario; gaps at the delay and just beside it are as likely as others."""
     delay_s = draw(st.integers(0, _MAX_S))
-    gap = st.sampled_from([delay_s, delay_s + 0.5, max(delay_s - 0.5, 0)]) | st.integers(0, _MAX_S)
+    gap = st.sampled_from([delay_s, delay_s + _BEYOND_S, max(delay_s - _BEYOND_S, 0)]) | st.integers(
+        0, _MAX_S
+    )
     times_s = accumulate(draw(st.lists(gap, max_size=8)))
     return _Scenario(list(times_s), delay_s)
 

@@ -22,9 +22,10 @@ anything else  drop and record, also a message in the name of another device
 
 All state is in memory (Radiator 4.2): a restarted server answers Unknown to the next message of a client,
 which then registers again; one that sends nothing is not known until its link comes up. If the registration
-shows that the client has sent contexts before, the loss is an incident (``began anew``). A report of a peer
-about another one counts only within the chain that contains both; the other one is then suspended for two
-minutes and loses nothing.
+shows that the client has sent contexts before, the loss is an incident (``began anew``). If the device was
+wiped before it registers again, nobody knows its former incarnation, and a late copy of a push counts. A
+report of a peer about another one counts only within the chain that contains both; the other one is then
+suspended for two minutes and loses nothing.
 """
 
 from __future__ import annotations

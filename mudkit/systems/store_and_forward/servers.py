@@ -27,7 +27,8 @@ lost its queues. It resumes: the hello of a sender carries the first number of i
 records in the incidents (``began anew``) that it does not know the messages before. It finds devices by their
 hellos, and sends Identify to those whose other messages arrive; it cannot find a device that sends nothing
 and keeps its link, and it takes a late copy of a hello for the first one until the device sends its own. That
-a device has had another incarnation it learns from the hello; if the device was wiped, too, nobody knows it.
+a device has had another incarnation it learns from the hello; if the device was wiped, too, nobody knows it,
+and a late copy of a delivery counts: both are as at their first start, when messages name no incarnation.
 
 The network identifies the sender of a message. Anything that is not a valid message of a client is dropped
 and recorded.

@@ -107,6 +107,10 @@ WRONG = {
         decide_by(lambda q, c, limit_s: q.at_s - c.at_s <= limit_s + 0.5, is_inside, has_window),
         "written after that answer",
     ),
+    "older than the limit by a quarter of a second": (
+        decide_by(lambda q, c, limit_s: q.at_s - c.at_s <= limit_s + 0.25, is_inside, has_window),
+        "written after that answer",
+    ),
     "the middle of the query is fixed": (
         decide_by(is_recent, has_window, lambda q, c, _: contains(q._replace(x_km=0.0, y_km=0.0), c)),
         "",

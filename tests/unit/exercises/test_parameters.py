@@ -31,7 +31,7 @@ def defaults_of(chapter: str) -> dict[str, Any]:
 @pytest.mark.parametrize("chapter", EXERCISES)
 def test_each_number_of_a_chapter_is_checked_first(chapter: str) -> None:
     defaults = defaults_of(chapter)
-    numbers = {name for name, value in defaults.items() if not isinstance(value, str) and name != "seed"}
+    numbers = {name for name, value in defaults.items() if not isinstance(value, str)}
     assert set(RANGES[chapter]) == numbers
     check_parameters(chapter, defaults)
     code = [cell.source for cell in read_code(chapter)]
@@ -68,6 +68,8 @@ def test_values_out_of_range_are_refused_by_name(chapter: str) -> None:
 @pytest.mark.parametrize(
     ("chapter", "name", "value"),
     [
+        ("00_start_here", "seed", -1),
+        ("02_writer_predicates", "seed", 1.5),
         ("03_fork_sequential_views", "cut_minutes", 100.0),
         ("04_last_hop", "prefetch_limit", "many"),
         ("05_sender_filters", "friends", 0),

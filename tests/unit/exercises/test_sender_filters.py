@@ -48,7 +48,7 @@ def add_lifetime(rule):
     ("piece", "smallest", "problem"),
     mark_soak(
         [
-            (shift_lifetime(1.0), LONG, "the key is 60.5 s old, and its lifetime is 60 s."),
+            (shift_lifetime(1.0), LONG, "the key is 60.25 s old, and its lifetime is 60 s."),
             (shift_lifetime(-1.0), LONG, "begins a new key without need"),
             (
                 lambda use: use.to != use.holders or use.age_s >= 60.5,
@@ -62,7 +62,8 @@ def add_lifetime(rule):
             (add_lifetime(lambda use: bool(use.to - use.holders)), LEAVE, NEWER),
             (add_lifetime(lambda use: len(use.to) != len(use.holders)), SWAP, OLDER),
             (lambda use: use.to != use.holders, LONG, "s old, and its lifetime is 60 s."),
-            (shift_lifetime(5.0), LONG, "the key is 60.5 s old"),
+            (shift_lifetime(5.0), LONG, "the key is 60.25 s old"),
+            (shift_lifetime(0.5), LONG, "the key is 60.25 s old"),
             (shift_lifetime(-5.0), LONG, "begins a new key without need"),
             (add_lifetime(lambda use: set(use.to) is not use.holders), SAME, "without need"),
             (lambda use: None, SAME, "Your function returned None; expected True or False."),

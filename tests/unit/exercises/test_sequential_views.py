@@ -21,7 +21,7 @@ def list_pairs(operations):
 
 def solution(operations):
     return any(
-        a["client"] == b["client"] and a["end"] < b["begin"] and b["version"] < a["version"]
+        a["client"] == b["client"] and a["end"] <= b["begin"] and b["version"] < a["version"]
         for a, b in list_pairs(operations)
     )
 
@@ -30,7 +30,7 @@ def track_newest_version(operations):
     """Compare each read with the newest version that its client has seen before."""
     for read in operations:
         if read["kind"] == "read":
-            earlier = [e for e in operations if e["client"] == read["client"] and e["end"] < read["begin"]]
+            earlier = [e for e in operations if e["client"] == read["client"] and e["end"] <= read["begin"]]
             if read["version"] < max((e["version"] for e in earlier), default=0):
                 return True
     return False
@@ -64,7 +64,21 @@ def compare_ends(operations):
 
 def refuse_equal_versions(operations):
     return any(
-        a["client"] == b["client"] and a["end"] < b["begin"] and b["version"] <= a["version"]
+        a["client"] == b["client"] and a["end"] <= b["begin"] and b["version"] <= a["version"]
+        for a, b in list_pairs(operations)
+    )
+
+
+def let_touching_operations_cross(operations):
+    return any(
+        a["client"] == b["client"] and a["end"] < b["begin"] and b["version"] < a["version"]
+        for a, b in list_pairs(operations)
+    )
+
+
+def order_operations_that_overlap_by_a_column(operations):
+    return any(
+        a["client"] == b["client"] and a["end"] - 1000 <= b["begin"] and b["version"] < a["version"]
         for a, b in list_pairs(operations)
     )
 
@@ -102,6 +116,8 @@ def test_judge_accepts(piece):
             (compare_ends, 2, "returns True"),
             (refuse_equal_versions, 2, "returns True"),
             (ignore_version_0, 2, "returns False"),
+            (let_touching_operations_cross, 2, "returns False"),
+            (order_operations_that_overlap_by_a_column, 2, "returns True"),
             (compare_adjacent, 3, "returns False"),
             (lambda operations: operations[0]["versoin"] > 0, 1, "it raises KeyError: 'versoin' (line"),
         ]
@@ -120,17 +136,24 @@ def test_notation_matches_the_moves():
     outcomes = Counter()
     for _ in range(300):
         moves = [
-            _Move(rng.choice(("ann", "bob")), rng.choice((None, 0, 1, 2)), rng.randint(1, 4))
+            _Move(
+                rng.choice(("ann", "bob")),
+                rng.choice((None, 0, 1, 2)),
+                rng.randint(1, 4),
+                rng.choice((-3, -1, 0, 1)),
+            )
             for _ in range(rng.randint(1, 7))
         ]
         history = History.parse(_written(moves))
         assert [operation.client for operation in history] == [move.client for move in moves]
         assert [operation.is_write for operation in history] == [move.back is None for move in moves]
         for number, (move, operation) in enumerate(zip(moves, history, strict=True)):
-            others = [
-                other for other in history.operations[number:] if other.invoked_us <= operation.answered_us
-            ]
-            assert len(others) == min(move.length, len(moves) - number)
+            begins = [other.invoked_us for other in history.operations[number:]]
+            during = sum(begin < operation.answered_us for begin in begins)
+            touching = sum(begin == operation.answered_us for begin in begins)
+            is_next = number + move.length < len(moves)
+            assert during == min(move.length, len(moves) - number) + (is_next and move.end > 0)
+            assert touching == (is_next and move.end == 0)
         for piece in (solution, track_newest_version):
             assert EXERCISE.play(piece, moves).problem is None
         operations = []

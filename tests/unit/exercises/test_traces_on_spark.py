@@ -1,5 +1,7 @@
 """Judge of chapter 08: correct labels of reads are accepted and likely mistakes rejected."""
 
+import math
+
 import pytest
 from judged import check_accepted, check_rejected, mark_soak
 
@@ -43,6 +45,11 @@ def end_a_second_later(read, point):
 
 def extend_by_half_a_second(read, point):
     return has(read._replace(at_s=read.at_s + 0.25, window_s=read.window_s + 0.5), point)
+
+
+def round_times(read, point):
+    """Round half up, unlike round()."""
+    return has(read, point._replace(at_s=math.floor(point.at_s + 0.5)))
 
 
 def enlarge_by_100_m(read, point):
@@ -133,6 +140,7 @@ def raise_error(points, query, cached):
             count_at_fixed_query,
             make_counter(enlarge_by_100_m, has),
             make_counter(extend_by_half_a_second, has),
+            make_counter(round_times, has),
             make_counter(include_start, has),
             use_window_of_query,
             subtract_counts,

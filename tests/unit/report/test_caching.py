@@ -15,6 +15,7 @@ from mudkit import Lab, words
 from mudkit.errors import ParameterError
 from mudkit.learning import FixedRule, RadioModel
 from mudkit.learning.pairs import Pairs
+from mudkit.learning.search import replayed
 from mudkit.pipeline.coverage import read_labels
 from mudkit.report import caching
 from mudkit.report.assuming import Assumptions
@@ -287,6 +288,18 @@ def test_policy_file_decides_as_the_policy_and_installs_in_a_lab(by_age, tmp_pat
     with pytest.raises(ParameterError, match=r"give it a higher version with .*renewed"):
         cloud.ship(document, app="traffic").result()
     cloud.ship(Artefact.from_document(document).renewed(later["version"] + 1), app="traffic").result()
+
+
+def test_rule_is_over_the_limit_only_if_more_is_stale_than_may_be(by_age):
+    """At most `max_stale` of the reads may be answered stale: exactly as many may."""
+    rule = FixedRule(5.0, 120.0)
+    pairs, is_stale = by_age.search.pairs, by_age.search.is_stale
+    fixed = replayed(pairs, is_stale, "distance and age", rule, rule.local(pairs))
+    stale = float(fixed.is_stale.mean())
+    assert stale > 0
+    for max_stale, is_over in ((stale, False), (math.nextafter(stale, 0.0), True)):
+        study = replace(by_age, rule=rule, fixed=fixed, search=replace(by_age.search, max_stale=max_stale))
+        assert (f" stale, more than the {words.percent(stale)} allowed." in study._against_rule()) == is_over
 
 
 def test_savings_are_those_of_the_fresh_answers_of_a_day():
