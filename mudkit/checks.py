@@ -29,7 +29,6 @@ from weakref import WeakSet
 from zoneinfo import ZoneInfo
 
 from mudkit.errors import ParameterError, brief, did_you_mean, listed
-from mudkit.units import zone
 
 C = TypeVar("C")
 K = TypeVar("K", bound=type)
@@ -508,6 +507,8 @@ def _numbers(limits: Range, rules: Sequence[_Rule], name: str, given: Any) -> tu
 
 def time_zone(name: str, given: Any) -> ZoneInfo:
     """Check an argument that is the name of a time zone."""
+    from mudkit.units import zone  # it loads NumPy, and errors and displays do without
+
     tz = zone(given) if isinstance(given, str) else None
     if tz is None:
         raise unusable(name, given, "a time zone, for instance America/Los_Angeles")
