@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import chain, combinations
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import numpy as np
 
-from mudkit.checks import check_arguments, one_of, whole_number
+from mudkit.checks import Range, check_arguments, one_of
 from mudkit.experiment.adapters.contrail import Contrail
 from mudkit.experiment.adapters.lasthop import LastHop
 from mudkit.experiment.adapters.mud import Mud
@@ -413,7 +413,7 @@ PAIRS: Final[dict[str, dict[str, Order]]] = _pairs()
 @check_arguments(types=False)
 def check_orders(
     compositions: Iterable[str] | None = None,
-    scenarios: int = 20,
+    scenarios: Annotated[int, Range(1, 10_000)] = 20,
     seed: int = 0,
     *,
     map: Callable[..., Iterable[Any]] = map,  # noqa: A002 - the name of what it stands for
@@ -445,7 +445,6 @@ def check_orders(
     import pandas as pd
 
     names = list(PAIRS) if compositions is None else list(compositions)
-    whole_number("scenarios", scenarios, 1, 10_000)
     for name in names:
         one_of("compositions", name, PAIRS, "There is no such composition.")
     rows = chain.from_iterable(map(_check_pair, [(name, scenarios, seed) for name in names]))

@@ -30,7 +30,7 @@ from mudkit.systems.mud.policies.artefact import HOURS, Density
 from mudkit.units import solar_time
 
 _STALE, _LOCAL = 1, 0
-_DAY_MIN: Final = 24 * 60
+MINUTES_A_DAY: Final = 24 * 60
 _PRICES: Final = np.geomspace(0.0005, 200.0, 25)
 
 
@@ -89,7 +89,7 @@ class FixedRule:
     def __post_init__(self) -> None:
         number("km", self.km, 0.0, math.inf)
         if isinstance(self.minutes, tuple):
-            if not self.minutes or _DAY_MIN % len(self.minutes):
+            if not self.minutes or MINUTES_A_DAY % len(self.minutes):
                 raise ParameterError(
                     "A rule by the time of day has an age for each of equal parts of the day.",
                     where="minutes",
@@ -311,7 +311,7 @@ def day_runs(ages: tuple[float, ...]) -> list[tuple[int, int, float]]:
 
     ``ages`` are those of equal parts of the day.
     """
-    length = _DAY_MIN // len(ages)
+    length = MINUTES_A_DAY // len(ages)
     starts = [length * slot for slot, age in enumerate(ages) if age != ages[slot - 1]] or [0]
-    ends = [*starts[1:], starts[0] or _DAY_MIN]
+    ends = [*starts[1:], starts[0] or MINUTES_A_DAY]
     return [(first, past, ages[first // length]) for first, past in zip(starts, ends, strict=True)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Name
 
 import numpy as np
 
-from mudkit.checks import Range, check_arguments, one_of
+from mudkit.checks import OneOf, Range, check_arguments
 from mudkit.display import shows_fields
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
@@ -114,7 +114,7 @@ class Audience:
     lat: Annotated[float, Range(-60.0, 60.0)] = 30.27
     lon: Annotated[float, Range(-180.0, 180.0)] = -97.74
 
-    def run(self, seed: int, method: Method = "predicate") -> AudienceRun:
+    def run(self, seed: int, method: Annotated[Method, OneOf()] = "predicate") -> AudienceRun:
         """Run the plan.
 
         Parameters
@@ -124,7 +124,6 @@ class Audience:
             With ``list``, the writer names the intended readers of the first write. Readers report their
             places for ``predicate`` only.
         """
-        one_of("method", method, self.METHODS)
         run = _Run(self, seed, method)
         for write in range(1, self.writes + 1):
             run.wait(self.every_minutes * 60)

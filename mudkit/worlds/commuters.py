@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit import intervals, learning
-from mudkit.checks import Range, check_arguments, number, one_of, whole_number
+from mudkit.checks import OneOf, Range, check_arguments, number, whole_number
 from mudkit.display import shows_fields
 from mudkit.lab import Lab
 from mudkit.learning import Batch, BatchTree, Tree, cache_completeness, min_sent_share
@@ -99,12 +99,8 @@ class Commuters:
     box_km: Annotated[float, Range(1e-3, 1e6)] = 20.0
     window_s: Annotated[float, Range(1.0, 1e6)] = 7200.0
     link: str = "lte"
-    query_when: DriveTime = "any time"
-    report_when: DriveTime = "any time"
-
-    def __post_init__(self) -> None:
-        for name in ("query_when", "report_when"):
-            one_of(name, getattr(self, name), get_args(DriveTime))
+    query_when: Annotated[DriveTime, OneOf()] = "any time"
+    report_when: Annotated[DriveTime, OneOf()] = "any time"
 
     def run(
         self,

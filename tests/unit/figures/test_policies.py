@@ -274,7 +274,7 @@ def test_other_recommendations_have_another_mark():
     assert list(same.y) == ["as assumed", "box 1 km"]
     assert list(other.y) == ["window 4 h"]
     assert same.marker.symbol != other.marker.symbol
-    assert [note.text for note in figure.layout.annotations] == ["age, 20 %", "tree, 40 %", "age, 10 %"]
+    assert [note.text for note in figure.layout.annotations] == ["age, 20.0 %", "tree, 40.0 %", "age, 10.0 %"]
     assert figure.layout.xaxis.range[0] == 0
 
 
