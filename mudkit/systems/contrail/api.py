@@ -369,7 +369,7 @@ class Port(OnHost):
     def receive_item(self) -> Operation:
         """Receive the next item; the operation results in an :class:`Item`.
 
-        Handled by :meth:`~mudkit.systems.contrail.device.receiving.Inbox.receive`.
+        Handled by :meth:`~mudkit.systems.contrail.device.receiving.ItemInbox.receive`.
         """
         operation = self.installed.call(messages.ReceiveItem(self.name, sorted(self._taken)))
         operation.add_done_callback(self._confirm_result)
@@ -378,7 +378,7 @@ class Port(OnHost):
     def receive_all(self) -> Operation:
         """Receive all waiting items; the operation results in a list of :class:`Item` without waiting.
 
-        Handled by :meth:`~mudkit.systems.contrail.device.receiving.Inbox.receive_all`.
+        Handled by :meth:`~mudkit.systems.contrail.device.receiving.ItemInbox.receive_all`.
         """
         operation = self.installed.call(messages.ReceiveAll(self.name, sorted(self._taken)))
         operation.add_done_callback(self._confirm_result)
@@ -387,7 +387,7 @@ class Port(OnHost):
     def on_item(self, callback: Callable[[Item], object]) -> None:
         """Call ``callback`` with each waiting and each future item, once, also after a kill.
 
-        Handled by :meth:`~mudkit.systems.contrail.device.receiving.Inbox.hand_over`.
+        Handled by :meth:`~mudkit.systems.contrail.device.receiving.ItemInbox.hand_over`.
         """
         self._on_item = callback
         self.installed.call(messages.Listen(self.name))

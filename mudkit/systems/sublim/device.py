@@ -111,7 +111,7 @@ class _Attachment(msgspec.Struct, frozen=True):
     fresh: bool = True
 
 
-class _Policy(msgspec.Struct, frozen=True):
+class _StoredPolicy(msgspec.Struct, frozen=True):
     """Last policy that was set; sent again to an access point that has lost it."""
 
     seq: int
@@ -271,7 +271,7 @@ class ClientMachine:
 
     @property
     def _policy_seq(self) -> int | msgspec.UnsetType:
-        stored = self._store.get("policy", _Policy)
+        stored = self._store.get("policy", _StoredPolicy)
         return stored.seq if stored is not None and stored.is_set else msgspec.UNSET
 
     def _receive_attached(self, now_us: int, source: str, message: Attached) -> Sequence[Effect]:
@@ -286,7 +286,7 @@ class ClientMachine:
         answered += self._record_report_ack(now_us, report)
         if stored.fresh or stored.origin != source:
             self._store.put("attachment", replace(stored, origin=source, fresh=False))
-        policy = self._store.get("policy", _Policy)
+        policy = self._store.get("policy", _StoredPolicy)
         if policy is not None and message.policy is not msgspec.UNSET and message.policy < policy.seq:
             self._store.put("policy", replace(policy, is_set=False))
         late = self._resend_report(now_us) if self._has_unacked_report() else ()
@@ -397,16 +397,16 @@ class ClientMachine:
     # -- the policy
 
     def _set_policy(self, now_us: int, op_id: int, policy: PolicyText) -> Sequence[Effect]:
-        before = self._store.get("policy", _Policy)
+        before = self._store.get("policy", _StoredPolicy)
         seq = (before.seq if before is not None else 0) + 1
-        self._store.put("policy", _Policy(seq, policy))
+        self._store.put("policy", _StoredPolicy(seq, policy))
         self._calls[seq] = op_id
         return self._send_policy(now_us) if self._is_attached else ()
 
     def _receive_policy_answer(
         self, now_us: int, seq: int, problem: Problem | msgspec.UnsetType
     ) -> Sequence[Effect]:
-        stored = self._store.get("policy", _Policy)
+        stored = self._store.get("policy", _StoredPolicy)
         effects: list[Effect] = []
         if stored is not None and stored.seq == seq:
             effects += self._in_flight.settle(now_us, _POLICY)
@@ -423,17 +423,17 @@ class ClientMachine:
 
     def _set_policy_above(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Send the policy under a number above those that this client has used and forgotten."""
-        stored = self._store.get("policy", _Policy)
+        stored = self._store.get("policy", _StoredPolicy)
         if stored is None or stored.is_set or stored.seq > seq:
             return ()
-        self._store.put("policy", _Policy(seq + 1, stored.policy))
+        self._store.put("policy", _StoredPolicy(seq + 1, stored.policy))
         if stored.seq in self._calls:
             self._calls[seq + 1] = self._calls.pop(stored.seq)
         lost = rolled_back(self._me, f"it does not know its policies {stored.seq} to {seq}")
         return (lost, *self._send_policy(now_us))
 
     def _send_policy(self, now_us: int) -> Sequence[Effect]:
-        stored = self._store.get("policy", _Policy)
+        stored = self._store.get("policy", _StoredPolicy)
         if stored is None or stored.is_set:
             return ()
         policy = SetPolicy(self._me, stored.seq, stored.policy, store_id(self._ports), self._session)

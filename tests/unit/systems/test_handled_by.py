@@ -1,4 +1,4 @@
-"""Public operations name the method of the machine that handles them, which is where a reader continues.
+"""Public operations name the method of the machine that handles them, which is where a reader looks next.
 
 The rule is that of ``docs/words-of-the-code.md``: "Handled by" in the docstring of each operation.
 """
