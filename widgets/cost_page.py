@@ -74,7 +74,7 @@ class CostPage(Panel):
         self._is_changing = False
         self.preset.observe(lambda _: self._choose(), names="value")
         for slider in self.costs:
-            slider.observe(lambda _: self._dragged(), names="value")
+            slider.observe(lambda _: self._on_drag(), names="value")
         rows = [ipywidgets.HBox(self.costs[at : at + 2]) for at in (0, 2)]
         super().__init__([guide(_NOTE), self.preset, *rows, self.status, self.tree, self.map])
         self.add_class("mudkit-cost-page")
@@ -89,7 +89,7 @@ class CostPage(Panel):
         self._is_changing = False
         self._show()
 
-    def _dragged(self) -> None:
+    def _on_drag(self) -> None:
         if self._is_changing:
             return
         self._is_changing = True

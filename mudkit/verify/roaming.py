@@ -151,7 +151,7 @@ class _Walk:
         self.net.publish(message)
 
     def _move(self, number: int) -> None:
-        self.device.measured("loc", (self._draw(4, number, POINTS) * _STEP_DEG, 0.0))
+        self.device.set_measured("loc", (self._draw(4, number, POINTS) * _STEP_DEG, 0.0))
 
     def _crash(self, number: int) -> None:
         name = self.names[self._draw(5, number, len(self.names))]

@@ -57,7 +57,7 @@ def test_rate_limit_holds_across_handovers(walk):
     doctor.set_policy(Policy("limit", [Rule(None, [Every(300)])])).result()
     times_s = []
     for number, (place, wait_s) in enumerate(walk):
-        device.measured("loc", (place * 0.001, 0.0))
+        device.set_measured("loc", (place * 0.001, 0.0))
         lab.run(seconds=wait_s)
         net.publish({"number": number}).result()
         times_s.append(lab.world.now_us / 1e6)
@@ -160,7 +160,7 @@ def test_subscriber_recovers_within_two_minutes_of_the_last_fault(actions):
     for (action, index), wait_s in actions:
         match action:
             case "move":
-                device.measured("loc", (index * 0.001, 0.0))
+                device.set_measured("loc", (index * 0.001, 0.0))
             case "wipe":
                 doctor.installed.kill()
                 doctor.installed.store = MemoryStore()
@@ -222,7 +222,7 @@ def test_subscriber_recovers_after_restore_of_an_access_point(actions, share):
             net.publish({"n": number})
             number += 1
         elif action == "move":
-            device.measured("loc", (index * 0.001, 0.0))
+            device.set_measured("loc", (index * 0.001, 0.0))
         elif action == "backup":
             backups[name] = lab.faults.backup(name)
         elif action == "restore":
