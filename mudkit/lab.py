@@ -394,7 +394,7 @@ class Lab(Displayed):
         """
         import pandas as pd
 
-        rows = self.trace.radio_stretches(self._known(device))
+        rows = self.trace.radio_stretches(self._find_device(device))
         frame = pd.DataFrame(rows, columns=["start", "end", "state", "power_mw"])
         for name in ("start", "end"):
             frame[name] = pd.to_datetime(frame[name] + self.start_us, unit="us", utc=True)
@@ -414,12 +414,12 @@ class Lab(Displayed):
         """
         import pandas as pd
 
-        battery = self._known(device).battery
+        battery = self._find_device(device).battery
         if battery is None:
             raise ParameterError(
                 "This device has no battery.", where="device", found=device, expected="battery_j=… when added"
             )
-        times_us, left_j = battery.levels(self.trace.radio_stretches(self._known(device)))
+        times_us, left_j = battery.levels(self.trace.radio_stretches(self._find_device(device)))
         ts = pd.to_datetime([at + self.start_us for at in times_us], unit="us", utc=True)
         return pd.DataFrame({"ts": ts, "device": device, "battery_j": left_j})
 
@@ -483,7 +483,7 @@ class Lab(Displayed):
         rows = ((system, role, where, size) for (system, role, where), size in sorted(roles.items()))
         return first_rows(("system", "machine", "on a", "number"), rows, len(roles))
 
-    def _known(self, device: str) -> Device:
+    def _find_device(self, device: str) -> Device:
         if device not in self.devices:
             raise ParameterError(
                 "There is no such device.",

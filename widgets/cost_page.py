@@ -10,9 +10,9 @@ import ipywidgets
 import numpy as np
 
 from mudkit import figures
-from mudkit.learning import COSTS, FixedRule
+from mudkit.learning import COSTS, FixedRule, tree_nodes
 from mudkit.widgets.panel import Figure, Panel, guide
-from mudkit.worlds import CacheBench, CachingRun, tree_nodes
+from mudkit.worlds import CacheBench, CachingRun
 
 _VALUES: Final = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _OWN: Final = "own costs"

@@ -51,9 +51,9 @@ _MAX_CLASSES: Final = 6
 _SLOW, _FAST = (168, 208, 235), (0, 84, 140)  # light and dark blue; the figures' blue lies between
 _LEGEND_ROW_PX: Final = 19
 _RADIO_STATES: Final = {"idle": GREY, "promotion": PINK, "active": ORANGE, "tail": BLUE}
+"""Colours of a radio's states, from the bottom of the strip to its top."""
 _RADIO_NAMES: Final = {"promotion": "ramp"}
 """States whose name on screen is another one."""
-"""Colours of a radio's states, from the bottom of the strip to its top."""
 _PLACE_MARKS: Final = {"stayed on the device": (GREY, "circle-open"), "left the device": (BLUE, "circle")}
 _MAX_STREET_POINTS: Final = 4000  # enough to see streets, few enough to draw at once
 _MAX_SILENCE_S: Final = 600.0  # a device that has been silent for longer is not drawn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,12 @@ from mudkit.errors import ParameterError, brief
 from mudkit.events import ContextChanged, LinkDown
 from mudkit.fleet.clock import Clock
 from mudkit.fleet.energy import Stretch
-from mudkit.fleet.host import Host, Process, Runtime
+from mudkit.fleet.host import Host, Process
 from mudkit.fleet.link import Link, profile_of
 from mudkit.sources.courses import Course, Places
+
+if TYPE_CHECKING:
+    from mudkit.fleet.kernel import World
 
 BASE_MW: Final = 68.6
 """A phone that is suspended (Carroll and Heiser, "An analysis of power consumption in a smartphone", USENIX
@@ -199,7 +202,7 @@ class Device(Host):
 
     Parameters
     ----------
-    world : Runtime
+    world : World
     name : str
         Its name in the lab, and its first address.
     link : Link
@@ -209,7 +212,7 @@ class Device(Host):
 
     link: Link
 
-    def __init__(self, world: Runtime, name: str, link: Link) -> None:
+    def __init__(self, world: World, name: str, link: Link) -> None:
         super().__init__(world, name, link)
         self.battery: Battery | None = None
         """None: it is on a charger."""

@@ -115,7 +115,7 @@ class Group:
             "names": names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}",
             "link": link.describe() if isinstance(link, LinkReplay) else link,
             "at": None if self._at is None else list(self._at),
-            "mobility": None if model is None else _described(model),
+            "mobility": None if model is None else _describe(model),
             "every_s": self._every_us / US_PER_S,
             "outage": self._outages.describe(),
             "battery_j": None if self._battery_j is None else float(self._battery_j),
@@ -155,7 +155,7 @@ def _check_context(context: Mapping[str, Any]) -> None:
             )
 
 
-def _described(model: Mobility) -> str:
+def _describe(model: Mobility) -> str:
     """Return the description of a model; without memory addresses, so that it is the same in each run."""
     return type(model).__name__ if type(model).__repr__ is object.__repr__ else repr(model)
 

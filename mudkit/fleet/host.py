@@ -1,7 +1,7 @@
 """Hosts, the machines on them, and the calls to these machines.
 
 A :class:`Host` runs a :class:`Process` for each machine; a call to a process is an :class:`Operation`.
-:class:`Runtime` is what these three need of the kernel, which imports them.
+Their ``world`` is the kernel, which imports this module.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote
 
 import msgspec
@@ -20,9 +20,12 @@ from mudkit.checks import check_arguments
 from mudkit.display import Displayed, Table, View, first_rows, one_line
 from mudkit.errors import OperationLost, OperationTimeout, ParameterError, brief
 from mudkit.events import Call, Complete, ContextChanged, Event, LinkUp, Machine, Make, Ports
-from mudkit.fleet.link import Leg, Link
+from mudkit.fleet.link import Link
 from mudkit.fleet.store import MemoryStore, SqliteStore, ignore
 from mudkit.sources.streams import Stream, device_number
+
+if TYPE_CHECKING:
+    from mudkit.fleet.kernel import World
 
 Backup: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 """Contents of the stores of a host, by system and name of each machine."""
@@ -33,86 +36,13 @@ _MAX_SHOWN: Final = 200
 """Maximum length of a callback's payload in an error."""
 
 
-class Runtime(Protocol):
-    """The kernel, as hosts, processes and operations see it."""
-
-    now_us: int
-    seed: int
-    is_idle: bool
-
-    def at(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
-        """Schedule an action."""
-        ...
-
-    def run_until(self, done: Callable[[], bool], deadline_us: int, turn_s: float = ...) -> None:
-        """Execute events until ``done()`` or a deadline."""
-        ...
-
-    def failed(self, host: Host, system: str, error: Exception, doing: str) -> None:
-        """Record a failure of a machine or of a callback."""
-        ...
-
-    def register(self, process: Process) -> None:
-        """Register a machine at its address."""
-        ...
-
-    def unregister(self, process: Process) -> None:
-        """Remove a machine that could not be created."""
-        ...
-
-    def readdress(self, host: Host, address: str) -> None:
-        """Change the address of a host and of its machines."""
-        ...
-
-    def schedule(self, process: Process, event: Event) -> None:
-        """Schedule an event for a machine at the current time."""
-        ...
-
-    def call(self, process: Process, event: Call) -> None:
-        """Pass an application's call to a machine."""
-        ...
-
-    def record_cut(self, leg: Leg, sent_bytes: int) -> None:
-        """Record a cut transfer."""
-        ...
-
-    def warn_failures(self) -> None:
-        """Emit a warning for the recorded failures."""
-        ...
-
-    @property
-    def on_install(self) -> Callable[[Process], None]:
-        """Called with each machine that was installed."""
-        ...
-
-    @property
-    def on_operation(self) -> Callable[[Operation], None]:
-        """Called with each new operation."""
-        ...
-
-    @property
-    def on_answer(self) -> Callable[[Operation], None]:
-        """Called with each operation that was answered."""
-        ...
-
-    @property
-    def on_incident(self) -> Callable[[Host, str, str | None], None]:
-        """Called with host, incident and detail."""
-        ...
-
-    @property
-    def on_link(self) -> Callable[[Any], None]:
-        """Called with a device whose link has gone up or down."""
-        ...
-
-
 @check_arguments
 class Host(Displayed):
     """A server: it has no link, and is always reachable.
 
     Parameters
     ----------
-    world : Runtime
+    world : World
     name : str
         Its name in the lab, and its first address.
     link : Link, optional
@@ -124,7 +54,7 @@ class Host(Displayed):
         "storage", "watched", "world",
     )  # fmt: skip
 
-    def __init__(self, world: Runtime, name: str, link: Link | None = None) -> None:
+    def __init__(self, world: World, name: str, link: Link | None = None) -> None:
         self.world = world
         self.link = link
         self.name = name
@@ -307,7 +237,7 @@ class Process:
 
     def __init__(
         self,
-        world: Runtime,
+        world: World,
         host: Host,
         system: str,
         make: Make,
@@ -365,7 +295,7 @@ class Process:
             self.begin()
         except Exception as error:
             self.store.rollback()
-            self._world.failed(self.host, self.system, error, "making it")
+            self._world.record_failure(self.host, self.system, error, "making it")
 
     def begin(self) -> None:
         """Create the machine, and send it its context and link."""
@@ -438,13 +368,13 @@ class Process:
             callback(payload)
         except Exception as error:
             doing = f"in a callback of {app!r}, told {brief(payload, _MAX_SHOWN)}"[:_MAX_SHOWN]
-            self._world.failed(self.host, self.system, error, doing)
+            self._world.record_failure(self.host, self.system, error, doing)
 
 
 class Operation(Displayed, msgspec.Struct, eq=False):
     """A call that was made, as a future in virtual time."""
 
-    _world: Runtime
+    _world: World
     process: Process
     call: Call
     invoked_us: int
@@ -585,7 +515,7 @@ class Operation(Displayed, msgspec.Struct, eq=False):
                 process = self.process
                 doing = f"in a callback of <{self.call.name} on {process.host.name}: {self.status}>"
                 try:
-                    self._world.failed(process.host, process.system, error, doing)
+                    self._world.record_failure(process.host, process.system, error, doing)
                 except Exception:  # raised below; the other callbacks run when time is run again
                     if self._callbacks:
                         self._schedule_callbacks()

@@ -288,22 +288,22 @@ class World(Clock):
             return
         except Exception as error:
             store.rollback()
-            self._record_failure(process, event, error)
+            self._fail_event(process, event, error)
             return
         carry_out = self._carry_out
         for effect in effects:
             try:
                 carry_out[type(effect)](process, effect)
             except Exception as error:
-                self._record_failure(process, event, _not_carried_out(process, effect, error))
+                self._fail_event(process, event, _not_carried_out(process, effect, error))
 
-    def _record_failure(self, process: Process, event: Event, error: Exception) -> None:
+    def _fail_event(self, process: Process, event: Event, error: Exception) -> None:
         """Record that a machine has failed; it ends this event, or call, and nothing else."""
-        self.failed(process.host, process.system, error, f"handling {brief(event, _MAX_SHOWN)}")
+        self.record_failure(process.host, process.system, error, f"handling {brief(event, _MAX_SHOWN)}")
         if type(event) is Call:
             process.answer(Complete(event.op_id, error=error))
 
-    def failed(self, host: Host, system: str, error: Exception, doing: str) -> None:
+    def record_failure(self, host: Host, system: str, error: Exception, doing: str) -> None:
         """Record a failure of a machine or of a callback; it is warned of when time stands still again."""
         error.add_note(f"in {system} on {host.name} at {self.now_us / 1e6:.6f} s, {doing}")
         self.on_failure(host, system, error)

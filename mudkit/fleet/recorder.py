@@ -68,7 +68,7 @@ def _text(value: Any) -> str | None:
     return value if value is None or type(value) is str else brief(value, _CONTENT)
 
 
-def _merged(details: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+def _merge(details: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """Return the descriptions of an operation by record: a later one updates the earlier."""
     if len(details) == 1:
         return details
@@ -96,7 +96,7 @@ def _operation_rows(answers: Iterable[_Answer]) -> list[tuple[Any, ...]]:
     for process, session, call, invoked_us, responded_us, status, details in answers:
         called, host, name = call.operation, process.host.name, call.name
         argument = call.arguments.get if isinstance(called, str) else partial(_field, called)
-        for detail in _NO_DETAILS if details is None else _merged(details):
+        for detail in _NO_DETAILS if details is None else _merge(details):
             described = detail.get
             table = described("table") or argument("table")
             key = described("key") or argument("key")
@@ -228,8 +228,8 @@ class Recorder:
         world.on_failure = self._failure
         world.on_record = self._record
         world.on_install = self._watch_store
-        world.on_operation = self._invoked
-        world.on_answer = self._answered
+        world.on_operation = self._record_invocation
+        world.on_answer = self._record_answer
         if messages:
             world.on_leg = self._leg
         if messages or exposure:
@@ -328,7 +328,7 @@ class Recorder:
         table, row = effect.table, effect.row
         if table == "operations":
             op_id = row.get("op_id")
-            operation = process.open.get(op_id or 0) or self._lost(process, op_id)
+            operation = process.open.get(op_id or 0) or self._lose(process, op_id)
             if operation.details is None:
                 operation.details = [row]
             else:
@@ -357,7 +357,7 @@ class Recorder:
         if loc is not None:
             self.add("reads", (host.name, self.world.now_us, *loc, box_km, window_s, "recorded"))
 
-    def _lost(self, process: Process, op_id: Any) -> Operation:
+    def _lose(self, process: Process, op_id: Any) -> Operation:
         """Return an operation that a machine describes though it was called in a former life."""
         for operation in self._open:
             if operation.call.op_id == op_id and operation.process.host is process.host:
@@ -369,10 +369,10 @@ class Recorder:
             expected="the op_id of a call that it has not completed: first Record, then Complete",
         )
 
-    def _invoked(self, operation: Operation) -> None:
+    def _record_invocation(self, operation: Operation) -> None:
         self._open[operation] = None
 
-    def _answered(self, operation: Operation) -> None:
+    def _record_answer(self, operation: Operation) -> None:
         del self._open[operation]
         answered = self._answers
         answered.append(_answer_of(operation))

@@ -81,7 +81,7 @@ class Engine(Protocol):
         """Return what the time releases."""
         ...
 
-    def kept(self) -> object:
+    def state(self) -> object:
         """Return the state to store after a batch; it is pickled."""
         ...
 
@@ -120,7 +120,7 @@ class Keeper(StatefulProcessor):
         kept = cloudpickle.loads(self._engine.get()[0]) if self._engine.exists() else None
         engine = self._start(share, self._shares, kept)
         released = _process(engine, is_due, until_us)
-        self._engine.update((_dumps(engine.kept()),))
+        self._engine.update((_dumps(engine.state()),))
         if rest:
             self._waiting.put(rest)
         elif len(waiting) > len(incoming):

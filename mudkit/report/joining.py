@@ -485,7 +485,7 @@ def cell_km(zoom: int, lat: float) -> float:
 
 
 def threshold_grid(largest: int) -> list[int]:
-    """Return the thresholds from 2 to one that no queue exceeds: all up to 20, then two digits."""
+    """Return the thresholds from 2 to one that no queue exceeds: all up to 100, then two digits."""
     grid, step, value = [], 1, 2
     while value < largest:
         grid.append(value)

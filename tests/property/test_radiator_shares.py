@@ -42,7 +42,7 @@ def release_by_shares(function, events, until_us, share_count, restarts):
                 assert (aggregate is None) == (problem is not None)
                 released.update((at_us, client, tuple(numbers)) for client in recipients)
             if index in restarts:
-                engine = start(share, share_count, pickle.loads(pickle.dumps(engine.kept())))
+                engine = start(share, share_count, pickle.loads(pickle.dumps(engine.state())))
     return released, problems
 
 

@@ -148,4 +148,4 @@ class Worlds:
         ]
 
     def kept(self) -> Any:
-        return {world: engine.kept() for world, engine in self.engines.items()}
+        return {world: engine.state() for world, engine in self.engines.items()}

@@ -199,7 +199,10 @@ class Port(OnHost):
         return View("contrail.Port", facts)
 
     def open(self) -> None:
-        """Open the port in the module; after a wipe, install its filters again."""
+        """Open the port in the module; after a wipe, install its filters again.
+
+        Handled by :meth:`~mudkit.systems.contrail.device.machine.ModuleMachine._open`.
+        """
         asks = self._on_filter is not None
         self.installed.call(messages.OpenPort(self.name, self._polling_us, self._idle_us, self._batch, asks))
         if self._on_item is not None:
@@ -253,6 +256,8 @@ class Port(OnHost):
     ) -> Operation:
         """Install a filter on a friend, or on the friends in a group.
 
+        Handled by :meth:`~mudkit.systems.contrail.device.sending.Sending.install`.
+
         Results in its number when a relay accepts it.
 
         A filter selects the items that are sent, but is no access control: all endpoints with a filter at a
@@ -285,7 +290,10 @@ class Port(OnHost):
         ))  # fmt: skip
 
     def remove_filter(self, slot: Annotated[int, Range(0, 1 << 62)]) -> Operation:
-        """Remove an installed filter by its number, ``slot``."""
+        """Remove an installed filter by its number, ``slot``.
+
+        Handled by :meth:`~mudkit.systems.contrail.device.sending.Sending.remove`.
+        """
         return self.installed.call(messages.RemoveFilter(slot))
 
     def on_accepted(self, callback: Callable[[Predicate, str], None]) -> None:
@@ -318,6 +326,8 @@ class Port(OnHost):
         delivery_name: str | None = None,
     ) -> Operation:
         """Send an item to the devices whose filters match it (Contrail 3.2).
+
+        Handled by :meth:`~mudkit.systems.contrail.device.sending.Sending.publish`.
 
         Parameters
         ----------
@@ -357,19 +367,28 @@ class Port(OnHost):
         return self.installed.call(messages.Publish(self.name, packed, item_id, expires_us, chosen))
 
     def receive_item(self) -> Operation:
-        """Receive the next item; the operation results in an :class:`Item`."""
+        """Receive the next item; the operation results in an :class:`Item`.
+
+        Handled by :meth:`~mudkit.systems.contrail.device.receiving.ItemInbox.receive`.
+        """
         operation = self.installed.call(messages.ReceiveItem(self.name, sorted(self._taken)))
         operation.add_done_callback(self._confirm_result)
         return operation
 
     def receive_all(self) -> Operation:
-        """Receive all waiting items; the operation results in a list of :class:`Item` without waiting."""
+        """Receive all waiting items; the operation results in a list of :class:`Item` without waiting.
+
+        Handled by :meth:`~mudkit.systems.contrail.device.receiving.ItemInbox.receive_all`.
+        """
         operation = self.installed.call(messages.ReceiveAll(self.name, sorted(self._taken)))
         operation.add_done_callback(self._confirm_result)
         return operation
 
     def on_item(self, callback: Callable[[Item], object]) -> None:
-        """Call ``callback`` with each waiting and each future item, once, also after a kill."""
+        """Call ``callback`` with each waiting and each future item, once, also after a kill.
+
+        Handled by :meth:`~mudkit.systems.contrail.device.receiving.ItemInbox.hand_over`.
+        """
         self._on_item = callback
         self.installed.call(messages.Listen(self.name))
 
@@ -558,11 +577,16 @@ class Module(OnHost):
         return port
 
     def befriend(self, device: str) -> Operation:
-        """Add a device to the white-list."""
+        """Add a device to the white-list.
+
+        Handled by :meth:`~mudkit.systems.contrail.device.machine.ModuleMachine._befriend`.
+        """
         return self._change_friend(device, is_friend=True)
 
     def unfriend(self, device: str) -> Operation:
         """Remove a ``device`` from the white-list, with the filters in both directions; renew all keys.
+
+        Handled by :meth:`~mudkit.systems.contrail.device.machine.ModuleMachine._befriend`.
 
         Messages waiting for it are withdrawn, here at once and at a provider as soon as it is reachable; it
         keeps what it has fetched. Calls that concern only this device complete: an item has no destination,
@@ -594,17 +618,26 @@ class Module(OnHost):
                 port.open()
 
     def join(self, group: Group) -> Operation:
-        """Join a group; with a rule, be a member while it is true."""
+        """Join a group; with a rule, be a member while it is true.
+
+        Handled by :meth:`~mudkit.systems.contrail.device.filters.Groups.join`.
+        """
         if group.rule is not None:
             Predicate.parse(group.rule, language=CONTEXT)
         return self.installed.call(messages.JoinGroup(check_name("a group", group.name), group.rule))
 
     def leave(self, group: Group) -> Operation:
-        """Leave a group; its filters are removed."""
+        """Leave a group; its filters are removed.
+
+        Handled by :meth:`~mudkit.systems.contrail.device.filters.Groups.leave`.
+        """
         return self.installed.call(messages.LeaveGroup(check_name("a group", group.name)))
 
     def counts(self) -> Operation:
-        """Count dropped messages; the operation results in a dict of numbers by reason."""
+        """Count dropped messages; the operation results in a dict of numbers by reason.
+
+        Handled by :attr:`~mudkit.systems.contrail.device.core.Core.counts`.
+        """
         return self.installed.call(messages.GetCounts())
 
     def on_problem(self, callback: Callable[[MudkitError], None]) -> None:

@@ -75,7 +75,10 @@ class Publications(OnHost):
         return Topic(self, name)
 
     def queues(self, device: str, topic: str) -> Operation:
-        """Count the messages that wait for a device, and those on it as far as the server knows."""
+        """Count the messages that wait for a device, and those on it as far as the server knows.
+
+        Handled by :meth:`~mudkit.systems.lasthop.servers.spooling_server.SpoolServer._queues`.
+        """
         return self.installed.call(Queues(device, topic))
 
 
@@ -107,6 +110,8 @@ class Topic(OnHost):
         **attributes: Value,
     ) -> Operation:
         """Publish a message; the result is its identity, for :meth:`rerank`.
+
+        Handled by :meth:`~mudkit.systems.lasthop.servers.spooling_server.SpoolServer._publish`.
 
         Parameters
         ----------
@@ -155,7 +160,10 @@ class Topic(OnHost):
         return self.installed.call(Publish(self.name, rank, lifetime_us, content, item))
 
     def rerank(self, identity: str, rank: Annotated[float, Range(-1e9, 1e9)]) -> Operation:
-        """Change the rank of the message ``identity``; one below a subscriber's threshold is retracted."""
+        """Change the rank of the message ``identity``; one below a subscriber's threshold is retracted.
+
+        Handled by :meth:`~mudkit.systems.lasthop.servers.spooling_server.SpoolServer._rerank`.
+        """
         return self.installed.call(Rerank(self.name, str(identity), rank))
 
 
@@ -208,6 +216,8 @@ class Subscriber(OnHost):
     def subscribe(self, topic: str | Subscription, **settings: Unpack[Limits]) -> Operation:
         """Subscribe to a topic, or change the limits; complete when the server has acknowledged.
 
+        Handled by :meth:`~mudkit.systems.lasthop.device.machine.DeviceMachine._subscribe`.
+
         Parameters
         ----------
         topic : str or Subscription
@@ -224,11 +234,16 @@ class Subscriber(OnHost):
         return self.installed.call(Subscribe(subscription))
 
     def unsubscribe(self, topic: str) -> Operation:
-        """End a subscription, and drop its messages; complete when the server has acknowledged."""
+        """End a subscription, and drop its messages; complete when the server has acknowledged.
+
+        Handled by :meth:`~mudkit.systems.lasthop.device.machine.DeviceMachine._unsubscribe`.
+        """
         return self.installed.call(Unsubscribe(check_topic(topic)))
 
     def read(self, topic: str) -> Operation:
         """Read the best messages of a ``topic``; without a link, the best on the device.
+
+        Handled by :meth:`~mudkit.systems.lasthop.device.machine.DeviceMachine._read`.
 
         The result is a list of mappings with text, rank and topic, each with an attribute ``id``; it raises
         without a subscription. If the device is killed before the result is there, the next read has these
@@ -243,6 +258,8 @@ class Subscriber(OnHost):
         **settings: Unpack[Limits],
     ) -> Operation:
         """Subscribe to a topic while the device is at one of several places (Last hop 3.3).
+
+        Handled by :meth:`~mudkit.systems.lasthop.device.machine.DeviceMachine._follow`.
 
         Parameters
         ----------
@@ -262,11 +279,17 @@ class Subscriber(OnHost):
         return self.installed.call(Follow(following))
 
     def unfollow(self, topic: str) -> Operation:
-        """End a :meth:`follow`, by its topic."""
+        """End a :meth:`follow`, by its topic.
+
+        Handled by :meth:`~mudkit.systems.lasthop.device.machine.DeviceMachine._unsubscribe`.
+        """
         return self.installed.call(Unfollow(topic))
 
     def queue_sizes(self) -> Operation:
-        """Count the messages of each topic on the device."""
+        """Count the messages of each topic on the device.
+
+        Handled by :meth:`~mudkit.systems.lasthop.device.queue.DeviceQueue.ranks`.
+        """
         return self.installed.call(QueueSizes())
 
     def on_message(self, callback: Callable[[Content], None]) -> None:

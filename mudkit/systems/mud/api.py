@@ -7,7 +7,7 @@ from functools import wraps
 from inspect import signature
 from typing import Annotated, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
-from mudkit.checks import Range, check_arguments, number
+from mudkit.checks import Range, check_arguments, number, unusable
 from mudkit.delivery.notices import Identified
 from mudkit.errors import AccessDenied, ParameterError, brief
 from mudkit.events import Host, Operation
@@ -146,6 +146,8 @@ class Client(OnHost):
     ) -> Operation:
         """Create a table.
 
+        Handled by :meth:`~mudkit.systems.mud.device.connection.Connection.ask`.
+
         Parameters
         ----------
         table : str
@@ -178,6 +180,8 @@ class Client(OnHost):
     ) -> Operation:
         """Change a table's level, and add or remove columns; only the app that created it may.
 
+        Handled by :meth:`~mudkit.systems.mud.device.connection.Connection.ask`.
+
         Parameters
         ----------
         table : str
@@ -191,7 +195,10 @@ class Client(OnHost):
         return self.installed.call(Alter(table, properties))
 
     def drop(self, table: str) -> Operation:
-        """Delete a table with all its records; only the app that created it may."""
+        """Delete a table with all its records; only the app that created it may.
+
+        Handled by :meth:`~mudkit.systems.mud.device.connection.Connection.ask`.
+        """
         return self.installed.call(Drop(table))
 
     # -- records
@@ -208,6 +215,8 @@ class Client(OnHost):
         callback: Callable[[Operation], None] | None = None,
     ) -> Operation:
         """Write a record as a whole.
+
+        Handled by :meth:`~mudkit.systems.mud.device.write_path.WritePath.write`.
 
         When the call returns, the record is in the local store; the operation is completed when the cloud has
         answered.
@@ -258,7 +267,10 @@ class Client(OnHost):
         data: Fields | None = None,
         callback: Callable[[Operation], None] | None = None,
     ) -> Operation:
-        """Delete a record; see :meth:`write`."""
+        """Delete a record; see :meth:`write`.
+
+        Handled by :meth:`~mudkit.systems.mud.device.write_path.WritePath.write`.
+        """
         return self._update(Delete, table, key, None, type, None, utility, data, callback)
 
     def read(
@@ -275,6 +287,9 @@ class Client(OnHost):
         aggregate: str | None = None,
     ) -> Operation:
         """Read the records that match a predicate and are visible to the reader.
+
+        Handled by :meth:`~mudkit.systems.mud.device.read_path.ReadPath.read`,
+        a continuous read by :meth:`~mudkit.systems.mud.device.continuous_reads.ContinuousReads.register`.
 
         Parameters
         ----------
@@ -340,6 +355,8 @@ class Client(OnHost):
     def update_data(self, handle: Annotated[int, Range(0, 1 << 62)], data: Fields) -> Operation:
         """Replace the reader's data of a continuous read, for records that are written later.
 
+        Handled by :meth:`~mudkit.systems.mud.device.continuous_reads.ContinuousReads.update_data`.
+
         Parameters
         ----------
         handle : int
@@ -350,6 +367,8 @@ class Client(OnHost):
     def unregister(self, handle: Annotated[int, Range(0, 1 << 62)]) -> Operation:
         """End a continuous read.
 
+        Handled by :meth:`~mudkit.systems.mud.device.continuous_reads.ContinuousReads.unregister`.
+
         Parameters
         ----------
         handle : int
@@ -359,6 +378,8 @@ class Client(OnHost):
 
     def renew(self, token: str) -> Operation:
         """Use another token, also after a restart, and send the writes that wait for one.
+
+        Handled by :meth:`~mudkit.systems.mud.device.client.ClientMachine._renew`.
 
         A write whose token has expired before it was sent is not lost: :meth:`pending` lists it as held until
         there is a valid token.
@@ -384,11 +405,16 @@ class Client(OnHost):
         return self.installed.call(Renew(token))
 
     def policies(self) -> Operation:
-        """Return the shipped policies in use, by kind: version, digest, and the reasons of refusals."""
+        """Return the shipped policies in use, by kind: version, digest, and the reasons of refusals.
+
+        Handled by :meth:`~mudkit.systems.mud.device.policy_slot.PolicySlot.describe`.
+        """
         return self.installed.call(Policies())
 
     def pending(self) -> Operation:
         """List the writes that the cloud has not answered.
+
+        Handled by :meth:`~mudkit.systems.mud.device.write_path.WritePath.pending`.
 
         ``held`` is the reason for which one is not sent: ``'token'`` if its token has expired (see
         :meth:`renew`), ``'policy'`` if the write policy keeps it until a read needs it, else None.
@@ -397,6 +423,8 @@ class Client(OnHost):
 
     def holdings(self, table: str, data: Fields | None = None) -> Operation:
         """List the versions of a table's records on the device, also hidden ones, without asking the cloud.
+
+        Handled by :meth:`~mudkit.systems.mud.device.local.Local.holdings`.
 
         Parameters
         ----------
@@ -432,9 +460,7 @@ def _check_app(app: Value, token: str | None, device: str, authority: Authority)
     A token that cannot be read is left to the cloud, which returns the reason.
     """
     if not isinstance(app, str) or not app or "/" in app or "\n" in app:
-        raise ParameterError(
-            "The parameter app is not usable.", where="app", found=brief(app), expected="a text without '/'"
-        )
+        raise unusable("app", app, "a text without '/'")
     if len(f"{device}/{app}") > _MAX_NAME:
         raise ParameterError(
             "The names of the device and of the app are too long.",

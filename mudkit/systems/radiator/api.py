@@ -127,15 +127,24 @@ class Server(OnHost):
         return problems[here].reset_index(drop=True)
 
     def clients(self) -> Operation:
-        """Return, by registered client, whether the server believes that it is reachable."""
+        """Return, by registered client, whether the server believes that it is reachable.
+
+        Handled by :meth:`~mudkit.systems.radiator.servers.ServerMachine._call`.
+        """
         return self.installed.call(ListClients())
 
     def waiting(self) -> Operation:
-        """Return the number of pending messages by client."""
+        """Return the number of pending messages by client.
+
+        Handled by :meth:`~mudkit.systems.radiator.servers.ServerMachine._call`.
+        """
         return self.installed.call(CountPending())
 
     def counts(self) -> Operation:
-        """Return ``contexts, aggregates, messages_sent, bytes_sent, dropped, failures`` so far, by name."""
+        """Return ``contexts, aggregates, messages_sent, bytes_sent, dropped, failures`` so far, by name.
+
+        Handled by :meth:`~mudkit.systems.radiator.servers.ServerMachine._call`.
+        """
         return self.installed.call(GetCounters())
 
 
@@ -215,6 +224,8 @@ class Client(OnHost):
     def register(self, attributes: _Attributes = None) -> Operation:
         """Register, or register again with other ``attributes``; done when the server has accepted.
 
+        Handled by :meth:`~mudkit.systems.radiator.device.ClientMachine._begin`.
+
         Raises
         ------
         ParameterError
@@ -226,11 +237,16 @@ class Client(OnHost):
         return self.registered
 
     def unregister(self) -> Operation:
-        """Unregister; the server drops the messages that are pending for this client."""
+        """Unregister; the server drops the messages that are pending for this client.
+
+        Handled by :meth:`~mudkit.systems.radiator.device.ClientMachine._unregister`.
+        """
         return self.installed.call(UnregisterClient())
 
     def propagate_context(self, context: Context) -> Operation:
         """Propagate a ``context`` to all other clients; its people need not include this client.
+
+        Handled by :meth:`~mudkit.systems.radiator.device.ClientMachine._propagate`.
 
         The result is the context's number, once the server has acknowledged it.
 

@@ -7,10 +7,10 @@ register (operation)    send Register; complete when the server accepts or refus
 unregister (operation)  stop notifying the application; send Unregister until it is answered
 propagate (operation)   store the context durably in the outbox with the next number; complete when the
                         server has acknowledged it
-Registered              of this turn: send the outbox
-Unregistered            of this turn: register again if the application has asked for it meanwhile
-Taken                   remove acknowledged contexts from the outbox; cumulative
-Identify                repeat this turn with the challenge
+Registered              of this registration: send the outbox
+Unregistered            of this registration: register again if the application has asked for it meanwhile
+ContextAck              remove acknowledged contexts from the outbox; cumulative
+Identify                repeat this registration with the nonce
 Unknown                 register again: the server has removed this client, or has restarted
 Push                    for this incarnation: acknowledge; notify the application unless it is a duplicate;
                         pass it on to the next client of the chain with the rest of the chain
@@ -22,7 +22,7 @@ anything else           drop and record
 ======================  ============================================================================
 
 Each unacknowledged item has its own deadline (:mod:`mudkit.delivery.retransmit`). Answers are accepted from
-the server's address and for the current incarnation and turn only; late ones have no effect.
+the server's address and for the current incarnation and registration only; late ones have no effect.
 
 Pushes come from the server and, for ``p2p_enabled`` clients, from peers. They are not signed. A peer in a
 chain sees the aggregate in clear, may store it, and may pass on another one in its place; anyone who knows a
@@ -63,6 +63,7 @@ from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.messages import (
     FROM_PEERS,
     FROM_SERVER,
+    ContextAck,
     ContextFields,
     DeliveryAck,
     FromClients,
@@ -75,7 +76,6 @@ from mudkit.systems.radiator.messages import (
     Register,
     RegisterClient,
     Registered,
-    Taken,
     Unknown,
     Unreachable,
     Unregister,
@@ -96,13 +96,13 @@ _MAX_SEEN: Final = 4096
 """Number of recent aggregates that are recognised as duplicates."""
 
 
-class _Shown(Struct, frozen=True):
+class _Notice(Struct, frozen=True):
     """Aggregate of which the application is notified."""
 
     aggregate: str
     context: ContextFields
 
-    def shown(self) -> Context:
+    def for_application(self) -> Context:
         """Return what the application gets."""
         return replace(self.context.context(), id=self.aggregate)
 
@@ -155,8 +155,8 @@ class ClientMachine:
         self._was_registered = False
         """True if the server has accepted a registration of this incarnation."""
         self._seen = SeenAggregates(self._store)
-        self._notices = Notices(self._store, _Shown)
-        self._unanswered: RetransmitTimer[int] = RetransmitTimer(_RETRY)
+        self._notices = Notices(self._store, _Notice)
+        self._in_flight: RetransmitTimer[int] = RetransmitTimer(_RETRY)
 
     def overview(self) -> View:
         """Return the server and the length of the outbox for a display."""
@@ -182,19 +182,19 @@ class ClientMachine:
             case Call(op_id=op_id, operation=PropagateContext(context=fields)):
                 return self._propagate(now_us, op_id, fields.context().with_span(now_us))
             case Received():
-                return self._received(now_us, event)
+                return self._receive(now_us, event)
             case SendFailed(to=to) if to != self._server:
-                return self._hop_failed(to, event)
+                return self._report_failed_hop(to, event)
             case LinkUp():
                 self._has_link = True
                 return self._begin(now_us)
             case LinkDown():
                 self._has_link = self._is_registered = False
-                return self._unanswered.clear()
+                return self._in_flight.clear()
             case TimerFired(name=Notices.TIMER):
                 self._notices.clear()
             case TimerFired():
-                return self._overdue(now_us)
+                return self._retransmit_overdue(now_us)
         return ()
 
     @property
@@ -215,20 +215,20 @@ class ClientMachine:
     # -- to the server
 
     def _begin(self, now_us: int) -> Sequence[Effect]:
-        """Start a new turn of registration or unregistration."""
+        """Start another registration or unregistration."""
         self._is_registered = False
-        stop = self._unanswered.clear()
+        stop = self._in_flight.clear()
         if not self._has_link or (self._attributes is None and not self._is_leaving):
             return stop
-        self._store.put("turn", self._turn + 1)
+        self._store.put("turn", self._registration_seq + 1)
         return self._send_registration(now_us)
 
     @property
-    def _turn(self) -> int:
+    def _registration_seq(self) -> int:
         return self._store.get("turn", int) or 0
 
-    def _send_registration(self, now_us: int, challenge: str | UnsetType = UNSET) -> Sequence[Effect]:
-        """Send Register or Unregister of this turn."""
+    def _send_registration(self, now_us: int, nonce: str | UnsetType = UNSET) -> Sequence[Effect]:
+        """Send Register or Unregister."""
         incarnation = self._outbox.incarnation
         oldest, first = self._outbox.name(self._outbox.first_seq)
         oldest_if_other = UNSET if oldest == incarnation else oldest
@@ -238,17 +238,17 @@ class ClientMachine:
         if self._is_leaving or attributes is None:
             message = Unregister(
                 client=self._client, device=self.device,
-                incarnation=incarnation, turn=self._turn, first=first,
-                oldest=oldest_if_other, challenge=challenge, another=another,
+                incarnation=incarnation, seq=self._registration_seq, first=first,
+                oldest=oldest_if_other, nonce=nonce, another=another,
             )  # fmt: skip
         else:
             message = Register(
                 client=self._client, device=self.device, attributes=attributes,
-                incarnation=incarnation, turn=self._turn, first=first,
-                oldest=oldest_if_other, challenge=challenge, another=another,
+                incarnation=incarnation, seq=self._registration_seq, first=first,
+                oldest=oldest_if_other, nonce=nonce, another=another,
             )  # fmt: skip
         sent = self._to_server(message)
-        return (sent, *self._unanswered.start(now_us, _REGISTRATION, len(sent.message)))
+        return (sent, *self._in_flight.start(now_us, _REGISTRATION, len(sent.message)))
 
     def _unregister(self, now_us: int, op_id: int) -> Sequence[Effect]:
         was_registered = self._attributes is not None
@@ -302,80 +302,85 @@ class ClientMachine:
             incarnation, number = self._outbox.name(seq)
             sent = self._to_server(
                 Propagate(
-                    client=self._client, device=self.device, seq=number,
+                    client=self._client, device=self.device, number=number,
                     first=self._outbox.name(self._outbox.first_seq).number, context=self._outbox[seq],
                     incarnation=incarnation if self._names_incarnation else UNSET,
                 )
             )  # fmt: skip
             self._sent = max(self._sent, seq)
-            effects += (sent, *self._unanswered.start(now_us, seq, len(sent.message)))
+            effects += (sent, *self._in_flight.start(now_us, seq, len(sent.message)))
         return effects
 
-    def _overdue(self, now_us: int) -> Sequence[Effect]:
-        late = self._unanswered.overdue(now_us)
+    def _retransmit_overdue(self, now_us: int) -> Sequence[Effect]:
+        late = self._in_flight.overdue(now_us)
         if _REGISTRATION in late:
             effects = self._send_registration(now_us)
         else:
             effects = self._send(now_us, [seq for seq in late if seq in self._outbox])
-        return [*effects, *self._unanswered.restart(now_us)]
+        return [*effects, *self._in_flight.restart(now_us)]
 
     def _to_server(self, message: FromClients) -> Send:
         return Send(self._server, pack(message, self._compress))
 
     # -- from the server, and from peers
 
-    def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
+    def _receive(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Handle a message of the server or a push of a peer; drop everything else."""
         attributes = self._attributes
         if event.source != self._server:
             passed = decode(event, FROM_PEERS)
             if passed is None or (attributes is not None and not attributes.get("p2p_enabled")):
                 return record_odd(event)
-            return self._pushed(now_us, passed, is_registered=attributes is not None)
+            return self._receive_push(now_us, passed, is_registered=attributes is not None)
         match decode(event, FROM_SERVER):
             case None:
                 return record_odd(event)
             case Push() as push:
-                return self._pushed(now_us, push, is_registered=attributes is not None)
+                return self._receive_push(now_us, push, is_registered=attributes is not None)
             case Unknown():
                 return self._begin(now_us) if self._is_registered else ()
-            case Taken(seq=number, incarnation=named) if (named is not UNSET) is self._names_incarnation:
+            case ContextAck(number=number, incarnation=named) if (
+                named is not UNSET
+            ) is self._names_incarnation:
                 seq = self._outbox.seq(self._outbox.incarnation if named is UNSET else named, number)
-                return self._taken(now_us, min(seq, self._sent))
-            case Taken():
+                return self._receive_ack(now_us, min(seq, self._sent))
+            case ContextAck():
                 return ()
-            case answer if (answer.incarnation, answer.turn) == (self._outbox.incarnation, self._turn):
-                return self._answered(now_us, answer)
+            case answer if (answer.incarnation, answer.seq) == (
+                self._outbox.incarnation,
+                self._registration_seq,
+            ):
+                return self._receive_answer(now_us, answer)
         return ()
 
-    def _answered(
+    def _receive_answer(
         self, now_us: int, answer: Registered | Unregistered | Refused | Identify
     ) -> Sequence[Effect]:
         match answer:
-            case Identify(challenge=challenge) if not self._is_registered:
-                return self._send_registration(now_us, challenge)
+            case Identify(nonce=nonce) if not self._is_registered:
+                return self._send_registration(now_us, nonce)
             case Registered(another=another) if not self._is_registered and not self._is_leaving:
                 if another is True and not self._names_incarnation:
                     self._store.put("another", True)
-                return self._accepted(now_us)
+                return self._mark_registered(now_us)
             case Unregistered() if self._is_leaving:
-                stop = self._unanswered.settle(now_us, _REGISTRATION)
+                stop = self._in_flight.settle(now_us, _REGISTRATION)
                 self._store.delete("leaves")
                 return [*stop, *self._begin(now_us)]
             case Refused(device=device) if not self._is_leaving:
-                return self._refused(device)
+                return self._receive_refusal(device)
         return ()
 
-    def _accepted(self, now_us: int) -> Sequence[Effect]:
+    def _mark_registered(self, now_us: int) -> Sequence[Effect]:
         if self._attributes is None:
             return ()
         self._is_registered = self._was_registered = True
         answered = [Complete(op_id, self._client) for op_id in self._registering]
         self._registering.clear()
-        stop = self._unanswered.settle(now_us, _REGISTRATION)
+        stop = self._in_flight.settle(now_us, _REGISTRATION)
         return [*answered, *stop, *self._send(now_us, [seq for seq, _ in self._outbox.batch()])]
 
-    def _refused(self, device: str) -> Sequence[Effect]:
+    def _receive_refusal(self, device: str) -> Sequence[Effect]:
         self._is_registered = False
         error = ParameterError(
             "This client id is taken.",
@@ -384,20 +389,20 @@ class ClientMachine:
             expected="an id that no other live device has",
             remedy="register with another id",
         )
-        return [*self._unanswered.clear(), *self._end_registration(error)]
+        return [*self._in_flight.clear(), *self._end_registration(error)]
 
-    def _taken(self, now_us: int, up_to_seq: int) -> Sequence[Effect]:
+    def _receive_ack(self, now_us: int, up_to_seq: int) -> Sequence[Effect]:
         effects: list[Effect] = []
         before = self._outbox.name(self._outbox.first_seq).incarnation
         for seq, _ in self._outbox.ack_up_to(up_to_seq):
-            effects += self._unanswered.settle(now_us, seq)
+            effects += self._in_flight.settle(now_us, seq)
             if seq in self._calls:
                 effects.append(Complete(self._calls.pop(seq), seq))
         if self._is_registered and self._outbox.name(self._outbox.first_seq).incarnation != before:
             effects += self._send(now_us, [seq for seq, _ in self._outbox.batch()])
         return effects
 
-    def _pushed(self, now_us: int, push: Push | PassedPush, *, is_registered: bool) -> Sequence[Effect]:
+    def _receive_push(self, now_us: int, push: Push | PassedPush, *, is_registered: bool) -> Sequence[Effect]:
         if is_registered and not self._is_for_this_start(push):
             return ()  # a late copy, or the registration is on its way
         incarnation = self._outbox.incarnation if self._names_incarnation else UNSET
@@ -411,8 +416,8 @@ class ClientMachine:
         self._seen.add(push.aggregate)
         effects: list[Effect] = []
         if is_registered:
-            shown = _Shown(push.aggregate, push.context)
-            effects += [_notify(shown), self._notices.add(shown)]
+            notice = _Notice(push.aggregate, push.context)
+            effects += [_notify(notice), self._notices.add(notice)]
         effects.append(ack)
         if push.chain:
             (to, address), *rest = push.chain
@@ -428,7 +433,7 @@ class ClientMachine:
             return self._was_registered and not self._names_incarnation
         return named == self._outbox.incarnation
 
-    def _hop_failed(self, to: str, event: SendFailed) -> Sequence[Effect]:
+    def _report_failed_hop(self, to: str, event: SendFailed) -> Sequence[Effect]:
         """Report the next hop that could not be reached to the server."""
         push = decode(event, FROM_PEERS)
         if push is None:
@@ -445,5 +450,5 @@ class ClientMachine:
         return (self._to_server(unreachable),)
 
 
-def _notify(shown: _Shown) -> Notify:
-    return Notify(APP, shown.shown())
+def _notify(notice: _Notice) -> Notify:
+    return Notify(APP, notice.for_application())

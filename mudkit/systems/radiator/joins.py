@@ -26,7 +26,7 @@ def concatenation(contexts: Sequence[Context]) -> Context:
 
     The default (Radiator 3.1). A single message becomes lists, too, so that receivers always find lists.
     """
-    return _joined(contexts, _lists(contexts))
+    return _join(contexts, _lists(contexts))
 
 
 def bounding_box(contexts: Sequence[Context], *, loc: str = "loc") -> Context:
@@ -37,7 +37,7 @@ def bounding_box(contexts: Sequence[Context], *, loc: str = "loc") -> Context:
     """
     bounds = box([context[loc] for context in contexts])
     others = {name: values for name, values in _lists(contexts).items() if name != loc}
-    return _joined(contexts, {**others, "box": bounds, "messages": len(contexts)})
+    return _join(contexts, {**others, "box": bounds, "messages": len(contexts)})
 
 
 def mean(contexts: Sequence[Context], *, of: Sequence[str] = ("speed_kmh",), loc: str = "loc") -> Context:
@@ -51,7 +51,7 @@ def mean(contexts: Sequence[Context], *, of: Sequence[str] = ("speed_kmh",), loc
     places = [context[loc] for context in contexts if loc in context.attributes]
     if places:
         attributes["box"] = box(places)
-    return _joined(contexts, attributes)
+    return _join(contexts, attributes)
 
 
 def count_per_cell(
@@ -74,7 +74,7 @@ def count_per_cell(
         if len(people[place]) >= least
     ]
     elsewhere = {name for names in people.values() if len(names) < least for name in names}
-    return _joined(contexts, {"cells": cells, "elsewhere": len(elsewhere), "km": km}, people=())
+    return _join(contexts, {"cells": cells, "elsewhere": len(elsewhere), "km": km}, people=())
 
 
 def mean_per_cell(
@@ -95,7 +95,7 @@ def mean_per_cell(
         ]
         for place, here in sorted(_by_cell(contexts, km, loc).items())
     ]
-    return _joined(contexts, {"cells": cells, "of": of, "km": km}, people=())
+    return _join(contexts, {"cells": cells, "of": of, "km": km}, people=())
 
 
 def top_k(contexts: Sequence[Context], *, by: str, k: int = 10) -> Context:
@@ -104,7 +104,7 @@ def top_k(contexts: Sequence[Context], *, by: str, k: int = 10) -> Context:
     The aggregate has the people of the kept messages, and their attributes as lists.
     """
     kept = sorted(contexts, key=lambda context: context[by], reverse=True)[:k]
-    return _joined(contexts, _lists(kept), people=[name for context in kept for name in context.people])
+    return _join(contexts, _lists(kept), people=[name for context in kept for name in context.people])
 
 
 def people_count(contexts: Sequence[Context], *, k: int, loc: str | None = None) -> Context:
@@ -125,7 +125,7 @@ def people_count(contexts: Sequence[Context], *, k: int, loc: str | None = None)
     attributes: dict[str, Value] = {"count": len(people)}
     if loc is not None:
         attributes["box"] = bounding_box(contexts, loc=loc)["box"]
-    return _joined(contexts, attributes, people=())
+    return _join(contexts, attributes, people=())
 
 
 def _by_cell(contexts: Sequence[Context], km: float, loc: str) -> dict[Cell, list[Context]]:
@@ -140,7 +140,7 @@ def _mean_time_s(contexts: Sequence[Context]) -> float:
     return round(statistics.fmean([sum(context.span_us or (0, 0)) / 2e6 for context in contexts]), 1)
 
 
-def _joined(contexts: Sequence[Context], attributes: Fields, people: Iterable[str] | None = None) -> Context:
+def _join(contexts: Sequence[Context], attributes: Fields, people: Iterable[str] | None = None) -> Context:
     if people is None:
         people = frozenset().union(*[context.people for context in contexts])
     spans = [context.span_us for context in contexts if context.span_us is not None]

@@ -65,36 +65,36 @@ class _FromClient(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
     device: Name
 
 
-class _Turn(_FromClient, frozen=True, kw_only=True):
+class _Registration(_FromClient, frozen=True, kw_only=True):
     incarnation: Name
     """Incarnation of this start of the client."""
-    turn: Count
+    seq: Count = msgspec.field(name="turn")
     """Number of the registration or unregistration in this store; the highest of an incarnation counts."""
     first: Count
     """Number of the first pending context; the client never sends lower ones again."""
     oldest: Name | msgspec.UnsetType = msgspec.UNSET
     """Incarnation of the first pending context; absent: ``incarnation``."""
-    challenge: Name | msgspec.UnsetType = msgspec.UNSET
-    """Challenge of the :class:`Identify` that this answers."""
+    nonce: Name | msgspec.UnsetType = msgspec.field(name="challenge", default=msgspec.UNSET)
+    """Nonce of the :class:`Identify` that this answers."""
     another: bool | msgspec.UnsetType = msgspec.UNSET
     """True if the client has had another incarnation, so that contexts name theirs; absent: no."""
 
 
-class Register(_Turn, frozen=True, tag="register", kw_only=True):
+class Register(_Registration, frozen=True, tag="register", kw_only=True):
     """Client to server: register from the sending address (4.1)."""
 
     attributes: Fields
 
 
-class Unregister(_Turn, frozen=True, tag="unregister"):
+class Unregister(_Registration, frozen=True, tag="unregister"):
     """Client to server: unregister (4.1)."""
 
 
 class Propagate(_FromClient, frozen=True, tag="context"):
     """Client to server: a context for all other clients (3.1)."""
 
-    seq: Count = msgspec.field(name="number")
-    """Sequence number in the incarnation, from 1 on."""
+    number: Count
+    """Number in the incarnation, from 1 on."""
     first: Count
     """Number of the first pending context; the server does not wait for lower ones."""
     context: ContextFields
@@ -147,8 +147,8 @@ class PassedPush(msgspec.Struct, frozen=True, tag_field="kind", tag="push"):
 
 class _Answer(msgspec.Struct, frozen=True, tag_field="kind"):
     incarnation: Name
-    turn: Count
-    """Turn of the :class:`Register` or :class:`Unregister` that this answers."""
+    seq: Count = msgspec.field(name="turn")
+    """Number of the :class:`Register` or :class:`Unregister` that this answers."""
 
 
 class Registered(_Answer, frozen=True, tag="registered"):
@@ -169,15 +169,15 @@ class Refused(_Answer, frozen=True, tag="refused"):
 
 
 class Identify(_Answer, frozen=True, tag="identify"):
-    """Server to client: repeat this turn with the challenge, which late copies lack."""
+    """Server to client: repeat this registration with the nonce, which late copies lack."""
 
-    challenge: Name
+    nonce: Name = msgspec.field(name="challenge")
 
 
-class Taken(msgspec.Struct, frozen=True, tag_field="kind", tag="taken"):
+class ContextAck(msgspec.Struct, frozen=True, tag_field="kind", tag="taken"):
     """Server to client: acknowledge all contexts up to a number; cumulative."""
 
-    seq: Count = msgspec.field(name="number")
+    number: Count
     incarnation: Name | msgspec.UnsetType = msgspec.UNSET
     """Incarnation of the acknowledged :class:`Propagate`."""
 
@@ -187,7 +187,7 @@ class Unknown(msgspec.Struct, frozen=True, tag_field="kind", tag="unknown"):
 
 
 FromClients: TypeAlias = Register | Unregister | Propagate | DeliveryAck | Unreachable
-FromServer: TypeAlias = Registered | Unregistered | Refused | Identify | Taken | Unknown | Push
+FromServer: TypeAlias = Registered | Unregistered | Refused | Identify | ContextAck | Unknown | Push
 FROM_CLIENTS: Final = msgspec.json.Decoder(FromClients)
 FROM_SERVER: Final = msgspec.json.Decoder(FromServer)
 FROM_PEERS: Final = msgspec.json.Decoder(PassedPush)

@@ -3,20 +3,20 @@
 Rules:
 
 =============  =====================================================================================
-Register       add or overwrite the client; refuse an id of another live device; ask for a challenge if
-               the incarnation differs or the turn is older, because it may be a late copy
-Unregister     remove the client with all that is pending; challenge as for Register
+Register       add or overwrite the client; refuse an id of another live device; ask for another with a
+               nonce if the incarnation differs or its number is lower: it may be a late copy
+Unregister     remove the client with all that is pending; ask for a nonce as for Register
 Propagate      process contexts in order of their numbers: add them for all registered clients
                (Algorithm 3); keep one that arrives early; acknowledge a duplicate again; answer Unknown
                to an unknown client or incarnation
-DeliveryAck    of the client's incarnation: the aggregate is no longer owed to it
+DeliveryAck    of the client's incarnation: the delivery of the aggregate is settled
 Unreachable    a member of a chain could not reach the next: skip it; suspend it until it sends
                something, or for two minutes
 failed Push    the same for a push of the server itself; mark the client as away
-any message    the client is reachable: push directly what is owed to a client that was away
+any message    the client is reachable: push directly what a client that was away has not acknowledged
 timer "due"    apply the function again; release what has waited long enough
-timer "again"  retransmit overdue aggregates directly; remove clients that are owed something and have
-               been silent too long
+timer "again"  retransmit overdue aggregates directly; remove clients that have acknowledged nothing
+               and have been silent too long
 anything else  drop and record, also a message in the name of another device
 =============  =====================================================================================
 
@@ -66,6 +66,7 @@ from mudkit.systems.radiator.joins import Join
 from mudkit.systems.radiator.messages import (
     FROM_CLIENTS,
     PUSHES,
+    ContextAck,
     ContextFields,
     CountPending,
     DeliveryAck,
@@ -77,7 +78,6 @@ from mudkit.systems.radiator.messages import (
     Refused,
     Register,
     Registered,
-    Taken,
     Unknown,
     Unreachable,
     Unregister,
@@ -120,8 +120,8 @@ class Settings:
 
 
 @dataclass
-class _Owed:
-    """Aggregate that a client has not acknowledged."""
+class _PendingDelivery:
+    """Delivery of an aggregate that a client has not acknowledged."""
 
     context: ContextFields
     retransmit_us: int
@@ -146,14 +146,14 @@ class _Row:
     """True if no send to it has failed since its last message."""
     suspended_until_us: int = 0
     """Time until which nothing is sent to it, because a peer has reported it unreachable."""
-    owed: dict[str, _Owed] = field(default_factory=dict)
+    deliveries: dict[str, _PendingDelivery] = field(default_factory=dict)
 
 
 @dataclass
-class _Numbers:
+class _ReceivedContexts:
     """Contexts of one incarnation of a client."""
 
-    last_seq: int = 0
+    last_number: int = 0
     """Number of the last context processed in order."""
     early: dict[int, Context] = field(default_factory=dict)
     """Contexts after a missing one, by number; not acknowledged."""
@@ -164,16 +164,16 @@ class _Known:
     """Registration state of a client on a device; survives unregistration, so that numbers continue."""
 
     incarnation: str
-    turn: int
-    """Highest turn of the incarnation."""
+    seq: int
+    """Number of the last registration of the incarnation."""
     has_other: bool = False
     """True if the client has had another incarnation, so that contexts name theirs."""
     oldest: str = ""
     """Incarnation of the client's first pending context."""
-    numbers: dict[str, _Numbers] = field(default_factory=dict)
+    numbers: dict[str, _ReceivedContexts] = field(default_factory=dict)
     """By incarnation; the most recent ones."""
-    challenge: str | None = None
-    """Challenge that a Register of another incarnation or an older turn must carry."""
+    nonce: str | None = None
+    """Nonce that a Register of another incarnation, or an older one, must carry."""
 
 
 class ServerLink:
@@ -200,7 +200,7 @@ class ServerLink:
         self._queue.append((self.free_us, Send(to, message)))
         return (self._next_timer(now_us),) if len(self._queue) == 1 else ()
 
-    def fired(self, now_us: int) -> Sequence[Effect]:
+    def emit(self, now_us: int) -> Sequence[Effect]:
         """Emit the message that has left completely, and set the timer for the next."""
         _, sent = self._queue.popleft()
         return (sent, self._next_timer(now_us)) if self._queue else (sent,)
@@ -224,7 +224,7 @@ class ServerMachine:
         self._engine = engine_for_many(settings.aggregability, settings.retention_us, echo=settings.echo)
         self._link = ServerLink(settings.link_kbps)
         self._rows: dict[str, _Row] = {}
-        self._owing: set[str] = set()
+        self._unacknowledged: set[str] = set()
         """Clients with unacknowledged aggregates."""
         self._entries = 0
         self._client_at: dict[str, str] = {}  # client by address
@@ -266,11 +266,11 @@ class ServerMachine:
     def _decide(self, event: Event) -> Sequence[Effect]:
         match event:
             case Received():
-                return self._received(event)
+                return self._receive(event)
             case SendFailed():
-                return self._failed(event)
+                return self._record_failure(event)
             case TimerFired(name=ServerLink.TIMER):
-                return self._link.fired(self._now_us)
+                return self._link.emit(self._now_us)
             case TimerFired(name=name) if name == _DUE:
                 self._due_us = math.inf
                 return self._propagate(self._engine.fire(self._now_us))
@@ -304,7 +304,7 @@ class ServerMachine:
 
     # -- clients
 
-    def _received(self, event: Received) -> Sequence[Effect]:
+    def _receive(self, event: Received) -> Sequence[Effect]:
         """Handle a message of a client; drop one in the name of another device."""
         message, source = decode(event, FROM_CLIENTS), event.source
         if message is None or message.device != event.sender:
@@ -320,28 +320,28 @@ class ServerMachine:
         effects = self._mark_reachable(message.client, row)
         match message:
             case Propagate():
-                effects += self._context(row, message)
+                effects += self._receive_context(row, message)
             case DeliveryAck(client=client, aggregate=aggregate, incarnation=incarnation):
-                if incarnation == self._named(client, row):
-                    self._delivered(client, row, aggregate)
+                if incarnation == self._incarnation_of(client, row):
+                    self._record_ack(client, row, aggregate)
             case Unreachable():
-                effects += self._unreachable(message)
+                effects += self._continue_after(message)
         return effects
 
     def _register(self, source: str, message: Register) -> Sequence[Effect]:
         client, device, attributes = message.client, message.device, message.attributes
         row = self._rows.get(client)
         if row is not None and row.device != device and row.is_reachable:
-            return self._send(source, Refused(message.incarnation, message.turn, row.device))
+            return self._send(source, Refused(message.incarnation, message.seq, row.device))
         is_unknown = (client, device) not in self._known
-        challenged = self._identify(source, message)
-        if challenged:
-            return challenged
+        question = self._identify(source, message)
+        if question:
+            return question
         if row is not None and row.device != device:
             self._remove(client)
             row = None
         another = True if self._known[client, device].has_other else UNSET
-        effects = list(self._send(source, Registered(message.incarnation, message.turn, another)))
+        effects = list(self._send(source, Registered(message.incarnation, message.seq, another)))
         if is_unknown and (message.first > 1 or message.another is True):
             detail = f"earlier contexts of {client} are not known here: those that waited are lost"
             effects.append(Record("incidents", {"incident": "began anew", "detail": detail}))
@@ -360,39 +360,39 @@ class ServerMachine:
         return effects
 
     def _unregister(self, source: str, message: Unregister) -> Sequence[Effect]:
-        challenged = self._identify(source, message)
-        if challenged:
-            return challenged
+        question = self._identify(source, message)
+        if question:
+            return question
         row = self._rows.get(message.client)
         if row is not None and row.device == message.device:
             self._remove(message.client)
-        return self._send(source, Unregistered(message.incarnation, message.turn))
+        return self._send(source, Unregistered(message.incarnation, message.seq))
 
     def _identify(self, source: str, message: Register | Unregister) -> Sequence[Effect]:
-        """Record a registration turn; return an Identify instead if it may be a late copy."""
+        """Record a registration; return an Identify instead if it may be a late copy."""
         key = message.client, message.device
         known = self._known.get(key)
-        if known is not None and (known.incarnation != message.incarnation or known.turn > message.turn):
-            if known.challenge is None or message.challenge != known.challenge:
-                known.challenge = known.challenge or self._entropy(4).hex()
-                return self._send(source, Identify(message.incarnation, message.turn, known.challenge))
-            known = _Known(message.incarnation, message.turn, has_other=True, numbers=known.numbers)
+        if known is not None and (known.incarnation != message.incarnation or known.seq > message.seq):
+            if known.nonce is None or message.nonce != known.nonce:
+                known.nonce = known.nonce or self._entropy(4).hex()
+                return self._send(source, Identify(message.incarnation, message.seq, known.nonce))
+            known = _Known(message.incarnation, message.seq, has_other=True, numbers=known.numbers)
             row = self._rows.get(message.client)
             if row is not None and row.device == message.device:
-                row.is_reachable = False  # a new store has received nothing: push again what is owed
+                row.is_reachable = False  # a new store has received nothing: push again what is pending
         if known is None:
-            known = _Known(message.incarnation, message.turn)
+            known = _Known(message.incarnation, message.seq)
         self._known[key] = known
         known.has_other |= message.another is True
-        known.turn = message.turn
+        known.seq = message.seq
         known.oldest = message.incarnation if message.oldest is UNSET else message.oldest
         for incarnation in list(known.numbers)[:-_MAX_INCARNATIONS]:
             del known.numbers[incarnation]
-        numbers = known.numbers.setdefault(known.oldest, _Numbers())
-        numbers.last_seq = max(numbers.last_seq, message.first - 1)
+        numbers = known.numbers.setdefault(known.oldest, _ReceivedContexts())
+        numbers.last_number = max(numbers.last_number, message.first - 1)
         return ()
 
-    def _named(self, client: str, row: _Row) -> str | UnsetType:
+    def _incarnation_of(self, client: str, row: _Row) -> str | UnsetType:
         """Return the incarnation that messages of and to a client name; UNSET: it has had no other."""
         known = self._known[client, row.device]
         return known.incarnation if known.has_other else UNSET
@@ -403,55 +403,55 @@ class ServerMachine:
         if row.is_reachable:
             return []
         row.is_reachable = True
-        return [effect for aggregate in row.owed for effect in self._push(aggregate, [client])]
+        return [effect for aggregate in row.deliveries for effect in self._push(aggregate, [client])]
 
     def _remove(self, client: str) -> None:
-        self._owing.discard(client)
+        self._unacknowledged.discard(client)
         row = self._rows.pop(client)
         self._client_at.pop(row.address, None)
         for numbers in self._known[client, row.device].numbers.values():
             numbers.early.clear()
         self._engine.unregister(self._now_us, client)
 
-    def _context(self, row: _Row, message: Propagate) -> Sequence[Effect]:
-        client, seq = message.client, message.seq
+    def _receive_context(self, row: _Row, message: Propagate) -> Sequence[Effect]:
+        client, number = message.client, message.number
         known = self._known[client, row.device]
         incarnation = known.incarnation if message.incarnation is UNSET else message.incarnation
         is_named = message.incarnation is not UNSET
         if is_named is not known.has_other or incarnation not in (known.incarnation, known.oldest):
             return self._send(row.address, Unknown())
-        numbers = known.numbers.setdefault(incarnation, _Numbers())
-        numbers.last_seq = max(numbers.last_seq, message.first - 1)
-        if numbers.last_seq < seq <= numbers.last_seq + _MAX_AHEAD:
-            numbers.early[seq] = message.context.context()
+        numbers = known.numbers.setdefault(incarnation, _ReceivedContexts())
+        numbers.last_number = max(numbers.last_number, message.first - 1)
+        if numbers.last_number < number <= numbers.last_number + _MAX_AHEAD:
+            numbers.early[number] = message.context.context()
         taken = []
-        while numbers.last_seq + 1 in numbers.early:
-            numbers.last_seq += 1
-            taken.append(numbers.early.pop(numbers.last_seq))
+        while numbers.last_number + 1 in numbers.early:
+            numbers.last_number += 1
+            taken.append(numbers.early.pop(numbers.last_number))
         if numbers.early:
-            ahead = {number: early for number, early in numbers.early.items() if number > numbers.last_seq}
+            ahead = {other: early for other, early in numbers.early.items() if other > numbers.last_number}
             numbers.early = ahead
         effects: list[Effect] = []
-        if seq <= numbers.last_seq:
-            effects += self._send(row.address, Taken(numbers.last_seq, message.incarnation))
+        if number <= numbers.last_number:
+            effects += self._send(row.address, ContextAck(numbers.last_number, message.incarnation))
         for context in taken:
             self._arrived += 1
             arrived = Message(self._arrived, client, self._now_us, context)
             effects += self._propagate(self._engine.take(self._now_us, arrived))
         return effects
 
-    def _delivered(self, client: str, row: _Row, aggregate: str) -> None:
-        row.owed.pop(aggregate, None)
-        if not row.owed:
-            self._owing.discard(client)
+    def _record_ack(self, client: str, row: _Row, aggregate: str) -> None:
+        row.deliveries.pop(aggregate, None)
+        if not row.deliveries:
+            self._unacknowledged.discard(client)
 
-    def _unreachable(self, message: Unreachable) -> Sequence[Effect]:
+    def _continue_after(self, message: Unreachable) -> Sequence[Effect]:
         """Handle a failed hop; accepted once, and only for the sender's next hop in the chain."""
         row = self._rows.get(message.who)
-        owed = None if row is None else row.owed.get(message.aggregate)
-        if row is None or owed is None or (message.client, message.who) not in pairwise(owed.chain):
+        delivery = None if row is None else row.deliveries.get(message.aggregate)
+        if row is None or delivery is None or (message.client, message.who) not in pairwise(delivery.chain):
             return ()
-        chain, owed.chain = owed.chain, ()
+        chain, delivery.chain = delivery.chain, ()
         if row.address == message.address:
             row.suspended_until_us = self._now_us + SUSPENDED_US
         return self._continue_chain(message.aggregate, chain[chain.index(message.who) + 1 :])
@@ -468,8 +468,8 @@ class ServerMachine:
             self._aggregates += 1
             aggregate = self._aggregate_id()
             for client in entry.recipients:
-                self._rows[client].owed[aggregate] = _Owed(context, 0)
-            self._owing.update(entry.recipients)
+                self._rows[client].deliveries[aggregate] = _PendingDelivery(context, 0)
+            self._unacknowledged.update(entry.recipients)
             reachable = [client for client in entry.recipients if self._can_send(self._rows[client])]
             can_pass = {client: self._rows[client].p2p_enabled for client in reachable}
             settings, engine = self._settings, self._engine
@@ -488,21 +488,21 @@ class ServerMachine:
         """Push an aggregate to the first client of a chain, with names and addresses of the others."""
         first, *others = (self._rows[client] for client in chain)
         rest = [(client, row.address) for client, row in zip(chain[1:], others, strict=True)]
-        names = {client: self._named(client, self._rows[client]) for client in chain}
+        names = {client: self._incarnation_of(client, self._rows[client]) for client in chain}
         receivers = {client: name for client, name in names.items() if name is not UNSET} or UNSET
-        push = Push(aggregate, first.owed[aggregate].context, rest, receivers)
+        push = Push(aggregate, first.deliveries[aggregate].context, rest, receivers)
         sent = pack(push, self._settings.compress)
         effects = self._link.send(self._now_us, first.address, sent)
         transfer_us = len(sent) * RETRANSMIT_US_PER_BYTE
         first_us = self._link.free_us + RETRANSMIT_US + transfer_us
         whole = tuple(chain)
         for hop, row in enumerate((first, *others)):
-            owed = row.owed[aggregate]
-            owed.retransmit_us = first_us + hop * (RETRANSMIT_US_PER_HOP + transfer_us)
-            owed.chain = whole
+            delivery = row.deliveries[aggregate]
+            delivery.retransmit_us = first_us + hop * (RETRANSMIT_US_PER_HOP + transfer_us)
+            delivery.chain = whole
         return effects
 
-    def _failed(self, event: SendFailed) -> Sequence[Effect]:
+    def _record_failure(self, event: SendFailed) -> Sequence[Effect]:
         """Mark a client as away, and continue its chain with the next."""
         client = self._client_at.get(event.to)
         if client is not None:
@@ -515,7 +515,9 @@ class ServerMachine:
     def _continue_chain(self, aggregate: str, rest: Sequence[str]) -> Sequence[Effect]:
         """Push an aggregate to the reachable rest of a chain."""
         rows = {client: self._rows[client] for client in rest if client in self._rows}
-        reachable = [client for client, row in rows.items() if aggregate in row.owed and self._can_send(row)]
+        reachable = [
+            client for client, row in rows.items() if aggregate in row.deliveries and self._can_send(row)
+        ]
         return self._push(aggregate, reachable) if reachable else ()
 
     def _can_send(self, row: _Row) -> bool:
@@ -525,13 +527,17 @@ class ServerMachine:
     def _retransmit(self) -> Sequence[Effect]:
         self._is_retransmit_set = False
         effects: list[Effect] = []
-        for client in sorted(self._owing, key=lambda name: self._rows[name].number):
+        for client in sorted(self._unacknowledged, key=lambda name: self._rows[name].number):
             row = self._rows[client]
             if self._now_us - row.heard_us > self._settings.silence_us:
                 self._remove(client)
                 effects += self._send(row.address, Unknown())  # a client that is connected registers again
             elif self._can_send(row):
-                overdue = [name for name, owed in row.owed.items() if owed.retransmit_us <= self._now_us]
+                overdue = [
+                    name
+                    for name, delivery in row.deliveries.items()
+                    if delivery.retransmit_us <= self._now_us
+                ]
                 for aggregate in overdue:
                     effects += self._push(aggregate, [client])
         return effects
@@ -550,7 +556,7 @@ class ServerMachine:
                 effects.append(SetTimer(_DUE, int(wait_us) if wait_us > 0 else RETRY_US))
             else:
                 effects.append(CancelTimer(_DUE))
-        if not self._is_retransmit_set and self._owing:
+        if not self._is_retransmit_set and self._unacknowledged:
             self._is_retransmit_set = True
             effects.append(SetTimer(_RETRANSMIT, RETRANSMIT_US))
         return effects

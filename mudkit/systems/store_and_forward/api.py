@@ -73,6 +73,8 @@ class Client(OnHost):
     def send(self, to: str, text: str, item: str | None = None) -> Operation:
         """Send a text to a device; done when the relay has stored it, with the message's sequence number.
 
+        Handled by :meth:`~mudkit.systems.store_and_forward.device.ClientMachine._submit`.
+
         Parameters
         ----------
         to : str
@@ -92,6 +94,8 @@ class Client(OnHost):
 
     def read(self) -> Operation:
         """Return the messages received since the last read: a list of ``{'from': …, 'text': …}``.
+
+        Handled by :meth:`~mudkit.systems.store_and_forward.device.ClientMachine._read`.
 
         Each has an attribute ``id``: a message that a kill prevented from being returned is returned again.
         At most 65,536 messages wait to be read; then the oldest is deleted, which is an incident.
@@ -138,6 +142,8 @@ class DirectClient(OnHost):
     def send(self, to: str, text: str, item: str | None = None) -> Operation:
         """Send a text to a device, once; done at once.
 
+        Handled by :meth:`~mudkit.systems.store_and_forward.device.DirectMachine.handle`.
+
         Parameters
         ----------
         to : str
@@ -157,7 +163,10 @@ class DirectClient(OnHost):
         return self.installed.call(_submit(to, text, name))
 
     def read(self) -> Operation:
-        """Read the messages received since the last read, and return their number."""
+        """Read the messages received since the last read, and return their number.
+
+        Handled by :meth:`~mudkit.systems.store_and_forward.device.DirectMachine.handle`.
+        """
         return self.installed.call(Read())
 
 

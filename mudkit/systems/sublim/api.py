@@ -14,7 +14,7 @@ from mudkit.predicates import Predicate
 from mudkit.systems.displays import OnHost
 from mudkit.systems.sublim._policy.function import FunctionPolicy
 from mudkit.systems.sublim._policy.message import create_message
-from mudkit.systems.sublim._policy.state import LimitExceeded, checked_bytes
+from mudkit.systems.sublim._policy.state import LimitExceeded, check_bytes
 from mudkit.systems.sublim._policy.verdict import Explanation
 from mudkit.systems.sublim.check.checker import validate
 from mudkit.systems.sublim.device import APP, PROBLEMS, ClientMachine, PlainClientMachine
@@ -77,6 +77,8 @@ class PublishServer(OnHost):
     def publish(self, message: Fields, item: str | None = None) -> Operation:
         """Publish a message to all attached subscribers, whose policies decide; the result is its number.
 
+        Handled by :meth:`~mudkit.systems.sublim.servers.publish_server.PublishServerMachine._publish`.
+
         Parameters
         ----------
         message : mapping of str to object
@@ -95,7 +97,7 @@ class PublishServer(OnHost):
             )
         try:
             body = create_message(message)  # a copy, not changed later
-            checked_bytes(body, "the message")
+            check_bytes(body, "the message")
         except (LimitExceeded, RecursionError) as error:
             raise ParameterError(
                 "A message cannot be sent.",
@@ -151,7 +153,10 @@ class AccessPoint(OnHost):
         net.sites.append(Site(self.installed.address, at, range_m, stateful))
 
     def state(self, subscriber: str) -> Served | None:
-        """Return the stored state of a subscriber; None if this access point does not serve it."""
+        """Return the stored state of a subscriber; None if this access point does not serve it.
+
+        Handled by :meth:`~mudkit.systems.sublim.servers.access_point.AccessPointMachine._state`.
+        """
         state: Served | None = self.installed.call(ReadState(subscriber)).result()
         return state
 
@@ -220,6 +225,8 @@ class Subscriber(OnHost):
     def set_policy(self, policy: AnyPolicy) -> Operation:
         """Set the ``policy`` (the paper's ``setPolicy``); done when the access point has it.
 
+        Handled by :meth:`~mudkit.systems.sublim.device.ClientMachine._set_policy`.
+
         Messages decided before arrive as decided. The new policy starts with its own initial variables.
 
         Raises
@@ -238,6 +245,8 @@ class Subscriber(OnHost):
 
     def read(self) -> Operation:
         """Return the messages received since the last read: a list, empty before it is attached.
+
+        Handled by :meth:`~mudkit.systems.sublim.device.ClientMachine._read`.
 
         Each has an attribute ``id``: a message that a kill prevented from being returned is returned again.
         """
@@ -306,7 +315,10 @@ class PlainSubscriber(OnHost):
         )
 
     def read(self) -> Operation:
-        """Return the messages received since the last read."""
+        """Return the messages received since the last read.
+
+        Handled by :meth:`~mudkit.systems.sublim.device.PlainClientMachine.handle`.
+        """
         return self.installed.call(Read())
 
     def on_message(self, callback: Callable[[Body], None]) -> None:

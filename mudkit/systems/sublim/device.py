@@ -8,12 +8,12 @@ context changed   another access point is better: attach there with the next epo
                   has changed by more than a share: report, at most once per interval
 Attached          this access point serves it; send it the policy and the report that it lacks
 Identify          the access point has restarted or lost the state: attach again, with its nonce. From one
-                  that does not serve this incarnation: send Left
-Behind            an older incarnation, or a newer store of it, had reached this epoch: attach with the next
+                  that does not serve this store: send Left
+Behind            a former store, or a newer state of this one, had reached this epoch: attach with the next
 taken             the access point knows higher numbers of reports or policies: continue after these
 set policy        send with the next number until acknowledged
 Deliver           the next one: store in the inbox, notify the application. In any case acknowledge the last
-                  one in order. From an access point that does not serve this incarnation: send Left
+                  one in order. From an access point that does not serve this store: send Left
 read              return the inbox; delete what was returned
 start             notify the application again of what it may not have got
 timer             retransmit the attachment, policy or report that is overdue
@@ -111,7 +111,7 @@ class _Attachment(msgspec.Struct, frozen=True):
     fresh: bool = True
 
 
-class _Policy(msgspec.Struct, frozen=True):
+class _StoredPolicy(msgspec.Struct, frozen=True):
     """Last policy that was set; sent again to an access point that has lost it."""
 
     seq: int
@@ -119,7 +119,7 @@ class _Policy(msgspec.Struct, frozen=True):
     is_set: bool = False
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _StoredMessage(msgspec.Struct, frozen=True):
     """Unread message, or the reason why the policy has failed."""
 
     item: str
@@ -127,7 +127,7 @@ class _Kept(msgspec.Struct, frozen=True):
     body: Body | msgspec.UnsetType = msgspec.UNSET
     problem: str | msgspec.UnsetType = msgspec.UNSET
 
-    def shown(self) -> Identified:
+    def for_application(self) -> Identified:
         """Return what the application gets."""
         return Identified({} if isinstance(self.body, msgspec.UnsetType) else self.body, self.id)
 
@@ -150,7 +150,7 @@ class ClientMachine:
         self._reported: dict[str, float] = {}
         self._reported_us: int | None = None
         self._acked_report = 0  # number of the last acknowledged report
-        self._unanswered: RetransmitTimer[str | int] = RetransmitTimer(_AGAIN)
+        self._in_flight: RetransmitTimer[str | int] = RetransmitTimer(_AGAIN)
         """The attachment, the policy, and reports by number."""
         self._calls: dict[int, int] = {}  # op_id by number of the policy
         self._nonces: dict[str, str] = {}
@@ -159,7 +159,7 @@ class ClientMachine:
         """Sessions of this start, by access point."""
         self._attached_report = 0
         """Number of the report of the last attachment that was sent."""
-        self._notices = Notices(ports.store, _Kept)
+        self._notices = Notices(ports.store, _StoredMessage)
         self._returned: list[str] = []
         """Store keys of the messages that a read has returned since."""
 
@@ -182,17 +182,17 @@ class ClientMachine:
     def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         match event:
             case Received():
-                return self._received(now_us, event)
+                return self._receive(now_us, event)
             case ContextChanged(context=context):
                 self._loc = context.get("loc")
                 self._automatic = _automatic(context)
-                return self._context_changed(now_us)
+                return self._follow_context(now_us)
             case LinkUp():
                 self._has_link, self._is_attached = True, False
                 return self._attach(now_us)
             case LinkDown():
                 self._has_link = self._is_attached = False
-                return [*self._unanswered.clear(), CancelTimer(_REPORT)]
+                return [*self._in_flight.clear(), CancelTimer(_REPORT)]
             case TimerFired(name="report") if self._is_attached:
                 return self._report(now_us)
             case TimerFired(name=Notices.TIMER):
@@ -206,32 +206,34 @@ class ClientMachine:
                 return self._read(op_id, now_us)
         return ()
 
-    def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
+    def _receive(self, now_us: int, event: Received) -> Sequence[Effect]:
         source, message = event.source, TO_CLIENT.decode(event.message)
         is_point = any(site.address == source and site.is_stateful for site in self._sites)
         match message:
             case _ if not is_point or message is None:
                 return record_dropped(event)
             case Deliver():
-                return self._receive(now_us, source, message) if message.subscriber == self._me else ()
-            case _ if message.incarnation != store_id(self._ports):
-                return ()  # for a former incarnation
+                return (
+                    self._receive_delivery(now_us, source, message) if message.subscriber == self._me else ()
+                )
+            case _ if message.store_id != store_id(self._ports):
+                return ()  # for a former store
             case Attached():
-                return self._attached(now_us, source, message)
+                return self._receive_attached(now_us, source, message)
             case Identify(nonce=nonce):
                 return self._identify(now_us, source, nonce)
             case Behind():
-                return self._behind(now_us, source, message)
+                return self._receive_behind(now_us, source, message)
             case Reported(seq=seq):
-                return self._report_acked(now_us, seq)
+                return self._record_report_ack(now_us, seq)
             case PolicySet(seq=seq, taken=True):
-                return self._policy_beyond(now_us, seq)
+                return self._set_policy_above(now_us, seq)
             case PolicySet(seq=seq, problem=problem):
-                return self._policy_set(now_us, seq, problem)
+                return self._receive_policy_answer(now_us, seq, problem)
 
     def _retransmit(self, now_us: int) -> Sequence[Effect]:
         """Retransmit what is overdue."""
-        late = self._unanswered.overdue(now_us)
+        late = self._in_flight.overdue(now_us)
         effects: list[Effect] = []
         if _ATTACH in late:
             effects += self._attach(now_us)
@@ -239,7 +241,7 @@ class ClientMachine:
             effects += self._send_policy(now_us)
         if any(isinstance(key, int) for key in late) and self._is_attached:
             effects += self._resend_report(now_us)
-        return [*effects, *self._unanswered.restart(now_us)]
+        return [*effects, *self._in_flight.restart(now_us)]
 
     # -- attaching
 
@@ -252,7 +254,7 @@ class ClientMachine:
         stored = self._attachment
         target = self._best_site(stored.at)
         if target is None:
-            return self._unanswered.start(now_us, _ATTACH)
+            return self._in_flight.start(now_us, _ATTACH)
         if target != stored.at:
             stored = _Attachment(stored.epoch + 1, target, stored.origin or target, stored.fresh)
             self._store.put("attachment", stored)
@@ -265,14 +267,14 @@ class ClientMachine:
             self._nonces.get(target, msgspec.UNSET),
         )  # fmt: skip
         self._attached_report = attach.report
-        return Send(target, attach), *self._unanswered.start(now_us, _ATTACH, size_bytes(attach))
+        return Send(target, attach), *self._in_flight.start(now_us, _ATTACH, size_bytes(attach))
 
     @property
     def _policy_seq(self) -> int | msgspec.UnsetType:
-        stored = self._store.get("policy", _Policy)
+        stored = self._store.get("policy", _StoredPolicy)
         return stored.seq if stored is not None and stored.is_set else msgspec.UNSET
 
-    def _attached(self, now_us: int, source: str, message: Attached) -> Sequence[Effect]:
+    def _receive_attached(self, now_us: int, source: str, message: Attached) -> Sequence[Effect]:
         stored, epoch, report = self._attachment, message.epoch, message.report
         is_late = report < self._attached_report or not self._attached_report
         if epoch != stored.epoch or source != stored.at or is_late or not self._has_link:
@@ -280,18 +282,18 @@ class ClientMachine:
         self._is_attached = True
         self._nonces.pop(source, None)
         self._sessions[source] = message.session
-        answered = [*self._unanswered.settle(now_us, _ATTACH), *self._report_beyond(now_us, report)]
-        answered += self._report_acked(now_us, report)
+        answered = [*self._in_flight.settle(now_us, _ATTACH), *self._report_above(now_us, report)]
+        answered += self._record_report_ack(now_us, report)
         if stored.fresh or stored.origin != source:
             self._store.put("attachment", replace(stored, origin=source, fresh=False))
-        policy = self._store.get("policy", _Policy)
+        policy = self._store.get("policy", _StoredPolicy)
         if policy is not None and message.policy is not msgspec.UNSET and message.policy < policy.seq:
             self._store.put("policy", replace(policy, is_set=False))
         late = self._resend_report(now_us) if self._has_unacked_report() else ()
         changed = self._report(now_us)  # since it attached
         return [*answered, *late, *self._send_policy(now_us), *changed]
 
-    def _behind(self, now_us: int, source: str, message: Behind) -> Sequence[Effect]:
+    def _receive_behind(self, now_us: int, source: str, message: Behind) -> Sequence[Effect]:
         stored, epoch = self._attachment, message.epoch
         if source != stored.at or not self._has_link:
             return ()
@@ -307,13 +309,13 @@ class ClientMachine:
 
     def _identify(self, now_us: int, source: str, nonce: str) -> Sequence[Effect]:
         if source != self._attachment.at:
-            return self._left(source, nonce)
-        is_sent = self._nonces.get(source) == nonce and _ATTACH in self._unanswered
+            return self._send_left(source, nonce)
+        is_sent = self._nonces.get(source) == nonce and _ATTACH in self._in_flight
         self._nonces[source] = nonce
         return self._attach(now_us) if self._has_link and not is_sent else ()
 
-    def _left(self, source: str, nonce: str | msgspec.UnsetType = msgspec.UNSET) -> Sequence[Effect]:
-        """Send Left to an access point that does not serve this incarnation any more."""
+    def _send_left(self, source: str, nonce: str | msgspec.UnsetType = msgspec.UNSET) -> Sequence[Effect]:
+        """Send Left to an access point that does not serve this store any more."""
         attachment = self._attachment
         if attachment.fresh or source in (attachment.at, attachment.origin):
             return ()  # its state may be there
@@ -321,7 +323,7 @@ class ClientMachine:
         epoch = attachment.epoch if self._is_attached else 0
         return (Send(source, Left(self._me, store_id(self._ports), epoch, nonce)),)
 
-    def _context_changed(self, now_us: int) -> Sequence[Effect]:
+    def _follow_context(self, now_us: int) -> Sequence[Effect]:
         """Attach elsewhere or report, if the change of context requires it."""
         if not self._has_link:
             return ()
@@ -357,21 +359,20 @@ class ClientMachine:
 
     def _send_report(self, now_us: int) -> Sequence[Effect]:
         seq = self._last_report
-        incarnation = store_id(self._ports)
-        report = Report(self._me, seq, Automatic(**self._reported), incarnation, self._session)
+        report = Report(self._me, seq, Automatic(**self._reported), store_id(self._ports), self._session)
         return self._send_until_acked(now_us, seq, report)
 
-    def _report_acked(self, now_us: int, seq: int) -> Sequence[Effect]:
+    def _record_report_ack(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Record an acknowledgement, which covers all earlier reports."""
         self._acked_report = max(self._acked_report, min(seq, self._last_report))
         return self._forget_reports(now_us, self._acked_report)
 
     def _forget_reports(self, now_us: int, up_to_seq: int) -> list[Effect]:
         """Stop waiting for acknowledgements up to a number."""
-        acked = [seq for seq in self._unanswered if isinstance(seq, int) and seq <= up_to_seq]
-        return [effect for seq in acked for effect in self._unanswered.settle(now_us, seq)]
+        acked = [seq for seq in self._in_flight if isinstance(seq, int) and seq <= up_to_seq]
+        return [effect for seq in acked for effect in self._in_flight.settle(now_us, seq)]
 
-    def _report_beyond(self, now_us: int, seq: int) -> Sequence[Effect]:
+    def _report_above(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Report under a number above those that this client has used and forgotten."""
         if seq <= self._last_report:
             return ()
@@ -396,17 +397,19 @@ class ClientMachine:
     # -- the policy
 
     def _set_policy(self, now_us: int, op_id: int, policy: PolicyText) -> Sequence[Effect]:
-        before = self._store.get("policy", _Policy)
+        before = self._store.get("policy", _StoredPolicy)
         seq = (before.seq if before is not None else 0) + 1
-        self._store.put("policy", _Policy(seq, policy))
+        self._store.put("policy", _StoredPolicy(seq, policy))
         self._calls[seq] = op_id
         return self._send_policy(now_us) if self._is_attached else ()
 
-    def _policy_set(self, now_us: int, seq: int, problem: Problem | msgspec.UnsetType) -> Sequence[Effect]:
-        stored = self._store.get("policy", _Policy)
+    def _receive_policy_answer(
+        self, now_us: int, seq: int, problem: Problem | msgspec.UnsetType
+    ) -> Sequence[Effect]:
+        stored = self._store.get("policy", _StoredPolicy)
         effects: list[Effect] = []
         if stored is not None and stored.seq == seq:
-            effects += self._unanswered.settle(now_us, _POLICY)
+            effects += self._in_flight.settle(now_us, _POLICY)
             if not stored.is_set:
                 self._store.put("policy", replace(stored, is_set=True))
         op_id = self._calls.pop(seq, None)
@@ -418,37 +421,36 @@ class ClientMachine:
         older = [self._calls.pop(number) for number in list(self._calls) if number < seq]
         return [*effects, Complete(op_id, error=error), *(Complete(number) for number in older)]
 
-    def _policy_beyond(self, now_us: int, seq: int) -> Sequence[Effect]:
+    def _set_policy_above(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Send the policy under a number above those that this client has used and forgotten."""
-        stored = self._store.get("policy", _Policy)
+        stored = self._store.get("policy", _StoredPolicy)
         if stored is None or stored.is_set or stored.seq > seq:
             return ()
-        self._store.put("policy", _Policy(seq + 1, stored.policy))
+        self._store.put("policy", _StoredPolicy(seq + 1, stored.policy))
         if stored.seq in self._calls:
             self._calls[seq + 1] = self._calls.pop(stored.seq)
         lost = rolled_back(self._me, f"it does not know its policies {stored.seq} to {seq}")
         return (lost, *self._send_policy(now_us))
 
     def _send_policy(self, now_us: int) -> Sequence[Effect]:
-        stored = self._store.get("policy", _Policy)
+        stored = self._store.get("policy", _StoredPolicy)
         if stored is None or stored.is_set:
             return ()
-        incarnation = store_id(self._ports)
-        policy = SetPolicy(self._me, stored.seq, stored.policy, incarnation, self._session)
+        policy = SetPolicy(self._me, stored.seq, stored.policy, store_id(self._ports), self._session)
         return self._send_until_acked(now_us, _POLICY, policy)
 
     def _send_until_acked(self, now_us: int, key: str | int, message: Report | SetPolicy) -> Sequence[Effect]:
         """Send to the access point; retransmit until acknowledged."""
         at = self._attachment.at
         sent = () if at is None else (Send(at, message),)
-        return *sent, *self._unanswered.start(now_us, key, size_bytes(message))
+        return *sent, *self._in_flight.start(now_us, key, size_bytes(message))
 
     # -- messages
 
-    def _receive(self, now_us: int, source: str, message: Deliver) -> Sequence[Effect]:
+    def _receive_delivery(self, now_us: int, source: str, message: Deliver) -> Sequence[Effect]:
         attachment = self._attachment
         if source not in (attachment.at, attachment.origin):
-            return self._left(source)
+            return self._send_left(source)
         if message.session != self._sessions.get(source):
             return ()  # of another session; the access point repeats it in this one
         seen = max(self._store.get("seen", int) or 0, message.first - 1)
@@ -457,20 +459,28 @@ class ClientMachine:
             seen = message.seq
             self._store.put("seen", seen)
             identifier = f"{store_id(self._ports)} {seen} {message.item}"
-            kept = _Kept(message.item, identifier, message.body, message.problem)
-            effects += [_notify(kept), self._notices.add(kept)]
+            entry = _StoredMessage(message.item, identifier, message.body, message.problem)
+            effects += [_notify(entry), self._notices.add(entry)]
             if message.body is not msgspec.UNSET:
-                self._store.put(f"in {seen:012d}", kept)
+                self._store.put(f"in {seen:012d}", entry)
                 effects.append(delivery(message.item, self._me, delivered_us=now_us))
         effects.append(Send(source, DeliveryAck(self._me, seen, message.session)))
         return effects
 
     def _read(self, op_id: int, now_us: int) -> Sequence[Effect]:
-        new = [(key, kept) for key, kept in self._store.items("in ", _Kept) if key not in self._returned]
+        new = [
+            (key, entry)
+            for key, entry in self._store.items("in ", _StoredMessage)
+            if key not in self._returned
+        ]
         self._returned += [key for key, _ in new]
-        read = [delivery(kept.item, self._me, read_us=now_us) for _, kept in new]
+        read = [delivery(entry.item, self._me, read_us=now_us) for _, entry in new]
         timer = [SetTimer(Notices.TIMER, 0)] if new else []
-        return [*read, Complete(op_id, [kept.shown() for _, kept in new]), *timer]
+        return [
+            *read,
+            Complete(op_id, [entry.for_application() for _, entry in new]),
+            *timer,
+        ]
 
     def _delete_returned(self) -> None:
         for key in self._returned:
@@ -478,8 +488,12 @@ class ClientMachine:
         self._returned = []
 
 
-def _notify(kept: _Kept) -> Notify:
-    return Notify(APP, kept.shown()) if kept.problem is msgspec.UNSET else Notify(PROBLEMS, kept.problem)
+def _notify(entry: _StoredMessage) -> Notify:
+    return (
+        Notify(APP, entry.for_application())
+        if entry.problem is msgspec.UNSET
+        else Notify(PROBLEMS, entry.problem)
+    )
 
 
 def _automatic(context: Fields) -> dict[str, float]:
@@ -511,7 +525,7 @@ class PlainClientMachine:
         self._loc: tuple[float, float] | None = None
         self._has_link = False
         self._last: dict[str, int] = {}
-        """Number of the last message, by the start of the publish server's log."""
+        """Number of the last message, by the incarnation of the publish server's log."""
         self._unread: list[Plain] = []
 
     def overview(self) -> View:
@@ -530,10 +544,10 @@ class PlainClientMachine:
                     return record_dropped(event)
                 if isinstance(message, Identify) or not self._wants(message):
                     return ()  # for the former owner of this address
-                start = "" if message.start is msgspec.UNSET else message.start
-                if message.seq <= self._last.get(start, 0):
+                incarnation = "" if message.log_incarnation is msgspec.UNSET else message.log_incarnation
+                if message.lsn <= self._last.get(incarnation, 0):
                     return ()
-                self._last[start] = message.seq
+                self._last[incarnation] = message.lsn
                 self._unread.append(message)
                 return delivery(message.item, self._me, delivered_us=now_us), Notify(APP, message.body)
             case ContextChanged(context=context):

@@ -2,7 +2,7 @@
 
 The publish server, the access points and the clients know each other's addresses. A message that names a
 subscriber must come from its device, which the network identifies. Attachments, reports and policies are
-numbered within an incarnation of the client's store (:mod:`mudkit.delivery.session`), messages by the publish
+numbered within a store id of the client (:mod:`mudkit.delivery.session`), messages by the publish
 server, deliveries by the state of a subscriber, which keeps its count when it moves.
 """
 
@@ -22,8 +22,9 @@ PolicyText: TypeAlias = dict[str, Value]
 """Policy as JSON, see :meth:`Policy.to_dict`; or the name of a function."""
 _Subscriber = Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 """Name of a device, without control characters: store keys join names by line feeds."""
-_Incarnation = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\Z")]
-_Nonce = _Incarnation
+_StoreId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\Z")]
+_Incarnation = _StoreId
+_Nonce = _StoreId
 _Measured = (
     Annotated[int, msgspec.Meta(ge=-(10**15), le=10**15)] | Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
 )
@@ -52,7 +53,7 @@ class Automatic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Published(msgspec.Struct, frozen=True):
     """Message as published. Part of messages."""
 
-    seq: Count = msgspec.field(name="number")
+    lsn: Count = msgspec.field(name="number")
     item: str
     created_us: Count
     at_s: _Time
@@ -71,7 +72,7 @@ class Entry(msgspec.Struct, frozen=True):
         _check_either(self)
 
 
-class Kept(msgspec.Struct, frozen=True):
+class SubscriberRecord(msgspec.Struct, frozen=True):
     """State of a subscriber at an access point. Part of messages."""
 
     epoch: Count
@@ -79,14 +80,14 @@ class Kept(msgspec.Struct, frozen=True):
     report: Count
     automatic: Automatic
     variables: Body
-    next_seq: Count = msgspec.field(name="next")
+    next_lsn: Count = msgspec.field(name="next")
     last_seq: Count = msgspec.field(name="last")
     policy: Count
     stopped: Count
     skipped: Count
-    incarnation: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{8})?\Z")]
+    store_id: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{8})?\Z")] = msgspec.field(name="incarnation")
     lineage: Lineage | msgspec.UnsetType = msgspec.UNSET
-    """Lineage of the publish server's log in which ``next_seq`` counts; absent: empty."""
+    """Lineage of the publish server's log in which ``next_lsn`` counts; absent: empty."""
     taken: dict[Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{8})?\Z")], Count] | msgspec.UnsetType = (
         msgspec.UNSET
     )
@@ -107,7 +108,7 @@ class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Served(TypedDict):
-    """State of a subscriber: the fields of ``Kept`` on the wire, and the time at its access point."""
+    """State of a subscriber: a ``SubscriberRecord`` on the wire, and the time at its access point."""
 
     epoch: int
     address: str
@@ -162,27 +163,26 @@ class Join(msgspec.Struct, frozen=True, tag_field="kind", tag="join"):
 class Replay(msgspec.Struct, frozen=True, tag_field="kind", tag="replay"):
     """Access point to publish server: send the messages starting at this number."""
 
-    first: Count = msgspec.field(name="from")
+    first_lsn: Count = msgspec.field(name="from")
 
 
 class Whereabouts(msgspec.Struct, frozen=True):
-    """Address and incarnation of a subscriber; empty: it is a plain one. Part of messages."""
+    """Address and store id of a subscriber; empty: it is a plain one. Part of messages."""
 
     address: str
-    incarnation: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{8})?\Z")]
+    store_id: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{8})?\Z")] = msgspec.field(name="incarnation")
 
 
 class Have(msgspec.Struct, frozen=True, tag_field="kind", tag="have"):
     """Access point to publish server: acknowledges all messages up to a number.
 
-    ``start`` is the last start in the lineage that it knows; absent: the lineage is empty. ``moved``: its
-    subscribers with another address than the server has noted; absent: none. ``lost``: its
-    subscribers to whose addresses it sends nothing more, as asked (``taken``); absent: none. ``nonce`` as in
-    :class:`Join`.
+    ``log_incarnation`` is the last one in the lineage that it knows; absent: the lineage is empty. ``moved``:
+    its subscribers with another address than the server has noted; absent: none. ``lost``: its subscribers to
+    whose addresses it sends nothing more, as asked (``taken``); absent: none. ``nonce`` as in :class:`Join`.
     """
 
-    last: Count
-    start: _Incarnation | msgspec.UnsetType = msgspec.UNSET
+    last_lsn: Count = msgspec.field(name="last")
+    log_incarnation: _Incarnation | msgspec.UnsetType = msgspec.field(name="start", default=msgspec.UNSET)
     moved: dict[_Subscriber, Whereabouts] | msgspec.UnsetType = msgspec.UNSET
     lost: list[_Subscriber] | msgspec.UnsetType = msgspec.UNSET
     nonce: _Nonce | msgspec.UnsetType = msgspec.UNSET
@@ -197,8 +197,8 @@ class Messages(msgspec.Struct, frozen=True, tag_field="kind", tag="messages"):
     ``nonce`` is that of the question that this answers.
     """
 
-    last: Count
-    first: Count
+    last_lsn: Count = msgspec.field(name="last")
+    first_lsn: Count = msgspec.field(name="first")
     messages: list[Published]
     lineage: Lineage | msgspec.UnsetType = msgspec.UNSET
     served: dict[_Subscriber, Whereabouts] | msgspec.UnsetType = msgspec.UNSET
@@ -224,13 +224,13 @@ class _OfEpoch(_OfSubscriber, frozen=True):
 
 
 class _ToClient(msgspec.Struct, frozen=True, tag_field="kind"):
-    incarnation: _Incarnation
+    store_id: _StoreId = msgspec.field(name="incarnation")
 
 
 class Attach(_OfEpoch, frozen=True, tag="attach"):
     """Client to access point: serve this subscriber.
 
-    ``origin`` is the access point that served it before. ``fresh``: none has, as far as this incarnation
+    ``origin`` is the access point that served it before. ``fresh``: none has, as far as this store
     knows. ``seen`` is the number of its last delivery, ``policy`` that of the last policy set; absent: none.
     ``nonce`` is that of the question that this answers; absent: none.
     """
@@ -239,7 +239,7 @@ class Attach(_OfEpoch, frozen=True, tag="attach"):
     fresh: bool
     report: Count
     automatic: Automatic
-    incarnation: _Incarnation
+    store_id: _StoreId = msgspec.field(name="incarnation")
     seen: Count | msgspec.UnsetType = msgspec.UNSET
     policy: Count | msgspec.UnsetType = msgspec.UNSET
     nonce: _Nonce | msgspec.UnsetType = msgspec.UNSET
@@ -249,7 +249,7 @@ class Attached(_ToClient, frozen=True, tag="attached"):
     """Access point to client: serves it, and knows its automatic variables of this report.
 
     ``policy`` is the number of its policy if the client has set a later one, which is lost; else absent.
-    ``session`` is the nonce with which this incarnation has identified itself there, which later messages of
+    ``session`` is the nonce with which this store has identified itself there, which later messages of
     both repeat; absent: it had not to.
     """
 
@@ -262,14 +262,14 @@ class Attached(_ToClient, frozen=True, tag="attached"):
 class Identify(_ToClient, frozen=True, tag="identify"):
     """Access point to client: attach again, with this nonce, which a late copy of an attachment lacks.
 
-    Sent when the access point has restarted or has no state, and when another incarnation attaches or leaves.
+    Sent when the access point has restarted or has no state, and when another store attaches or leaves.
     """
 
     nonce: _Nonce
 
 
 class Behind(_ToClient, frozen=True, tag="behind"):
-    """Access point to client: another incarnation, or a later state of its store, had reached this epoch.
+    """Access point to client: another store, or a later state of this one, had reached this epoch.
 
     The client continues at the next epoch. ``report``: its store had reached this report, too, unless the
     attachment that this answers was a late copy; absent: this is not known.
@@ -284,7 +284,7 @@ class Report(_OfSubscriber, frozen=True, tag="report"):
 
     seq: Count = msgspec.field(name="number")
     automatic: Automatic
-    incarnation: _Incarnation
+    store_id: _StoreId = msgspec.field(name="incarnation")
     session: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -299,7 +299,7 @@ class SetPolicy(_OfSubscriber, frozen=True, tag="policy"):
 
     seq: Count = msgspec.field(name="number")
     policy: PolicyText
-    incarnation: _Incarnation
+    store_id: _StoreId = msgspec.field(name="incarnation")
     session: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -341,11 +341,11 @@ class DeliveryAck(_OfSubscriber, frozen=True, tag="got"):
 class Left(_OfSubscriber, frozen=True, tag="left"):
     """Client to access point: served elsewhere since this epoch (0: not attached yet); delete older state.
 
-    The same for the state of another incarnation. ``nonce`` is that of the :class:`Identify` that this
+    The same for the state of another store. ``nonce`` is that of the :class:`Identify` that this
     answers; absent: none, and nothing is deleted before the client has repeated it with one.
     """
 
-    incarnation: _Incarnation
+    store_id: _StoreId = msgspec.field(name="incarnation")
     epoch: Count
     nonce: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
@@ -357,13 +357,13 @@ class Ask(_OfEpoch, frozen=True, tag="ask"):
     """Access point to another: transfer the subscriber's state to me."""
 
     fresh: bool
-    incarnation: _Incarnation
+    store_id: _StoreId = msgspec.field(name="incarnation")
 
 
 class StateTransfer(_OfEpoch, frozen=True, tag="parcel"):
     """Access point to another: state, policy and queue of a subscriber."""
 
-    record: Kept
+    record: SubscriberRecord
     policy: PolicyText | None
     out: list[Entry]
 
@@ -385,11 +385,11 @@ class Stale(_OfEpoch, frozen=True, tag="stale"):
 class Missing(_OfEpoch, frozen=True, tag="missing"):
     """Access point to another: the state of the subscriber is lost, if it ever was here.
 
-    ``start_us`` is the time of its start, ``start_seq`` the last message published before.
+    ``start_us`` is the time of its start, ``start_lsn`` the last message published before.
     """
 
     start_us: Count
-    start_seq: Count
+    start_lsn: Count = msgspec.field(name="start_seq")
 
 
 # -- without state
@@ -408,13 +408,13 @@ class Bye(_OfSubscriber, frozen=True, tag="bye"):
 class Plain(msgspec.Struct, frozen=True, tag_field="kind", tag="plain"):
     """Access point to plain client: a message.
 
-    ``start`` is the start of the publish server's log that has numbered it; absent: the first.
+    ``log_incarnation`` is that of the publish server's log that has numbered it; absent: the first.
     """
 
-    seq: Count = msgspec.field(name="number")
+    lsn: Count = msgspec.field(name="number")
     item: str
     body: Body
-    start: _Incarnation | msgspec.UnsetType = msgspec.UNSET
+    log_incarnation: _Incarnation | msgspec.UnsetType = msgspec.field(name="start", default=msgspec.UNSET)
 
 
 def _check_either(message: Entry | Deliver) -> None:

@@ -403,7 +403,7 @@ def _numbered(
     dialect: Dialect,
     malformed: list[Malformed],
 ) -> Iterator[Batch]:
-    """Return the number of each row in the file; the reader may be ahead with the lines it set aside."""
+    """Yield batches with the number of each row in the file; the reader may be ahead by malformed lines."""
     start, passed = 1, 0
     for batch in reader:
         numbers = np.arange(start, start + len(batch) + len(malformed), dtype=np.int64)

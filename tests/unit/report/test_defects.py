@@ -288,7 +288,11 @@ def test_gaps_of_few_days_are_said_to_begin_there(tmp_path):
     assert len(gaps) >= 10
     assert "long gaps begin from" in in_few_days(source, defects)
     assert "as on holidays" in defect_answer(source, defects).text
+    assert in_few_days(source, gaps[:10]).startswith("10 of the 10 long gaps begin from")
     assert in_few_days(source, gaps[:9]) == ""
+    ten, nine = (look(frame[frame["s"] < days * DAY_S], tmp_path)[0] for days in (10, 9))
+    assert in_few_days(ten, gaps)
+    assert in_few_days(nine, gaps) == "", "such days are of a trace of at least ten"
 
 
 def test_missing_day_among_others_is_a_hole(tmp_path):

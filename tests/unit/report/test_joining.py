@@ -13,7 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mudkit import figures, units
-from mudkit.report.joined_accuracy import count_bins, distance_m, error_interval, left_interval
+from mudkit.report.joined_accuracy import (
+    count_bins,
+    distance_bins,
+    distance_m,
+    error_interval,
+    left_interval,
+    squares_m2,
+)
 from mudkit.report.joining import (
     AS_GOOD,
     Cells,
@@ -236,6 +243,16 @@ def test_threshold_grid_ends_at_the_largest_queue(largest):
     assert grid[-1] >= largest
     assert all(1.0 < b / a <= 2 for a, b in pairwise(grid))
     assert all(b / a <= 1.11 for a, b in pairwise(grid) if a >= 10)
+    assert [float(f"{value:.2g}") for value in grid] == grid, "two digits"
+
+
+def test_places_within_a_millimetre_are_the_same():
+    """Distinguish means of equal places, which rounding moves by less than that, and one a centimetre away."""
+    lat = np.array([37.7, 37.7])
+    lon = np.array([-122.4, -122.4])
+    squares = squares_m2(lat, lon, lat + np.array([1e-9, 1e-7]), lon)
+    assert np.sqrt(squares).tolist() == [0.0, pytest.approx(0.0111, rel=0.01)]
+    assert (distance_bins(squares) > 0).tolist() == [False, True]
 
 
 def test_interval_covers_other_days_of_the_same_fleet():

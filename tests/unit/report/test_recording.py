@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,6 +52,9 @@ def test_nights_are_rests_and_days_apart_are_breaks():
     trace = build(by_day([0, 20, 45], 7, 19))
     assert kinds(trace) == [BREAK] * 2
     assert trace.recording.stretches["days"].tolist() == [1, 1, 1]
+    ends_h = (trace.recording.stretches[["start_us", "end_us"]] / 1e6 - T0_S) / 3600
+    ends = [(24 * day + 7, pytest.approx(24 * day + 19 - 1 / 60)) for day in (0, 20, 45)]
+    assert [*ends_h.itertuples(index=False, name=None)] == ends, "from the first row to the last one"
 
 
 def test_weekends_are_rests_and_a_missing_day_is_a_hole():

@@ -176,6 +176,11 @@ def test_recorded_log_repeats_and_keeps_the_time_of_day():
     load = Recorded(build_day_log([1, 2.5], [], [9, 10, 23.5]))
     assert load.days == 3
     whole = load.moments(7, "x", FLEET[:60], 100 * DAY_US, 6 * DAY_US)
+    # A run holds its first moment, and not its end.
+    later = load.moments(7, "x", FLEET[:60], 101 * DAY_US + HOUR_US, 4 * DAY_US)
+    inside = (whole.t_us >= DAY_US + HOUR_US) & (whole.t_us < 5 * DAY_US + HOUR_US)
+    assert (later.t_us + DAY_US + HOUR_US).tolist() == whole.t_us[inside].tolist()
+    assert {DAY_US + HOUR_US, 5 * DAY_US + HOUR_US} <= {*whole.t_us.tolist()}
     days = [[1, 2.5], [], [9, 10, 23.5]]
     seen = set()
     for i in range(60):

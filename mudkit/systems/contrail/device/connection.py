@@ -43,7 +43,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from mudkit.delivery.outbox import Outbox as DurableOutbox
+from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.events import CancelTimer, Effect, Send, SetTimer, size_bytes
 from mudkit.systems.contrail.device.core import Core
@@ -88,7 +88,7 @@ class _Post(msgspec.Struct, frozen=True):
     """A later message of the same name replaces it."""
 
 
-class Outbox:
+class ProviderOutbox:
     """Outbox for one provider; ``relay`` is its index."""
 
     def __init__(self, core: Core, relay: int) -> None:
@@ -98,7 +98,7 @@ class Outbox:
         self.is_reached = True
         """The provider has answered since it was last unreachable."""
         self._is_up = False
-        self._posts = DurableOutbox(core.machine_ports, _Post, f"out {relay}", 2 * MAX_OUT)
+        self._posts = Outbox(core.machine_ports, _Post, f"out {relay}", 2 * MAX_OUT)
         self._in_flight: RetransmitTimer[int] = RetransmitTimer(f"{RETRY}{relay}", _PUSH_TIMEOUT_US)
         self._batch: set[int] = set()
         """Numbers of messages that wait for a flush."""

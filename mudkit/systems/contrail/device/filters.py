@@ -371,7 +371,7 @@ class InstalledFilters:
         )
 
 
-class _Membership(msgspec.Struct, frozen=True):
+class _StoredMembership(msgspec.Struct, frozen=True):
     rule: str | None
     is_in: bool
 
@@ -382,7 +382,7 @@ class Groups:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._all = {
-            key.removeprefix("group "): kept for key, kept in core.store.items("group ", _Membership)
+            key.removeprefix("group "): kept for key, kept in core.store.items("group ", _StoredMembership)
         }
 
     def is_member(self, group: str) -> bool:
@@ -396,7 +396,7 @@ class Groups:
     def join(self, group: str, rule: str | None, context: Metadata) -> tuple[bool, list[Effect]]:
         """Join a group, or be a member while its rule is true; return whether the membership changed."""
         is_in, effects = (True, list[Effect]()) if rule is None else self._evaluate(rule, context)
-        return self._set(group, _Membership(rule, is_in)), effects
+        return self._set(group, _StoredMembership(rule, is_in)), effects
 
     def leave(self, group: str) -> bool:
         """Leave a group; return whether the membership changed."""
@@ -412,11 +412,11 @@ class Groups:
             if kept.rule is not None:
                 joins, more = self._evaluate(kept.rule, context)
                 effects += more
-                if self._set(group, _Membership(kept.rule, joins)):
+                if self._set(group, _StoredMembership(kept.rule, joins)):
                     changes.append((group, joins))
         return changes, effects
 
-    def _set(self, group: str, membership: _Membership) -> bool:
+    def _set(self, group: str, membership: _StoredMembership) -> bool:
         before = self.is_member(group)
         self._all[group] = membership
         self._core.store.put(f"group {group}", membership)

@@ -42,10 +42,10 @@ from mudkit.events import (
 )
 from mudkit.predicates.values import point
 from mudkit.systems.contrail import messages
-from mudkit.systems.contrail.device.connection import PULL, RETRY, Outbox, PullComponent
+from mudkit.systems.contrail.device.connection import PULL, RETRY, ProviderOutbox, PullComponent
 from mudkit.systems.contrail.device.core import BITS, IDENTITY, Change, Core, PortState, Settings
 from mudkit.systems.contrail.device.filters import Filters, Groups, InstalledFilters, decisions
-from mudkit.systems.contrail.device.receiving import Inbox, Receiving
+from mudkit.systems.contrail.device.receiving import ItemInbox, Receiving
 from mudkit.systems.contrail.device.sending import PUSH, Sending
 from mudkit.systems.contrail.items import KeysChanged, Metadata
 from mudkit.systems.contrail.messages import (
@@ -135,10 +135,10 @@ class ModuleMachine:
     def _build(self) -> None:
         core = self._core = Core(self._ports, self._settings)
         relays = range(len(self._settings.relays))
-        self._outboxes = [Outbox(core, relay) for relay in relays]
+        self._outboxes = [ProviderOutbox(core, relay) for relay in relays]
         self._pulls = [PullComponent(core, relay) for relay in relays]
         self._filters, self._installed, self._groups = Filters(core), InstalledFilters(core), Groups(core)
-        self._inbox = Inbox(core)
+        self._inbox = ItemInbox(core)
         self._sending = Sending(core, self._filters, self._installed, self._outboxes)
         self._receiving = Receiving(core, self._filters, self._installed, self._groups, self._inbox)
 

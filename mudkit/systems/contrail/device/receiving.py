@@ -32,8 +32,7 @@ from typing import Final
 
 import msgspec
 
-from mudkit.delivery.inbox import MAX_INCARNATIONS
-from mudkit.delivery.inbox import Inbox as Watermarks
+from mudkit.delivery.inbox import MAX_INCARNATIONS, Inbox
 from mudkit.delivery.records import delivery
 from mudkit.errors import ParameterError, PredicateError
 from mudkit.events import Complete, Effect, Notify
@@ -76,7 +75,7 @@ class _StoredItem(msgspec.Struct, frozen=True):
     seq: int
 
 
-class _Port(msgspec.Struct):
+class _PortInbox(msgspec.Struct):
     """Inbox of one port."""
 
     numbers: list[int] = []
@@ -87,12 +86,12 @@ class _Port(msgspec.Struct):
     """Calls that wait for an item."""
 
 
-class Inbox:
+class ItemInbox:
     """Received items of all ports until their applications have processed them."""
 
     def __init__(self, core: Core) -> None:
         self._core, self._store = core, core.store
-        self._ports: dict[str, _Port] = {}
+        self._ports: dict[str, _PortInbox] = {}
         for key in core.store.keys("inbox "):
             port, number = key.removeprefix("inbox ").split("\n")
             self._port(port).numbers.append(int(number))
@@ -164,9 +163,9 @@ class Inbox:
             effects.append(delivery(name, self._core.me, read_us=self._core.now_us))
         return effects
 
-    def _port(self, name: str) -> _Port:
+    def _port(self, name: str) -> _PortInbox:
         if name not in self._ports:
-            self._ports[name] = _Port()
+            self._ports[name] = _PortInbox()
         return self._ports[name]
 
     def _get(self, port: str, number: int) -> _StoredItem | None:
@@ -192,11 +191,11 @@ class Receiving:
     """Receiver of messages from other modules."""
 
     def __init__(
-        self, core: Core, filters: Filters, installed: InstalledFilters, groups: Groups, inbox: Inbox
+        self, core: Core, filters: Filters, installed: InstalledFilters, groups: Groups, inbox: ItemInbox
     ) -> None:
         self._core, self._store, self._inbox = core, core.store, inbox
         self._filters, self._installed, self._groups = filters, installed, groups
-        self._last = Watermarks(core.store, "last")
+        self._last = Inbox(core.store, "last")
         """Highest number of each channel by generation of its sender."""
         self._unknown = list(core.store.keys("unknown "))
 

@@ -33,7 +33,7 @@ from mudkit.errors import AccessDenied, MudkitError, ParameterError
 from mudkit.events import CancelTimer, Complete, Effect, SetTimer
 from mudkit.systems.contrail.crypto import Secret, build_data, digest, item_header, seal
 from mudkit.systems.contrail.device.channels import Channel
-from mudkit.systems.contrail.device.connection import MAX_OUT, Outbox
+from mudkit.systems.contrail.device.connection import MAX_OUT, ProviderOutbox
 from mudkit.systems.contrail.device.core import Core
 from mudkit.systems.contrail.device.filters import Filters, InstalledFilter, InstalledFilters, SentFilter
 from mudkit.systems.contrail.items import Backlogged, Endpoint, Published, QueueFull, item_name, unpack
@@ -69,7 +69,7 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 @dataclass(eq=False)
-class _Call:
+class _PendingCall:
     """A call that waits for answers of providers."""
 
     op_id: int
@@ -81,13 +81,13 @@ class _Call:
 
 
 @dataclass(eq=False, kw_only=True)
-class _Publication(_Call):
+class _Publication(_PendingCall):
     is_uploaded: bool
     """The body was sent to a provider."""
 
 
 @dataclass(eq=False, kw_only=True)
-class _Installation(_Call):
+class _Installation(_PendingCall):
     """The installation, replacement or removal of a filter."""
 
     slot: int
@@ -99,12 +99,12 @@ class Sending:
     """Sender of items, filters and keys, through the outbox of each provider."""
 
     def __init__(
-        self, core: Core, filters: Filters, installed: InstalledFilters, outboxes: Sequence[Outbox]
+        self, core: Core, filters: Filters, installed: InstalledFilters, outboxes: Sequence[ProviderOutbox]
     ) -> None:
         self._core, self._outboxes = core, outboxes
         self._filters, self._installed = filters, installed
         self._channels: dict[str, Channel] = {}
-        self._open: dict[int, _Call] = {}
+        self._open: dict[int, _PendingCall] = {}
         """Calls by message number."""
         self._batches: Counter[str] = Counter()
         """Number of messages waiting for a flush, by port."""
@@ -267,7 +267,7 @@ class Sending:
         self._installed.remove(slot)
         return effects
 
-    def _send_filter(self, call: _Call | None, slot: int, installed: InstalledFilter) -> list[Effect]:
+    def _send_filter(self, call: _PendingCall | None, slot: int, installed: InstalledFilter) -> list[Effect]:
         core = self._core
         sent = SentFilter(installed.predicate, installed.item_expires_us)
         known = sorted(core.friends & set(core.settings.directory))
@@ -280,7 +280,7 @@ class Sending:
         rooms = self._outboxes if call is None else self._with_room()
         return self._send(installed.port, message, call, rooms)
 
-    def _with_room(self) -> list[Outbox]:
+    def _with_room(self) -> list[ProviderOutbox]:
         """Return the outboxes that accept messages of applications."""
         return [outbox for outbox in self._outboxes if not outbox.is_full]
 
@@ -319,7 +319,7 @@ class Sending:
 
     def replace_device(self, device: str) -> list[Effect]:
         """Send filters again to a wiped device; drop messages to its former incarnation."""
-        waiting: dict[int, _Call] = {}
+        waiting: dict[int, _PendingCall] = {}
         forgotten, effects = self._forget(device)
         for push, _ in forgotten:
             call = self._open.get(push.number)
@@ -363,8 +363,8 @@ class Sending:
         self,
         port: str,
         message: DeviceMessage,
-        call: _Call | None,
-        outboxes: Sequence[Outbox],
+        call: _PendingCall | None,
+        outboxes: Sequence[ProviderOutbox],
         named: Collection[int] = (),
     ) -> list[Effect]:
         """Add a message to outboxes; flush when the batch of its port is full."""
@@ -418,7 +418,7 @@ class Sending:
         call = self._open.get(number)
         return self._complete_if_known(call) if call is not None and call.answers else []
 
-    def _complete_if_known(self, call: _Call) -> list[Effect]:
+    def _complete_if_known(self, call: _PendingCall) -> list[Effect]:
         """Complete a call if its result is known."""
         is_more = any(self._outboxes[relay].is_reached for relay in call.left)
         result = _without_receivers(call) if call.to == [] else self._result(call, is_more)
@@ -429,7 +429,7 @@ class Sending:
             return [Complete(call.op_id, error=result)]
         return [Complete(call.op_id, result)]
 
-    def _result(self, call: _Call, is_more: bool) -> _Result | None:
+    def _result(self, call: _PendingCall, is_more: bool) -> _Result | None:
         """Return the result of a call; None: further answers are expected."""
         if isinstance(call, _Installation):
             if call.to is None or any(answer in _ACCEPTED for answer in call.answers.values()):
@@ -459,7 +459,7 @@ class Sending:
             remedy="ask its user to make this device a friend",
         )
 
-    def _leave(self, call: _Call, device: str) -> list[Effect]:
+    def _leave(self, call: _PendingCall, device: str) -> list[Effect]:
         """Remove a device from the receivers of a call."""
         left = [receiver for receiver in call.to or () if receiver[0] != device]
         if call.to is None or len(left) == len(call.to):
@@ -467,11 +467,11 @@ class Sending:
         call.to = left
         return self._complete_if_known(call) if not left or call.answers else []
 
-    def _calls(self) -> list[_Call]:
+    def _calls(self) -> list[_PendingCall]:
         """Return all waiting calls."""
         return list(dict.fromkeys(self._open.values()))
 
-    def _drop(self, call: _Call) -> None:
+    def _drop(self, call: _PendingCall) -> None:
         for number in [number for number, waiting in self._open.items() if waiting is call]:
             del self._open[number]
 
@@ -483,7 +483,7 @@ def _installation(
     return _Installation(op_id, to, slot=slot, installed=installed, is_new=is_new)
 
 
-def _without_receivers(call: _Call) -> _Result:
+def _without_receivers(call: _PendingCall) -> _Result:
     """Return the result of a call that has no receiver left."""
     if not isinstance(call, _Installation):
         return Published((), uploaded=False)

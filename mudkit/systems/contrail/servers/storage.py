@@ -104,7 +104,7 @@ class _Watcher(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class _Device:
+class _DeviceState:
     """State of a device in its storage."""
 
     queue: Queue
@@ -136,7 +136,7 @@ class Storage:
         self._is_awake = False
         self._incarnation: str | msgspec.UnsetType = msgspec.UNSET
         """UNSET at the first start."""
-        self._devices: dict[str, _Device] = {}
+        self._devices: dict[str, _DeviceState] = {}
         self._notified: RetransmitTimer[str] = RetransmitTimer(_NOTIFY, _NOTIFY_US)
         """Devices notified but not read since."""
         self._moves: dict[str, Outbox[Moving]] = {}
@@ -327,9 +327,9 @@ class Storage:
 
     # -- queues
 
-    def _device(self, name: str) -> _Device:
+    def _device(self, name: str) -> _DeviceState:
         if name not in self._devices:
-            self._devices[name] = _Device(Queue(self._store, name))
+            self._devices[name] = _DeviceState(Queue(self._store, name))
         return self._devices[name]
 
     def _append(self, now_us: int, device: str, entry: QueueEntry) -> tuple[str, Sequence[Effect]]:

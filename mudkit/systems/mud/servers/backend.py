@@ -67,7 +67,7 @@ from mudkit.systems.mud.messages import (
 from mudkit.systems.mud.servers.replica import answer_read
 from mudkit.systems.mud.tables.queries import check_names, tables_of
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record
-from mudkit.systems.mud.tables.replica import Joined, TableReplica, is_visible, visible_row
+from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, is_visible, visible_row
 from mudkit.systems.mud.tables.table import Table, no_such_table
 from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.tokens import Claims
@@ -292,7 +292,9 @@ class BackEnd:
         auth = {} if write.claims is None else write.claims.auth
         version = 0 if row is None else row.ver
         partition = table.partition_of(write.key)
-        is_shown = row is not None and is_visible(row, reader, auth, table, Joined(self._copy, reader, auth))
+        is_shown = row is not None and is_visible(
+            row, reader, auth, table, JoinedTables(self._copy, reader, auth)
+        )
         if write.type == "conditional" and not _replaces(write, row):
             conflict = visible_row(row, table) if row is not None and is_shown else None
             return WriteResult(conflict=conflict, lsn=self._copy.lsn, partition=partition, table=table.number)

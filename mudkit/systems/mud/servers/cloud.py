@@ -118,6 +118,8 @@ class Cloud(Displayed):
     def ship(self, policy: Artefact | Fields, app: str, *, to: Sequence[str] | None = None) -> Operation:
         """Ship a policy to the clients of an app that follow shipped policies.
 
+        Handled by :meth:`~mudkit.systems.mud.servers.generator.Generator._ship`.
+
         It travels over the notification channel; a client that is not reached gets it later.
 
         Parameters

@@ -67,7 +67,7 @@ from mudkit.systems.mud.messages import (
 from mudkit.systems.mud.servers.replica import BEGIN, LogFollower
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.mud.tables.queries import tables_of
-from mudkit.systems.mud.tables.replica import Joined, TableReplica, is_visible, record_of, visible_row
+from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, is_visible, record_of, visible_row
 from mudkit.systems.mud.tables.table import Table, no_such_table
 from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.tokens import Claims
@@ -163,7 +163,7 @@ class Matching:
         self, handle: Handle, reader: _Reader, record: Fields, failed: dict[Handle, MudkitError]
     ) -> bool:
         """Evaluate one read; store the error if its predicate fails."""
-        tables = Joined(self._copy, reader.data, reader.auth)
+        tables = JoinedTables(self._copy, reader.data, reader.auth)
         try:
             return reader.predicate(record, tables=tables, receiver=reader.data, auth=reader.auth) is True
         except MudkitError as error:
@@ -171,7 +171,7 @@ class Matching:
             return False
 
     def _is_shown(self, row: Row, table: Table, reader: _Reader) -> bool:
-        tables = Joined(self._copy, reader.data, reader.auth)
+        tables = JoinedTables(self._copy, reader.data, reader.auth)
         return is_visible(row, reader.data, reader.auth, table, tables)
 
 
@@ -532,7 +532,7 @@ class Processor:
             if table.partition_of(key) not in message.partitions:
                 continue
             known = copy.get(table, key)
-            if known is None or not is_visible(known, data, auth, table, Joined(copy, data, auth)):
+            if known is None or not is_visible(known, data, auth, table, JoinedTables(copy, data, auth)):
                 # This reveals that the record is not visible, not whether it exists.
                 effects += self._tell(now_us, handle, Remove(key, None), None)
                 continue

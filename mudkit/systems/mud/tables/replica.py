@@ -51,7 +51,7 @@ def is_visible(
     reader: Fields,
     auth: Mapping[str, str],
     table: Table | None = None,
-    tables: Joined | None = None,
+    tables: JoinedTables | None = None,
 ) -> bool:
     """Return whether the writer of a version shows it to a reader (Mobius 3); False if its predicate fails.
 
@@ -149,7 +149,7 @@ class TableReplica:
         MudkitError
             The predicate fails on a visible row, or looks up records in a table closed to the reader.
         """
-        tables = Joined(self, reader, auth)
+        tables = JoinedTables(self, reader, auth)
         place = self._rows[table.number][partition]
         candidates = place.values() if keys is None else [place[key] for key in keys if key in place]
         rows = []
@@ -173,7 +173,7 @@ class TableReplica:
         return self._rows[table.number][table.partition_of(key)]
 
 
-class Joined(Mapping[str, "_Joined"]):
+class JoinedTables(Mapping[str, "_JoinedTable"]):
     """Tables of a copy as ``lookup`` shows them to one reader: only what a read would return.
 
     Every copy has all tables: a record and the records joined with it are of the same age.
@@ -182,14 +182,14 @@ class Joined(Mapping[str, "_Joined"]):
     def __init__(self, copy: TableReplica, reader: Fields, auth: Mapping[str, str]) -> None:
         self._copy, self._reader, self._auth = copy, reader, auth
 
-    def __getitem__(self, name: str) -> _Joined:
+    def __getitem__(self, name: str) -> _JoinedTable:
         table = self._copy.tables.get(name)
         auth = self._auth
         claims = claims_of(auth)
         if table is None:
             raise no_such_table(name, self._copy.tables, claims)
         table.check_access(claims)
-        return _Joined(self._copy, table, self._reader, auth)
+        return _JoinedTable(self._copy, table, self._reader, auth)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._copy.tables)
@@ -198,7 +198,7 @@ class Joined(Mapping[str, "_Joined"]):
         return len(self._copy.tables)
 
 
-class _Joined:
+class _JoinedTable:
     """One of these tables.
 
     A join is one table deep: a record whose writer predicate has a lookup is not shown.

@@ -138,7 +138,7 @@ class ClientArrays:
 
     def take(self, now_us: int, message: Message) -> list[Entry]:
         """See :meth:`ClientLists.take`."""
-        self.contexts.propagated(message.sender, message.context)
+        self.contexts.record_propagation(message.sender, message.context)
         return self._step(now_us, message.sender, message)
 
     def fire(self, now_us: int) -> list[Entry]:
@@ -152,7 +152,7 @@ class ClientArrays:
     def put_back(self, entry: Entry, retry_us: int) -> None:
         """See :meth:`ClientLists.put_back`."""
         for place in (self._place[client] for client in entry.recipients):
-            pending = self._apart.get(place) or self._taken_out(place)
+            pending = self._apart.get(place) or self._take_out(place)
             pending.put_back(entry.batch, retry_us)
             self._set_apart(place, pending)
 
@@ -272,7 +272,7 @@ class ClientArrays:
 
     def _walk(self, now_us: int, place: int, new: Message | None, released: _Released) -> None:
         """Apply the function again to a receiver's pending messages, once per sender."""
-        pending = self._apart.pop(place, None) or self._taken_out(place)
+        pending = self._apart.pop(place, None) or self._take_out(place)
         before, client, view = pending.dropped, self._clients[place], self._views[place]
         keys: dict[str, Key | None] = {}
 
@@ -299,7 +299,7 @@ class ClientArrays:
                 self._codes[self._row_of[message.number], place] = key.value << 2 | _KINDS[key.kind]
         self._set_due(np.array([place]))
 
-    def _taken_out(self, place: int) -> Pending:
+    def _take_out(self, place: int) -> Pending:
         """Move a receiver's pending messages out of the arrays."""
         pending = Pending(self.retention_us)
         pending.is_private = bool(self._is_private[place])

@@ -165,7 +165,7 @@ class Groups:
         if self._emptied:
             self._merge()
         sender = message.sender
-        self.contexts.propagated(sender, message.context)
+        self.contexts.record_propagation(sender, message.context)
         if sender in self._cohort_of:
             self._move(sender, self._view(sender))
             cohort = self._cohort_of[sender]

@@ -93,21 +93,21 @@ def join_entry(
     Whatever is not sent returns to the engine, which also records the problems.
     """
 
-    def formed(batch: Sequence[Message]) -> T:
+    def build(batch: Sequence[Message]) -> T:
         aggregate = join([message.context for message in batch])
         if type(aggregate) is not Context:
             raise ParameterError("It gave no context.", found=brief(aggregate, 200), expected="a Context")
         return form(aggregate)
 
     try:
-        return [(entry, formed(entry.batch))]
+        return [(entry, build(entry.batch))]
     except Exception as error:
         engine.problems.add(_problem(error, join, entry, _REMEDY_WAIT))
     overdue_us = entry.batch[0].arrived_us + engine.retention_us
     if now_us < overdue_us:
         engine.put_back(entry, min(now_us + RETRY_US, overdue_us))
         return []
-    part, rest, refused = _split(entry.batch, formed)
+    part, rest, refused = _split(entry.batch, build)
     if not part:  # the join fails whatever the contexts
         engine.put_back(entry, now_us + RETRY_US)
         return []
@@ -120,17 +120,17 @@ def join_entry(
     for messages, recipients in ((rest, entry.recipients), (part, waiting)):
         if messages and recipients:
             engine.put_back(Entry(tuple(messages), recipients), now_us + RETRY_US)
-    return [(Entry(tuple(part), ready), formed(part))] if ready else []
+    return [(Entry(tuple(part), ready), build(part))] if ready else []
 
 
 def _split(
-    batch: Sequence[Message], formed: Callable[[Sequence[Message]], T]
+    batch: Sequence[Message], build: Callable[[Sequence[Message]], T]
 ) -> tuple[list[Message], list[Message], list[tuple[Message, Exception]]]:
     """Split a batch into the part to send, the rest that can be joined later, and the refused messages."""
 
     def is_joinable(messages: Sequence[Message]) -> bool:
         try:
-            formed(messages)
+            build(messages)
         except Exception:
             return False
         return True
@@ -148,7 +148,7 @@ def _split(
     errors: dict[int, Exception] = {}
     for message in batch:
         try:
-            formed([message])
+            build([message])
         except Exception as error:
             errors[message.number] = error
     alone = [message for message in batch if message.number not in errors]

@@ -93,7 +93,7 @@ class ClientLists:
 
     def take(self, now_us: int, message: Message) -> list[Entry]:
         """Add a message for all registered clients; return released entries."""
-        self.contexts.propagated(message.sender, message.context)
+        self.contexts.record_propagation(message.sender, message.context)
         return self._walk(now_us, message)
 
     def fire(self, now_us: int) -> list[Entry]:
@@ -128,10 +128,10 @@ class ClientLists:
         except Exception as error:
             problem = error
 
-            def failing(message: Message) -> None:
+            def record_failure(message: Message) -> None:
                 self.problems.add(self.function.problem(problem, message.sender, client))
 
-            return failing
+            return record_failure
 
         def decide(message: Message) -> Key | None:
             try:

@@ -86,7 +86,7 @@ class Contexts:
         self._current[client] = last.with_defaults(attributes)
         return is_new
 
-    def propagated(self, client: str, context: Context) -> None:
+    def record_propagation(self, client: str, context: Context) -> None:
         """Set the last propagated context of a registered client; raise a ParameterError for others."""
         if client not in self._attributes:
             raise ParameterError(

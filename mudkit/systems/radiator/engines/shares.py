@@ -70,7 +70,7 @@ class Share:
     share, of : int
         Index of the share, and number of shares.
     kept : tuple, optional
-        State from :meth:`kept`; None: a new share.
+        State from :meth:`state`; None: a new share.
     """
 
     def __init__(self, shares: Shares, share: int, of: int, kept: ShareState | None = None) -> None:
@@ -91,7 +91,7 @@ class Share:
         """Latest time of the next :meth:`fire`, µs; infinite: none."""
         return self._engine.due_us
 
-    def kept(self) -> ShareState:
+    def state(self) -> ShareState:
         """Return the state of the share, without the user's functions."""
         engine = copy(self._engine)
         del engine.function

@@ -68,21 +68,21 @@ def broadcast(
     """
     check_join(join)
 
-    def sized(context: Context) -> tuple[Context, int]:
+    def measure(context: Context) -> tuple[Context, int]:
         return context, len(pack(context.to_dict(), compress))
 
-    def joined(now_us: int, entries: list[Entry]) -> Iterator[Aggregate]:
+    def join_entries(now_us: int, entries: list[Entry]) -> Iterator[Aggregate]:
         for entry in entries:
-            for part, (context, size_bytes) in join_entry(engine, entry, now_us, join, sized):
+            for part, (context, size_bytes) in join_entry(engine, entry, now_us, join, measure):
                 yield Aggregate(now_us, part.batch, context, size_bytes, part.recipients)
 
     for message in messages:
         now_us = message.arrived_us
         while engine.due_us < now_us:
             due_us = int(engine.due_us)
-            yield from joined(due_us, engine.fire(due_us))
+            yield from join_entries(due_us, engine.fire(due_us))
         if entries := engine.take(now_us, message):
-            yield from joined(now_us, entries)
+            yield from join_entries(now_us, entries)
     while until_us is not None and engine.due_us <= until_us:
         due_us = int(engine.due_us)
-        yield from joined(due_us, engine.fire(due_us))
+        yield from join_entries(due_us, engine.fire(due_us))

@@ -35,8 +35,8 @@ from mudkit.errors import brief
 from mudkit.predicates import Language
 from mudkit.predicates.expressions import Expression
 from mudkit.systems.sublim._policy.function import Watched
-from mudkit.systems.sublim._policy.message import compress, method_of, resize, thawed, thawed_fields
-from mudkit.systems.sublim._policy.state import State, Tables, checked_bytes
+from mudkit.systems.sublim._policy.message import compress, method_of, resize, thaw, thaw_fields
+from mudkit.systems.sublim._policy.state import State, Tables, check_bytes
 from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.wire import Fields, Value
 
@@ -115,7 +115,7 @@ def check_name(what: str, given: Value) -> str:
     return given
 
 
-def checked_names(what: str, given: Value) -> tuple[str, ...]:
+def check_names(what: str, given: Value) -> tuple[str, ...]:
     """Return a list of identifiers as a tuple, or raise PolicyError."""
     if isinstance(given, str) or not isinstance(given, Sequence) or not given:
         raise PolicyError(f"{what} takes a list of names.", found=brief(given), expected="[patient, pulse]")
@@ -128,7 +128,7 @@ def check_values(what: str, given: Value) -> None:
         raise PolicyError(f"{what} takes values by name.", found=brief(given), expected="{name: value}")
     for name, value in given.items():
         check_name(what, name)
-        if isinstance(value, Mapping) or not is_storable(thawed(value)):
+        if isinstance(value, Mapping) or not is_storable(thaw(value)):
             raise PolicyError(
                 f"{what} cannot give {name} this value.",
                 found=brief(value),
@@ -172,7 +172,7 @@ class Every:
         if self.variable is not None:
             check_name("variable", self.variable)
 
-    def compiled(self, language: Language, variable: str) -> Step:
+    def compile(self, language: Language, variable: str) -> Step:
         keyed, seconds = key_of(self.per, language), self.seconds
 
         def step(execution: Execution) -> bool:
@@ -214,9 +214,9 @@ class Summary:
         check_seconds(self.seconds)
         if self.variable is not None:
             check_name("variable", self.variable)
-        object.__setattr__(self, "of", checked_names("of", self.of))
+        object.__setattr__(self, "of", check_names("of", self.of))
 
-    def compiled(self, language: Language, variable: str) -> Step:
+    def compile(self, language: Language, variable: str) -> Step:
         keyed, seconds, of = key_of(self.per, language), self.seconds, self.of
         entry_bytes = _ENTRY_BYTES + sum(len(name) + _SUMMED_BYTES for name in of)
 
@@ -228,7 +228,7 @@ class Summary:
             since_s, before = (now_s, {}) if is_over or window is None else window
             updated: dict[str, Value] = {"since_s": since_s}
             for name in of:
-                updated[name] = _added(before.get(name), execution.message.get(name))
+                updated[name] = _add(before.get(name), execution.message.get(name))
             windows[key] = updated
             state.set_action_variable(variable, _newest(windows, execution.room_bytes, entry_bytes))
             if window is None or not is_over:
@@ -236,7 +236,7 @@ class Summary:
                     f"the window of {key} began {now_s - since_s:g} s ago, less than {seconds:g}"
                 )
                 return False
-            execution.out.update({name: _summed(window[1].get(name)) for name in of})
+            execution.out.update({name: _sum(window[1].get(name)) for name in of})
             return True
 
         return step
@@ -263,7 +263,7 @@ def _newest(kept: dict[str, Value], room_bytes: int, entry_bytes: int) -> dict[s
     return kept if len(kept) <= most else dict(list(kept.items())[-most:])
 
 
-def _added(earlier: Value, value: Value) -> list[float] | None:
+def _add(earlier: Value, value: Value) -> list[float] | None:
     """Add a value to ``[count, min, max, sum]``; ignore one that is not a number."""
     if not isinstance(value, NUMBER) or isinstance(value, bool) or not abs(value) < 1e300:
         return earlier if _is_summed(earlier) else None
@@ -277,7 +277,7 @@ def _is_summed(kept: Value) -> TypeGuard[list[float]]:
     return isinstance(kept, list) and len(kept) == 4 and all(isinstance(number, NUMBER) for number in kept)
 
 
-def _summed(kept: Value) -> dict[str, Value]:
+def _sum(kept: Value) -> dict[str, Value]:
     if not _is_summed(kept):
         return {"count": 0, "min": None, "max": None, "mean": None}
     count, minimum, maximum, total = kept
@@ -306,7 +306,7 @@ class Drop:
 
     NAME: ClassVar = "drop"
 
-    def compiled(self, language: Language) -> Step:
+    def compile(self, language: Language) -> Step:
         return lambda execution: False
 
 
@@ -318,9 +318,9 @@ class Keep:
     NAME: ClassVar = "keep"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fields", checked_names("keep", self.fields))
+        object.__setattr__(self, "fields", check_names("keep", self.fields))
 
-    def compiled(self, language: Language) -> Step:
+    def compile(self, language: Language) -> Step:
         kept = self.fields
 
         def step(execution: Execution) -> bool:
@@ -341,7 +341,7 @@ class SetField:
     def __post_init__(self) -> None:
         check_values("set", self.values)
 
-    def compiled(self, language: Language) -> Step:
+    def compile(self, language: Language) -> Step:
         values = _values_of(self.values, language)
 
         def step(execution: Execution) -> bool:
@@ -363,7 +363,7 @@ class Compress:
         check_name("compress", self.field)
         check_at_least("ratio", self.ratio, 1.0)
 
-    def compiled(self, language: Language) -> Step:
+    def compile(self, language: Language) -> Step:
         return _reduction(compress, self.field, value_of(self.ratio, language))
 
 
@@ -379,7 +379,7 @@ class Resize:
         check_name("resize", self.field)
         check_at_least("pixels", self.pixels, 1.0)
 
-    def compiled(self, language: Language) -> Step:
+    def compile(self, language: Language) -> Step:
         return _reduction(resize, self.field, value_of(self.pixels, language))
 
 
@@ -393,7 +393,7 @@ class Remember:
     def __post_init__(self) -> None:
         check_values("remember", self.values)
 
-    def compiled(self, language: Language) -> Step:
+    def compile(self, language: Language) -> Step:
         values = _values_of(self.values, language)
 
         def step(execution: Execution) -> bool:
@@ -412,9 +412,9 @@ class Forget:
     NAME: ClassVar = "forget"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "names", checked_names("forget", self.names))
+        object.__setattr__(self, "names", check_names("forget", self.names))
 
-    def compiled(self, language: Language) -> Step:
+    def compile(self, language: Language) -> Step:
         def step(execution: Execution) -> bool:
             for name in self.names:
                 execution.state.remove_property(name)
@@ -433,16 +433,16 @@ class Call:
     def __post_init__(self) -> None:
         method_of(self.name)
 
-    def compiled(self, language: Language) -> Step:
+    def compile(self, language: Language) -> Step:
         called = method_of(self.name)
 
         def step(execution: Execution) -> bool:
             with Watched():
-                result = called(thawed_fields(execution.out), thawed_fields(execution.state.all))
+                result = called(thaw_fields(execution.out), thaw_fields(execution.state.all))
             if result is None:
                 return False
-            execution.out = thawed_fields(result)
-            checked_bytes(execution.out, "the message")
+            execution.out = thaw_fields(result)
+            check_bytes(execution.out, "the message")
             return True
 
         return step
@@ -489,11 +489,11 @@ def action_of(name: str, given: Value) -> Action:
         ) from None
 
 
-def described(action: Action) -> Value:
+def describe(action: Action) -> Value:
     """Return an action as :func:`action_of` reads it, as JSON."""
     if isinstance(action, Drop):
         return "drop"
     if action.NAME in _PLAIN:
-        return {action.NAME: thawed(getattr(action, _PLAIN[action.NAME]))}
-    fields = {name: thawed(getattr(action, name)) for name in action.__dataclass_fields__ if name != "NAME"}
+        return {action.NAME: thaw(getattr(action, _PLAIN[action.NAME]))}
+    fields = {name: thaw(getattr(action, name)) for name in action.__dataclass_fields__ if name != "NAME"}
     return {action.NAME: {name: value for name, value in fields.items() if value is not None}}

@@ -33,8 +33,8 @@ from typing import ClassVar, Final, TypeAlias
 
 from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View
-from mudkit.systems.sublim._policy.message import frozen_fields, thawed_fields
-from mudkit.systems.sublim._policy.state import LimitExceeded, State, check_initial, checked_bytes
+from mudkit.systems.sublim._policy.message import freeze_fields, thaw_fields
+from mudkit.systems.sublim._policy.state import LimitExceeded, State, check_bytes, check_initial
 from mudkit.systems.sublim._policy.verdict import DROPPED, SENT, STOPPED, Seen, Verdict
 from mudkit.wire import Fields, Value
 
@@ -159,12 +159,12 @@ class FunctionPolicy(Displayed):
         now_s: float = 0.0,
     ) -> Verdict:
         """Decide about one message, see :meth:`mudkit.systems.sublim.Policy.decide`."""
-        state = State(thawed_fields(variables), automatic, now_s)
+        state = State(thaw_fields(variables), automatic, now_s)
         try:
             with Watched():
-                out = self.function(frozen_fields(message), state)
-            result = None if out is None else thawed_fields(out)
-            checked_bytes(result, "the message")
+                out = self.function(freeze_fields(message), state)
+            result = None if out is None else thaw_fields(out)
+            check_bytes(result, "the message")
             return Verdict.of(DROPPED if result is None else SENT, result, None, state, variables)
         except (Exception, SystemExit, TooLong) as error:  # a user's function may raise anything
             why = str(error) if isinstance(error, LimitExceeded | TooLong) else error_text(error)

@@ -25,17 +25,17 @@ _F = TypeVar("_F", bound=Method)
 _methods: dict[str, Method] = {}
 
 
-def frozen_fields(message: Fields) -> Fields:
+def freeze_fields(message: Fields) -> Fields:
     """Return a read-only view of a message."""
-    return MappingProxyType({name: frozen(value) for name, value in message.items()})
+    return MappingProxyType({name: freeze(value) for name, value in message.items()})
 
 
-def frozen(value: Value) -> Value:
+def freeze(value: Value) -> Value:
     """Return an immutable value: mappings become read-only, lists become tuples."""
     if isinstance(value, Mapping):
-        return frozen_fields(value)
+        return freeze_fields(value)
     if isinstance(value, list | tuple):
-        return tuple(frozen(item) for item in value)
+        return tuple(freeze(item) for item in value)
     return value
 
 
@@ -49,19 +49,19 @@ def create_message(message: Fields | None = None, **fields: Value) -> dict[str, 
     **fields
         Fields to set.
     """
-    return {**thawed_fields(message or {}), **fields}
+    return {**thaw_fields(message or {}), **fields}
 
 
-def thawed_fields(message: Fields) -> dict[str, Value]:
+def thaw_fields(message: Fields) -> dict[str, Value]:
     """Return a mutable copy of a message."""
-    return {name: thawed(value) for name, value in message.items()}
+    return {name: thaw(value) for name, value in message.items()}
 
 
-def thawed(value: Value) -> Value:
-    """Return a mutable copy of a value, the inverse of :func:`frozen`."""
+def thaw(value: Value) -> Value:
+    """Return a mutable copy of a value, the inverse of :func:`freeze`."""
     if isinstance(value, Mapping):
-        return thawed_fields(value)
-    return [thawed(item) for item in value] if isinstance(value, list | tuple) else value
+        return thaw_fields(value)
+    return [thaw(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 @check_arguments

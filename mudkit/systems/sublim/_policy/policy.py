@@ -30,10 +30,10 @@ from mudkit.systems.sublim._policy.actions import (
     Step,
     Summary,
     action_of,
-    described,
+    describe,
 )
 from mudkit.systems.sublim._policy.function import TooLong, error_text
-from mudkit.systems.sublim._policy.message import thawed
+from mudkit.systems.sublim._policy.message import thaw
 from mudkit.systems.sublim._policy.state import (
     AUTOMATIC,
     MAX_VARIABLES,
@@ -95,7 +95,7 @@ class Rule:
 
     def to_dict(self) -> dict[str, Value]:
         """Return the rule as JSON."""
-        return {"name": self.name, "when": self.when, "do": [described(action) for action in self.actions]}
+        return {"name": self.name, "when": self.when, "do": [describe(action) for action in self.actions]}
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class Policy(Displayed):
     def from_dict(cls, fields: Value, places: Places | None = None) -> Policy:
         """Build a policy from ``fields`` as of :meth:`to_dict`; ``places`` are its lines, for errors."""
         places = places or Places()
-        parts = _checked_parts(fields, (), _PARTS, places)
+        parts = _check_parts(fields, (), _PARTS, places)
         rules = parts.get("rules")
         if not isinstance(rules, Sequence) or isinstance(rules, str):
             raise places.error(("rules",), "A policy needs a list of rules.", found=brief(rules, 80))
@@ -220,7 +220,7 @@ class Policy(Displayed):
         return {
             "policy": self.name,
             "message": dict(self.message),
-            "variables": thawed(self.variables),
+            "variables": thaw(self.variables),
             "rules": [rule.to_dict() for rule in self.rules],
         }
 
@@ -313,7 +313,7 @@ class Policy(Displayed):
                 number,
                 rule.name,
                 Cell(one_line(rule.when or "always", _MAX_CONDITION)),
-                [Cell(one_line(described(action))) for action in rule.actions] or "send",
+                [Cell(one_line(describe(action))) for action in rule.actions] or "send",
             )
             for number, rule in enumerate(self.rules, start=1)
         )
@@ -363,15 +363,15 @@ class Policy(Displayed):
         for place, action in enumerate(rule.actions):
             with places.at((*path, "do", place)):
                 if isinstance(action, Every | Summary):
-                    steps.append(action.compiled(self.language, self._variables[number, place]))
+                    steps.append(action.compile(self.language, self._variables[number, place]))
                 else:
-                    steps.append(action.compiled(self.language))
+                    steps.append(action.compile(self.language))
         return _Compiled(rule, predicate, tuple(steps))
 
 
 def _rule(number: int, plain: Value, places: Places) -> Rule:
     path = ("rules", number)
-    parts = _checked_parts(plain, path, _RULE, places)
+    parts = _check_parts(plain, path, _RULE, places)
     when = parts.get("when")
     if when is not None and not isinstance(when, str):
         raise places.error((*path, "when"), "A condition must be a text.", found=brief(when))
@@ -393,7 +393,7 @@ def _rule(number: int, plain: Value, places: Places) -> Rule:
         return Rule(when, actions, str(parts.get("name") or ""))
 
 
-def _checked_parts(plain: Value, path: Path, known: Sequence[str], places: Places) -> Fields:
+def _check_parts(plain: Value, path: Path, known: Sequence[str], places: Places) -> Fields:
     """Return a mapping that has known keys only."""
     if not isinstance(plain, Mapping):
         raise places.error(path, "Expected named parts.", found=brief(plain, 80), expected=", ".join(known))

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from mudkit.checks import MAX_VALUE_DEPTH, check_arguments, is_storable
 from mudkit.events import size_bytes
-from mudkit.systems.sublim._policy.message import thawed
+from mudkit.systems.sublim._policy.message import thaw
 from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.wire import Fields, Value
 
@@ -37,7 +37,7 @@ class LimitExceeded(Exception):
     """A policy has exceeded a limit."""
 
 
-def checked_bytes(value: Value, what: str) -> int:
+def check_bytes(value: Value, what: str) -> int:
     """Return the encoded size of a value; raise LimitExceeded if it cannot be sent or stored."""
     if not is_storable(value, has_bytes=True):
         raise LimitExceeded(
@@ -94,7 +94,7 @@ class State(Fields):
         """Set the manual variable ``name`` to ``value``; automatic ones do not change (``setProperty``)."""
         if name in AUTOMATIC:
             return
-        self._own()[name] = thawed(value)
+        self._own()[name] = thaw(value)
         self._by_hand.add(name)
         self.all[name] = value
 
@@ -116,7 +116,7 @@ class State(Fields):
         kept = {name: value for name, value in self.variables.items() if name not in left_out}
         if len(kept) > MAX_VARIABLES:
             raise LimitExceeded(f"{len(kept)} variables; a policy may keep {MAX_VARIABLES}")
-        taken = checked_bytes(kept, "a variable")
+        taken = check_bytes(kept, "a variable")
         if taken > MAX_STATE_BYTES:
             raise LimitExceeded(f"variables of {taken} bytes; a policy may keep {MAX_STATE_BYTES}")
 

@@ -112,7 +112,7 @@ class Explanation(NamedTuple):
                 rule.name,
                 rule.when or "always",
                 "NULL" if rule.truth is None else str(rule.truth).upper(),
-                _written(rule.values),
+                _write_values(rule.values),
             )
             for rule in self.seen
         ]
@@ -120,7 +120,9 @@ class Explanation(NamedTuple):
 
     def __str__(self) -> str:
         fired = next((rule for rule in self.seen if rule.number == self.verdict.rule), None)
-        why = "no rule fires" if fired is None else f"{fired.name} ({_written(fired.values) or 'always'})"
+        why = (
+            "no rule fires" if fired is None else f"{fired.name} ({_write_values(fired.values) or 'always'})"
+        )
         verdict = self.verdict
         parts = [verdict.problem] if verdict.outcome == STOPPED else [why, verdict.problem]
         return f"{verdict.outcome}: {'; '.join(part for part in parts if part)}"
@@ -138,5 +140,5 @@ def values_of(predicate: Predicate, scopes: Mapping[str, Fields]) -> dict[str, V
     return values
 
 
-def _written(values: Fields) -> str:
+def _write_values(values: Fields) -> str:
     return ", ".join(f"{name} = {'NULL' if value is None else value}" for name, value in values.items())

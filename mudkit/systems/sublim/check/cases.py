@@ -82,7 +82,7 @@ class Cases(Generic[_K]):
         self.count = math.prod(self._sizes.values())
         self.is_whole = self.count <= limit
 
-    def drawn(self, draw: Draw) -> Iterator[Sequence[int]]:
+    def draw(self, draw: Draw) -> Iterator[Sequence[int]]:
         """Yield all cases, or ``limit`` random ones."""
         sizes = self._sizes.values()
         if self.is_whole:
@@ -91,7 +91,7 @@ class Cases(Generic[_K]):
             yield from ([draw.choice(range(size)) for size in sizes] for _ in range(self._limit))
 
     def positions(self, axis: _K) -> NDArray[np.int64]:
-        """Return the position on an axis in each of all cases, in the order of :meth:`drawn`."""
+        """Return the position on an axis in each of all cases, in the order of :meth:`draw`."""
         sizes = list(self._sizes.values())
         inner = math.prod(sizes[list(self._sizes).index(axis) + 1 :])
         return np.arange(self.count) // inner % self._sizes[axis]
@@ -154,11 +154,11 @@ class Atom(NamedTuple):
             case tree.Compare(operator=name, left=tree.Constant(slot=slot), right=term) if not _is_constant(
                 term
             ):
-                return _compared(value, tree.FLIPPED[name], self.constants[slot])
+                return _compare(value, tree.FLIPPED[name], self.constants[slot])
             case tree.Compare(operator=name, left=term, right=tree.Constant(slot=slot)) if not _is_constant(
                 term
             ):
-                return _compared(value, name, self.constants[slot])
+                return _compare(value, name, self.constants[slot])
             case tree.In(members=members) if isinstance(listed := self.constants[members.slot], Members):
                 return _three(None if isinstance(value, Other) else listed.holds(value))
             case tree.IsNull():
@@ -196,7 +196,7 @@ def atoms(node: tree.Node, constants: tuple[Constant, ...]) -> Iterator[Atom]:
 
 
 @functools.lru_cache(maxsize=256)
-def parsed(text: str, language: Language) -> Expression:
+def parse(text: str, language: Language) -> Expression:
     """Parse an expression of an action."""
     return Expression(text, language=language)
 
@@ -210,7 +210,7 @@ def expressions_of(action: Action, language: Language) -> list[Expression]:
         given = [action.ratio if isinstance(action, Compress) else action.pixels]
     elif isinstance(action, Every | Summary):
         given = [action.per]
-    return [parsed(text, language) for text in given if isinstance(text, str)]
+    return [parse(text, language) for text in given if isinstance(text, str)]
 
 
 # -- critical values
@@ -304,7 +304,7 @@ def _three(truth: Constant | Other) -> int:
     return FALSE if truth is False else NULL
 
 
-def _compared(value: Critical, name: str, constant: Constant) -> int:
+def _compare(value: Critical, name: str, constant: Constant) -> int:
     if value is None or isinstance(value, Other) or kind_of(value) != kind_of(constant):
         return NULL
     return TRUE if _OPERATORS[name](value, constant) else FALSE

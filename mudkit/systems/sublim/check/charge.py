@@ -26,7 +26,7 @@ from mudkit.systems.sublim._policy.actions import (
 from mudkit.systems.sublim._policy.message import RATIO
 from mudkit.systems.sublim._policy.policy import Policy
 from mudkit.systems.sublim._policy.state import State, Tables
-from mudkit.systems.sublim.check.cases import expressions_of, parsed
+from mudkit.systems.sublim.check.cases import expressions_of, parse
 from mudkit.systems.sublim.check.contexts import BATTERY, Context, Contexts
 from mudkit.wire import Fields, Value
 
@@ -126,7 +126,7 @@ class _Trial:
                 if self._left <= 0:
                     self._unsure.setdefault(0, "there is too much to compare")
                     return
-                yield from self._compared(context, fires)
+                yield from self._compare(context, fires)
 
     def warnings(self) -> Iterator[More]:
         if not self._contexts.is_whole:
@@ -139,7 +139,7 @@ class _Trial:
         for rule, why in self._unsure.items():
             yield More(rule, f"whether it sends more on a lower battery is not known: {why}")
 
-    def _compared(self, context: Context, fires: list[int]) -> Iterator[More]:
+    def _compare(self, context: Context, fires: list[int]) -> Iterator[More]:
         tried: list[tuple[float, int, Sends]] = []
         for level, rule in zip(self._levels, fires, strict=True):
             if tried and tried[-1][1] == rule and not self._computes[rule]:
@@ -197,7 +197,7 @@ class _Trial:
         """Return the expression of a limit; None if it is the same for all messages."""
         if per is None:
             return None
-        names = parsed(per, self._policy.language).names()
+        names = parse(per, self._policy.language).names()
         changes = {name.split(".")[0] for name in names["state"]} & {*self._contexts.changed, *_LINK}
         return " ".join(per.split()) if names["message"] or names["clock"] or changes else None
 

@@ -175,7 +175,7 @@ class Contexts:
         }  # fmt: skip
         cases = Cases(sizes, limit)
         self.is_whole = self.is_whole and cases.is_whole
-        for state, length, left_out, *places in cases.drawn(draw):
+        for state, length, left_out, *places in cases.draw(draw):
             given = {name: values[name][place] for name, place in zip(values, places, strict=True)}
             given |= {("message", (name,)): None for name in missing[left_out]}
             yield self._context(states[state], lengths[length], given, base)

@@ -105,11 +105,11 @@ class AccessPointMachine:
         self._sites = sites
         kept = ports.store.get("log", Follower) or Follower()
         self._log = Follower(kept.lineage)
-        self._known_seq = kept.last_lsn or 0
+        self._known_lsn = kept.last_lsn or 0
         """Last number of the log as last heard."""
-        self._requested_seq: int | None = None
+        self._requested_lsn: int | None = None
         """First number of the messages requested and not received."""
-        self._unanswered: RetransmitTimer[str] = RetransmitTimer(_SERVER)
+        self._in_flight: RetransmitTimer[str] = RetransmitTimer(_SERVER)
         self._plain = PlainService()
         self._agents: dict[str, Agent] = {}
         self._behind: set[str] = set()
@@ -156,7 +156,7 @@ class AccessPointMachine:
                 restored.suspend(now_us)
         match event:
             case Received():
-                return self._received(now_us, event)
+                return self._receive(now_us, event)
             case SendFailed(message=Identify()):
                 return self._stop_asking(now_us, event.to)
             case SendFailed(message=Plain()):
@@ -189,19 +189,17 @@ class AccessPointMachine:
         for name in names:
             places = self._places(name)
             nonce = self._handover.ask(name) if places else ""
-            effects += [
-                Send(address, Identify(incarnation, nonce)) for address, incarnation in places.items()
-            ]
+            effects += [Send(address, Identify(store_id, nonce)) for address, store_id in places.items()]
             effects += (self._unconfirmed.start if places else self._stop_asking_if_found)(now_us, name)
         return effects
 
     def _places(self, name: str) -> dict[str, str]:
-        """Return the addresses at which a subscriber may be that has not attached, with its incarnations."""
+        """Return the addresses at which a subscriber may be that has not attached, with its store ids."""
         agent = self._agents.get(name)
         known = [] if agent is None else [self._where(agent)]
         sought = [self._sought[name]] if name in self._sought else []
         is_found = agent is not None and agent.is_confirmed
-        return {} if is_found else {where.address: where.incarnation for where in [*known, *sought]}
+        return {} if is_found else {where.address: where.store_id for where in [*known, *sought]}
 
     def _stop_asking_if_found(self, now_us: int, name: str) -> Sequence[Effect]:
         """Stop asking a subscriber that has attached, here or elsewhere."""
@@ -219,7 +217,7 @@ class AccessPointMachine:
         return self._identify(now_us, list(self._sought))
 
     def _where(self, agent: Agent) -> Whereabouts:
-        return Whereabouts(agent.record.address, agent.record.incarnation)
+        return Whereabouts(agent.record.address, agent.record.store_id)
 
     def _stop_asking(self, now_us: int, address: str) -> Sequence[Effect]:
         """Stop asking the subscribers at an address: they attach when they are connected."""
@@ -238,21 +236,21 @@ class AccessPointMachine:
 
     def _retransmit(self, now_us: int) -> Sequence[Effect]:
         """Retransmit overdue requests to the publish server."""
-        late = self._unanswered.overdue(now_us)
+        late = self._in_flight.overdue(now_us)
         effects: list[Effect] = []
         if _JOIN in late:
             effects += self._join(now_us)
         if _REPLAY in late:
-            self._requested_seq = None
-            effects += [*self._unanswered.settle(now_us, _REPLAY), *self._catch_up(now_us)]
+            self._requested_lsn = None
+            effects += [*self._in_flight.settle(now_us, _REPLAY), *self._catch_up(now_us)]
         names = [key.removeprefix(_MOVED) for key in late if key.startswith(_MOVED)]
         for name in [name for name in names if name not in self._moved]:
-            effects += self._unanswered.settle(now_us, _MOVED + name)
+            effects += self._in_flight.settle(now_us, _MOVED + name)
         moved = [name for name in names if name in self._moved]
         effects += self._send_moved(now_us, moved) if moved else ()
-        return [*effects, *self._unanswered.restart(now_us)]
+        return [*effects, *self._in_flight.restart(now_us)]
 
-    def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
+    def _receive(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Handle a message that its sender may send: publish server, access point or subscriber."""
         source = event.source
         if source == self._server:
@@ -262,7 +260,7 @@ class AccessPointMachine:
                 case Noted(subscribers=noted):
                     return self._note(now_us, noted)
                 case Messages() as messages:
-                    return self._messages(now_us, messages)
+                    return self._receive_messages(now_us, messages)
         if any(site.address == source and site.is_stateful for site in self._sites):
             transfer = FROM_POINT.decode(event.message)
             if transfer is None or (isinstance(transfer, StateTransfer) and not self._is_readable(transfer)):
@@ -299,7 +297,7 @@ class AccessPointMachine:
         name = message.subscriber
         has_left = isinstance(message, Left) and self._handover.is_answer(message)
         moved = self._handover.handle(now_us, source, message)
-        if has_left or (isinstance(message, Attach) and self._handover.is_known(name, message.incarnation)):
+        if has_left or (isinstance(message, Attach) and self._handover.is_known(name, message.store_id)):
             self._sought.pop(name, None)
         self._behind.add(name)
         agent = self._agents.get(name)
@@ -334,46 +332,46 @@ class AccessPointMachine:
             return False
 
     def _join(self, now_us: int) -> Sequence[Effect]:
-        return Send(self._server, Join()), *self._unanswered.start(now_us, _JOIN)
+        return Send(self._server, Join()), *self._in_flight.start(now_us, _JOIN)
 
-    def _messages(self, now_us: int, message: Messages) -> Sequence[Effect]:
+    def _receive_messages(self, now_us: int, message: Messages) -> Sequence[Effect]:
         effects: list[Effect] = []
         is_first, before = self._log.last_lsn is None, self._log.lineage
         lineage: Lineage = {} if message.lineage is UNSET else message.lineage
-        if not self._log.hear(lineage, message.last, message.nonce or None):
+        if not self._log.hear(lineage, message.last_lsn, message.nonce or None):
             nonce = self._log.ask(self._entropy)
             known = Join() if is_first else self._have(list(self._moved))
             return (Send(self._server, replace(known, nonce=nonce)),)
         if is_first:
-            self._handover.start_seq = message.messages[0].seq - 1 if message.messages else message.last
-            effects += self._unanswered.settle(now_us, _JOIN)
-        lost_ranges = {(shared_lsn(before, self._known_seq, lineage, message.last), self._known_seq)}
+            self._handover.start_lsn = message.messages[0].lsn - 1 if message.messages else message.last_lsn
+            effects += self._in_flight.settle(now_us, _JOIN)
+        lost_ranges = {(shared_lsn(before, self._known_lsn, lineage, message.last_lsn), self._known_lsn)}
         if lineage != before:
-            self._requested_seq = None
-            effects += self._unanswered.settle(now_us, _REPLAY)
-        if (lineage, self._log.last_lsn) != (before, self._known_seq):
-            self._known_seq = self._log.last_lsn or 0
+            self._requested_lsn = None
+            effects += self._in_flight.settle(now_us, _REPLAY)
+        if (lineage, self._log.last_lsn) != (before, self._known_lsn):
+            self._known_lsn = self._log.last_lsn or 0
             self._store.put("log", self._log)
         taken = {} if message.taken is UNSET else message.taken
         for name, address in taken.items():
             self._plain.remove_address(address, name)
             effects += self._displace(now_us, name, address)
         for agent in self._agents.values():
-            lost_ranges.add(agent.follow(lineage, message.last))
-            agent.skip(message.first)
+            lost_ranges.add(agent.follow(lineage, message.last_lsn))
+            agent.skip(message.first_lsn)
             for published in message.messages:
-                if agent.is_confirmed and published.seq == agent.record.next_seq:
+                if agent.is_confirmed and published.lsn == agent.record.next_lsn:
                     effects += agent.decide(now_us, published)
-        for shared, known_seq in sorted(lost_ranges):
-            if shared < known_seq:
-                lost = f"messages {shared + 1} to {known_seq} are gone"
+        for shared, known_lsn in sorted(lost_ranges):
+            if shared < known_lsn:
+                lost = f"messages {shared + 1} to {known_lsn} are gone"
                 effects.append(rolled_back("publish server", lost))
         self._behind = set(self._agents)
-        if self._requested_seq is not None and any(
-            published.seq <= self._requested_seq for published in message.messages
+        if self._requested_lsn is not None and any(
+            published.lsn <= self._requested_lsn for published in message.messages
         ):
-            self._requested_seq = None
-            effects += self._unanswered.settle(now_us, _REPLAY)
+            self._requested_lsn = None
+            effects += self._in_flight.settle(now_us, _REPLAY)
         if message.served is not UNSET:
             effects += self._seek(now_us, message.served)
         flooded = self._plain.flood(message, lineage)
@@ -391,7 +389,7 @@ class AccessPointMachine:
 
     def _send_moved(self, now_us: int, names: Sequence[str]) -> Sequence[Effect]:
         """Send the publish server the addresses of subscribers until it has noted them."""
-        timers = [effect for name in names for effect in self._unanswered.start(now_us, _MOVED + name)]
+        timers = [effect for name in names for effect in self._in_flight.start(now_us, _MOVED + name)]
         return [Send(self._server, self._have(names)), *timers]
 
     def _note(self, now_us: int, noted: Mapping[str, Whereabouts]) -> Sequence[Effect]:
@@ -401,7 +399,7 @@ class AccessPointMachine:
         for name, where in noted.items():
             if self._moved.get(name) == where:
                 self._noted[name] = self._moved.pop(name)
-                effects += self._unanswered.settle(now_us, _MOVED + name)
+                effects += self._in_flight.settle(now_us, _MOVED + name)
         return effects
 
     def _have(self, names: Iterable[str]) -> Have:
@@ -419,37 +417,37 @@ class AccessPointMachine:
     def _catch_up(self, now_us: int) -> Sequence[Effect]:
         """Request the messages that a subscriber lacks, unless already requested."""
         last_lsn = self._log.last_lsn
-        if self._requested_seq is not None or last_lsn is None:
+        if self._requested_lsn is not None or last_lsn is None:
             return ()
         behind = [self._agents[name] for name in self._behind & self._agents.keys()]
-        next_of = {agent.name: agent.record.next_seq for agent in behind if agent.is_confirmed}
-        self._behind = {name for name, seq in next_of.items() if seq <= last_lsn}
+        next_of = {agent.name: agent.record.next_lsn for agent in behind if agent.is_confirmed}
+        self._behind = {name for name, lsn in next_of.items() if lsn <= last_lsn}
         if not self._behind:
             return ()
-        self._requested_seq = min(next_of.values())
-        return Send(self._server, Replay(self._requested_seq)), *self._unanswered.start(now_us, _REPLAY)
+        self._requested_lsn = min(next_of.values())
+        return Send(self._server, Replay(self._requested_lsn)), *self._in_flight.start(now_us, _REPLAY)
 
     def _report(self, source: str, agent: Agent, message: Report) -> Sequence[Effect]:
-        if message.incarnation != agent.record.incarnation:
+        if message.store_id != agent.record.store_id:
             return ()  # a late copy, or a client that has to attach first
         agent.record_report(message.seq, message.automatic)
-        return (Send(source, Reported(message.incarnation, message.seq)),)
+        return (Send(source, Reported(message.store_id, message.seq)),)
 
     def _set_policy(self, source: str, agent: Agent, message: SetPolicy) -> Sequence[Effect]:
-        if message.incarnation != agent.record.incarnation:
+        if message.store_id != agent.record.store_id:
             return ()
         if agent.is_number_used(message.seq, message.policy):
-            return (Send(source, PolicySet(message.incarnation, agent.record.policy, taken=True)),)
-        answer = PolicySet(message.incarnation, message.seq)
+            return (Send(source, PolicySet(message.store_id, agent.record.policy, taken=True)),)
+        answer = PolicySet(message.store_id, message.seq)
         if message.seq > agent.record.policy:
             try:
-                agent.set_policy(message.seq, message.policy, self._checked(message.policy))
+                agent.set_policy(message.seq, message.policy, self._check(message.policy))
             except MudkitError as error:
                 agent.update(replace(agent.record, policy=message.seq))  # the previous policy stays
                 answer = replace(answer, problem=Problem(error.summary, error.where, error.found))
         return (Send(source, answer),)
 
-    def _checked(self, sent: PolicyText) -> AnyPolicy:
+    def _check(self, sent: PolicyText) -> AnyPolicy:
         """Return the policy in a message, checked: the client's own check is not trusted."""
         if "function" not in sent and size_bytes(sent) > MAX_TEXT:
             raise PolicyError("The policy is too long.", expected=f"at most {MAX_TEXT} bytes")

@@ -28,10 +28,10 @@ from mudkit.systems.sublim.messages import (
     Body,
     Deliver,
     Entry,
-    Kept,
     PolicyText,
     Published,
     StateTransfer,
+    SubscriberRecord,
 )
 
 WINDOW: Final = 8
@@ -46,9 +46,9 @@ AnyPolicy = Policy | FunctionPolicy
 
 def initial_state(subscriber: str, epoch: int, log: Follower) -> StateTransfer:
     """Return the state of an unknown subscriber: it starts at the next message."""
-    kept = Kept(
-        epoch=0, address="", report=0, automatic=Automatic(), variables={}, next_seq=(log.last_lsn or 0) + 1,
-        last_seq=0, policy=0, stopped=0, skipped=0, incarnation="", lineage=log.lineage or UNSET,
+    kept = SubscriberRecord(
+        epoch=0, address="", report=0, automatic=Automatic(), variables={}, next_lsn=(log.last_lsn or 0) + 1,
+        last_seq=0, policy=0, stopped=0, skipped=0, store_id="", lineage=log.lineage or UNSET,
     )  # fmt: skip
     return StateTransfer(subscriber, epoch, kept, None, [])
 
@@ -60,9 +60,9 @@ class Agent:
         self._store = store
         self.name = name
         self.policy = policy
-        record = store.get(f"agent {name}", Kept)
+        record = store.get(f"agent {name}", SubscriberRecord)
         assert record is not None, "installed before"
-        self.record: Kept = record
+        self.record: SubscriberRecord = record
         self._queue = deque(entry for _, entry in store.items(f"out {name}\n", Entry))
         self._in_flight: RetransmitTimer[int] = RetransmitTimer(AGAIN + name)
         """Deliveries in flight: the first ones of the queue."""
@@ -101,7 +101,7 @@ class Agent:
         for entry in self._queue:
             self._store.delete(_key(self.name, entry.seq))
 
-    def update(self, record: Kept) -> None:
+    def update(self, record: SubscriberRecord) -> None:
         """Replace and store the record."""
         self.record = record
         self._store.put(f"agent {self.name}", record)
@@ -111,10 +111,10 @@ class Agent:
         if seq > self.record.report or (seq == self.record.report and automatic != self.record.automatic):
             self.update(replace(self.record, report=seq, automatic=automatic))
 
-    def set_incarnation(self, incarnation: str) -> None:
-        """Serve another incarnation of the client, which numbers its reports and policies from 1."""
-        if incarnation != self.record.incarnation:
-            self.update(replace(self.record, incarnation=incarnation, report=0, policy=0))
+    def set_store_id(self, store_id: str) -> None:
+        """Serve another store of the client, which numbers its reports and policies from 1."""
+        if store_id != self.record.store_id:
+            self.update(replace(self.record, store_id=store_id, report=0, policy=0))
 
     def is_number_used(self, seq: int, sent: PolicyText) -> bool:
         """Return whether another policy has this number: the client was restored, or it is a late copy."""
@@ -149,33 +149,33 @@ class Agent:
         )
         return [lost, *effects]
 
-    def follow(self, lineage: Lineage, last_seq: int) -> tuple[int, int]:
+    def follow(self, lineage: Lineage, last_lsn: int) -> tuple[int, int]:
         """Resume in the publish server's log, which may have been restored from a backup.
 
-        Returns the last number that both logs share, and the last one known.
+        Return the last position that both logs share, and the last one known.
         """
-        record, known_seq = self.record, self.record.next_seq - 1
+        record, known_lsn = self.record, self.record.next_lsn - 1
         before: Lineage = {} if record.lineage is UNSET else record.lineage
         if before == lineage:
-            return known_seq, known_seq
-        shared = shared_lsn(before, known_seq, lineage, last_seq)
-        taken = taken_by_incarnation(before, known_seq, {} if record.taken is UNSET else record.taken)
-        next_seq = resume_lsn(shared, taken, lineage, last_seq) + 1
-        self.update(replace(record, next_seq=next_seq, lineage=lineage or UNSET, taken=taken or UNSET))
-        return shared, known_seq
+            return known_lsn, known_lsn
+        shared = shared_lsn(before, known_lsn, lineage, last_lsn)
+        taken = taken_by_incarnation(before, known_lsn, {} if record.taken is UNSET else record.taken)
+        next_lsn = resume_lsn(shared, taken, lineage, last_lsn) + 1
+        self.update(replace(record, next_lsn=next_lsn, lineage=lineage or UNSET, taken=taken or UNSET))
+        return shared, known_lsn
 
-    def skip(self, first_seq: int) -> None:
+    def skip(self, first_lsn: int) -> None:
         """Skip messages before a number, which the publish server has deleted."""
-        missed = first_seq - self.record.next_seq
+        missed = first_lsn - self.record.next_lsn
         if missed > 0:
-            self.update(replace(self.record, next_seq=first_seq, skipped=self.record.skipped + missed))
+            self.update(replace(self.record, next_lsn=first_lsn, skipped=self.record.skipped + missed))
 
     def decide(self, now_us: int, message: Published) -> Sequence[Effect]:
         """Apply the policy to the next message; queue what it sends."""
         record = self.record
         if record.since_us is not UNSET:
             if message.created_us < record.since_us:
-                self.skip(message.seq + 1)
+                self.skip(message.lsn + 1)
                 return ()
             record = replace(record, since_us=UNSET)
         verdict = self.verdict(message.body, message.at_s)
@@ -195,7 +195,7 @@ class Agent:
         self.update(
             replace(
                 record,
-                next_seq=message.seq + 1,
+                next_lsn=message.lsn + 1,
                 variables=dict(verdict.variables),
                 stopped=stopped,
                 last_seq=record.last_seq + (entry is not None),

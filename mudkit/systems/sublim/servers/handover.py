@@ -4,15 +4,15 @@ Each attachment of a subscriber has a number, the epoch, which its client increm
 access point. Messages, and what an access point does with them:
 
 =============  =======================================================================================
-Attach         of another incarnation than the last, or after a start: Identify, unless it answers one. Not
+Attach         of another store than the last, or after a start: Identify, unless it answers one. Not
                newer than the last one: Behind. The agent is here, and not newer: serve. Its state is known
                to have moved: ask that access point. Else ask the one that, according to the client, has
-               served it. Of an epoch that another incarnation had reached: Behind. From the address of
+               served it. Of an epoch that another store had reached: Behind. From the address of
                another subscriber: send nothing more to that one there, and ask it whether it is there. The
                publish server has the same done at another access point
 Identify       (client) attach with this nonce; a late copy cannot
 Behind         (client) continue at the epoch after this one
-Left           the agent is here, of another incarnation, or older than the one that serves now: delete, if
+Left           the agent is here, of another store, or older than the one that serves now: delete, if
                it answers Identify
 Ask            the agent is here, and older than the request: send its state; record that it has moved.
                Moved: Moved, unless it is in transfer to there. Unknown, and never served: send an initial
@@ -25,7 +25,7 @@ Stale          the client has moved on: stop asking
 =============  =======================================================================================
 
 The epochs of a wiped device start at 1 again. After Behind it continues at the last epoch, and the access
-point that has the state serves it; if none has, it starts anew. State of the former incarnation that remains
+point that has the state serves it; if none has, it starts anew. State of the former store that remains
 elsewhere is deleted when the two meet.
 
 A copy of a message may arrive hours later. Attachments are numbered by their reports, and the messages of a
@@ -93,7 +93,7 @@ class _Want(Struct, frozen=True):
     fresh: bool
     report: int
     automatic: Automatic
-    incarnation: str
+    store_id: str
     before: str | None = None
     seen: int | UnsetType = UNSET
     policy: int | UnsetType = UNSET
@@ -112,14 +112,14 @@ class _MovedTo(Struct, frozen=True):
 
     to: str
     epoch: int
-    incarnation: str
+    store_id: str
 
 
 class Handover:
     """Handover at one access point, which adds agents to ``agents`` by ``begin`` and removes them.
 
     ``log`` is the position in the publish server's log, where unknown subscribers start; ``start_us`` is the
-    time of this start, ``start_seq`` the last message published before.
+    time of this start, ``start_lsn`` the last message published before.
     """
 
     def __init__(
@@ -130,14 +130,14 @@ class Handover:
         self._me = ports.address
         self._agents = agents
         self._begin = begin
-        self.start_us = self.start_seq = 0
+        self.start_us = self.start_lsn = 0
         self._entropy = ports.entropy
         self._is_restarted = ports.store.get(STARTED, bool) or False
         self._peers: dict[str, Peer] = {}
         """Incarnation and report of the last attachment of each client since the start."""
         self._sessions: dict[str, str] = {}
         """Nonces with which clients have identified themselves."""
-        self._unanswered: RetransmitTimer[str] = RetransmitTimer(HANDOVER, _TIMEOUT_US)
+        self._in_flight: RetransmitTimer[str] = RetransmitTimer(HANDOVER, _TIMEOUT_US)
         """Requests and transfers by their store keys."""
 
     def handle(self, now_us: int, source: str, message: HandoverMessage) -> Sequence[Effect]:
@@ -146,9 +146,9 @@ class Handover:
         match message:
             case Attach():
                 return self._attach(now_us, source, message)
-            case Left(incarnation=incarnation, epoch=epoch):
+            case Left(store_id=store_id, epoch=epoch):
                 agent = self._agents.get(name)
-                if agent is None or (agent.record.incarnation == incarnation and agent.record.epoch >= epoch):
+                if agent is None or (agent.record.store_id == store_id and agent.record.epoch >= epoch):
                     return ()
                 if not self.is_answer(message):
                     return self.identify(source, message)
@@ -163,7 +163,7 @@ class Handover:
                 if leaving is None or leaving.epoch != epoch:
                     return ()
                 self._store.delete(LEAVE + name)
-                return self._unanswered.settle(now_us, LEAVE + name)
+                return self._in_flight.settle(now_us, LEAVE + name)
             case Moved(epoch=epoch, to=to):
                 want = self._want(name)
                 if want is None or want.epoch != epoch:
@@ -178,26 +178,26 @@ class Handover:
                 if want is None or want.epoch != epoch:
                     return ()
                 self._store.delete(WANT + name)
-                stop = self._unanswered.settle(now_us, WANT + name)
+                stop = self._in_flight.settle(now_us, WANT + name)
                 # A client that is still here has started anew, and must continue at a later epoch.
-                return [*stop, Send(want.address, Behind(want.incarnation, epoch))]
-            case Missing(epoch=epoch, start_us=start_us, start_seq=start_seq):
+                return [*stop, Send(want.address, Behind(want.store_id, epoch))]
+            case Missing(epoch=epoch, start_us=start_us, start_lsn=start_lsn):
                 want, agent = self._want(name), self._agents.get(name)
                 if want is None or (want.epoch, want.origin) != (epoch, source):
                     return ()
-                if not self.is_known(name, want.incarnation):
+                if not self.is_known(name, want.store_id):
                     return ()  # the client has to attach again
                 if agent is not None:
                     return self._serve_here(now_us, agent, want)
                 self._store.delete(WANT + name)
-                stop = self._unanswered.settle(now_us, WANT + name)
-                served = self._serve_anew(now_us, name, want.address, epoch, want, start_us, start_seq)
+                stop = self._in_flight.settle(now_us, WANT + name)
+                served = self._serve_anew(now_us, name, want.address, epoch, want, start_us, start_lsn)
                 return [*stop, *served]
 
     def _serve_moved_here(self, now_us: int, source: str, name: str, want: _Want) -> Sequence[Effect]:
         """Serve a subscriber that has moved here, anew if its state was lost with an older store."""
-        agent, moved = self._agents.get(name), self._moved(name)
-        if not self.is_known(name, want.incarnation):
+        agent, moved = self._agents.get(name), self._find_moved(name)
+        if not self.is_known(name, want.store_id):
             return ()  # the client has to attach again
         if agent is not None:
             return self._serve_here(now_us, agent, want)
@@ -205,18 +205,18 @@ class Handover:
             return ()  # in transfer
         self._store.delete(WANT + name)
         self._store.delete(_MOVED + name)
-        stop = self._unanswered.settle(now_us, WANT + name)
-        start = self.start_us, self.start_seq
+        stop = self._in_flight.settle(now_us, WANT + name)
+        start = self.start_us, self.start_lsn
         return [*stop, *self._serve_anew(now_us, name, want.address, want.epoch, want, *start)]
 
     def attaching(self) -> Sequence[tuple[str, Whereabouts]]:
         """Return the subscribers that were attaching before the start, and where they were."""
         wants = self._store.items(WANT, _Want)
-        return [(key.removeprefix(WANT), Whereabouts(want.address, want.incarnation)) for key, want in wants]
+        return [(key.removeprefix(WANT), Whereabouts(want.address, want.store_id)) for key, want in wants]
 
     def identify(self, source: str, message: Attach | Left | Report | SetPolicy) -> Sequence[Effect]:
         """Ask a client for an attachment with a nonce."""
-        return (Send(source, Identify(message.incarnation, self.ask(message.subscriber))),)
+        return (Send(source, Identify(message.store_id, self.ask(message.subscriber))),)
 
     def ask(self, name: str) -> str:
         """Return the nonce of the open question to a client."""
@@ -234,19 +234,19 @@ class Handover:
         """Return whether a message answers the open question to its client."""
         return message.nonce is not UNSET and message.nonce == self._peer(message.subscriber).nonce
 
-    def is_known(self, name: str, incarnation: str) -> bool:
-        """Return whether a client's incarnation has attached since the start."""
-        return self._peer(name).incarnation == incarnation
+    def is_known(self, name: str, store_id: str) -> bool:
+        """Return whether a client's store has attached since the start."""
+        return self._peer(name).incarnation == store_id
 
     def has_lost(self, name: str) -> bool:
         """Return whether nothing is known of a subscriber."""
-        return name not in self._agents and self._moved(name) is None and self._want(name) is None
+        return name not in self._agents and self._find_moved(name) is None and self._want(name) is None
 
     def retransmit_overdue(self, now_us: int) -> Sequence[Effect]:
         """Retransmit overdue requests and transfers."""
-        late = self._unanswered.overdue(now_us)
+        late = self._in_flight.overdue(now_us)
         effects = [effect for key in late for effect in self._send(now_us, key)]
-        return [*effects, *self._unanswered.restart(now_us)]
+        return [*effects, *self._in_flight.restart(now_us)]
 
     def retransmit_all(self, now_us: int) -> Sequence[Effect]:
         """Retransmit all requests and transfers."""
@@ -260,78 +260,78 @@ class Handover:
         leave = self._store.get(key, _Leave) if key.startswith(LEAVE) else None
         if want is not None:
             name = key.removeprefix(WANT)
-            sent = Send(want.origin, Ask(name, want.epoch, want.fresh, want.incarnation))
+            sent = Send(want.origin, Ask(name, want.epoch, want.fresh, want.store_id))
         elif leave is not None:
             sent = Send(leave.to, leave.state)
         else:
-            return self._unanswered.settle(now_us, key)
-        return sent, *self._unanswered.start(now_us, key, size_bytes(sent.message))
+            return self._in_flight.settle(now_us, key)
+        return sent, *self._in_flight.start(now_us, key, size_bytes(sent.message))
 
     def _want(self, name: str) -> _Want | None:
         return self._store.get(WANT + name, _Want)
 
-    def _moved(self, name: str) -> _MovedTo | None:
+    def _find_moved(self, name: str) -> _MovedTo | None:
         return self._store.get(_MOVED + name, _MovedTo)
 
     def _attach(self, now_us: int, source: str, message: Attach) -> Sequence[Effect]:
-        name, epoch, incarnation = message.subscriber, message.epoch, message.incarnation
-        agent, moved, before = self._agents.get(name), self._moved(name), self._want(name)
+        name, epoch, store_id = message.subscriber, message.epoch, message.store_id
+        agent, moved, before = self._agents.get(name), self._find_moved(name), self._want(name)
         others = [
             known.epoch
             for known in (agent.record if agent is not None else None, moved, before)
-            if known is not None and known.incarnation not in ("", incarnation)
+            if known is not None and known.store_id not in ("", store_id)
         ]
         peer = self._peer(name)
         if not self.is_answer(message):
-            if incarnation == peer.incarnation and message.report <= peer.seq:  # a late copy, or restored
+            if store_id == peer.incarnation and message.report <= peer.seq:  # a late copy, or restored
                 epoch = max(epoch, 0 if agent is None else agent.record.epoch)
-                return (Send(source, Behind(incarnation, epoch, peer.seq)),)
+                return (Send(source, Behind(store_id, epoch, peer.seq)),)
             is_first = not peer.incarnation and peer.nonce is None and not others
-            if incarnation != peer.incarnation and not is_first:
+            if store_id != peer.incarnation and not is_first:
                 return self.identify(source, message)
         elif message.nonce is not UNSET:
             self._sessions[name] = message.nonce
-        peer.take(incarnation, message.report)
+        peer.take(store_id, message.report)
         if others and epoch <= max(others):
-            return (Send(source, Behind(incarnation, max(others))),)
+            return (Send(source, Behind(store_id, max(others))),)
         begins = message.fresh
         if agent is not None:
             if epoch < agent.record.epoch:  # a late copy, or the client was restored
-                return (Send(source, Behind(incarnation, agent.record.epoch)),)
-            is_its_own = agent.record.incarnation in ("", incarnation)
+                return (Send(source, Behind(store_id, agent.record.epoch)),)
+            is_its_own = agent.record.store_id in ("", store_id)
             is_mine = begins or message.origin == self._me
             # It may have been served elsewhere since the backup.
             is_old = not agent.is_confirmed and epoch > agent.record.epoch and not is_mine
             if (is_its_own or is_mine) and not is_old:
                 return self._serve(now_us, agent, source, epoch, message)
             if not is_old:
-                self._forget(agent)  # a former incarnation's
+                self._forget(agent)  # a former store's
         if moved is not None and epoch <= moved.epoch:
-            return (Send(source, Behind(incarnation, moved.epoch)),)
-        if moved is not None and begins and moved.incarnation != incarnation:
+            return (Send(source, Behind(store_id, moved.epoch)),)
+        if moved is not None and begins and moved.store_id != store_id:
             self._store.delete(_MOVED + name)
             moved = None
-        if before is not None and begins and before.incarnation != incarnation:
+        if before is not None and begins and before.store_id != store_id:
             self._store.delete(WANT + name)
             before = None
-        is_known = moved is not None and moved.incarnation == incarnation
+        is_known = moved is not None and moved.store_id == store_id
         origin = moved.to if moved is not None and is_known else message.origin
         if origin == self._me:  # no access point has served it, or this one has no record of it
             if not begins:
                 if moved is not None or before is not None:
                     return ()
-                start = self.start_us, self.start_seq
+                start = self.start_us, self.start_lsn
                 return self._serve_anew(now_us, name, source, epoch, message, *start)
             Agent.install(self._store, name, initial_state(name, epoch, self._log))
             return self._serve(now_us, self._begin(name), source, epoch, message)
         want = _Want(
-            epoch, origin, source, begins and not is_known, message.report, message.automatic, incarnation,
+            epoch, origin, source, begins and not is_known, message.report, message.automatic, store_id,
             seen=message.seen, policy=message.policy,
         )  # fmt: skip
-        if before is not None and (before.epoch, before.incarnation) == (epoch, incarnation):
+        if before is not None and (before.epoch, before.store_id) == (epoch, store_id):
             want = replace(want, origin=before.origin, fresh=before.fresh, before=before.before)
         self._store.put(WANT + name, want)
-        is_requested = before is not None and before.epoch == epoch and WANT + name in self._unanswered
+        is_requested = before is not None and before.epoch == epoch and WANT + name in self._in_flight
         return () if is_requested else self._send(now_us, WANT + name)
 
     def _serve_anew(
@@ -342,14 +342,14 @@ class Handover:
         epoch: int,
         request: Attach | _Want,
         start_us: int,
-        start_seq: int,
+        start_lsn: int,
     ) -> Sequence[Effect]:
         """Serve a subscriber whose state is lost, with the messages published since a start."""
         state = initial_state(name, epoch, self._log)
-        first_seq = min(max(start_seq - _MAX_UNHEARD, 0) + 1, state.record.next_seq)
+        first_lsn = min(max(start_lsn - _MAX_UNHEARD, 0) + 1, state.record.next_lsn)
         seen = 0 if request.seen is UNSET else request.seen
         Agent.install(
-            self._store, name, replace(state, record=replace(state.record, next_seq=first_seq, last_seq=seen))
+            self._store, name, replace(state, record=replace(state.record, next_lsn=first_lsn, last_seq=seen))
         )
         agent = self._begin(name)
         served = self._serve(now_us, agent, source, epoch, request)
@@ -360,7 +360,7 @@ class Handover:
     def _serve_here(self, now_us: int, agent: Agent, want: _Want) -> Sequence[Effect]:
         """Serve a subscriber whose state is here."""
         self._store.delete(WANT + agent.name)
-        stop = self._unanswered.settle(now_us, WANT + agent.name)
+        stop = self._in_flight.settle(now_us, WANT + agent.name)
         return [*stop, *self._serve(now_us, agent, want.address, want.epoch, want)]
 
     def _forget(self, agent: Agent) -> None:
@@ -370,7 +370,7 @@ class Handover:
     def _serve(
         self, now_us: int, agent: Agent, source: str, epoch: int, request: Attach | _Want
     ) -> Sequence[Effect]:
-        agent.set_incarnation(request.incarnation)
+        agent.set_store_id(request.store_id)
         agent.session = self._sessions.get(agent.name, UNSET)
         displaced: Sequence[Effect] = ()
         has_moved = (agent.record.epoch, agent.record.address) != (epoch, source)
@@ -385,7 +385,7 @@ class Handover:
         lost = agent.confirm(now_us, 0 if request.seen is UNSET else request.seen)
         is_behind = request.policy is not UNSET and agent.record.policy < request.policy
         policy = agent.record.policy if is_behind else UNSET
-        attached = Attached(request.incarnation, epoch, agent.record.report, policy, agent.session)
+        attached = Attached(request.store_id, epoch, agent.record.report, policy, agent.session)
         return [*lost, *displaced, Send(source, attached), *agent.resend(now_us)]
 
     def displace_at(self, now_us: int, address: str, owner: Agent | None = None) -> Sequence[Effect]:
@@ -402,17 +402,17 @@ class Handover:
     def displace(self, now_us: int, agent: Agent) -> Sequence[Effect]:
         """Stop sending to a subscriber whose address is another one's, and ask whether it is there."""
         agent.is_away = True
-        question = Identify(agent.record.incarnation, self.ask(agent.name))
+        question = Identify(agent.record.store_id, self.ask(agent.name))
         return [*agent.resend(now_us), Send(agent.record.address, question)]
 
     def _ask(self, now_us: int, source: str, message: Ask) -> Sequence[Effect]:
         name, epoch = message.subscriber, message.epoch
-        agent, moved = self._agents.get(name), self._moved(name)
-        if moved is not None and message.fresh and moved.incarnation != message.incarnation:
-            moved = None  # a former incarnation's
+        agent, moved = self._agents.get(name), self._find_moved(name)
+        if moved is not None and message.fresh and moved.store_id != message.store_id:
+            moved = None  # a former store's
         if agent is None and moved is None:
             want = self._want(name)
-            is_waited_for = want is not None and want.incarnation == message.incarnation
+            is_waited_for = want is not None and want.store_id == message.store_id
             is_mutual = want is not None and want.origin == source and want.epoch < epoch
             if is_mutual and is_waited_for and message.fresh:
                 self._store.delete(WANT + name)  # each requests it from the other: no state exists
@@ -420,7 +420,7 @@ class Handover:
             if is_waited_for or (want is not None and not message.fresh):
                 return ()  # in transfer to here; the requester repeats its request
             if not message.fresh:
-                return (Send(source, Missing(name, epoch, self.start_us, self.start_seq)),)
+                return (Send(source, Missing(name, epoch, self.start_us, self.start_lsn)),)
             Agent.install(self._store, name, initial_state(name, epoch, self._log))
             agent = self._begin(name)
         if agent is None:
@@ -435,18 +435,18 @@ class Handover:
             if epoch <= moved.epoch:
                 return (Send(source, Stale(name, epoch)),)
             return (Send(source, Moved(name, epoch, moved.to)),)
-        is_another = agent.record.incarnation not in ("", message.incarnation)
+        is_another = agent.record.store_id not in ("", message.store_id)
         if epoch <= agent.record.epoch or (is_another and not message.fresh):
             return (Send(source, Stale(name, epoch)),)
         self._store.put(LEAVE + name, _Leave(source, epoch, agent.export(epoch)))
         self._store.crash_point("packed, not gone")
-        self._store.put(_MOVED + name, _MovedTo(source, epoch, message.incarnation))
+        self._store.put(_MOVED + name, _MovedTo(source, epoch, message.store_id))
         self._forget(agent)
         return self._send(now_us, LEAVE + name)
 
     def _install_state(self, now_us: int, source: str, message: StateTransfer) -> Sequence[Effect]:
         name, epoch = message.subscriber, message.epoch
-        agent, moved = self._agents.get(name), self._moved(name)
+        agent, moved = self._agents.get(name), self._find_moved(name)
         answer = Send(source, StateTransferAck(name, epoch))
         known_epoch = max(
             agent.record.epoch if agent is not None else 0, moved.epoch if moved is not None else 0
@@ -461,11 +461,11 @@ class Handover:
         stop: list[Effect] = []
         for key in (WANT + name, LEAVE + name):  # if it came back, the transfer has arrived
             self._store.delete(key)
-            stop += self._unanswered.settle(now_us, key)
+            stop += self._in_flight.settle(now_us, key)
         self._store.delete(_MOVED + name)
         agent = self._begin(name)
         agent.update(replace(agent.record, epoch=epoch))
-        if want is None or want.epoch < epoch or not self.is_known(name, want.incarnation):
+        if want is None or want.epoch < epoch or not self.is_known(name, want.store_id):
             agent.suspend(now_us)
             return [answer, *stop]  # the client will attach
         return [answer, *stop, *self._serve(now_us, agent, want.address, want.epoch, want)]

@@ -80,9 +80,9 @@ class PlainService:
         self._moved: dict[str, Whereabouts] = {}
         """New addresses that the publish server may not have noted."""
         self._lineage: Lineage = {}
-        self._last = 0
+        self._last_lsn = 0
         self._taken: dict[str, int] = {}
-        """Last number sent of each start of the log."""
+        """Last position sent of each incarnation of the log."""
 
     @property
     def moved(self) -> Mapping[str, Whereabouts]:
@@ -127,17 +127,17 @@ class PlainService:
     def flood(self, announced: Messages, lineage: Lineage) -> Sequence[Effect]:
         """Send new messages of the present log to the subscribers whose predicate matches."""
         if lineage != self._lineage:
-            shared = shared_lsn(self._lineage, self._last, lineage, announced.last)
-            self._taken = taken_by_incarnation(self._lineage, self._last, self._taken)
-            self._last = resume_lsn(shared, self._taken, lineage, announced.last)
+            shared = shared_lsn(self._lineage, self._last_lsn, lineage, announced.last_lsn)
+            self._taken = taken_by_incarnation(self._lineage, self._last_lsn, self._taken)
+            self._last_lsn = resume_lsn(shared, self._taken, lineage, announced.last_lsn)
             self._lineage = lineage
         effects: list[Effect] = []
         for message in announced.messages:
-            if message.seq <= self._last:
+            if message.lsn <= self._last_lsn:
                 continue
-            self._last = message.seq
+            self._last_lsn = message.lsn
             sent = Plain(
-                message.seq, message.item, message.body, incarnation_at(lineage, message.seq) or UNSET
+                message.lsn, message.item, message.body, incarnation_at(lineage, message.lsn) or UNSET
             )
             for name, (address, predicate) in list(self._subscriptions.items()):
                 try:
@@ -195,7 +195,7 @@ class PlainAccessPointMachine:
     def _messages(self, message: Messages) -> Sequence[Effect]:
         self._has_joined = True
         lineage: Lineage = {} if message.lineage is UNSET else message.lineage
-        if not self._log.hear(lineage, message.last, message.nonce or None):
+        if not self._log.hear(lineage, message.last_lsn, message.nonce or None):
             return (Send(self._server, replace(self._have(), nonce=self._log.ask(self._entropy))),)
         taken = {} if message.taken is UNSET else message.taken
         for name, address in taken.items():

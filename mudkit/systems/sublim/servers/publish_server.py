@@ -9,8 +9,8 @@ Replay         send stored messages starting at a number, a batch at a time; ski
 Have           record that the access point has all messages up to a number; store where its subscribers are
                for an access point that comes back from a backup, and acknowledge it. A subscriber of another
                access point had this address: tell that one (taken), until it does not send there any more
-start          with a store that is not empty: add a start to the log's lineage; announce it to the access
-               points, which may know messages that a restored backup lacks
+start          with a store that is not empty: add an incarnation to the log's lineage; announce it to the
+               access points, which may know messages that a restored backup lacks
 timer          announce the last number to access points that have not acknowledged it
 =============  =======================================================================================
 """
@@ -64,14 +64,14 @@ class PublishServerMachine:
         self._start_us = start_us
         self._sites = sites
         self._kept = kept
-        self._last: int = ports.store.get("last", int) or 0
+        self._last_lsn: int = ports.store.get("last", int) or 0
         points: list[str] | None = ports.store.get("points", list)
         self._points: dict[str, int] = {}
-        """Last number acknowledged since this start, by address of the access point."""
+        """Last position acknowledged since this start, by address of the access point."""
         self._lineage: Lineage = ports.store.get("lineage", dict[str, int]) or {}
         self._restart: Incarnation | None = None
-        """Incarnation of a start that continues an existing log, until the first event."""
-        if points is not None or self._last:
+        """Incarnation that continues an existing log, until the first event."""
+        if points is not None or self._last_lsn:
             self._restart = Incarnation(ports)
             self._points = dict.fromkeys([*(points or []), *(site.address for site in sites)], -1)
         self._owners: dict[str, str] = {}
@@ -86,26 +86,28 @@ class PublishServerMachine:
 
     def overview(self) -> View:
         """Return the number of messages for the display."""
-        behind = sum(last < self._last for last in self._points.values())
-        return View("", {"messages published": self._last, "access points behind": behind or None})
+        behind = sum(last_lsn < self._last_lsn for last_lsn in self._points.values())
+        return View("", {"messages published": self._last_lsn, "access points behind": behind or None})
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         if self._restart is not None:  # later messages of the log, if any, are lost
-            self._lineage = continue_lineage(self._lineage, self._last, self._restart.id)
+            self._lineage = continue_lineage(self._lineage, self._last_lsn, self._restart.id)
             self._store.put("lineage", self._lineage)
             self._restart = None
         match event:
             case Call(op_id=op_id, operation=Publish() as request):
                 return self._publish(now_us, op_id, request)
             case Received():
-                return self._received(now_us, event)
+                return self._receive(now_us, event)
             case LinkUp():
-                late = [point for point, last in self._points.items() if last < self._last]
+                late = [point for point, last_lsn in self._points.items() if last_lsn < self._last_lsn]
                 return self._announce(now_us, late)
             case TimerFired():
                 late = [
-                    point for point, last in self._points.items() if self._remaining_us(now_us, last) == 0
+                    point
+                    for point, last_lsn in self._points.items()
+                    if self._remaining_us(now_us, last_lsn) == 0
                 ]
                 return self._announce(now_us, late)
         return ()
@@ -115,7 +117,7 @@ class PublishServerMachine:
         points = list(dict.fromkeys([*late, *self._taken]))
         return [*(Send(point, self._announcement(point)) for point in points), *self._timer(now_us, points)]
 
-    def _received(self, now_us: int, event: Received) -> Sequence[Effect]:
+    def _receive(self, now_us: int, event: Received) -> Sequence[Effect]:
         source, message = event.source, TO_PUBLISHER.decode(event.message)
         match message:
             case _ if message is None or all(site.address != source for site in self._sites):
@@ -124,11 +126,11 @@ class PublishServerMachine:
                 if source not in self._points:
                     self._points[source] = 0
                     self._store.put("points", list(self._points))
-                served = self._served(source) or UNSET
+                served = self._list_subscribers(source) or UNSET
                 return (Send(source, replace(self._announcement(source), served=served, nonce=nonce)),)
-            case Replay(first=first):
-                return (Send(source, self._replayed(source, first)),)
-            case Have(last=last, start=start, moved=moved, lost=lost, nonce=nonce):
+            case Replay(first_lsn=first_lsn):
+                return (Send(source, self._build_replay(source, first_lsn)),)
+            case Have(last_lsn=last_lsn, log_incarnation=incarnation, moved=moved, lost=lost, nonce=nonce):
                 if lost is not UNSET:
                     for name in self._taken.get(source, {}).keys() & lost:
                         self._lose(source, name)
@@ -137,8 +139,8 @@ class PublishServerMachine:
                     are_taken = [self._note(name, _At(source, where)) for name, where in moved.items()]
                     effects = [Send(source, Noted(moved))]
                     effects += self._announce(now_us, ()) if any(are_taken) else ()
-                if (start or "") == last_incarnation(self._lineage):  # else it refers to another log
-                    self._points[source] = max(self._points.get(source, 0), last)
+                if (incarnation or "") == last_incarnation(self._lineage):  # else it refers to another log
+                    self._points[source] = max(self._points.get(source, 0), last_lsn)
                 if nonce is not UNSET:
                     return [*effects, Send(source, replace(self._announcement(source), nonce=nonce))]
                 return effects
@@ -149,7 +151,7 @@ class PublishServerMachine:
         self._leave(name)
         self._store.put(_AT + name, at)
         is_taken = self._claim(name, at)
-        if before is None or before.point == at.point or before.where.incarnation:
+        if before is None or before.point == at.point or before.where.store_id:
             return is_taken
         # A plain subscriber's Bye may be lost. State of others moves by a handover.
         self._taken.setdefault(before.point, {})[name] = before.where.address
@@ -188,55 +190,55 @@ class PublishServerMachine:
         if not taken:
             self._taken.pop(point, None)
 
-    def _served(self, point: str) -> dict[str, Whereabouts]:
+    def _list_subscribers(self, point: str) -> dict[str, Whereabouts]:
         known = self._store.items(_AT, _At)
         are_here = ((key.removeprefix(_AT), at.where) for key, at in known if at.point == point)
-        return {name: where for name, where in are_here if where.incarnation}
+        return {name: where for name, where in are_here if where.store_id}
 
-    def _remaining_us(self, now_us: int, last: int) -> int | None:
-        """Return the time left to acknowledge the message after ``last``; None if there is none."""
-        if last >= self._last:
+    def _remaining_us(self, now_us: int, last_lsn: int) -> int | None:
+        """Return the time left to acknowledge the message after ``last_lsn``; None if there is none."""
+        if last_lsn >= self._last_lsn:
             return None
-        kept = self._store.get(_key(last + 1), Published)
+        kept = self._store.get(_key(last_lsn + 1), Published)
         return 0 if kept is None else max(kept.created_us + _TIMEOUT_US - now_us, 0)
 
     def _timer(self, now_us: int, announced: Sequence[str]) -> Sequence[Effect]:
         """Set the timer for the access point that is due first."""
         remaining_us = [
             _TIMEOUT_US if point in announced else left_us
-            for point, last in self._points.items()
-            if (left_us := self._remaining_us(now_us, last)) is not None
+            for point, last_lsn in self._points.items()
+            if (left_us := self._remaining_us(now_us, last_lsn)) is not None
         ]
         remaining_us += [_TIMEOUT_US] if self._taken else []
         self._is_waiting = bool(remaining_us)
         return (SetTimer(_ANNOUNCE, max(min(remaining_us), 1)),) if remaining_us else ()
 
     def _publish(self, now_us: int, op_id: int, request: Publish) -> Sequence[Effect]:
-        self._last += 1
-        item = request.item or f"message {self._last}"
+        self._last_lsn += 1
+        item = request.item or f"message {self._last_lsn}"
         at_s = (self._start_us + now_us) / 1e6
-        kept = Published(self._last, item, now_us, at_s, request.body)
-        self._store.put("last", self._last)
+        kept = Published(self._last_lsn, item, now_us, at_s, request.body)
+        self._store.put("last", self._last_lsn)
         self._store.crash_point("numbered, not kept")
-        self._store.put(_key(self._last), kept)
-        self._store.delete(_key(self._last - self._kept))
+        self._store.put(_key(self._last_lsn), kept)
+        self._store.delete(_key(self._last_lsn - self._kept))
         sent = [Send(point, replace(self._announcement(point), messages=[kept])) for point in self._points]
         timer = [] if self._is_waiting else [SetTimer(_ANNOUNCE, _TIMEOUT_US)]
         self._is_waiting = True
-        return [*sent, *timer, Complete(op_id, self._last)]
+        return [*sent, *timer, Complete(op_id, self._last_lsn)]
 
-    def _replayed(self, point: str, first: int) -> Messages:
-        begin = max(first, self._last - self._kept + 1)
-        seqs = range(begin, min(begin + REPLAY_BATCH, self._last + 1))
-        stored = (self._store.get(_key(seq), Published) for seq in seqs)
+    def _build_replay(self, point: str, first_lsn: int) -> Messages:
+        begin = max(first_lsn, self._last_lsn - self._kept + 1)
+        lsns = range(begin, min(begin + REPLAY_BATCH, self._last_lsn + 1))
+        stored = (self._store.get(_key(lsn), Published) for lsn in lsns)
         return replace(self._announcement(point), messages=[entry for entry in stored if entry is not None])
 
     def _announcement(self, point: str) -> Messages:
-        first, taken = max(self._last - self._kept + 1, 1), self._taken.get(point)
+        first, taken = max(self._last_lsn - self._kept + 1, 1), self._taken.get(point)
         return Messages(
-            self._last, first, [], self._lineage or UNSET, taken=UNSET if taken is None else dict(taken)
+            self._last_lsn, first, [], self._lineage or UNSET, taken=UNSET if taken is None else dict(taken)
         )
 
 
-def _key(number: int) -> str:
-    return f"message {number:012d}"
+def _key(lsn: int) -> str:
+    return f"message {lsn:012d}"

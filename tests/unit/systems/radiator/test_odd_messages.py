@@ -28,7 +28,7 @@ def test_messages_that_cannot_be_unpacked_are_dropped():
 def find_pending_push(fleet, name):
     """Return id and record of the unacknowledged push to a client."""
     (row,) = (row for client, row in get_server_machine(fleet)._rows.items() if client == name)
-    return next(iter(row.owed.items()))
+    return next(iter(row.deliveries.items()))
 
 
 def get_server_machine(fleet):

@@ -11,8 +11,8 @@ def test_link_sends_in_order_at_its_capacity():
     assert timer.delay_us == 100_000
     assert link.send(50_000, "b", b"x" * 10) == ()
     assert link.free_us == 110_000
-    sent, timer = link.fired(100_000)
+    sent, timer = link.emit(100_000)
     assert (sent.to, timer.delay_us) == ("a", 10_000)
-    (sent,) = link.fired(110_000)
+    (sent,) = link.emit(110_000)
     assert sent.to == "b"
     assert (link.messages_sent, link.bytes_sent) == (2, 110)

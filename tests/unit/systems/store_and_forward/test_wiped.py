@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from mudkit import Lab
+from mudkit.delivery.inbox import MAX_INCARNATIONS
 from mudkit.errors import OutboxFull, ParameterError
 from mudkit.fleet.link import Transfer
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.store_and_forward import Client, Relay
+from mudkit.systems.store_and_forward.messages import MAX_LETTERS, DeliveryAck
+from mudkit.systems.store_and_forward.servers import DeviceQueue
 from mudkit.wire import wire_fields
 
 
 def wipe(installed: Any) -> None:
     installed.kill()
     installed.store = MemoryStore()
+    installed.start()
+
+
+def restore(installed: Any, backup: Mapping[str, Any]) -> None:
+    """Restart with the content of a backup."""
+    installed.kill()
+    installed.store = MemoryStore()
+    for key, value in backup.items():
+        installed.store.put(key, value)
+    installed.store.commit()
     installed.start()
 
 
@@ -226,17 +240,39 @@ def test_restored_relay_resumes_and_records_unknown_messages() -> None:
     for text in ("two", "three"):
         ann.send("bob", text).result()
     lab.run(minutes=1)
-    relay.installed.kill()
-    relay.installed.store = MemoryStore()
-    for key, value in backup.items():
-        relay.installed.store.put(key, value)
-    relay.installed.store.commit()
-    relay.installed.start()
+    restore(relay.installed, backup)
     four = ann.send("bob", "four")
     lab.run(minutes=2)
     assert four.done()
     assert read_texts(bob) == ["one", "two", "three", "four"]
     assert list_began_anew(lab) == ["messages of ann up to number 3 are not known here"]
+
+
+def test_restored_device_resumes_and_the_lost_messages_are_recorded() -> None:
+    """A receiver whose store is older than what it has acknowledged lacks the messages since (`DeliveryGap`)."""
+    lab, _, ann, bob = create_lab()
+    ann.send("bob", "one").result()
+    lab.run(minutes=1)
+    backup = dict(bob.installed.store.items())
+    for text in ("two", "three"):
+        ann.send("bob", text).result()
+    lab.run(minutes=1)
+    restore(bob.installed, backup)
+    ann.send("bob", "four").result()
+    lab.run(minutes=2)
+    assert read_texts(bob) == ["one", "four"]
+    incidents = lab.frame("incidents")
+    assert incidents.loc[incidents["incident"] == "rolled back", "detail"].tolist() == [
+        "bob: messages of ann from number 2 to 3 are gone"
+    ]
+
+
+def test_relay_remembers_acknowledgements_of_as_many_incarnations_as_the_inbox() -> None:
+    device = DeviceQueue("bob")
+    names = [f"{number:02d}" for number in range(MAX_INCARNATIONS + 2)]
+    for name in names:
+        device.ack(DeliveryAck(number=1, incarnation=name, receiver="b", key="k", sender="ann", to="bob"))
+    assert device.acked == {"ann": dict.fromkeys(names[2:], 1)}
 
 
 def test_full_outbox_refuses_further_messages() -> None:
@@ -256,7 +292,13 @@ def test_full_outbox_refuses_further_messages() -> None:
     assert set(lab.deliveries()["status"]) == {"read"}
 
 
-def test_too_long_text_is_refused_at_once() -> None:
-    _, _, ann, _ = create_lab()
+def test_too_long_text_or_name_is_refused_at_once() -> None:
+    lab, _, ann, _ = create_lab()
     with pytest.raises(ParameterError, match="send it in parts"):
         ann.send("bob", "x" * 3_000_000)
+    assert ann.send("bob", "x", item="y" * MAX_LETTERS).result(5)
+    for item in ("", "y" * (MAX_LETTERS + 1), "a\nb"):
+        with pytest.raises(ParameterError, match="a text of one line, of at most 512 letters"):
+            ann.send("bob", "x", item=item)
+    lab.run(minutes=1)
+    assert lab.problems.empty

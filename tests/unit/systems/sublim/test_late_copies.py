@@ -119,7 +119,7 @@ def test_late_delivery_does_not_enter_the_inbox_again(fault: str) -> None:
 def test_late_leave_of_a_wiped_device_deletes_nothing() -> None:
     net = Net(points=2)
     agent = net.net.access_points[0].installed.machine._agents["ann"]
-    incarnation = agent.record.incarnation
+    incarnation = agent.record.store_id
     net.lab.faults.wipe("ann")
     net.lab.run(minutes=1)
     net.lab.faults.cut("ann")

@@ -271,7 +271,7 @@ def test_request_with_an_older_epoch_is_stale():
 
 def test_request_for_lost_state_is_answered_with_missing():
     two, three = Point("two"), Point("three")
-    two.handover.start_us, two.handover.start_seq = 7_000_000, 90
+    two.handover.start_us, two.handover.start_lsn = 7_000_000, 90
     (ask,) = select(three.attach(3, "two"), "ask")
     (missing,) = select(two.receive("three", ask), "missing")
     assert two.agents == {}

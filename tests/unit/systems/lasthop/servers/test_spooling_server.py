@@ -67,7 +67,7 @@ class Server:
         nonce = next(message["nonce"] for _, message in reversed(self.sent) if message["kind"] == "who")
         peer = self.machine._peers["ann"]
         topics = {
-            topic: [known.run, as_wire(SubscriptionFields.of(known.subscription)), 0]
+            topic: [known.subscribed_seq, as_wire(SubscriptionFields.of(known.subscription)), 0]
             for topic, known in peer.topics.items()
         }
         wants = {"topics": topics, "first": 1, "acked": peer.facts_seq, "nonce": nonce, **wants}

@@ -15,7 +15,7 @@ from mudkit.errors import AccessDenied, TableProblem
 from mudkit.predicates import Aggregates, Predicate
 from mudkit.systems.mud.messages import DropEntry, Row, RowEntry, State, TableEntry
 from mudkit.systems.mud.tables.records import SentPredicate
-from mudkit.systems.mud.tables.replica import Joined, TableReplica, aggregate, is_visible, record_of
+from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, aggregate, is_visible, record_of
 from mudkit.systems.mud.tables.table import Table
 
 NEWS = Table("news", "app", split=["g", "p"], number=1, lsn=1)
@@ -224,7 +224,7 @@ def build_copy_with_people(*people: Row, news: tuple[Row, ...] = (), table: Tabl
 
 
 def lookup(copy: TableReplica, key: Any, auth: dict[str, str] | None = None, **reader: Any) -> Any:
-    return Joined(copy, reader, {"app": "news"} if auth is None else auth)["people"].get(key)
+    return JoinedTables(copy, reader, {"app": "news"} if auth is None else auth)["people"].get(key)
 
 
 def test_lookup_finds_a_record_of_another_table_by_key():
@@ -261,8 +261,8 @@ def test_lookup_in_unknown_or_closed_table_fails_reads_and_hides_records():
         with pytest.raises(error):
             select(copy, BY_LOOKUP)
         assert select(copy) == ["a"]
-    assert set(Joined(copy, {}, {})) == {"news", "people"}
-    assert len(Joined(copy, {}, {})) == 2
+    assert set(JoinedTables(copy, {}, {})) == {"news", "people"}
+    assert len(JoinedTables(copy, {}, {})) == 2
 
 
 @pytest.mark.parametrize(

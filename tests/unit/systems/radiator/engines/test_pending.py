@@ -113,7 +113,7 @@ def test_current_context_merges_last_message_and_registration():
     contexts = Contexts(100)
     assert contexts.register("ann", {"p2p_enabled": True, "x": 1})
     assert contexts["ann"] == Context({"ann"}, {"p2p_enabled": True, "x": 1})
-    contexts.propagated("ann", Context({"ann"}, {"x": 2}))
+    contexts.record_propagation("ann", Context({"ann"}, {"x": 2}))
     assert contexts["ann"].attributes == {"p2p_enabled": True, "x": 2}
     assert not contexts.register("ann", {"y": 5})
     assert contexts["ann"].attributes == {"y": 5, "x": 2}
@@ -128,7 +128,7 @@ def test_current_context_merges_last_message_and_registration():
 def test_context_of_a_new_registration_excludes_former_attributes():
     contexts = Contexts(100)
     contexts.register("ann", {"x": 1})
-    contexts.propagated("ann", Context({"ann"}, {"x": 2}))
+    contexts.record_propagation("ann", Context({"ann"}, {"x": 2}))
     contexts.leave(0, "ann")
     assert not contexts.register("ann", {"x": 9}), "something of it may wait"
     assert contexts["ann"].attributes == {"x": 9}

@@ -105,7 +105,7 @@ def test_failing_function_and_join_lose_nothing():
     assert "moody has failed: ZeroDivisionError: mood" in problem
     assert "sender 'ann', receiver 'bob', 'cy'" in problem
     # All messages keep waiting, also in the kept state; another join releases them.
-    engine = Shares(pairs)(0, 1, pickle.loads(pickle.dumps(engine.kept())))
+    engine = Shares(pairs)(0, 1, pickle.loads(pickle.dumps(engine.state())))
     assert engine.due_us == 65 * S
     ((_, numbers, recipients, _, _),) = engine.fire(65 * S)
     assert (numbers, sorted(recipients)) == ([4, 5], ["bob", "cy"])

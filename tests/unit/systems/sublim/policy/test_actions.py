@@ -21,7 +21,7 @@ from mudkit.systems.sublim._policy.actions import (
     SetField,
     Summary,
     action_of,
-    described,
+    describe,
 )
 from mudkit.systems.sublim._policy.state import MAX_STATE_BYTES
 
@@ -113,7 +113,7 @@ def test_failing_method_stops_the_policy_and_changes_nothing():
     ],
 )  # fmt: skip
 def test_actions_survive_a_round_trip_through_their_description(action):
-    description = described(action)
+    description = describe(action)
     name, parameter = (description, None) if isinstance(description, str) else next(iter(description.items()))
     assert action_of(name, parameter) == action
     assert ACTIONS[name] is type(action)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.systems.sublim import compress, create_message, expand, resize
-from mudkit.systems.sublim._policy.message import frozen, thawed
+from mudkit.systems.sublim._policy.message import freeze, thaw
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.binary(max_size=5),
@@ -17,7 +17,7 @@ PLAIN = st.recursive(
 
 @given(PLAIN)
 def test_freezing_and_thawing_returns_the_same_value(value):
-    assert thawed(frozen(value)) == value
+    assert thaw(freeze(value)) == value
 
 
 def test_create_message_copies_another_and_adds_fields():
