@@ -77,7 +77,7 @@ class Result:
     kept: Kept | None
 
     @property
-    def set_measured(self) -> Measured | None:
+    def measured(self) -> Measured | None:
         """The measurement, if there is one."""
         return self.kept.measured if self.kept else None
 
