@@ -29,7 +29,6 @@ from weakref import WeakSet
 from zoneinfo import ZoneInfo
 
 from mudkit.errors import ParameterError, brief, did_you_mean, listed
-from mudkit.units import zone
 
 C = TypeVar("C")
 K = TypeVar("K", bound=type)
@@ -42,8 +41,7 @@ MAX_VALUE_DEPTH: Final = 64
 """Maximum nesting of lists and mappings in an application's value."""
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(NamedTuple):
     """Limits of a number, both included: ``Annotated[int, Range(1, 100)]``.
 
     The call gets an int or a float, as annotated. In ``Annotated[tuple[float, float], Range(0.0, 1.0)]`` the
@@ -53,32 +51,26 @@ class Range:
     low: float
     high: float
 
-    def check(self, kind: Any, name: str, given: Any) -> Any:
-        """Return a value as its annotated type; raise ParameterError if it is out of range."""
-        if get_origin(kind) is not tuple:
-            return (whole_number if kind is int else number)(name, given, self.low, self.high)
-        import numpy as np
-
-        kinds = get_args(kind)
-        if not isinstance(given, list | tuple | np.ndarray) or len(given) != len(kinds):
-            expected = f"{len(kinds)} numbers, each {_range_in_words(self.low, self.high)}"
-            raise _refusal(name, given, expected)
-        return tuple(
-            self.check(item_kind, f"{name}[{place}]", given[place]) for place, item_kind in enumerate(kinds)
-        )
+    def rule_of(self, kind: Any) -> _Rule:
+        """Return the check of an argument of an annotated type."""
+        if get_origin(kind) is tuple:
+            return partial(_numbers, self, [self.rule_of(item) for item in get_args(kind)])
+        return partial(_whole_number if kind is int else _number, self)
 
 
 @dataclass(frozen=True, eq=False)  # for the hash: names are often the keys of a dict
 class OneOf:
-    """Known texts: ``Annotated[str, OneOf(LEVELS)]``; ``summary`` is the first line of the refusal."""
+    """Known texts: ``Annotated[str, OneOf(LEVELS)]``, or those of a ``Literal`` if none are given.
 
-    known: Iterable[str]
+    The refusal suggests the nearest one; ``summary`` is its first line.
+    """
+
+    known: Iterable[str] | None = None
     summary: str | None = None
 
-    def check(self, kind: Any, name: str, given: Any) -> Any:
-        """Return a known text; raise ParameterError that suggests the nearest one."""
-        one_of(name, given, self.known, self.summary)
-        return given
+    def rule_of(self, kind: Any) -> _Rule:
+        """Return the check of an argument of an annotated type."""
+        return partial(_known_text, self.known or get_args(kind), self.summary)
 
 
 @overload
@@ -128,22 +120,23 @@ def _checked(types: bool, function: Callable[..., Any]) -> Callable[..., Any]:
     if function in _CHECKED:
         return function
     checks: _Checks | None = None
+    rules: Sequence[_Placed] = ()
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        nonlocal checks
+        nonlocal checks, rules
         if checks is None:
-            checks = _checks_of(function, types)
-        by_place, by_name, rest, rules, _ = checks
+            checks, rules = _checks_of(function) if types else _UNCHECKED, _rules_of(function)
+        by_place, by_name, rest = checks
         for accepts, value in zip(by_place, args):  # noqa: B905 - there may be fewer arguments
             if accepts is not None and not accepts(value):
                 _refuse(function, args, kwargs)
-        for name in kwargs if types else ():
+        for name in kwargs:
             accepts = by_name.get(name, rest)
             if accepts is not None and not accepts(kwargs[name]):
                 _refuse(function, args, kwargs)
         if rules:
-            args, kwargs = _apply(checks, function, args, kwargs)
+            args = _apply(rules, function, args, kwargs)
         try:
             return function(*args, **kwargs)
         except TypeError:
@@ -160,8 +153,17 @@ class _Checks(NamedTuple):
     by_place: Iterable[_Accepts | None]
     by_name: Mapping[str, _Accepts | None]
     rest: _Accepts | None
-    rules: Mapping[str, _Rule]
-    names: Sequence[str]
+
+
+_UNCHECKED: Final = _Checks((), {}, None)
+
+
+class _Placed(NamedTuple):
+    """Rule of a parameter, and its place among positional arguments."""
+
+    place: int
+    name: str
+    rule: _Rule
 
 
 class _Places(tuple[_Accepts | None, ...]):
@@ -171,13 +173,9 @@ class _Places(tuple[_Accepts | None, ...]):
         return chain(super().__iter__(), repeat(self[-1]))
 
 
-def _checks_of(function: Callable[..., Any], types: bool) -> _Checks:
+def _checks_of(function: Callable[..., Any]) -> _Checks:
     hints = annotations_of(function)
-    rules = {name: rule for name, hint in hints.items() if (rule := _rule_of(hint)) is not None}
     parameters = inspect.signature(function).parameters.values()
-    names = [parameter.name for parameter in parameters if parameter.kind in _POSITIONAL]
-    if not types:
-        return _Checks((), {}, None, rules, names)
     by_name = {
         parameter.name: _check_of(hints.get(parameter.name, Any)).compiled() for parameter in parameters
     }
@@ -189,15 +187,24 @@ def _checks_of(function: Callable[..., Any], types: bool) -> _Checks:
     kinds = {parameter.kind: parameter.name for parameter in parameters}
     is_open = inspect.Parameter.VAR_POSITIONAL in kinds
     rest = by_name.get(kinds.get(inspect.Parameter.VAR_KEYWORD, ""))
-    return _Checks(_Places(places) if is_open else tuple(places), by_name, rest, rules, names)
+    return _Checks(_Places(places) if is_open else tuple(places), by_name, rest)
+
+
+def _rules_of(function: Callable[..., Any]) -> list[_Placed]:
+    hints = annotations_of(function)
+    return [
+        _Placed(place if parameter.kind in _POSITIONAL else sys.maxsize, name, rule)
+        for place, (name, parameter) in enumerate(inspect.signature(function).parameters.items())
+        if (rule := _rule_of(hints.get(name))) is not None
+    ]
 
 
 def _rule_of(hint: Any) -> _Rule | None:
     """Return the check that a mark in an annotation stands for; None: there is no mark."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        marks = [mark for mark in args[1:] if isinstance(mark, Range | OneOf)]
-        return partial(marks[0].check, args[0]) if marks else None
+        mark = next((mark for mark in args[1:] if isinstance(mark, Range | OneOf)), None)
+        return None if mark is None else mark.rule_of(args[0])
     if origin in (Union, UnionType) and NoneType in args:
         rule = next(filter(None, map(_rule_of, args)), None)
         return rule and (lambda name, given: given if given is None else rule(name, given))
@@ -205,22 +212,19 @@ def _rule_of(hint: Any) -> _Rule | None:
 
 
 def _apply(
-    checks: _Checks, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call as their rules do."""
-    rules = checks.rules
+    rules: Iterable[_Placed], function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, ...]:
+    """Check the arguments of a call by rules; return the positional ones and replace named ones."""
     try:
-        by_place = [
-            rules[name](name, value) if name in rules else value
-            for name, value in zip(checks.names, args)  # noqa: B905 - there may be fewer or more arguments
-        ]
-        by_name = {
-            name: rules[name](name, value) if name in rules else value for name, value in kwargs.items()
-        }
+        for place, name, rule in rules:
+            if name in kwargs:
+                kwargs[name] = rule(name, kwargs[name])
+            elif place < len(args):
+                args = (*args[:place], rule(name, args[place]), *args[place + 1 :])
     except ParameterError:
         _bind(function, args, kwargs)  # arguments that do not fit the signature are refused first
         raise
-    return (*by_place, *args[len(by_place) :]), by_name
+    return args
 
 
 def _bind(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
@@ -349,9 +353,9 @@ def _check_of(hint: Any) -> _Check:
             names.append("__call__")
         return _Check((), lambda value: all(hasattr(value, name) for name in names))
     if kind is int:
-        return _Check((), partial(_is_number, (int, np.integer)))
+        return _Check((), partial(_is_number, _number_types().whole))
     if kind is float:
-        return _Check((), partial(_is_number, (int, float, np.integer, np.floating)))
+        return _Check((), partial(_is_number, _number_types().real))
     if kind is bool:
         return _Check((bool, np.bool_))
     if kind is tuple:
@@ -440,12 +444,9 @@ def _is_row(kinds: tuple[type[Any], ...], args: tuple[Any, ...], value: Any) -> 
     )
 
 
-def whole_number(name: str, given: Any, low: float, high: float) -> int:
+def whole_number(name: str, given: Any, low: int, high: int) -> int:
     """Check an argument that is a whole number from ``low`` to ``high``."""
-    is_whole = isinstance(given, _numbers()[0]) and not isinstance(given, bool)
-    if not is_whole or not low <= given <= high:
-        raise _refusal(name, given, f"a whole number {_range_in_words(low, high)}")
-    return int(given)
+    return _whole_number(Range(low, high), name, given)
 
 
 @check_arguments(types=False)
@@ -465,25 +466,52 @@ def number(name: str, given: Any, low: float, high: float) -> float:
     ------
     ParameterError
     """
-    is_number = isinstance(given, _numbers()[1]) and not isinstance(given, bool)
-    if not is_number or not low <= given <= high:  # NaN is in no range
-        raise _refusal(name, given, f"a number {_range_in_words(low, high)}")
-    return float(given)
+    return _number(Range(low, high), name, given)
+
+
+class _NumberTypes(NamedTuple):
+    """Types of whole numbers, and of numbers."""
+
+    whole: tuple[type, ...]
+    real: tuple[type, ...]
 
 
 @cache
-def _numbers() -> tuple[tuple[type, ...], tuple[type, ...]]:
-    """Return the types of whole numbers and of numbers."""
+def _number_types() -> _NumberTypes:
     import numpy as np  # decorated calls of modules that do without it load without it
 
-    return (int, np.integer), (int, float, np.integer, np.floating)
+    return _NumberTypes((int, np.integer), (int, float, np.integer, np.floating))
+
+
+def _whole_number(limits: Range, name: str, given: Any) -> int:
+    is_whole = isinstance(given, _number_types().whole) and not isinstance(given, bool)
+    if not is_whole or not limits.low <= given <= limits.high:
+        raise unusable(name, given, f"a whole number {_range_in_words(limits)}")
+    return int(given)
+
+
+def _number(limits: Range, name: str, given: Any) -> float:
+    is_number = isinstance(given, _number_types().real) and not isinstance(given, bool)
+    if not is_number or not limits.low <= given <= limits.high:  # NaN is in no range
+        raise unusable(name, given, f"a number {_range_in_words(limits)}")
+    return float(given)
+
+
+def _numbers(limits: Range, rules: Sequence[_Rule], name: str, given: Any) -> tuple[Any, ...]:
+    import numpy as np
+
+    if not isinstance(given, list | tuple | np.ndarray) or len(given) != len(rules):
+        raise unusable(name, given, f"{len(rules)} numbers, each {_range_in_words(limits)}")
+    return tuple(rule(f"{name}[{place}]", given[place]) for place, rule in enumerate(rules))
 
 
 def time_zone(name: str, given: Any) -> ZoneInfo:
     """Check an argument that is the name of a time zone."""
+    from mudkit.units import zone  # it loads NumPy, and errors and displays do without
+
     tz = zone(given) if isinstance(given, str) else None
     if tz is None:
-        raise _refusal(name, given, "a time zone, for instance America/Los_Angeles")
+        raise unusable(name, given, "a time zone, for instance America/Los_Angeles")
     return tz
 
 
@@ -504,11 +532,16 @@ def of_kind(name: str, given: Any, *kinds: type, expected: str, remedy: str | No
 
 def one_of(name: str, given: Any, known: Iterable[str], summary: str | None = None) -> None:
     """Check an argument that is one of some texts, and suggest the nearest one."""
+    _known_text(known, summary, name, given)
+
+
+def _known_text(known: Iterable[str], summary: str | None, name: str, given: Any) -> Any:
     texts = list(known)
-    if given not in texts:
-        summary = summary or f"The parameter {name} is not usable."
-        remedy = did_you_mean(given, texts)
-        raise ParameterError(summary, where=name, found=brief(given), expected=listed(texts), remedy=remedy)
+    if given in texts:
+        return given
+    summary = summary or f"The parameter {name} is not usable."
+    remedy = did_you_mean(given, texts)
+    raise ParameterError(summary, where=name, found=brief(given), expected=listed(texts), remedy=remedy)
 
 
 def split_rates(rates: Mapping[str, Any], *kinds: type) -> list[dict[str, Any]]:
@@ -527,8 +560,8 @@ def split_rates(rates: Mapping[str, Any], *kinds: type) -> list[dict[str, Any]]:
     return [{name: value for name, value in rates.items() if name in mine} for mine in names]
 
 
-def _range_in_words(low: float, high: float) -> str:
-    return f"from {_limit_in_words(low)} to {_limit_in_words(high)}"
+def _range_in_words(limits: Range) -> str:
+    return f"from {_limit_in_words(limits.low)} to {_limit_in_words(limits.high)}"
 
 
 def _limit_in_words(limit: float) -> str:
@@ -540,7 +573,8 @@ def _limit_in_words(limit: float) -> str:
     return f"{limit:,.12g}"
 
 
-def _refusal(name: str, given: Any, expected: str) -> ParameterError:
+def unusable(name: str, given: Any, expected: str) -> ParameterError:
+    """Return the refusal of an argument; ``expected`` describes what it may be."""
     summary = f"The parameter {name} is not usable."
     return ParameterError(summary, where=name, found=brief(given), expected=expected)
 

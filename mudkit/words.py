@@ -66,10 +66,14 @@ def count(value: float, one: str = "", many: str = "") -> str:
 
 
 def percent(share: float, places: int | None = None) -> str:
-    """Return a share in percent; "<0.1 %" and ">99.9 %" where rounding would say none or all."""
+    """Return a share in percent; "<0.1 %" and ">99.9 %" where rounding would say none or all.
+
+    With ``places`` all but none and all have as many.
+    """
     if not math.isfinite(share):
         return NO_VALUE
     scaled = 100 * share
+    is_free = places is None
     if places is None:
         places = 0 if abs(scaled) >= 10 and abs(100 - scaled) >= 1 else 1
     smallest, rounded = 10.0**-places, round(scaled, places)
@@ -78,7 +82,9 @@ def percent(share: float, places: int | None = None) -> str:
     if scaled < 100 == rounded:
         return f">{100 - smallest:.{places}f} %"
     text = number(rounded, places)
-    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} %"
+    if (is_free or scaled in (0, 100)) and "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return f"{text} %"
 
 
 def difference(value: float, unit: str = "points") -> str:

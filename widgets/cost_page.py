@@ -10,9 +10,9 @@ import ipywidgets
 import numpy as np
 
 from mudkit import figures
-from mudkit.learning import COSTS, FixedRule
+from mudkit.learning import COSTS, FixedRule, tree_nodes
 from mudkit.widgets.panel import Figure, Panel, guide
-from mudkit.worlds import CacheBench, CachingRun, tree_nodes
+from mudkit.worlds import CacheBench, CachingRun
 
 _VALUES: Final = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _OWN: Final = "own costs"
@@ -74,7 +74,7 @@ class CostPage(Panel):
         self._is_changing = False
         self.preset.observe(lambda _: self._choose(), names="value")
         for slider in self.costs:
-            slider.observe(lambda _: self._dragged(), names="value")
+            slider.observe(lambda _: self._on_drag(), names="value")
         rows = [ipywidgets.HBox(self.costs[at : at + 2]) for at in (0, 2)]
         super().__init__([guide(_NOTE), self.preset, *rows, self.status, self.tree, self.map])
         self.add_class("mudkit-cost-page")
@@ -89,7 +89,7 @@ class CostPage(Panel):
         self._is_changing = False
         self._show()
 
-    def _dragged(self) -> None:
+    def _on_drag(self) -> None:
         if self._is_changing:
             return
         self._is_changing = True

@@ -69,11 +69,11 @@ class FleetMap(Panel):
         play = ipywidgets.Play(min=0, max=steps, value=busiest, interval=200)
         self._label = ipywidgets.Label(layout={"flex": "0 0 auto"})
         ipywidgets.jslink((play, "value"), (self.slider, "value"))
-        self.slider.observe(self._moved, names="value")
-        self._moved({"new": self.slider.value})
+        self.slider.observe(self._on_move, names="value")
+        self._on_move({"new": self.slider.value})
         super().__init__([ipywidgets.HBox([play, self.slider, self._label]), self.figure])
 
-    def _moved(self, change: dict[str, Any]) -> None:
+    def _on_move(self, change: dict[str, Any]) -> None:
         t_us = self._first_us + int(change["new"]) * self._step_us
         self._label.value = self._fleet.format_moment(t_us)
         self._fleet.move(self.figure, t_us)

@@ -152,7 +152,7 @@ class PolicyWorkbench(Panel):
             nothing = decision_table(Policy("", [Rule()]), {}, {})
             self.figure = Figure(figures.rule_firing(nothing, [], title="", x="battery, %"))
         self.text.observe(lambda _: self._parse(), names="value")
-        self.message.observe(lambda _: self._chosen(), names="value")
+        self.message.observe(lambda _: self._on_choose(), names="value")
         for control in (self.body, self.battery, self.bandwidth, self.display, self.variables, self.step):
             control.observe(lambda _: self._decide(), names="value")
         self.keep.on_click(lambda _: self._decide(keeps=True))
@@ -197,7 +197,7 @@ class PolicyWorkbench(Panel):
         }
         self._put(self.body, shown)
 
-    def _chosen(self) -> None:
+    def _on_choose(self) -> None:
         self._show_message()
         self._decide()
 

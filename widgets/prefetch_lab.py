@@ -131,7 +131,7 @@ class PrefetchLab(Panel):
         self.figure.update_layout(height=_HEIGHT_PX)
         self._show(self._preview())
         for control in self.controls.values():
-            control.observe(self._changed, names="value")
+            control.observe(self._on_change, names="value")
         self._later()
         columns = [
             ipywidgets.VBox([self.controls[name] for name in names], layout=_COLUMN) for names in _COLUMNS
@@ -146,7 +146,7 @@ class PrefetchLab(Panel):
 
     # -- simulation
 
-    def _changed(self, change: dict[str, Any]) -> None:
+    def _on_change(self, change: dict[str, Any]) -> None:
         if self._is_changing:
             return
         if self._call is not None:

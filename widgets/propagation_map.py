@@ -134,8 +134,8 @@ class PropagationMap(Panel):
         )
         self._show_totals(sent)
         for control in (self.method, self.amount, self.cells):
-            control.observe(self._changed, names="value")
-        self.time.observe(self._moved, names="value")
+            control.observe(self._on_change, names="value")
+        self.time.observe(self._on_move, names="value")
         super().__init__(
             [
                 ipywidgets.HBox([self.method, self.cells]),
@@ -155,7 +155,7 @@ class PropagationMap(Panel):
         )
         return figures.ReceivedCells(heard), sent
 
-    def _changed(self, change: dict[str, Any]) -> None:
+    def _on_change(self, change: dict[str, Any]) -> None:
         self.amount.disabled = self.method.value not in METHODS
         amount = 1 if self.amount.disabled else self.amount.value
         try:
@@ -165,9 +165,9 @@ class PropagationMap(Panel):
             return
         self.problem.value = ""
         self._show_totals(sent)
-        self._moved(change)
+        self._on_move(change)
 
-    def _moved(self, change: dict[str, Any]) -> None:
+    def _on_move(self, change: dict[str, Any]) -> None:
         self._clock.value = words.duration(self._shown()[0][1])
         figures.update_knowledge(self.figure, self._heard, self._shown())
 

@@ -84,7 +84,7 @@ class RelayMonitor(Panel):
         self._show()
         inputs = self.metadata, self.payload, self.predicate, self.name, self.polling, self.encrypted
         for control in inputs:
-            control.observe(self._changed, names="value")
+            control.observe(self._on_change, names="value")
         self.needle.observe(lambda _: self._search(), names="value")
         super().__init__(
             [
@@ -108,7 +108,7 @@ class RelayMonitor(Panel):
         more = {"encrypted": self.encrypted.value, "polling_s": self.polling.value, **self._rest}
         return party_views(item, predicate, item_id=self.name.value, **more)
 
-    def _changed(self, _: dict[str, Any]) -> None:
+    def _on_change(self, _: dict[str, Any]) -> None:
         try:
             self.party_views = self._run()
             self.problem.value = ""

@@ -64,7 +64,7 @@ class Scoreboard(Panel):
         points, texts = self._points()
         self.figure = Figure(figures.pareto(points, **texts))
         self._show_texts(points)
-        self.task.observe(lambda _: self._chosen(), names="value")
+        self.task.observe(lambda _: self._on_choose(), names="value")
         for control in (self.device, self.x, self.y):
             control.observe(lambda _: self._show(), names="value")
         super().__init__([
@@ -91,7 +91,7 @@ class Scoreboard(Panel):
         self.device.value = chosen if chosen in names else _ALL
         self._is_changing = False
 
-    def _chosen(self) -> None:
+    def _on_choose(self) -> None:
         self._update_devices()
         self._show()
 

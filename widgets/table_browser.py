@@ -102,10 +102,10 @@ class TableBrowser(Panel):
         self.some_minutes = self._button("run 10 min on", lambda: lab.run(minutes=10), "of virtual time")
         self.link = self._button("", self._switch, "of this client's device")
         self.problem, self.status, self.holdings, self.operations = (ipywidgets.HTML() for _ in range(4))
-        self.client.observe(self._chosen, names="value")
+        self.client.observe(self._on_choose, names="value")
         self.reader.continuous_update = False
         self.reader.observe(self._reads_as, names="value")
-        self._chosen({})
+        self._on_choose({})
         super().__init__(
             [
                 guide(_NOTE),
@@ -178,7 +178,7 @@ class TableBrowser(Panel):
         faults = self._lab.faults
         (faults.cut if self._lab.devices[name].is_online else faults.mend)(name)
 
-    def _chosen(self, _: dict[str, Any]) -> None:
+    def _on_choose(self, _: dict[str, Any]) -> None:
         self._is_changing = True
         self.reader.value = json.dumps(self._readers[self.client.value])
         self._is_changing = False

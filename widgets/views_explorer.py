@@ -95,11 +95,11 @@ class ViewsExplorer(Panel):
         )
         self.problem, self.verdict, self.views, self.table = (ipywidgets.HTML() for _ in range(4))
         self.figure = Figure()
-        self.text.observe(self._written, names="value")
-        self.model.observe(self._chosen, names="value")
-        self.record.observe(self._chosen, names="value")
-        self.step.observe(self._stepped, names="value")
-        self._written({"new": history})
+        self.text.observe(self._on_write, names="value")
+        self.model.observe(self._on_choose, names="value")
+        self.record.observe(self._on_choose, names="value")
+        self.step.observe(self._on_step, names="value")
+        self._on_write({"new": history})
         # columns of a history must be aligned
         style = "<style>.mudkit-history textarea {font-family: monospace; white-space: pre}</style>"
         choices = ipywidgets.HBox([self.model, self.record, self.step])
@@ -108,7 +108,7 @@ class ViewsExplorer(Panel):
             [notation, self.text, self.problem, choices, self.verdict, self.figure, self.views, self.table]
         )
 
-    def _written(self, change: dict[str, Any]) -> None:
+    def _on_write(self, change: dict[str, Any]) -> None:
         try:
             history = History.parse(str(change["new"]))
         except MudkitError as error:
@@ -127,13 +127,13 @@ class ViewsExplorer(Panel):
         self._statuses = {}
         self._check()
 
-    def _chosen(self, change: dict[str, Any]) -> None:
+    def _on_choose(self, change: dict[str, Any]) -> None:
         if not self._is_changing:
             if change["owner"] is self.record:
                 self._statuses = {}
             self._check()
 
-    def _stepped(self, change: dict[str, Any]) -> None:
+    def _on_step(self, change: dict[str, Any]) -> None:
         if not self._is_changing:
             self.figure.layout.shapes = self._cover()
             self.views.value = self._views_html()

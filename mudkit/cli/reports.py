@@ -158,7 +158,7 @@ def reproduce(
         typer.echo(table.expected(selected), err=True)
     shown = None if quick or rows else outcome.ROWS
     within_minutes = outcome.QUICK_MINUTES if quick else math.inf
-    with table.watched() as say:
+    with table.show_steps() as say:
         measured = outcome.results(selected, rows=shown, within_minutes=within_minutes, say=say)
     if scorecard:
         from mudkit.reproduce.scorecard import write

@@ -110,10 +110,10 @@ class _Journal:
     def _write(self, device: str, entries: Collection[str]) -> Operation:
         record = {"entries": sorted(entries)}
         written = self._clients[device].write("journal", "page", record, "conditional")
-        written.add_done_callback(partial(self._written, device))
+        written.add_done_callback(partial(self._note_written, device))
         return written
 
-    def _written(self, device: str, operation: Operation) -> None:
+    def _note_written(self, device: str, operation: Operation) -> None:
         """Merge after a conflict and write again, as the chapter's application does."""
         self._last = self.lab.now
         try:

@@ -41,7 +41,7 @@ from mudkit.errors import MudkitError, ParameterError, brief
 from mudkit.exercises.judges import JUDGES
 from mudkit.exercises.judging import Overtime, PieceError, error_text
 from mudkit.exercises.pieces import read_source
-from mudkit.experiment.adapters.own import Copies, Elsewhere, Here, changed_names
+from mudkit.experiment.adapters.own import Copies, Elsewhere, Here, find_changes
 from mudkit.fleet.store import MemoryStore
 from mudkit.progress import VARIABLE
 
@@ -536,7 +536,7 @@ class _Server:
             case "copy":
                 return value.make()
             case "differences":
-                return list(changed_names(arguments[0], value))
+                return list(find_changes(arguments[0], value))
         raise ValueError(act)
 
     def _load(self) -> Any:

@@ -395,7 +395,7 @@ def scoreboard(
         for name, make in systems.items()
         for seed in numbers
     ]
-    scored = _spread(_scored, work, map)
+    scored = _spread(_score_run, work, map)
     kept = {name: [tables[name] for _, tables in scored if name in tables] for name in (*_OF_ALL, *_OF_FIRST)}
     runs = pd.DataFrame([measures for measures, _ in scored])
     for (task, seed), same in runs.groupby(["task", "seed"]):
@@ -437,7 +437,7 @@ _OF_FIRST: Final = ("privacy", "devices", "disclosures", "latencies")
 """Tables of a scoreboard that the runs of the first seed have."""
 
 
-def _scored(
+def _score_run(
     what: tuple[Task, Callable[[Testbed], Adapter], str, int, bool],
 ) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
     """Return the measures of a run, and its tables; those of what parties held if it keeps that."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
-from mudkit.checks import Range, check_arguments, number, one_of, whole_number
+from mudkit.checks import OneOf, Range, check_arguments, number
 from mudkit.display import shows_fields
 from mudkit.errors import SimulationProblem
 from mudkit.experiment.privacy import ledger
@@ -156,7 +156,9 @@ class Afternoon:
         """Predicate of the places outside of the area."""
         return f"NOT {self.inside}"
 
-    def run(self, seed: int, method: FilterMethod = "sender", predicate: str | None = None) -> AfternoonRun:
+    def run(
+        self, seed: int, method: Annotated[FilterMethod, OneOf()] = "sender", predicate: str | None = None
+    ) -> AfternoonRun:
         """Run the afternoon: the child's phone publishes places, and Alice's asks for some.
 
         Parameters
@@ -168,7 +170,6 @@ class Afternoon:
         predicate : str, optional
             Alice's filter; by default :attr:`away`.
         """
-        one_of("method", method, get_args(FilterMethod))
         predicate = self.away if predicate is None else predicate
         lab = Lab(seed, record_exposure=True)
         moves = RandomWaypoint(
@@ -241,7 +242,7 @@ def interest_costs(
     share: float,
     seed: int,
     *,
-    friends: int = 4,
+    friends: Annotated[int, Range(1, 1000)] = 4,
     items: int = 20,
     every_s: float = 60.0,
     size_bytes: int = 1000,
@@ -266,7 +267,6 @@ def interest_costs(
         friend), and ``uploads``, the number of items that left the sender.
     """
     number("share", share, 0.0, 1.0)
-    whole_number("friends", friends, 1, 1000)
     filters = [f"wish_{friend} < {share!r}" for friend in range(friends)]
     all_items = ["wish_0 IS NOT NULL"] * friends
     plan = {"sender filters": (filters, 1000 * filter_polling_s), "all is sent": (all_items, 1e9)}

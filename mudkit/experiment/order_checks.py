@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import chain, combinations
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import numpy as np
 
-from mudkit.checks import check_arguments, one_of, whole_number
+from mudkit.checks import Range, check_arguments, one_of
 from mudkit.experiment.adapters.contrail import Contrail
 from mudkit.experiment.adapters.lasthop import LastHop
 from mudkit.experiment.adapters.mud import Mud
@@ -164,7 +164,7 @@ SEEN_SPACED_PER_DAY: Final = "both limits are spent on what she may see"
 _SPENT: Final = {SEEN_PER_DAY: (True, False), SEEN_SPACED: (False, True), SEEN_SPACED_PER_DAY: (True, True)}
 
 
-class Played(NamedTuple):
+class OrderRun(NamedTuple):
     """Result of a trace."""
 
     trace: Trace
@@ -211,7 +211,7 @@ def _described(trace: Trace) -> str:
     return f"items at {items}; readers of {' and '.join(map(str, trace.ages))} years"
 
 
-def _hidden(played: Played) -> str | None:
+def _hidden(played: OrderRun) -> str | None:
     readers = played.readers
     for handed in played.handed:
         for item in handed.batch:
@@ -221,7 +221,7 @@ def _hidden(played: Played) -> str | None:
     return None
 
 
-def _all(played: Played) -> str | None:
+def _all(played: OrderRun) -> str | None:
     count = Counter((phone, item.name) for phone, item in played.delivered)
     for phone, age in played.readers.items():
         for name, item in played.items.items():
@@ -231,7 +231,7 @@ def _all(played: Played) -> str | None:
     return None
 
 
-def _too_many(played: Played) -> str | None:
+def _too_many(played: OrderRun) -> str | None:
     count = Counter((handed.phone, _day(handed.t_us / US_PER_S)) for handed in played.handed)
     for (_, day), messages in count.items():
         if messages > PER_DAY:
@@ -239,7 +239,7 @@ def _too_many(played: Played) -> str | None:
     return None
 
 
-def _too_close(played: Played) -> str | None:
+def _too_close(played: OrderRun) -> str | None:
     last: dict[str, Handed] = {}
     for handed in played.handed:
         before = last.get(handed.phone)
@@ -249,7 +249,7 @@ def _too_close(played: Played) -> str | None:
     return None
 
 
-def _unseen(played: Played) -> str | None:
+def _unseen(played: OrderRun) -> str | None:
     for handed in played.handed:
         people = {item.sender for item in handed.batch}
         if len(people) < PEOPLE:
@@ -257,7 +257,7 @@ def _unseen(played: Played) -> str | None:
     return None
 
 
-def _read(played: Played, prefix: str = "") -> str | None:
+def _read(played: OrderRun, prefix: str = "") -> str | None:
     """Return which servers with a prefix held the content of an item."""
     lab = played.entry.lab
     assert lab.trace.exposure is not None  # the run keeps it
@@ -267,7 +267,7 @@ def _read(played: Played, prefix: str = "") -> str | None:
     return f"{names} held the text of an item" if names else None
 
 
-def _radio(played: Played) -> str | None:
+def _radio(played: OrderRun) -> str | None:
     rows = played.entry.lab.deliveries()
     rows = rows[rows["delivered"].notna() & (rows["system"] != APP)]
     for phone in played.readers:
@@ -278,10 +278,10 @@ def _radio(played: Played) -> str | None:
     return None
 
 
-def _spent(which: str) -> Callable[[Played], str | None]:
+def _spent(which: str) -> Callable[[OrderRun], str | None]:
     is_daily, is_spaced = _SPENT[which]
 
-    def check(played: Played) -> str | None:
+    def check(played: OrderRun) -> str | None:
         seen: dict[tuple[str, int], set[str]] = defaultdict(set)
         for handed in played.handed:
             seen[handed.phone, _day(handed.t_us / US_PER_S)] |= {item.name for item in handed.batch}
@@ -302,7 +302,7 @@ def _spent(which: str) -> Callable[[Played], str | None]:
     return check
 
 
-PROMISES: Final[dict[str, Callable[[Played], str | None]]] = {
+PROMISES: Final[dict[str, Callable[[OrderRun], str | None]]] = {
     HIDDEN: _hidden, ALL: _all, TOO_MANY: _too_many, TOO_SOON: _too_close, UNSEEN: _unseen,
     RELAY: partial(_read, prefix="contrail-"), READ: _read, RADIO: _radio,
     **{promise: _spent(promise) for promise in _SPENT},
@@ -413,7 +413,7 @@ PAIRS: Final[dict[str, dict[str, Order]]] = _pairs()
 @check_arguments(types=False)
 def check_orders(
     compositions: Iterable[str] | None = None,
-    scenarios: int = 20,
+    scenarios: Annotated[int, Range(1, 10_000)] = 20,
     seed: int = 0,
     *,
     map: Callable[..., Iterable[Any]] = map,  # noqa: A002 - the name of what it stands for
@@ -445,10 +445,9 @@ def check_orders(
     import pandas as pd
 
     names = list(PAIRS) if compositions is None else list(compositions)
-    whole_number("scenarios", scenarios, 1, 10_000)
     for name in names:
         one_of("compositions", name, PAIRS, "There is no such composition.")
-    rows = chain.from_iterable(map(_checked, [(name, scenarios, seed) for name in names]))
+    rows = chain.from_iterable(map(_check_pair, [(name, scenarios, seed) for name in names]))
     columns = [
         "composition",
         "order",
@@ -498,7 +497,7 @@ def commutativity(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["composition", "same_shown", "same_kept", "best", "never"])
 
 
-def played(make: Callable[[Testbed], Logged], trace: Trace) -> Played:
+def play_trace(make: Callable[[Testbed], Logged], trace: Trace) -> OrderRun:
     """Run an adapter on a trace."""
     adapters: list[Logged] = []
 
@@ -507,12 +506,12 @@ def played(make: Callable[[Testbed], Logged], trace: Trace) -> Played:
         return adapters[0]
 
     entry = run(trace.task(), make_and_keep, 0, name="a composition", record_messages=False)
-    return Played(trace, entry, adapters[0])
+    return OrderRun(trace, entry, adapters[0])
 
 
-def _checked(what: tuple[str, int, int]) -> list[tuple[Any, ...]]:
+def _check_pair(what: tuple[str, int, int]) -> list[tuple[Any, ...]]:
     name, scenarios, seed = what
-    play = lru_cache(_MAX_PLAYED)(played)  # the search for a small counterexample tries traces again
+    play = lru_cache(_MAX_PLAYED)(play_trace)  # the search for a small counterexample tries traces again
     first = next(iter(PAIRS[name].values()))
     shown: list[frozenset[tuple[str, str]]] = []
     rows = []
@@ -541,13 +540,13 @@ def _checked(what: tuple[str, int, int]) -> list[tuple[Any, ...]]:
 
 
 def _smallest(
-    by: Sequence[Trace], play: Callable[[Trace], Played], check: Callable[[Played], str | None]
+    by: Sequence[Trace], play: Callable[[Trace], OrderRun], check: Callable[[OrderRun], str | None]
 ) -> str:
     trace = smaller(min(by, key=lambda trace: trace.size), lambda trace: check(play(trace)) is not None)
     return f"{check(play(trace))}; {_described(trace)}"
 
 
-def _differs(first: Order, play: Callable[..., Played], result: Played) -> str | None:
+def _differs(first: Order, play: Callable[..., OrderRun], result: OrderRun) -> str | None:
     before = play(first.make, result.trace).shown
     for way, count in (("as well", result.shown - before), ("no more", before - result.shown)):
         for phone, name in sorted(count):

@@ -7,13 +7,13 @@ import math
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from mudkit import words
-from mudkit.checks import check_arguments, number, whole_number
+from mudkit.checks import Range, check_arguments, number
 from mudkit.errors import TraceContentError
 from mudkit.experiment.tasks import SETTLE_S, Task
 from mudkit.scenario import Scenario
@@ -176,9 +176,9 @@ def recorded_task(
     outages: pa.Table | None = None,
     *,
     name: str = "this trace",
-    devices: int = 8,
+    devices: Annotated[int, Range(2, 10_000)] = 8,
     hours: float = 3.0,
-    max_items: int = 400,
+    max_items: Annotated[int, Range(1, 1_000_000)] = 400,
     size_bytes: int = 300,
     link: str = "lte",
     outage: float | Outages = 0.1,
@@ -229,8 +229,6 @@ def recorded_task(
     ParameterError
         An argument is not usable.
     """
-    whole_number("devices", devices, 2, 10_000)
-    whole_number("max_items", max_items, 1, 1_000_000)
     number("hours", hours, 0.01, 1e4)
     moves, looks = _frame(positions), _frame(reads)
     known = set(moves["device"])

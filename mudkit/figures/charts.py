@@ -44,6 +44,8 @@ _AXIS_LETTERS: Final = 36
 _SHORT_BAR: Final = 1.35
 _NARROW: Final = 4
 """Panels beside each other in which there is room for few numbers."""
+_TOWERING: Final = 20
+"""Times the next bar from which a bar is left out, so that the others can be seen."""
 _SIGNAL_ROW_PX, _SIGNAL_MARGINS_PX = 90, 120
 
 
@@ -83,6 +85,8 @@ def rows_over_time(
 def histogram(table: pd.DataFrame, *, title: str, unit: str) -> go.Figure:
     """Draw counts of durations or numbers in bins, each named by its lower edge.
 
+    A bar 20 times as high as the next one, or higher, is not drawn: its number stands at its place.
+
     Parameters
     ----------
     table : pandas.DataFrame
@@ -98,10 +102,14 @@ def histogram(table: pd.DataFrame, *, title: str, unit: str) -> go.Figure:
     counts = table.columns[-1]
     edges = list(zip(table[low], table[low.replace("from_", "to_")], strict=True))
     as_text = words.duration if low == "from_s" else words.number
+    names = [as_text(low) for low, _ in edges]
+    drawn = table[counts].astype(float)
+    others = drawn.nlargest(2).iloc[1:]
+    is_towering = (drawn >= _TOWERING * others.max()) & (others.max() > 0)
     figure = go.Figure(
         go.Bar(
-            x=[as_text(low) for low, _ in edges],
-            y=table[counts],
+            x=names,
+            y=drawn.mask(is_towering),
             marker_color=BLUE,
             texttemplate="%{y:,}",  # also tells bars that are too low to be seen
             textposition="outside",
@@ -113,7 +121,19 @@ def histogram(table: pd.DataFrame, *, title: str, unit: str) -> go.Figure:
             hovertemplate="%{customdata}: %{y:,}<extra></extra>",
         )
     )
-    figure.update_xaxes(title_text=unit, type="category", tickangle=-45 if len(edges) > 12 else 0)
+    for place in np.flatnonzero(is_towering):
+        count = f"{int(table[counts].iloc[place]):,}"
+        figure.add_annotation(
+            x=names[place], y=0, text=f"{count}:<br>not drawn", yanchor="bottom", showarrow=False,
+            font={"size": TEXT_PX},
+        )  # fmt: skip
+    figure.update_xaxes(
+        title_text=unit,
+        type="category",
+        categoryorder="array",
+        categoryarray=names,
+        tickangle=-45 if len(edges) > 12 else 0,
+    )
     figure.update_yaxes(title_text=counts, rangemode="tozero", tickformat=",")
     return styled(figure, 380, _MARGIN, title, legend=_LEGEND)
 

@@ -84,7 +84,7 @@ def waste_and_loss(table: pd.DataFrame, *, title: str) -> go.Figure:
     Parameters
     ----------
     table : pandas.DataFrame
-        As :func:`mudkit.systems.lasthop.study.sweeping.compare` returns it: ``condition, policy``, and
+        As :func:`mudkit.systems.lasthop.compare_policies` returns it: ``condition, policy``, and
         shares from 0 to 1 with the ends of their confidence intervals, ``waste, waste_low, waste_high, loss,
         loss_low, loss_high``. NaN ends: no whisker.
     title : str

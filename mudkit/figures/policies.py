@@ -187,7 +187,7 @@ def tree(policy: LearntReads | LearntWrites | pd.DataFrame, *, title: str, max_d
     Parameters
     ----------
     policy : LearntReads or LearntWrites or pandas.DataFrame
-        Learnt policy, or the nodes of its tree as :func:`mudkit.worlds.tree_nodes` returns them.
+        Learnt policy, or the nodes of its tree as :func:`mudkit.learning.tree_nodes` returns them.
     title : str
         Title of the figure.
     max_depth : int
@@ -303,7 +303,7 @@ def _nodes(policy: Any) -> tuple[list[dict[Any, Any]], list[int]]:
     """Return the nodes of a tree, parents before their children, and the depth of each."""
     table = policy
     if not isinstance(policy, pd.DataFrame) and hasattr(policy, "tree"):
-        from mudkit.worlds import tree_nodes
+        from mudkit.learning import tree_nodes
 
         table = tree_nodes(policy)
     remedy = "pass the learnt policy of CacheBench.run, or its nodes"

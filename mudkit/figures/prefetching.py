@@ -69,7 +69,7 @@ def waste_and_loss_by_limit(
     Parameters
     ----------
     table : pandas.DataFrame
-        What :func:`mudkit.systems.lasthop.sweep` returns for ``prefetch_limit`` and ``outage``.
+        What :func:`mudkit.systems.lasthop.simulate_grid` returns for ``prefetch_limit`` and ``outage``.
     title : str
         Title of the figure.
 
@@ -80,13 +80,13 @@ def waste_and_loss_by_limit(
     """
     x, by = "prefetch_limit", "outage"
     columns = (x, by, "waste", "loss")
-    require_columns(table, "table", columns, remedy="sweep returns such a table")
+    require_columns(table, "table", columns, remedy="lasthop.simulate_grid returns such a table")
     if table.empty:
         raise ParameterError(
             "The table has no row to draw.",
             where="table",
             found="0 rows",
-            expected=f"rows of sweep with {', '.join(columns)}",
+            expected=f"rows of lasthop.simulate_grid with {', '.join(columns)}",
         )
     figure = go.Figure()
     for measure, dash in (("waste", "solid"), ("loss", "dash")):

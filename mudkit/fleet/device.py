@@ -172,7 +172,7 @@ class Battery:
         left_j = self.left_j()
         if "battery_share" in device.watched and self.left_share() != self._reported_share:
             self._reported_share = self.left_share()
-            device.measured("battery_share", self._reported_share)
+            device.set_measured("battery_share", self._reported_share)
         if left_j <= 0.0:
             device.switch_off("battery empty")
             return

@@ -194,7 +194,7 @@ class _Motion:
         locs = zip(places.lat.tolist(), places.lon.tolist(), strict=True)
         for device, loc in zip(self._devices, locs, strict=True):
             if "loc" in device.watched:
-                device.measured("loc", loc)
+                device.set_measured("loc", loc)
             else:  # saves a call for each device and interval
                 device.context["loc"] = loc
         self._on_places(self._names, places)

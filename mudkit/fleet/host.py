@@ -162,7 +162,7 @@ class Host(Displayed):
         self.context.update(context)
         self.broadcast(lambda process: ContextChanged(self.snapshot()))
 
-    def measured(self, field: str, value: Any) -> None:
+    def set_measured(self, field: str, value: Any) -> None:
         """Set a measured field, and notify the machines that watch it."""
         self.context[field] = value
         if field in self.watched:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from mudkit.learning.costs import COSTS, WRITE_COSTS, CostMatrix, delay_costs
     from mudkit.learning.evaluate import evaluate_reads
     from mudkit.learning.evaluate_batches import evaluate_writes
-    from mudkit.learning.export import export_policy
+    from mudkit.learning.export import export_policy, tree_nodes
     from mudkit.learning.frontier import interpolate_frontier, read_frontier, write_frontier
     from mudkit.learning.holding import cache_completeness, min_sent_share
     from mudkit.learning.policies import Always, Bound, FixedRule, Tree
@@ -37,5 +37,6 @@ __all__ = [
     "interpolate_frontier",
     "min_sent_share",
     "read_frontier",
+    "tree_nodes",
     "write_frontier",
 ]

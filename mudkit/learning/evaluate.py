@@ -15,7 +15,7 @@ from mudkit.learning.measures import Measures, changes, closed, shares
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.policies import Bound, FixedRule, Learner, Policy
 from mudkit.learning.radio import RadioModel
-from mudkit.learning.replay import SENT, fewest_sends, replay, stale_answers
+from mudkit.learning.replay import SENT, fewest_sends, replay, stale_answers, stale_reads
 from mudkit.learning.trees import Folds, check_folds
 from mudkit.units import US_PER_S
 
@@ -94,7 +94,7 @@ def evaluate_reads(
             remedy="load an access log (reads=), or derive reads by a rule (rule=trip_start)",
         )
     learnt_from, tested = (pairs, pairs) if folds == "device" else _by_time(pairs)
-    is_stale = _stale_pairs(tested, completeness)
+    is_stale = tested.are_stale(completeness)
     groups = _groups(tested)
     reference = next((p for p in policies if isinstance(p, FixedRule)), None)
     budget_of = None if reference is None else replay(tested, reference.local(tested))
@@ -104,7 +104,7 @@ def evaluate_reads(
         if isinstance(policy, Bound):
             served = _bound(tested, is_stale, policy, budget_of)
         else:
-            served = replay(tested, _decided(policy, learnt_from, tested, completeness, folds))
+            served = replay(tested, _decide(policy, learnt_from, tested, completeness, folds))
         measured.append(_measure(tested, is_stale, served, groups, matrix, carried))
     baseline = next((measured[i] for i, policy in enumerate(policies) if isinstance(policy, FixedRule)), None)
     bound = next((measured[i] for i, policy in enumerate(policies) if isinstance(policy, Bound)), None)
@@ -118,10 +118,6 @@ def evaluate_reads(
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
     return pd.DataFrame(rows)
-
-
-def _stale_pairs(pairs: Pairs, completeness: float | None) -> NDArray[np.bool_]:
-    return pairs.missing >= 1 if completeness is None else pairs.completeness < completeness
 
 
 def _by_time(pairs: Pairs) -> tuple[Pairs, Pairs]:
@@ -140,26 +136,22 @@ def _by_time(pairs: Pairs) -> tuple[Pairs, Pairs]:
     return pairs.before(begins_us), pairs.since(begins_us)
 
 
-def _decided(
+def _decide(
     policy: Policy | Learner, learnt_from: Pairs, tested: Pairs, completeness: float | None, folds: Folds
 ) -> NDArray[np.bool_]:
     """Return a policy's decisions; a trained policy decides for devices, or days, that it has not seen."""
     if not isinstance(policy, Learner):
         return policy.local(tested)
     if folds == "time":
-        return policy.learn(learnt_from, _stale_pairs(learnt_from, completeness), "day").local(tested)
-    return out_of_fold_decisions(policy, tested, completeness)
+        return policy.learn(learnt_from, learnt_from.are_stale(completeness), "day").local(tested)
+    return decide_out_of_fold(policy, tested, tested.are_stale(completeness))
 
 
-def out_of_fold_decisions(policy: Learner, pairs: Pairs, completeness: float | None) -> NDArray[np.bool_]:
+def decide_out_of_fold(policy: Learner, pairs: Pairs, stale: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Decide for each pair whether it is served, by what was learnt from other devices, in ten folds."""
-    devices = np.unique(pairs.device)
     local = np.zeros(len(pairs.read), dtype=np.bool_)
-    for number in range(min(_FOLDS, len(devices))):
-        mine = np.isin(pairs.device[pairs.read], devices[number::_FOLDS])
-        others = pairs.of_devices(np.delete(devices, np.s_[number::_FOLDS]))
-        learnt = policy.learn(others, _stale_pairs(others, completeness))
-        local[mine] = learnt.local(pairs.of_devices(devices[number::_FOLDS]))
+    for mine, others, own in pairs.folds(_FOLDS):
+        local[mine] = policy.learn(others, stale[~mine]).local(own)
     return local
 
 
@@ -230,7 +222,7 @@ def measures_by_read(
     """
     at = np.where(served == SENT, 0, served)
     local = served != SENT
-    stale_now = local & is_stale[at] if len(is_stale) else local
+    stale_now = stale_reads(is_stale, served)
     whole = np.where(local, pairs.completeness[at], 1.0) if len(is_stale) else np.ones(len(served))
     cost = mistake_costs(pairs, is_stale, served, matrix)
     taken = np.zeros((len(served), 3))
@@ -247,7 +239,7 @@ def mistake_costs(
     ``served`` is a result of :func:`~mudkit.learning.replay.replay`.
     """
     local = served != SENT
-    stale_now = local & is_stale[np.where(local, served, 0)] if len(is_stale) else local
+    stale_now = stale_reads(is_stale, served)
     was_good = np.where(local, ~stale_now, _cache_was_fresh(pairs, is_stale, served))
     return np.asarray(matrix[(~was_good).astype(np.int64), (~local).astype(np.int64)], dtype=np.float64)
 

@@ -1,10 +1,10 @@
-"""Export a policy as the artefact that devices evaluate (Mobius 6)."""
+"""Export a policy: as the artefact that devices evaluate (Mobius 6), or as a table of nodes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from mudkit.learning.trees import CostTree
 from mudkit.systems.mud import Artefact
 from mudkit.systems.mud.policies.artefact import Action
 from mudkit.systems.mud.policies.policies import NEVER
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _LOCAL, _REMOTE = 0, 1
 _RULE_FEATURES: Final = ("distance", "hour", "age")
@@ -142,3 +145,52 @@ def _nodes(tree: CostTree) -> list[list[Any]]:
         ]
         for node in order
     ]
+
+
+@check_arguments(types=False)
+def tree_nodes(policy: LearntReads | LearntWrites) -> pd.DataFrame:
+    """List the nodes of a pruned tree, parents before their children.
+
+    Parameters
+    ----------
+    policy : LearntReads or LearntWrites
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``node, parent`` (-1: none), ``is_right`` (its parent's value is above the threshold), ``feature`` and
+        ``threshold`` (of a leaf: empty, NaN), ``action`` (that a leaf here decides), ``examples``, ``leaves``
+        (below it; of a leaf 1).
+    """
+    import pandas as pd
+
+    tree, names = policy.tree, policy.names
+    grown, of_reads = tree.grown, isinstance(policy, LearntReads)
+    classes = 2 if of_reads else len(CLASSES)
+    actions = ["local", "remote"]
+    if not of_reads:
+        actions = [*(f"{minutes:g} min" for minutes in CLASSES[:-1]), "never"]
+    rows: list[tuple[Any, ...]] = []
+    waiting: list[tuple[int, int, bool]] = [(0, -1, False)]
+    while waiting:
+        node, parent, is_right = waiting.pop()
+        number_, is_leaf = len(rows), bool(tree.is_leaf[node])
+        rows.append(
+            (
+                number_,
+                parent,
+                is_right,
+                "" if is_leaf else names[int(grown.feature[node])],
+                float("nan") if is_leaf else float(grown.threshold[node]),
+                actions[int(tree.action[node])],
+                int(grown.counts[node, :classes].sum()),
+            )
+        )
+        if not is_leaf:
+            waiting += [(int(grown.right[node]), number_, True), (int(grown.left[node]), number_, False)]
+    columns = ["node", "parent", "is_right", "feature", "threshold", "action", "examples"]
+    table = pd.DataFrame(rows, columns=columns)
+    leaves = (table["feature"] == "").astype(int).tolist()
+    for number_ in range(len(table) - 1, 0, -1):  # children come after their parents
+        leaves[rows[number_][1]] += leaves[number_]
+    return table.assign(leaves=leaves)

@@ -19,8 +19,9 @@ from mudkit.learning.batching import PRICES, BatchTree, LearntWrites, delayed
 from mudkit.learning.costs import CLASSES, CostMatrix, delay_costs
 from mudkit.learning.features import Features, read_features
 from mudkit.learning.pairs import Pairs
+from mudkit.learning.policies import ReadTrees
 from mudkit.learning.replay import SENT, replay, stale_answers
-from mudkit.learning.trees import Groups, grow
+from mudkit.learning.trees import Groups
 from mudkit.learning.writes import ReadRequests, Writes, batch_shares
 from mudkit.units import solar_time
 
@@ -75,17 +76,14 @@ def read_frontier(
     """
     import pandas as pd  # loading it takes longer than loading all of mudkit
 
-    known, groups = read_features(pairs, features), pairs.device[pairs.read]
-    devices = np.unique(pairs.device)
     local = np.zeros((len(prices), len(stale)), dtype=np.bool_)
-    leaves = np.zeros((len(prices), min(folds, len(devices))))
-    for fold in range(leaves.shape[1]):
-        mine = np.isin(groups, devices[fold::folds])
-        trees = grow(known[~mine], stale[~mine].astype(np.int64), groups[~mine], 2)
+    leaves = np.zeros((len(prices), min(folds, len(np.unique(pairs.device)))))
+    for fold, (mine, others, own) in enumerate(pairs.folds(folds)):
+        trees, known = ReadTrees.grow(others, stale[~mine], features), read_features(own, features)
         for i, price in enumerate(prices):
-            tree = trees.tree(CostMatrix(price, 1.0).table())[0]
-            local[i, mine] = tree.decide(known[mine]) == 0
-            leaves[i, fold] = np.count_nonzero(tree.is_leaf)
+            learnt, _ = trees.choose(CostMatrix(price, 1.0).table())
+            local[i, mine] = learnt.tree.decide(known) == 0
+            leaves[i, fold] = learnt.leaves
     rows = []
     for i, price in enumerate(prices):
         served = replay(pairs, local[i])

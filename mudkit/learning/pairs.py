@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -139,6 +140,21 @@ class Pairs:
         return Pairs(
             ids=self.ids, first=first, read=read, cached=cached, written=written, **of_read, **of_pair
         )
+
+    def folds(self, count: int) -> Iterator[tuple[NDArray[np.bool_], Pairs, Pairs]]:
+        """Yield groups of devices: which pairs are theirs, the reads of all others, and their own.
+
+        There are ``count`` groups, or one for each device if there are fewer.
+        """
+        devices = np.unique(self.device)
+        for number in range(min(count, len(devices))):
+            own = devices[number::count]
+            others = np.delete(devices, np.s_[number::count])
+            yield np.isin(self.device[self.read], own), self.of_devices(others), self.of_devices(own)
+
+    def are_stale(self, completeness: float | None) -> NDArray[np.bool_]:
+        """Return which answers are stale: below a completeness; None: if they lack a point (Mobius 7.3)."""
+        return self.missing >= 1 if completeness is None else self.completeness < completeness
 
     def devices(self) -> list[slice]:
         """Return the reads of each device, as slices."""

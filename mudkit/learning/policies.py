@@ -17,12 +17,20 @@ from mudkit.learning.costs import CostMatrix, Costs, read_costs
 from mudkit.learning.features import FEATURE_SETS, Features, read_features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import replay, stale_answers
-from mudkit.learning.trees import CostTree, Groups, groups_by, grow, learnt_view
+from mudkit.learning.trees import (
+    FOLDS,
+    CostTree,
+    CrossValidatedTrees,
+    Groups,
+    groups_by,
+    grow,
+    learnt_view,
+)
 from mudkit.systems.mud.policies.artefact import HOURS, Density
 from mudkit.units import solar_time
 
 _STALE, _LOCAL = 1, 0
-_DAY_MIN: Final = 24 * 60
+MINUTES_A_DAY: Final = 24 * 60
 _PRICES: Final = np.geomspace(0.0005, 200.0, 25)
 
 
@@ -81,7 +89,7 @@ class FixedRule:
     def __post_init__(self) -> None:
         number("km", self.km, 0.0, math.inf)
         if isinstance(self.minutes, tuple):
-            if not self.minutes or _DAY_MIN % len(self.minutes):
+            if not self.minutes or MINUTES_A_DAY % len(self.minutes):
                 raise ParameterError(
                     "A rule by the time of day has an age for each of equal parts of the day.",
                     where="minutes",
@@ -184,21 +192,15 @@ class Tree:
             There is nothing to learn from: no earlier answers, all or none stale, one device only.
         """
         costs = read_costs(self.cost)
-        known = read_features(pairs, self.features)
-        groups = groups_by(by, pairs.device, pairs.t_us)[pairs.read]
-        trees = grow(known, stale.astype(np.int64), groups, 2)
+        trees = ReadTrees.grow(pairs, stale, self.features, by)
         if self.match is None:
-            return LearntReads(trees.tree(costs)[0], self.features, costs, self._density(pairs))
+            return trees.choose(costs)[0]
         most = stale_answers(stale, replay(pairs, self.match.local(pairs)))
         for price in _PRICES.tolist():
-            costs = CostMatrix(price, 1.0).table()
-            tree, decided = trees.tree(costs)
-            if stale_answers(stale, replay(pairs, decided == _LOCAL)) <= most:
+            learnt, decisions = trees.choose(CostMatrix(price, 1.0).table())
+            if stale_answers(stale, replay(pairs, decisions)) <= most:
                 break
-        return LearntReads(tree, self.features, costs, self._density(pairs))
-
-    def _density(self, pairs: Pairs) -> Density | None:
-        return None if self.features != "dense" or pairs.written is None else pairs.written.table()
+        return learnt
 
     def __str__(self) -> str:
         if self.match is not None:
@@ -238,6 +240,40 @@ class LearntReads(Displayed):
         return np.equal(self.tree.decide(read_features(pairs, self.features, self.density)), _LOCAL)
 
 
+@dataclass(frozen=True)
+class ReadTrees:
+    """Trees for reads, grown once from labelled pairs, and cut for any price of a mistake.
+
+    All that learns trees for reads does so here: label reads (:meth:`Pairs.of`, :meth:`Pairs.are_stale`),
+    grow trees, choose those of a price out of fold, and replay what they decide.
+    """
+
+    features: Features
+    trees: CrossValidatedTrees
+    density: Density | None = None
+
+    @classmethod
+    def grow(
+        cls,
+        pairs: Pairs,
+        stale: NDArray[np.bool_],
+        features: Features = "extended",
+        by: Groups = "device",
+        folds: int = FOLDS,
+    ) -> ReadTrees:
+        """Grow trees from pairs and whether each is stale, for other devices or for other days."""
+        known = read_features(pairs, features)
+        groups = groups_by(by, pairs.device, pairs.t_us)[pairs.read]
+        trees = grow(known, stale.astype(np.int64), groups, 2, folds=folds)
+        written = pairs.written if features == "dense" else None
+        return cls(features, trees, None if written is None else written.table())
+
+    def choose(self, costs: NDArray[np.float64]) -> tuple[LearntReads, NDArray[np.bool_]]:
+        """Choose the tree for a cost matrix, and which pairs are served, by trees without their fold."""
+        tree, decided = self.trees.tree(costs)
+        return LearntReads(tree, self.features, costs, self.density), decided == _LOCAL
+
+
 def describe_policy(policy: Always | FixedRule | LearntReads) -> str:
     """Return a policy in words."""
     if isinstance(policy, Always):
@@ -275,7 +311,7 @@ def day_runs(ages: tuple[float, ...]) -> list[tuple[int, int, float]]:
 
     ``ages`` are those of equal parts of the day.
     """
-    length = _DAY_MIN // len(ages)
+    length = MINUTES_A_DAY // len(ages)
     starts = [length * slot for slot, age in enumerate(ages) if age != ages[slot - 1]] or [0]
-    ends = [*starts[1:], starts[0] or _DAY_MIN]
+    ends = [*starts[1:], starts[0] or MINUTES_A_DAY]
     return [(first, past, ages[first // length]) for first, past in zip(starts, ends, strict=True)]

@@ -75,6 +75,14 @@ def replay_steps(
         yield reads, np.where(known, pair, SENT)
 
 
+def stale_reads(stale: NDArray[np.bool_], served: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which reads :func:`replay` served with a stale answer."""
+    is_local: NDArray[np.bool_] = served != SENT
+    if len(stale):
+        is_local &= stale[np.where(is_local, served, 0)]
+    return is_local
+
+
 def stale_answers(stale: NDArray[np.bool_], served: NDArray[np.int64]) -> int:
     """Return the number of reads that :func:`replay` served with a stale answer."""
     return int(np.count_nonzero(stale[served[served != SENT]]))

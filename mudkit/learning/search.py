@@ -35,11 +35,10 @@ from mudkit import intervals
 from mudkit.errors import TraceContentError
 from mudkit.intervals import Interval
 from mudkit.learning.costs import CostMatrix
-from mudkit.learning.features import read_features
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.policies import Always, FixedRule, LearntReads, day_runs, slots_of_day
-from mudkit.learning.replay import SENT, replay, replay_steps
-from mudkit.learning.trees import CostTree, CrossValidatedTrees, Folds, groups_by, grow
+from mudkit.learning.policies import Always, FixedRule, LearntReads, ReadTrees, day_runs, slots_of_day
+from mudkit.learning.replay import SENT, replay, replay_steps, stale_reads
+from mudkit.learning.trees import CostTree, CrossValidatedTrees, Folds, Groups
 from mudkit.units import solar_day
 
 Family: TypeAlias = Literal["always ask", "age", "distance and age", "time of day", "age by hour", "tree"]
@@ -496,13 +495,8 @@ class _Search:
         """Choose the price of a stale answer with the best tree; without one, return why."""
         pairs, is_stale = self.replayer.pairs, self.replayer.is_stale
         try:
-            trees = grow(
-                read_features(pairs, "extended"),
-                is_stale.astype(np.int64),
-                groups_by("device" if folds == "device" else "day", pairs.device, pairs.t_us)[pairs.read],
-                2,
-                folds=_TREE_FOLDS,
-            )
+            by: Groups = "device" if folds == "device" else "day"
+            trees = ReadTrees.grow(pairs, is_stale, by=by, folds=_TREE_FOLDS).trees
         except TraceContentError as error:
             return [], error.summary
         actions = _Actions(trees)
@@ -548,9 +542,8 @@ def replayed(
 ) -> Choice:
     """Replay decisions by pair."""
     served = replay(pairs, decisions)
-    local = served != SENT
-    bad = local & is_stale[np.where(local, served, 0)] if len(is_stale) else local
-    return Choice(family, policy, decisions, local & ~bad, bad)
+    bad = stale_reads(is_stale, served)
+    return Choice(family, policy, decisions, (served != SENT) & ~bad, bad)
 
 
 class _Actions:

@@ -27,7 +27,7 @@ Folds: TypeAlias = Literal["device", "time"]
 """Folds of an evaluation: devices, or earlier and later times."""
 
 _MAX_LEAVES: Final = 256
-_FOLDS: Final = 3
+FOLDS: Final = 3
 _MAX_CUTS: Final = 24
 _MAX_EXAMPLES: Final = 60_000
 """Maximum number of examples that choose splits, drawn evenly; leaves are decided by all examples."""
@@ -148,7 +148,7 @@ class GrownTree:
         return action, stops & ~decided
 
 
-def fold_numbers(groups: NDArray[np.int64], folds: int = _FOLDS) -> NDArray[np.int64]:
+def fold_numbers(groups: NDArray[np.int64], folds: int = FOLDS) -> NDArray[np.int64]:
     """Deal groups out to folds, in turn: a fold's number for each row."""
     return np.unique(groups, return_inverse=True)[1].astype(np.int64) % folds
 
@@ -217,7 +217,7 @@ def grow(
     classes: int,
     *,
     weight: NDArray[np.float64] | None = None,
-    folds: int = _FOLDS,
+    folds: int = FOLDS,
 ) -> CrossValidatedTrees:
     """Grow the trees that are cut for any costs; rows of one group are never on both sides of a fold.
 

@@ -23,7 +23,7 @@ from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View, first_rows, shows_fields
 from mudkit.files import existing, output_problem, staged_file
 from mudkit.pipeline.executors import provide
-from mudkit.pipeline.resume import Stage, resumable, sweep
+from mudkit.pipeline.resume import Stage, remove_stopped, resumable
 from mudkit.pipeline.tables import read
 from mudkit.trace import TraceWriter, read_manifest
 from mudkit.trace.clean import clean
@@ -152,7 +152,7 @@ def ingest(
     if not overwrite and is_trace(path):
         manifest = read_manifest(path)
         if all(manifest.get(key) == value for key, value in description.items()):
-            sweep(path)
+            remove_stopped(path)
             return _report(path, manifest)
     sizes = [text_bytes(file) for file in origin.files()]
     buckets = min(max(2, -(-sum(sizes) // _BUCKET_BYTES)), _MAX_BUCKETS)  # so that one fits a task's memory

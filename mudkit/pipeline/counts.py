@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from mudkit.checks import check_arguments, time_zone
+from mudkit.checks import check_arguments, time_zone, unusable
 from mudkit.errors import ParameterError
 from mudkit.pipeline.tables import require_columns
 
@@ -166,12 +166,7 @@ def propagation(
     }
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1 << 31:
-            raise ParameterError(
-                f"The parameter {name} is not usable.",
-                where=name,
-                found=repr(value),
-                expected="a whole number over 0",
-            )
+            raise unusable(name, value, "a whole number over 0")
     volumes: list[Any] = sorted(set(thresholds))
     if not volumes or any(isinstance(v, bool) or not isinstance(v, int) or v < 1 for v in volumes):
         raise ParameterError(

@@ -93,7 +93,7 @@ def resumable(
     description = json.dumps(whole, indent=2, sort_keys=True, default=str)
     stage = Stage(path.parent / _name(path, hashlib.sha256(description.encode()).hexdigest()[:16]))
     with _locked(path):
-        _sweep(path, keep=stage.folder)
+        _remove_stages(path, keep=stage.folder)
         with staged_folder(path, overwrite=overwrite) as final:
             _open(stage, description)
             try:
@@ -106,12 +106,12 @@ def resumable(
         shutil.rmtree(stage.folder, ignore_errors=True)
 
 
-def sweep(path: str | os.PathLike[str]) -> None:
+def remove_stopped(path: str | os.PathLike[str]) -> None:
     """Remove the folders of stopped jobs beside a complete output, unless a job works there."""
     path = Path(path).expanduser().absolute()
     if any(_stages(path)):
         with suppress(OutputProblem), _locked(path):
-            _sweep(path, keep=None)
+            _remove_stages(path, keep=None)
 
 
 def _name(path: Path, digest: str) -> str:
@@ -124,7 +124,7 @@ def _stages(path: Path) -> Iterator[Path]:
         yield from [folder for folder in path.parent.iterdir() if pattern.fullmatch(folder.name)]
 
 
-def _sweep(path: Path, keep: Path | None) -> None:
+def _remove_stages(path: Path, keep: Path | None) -> None:
     for folder in _stages(path):
         # If its files are at the final place already, it was stopped in its last step.
         if folder != keep or _is_in_place(folder / "out", path):

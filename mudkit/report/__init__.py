@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         scenario,
         scoring,
     )
-    from mudkit.report.comparing import Comparison, compare_runs
+    from mudkit.report.comparing import RunComparison, compare_runs
     from mudkit.report.defects import find_defects
     from mudkit.report.page import Answer, FirstScreen, Measure
     from mudkit.report.run import ReportFailed, headline, run_report, save_page
@@ -36,11 +36,11 @@ else:
 
 __all__ = [
     "Answer",
-    "Comparison",
     "FilteredTable",
     "FirstScreen",
     "Measure",
     "ReportFailed",
+    "RunComparison",
     "Summary",
     "SummaryError",
     "TraceSource",

@@ -85,7 +85,7 @@ class WriteStudy:
         return Answer(
             f"Let writes wait {words.duration(60 * self.best)}: "
             f"{self._stale(best)} of the reads become stale",
-            f"At most {limit} may be; of the reads of as many other devices and days more will be with a "
+            f"At most {limit} may; on as many other devices and days the limit is exceeded with a "
             f"probability of {shown_risk(self.risk)}. It takes {self._messages(best)}, "
             f"{words.percent(1.0 - best['message_share'])} fewer than sending each write at once. {text}",
         )

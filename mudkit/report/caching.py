@@ -23,9 +23,18 @@ from mudkit.learning import (
     Always,
     FixedRule,
     export_policy,
+    tree_nodes,
 )
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.policies import LearntReads, day_runs, describe_policy, format_age, format_time
+from mudkit.learning.policies import (
+    MINUTES_A_DAY,
+    LearntReads,
+    day_runs,
+    describe_policy,
+    format_age,
+    format_time,
+    slots_of_day,
+)
 from mudkit.learning.search import (
     MAX_RISK,
     MIN_GAIN,
@@ -46,7 +55,6 @@ from mudkit.report.source import TraceSource
 from mudkit.systems.mud.policies.artefact import Artefact
 from mudkit.trace.schema import epoch_us
 from mudkit.units import US_PER_S, solar_day
-from mudkit.worlds import tree_nodes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,10 +67,12 @@ CAPTION: Final = (
 BEST: Final[dict[str, Literal["low", "high"]]] = {"data_bytes": "low", "radio_mj": "low"}
 SAVINGS_LABELS: Final = {
     "messages_per_day": "messages",
-    "data_gb_per_day": "data, GB",
+    "data_mb_per_day": "data, MB",
     "radio_j_per_day": "radio energy, J",
 }
 _MIN_CELL_READS: Final = 10
+_SEEN: Final = 5e-4
+"""Difference between two shares that are shown to a tenth of a percent."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +159,7 @@ class ReadStudy:
 
     def first_screen(self, delays: WriteStudy) -> FirstScreen:
         """Return what was read, three figures, the recommendation, what it rests on and assumes."""
-        writes_per_day = len(self.source.positions) / self.source.length_days
+        writes_per_day = len(self.source.positions) / self.source.recorded_days
         return FirstScreen(
             self.source.describe(),
             self._tiles(),
@@ -283,6 +293,8 @@ class ReadStudy:
         if not self.does_rule_stay:
             own = float(self.search.chosen.is_stale.mean())
             against = f"({_stale(stale)} stale against {_stale(own)})"
+            if _stale(stale) == _stale(own):
+                against = f"(both {_stale(own)} stale)"
             return f"{gives} {against}, {_points(gain)} fewer{self._without_distance()}."
         if self.family == "always ask":
             return f"{gives}."
@@ -425,8 +437,8 @@ class ReadStudy:
             return Answer(f"With hindsight {words.percent(self.most_fresh, 1)} could be answered fresh")
         done = self.fresh.value / self.most_fresh
         return Answer(
-            f"The recommended policy gives {words.percent(done)} of the fresh answers that hindsight could",
-            f"That is {words.count(round(100 * left, 1), 'point')} fewer.",
+            f"With hindsight {words.count(round(100 * left, 1), 'point')} more could be answered fresh",
+            f"The recommended policy reaches {words.percent(done)} of what any policy could.",
         )
 
     def policy_table(self) -> pd.DataFrame:
@@ -470,6 +482,12 @@ class ReadStudy:
                 " On other devices and days the best one exceeds the limit with a probability of "
                 f"{shown_risk(self.search.risk(choice))}."
             )
+            allowed = tried[tried["is_allowed"]]
+            if allowed["fresh_share"].max() > framed["fresh_share"].iloc[0] + _SEEN:
+                kept += " Rules that answer more here are likelier to exceed it there."
+        by_age = tried.groupby("minutes")["fresh_share"]
+        if (by_age.max() - by_age.min()).max() < _SEEN:
+            kept += " All rows are the same: distance decides nothing here, so age alone is as good."
         return Answer(
             title if self.has_enough_reads else "Too few reads to choose a rule of distance and age",
             f"{words.count(len(self.search.rules), 'rule')} were replayed. Here are some; a cell is the "
@@ -542,26 +560,38 @@ class ReadStudy:
         """Return the largest age by time of day, where the recommended rule depends on it."""
         if not isinstance(self.policy, FixedRule) or not isinstance(self.policy.minutes, tuple):
             return None
+        pairs, slots = self.search.pairs, len(self.policy.minutes)
+        per_slot = np.bincount(slots_of_day(pairs.t_us, pairs.lon, slots), minlength=slots)
+        length = MINUTES_A_DAY // slots
         rows = [
-            {"from": format_time(first), "to": format_time(past), "largest age": format_age(minutes)}
+            {
+                "from": format_time(first),
+                "to": format_time(past),
+                "largest age": format_age(minutes),
+                "reads": int(per_slot[np.arange(first // length, end // length) % slots].sum()),
+            }
             for first, past, minutes in day_runs(self.policy.minutes)
+            for end in [past if past > first else past + MINUTES_A_DAY]
         ]
         return pd.DataFrame(rows)
 
     def times_caption(self) -> str:
         """Return which clock the times of the rule are of."""
+        times = self.limits_by_time()
+        has_unread = times is not None and bool((times["reads"] == 0).any())
         lon = float(np.median(self.search.pairs.lon))
         first = pd.Timestamp(int(self.search.pairs.t_us.min()), unit="us", tz="UTC").tz_convert(
             self.source.tz
         )
         local_h = (first.tz_localize(None) - first.tz_convert("UTC").tz_localize(None)) / pd.Timedelta("1h")
         ahead_s = 3600.0 * (local_h - lon / 15.0)
+        unread = " The largest age of a time without reads follows from none." if has_unread else ""
         if abs(ahead_s) < 60.0:
-            return "Times are those of mean solar time."
+            return f"Times are those of mean solar time.{unread}"
         which = "ahead of" if ahead_s > 0 else "behind"
         return (
             f"Times are those of mean solar time, which devices know without a table; {self.source.tz} is "
-            f"{words.duration(60 * round(abs(ahead_s) / 60))} {which} it."
+            f"{words.duration(60 * round(abs(ahead_s) / 60))} {which} it.{unread}"
         )
 
     def artefact(self, version: int) -> Artefact:
@@ -586,14 +616,14 @@ class ReadStudy:
             (folder / "policy.json").write_text(document + "\n", encoding="utf-8")
 
     def savings(self) -> pd.DataFrame:
-        """Return what reads take a day with each policy and without any: that of the trace by its length."""
-        reads = (len(self.search.pairs.device) + self.source.left_out) / self.source.length_days
+        """Return what reads take a day with each policy and without any, on average over days with rows."""
+        reads = (len(self.search.pairs.device) + self.source.left_out) / self.source.recorded_days
         rows = self.policies[self.policies["kind"].isin(["always ask", RULE, self.family])]
         return pd.DataFrame(
             {
                 "policy": rows["policy"],
                 "messages_per_day": rows["messages"] * reads,
-                "data_gb_per_day": rows["data_bytes"] * reads / 1e9,
+                "data_mb_per_day": rows["data_bytes"] * reads / 1e6,
                 "radio_j_per_day": rows["radio_mj"] * reads / 1e3,
             }
         )
@@ -608,7 +638,7 @@ class ReadStudy:
 
     def savings_caption(self) -> str:
         """Return what the table of savings shows."""
-        days = words.count(self.source.length_days, "day")
+        days = words.count(self.source.recorded_days, "day")
         taken = f"What the reads of the whole fleet take a day, on average over {days}"
         return f"{taken}; a stale answer counts as a query."
 
@@ -624,7 +654,7 @@ class ReadStudy:
         always, rule, chosen = (table.iloc[row] for row in (0, 1, -1))
         reads, left_out = len(self.search.pairs.device), self.source.left_out
         counted = f"All {reads + left_out:,} reads count, those left out, too. " if left_out else ""
-        stale_per_day = self.stale.value * (reads + left_out) / self.source.length_days
+        stale_per_day = self.stale.value * (reads + left_out) / self.source.recorded_days
         stale = (
             f"The {words.number(stale_per_day)} stale answers a day save nothing: each counts as a query. "
         )
@@ -648,12 +678,12 @@ _ASSUMED: Final[tuple[tuple[str, Callable[[float], str]], ...]] = (
 
 def _saved(before: pd.Series, after: pd.Series) -> str:
     """Return messages, data and energy that a row of the savings is below another; a minus if above."""
-    messages, data_gb, energy_j = (
+    messages, data_mb, energy_j = (
         float(before[name] - after[name])
-        for name in ("messages_per_day", "data_gb_per_day", "radio_j_per_day")
+        for name in ("messages_per_day", "data_mb_per_day", "radio_j_per_day")
     )
     counted = words.count(messages, "message")
-    return f"{counted}, {words.size(1e9 * data_gb)} and {words.number(energy_j)} J"
+    return f"{counted}, {words.size(1e6 * data_mb)} and {words.number(energy_j)} J"
 
 
 def _shown(of: Interval) -> str:
@@ -698,7 +728,7 @@ def study_reads(
         What policies are scored on: other devices, or other days.
     """
     pairs = Pairs.of(read_labels(source.positions, source.reads, horizon_s), source.reads)
-    is_stale = pairs.completeness < completeness
+    is_stale = pairs.are_stale(completeness)
     search = recommend(pairs, is_stale, max_stale, folds=folds)
     fixed = replayed(pairs, is_stale, "distance and age", rule, rule.local(pairs))
     most_fresh, hindsight = choose_with_hindsight(pairs, is_stale, max_stale)

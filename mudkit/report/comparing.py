@@ -45,7 +45,7 @@ _CHANCE: Final = 0.05
 
 @check_arguments(types=False)
 @dataclass(frozen=True, repr=False)
-class Comparison(Displayed):
+class RunComparison(Displayed):
     """Two runs of a report, measure by measure.
 
     Attributes
@@ -97,7 +97,7 @@ class Comparison(Displayed):
     def _view(self) -> View:
         shown = self.table[["measure", "this", "other", "difference", "verdict"]]
         rows = first_rows(list(shown.columns), shown.itertuples(index=False, name=None), len(shown))
-        return View("Comparison", {"headline": self.headline, "page": self.folder / "report.html"}, [rows])
+        return View("RunComparison", {"headline": self.headline, "page": self.folder / "report.html"}, [rows])
 
 
 @check_arguments(types=False)
@@ -106,7 +106,7 @@ def compare_runs(
     against: str | os.PathLike[str],
     *,
     build: str | os.PathLike[str] = "reports/build",
-) -> Comparison:
+) -> RunComparison:
     """Compare two finished runs of a report, and write the page ``compare-<report>-<time>/``.
 
     The intervals of the differences assume independent runs (:func:`mudkit.intervals.difference`); for two
@@ -121,7 +121,7 @@ def compare_runs(
 
     Returns
     -------
-    Comparison
+    RunComparison
 
     Raises
     ------
@@ -159,7 +159,7 @@ def compare_runs(
         sweep_killed(build, f"{name}-*")
         tables = {"measures": table, "compared": pair.differences()}
         page = save_page(name, pair.notebook(build), tables, parameters=request, build=build)
-    return Comparison(page, pair.headline(), table)
+    return RunComparison(page, pair.headline(), table)
 
 
 def _trace_sum(run: Summary) -> str | None:
@@ -168,7 +168,7 @@ def _trace_sum(run: Summary) -> str | None:
 
 
 def _compared(this: Summary, other: Summary) -> pd.DataFrame:
-    """Return the table of :class:`Comparison`."""
+    """Return the table of :class:`RunComparison`."""
     import pandas as pd
 
     names = list(dict.fromkeys([*this.measures, *other.measures]))

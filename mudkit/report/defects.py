@@ -60,6 +60,26 @@ _CONTRADICTED_ROWS: Final = 10
 _NAMED: Final = 3
 
 
+_OF_FLEET: Final = {
+    "hole": ("times in which no device reports", _FLEET),
+    "silent": ("hours in which most devices are silent", _SILENT_DEVICES),
+    "gap": ("long gaps of a device", 2),
+}
+"""Kinds of defects of a fleet: name, and the devices from which they can be looked for."""
+
+
+KINDS: Final = {
+    "hole": "times in which no device reports",
+    "silent": "hours in which most devices are silent",
+    "clock": "clocks that were reset",
+    "exchanged": "exchanged coordinates",
+    "zone": "times of several zones",
+    "contradiction": "devices whose rows contradict each other",
+    "gap": "devices with long gaps",
+}
+"""Names of the kinds of defects in a sentence."""
+
+
 @dataclass(frozen=True)
 class Defect:
     """Something in a trace that is not as it should be.
@@ -111,22 +131,29 @@ def find_defects(source: TraceSource) -> list[Defect]:
     ]
 
 
+def unchecked_kinds(source: TraceSource) -> list[str]:
+    """Return the kinds of defects that could not be looked for in a trace."""
+    count = len(source.devices)
+    kinds = [kind for kind, (_, least) in _OF_FLEET.items() if count < least]
+    return kinds if source.zones.is_judged.any() else [*kinds, "zone"]
+
+
 def not_judged(source: TraceSource) -> str:
     """Return what could not be looked for in a trace, and why, in sentences; empty: all could."""
     count, zones = len(source.devices), source.zones
-    of_fleet = {
-        "times in which no device reports": _FLEET,
-        "hours in which most devices are silent": _SILENT_DEVICES,
-        "long gaps of a device": 2,
-    }
-    missed = [what for what, least in of_fleet.items() if count < least]
+    missed = [what for what, least in _OF_FLEET.values() if count < least]
     texts = []
     if missed:
         texts.append(f"With {words.count(count, 'device')}, {words.joined(missed)} could not be looked for.")
     unknown = int((~zones.is_judged).sum())
     if unknown == count:
-        few = f"{words.count(count, 'device')} in {words.count(len(source.days()), 'day')} are too few"
-        reason = "the devices have no common rhythm" if zones.is_enough else few
+        days = words.count(len(source.days()), "day")
+        few = f"{words.count(count, 'device')} in {days} are too few"
+        alike = (
+            f"in {days}, the times of a device fit those of the others about as well when they are moved by "
+            "some hours"
+        )
+        reason = alike if zones.is_enough else few
         texts.append(f"Whether times are of several zones could not be seen: {reason}.")
     elif unknown:
         its = "it has" if unknown == 1 else "they have"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mudkit import intervals, words
 from mudkit.intervals import Interval
-from mudkit.report.defects import Defect, missing_times_s
+from mudkit.report.defects import KINDS, Defect, missing_times_s, unchecked_kinds
 from mudkit.report.page import Measure
 from mudkit.report.source import TraceSource
 from mudkit.report.stays import MIN_STOP_S, MIN_TRIP_KM, Stays
@@ -74,6 +74,9 @@ def first_measures(
                  "Rows of these devices that were set aside, of all."),
         _measure("is_clean", "yes" if is_clean else "no", "", "Whether no defect was found, and at most "
                  f"{words.percent(CLEAN)} of the rows were set aside."),
+        _measure("defect_kinds", len(KINDS), "", "Kinds of defects that are looked for."),
+        _measure("defect_kinds_checked", len(KINDS) - len(unchecked_kinds(source)), "",
+                 "Of these, how many could be looked for in this trace."),
         _measure("fleet_holes", counted("hole"), "",
                  "Times in which no device reports, though many usually do."),
         _measure("silent_hours", silent_us / 3600e6, "h",

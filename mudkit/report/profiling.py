@@ -15,12 +15,14 @@ from mudkit.errors import ParameterError
 from mudkit.figures import tile_bounds, tiles
 from mudkit.figures.cities import place_names
 from mudkit.report.defects import (
+    KINDS,
     Defect,
     coincidence,
     find_defects,
     in_few_days,
     not_judged,
     sentences,
+    unchecked_kinds,
     usable,
 )
 from mudkit.report.page import Answer, FirstScreen
@@ -32,8 +34,8 @@ from mudkit.report.profile_measures import (
     gaps_s,
     span_days,
 )
-from mudkit.report.recording import REST
-from mudkit.report.source import TraceSource
+from mudkit.report.recording import BREAK, HOLE, REST, silent_us
+from mudkit.report.source import QUARTER_S, TraceSource
 from mudkit.report.stays import (
     MIN_STOP_S,
     MIN_TRIP_KM,
@@ -48,6 +50,7 @@ from mudkit.trace.derive import Rule
 from mudkit.trace.times import NO_TIME
 from mudkit.units import US_PER_S
 
+_QUARTER_US: Final = QUARTER_S * US_PER_S
 _LONG_GAP_S: Final = 600.0
 _NEAR_KM: Final = 0.5
 _FEW_STOPS_A_PLACE: Final = 2
@@ -99,7 +102,7 @@ def first_screen(
     return FirstScreen(
         source.describe(),
         shown,
-        _headline(defects, share),
+        _headline(source, defects, share),
         " ".join(
             filter(
                 None,
@@ -132,21 +135,23 @@ def _of_days(source: TraceSource) -> str:
         parts = f" of {span:,}, in {words.count(len(stretches), 'stretch', 'stretches')}"
     whole = count_whole_days(source)
     if whole < (source.days()["positions"] > 0).sum():
-        parts += f", {f'{whole:,}' if whole else 'none'} of them in {WHOLE_DAY_HOURS} hours or more"
+        parts += f" (on {f'{whole:,}' if whole else 'none'} of them in {WHOLE_DAY_HOURS} hours or more)"
     return parts
 
 
-def _headline(defects: list[Defect], share: float) -> str:
-    kinds = list(dict.fromkeys(_KINDS[defect.kind] for defect in defects))
+def _headline(source: TraceSource, defects: list[Defect], share: float) -> str:
+    kinds = list(dict.fromkeys(KINDS[defect.kind] for defect in defects))
     if kinds:
         return f"The trace is not clean: it has {_joined(kinds)}."
+    unchecked = unchecked_kinds(source)
+    checked = f"; {len(KINDS) - len(unchecked)} of {len(KINDS)} kinds were checked" if unchecked else ""
     if share > CLEAN:
         return (
             f"{words.percent(share)} of the rows were set aside: read why before you use the others. "
-            "Nothing else was found wrong."
+            f"No other defect was found{checked}."
         )
     kept = f"{words.percent(1 - share)} of its rows were kept" if share else "no row was set aside"
-    return f"The trace is clean: {kept}, and no defect was found."
+    return f"The trace is clean: {kept}, and no defect was found{checked}."
 
 
 def _reason(source: TraceSource, aside: pd.DataFrame, kept: int, *, is_clean: bool) -> str:
@@ -157,8 +162,10 @@ def _reason(source: TraceSource, aside: pd.DataFrame, kept: int, *, is_clean: bo
             f"{words.count(total, 'row')} of {kept + total:,} {'was' if total == 1 else 'were'} set aside, "
             f"{'' if len(aside) == 1 else 'most '}because of: {worst['what'].removeprefix('rejected: ')}."
         )
+    elif is_clean and unchecked_kinds(source):  # the headline counts them, the next sentence names them
+        reason = ""
     elif is_clean:  # the headline says that no row was
-        reason = f"{words.count(len(_KINDS), 'kind')} of defects were looked for: see “Method and limits”."
+        reason = f"{words.count(len(KINDS), 'kind')} of defects were looked for: see “Method and limits”."
     else:
         reason = "No row was set aside."
     unknown = source.rows[source.rows["what"].str.startswith("rejected, of an unknown device")]
@@ -168,18 +175,6 @@ def _reason(source: TraceSource, aside: pd.DataFrame, kept: int, *, is_clean: bo
             "and may be of any device."
         )
     return reason
-
-
-_KINDS: Final = {
-    "hole": "times in which no device reports",
-    "silent": "hours in which most devices are silent",
-    "clock": "clocks that were reset",
-    "exchanged": "exchanged coordinates",
-    "zone": "times of several zones",
-    "contradiction": "devices whose rows contradict each other",
-    "gap": "devices with long gaps",
-}
-"""Names of the kinds of defects in a headline."""
 
 
 _NOUNS: Final = {
@@ -208,15 +203,16 @@ def defect_answer(source: TraceSource, defects: list[Defect]) -> Answer:
     resting = ""
     if rests:
         resting = (
-            f" {words.count(rests, 'more time', 'more times')} without a row {'is' if rests == 1 else 'are'} "
-            "no defect, as few devices usually report then; `pauses.csv` lists all."
+            f" In {words.count(rests, 'period')} no device reports, but few usually do at that time of the "
+            f"day: {'it is no defect' if rests == 1 else 'they are no defects'}. `pauses.csv` lists all."
         )
     if not defects:
+        unchecked = unchecked_kinds(source)
+        checked = [name for kind, name in KINDS.items() if kind not in unchecked]
+        of_kinds = f" of the {len(checked)} kinds that could be checked" if unchecked else ""
         return Answer(
-            "No defect was found",
-            "Looked for: times in which no device reports, hours in which most are silent, reset clocks, "
-            "exchanged coordinates, devices in another time zone, contradicting rows, "
-            f"and long gaps of a device.{resting}",
+            f"No defect{of_kinds} was found",
+            " ".join(filter(None, [f"Looked for: {_joined(checked)}.", not_judged(source), resting.strip()])),
         )
     counts = Counter(defect.kind for defect in defects)
     named = [words.count(count, *_NOUNS[kind]) for kind, count in counts.items()]
@@ -274,28 +270,40 @@ def pauses(source: TraceSource) -> pd.DataFrame:
 
 
 def trip_answer(source: TraceSource, stays: Stays) -> Answer:
-    """Return how devices move, and what silences hide, as a heading."""
+    """Return how devices move, what trips lie between, and what silences hide, as a heading."""
     stops, trips = stays
     minutes, silence = words.duration(MIN_STOP_S), words.duration(SILENCE_S)
     about = (
-        f"A device stops when its rows show it within 50 m of one place for {minutes} or longer. What lies "
-        f"between two stops, or silences of more than {silence}, is called a trip here if it is "
-        f"{words.distance(MIN_TRIP_KM)} or longer: shorter halts do not end it, and it may hold several "
-        f"rides. {_silent(source)}"
+        f"A device stops when its rows show it within 50 m of one place for {minutes} or longer; a silence "
+        f"is a time of more than {silence} without a row of it, also before its first row and after its last "
+        f"one. What lies between is called a trip here if it is {words.distance(MIN_TRIP_KM)} or longer: "
+        f"shorter halts do not end it, and it may hold several rides. {_silent(source)}"
     ).rstrip()
     counted = f"{words.count(len(trips), 'trip')} and {words.count(len(stops), 'stop')} were found."
     if not len(trips):
         return Answer("There are no trips", f"{counted} {about}" if len(stops) else about)
     way = words.distance(_median(trips["trip_km"]))
-    title = (
-        f"Between two stops of {minutes} or longer, a device goes {way} in "
-        f"{words.duration(_median(trips['trip_s']))} (median)"
-    )
+    between, named = _between(trips)
+    title = f"A trip goes {way} in {words.duration(_median(trips['trip_s']))} (medians); {between}"
     if fares := _of_fares(source):
         title = f"{fares}; {title[0].lower()}{title[1:]}"
+    counted += f" {named}"
     if len(stops):
         counted += f" The median stop takes {words.duration(_median(stops['stop_s']))}."
     return Answer(title, f"{counted} {about}")
+
+
+def _between(trips: pd.DataFrame) -> tuple[str, str]:
+    """Return what most trips lie between, and how many lie between what, in a sentence."""
+    counts = [int((trips["stop_ends"] == ends).sum()) for ends in range(3)]
+    of_ends = dict(zip(("two silences", "a stop and a silence", "two stops"), counts, strict=True))
+    most = max(of_ends, key=lambda name: of_ends[name])
+    share = of_ends[most] / len(trips)
+    which = "each lies" if share == 1 else f"{words.percent(share)} of trips lie"
+    first, *others = [(count, name) for name, count in of_ends.items() if count]
+    parts = [f"{first[0]:,} {'lies' if first[0] == 1 else 'lie'} between {first[1]}"]
+    parts += [f"{count:,} between {name}" for count, name in others]
+    return f"{which} between {most}", f"Of the trips, {words.joined(parts)}."
 
 
 def _of_fares(source: TraceSource) -> str:
@@ -332,7 +340,7 @@ def stops(source: TraceSource, stays: Stays) -> pd.DataFrame:
 
 
 def trips(source: TraceSource, stays: Stays) -> pd.DataFrame:
-    """List trips: ``device, start`` (local time), ``trip_s, trip_km, speed_mps``."""
+    """List trips: ``device, start`` (local time), ``trip_s, trip_km, speed_mps, stop_ends``."""
     return _named(source, stays.trips)
 
 
@@ -470,23 +478,39 @@ def devices(source: TraceSource, stays: Stays) -> pd.DataFrame:
 def time_answer(source: TraceSource) -> Answer:
     """Return when the rows lie, as a heading."""
     hours = source.hours()
-    hours = hours[hours["positions"] > 0]
-    by_hour = hours["devices"].groupby(pd.DatetimeIndex(hours.index).hour).mean()
-    most = by_hour.nlargest(6)
+    reporting = hours.loc[hours["positions"] > 0, "devices"]
+    is_empty = ~np.isin(recorded := _recorded_hours(source), reporting.index)
+    of_all = pd.concat([reporting, pd.Series(0, index=recorded[is_empty])])
+    by_hour = of_all.groupby(pd.DatetimeIndex(of_all.index).hour).mean()
+    most = by_hour[by_hour > 0].nlargest(6)
     named = words.listing([f"{hour:02d}:00" for hour in sorted(most.index)], 6)
-    if len(by_hour) <= len(most):
+    if (by_hour > 0).sum() <= len(most):
         return Answer(
-            f"All positions lie in {words.count(len(by_hour), 'hour')} of the day",
+            f"All positions lie in {words.count(len(most), 'hour')} of the day",
             f"They begin at {named} ({source.tz}).",
         )
-    busy, average = (words.number(float(of.mean())) for of in (most, by_hour))
+    means = [float(of.mean()) for of in (most, by_hour)]
+    busy, average = (words.number(mean, words.decimals(means)) for mean in means)
     if busy == average:
         return Answer(f"The hours of the day hardly differ: {busy} of {len(source.devices)} devices report")
     return Answer(
         f"In the six busiest hours of the day {busy} devices report, in the average hour {average}",
-        f"They begin at {named} ({source.tz}). An hour counts as on the mean of the days with rows in it; "
-        "devices are counted, since there are more rows where they report more often.",
+        f"They begin at {named} ({source.tz}). The numbers are means over days, from the first row to the "
+        "last; an hour without a row counts as 0, unless rows seem to be missing. Devices are counted, since "
+        "there are more rows where they report more often.",
     )
+
+
+def _recorded_hours(source: TraceSource) -> pd.DatetimeIndex:
+    """Return the hours of local time from the first row to the last but those within holes and breaks."""
+    quarter = source.quarters["quarter"].to_numpy()
+    start_us = np.arange(quarter.min(), quarter.max() + 1).astype(np.int64) * _QUARTER_US
+    lost = source.recording.of_kind(HOLE, BREAK)
+    lost_us = silent_us(
+        lost["start_us"].to_numpy(), lost["end_us"].to_numpy(), start_us, start_us + _QUARTER_US
+    )
+    kept_us = start_us[lost_us < _QUARTER_US]
+    return pd.DatetimeIndex(source.local(kept_us // _QUARTER_US).floor("h").unique())
 
 
 def place_answer(table: pa.Table, zoom: int) -> Answer:
@@ -553,7 +577,11 @@ def interval_answer(source: TraceSource) -> Answer:
     if not len(steps_s):
         return Answer("No device reports twice")
     share = float((steps_s >= _LONG_GAP_S).mean())
+    table = intervals(source)
+    low_s, high_s, count = table.loc[table["intervals"].idxmax()]
+    until = f" to {words.duration(high_s)}" if np.isfinite(high_s) else " or longer"
     return Answer(
         f"{words.percent(share)} of the steps from one position to the next take ten minutes or longer",
-        f"The median step takes {words.duration(float(np.median(steps_s)))}.",
+        f"The median step takes {words.duration(float(np.median(steps_s)))}; "
+        f"{words.percent(float(count) / len(steps_s))} of all take {words.duration(low_s)}{until}.",
     )

@@ -53,7 +53,7 @@ WAYS: Final[dict[Way, str]] = {
     "join": "messages of a cell joined",
 }
 _LABELS: Final = {
-    "cell_km": "side of a cell, km",
+    "side": "side of a cell",
     "threshold": "sent early at",
     "bytes_left_share": "bytes left, %",
     "messages_left_share": "messages left, %",
@@ -254,14 +254,14 @@ class JoiningStudy:
         is_used, repeated = self.verdict != "nothing", self.joined.repeated_share
         left = f"of the bytes {'are' if is_used else 'would be'} left"
         if self.left.kind == "interval":
-            ends = words.interval(100 * self.left.low, 100 * self.left.high)
+            ends = words.interval(100 * self.left.low, 100 * self.left.high, 1)
             left += f"; {ends} % on other days and with other devices of this fleet (95 %)"
         if self.half_fleet is not None:
-            half = words.percent(self.half_fleet.left_share(self.search.sizes))
+            half = _percent(self.half_fleet.left_share(self.search.sizes))
             left += f"; {half} with half of the devices"
         apart = (
-            "off, at most, for 95 % of the positions; "
-            f"{_apart(self.sent_error_m)} off if taken for where the device is when it is sent"
+            "is the largest error of 95 % of the positions, when they were reported; "
+            f"{_apart(self.sent_error_m)}, if they are taken for where devices are when messages are sent"
         )
         third = (
             words.percent(repeated),
@@ -271,11 +271,11 @@ class JoiningStudy:
             third = "0", "messages are saved by joining those of cells"
         elif self.is_last_better_now:
             third = (
-                words.percent(self.last_joined.left_share(self.search.sizes)),
-                "of the bytes are left if you only need to know where devices are at the moment of sending: "
-                "send their last positions, joined by cell",
+                _percent(self.last_now.left_share(self.search.sizes)),
+                "of the bytes are left if you only need to know where devices are when messages are sent: "
+                + ("send last positions, joined by cell" if self.joins_last else "send only last positions"),
             )
-        return [(words.percent(self.left.value), left), (_apart(self.sums.error_m()), apart), third]
+        return [(_percent(self.left.value), left), (_apart(self.sums.error_m()), apart), third]
 
     @cached_property
     def last_joined(self) -> Sums:
@@ -293,19 +293,35 @@ class JoiningStudy:
         return distance_m(count_bins(self.last_joined_bins)[0])
 
     @property
+    def joins_last(self) -> bool:
+        """True if last positions that a server joins by cell leave clearly less than those of each device."""
+        sizes = self.search.sizes
+        return self.last_same.left_share(sizes) > AS_GOOD * self.last_joined.left_share(sizes)
+
+    @property
+    def last_now(self) -> Sums:
+        """Last positions at the interval of the page, in the simplest way that is as good."""
+        return self.last_joined if self.joins_last else self.last_same
+
+    @property
+    def last_now_sent_m(self) -> float:
+        """Distance within which 95 % of the devices' last reports lie when these are sent."""
+        return self.last_joined_sent_m if self.joins_last else 0.0
+
+    @property
     def is_last_better_now(self) -> bool:
-        """True if last positions, joined by cell, take less, and are nearer at the moment of sending."""
-        sizes, sent_m = self.search.sizes, self.last_joined_sent_m
+        """True if last positions take less, and are nearer at the moment of sending."""
+        sent_m = self.last_now_sent_m
         is_near = sent_m <= self.search.limits.max_error_m and sent_m < self.sent_error_m
-        takes_less = self.last_joined.left_share(sizes) < self.left_share
+        takes_less = self.last_now.left_share(self.search.sizes) < self.left_share
         return self.verdict in ("join", "own") and is_near and takes_less
 
     def _now_told(self) -> str:
-        """Return a sentence on what to send if only the present counts; empty: what is recommended."""
-        if not self.is_last_better_now:
+        """Return how near joined last positions are when they are sent; empty: they are not recommended."""
+        if not (self.is_last_better_now and self.joins_last):
             return ""
         return (
-            f"Last positions, joined by cell, {_within(self.last_joined_sent_m)} the device's last report "
+            f"Last positions, joined by cell, {_within(self.last_now_sent_m)} the device's last report "
             "when they are sent, for 95 % of the positions, and count each device once."
         )
 
@@ -341,7 +357,7 @@ class JoiningStudy:
     def _last_told(self) -> str:
         """Return a sentence on sending last positions instead, at the same interval and within the limits."""
         every, sizes = words.duration(self.choice.interval_s), self.search.sizes
-        left = words.percent(self.last_same.left_share(sizes))
+        left = _percent(self.last_same.left_share(sizes))
         away = _apart(self.last_same.error_m())
         text = (
             f"Sending only the last position of each device every {every} leaves {left}, and is exact at the "
@@ -353,7 +369,7 @@ class JoiningStudy:
             return f"{text}, which is within the limits."
         return (
             f"{text}; within the limits it is sent every {words.duration(self.last[0])} and leaves "
-            f"{words.percent(self.last[1].left_share(sizes))}."
+            f"{_percent(self.last[1].left_share(sizes))}."
         )
 
     def instead(self) -> str:
@@ -364,7 +380,7 @@ class JoiningStudy:
             return (
                 "Here the messages of different devices are joined, too, which is not recommended: with the "
                 "framed cells and interval a device that joins only its own leaves "
-                f"{words.percent(self.left_share)}. "
+                f"{_percent(self.left_share)}. "
             )
         return f"Not what is recommended ({WAYS[self.verdict]}): here the messages of a cell are joined. "
 
@@ -377,7 +393,7 @@ class JoiningStudy:
             )
         every, side = words.duration(self.interval_s), words.distance(self.cell_km)
         early = f", or as soon as {self.choice.threshold:,} wait" if self.choice.threshold else ""
-        left = words.percent(self.left.value)
+        left = _percent(self.left.value)
         what = {
             "last": f"Send only the last position of each device every {every}",
             "own": f"Let each device send one message per {every} and cell {side} wide",
@@ -386,22 +402,22 @@ class JoiningStudy:
         if not self.is_last_better_now:
             return f"{what}: {left} of the bytes are left.{self._warning()}"
         count = ", or to count them then" if self._warning() else ""
-        now = words.percent(self.last_joined.left_share(self.search.sizes))
+        now = _percent(self.last_now.left_share(self.search.sizes))
         whom = "devices were" if self.verdict == "own" else "there were devices"
+        by_cell = ", joined by cell" if self.joins_last else ""
         return (
             f"To know where {whom}, {what[0].lower()}{what[1:]}: {left} of the bytes are left. To know where "
-            f"they are at the moment of sending{count}, send only their last positions, joined by cell: "
-            f"{now} are left, {self._between_told()}."
+            f"they are when messages are sent{count}, send only last positions{by_cell}: {now} are left, "
+            f"{self._between_told()}."
         )
 
     def _between_told(self) -> str:
-        """Return in words how near last positions are to what was reported since the sending before."""
-        away_m, most_m = self.last_joined.error_m(), self.search.limits.max_error_m
+        """Return in words how near last positions are to those that were reported before them."""
+        away_m, most_m = self.last_now.error_m(), self.search.limits.max_error_m
         limit = f"the limit of {words.distance(most_m / 1000)}"
         if away_m <= most_m:
-            return f"and the positions since the sending before keep {limit}, too"
-        away = _within(away_m)
-        return f"but 95 % of the positions since the sending before {away} them, which is beyond {limit}"
+            return f"and 95 % of all positions are within {limit} of them, too"
+        return f"but 95 % of all positions are only within {_apart(away_m)} of them, beyond {limit}"
 
     def _reason(self) -> str:
         sizes = self.search.sizes
@@ -420,7 +436,7 @@ class JoiningStudy:
         if self.verdict == "own" and len(self.messages.names) > 1:
             points = words.number(round(100 * (self.left_share - joined), 1))
             parts.append(
-                f"Joining the messages of different devices, too, leaves {words.percent(joined)}: "
+                f"Joining the messages of different devices, too, leaves {_percent(joined)}: "
                 + (
                     f"{points} {'point is' if points == '1' else 'points are'} not worth a server that joins."
                     if 100 * (self.left_share - joined) >= 0.05
@@ -429,11 +445,11 @@ class JoiningStudy:
             )
         elif self.verdict == "join":
             parts.append(
-                f"If each device joins its own messages only, {words.percent(self.own.left_share(sizes))} "
+                f"If each device joins its own messages only, {_percent(self.own.left_share(sizes))} "
                 "are left."
             )
         elif self.verdict == "last" and self.is_allowed:
-            parts.append(f"Joining {cells} leaves {words.percent(joined)}.")
+            parts.append(f"Joining {cells} leaves {_percent(joined)}.")
         elif self.verdict == "last":
             parts.append("No interval and cell at which messages are joined keeps the limits.")
         if self.verdict != "last":
@@ -451,13 +467,13 @@ class JoiningStudy:
         whole = self.sums.bytes_out(sizes)
         if self.verdict == "nothing":
             whole = len(self.messages) * sizes.message_bytes
-        return float(whole / self.source.length_days)
+        return float(whole / self.source.recorded_days)
 
     def _assumption(self) -> str:
         sizes, limits = self.search.sizes, self.search.limits
         text = f"Assumed, not measured: a message of {words.size(sizes.message_bytes)} (`message_bytes`)"
         if self.verdict == "join":
-            half, double = (words.percent(case["bytes_left_share"]) for case in self.sized.values())
+            half, double = (_percent(case["bytes_left_share"]) for case in self.sized.values())
             text += (
                 f" and an aggregate of {words.size(sizes.aggregate_bytes)} (with half of that {half} are "
                 f"left, with twice that {double})"
@@ -559,15 +575,14 @@ class JoiningStudy:
         zoom, interval_s = self.best_key
         is_near = (grid["cells_zoom"] == zoom) | (grid["interval_s"] == interval_s)
         rows = grid[is_near].sort_values(["cells_zoom", "interval_s"])
-        columns = ["cell_km", "interval", "bytes_left_share", "position_error_m", self.error_column,
+        columns = ["side", "interval", "bytes_left_share", "position_error_m", self.error_column,
                    "repeated_messages_share", "keeps_limits"]  # fmt: skip
-        return rows.assign(interval=[words.duration(s) for s in rows["interval_s"]])[columns]
+        return _in_words(rows)[columns]
 
     def assumptions_shown(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return what was assumed as a table on screen."""
-        every = [words.duration(s) if math.isfinite(s) else "–" for s in table["interval_s"]]
-        columns = ["assumed", "way", "interval", "cell_km", "threshold", "bytes_left_share"]
-        return table.assign(interval=every)[columns]
+        columns = ["assumed", "way", "interval", "side", "threshold", "bytes_left_share"]
+        return _in_words(table)[columns]
 
     def grid_answer(self) -> Answer:
         """Return how much interval and cell move, as a heading."""
@@ -661,12 +676,32 @@ class JoiningStudy:
         low, high = cases["bytes_left_share"].min(), cases["bytes_left_share"].max()
         ways = cases["way"].nunique()
         other = "" if ways == 1 else " Another way may then be recommended: see the column of ways."
+        if self.verdict == "own":
+            size = words.size(self.search.sizes.message_bytes)
+            other += (
+                f" The mean of a device's own messages is a message of {size}; only those of different "
+                "devices make an aggregate."
+            )
         return Answer(
             f"With each assumption halved or doubled, {words.percent(low)} to {words.percent(high)} are left"
             if words.percent(low) != words.percent(high)
             else "Halving or doubling each assumption changes nothing",
             f"What is recommended if one assumption changes, among the combinations that were tried.{other}",
         )
+
+
+def _in_words(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with ``interval`` and ``side`` of its ``interval_s`` and ``cell_km``, in words."""
+    interval, side = (
+        [in_words(value) if math.isfinite(value) else "–" for value in table[name]]
+        for name, in_words in (("interval_s", words.duration), ("cell_km", words.distance))
+    )
+    return table.assign(interval=interval, side=side)
+
+
+def _percent(share: float) -> str:
+    """Return a share of the bytes as the first screen rounds them all."""
+    return words.percent(share, 1)
 
 
 def _apart(distance: float) -> str:

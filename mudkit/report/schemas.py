@@ -295,7 +295,7 @@ class Propagation(Parameters):
         return value
 
 
-class Scoreboard(OfTrace):
+class ScoreboardParameters(OfTrace):
     """Parameters of ``scoreboard``."""
 
     trace: str = Field(
@@ -374,7 +374,7 @@ TEMPLATES: dict[str, type[Parameters]] = {
     "cache_policy": CachePolicy,
     "prefetch_sizing": PrefetchSizing,
     "propagation": Propagation,
-    "scoreboard": Scoreboard,
+    "scoreboard": ScoreboardParameters,
 }
 """Reports by name, each with the schema of its parameters."""
 

@@ -191,10 +191,9 @@ class TraceSource:
         return " · ".join(parts)
 
     @property
-    def length_days(self) -> float:
-        """Time from the first position to the last one, in days; at least one day."""
-        ends = pc.min_max(self.positions["ts"]).as_py()
-        return max(float((ends["max"] - ends["min"]).total_seconds()) / 86_400, 1.0)
+    def recorded_days(self) -> int:
+        """Number of local days with rows: what is counted "a day" is divided by it."""
+        return len(self.days())
 
     def days(self) -> pd.DataFrame:
         """Count ``positions, reads, devices`` by day of local time; days without rows are absent."""

@@ -37,7 +37,8 @@ class Stays(NamedTuple):
     stops : pandas.DataFrame
         ``device`` (number), ``start_us``, ``stop_s``, ``lat``, ``lon`` (where it stood first).
     trips : pandas.DataFrame
-        ``device`` (number), ``start_us``, ``trip_s``, ``trip_km``, ``speed_mps`` (length by duration).
+        ``device`` (number), ``start_us``, ``trip_s``, ``trip_km``, ``speed_mps`` (length by duration),
+        ``stop_ends`` (0 to 2: how many of its ends are stops, not silences).
     """
 
     stops: pd.DataFrame
@@ -83,13 +84,17 @@ def find_stays(source: TraceSource) -> Stays:
     begins = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
     if not len(rows):
         trips = pd.DataFrame(
-            {name: np.zeros(0) for name in ("device", "start_us", "trip_s", "trip_km", "speed_mps")}
+            {
+                name: np.zeros(0)
+                for name in ("device", "start_us", "trip_s", "trip_km", "speed_mps", "stop_ends")
+            }
         )
         return Stays(stops, trips)
     ends = rows[np.append(begins[1:], len(rows)) - 1]
     first = rows[begins] - 1
     trip_km = np.add.reduceat(way_km[rows], begins)
     trip_s = (t_us[ends] - t_us[first]) / US_PER_S
+    is_after_stop, is_before_stop = np.isin(first, last[is_stop]), np.isin(ends, place[is_stop])
     trips = pd.DataFrame(
         {
             "device": device[first],
@@ -97,6 +102,7 @@ def find_stays(source: TraceSource) -> Stays:
             "trip_s": trip_s,
             "trip_km": trip_km,
             "speed_mps": 1000 * trip_km / trip_s,
+            "stop_ends": is_after_stop.astype(np.int64) + is_before_stop,
         }
     )
     return Stays(stops, trips[trip_km >= MIN_TRIP_KM].reset_index(drop=True))

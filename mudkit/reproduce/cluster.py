@@ -84,7 +84,7 @@ def local_cluster(workers: int = 2, *, cores: int = 1, memory_mib: int = 1024) -
             place = folder / f"worker-{number}"
             command = [_WORKER, *host, *size, "--work-dir", str(place), url]
             started.append(_start(folder, place.name, environ, command))
-        watch = _watched(folder, started)
+        watch = _start_watch(folder, started)
         stack.callback(_dismiss, watch)
         for number, process in enumerate(started[1:]):
             _wait_for(_REGISTERED, process, folder / f"worker-{number}.log")
@@ -153,7 +153,7 @@ def _problem(found: str) -> EnvironmentProblem:
     )
 
 
-def _watched(folder: Path, started: Sequence[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+def _start_watch(folder: Path, started: Sequence[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         ["sh", "-c", _WATCH, "sh", folder, *(str(process.pid) for process in started)],
         stdin=subprocess.PIPE,

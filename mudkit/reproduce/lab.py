@@ -367,7 +367,7 @@ def without_versions(history: History) -> History:
     return History(replace(operation, content=Content(operation.content.value)) for operation in history)
 
 
-def _decided_s(history: History, model: Model, within_s: float) -> float | None:
+def _time_decision(history: History, model: Model, within_s: float) -> float | None:
     """Time the general search alone, in seconds; None: not decided in time."""
     reading = next(record_of(history.operations, frozenset({None}), model).readings())
     assert isinstance(reading, Reading)
@@ -387,7 +387,7 @@ def _largest(model: Model, sizes: Sequence[int], clients: int, within_s: float, 
         say(f"{model.name}: the search, {size:,} operations without versions")
         legal = store_history(size, clients=clients, is_latest=model.real_time, seed=seed)
         if any(
-            _decided_s(without_versions(history), model, within_s) is None
+            _time_decision(without_versions(history), model, within_s) is None
             for history in (legal, with_mistake(legal))
         ):
             break

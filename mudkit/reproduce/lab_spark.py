@@ -142,15 +142,15 @@ def read_tables(out: Path) -> dict[str, pa.Table]:
     }
 
 
-def differing_rows(one: Path, other: Path) -> int:
+def count_differing_rows(one: Path, other: Path) -> int:
     """Count the rows that only one of two runs has; means may differ by one part in 10^12."""
     a, b = read_tables(one), read_tables(other)
     nothing = pa.table({})
-    return sum(differing(a.get(name, nothing), b.get(name, nothing)) for name in sorted({*a, *b}))
+    return sum(count_differing(a.get(name, nothing), b.get(name, nothing)) for name in sorted({*a, *b}))
 
 
-def differing(one: pa.Table, other: pa.Table) -> int:
-    """Count the rows that only one of two tables has; see :func:`differing_rows`."""
+def count_differing(one: pa.Table, other: pa.Table) -> int:
+    """Count the rows that only one of two tables has; see :func:`count_differing_rows`."""
     if one.column_names != other.column_names:
         return len(one) + len(other)
     exact = [name for name in one.column_names if name != _MEAN]
@@ -185,7 +185,7 @@ def measure_modes(say: Say = say_nothing, *, cars: int = 60, days: int = 5, work
             tasks[name] = run_jobs(Path(folder) / "source", Path(folder) / str(number), place)
             quantities[f"s, {name}"] = Quantity.of([time.perf_counter() - began_s])
             if number:
-                count = differing_rows(Path(folder) / "0", Path(folder) / str(number))
+                count = count_differing_rows(Path(folder) / "0", Path(folder) / str(number))
                 quantities[f"rows that differ, {name}"] = Quantity.of([count])
         written = read_tables(Path(folder) / "0")
     quantities["rows compared"] = Quantity.of([sum(map(len, written.values()))])
@@ -364,12 +364,12 @@ def measure_labels(
                     say(f"label_reads beside DuckDB, {number} of {runs}")
                     request = "label_reads", str(folders[""])
                     pairs.append([server.ask(request) for server in (spark, duckdb)])
-            local = _labelled(spark, folders, say, runs)
+            local = _label_all(spark, folders, say, runs)
         with (
             local_cluster(2) as cluster,
             JsonServer(serve_spark, {"master": cluster.url}, task=_LABELS_TASK) as spark,
         ):
-            on_cluster = _labelled(spark, folders, lambda what: say(f"{what}, {_ON_CLUSTER}"), runs)
+            on_cluster = _label_all(spark, folders, lambda what: say(f"{what}, {_ON_CLUSTER}"), runs)
     parameters = {
         "traces": f"generated: {cars:,} cars, {days:,} days; a {times}th and {times} times the days; seed 7",
         "Spark": "local[*]; label_reads (horizon 7,200 s) to an Arrow table, label_writes to Parquet; "
@@ -406,7 +406,7 @@ def _labelled_name(what: str, size: str) -> str:
     return f"{what}, {size}" if size else what
 
 
-def _labelled(
+def _label_all(
     spark: JsonServer, folders: Mapping[str, Path], say: Say, max_runs: int
 ) -> dict[str, list[dict[str, Any]]]:
     """Run both jobs on all traces; return the answers by job and trace."""

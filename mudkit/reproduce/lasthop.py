@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mudkit.processes import spread_out
 from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
-from mudkit.systems.lasthop import FIGURES, expected_waste, sweep
+from mudkit.systems.lasthop import FIGURES, expected_waste, simulate_grid
 from mudkit.systems.lasthop.study.sweeping import HOUR_S
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ def figure_sweep(
     left = {name: values for name, values in whole.items() if name not in fixed}
     settings = {**figure["fixed"], **fixed}
     if math.prod(map(len, left.values())) * len(seeds) < _MIN_SPREAD_RUNS:
-        return sweep(left, settings, seeds)
+        return simulate_grid(left, settings, seeds)
     with spread_out() as over_processes:
-        return sweep(left, settings, seeds, map=over_processes)
+        return simulate_grid(left, settings, seeds, map=over_processes)
 
 
 def of_seeds(table: pd.DataFrame, value: str, **where: Any) -> Quantity:

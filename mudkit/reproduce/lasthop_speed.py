@@ -22,7 +22,7 @@ from mudkit.systems.lasthop import (
     Subscriber,
     Subscription,
     simulate,
-    sweep,
+    simulate_grid,
 )
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.scenario import Drawn
@@ -178,12 +178,12 @@ def measure_speed(
     driven = []
     for seed in range(fleets):
         say(f"a fleet of one device, {seed + 1} of {fleets}")
-        driven.append(_driven(seed, days))
+        driven.append(_drive(seed, days))
     say(f"Figure 3 with {len(seeds)} seeds, {processes} processes")
     began_s = time.perf_counter()
     with spread_out(processes) as over_processes:
         settings = FIGURES[3]["fixed"] | {"days": days}
-        table = sweep(over or FIGURES[3]["over"], settings, seeds, map=over_processes)
+        table = simulate_grid(over or FIGURES[3]["over"], settings, seeds, map=over_processes)
     figure_s = time.perf_counter() - began_s
     quantities = {
         "ms for a run of two scenarios": Quantity.of(1e3 * ours for ours, _, _ in pairs),
@@ -242,7 +242,7 @@ def _pair(seed: int, days: int) -> tuple[float, float, bool]:
     return middle_s - began_s, end_s - middle_s, ours == theirs
 
 
-def _driven(seed: int, days: int) -> tuple[float, bool]:
+def _drive(seed: int, days: int) -> tuple[float, bool]:
     """Time a year on a fleet, in seconds; return also whether the simulator's result is equal."""
     policy = Forwarding("buffer", _LIMIT)
     drawn = Scenario(outages=Outages(_OUTAGE), days=days).draw(seed)

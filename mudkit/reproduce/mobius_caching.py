@@ -26,7 +26,7 @@ from mudkit.learning.frontier import (
     write_frontier,
 )
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.replay import SENT, fewest_sends, replay
+from mudkit.learning.replay import SENT, fewest_sends, replay, stale_answers
 from mudkit.learning.writes import ReadRequests, Writes, batches, missed
 from mudkit.processes import PROCESSES, spread_out
 from mudkit.reproduce.row import Measured, Quantity, Required, Row, Say, say_nothing
@@ -65,7 +65,7 @@ class Traces:
     seeds: Sequence[int] = (7, 8)
     recorded: bool = True
 
-    def labelled(self, label: Callable[[DataFrame, DataFrame], DataFrame], say: Say) -> Iterator[Labelled]:
+    def label_each(self, label: Callable[[DataFrame, DataFrame], DataFrame], say: Say) -> Iterator[Labelled]:
         """Generate or load the traces, and label each on Spark."""
         from mudkit import pipeline  # loads Spark
 
@@ -138,7 +138,7 @@ def measure_reads(
 
     by_name: dict[str, list[_ReadOutcome]] = {}
     with spread_out(processes, 1) as map_:
-        for outcomes in map_(_replay_reads, traces.labelled(label_reads, say)):
+        for outcomes in map_(_replay_reads, traces.label_each(label_reads, say)):
             say("rule, trees and bound")
             for name, outcome in outcomes.items():
                 by_name.setdefault(name, []).append(outcome)
@@ -176,7 +176,7 @@ def _replay_reads(trace: Labelled) -> dict[str, _ReadOutcome]:
     pairs = Pairs.of(trace.labels, trace.reads)
     return {
         f"{trace.name}, completeness {least:g}": _read_outcome(
-            pairs, pairs.missing >= 1 if least == 1 else pairs.completeness < least
+            pairs, pairs.are_stale(None if least == 1 else least)
         )
         for least in COMPLETENESS
     }
@@ -186,7 +186,7 @@ def _read_outcome(pairs: Pairs, stale: NDArray[np.bool_]) -> _ReadOutcome:
     count = len(pairs.device)
 
     def shares(served: NDArray[np.int64]) -> tuple[float, int]:
-        return float((served == SENT).mean()), int(stale[served[served != SENT]].sum())
+        return float((served == SENT).mean()), stale_answers(stale, served)
 
     def bound(budget: int) -> float:
         return shares(fewest_sends(pairs, stale, pairs.devices(), budget))[0]
@@ -281,7 +281,7 @@ def measure_writes(
 
     by_name: dict[str, list[_WriteOutcome]] = {}
     with spread_out(processes, 1) as map_:
-        for name, outcome in map_(_replay_writes, traces.labelled(label_writes, say)):
+        for name, outcome in map_(_replay_writes, traces.label_each(label_writes, say)):
             say("fixed delays, trees and bound")
             by_name.setdefault(name, []).append(outcome)
     return Measured(

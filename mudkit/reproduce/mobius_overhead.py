@@ -344,7 +344,7 @@ class _BareClient:
         if trip is None:
             return (Send("server", {"op": self._call.operation, **self._call.arguments}),)
         sent_bytes, received_bytes = trip
-        return (Send("server", _padded({"back": received_bytes}, sent_bytes)),)
+        return (Send("server", _pad({"back": received_bytes}, sent_bytes)),)
 
 
 class _BareServer:
@@ -359,7 +359,7 @@ class _BareServer:
             return ()
         message = event.message
         if "back" in message:
-            return (Send(event.source, _padded({"of": "trip"}, message["back"])),)
+            return (Send(event.source, _pad({"of": "trip"}, message["back"])),)
         version, record = self._records.get(message["key"], (0, {}))
         if message["op"] == "read":
             return (Send(event.source, {"key": message["key"], "ver": version, "record": record}),)
@@ -367,7 +367,7 @@ class _BareServer:
         return (Send(event.source, {"ver": version + 1}),)
 
 
-def _padded(message: dict[str, Any], length_bytes: int) -> dict[str, Any]:
+def _pad(message: dict[str, Any], length_bytes: int) -> dict[str, Any]:
     """Pad a message to a length."""
     padded = {**message, "": ""}
     return padded | {"": "x" * max(0, length_bytes - size_bytes(padded))}

@@ -77,7 +77,7 @@ class Result:
     kept: Kept | None
 
     @property
-    def measured(self) -> Measured | None:
+    def set_measured(self) -> Measured | None:
         """The measurement, if there is one."""
         return self.kept.measured if self.kept else None
 
@@ -220,7 +220,7 @@ def results(
     began_s = time.monotonic()
     for row in selected:
         if (time.monotonic() - began_s) / 60 + row.minutes <= within_minutes:
-            measured[row.name] = _measured(row, say, place)
+            measured[row.name] = _measure(row, say, place)
     if rows is None:
         return list(measured.values())
     return [measured.get(row.name) or _last(row, place) for row in rows]
@@ -248,7 +248,7 @@ def _last(row: Row, place: Path | None) -> Result:
     return Result(row, load_result(row.name, place or results_folder()))
 
 
-def _measured(row: Row, say: Say, place: Path | None) -> Result:
+def _measure(row: Row, say: Say, place: Path | None) -> Result:
     say(f"{row.name}: {words.duration(row.minutes * 60)} expected")
     with BusyCores() as busy:
         began_s = time.monotonic()

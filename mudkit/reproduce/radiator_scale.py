@@ -118,7 +118,7 @@ def measure_engines(
         batch = list(itertools.islice(stream, first))
         if not batch:
             break
-        rate, sent = _timed(engine, batch)
+        rate, sent = _time(engine, batch)
         rates.append(rate)
         bytes_sent += sent
         max_waiting = max(max_waiting, sum(len(engine.waiting(client_name(zone))) for zone in range(5)))
@@ -131,19 +131,19 @@ def measure_engines(
     hundred, plain = [], []
     for run in range(runs):
         say(f"100 groups, run {run + 1} of {runs}")
-        hundred.append(_timed(_engine(100, clients), drawn(few, run, zones=100))[0])
+        hundred.append(_time(_engine(100, clients), drawn(few, run, zones=100))[0])
     for run in range(runs):
         say(f"Algorithm 3 literally, run {run + 1} of {runs}")
-        lists = _filled(ClientLists(_FUNCTION, _HOUR_US, echo=True), clients)
-        plain.append(_timed(lists, drawn(literal, run))[0])
+        lists = _fill(ClientLists(_FUNCTION, _HOUR_US, echo=True), clients)
+        plain.append(_time(lists, drawn(literal, run))[0])
     without_key, times = [], []
     for run in range(runs):
         say(f"without a key, run {run + 1} of {runs}")
-        arrays = _filled(ClientArrays(_WITHOUT_A_KEY, _HOUR_US, echo=True), clients)
-        without_key.append(_timed(arrays, drawn(unkeyed, run))[0])
+        arrays = _fill(ClientArrays(_WITHOUT_A_KEY, _HOUR_US, echo=True), clients)
+        without_key.append(_time(arrays, drawn(unkeyed, run))[0])
         messages = list(draw_messages(2 * unkeyed, run, per_s=_PER_S, clients=beside, zones=5))
-        fast, _ = _timed(_filled(ClientArrays(_WITHOUT_A_KEY, _HOUR_US, echo=True), beside), messages)
-        slow, _ = _timed(_filled(ClientLists(_WITHOUT_A_KEY, _HOUR_US, echo=True), beside), messages)
+        fast, _ = _time(_fill(ClientArrays(_WITHOUT_A_KEY, _HOUR_US, echo=True), beside), messages)
+        slow, _ = _time(_fill(ClientLists(_WITHOUT_A_KEY, _HOUR_US, echo=True), beside), messages)
         times.append(fast / slow)
     quantities = {
         "messages/s into 5 groups": Quantity.of(rates),
@@ -172,16 +172,16 @@ def measure_engines(
 
 
 def _engine(zones: int, clients: int) -> Groups:
-    return _filled(Groups(_FUNCTION, _HOUR_US, echo=True), clients, zones)
+    return _fill(Groups(_FUNCTION, _HOUR_US, echo=True), clients, zones)
 
 
-def _filled(engine: _Engine, clients: int, zones: int = 5) -> _Engine:
+def _fill(engine: _Engine, clients: int, zones: int = 5) -> _Engine:
     for number in range(clients):
         engine.register(0, client_name(number), {"zone": number % zones})
     return engine
 
 
-def _timed(engine: Groups | ClientLists | ClientArrays, messages: Sequence[Message]) -> tuple[float, int]:
+def _time(engine: Groups | ClientLists | ClientArrays, messages: Sequence[Message]) -> tuple[float, int]:
     """Return messages per second of CPU time, and the bytes of the aggregates."""
     began_s = time.process_time()
     sent_bytes = sum(aggregate.size_bytes for aggregate in broadcast(engine, messages, _JOIN))
@@ -209,7 +209,7 @@ def by_distance(sender: Context, place: Any) -> Volume:
 
 
 @dataclass(frozen=True)
-class Played:
+class StreamRun:
     """Result of playing a trace to a query."""
 
     lags_s: NDArray[np.float64]
@@ -272,7 +272,7 @@ def write_events(events: pa.Table, folder: Path, every_s: float) -> list[int]:
 
 def play(
     spark: Any, events: pa.Table, place: Path, *, every_s: float, speed: float, shares: int = 2
-) -> Played:
+) -> StreamRun:
     """Run a query over events in files, a batch each, and compute its lag from the durations of batches.
 
     Batches run back to back. The lag assumes a source in which a file arrives when its time is over, played
@@ -293,7 +293,7 @@ def play(
     released_us, watermark_us = epoch_us(released["ts"]), epoch_us(released["watermark_ts"])
     written_s = np.array([done_by[t_us] for t_us in watermark_us.tolist()])
     mean_s = statistics.fmean(durations_s[1:])
-    return Played(
+    return StreamRun(
         written_s - released_us / US_PER_S / speed,
         (watermark_us - released_us) / US_PER_S,
         durations_s,

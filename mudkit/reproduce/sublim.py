@@ -84,7 +84,7 @@ def cases(count: int, seed: int = 0) -> Iterator[tuple[dict[str, Any], dict[str,
         )
 
 
-def starved(per_patient: bool, patients: int = 4, minutes: int = 60) -> int:
+def count_starved(per_patient: bool, patients: int = 4, minutes: int = 60) -> int:
     """Count the patients of whom a doctor with an empty battery receives nothing.
 
     Each patient's monitor publishes every ten seconds, in turn.
@@ -125,8 +125,8 @@ def measure_rules(say: Say, count: int = 10_000) -> Measured:
         "share of messages on which rules and function agree": agree / count,
         "messages": count,
         "share of messages that are sent": sent / count,
-        "patients starved by a limit for each": starved(per_patient=True),
-        "patients starved by one Timestamp": starved(per_patient=False),
+        "patients starved by a limit for each": count_starved(per_patient=True),
+        "patients starved by one Timestamp": count_starved(per_patient=False),
     }
     parameters = {"seeds": 0, "situations": len(SITUATIONS), "patients": len(_MINE)}
     return Measured({name: Quantity.of([value]) for name, value in quantities.items()}, parameters)

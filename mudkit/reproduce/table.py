@@ -99,7 +99,7 @@ def _word(value: Any) -> str:
 
 
 @contextmanager
-def watched() -> Iterator[Say]:
+def show_steps() -> Iterator[Say]:
     """Show the current step on standard error if it is a terminal.
 
     No thread runs beside the measurement.

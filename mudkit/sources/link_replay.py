@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mudkit.checks import check_arguments
+from mudkit.checks import check_arguments, unusable
 from mudkit.errors import ParameterError, TraceContentError, did_you_mean, listed
 from mudkit.units import US_PER_S
 
@@ -301,7 +301,5 @@ def _seconds(name: str, value: Any, *, least: float, most: float) -> float:
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not number or not least <= value <= most:
         expected = "seconds over 0" if least else f"seconds from 0 to {most:g}"
-        raise ParameterError(
-            f"The parameter {name} is not usable.", where=name, found=repr(value), expected=expected
-        )
+        raise unusable(name, value, expected)
     return float(value)

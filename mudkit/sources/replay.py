@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mudkit.checks import check_arguments
+from mudkit.checks import check_arguments, unusable
 from mudkit.errors import ParameterError
 from mudkit.sources.courses import Places, check_moment, device_numbers, normal_longitude
 from mudkit.units import US_PER_S, distance_km
@@ -50,7 +50,7 @@ class Replay:
 
     def __init__(self, positions: Any, start: str | dt.datetime | None = None, gap_s: float = 600.0) -> None:
         if not gap_s >= 0:
-            raise _refused("The parameter gap_s is not usable.", "gap_s", repr(gap_s), "a number from 0 on")
+            raise unusable("gap_s", gap_s, "a number from 0 on")
         self._reports, first_us, last_us = _reports(getattr(positions, "positions", positions))
         self._start_us = first_us if start is None else _start_us(start)
         if not first_us <= self._start_us <= last_us:

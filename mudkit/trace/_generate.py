@@ -17,7 +17,7 @@ from typing import Any, overload
 import numpy as np
 import pyarrow as pa
 
-from mudkit.checks import check_arguments, split_rates, whole_number
+from mudkit.checks import check_arguments, split_rates, unusable, whole_number
 from mudkit.errors import ParameterError
 from mudkit.sources.city import MAX_TOWNS, CommuterTown, Residents, residents
 from mudkit.sources.phones import PhoneUse, Sightings, check_plausible, fixes, queries
@@ -230,12 +230,7 @@ def _day_number(start: str | dt.date) -> int:
     except (AttributeError, TypeError, ValueError):
         date = dt.date.min
     if not MIN_DATE <= date <= MAX_DATE:
-        raise ParameterError(
-            "The parameter start is not usable.",
-            where="start",
-            found=repr(start),
-            expected=f"a date like 2010-03-01, from {MIN_DATE} to {MAX_DATE}",
-        )
+        raise unusable("start", start, f"a date like 2010-03-01, from {MIN_DATE} to {MAX_DATE}")
     return (date - _EPOCH).days
 
 

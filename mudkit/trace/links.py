@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from mudkit.checks import check_arguments, time_zone
+from mudkit.checks import check_arguments, time_zone, unusable
 from mudkit.display import Displayed, View
 from mudkit.errors import ParameterError, TraceFormatError
 from mudkit.files import existing, sha256
@@ -201,12 +201,7 @@ def load_links(
     given: dict[str, Any] = {"outage_kbps": outage_kbps, "outage_s": outage_s}
     for name, value in given.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise ParameterError(
-                f"The parameter {name} is not usable.",
-                where=name,
-                found=repr(value),
-                expected="a number over 0",
-            )
+            raise unusable(name, value, "a number over 0")
     source = _recognise(existing(path, "file of links"), format)
     driving = source.format == _FORMATS[0]
     if not driving and (outage_kbps, outage_s) != (OUTAGE_KBPS, OUTAGE_S):

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from mudkit.checks import check_arguments, time_zone
+from mudkit.checks import check_arguments, time_zone, unusable
 from mudkit.errors import ParameterError
 from mudkit.files import sha256
 from mudkit.trace.derive import Rule
@@ -121,12 +121,7 @@ class Options:
         ]
         for name, is_allowed, expected in allowed:
             if not is_allowed:
-                raise ParameterError(
-                    f"The parameter {name} is not usable.",
-                    where=name,
-                    found=repr(getattr(self, name)),
-                    expected=expected,
-                )
+                raise unusable(name, getattr(self, name), expected)
 
     def plan(self, path: Path) -> LoadPlan:
         """Recognise a file or folder, and return the plan to load it.

@@ -132,7 +132,7 @@ class _Walk:
             self.lab.faults.kill(name, at="nowhere")
             self.lab.faults.restart(name)
         self.lab.run(minutes=5)
-        return self._compared()
+        return self._compare()
 
     def _moments(self, what: str, count: int, length_us: int) -> Sequence[int]:
         draws = Stream(self.draws.seed, f"sublim roaming {what}").uniform(0, np.arange(count))
@@ -151,7 +151,7 @@ class _Walk:
         self.net.publish(message)
 
     def _move(self, number: int) -> None:
-        self.device.measured("loc", (self._draw(4, number, POINTS) * _STEP_DEG, 0.0))
+        self.device.set_measured("loc", (self._draw(4, number, POINTS) * _STEP_DEG, 0.0))
 
     def _crash(self, number: int) -> None:
         name = self.names[self._draw(5, number, len(self.names))]
@@ -167,7 +167,7 @@ class _Walk:
         if isinstance(message, StateTransferAck) and fate == "arrived":
             self.transfers.add(message.epoch)
 
-    def _compared(self) -> Roamed:
+    def _compare(self) -> Roamed:
         received = self.doctor.read().result()
         batteries = {message["number"]: message.get("saw") for message in received if "saw" in message}
         variables: Mapping[str, Any] = POLICY.variables

@@ -133,16 +133,16 @@ class Testbed:
 
     def check_unharmed(self) -> None:
         """Raise SimulationProblem unless the receiver still accepts all honest messages."""
-        before = self.stored()
+        before = self.count_stored()
         reports = [report for message in self.messages for report in self.deliver(message)]
-        if reports or self.stored() != before + self.undelivered:
+        if reports or self.count_stored() != before + self.undelivered:
             raise SimulationProblem(
                 "Manipulated messages have stopped honest ones.",
-                found=f"{self.stored() - before} accepted, {len(reports)} reports",
+                found=f"{self.count_stored() - before} accepted, {len(reports)} reports",
                 expected=f"{self.undelivered} accepted that were not delivered before, and no report",
             )
 
-    def stored(self) -> int:
+    def count_stored(self) -> int:
         """Return the number of items, keys and filters that the receiver stores."""
         store = self._process.store  # type: ignore[attr-defined]
         return sum(len(store.items(prefix)) for prefix in ("inbox ", "key ", "filter ", "early "))
@@ -166,16 +166,16 @@ def tamper(count: int, seed: int = 0, *, encrypted: bool = True) -> TamperingOut
         message = MANIPULATIONS[name](draw, testbed, deepcopy(original))
         if message is None or message in testbed.messages:
             continue  # unchanged, or equal to another message that was sent
-        before = testbed.stored()
+        before = testbed.count_stored()
         reports = testbed.deliver(message)
-        is_noticed = len(reports) == 1 and testbed.stored() == before
+        is_noticed = len(reports) == 1 and testbed.count_stored() == before
         (outcome.reported if is_noticed else outcome.missed)[name] += 1
     if encrypted:
         testbed.check_unharmed()
     return outcome
 
 
-def _flipped(draw: Random, testbed: Testbed, message: Any) -> Any:
+def _flip(draw: Random, testbed: Testbed, message: Any) -> Any:
     """Flip one bit of a ciphertext, signature or tag."""
     where, name = _place(draw, message, _BYTES)
     data = bytearray(where[name])
@@ -186,7 +186,7 @@ def _flipped(draw: Random, testbed: Testbed, message: Any) -> Any:
     return message
 
 
-def _truncated(draw: Random, testbed: Testbed, message: Any) -> Any:
+def _truncate(draw: Random, testbed: Testbed, message: Any) -> Any:
     """Truncate or extend a ciphertext, signature or tag."""
     where, name = _place(draw, message, _BYTES)
     data = bytes(where[name])
@@ -195,7 +195,7 @@ def _truncated(draw: Random, testbed: Testbed, message: Any) -> Any:
     return message
 
 
-def _changed(draw: Random, testbed: Testbed, message: Any) -> Any:
+def _change(draw: Random, testbed: Testbed, message: Any) -> Any:
     """Change a field of the header slightly."""
     where, name = _place(draw, message)
     before = where[name]
@@ -221,7 +221,7 @@ def _junk(draw: Random, testbed: Testbed, message: Any) -> Any:
     return message
 
 
-def _swapped(draw: Random, testbed: Testbed, message: Any) -> Any:
+def _swap(draw: Random, testbed: Testbed, message: Any) -> Any:
     """Copy a field from another message."""
     where, name = _place(draw, message)
     other = draw.choice(testbed.messages)
@@ -232,7 +232,7 @@ def _swapped(draw: Random, testbed: Testbed, message: Any) -> Any:
     return message
 
 
-def _spliced(draw: Random, testbed: Testbed, message: Any) -> Any:
+def _splice(draw: Random, testbed: Testbed, message: Any) -> Any:
     """Join the header of one message, the destination of another and the content of a third."""
     other, third = draw.choice(testbed.messages), draw.choice(testbed.messages)
     if draw.random() < 0.5:
@@ -251,7 +251,7 @@ def _rebuilt(draw: Random, testbed: Testbed, message: Any) -> Any:
     ))  # fmt: skip
 
 
-def _forged(draw: Random, testbed: Testbed, message: Any) -> Any:
+def _forge(draw: Random, testbed: Testbed, message: Any) -> Any:
     """Encrypt other content under a key of the channel, as a former receiver could."""
     if "body" not in message or message["port"] != "one":
         return None
@@ -264,14 +264,14 @@ def _forged(draw: Random, testbed: Testbed, message: Any) -> Any:
 
 
 MANIPULATIONS: Final[Mapping[str, Callable[[Random, Testbed, Any], Any]]] = {
-    "bits": _flipped,
-    "lengths": _truncated,
-    "headers": _changed,
+    "bits": _flip,
+    "lengths": _truncate,
+    "headers": _change,
     "junk": _junk,
-    "swaps": _swapped,
-    "splices": _spliced,
+    "swaps": _swap,
+    "splices": _splice,
     "anything": _rebuilt,
-    "old keys": _forged,
+    "old keys": _forge,
 }
 """Manipulations by name; one returns None where it does not apply to a message."""
 

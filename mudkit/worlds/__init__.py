@@ -13,7 +13,7 @@ from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mudkit.worlds.audience import Audience, AudienceRun
-    from mudkit.worlds.caching import CacheBench, CachingRun, ShuffledLabels, tree_nodes
+    from mudkit.worlds.caching import CacheBench, CachingRun, ShuffledLabels
     from mudkit.worlds.commuters import (
         Commuters,
         CommutersRun,
@@ -65,5 +65,4 @@ __all__ = [
     "label_run",
     "matching_times",
     "pulses",
-    "tree_nodes",
 ]

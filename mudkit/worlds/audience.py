@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Name
 
 import numpy as np
 
-from mudkit.checks import Range, check_arguments, one_of
+from mudkit.checks import OneOf, Range, check_arguments
 from mudkit.display import shows_fields
 from mudkit.lab import Lab
 from mudkit.predicates import Predicate
@@ -114,7 +114,7 @@ class Audience:
     lat: Annotated[float, Range(-60.0, 60.0)] = 30.27
     lon: Annotated[float, Range(-180.0, 180.0)] = -97.74
 
-    def run(self, seed: int, method: Method = "predicate") -> AudienceRun:
+    def run(self, seed: int, method: Annotated[Method, OneOf()] = "predicate") -> AudienceRun:
         """Run the plan.
 
         Parameters
@@ -124,12 +124,11 @@ class Audience:
             With ``list``, the writer names the intended readers of the first write. Readers report their
             places for ``predicate`` only.
         """
-        one_of("method", method, self.METHODS)
         run = _Run(self, seed, method)
         for write in range(1, self.writes + 1):
             run.wait(self.every_minutes * 60)
             run.write(write)
-        return run.audited()
+        return run.result()
 
     def predicate(self) -> Predicate:
         """Return the writer predicate, with the writer's place as a constant."""
@@ -218,7 +217,7 @@ class _Run:
                 "".join(changes[before[name] :][-1:]), _state(changes, before[name], is_intended[name]),
             ))  # fmt: skip
 
-    def audited(self) -> AudienceRun:
+    def result(self) -> AudienceRun:
         """Return the result."""
         import pandas as pd
 

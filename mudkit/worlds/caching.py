@@ -17,22 +17,18 @@ from mudkit.checks import Range, check_arguments, number, whole_number
 from mudkit.display import shows_fields
 from mudkit.errors import TraceContentError
 from mudkit.learning import Always, FixedRule, Tree
-from mudkit.learning.batching import LearntWrites
-from mudkit.learning.costs import CLASSES, CostMatrix, Costs, read_costs
+from mudkit.learning.costs import CostMatrix, Costs, read_costs
 from mudkit.learning.evaluate import mistake_costs
-from mudkit.learning.features import read_features
 from mudkit.learning.pairs import Pairs
-from mudkit.learning.policies import LearntReads
-from mudkit.learning.replay import SENT, fewest_sends_by_stale, replay
-from mudkit.learning.trees import CrossValidatedTrees, Groups, grow
+from mudkit.learning.policies import LearntReads, ReadTrees
+from mudkit.learning.replay import SENT, fewest_sends_by_stale, replay, stale_reads
+from mudkit.learning.trees import Groups
 from mudkit.sources.streams import Stream
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_LOCAL: Final = 0
 _BOUNDS: Final = 7
-_FEATURES: Final = "extended"
 
 
 @check_arguments(types=False)
@@ -80,12 +76,12 @@ class CacheBench:
     ----------
     pairs : Pairs
     stale : ndarray of bool, shape (pairs,)
-    trees : CrossValidatedTrees
+    trees : ReadTrees
     """
 
     pairs: Pairs
     stale: NDArray[np.bool_]
-    trees: CrossValidatedTrees
+    trees: ReadTrees
 
     @classmethod
     def from_labels(cls, labels: Any, reads: Any, *, completeness: float | None = None) -> CacheBench:
@@ -106,19 +102,15 @@ class CacheBench:
         if completeness is not None:
             number("completeness", completeness, 1e-9, 1.0)
         pairs = Pairs.of(labels, reads)
-        stale = pairs.missing >= 1 if completeness is None else pairs.completeness < completeness
-        known = read_features(pairs, _FEATURES)
-        trees = grow(known, stale.astype(np.int64), pairs.device[pairs.read], 2)
-        return cls(pairs, stale, trees)
+        stale = pairs.are_stale(completeness)
+        return cls(pairs, stale, ReadTrees.grow(pairs, stale))
 
     def run(self, cost: Costs | FixedRule) -> CachingRun:
         """Replay the tree for a ``cost`` matrix, or the fixed rule."""
         if isinstance(cost, FixedRule):
             return CachingRun(self._reads(replay(self.pairs, cost.local(self.pairs))))
-        costs = read_costs(cost)
-        tree, decided = self.trees.tree(costs)
-        served = replay(self.pairs, decided == _LOCAL)
-        return CachingRun(self._reads(served), LearntReads(tree, _FEATURES, costs))
+        learnt, decisions = self.trees.choose(read_costs(cost))
+        return CachingRun(self._reads(replay(self.pairs, decisions)), learnt)
 
     def by_age(self, edges_min: Sequence[float], cost: CostMatrix) -> pd.DataFrame:
         """Return the good and the stale cached answers by age, and the decision of a leaf with them.
@@ -164,7 +156,7 @@ class CacheBench:
         taught, tested = (self._of(known[part]) for part in (order[:devices], order[devices:]))
         learnt: LearntReads | Always
         try:
-            learnt = Tree(cost, _FEATURES).learn(taught.pairs, taught.stale)
+            learnt = Tree(cost).learn(taught.pairs, taught.stale)
         except TraceContentError:
             learnt = Always()
         result = {}
@@ -204,7 +196,7 @@ class CacheBench:
             "lat": pairs.lat,
             "lon": pairs.lon,
             "is_local": is_local,
-            "is_stale": is_local & self.stale[at],
+            "is_stale": stale_reads(self.stale, served),
             "completeness": np.where(is_local, pairs.completeness[at], 1.0),
         }
         return pd.DataFrame(columns)
@@ -233,52 +225,3 @@ class ShuffledLabels:
 
     def __str__(self) -> str:
         return f"{self.tree}, shuffled labels"
-
-
-@check_arguments(types=False)
-def tree_nodes(policy: LearntReads | LearntWrites) -> pd.DataFrame:
-    """List the nodes of a pruned tree, parents before their children.
-
-    Parameters
-    ----------
-    policy : LearntReads or LearntWrites
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``node, parent`` (-1: none), ``is_right`` (its parent's value is above the threshold), ``feature`` and
-        ``threshold`` (of a leaf: empty, NaN), ``action`` (that a leaf here decides), ``examples``, ``leaves``
-        (below it; of a leaf 1).
-    """
-    import pandas as pd
-
-    tree, names = policy.tree, policy.names
-    grown, of_reads = tree.grown, isinstance(policy, LearntReads)
-    classes = 2 if of_reads else len(CLASSES)
-    actions = ["local", "remote"]
-    if not of_reads:
-        actions = [*(f"{minutes:g} min" for minutes in CLASSES[:-1]), "never"]
-    rows: list[tuple[Any, ...]] = []
-    waiting: list[tuple[int, int, bool]] = [(0, -1, False)]
-    while waiting:
-        node, parent, is_right = waiting.pop()
-        number_, is_leaf = len(rows), bool(tree.is_leaf[node])
-        rows.append(
-            (
-                number_,
-                parent,
-                is_right,
-                "" if is_leaf else names[int(grown.feature[node])],
-                float("nan") if is_leaf else float(grown.threshold[node]),
-                actions[int(tree.action[node])],
-                int(grown.counts[node, :classes].sum()),
-            )
-        )
-        if not is_leaf:
-            waiting += [(int(grown.right[node]), number_, True), (int(grown.left[node]), number_, False)]
-    columns = ["node", "parent", "is_right", "feature", "threshold", "action", "examples"]
-    table = pd.DataFrame(rows, columns=columns)
-    leaves = (table["feature"] == "").astype(int).tolist()
-    for number_ in range(len(table) - 1, 0, -1):  # children come after their parents
-        leaves[rows[number_][1]] += leaves[number_]
-    return table.assign(leaves=leaves)

@@ -8,20 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from mudkit import intervals, learning
-from mudkit.checks import Range, check_arguments, number, one_of, whole_number
+from mudkit.checks import OneOf, Range, check_arguments, number, whole_number
 from mudkit.display import shows_fields
 from mudkit.lab import Lab
 from mudkit.learning import Batch, BatchTree, Tree, cache_completeness, min_sent_share
 from mudkit.learning.batching import LearntWrites
 from mudkit.learning.costs import Costs
-from mudkit.learning.evaluate import out_of_fold_decisions
+from mudkit.learning.evaluate import decide_out_of_fold
 from mudkit.learning.features import Features
 from mudkit.learning.pairs import Pairs
 from mudkit.learning.replay import SENT, fewest_sends, replay
@@ -99,12 +99,8 @@ class Commuters:
     box_km: Annotated[float, Range(1e-3, 1e6)] = 20.0
     window_s: Annotated[float, Range(1.0, 1e6)] = 7200.0
     link: str = "lte"
-    query_when: DriveTime = "any time"
-    report_when: DriveTime = "any time"
-
-    def __post_init__(self) -> None:
-        for name in ("query_when", "report_when"):
-            one_of(name, getattr(self, name), get_args(DriveTime))
+    query_when: Annotated[DriveTime, OneOf()] = "any time"
+    report_when: Annotated[DriveTime, OneOf()] = "any time"
 
     def run(
         self,
@@ -357,10 +353,11 @@ def generate_policy(
     """
     tree = Tree(cost, features)
     pairs = Pairs.of(labels, reads, positions)
-    sent = replay(pairs, out_of_fold_decisions(tree, pairs, completeness)) == SENT
+    stale = pairs.are_stale(completeness)
+    sent = replay(pairs, decide_out_of_fold(tree, pairs, stale)) == SENT
     whole = cache_completeness(positions, reads, sent, arrival_us=arrival_us)
     low, high = promise(pairs, whole < completeness)
-    learnt = tree.learn(pairs, pairs.completeness < completeness)
+    learnt = tree.learn(pairs, stale)
     manifest = {"stale": f"completeness below {completeness:g}", "reads": len(reads)}
     artefact = learning.export_policy(learnt, 1, manifest=manifest).up_to_age(_LABELLED_S)
     return GeneratedPolicy(artefact, low, high)
@@ -452,7 +449,7 @@ def close_the_loop(
         if pairs is None:  # the reads are the same with all policies
             later = label_run(driven)
             pairs = Pairs.of(later.labels, later.reads)
-        rows.append({"policy": name, **_measured(driven, pairs, completeness)})
+        rows.append({"policy": name, **_measure(driven, pairs, completeness)})
     stale = int((driven.reads["completeness"] < completeness).sum())
     alarm = DriftAlarm(generated.stale_low, generated.stale_high).add(len(driven.reads), stale)
     return Loop(pd.DataFrame(rows), generated, alarm, driven.versions, write_artefact, driven.write_versions)
@@ -493,10 +490,10 @@ def _comes_us(labelled: LabelledRun, learnt: LearntWrites) -> NDArray[np.int64]:
     return arrival_us
 
 
-def _measured(driven: CommutersRun, pairs: Pairs, completeness: float) -> dict[str, Any]:
+def _measure(driven: CommutersRun, pairs: Pairs, completeness: float) -> dict[str, Any]:
     reads, bill = driven.reads, driven.lab.bill()
     stale = reads["completeness"] < completeness
-    served = fewest_sends(pairs, pairs.completeness < completeness, pairs.devices(), int(stale.sum()))
+    served = fewest_sends(pairs, pairs.are_stale(completeness), pairs.devices(), int(stale.sum()))
     bound, sent = float((served == SENT).mean()), float(reads["is_sent"].mean())
     full_cache_share = min_sent_share(reads["cache_completeness"].to_numpy(), completeness, int(stale.sum()))
     of_cars = bill[bill["device"].str.startswith("car-")]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.checks import Range, check_arguments, one_of, whole_number
+from mudkit.checks import OneOf, Range, check_arguments, whole_number
 from mudkit.predicates import Predicate, SubscriptionIndex
 from mudkit.units import KM_PER_DEGREE
 
@@ -76,15 +76,10 @@ class MatchingLoad:
         Form of the subscriptions, see :data:`READ_PREDICATES`.
     """
 
-    subscriptions: int
-    topics: int = 1000
-    seed: int = 1
-    shape: Shape = "box"
-
-    def __post_init__(self) -> None:
-        one_of("shape", self.shape, READ_PREDICATES, "The shape of the subscriptions is unknown.")
-        for name, low in (("subscriptions", 1), ("topics", 1), ("seed", 0)):
-            whole_number(name, getattr(self, name), low, 1 << 31)
+    subscriptions: Annotated[int, Range(1, 1 << 31)]
+    topics: Annotated[int, Range(1, 1 << 31)] = 1000
+    seed: Annotated[int, Range(0, 1 << 31)] = 1
+    shape: Annotated[Shape, OneOf(summary="The shape of the subscriptions is unknown.")] = "box"
 
     @property
     def half_degrees(self) -> float:
@@ -237,7 +232,7 @@ def _methods(load: MatchingLoad, records: int) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     expected: list[list[Any]] = []
     for method, (evaluated, done, call) in zip(MATCHING_METHODS, calls, strict=True):
-        us, matches = _timed(call, done)
+        us, matches = _time(call, done)
         expected = expected or matches
         rows.append(
             {
@@ -253,7 +248,7 @@ def _methods(load: MatchingLoad, records: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _timed(call: Callable[[], list[list[Any]]], records: int) -> tuple[float, list[list[Any]]]:
+def _time(call: Callable[[], list[list[Any]]], records: int) -> tuple[float, list[list[Any]]]:
     times = []
     for _ in range(_RUNS):
         started = time.perf_counter()

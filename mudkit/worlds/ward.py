@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Ty
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.checks import Range, check_arguments, one_of
+from mudkit.checks import OneOf, Range, check_arguments
 from mudkit.display import shows_fields
 from mudkit.lab import Lab
 from mudkit.sources.ecg import ecg_mv, encode_ecg
@@ -92,7 +92,11 @@ class Ward:
     base_mw: Annotated[float, Range(0.0, 1e9)] = 268.8
     display_px: Annotated[int, Range(1, 100_000)] = 480
 
-    def run(self, seed: int, system: WardSystem = "stateful") -> WardRun:
+    def run(
+        self,
+        seed: int,
+        system: Annotated[WardSystem, OneOf(summary="There is no such policy here.")] = "stateful",
+    ) -> WardRun:
         """Run the plan.
 
         Parameters
@@ -101,7 +105,6 @@ class Ward:
             Same seed: same patients, walks and outages with every policy.
         system : {'no policy', 'stateless', 'stateful', 'one Timestamp'}
         """
-        one_of("system", system, POLICIES, "There is no such policy here.")
         return _Shift(self, seed, system).run()
 
     def describe(self) -> dict[str, Any]:

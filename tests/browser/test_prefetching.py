@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudkit import figures
-from mudkit.systems.lasthop import FIGURES, sweep
+from mudkit.systems.lasthop import FIGURES, simulate_grid
 
 pytestmark = pytest.mark.browser
 
@@ -17,7 +17,7 @@ def test_lines_are_drawn_and_texts_are_inside_the_figure(number, visit, tmp_path
     figure = FIGURES[number]
     # A few values of each parameter, and the largest.
     grid = {name: [*values[:-1:4], values[-1]] for name, values in figure["over"].items()}
-    plot = PLOTS[number](sweep(grid, figure["fixed"] | {"days": 20}, seeds=[1, 2]))
+    plot = PLOTS[number](simulate_grid(grid, figure["fixed"] | {"days": 20}, seeds=[1, 2]))
     file = tmp_path / "figure.html"
     plot.write_html(file, include_plotlyjs=True)
     opened = visit(file)

@@ -121,7 +121,7 @@ def test_campaign_finds_seeded_bug(bug):
 def test_trial_finds_its_bug(name, problem):
     bug = next(bug for bug in BUGS if bug.name == name)
     assert play(bug.seed).problems == []
-    with bug.seeded():
+    with bug.inject():
         assert any(problem in words for words in play(bug.seed).problems)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.experiment import PAIRS, PROMISES
-from mudkit.experiment.order_checks import Trace, TraceItem, played
+from mudkit.experiment.order_checks import Trace, TraceItem, play_trace
 
 publications = st.lists(
     st.tuples(
@@ -40,5 +40,5 @@ def test_best_order_keeps_its_promises_on_all_stories(composition, order, public
         TraceItem(60 * at_min, feed, min_age if result.hides else 0)
         for at_min, feed, min_age in sorted(publications)
     ]
-    outcome = played(result.make, Trace(tuple(ages), tuple(items)))
+    outcome = play_trace(result.make, Trace(tuple(ages), tuple(items)))
     assert [answer for promise in result.promises if (answer := PROMISES[promise](outcome))] == []

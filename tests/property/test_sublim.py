@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mudkit import Lab
 from mudkit.fleet.store import MemoryStore
-from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
+from mudkit.systems.sublim import AccessPoint, PlainSubscriber, Policy, PublishServer, Rule, Subscriber
 from mudkit.systems.sublim._policy.actions import Compress, Every, Keep
 from mudkit.systems.sublim.check.checker import CONTRADICTION, MORE_ON_LESS, UNREACHABLE, findings
 from mudkit.verify.roaming import Roaming
@@ -57,7 +57,7 @@ def test_rate_limit_holds_across_handovers(walk):
     doctor.set_policy(Policy("limit", [Rule(None, [Every(300)])])).result()
     times_s = []
     for number, (place, wait_s) in enumerate(walk):
-        device.measured("loc", (place * 0.001, 0.0))
+        device.set_measured("loc", (place * 0.001, 0.0))
         lab.run(seconds=wait_s)
         net.publish({"number": number}).result()
         times_s.append(lab.world.now_us / 1e6)
@@ -160,7 +160,7 @@ def test_subscriber_recovers_within_two_minutes_of_the_last_fault(actions):
     for (action, index), wait_s in actions:
         match action:
             case "move":
-                device.measured("loc", (index * 0.001, 0.0))
+                device.set_measured("loc", (index * 0.001, 0.0))
             case "wipe":
                 doctor.installed.kill()
                 doctor.installed.store = MemoryStore()
@@ -209,11 +209,12 @@ def test_subscriber_recovers_after_restore_of_an_access_point(actions, share):
     points = [AccessPoint(lab, net, at=(number * 0.001, 0.0), range_m=80.0).name for number in range(3)]
     backups = {name: lab.faults.backup(name) for name in points}
     device = lab.device("doctor", link="wifi", at=(0.0, 0.0))
-    received = {"doctor": [], "nurse": []}
-    for host, numbers in zip(
-        (device, lab.device("nurse", link="wifi", at=(0.001, 0.0))), received.values(), strict=True
-    ):
-        Subscriber(host, net).on_message(lambda message, numbers=numbers: numbers.append(message["n"]))
+    others = (lab.device(name, link="wifi", at=(0.001, 0.0)) for name in ("nurse", "porter"))
+    received = {"doctor": [], "nurse": [], "porter": []}
+    for host, numbers in zip((device, *others), received.values(), strict=True):
+        is_plain = host.name == "porter"
+        subscriber = PlainSubscriber(host, net, "message.n >= 0") if is_plain else Subscriber(host, net)
+        subscriber.on_message(lambda message, numbers=numbers: numbers.append(message["n"]))
     lab.faults.messages(loss_share=share, repeat_share=share, delay_share=share, delay_s=8.0)
     number = 0
     for action, index, wait_s in actions:
@@ -222,7 +223,7 @@ def test_subscriber_recovers_after_restore_of_an_access_point(actions, share):
             net.publish({"n": number})
             number += 1
         elif action == "move":
-            device.measured("loc", (index * 0.001, 0.0))
+            device.set_measured("loc", (index * 0.001, 0.0))
         elif action == "backup":
             backups[name] = lab.faults.backup(name)
         elif action == "restore":
@@ -235,7 +236,9 @@ def test_subscriber_recovers_after_restore_of_an_access_point(actions, share):
         elif action == "address":
             lab.faults.change_address("doctor")
         elif action == "take address":
-            taker, owner = ("doctor", "nurse") if index else ("nurse", "doctor")
+            taker, owner = (("nurse", "doctor"), ("doctor", "nurse"), ("porter", "doctor"))[index]
+            if number % 2 and index == 2:
+                taker, owner = owner, taker
             address = lab.world.hosts[owner].address
             lab.faults.change_address(owner)
             if address != owner:  # the first address of a device is its name, which no other can have
@@ -251,9 +254,13 @@ def test_subscriber_recovers_after_restore_of_an_access_point(actions, share):
     for offset in range(3):
         net.publish({"n": number + offset})
         lab.run(minutes=1)
-    for numbers in received.values():
+    # A late copy of a plain hello counts until the next one: messages of that minute are lost.
+    has_late_hello = any(action == "late copies" for action, _, _ in actions)
+    for name, numbers in received.items():
         assert numbers == sorted(set(numbers))
-        assert numbers[-3:] == [number, number + 1, number + 2]
+        if name != "porter" or not has_late_hello:
+            assert numbers[-3:] == [number, number + 1, number + 2]
     messages_before = sum(row.messages for row in lab.world.bill())
     lab.run(hours=1)
-    assert sum(row.messages for row in lab.world.bill()) - messages_before < 50
+    hellos = 60  # of the porter
+    assert sum(row.messages for row in lab.world.bill()) - messages_before < 100 + hellos

@@ -53,7 +53,7 @@ class Walk:
                 self.net.publish({"n": self.published}).result()
                 self.published += 1
             case "move":
-                self.device.measured("loc", (argument * 0.001, 0.0))
+                self.device.set_measured("loc", (argument * 0.001, 0.0))
             case "cut":
                 faults.cut("bob")
             case "mend":

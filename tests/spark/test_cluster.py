@@ -18,7 +18,13 @@ from spark_cluster import create_bare_python, is_running
 from mudkit import pipeline
 from mudkit.reproduce.cluster import local_cluster, members
 from mudkit.reproduce.harness import environment
-from mudkit.reproduce.lab_spark import differing, differing_rows, read_tables, run_jobs, write_source
+from mudkit.reproduce.lab_spark import (
+    count_differing,
+    count_differing_rows,
+    read_tables,
+    run_jobs,
+    write_source,
+)
 
 pytestmark = pytest.mark.spark
 TIMEOUT_S = 600  # takes seconds on an idle machine
@@ -71,7 +77,7 @@ def test_reference_output_has_rows_in_every_table(local):
 )
 def test_local_sessions_produce_the_same_rows(source, local, tmp_path, session_options):
     locations = run_jobs(source, tmp_path / "out", session_options)
-    assert differing_rows(local, tmp_path / "out") == 0
+    assert count_differing_rows(local, tmp_path / "out") == 0
     assert locations["mudkit"][0].endswith("mudkit.zip/mudkit/pipeline/__init__.py") == (
         "remote" in session_options
     )
@@ -83,7 +89,7 @@ def test_cluster_without_mudkit_produces_the_same_rows(source, local, cluster, p
     assert "No module named 'mudkit'" in process.stderr
     session_options = {"master": cluster.url, "config": {"spark.sql.shuffle.partitions": 5}}
     locations = run_jobs(source, tmp_path / "out", session_options, {"PYSPARK_PYTHON": str(python)})
-    assert differing_rows(local, tmp_path / "out") == 0
+    assert count_differing_rows(local, tmp_path / "out") == 0
     assert {Path(folder).parent.parent for folder in locations["folder"]} == {
         cluster.folder / "worker-0",
         cluster.folder / "worker-1",
@@ -97,16 +103,16 @@ def test_comparison_detects_missing_and_changed_rows(source, local, tmp_path):
     """Check the comparison itself with modified copies of a result."""
     copy = tmp_path / "copy"
     subprocess.run(["cp", "-r", str(local), str(copy)], check=True)
-    assert differing_rows(local, copy) == 0
+    assert count_differing_rows(local, copy) == 0
     file = next(
         file for file in (copy / "cells-generated").glob("*.parquet") if pq.read_metadata(file).num_rows
     )
     table = pq.read_table(file)
     pq.write_table(table.slice(1), file)
-    assert differing_rows(local, copy) == 1
+    assert count_differing_rows(local, copy) == 1
     pq.write_table(table.set_column(6, "positions", pa.array([0] * len(table), pa.int64())), file)
     assert table.column_names[6] == "positions"
-    assert differing_rows(local, copy) == 2 * len(table)
+    assert count_differing_rows(local, copy) == 2 * len(table)
 
 
 def run_python(
@@ -215,7 +221,7 @@ def test_killed_worker_does_not_change_the_labels(source, local, python, tmp_pat
     name = "label_reads-generated"
     expected = read_tables(local)[name]
     assert len(expected) > 0
-    assert differing(read_tables(out)[name], expected) == 0
+    assert count_differing(read_tables(out)[name], expected) == 0
 
 
 @pytest.mark.soak

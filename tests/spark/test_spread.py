@@ -17,7 +17,7 @@ from mudkit.errors import ParameterError, SimulationProblem
 from mudkit.experiment import ADAPTERS, WARD, compare, scoreboard
 from mudkit.pipeline import executors
 from mudkit.sources.outages import Outages
-from mudkit.systems.lasthop import sweep
+from mudkit.systems.lasthop import simulate_grid
 from mudkit.worlds import Inboxes
 
 pytestmark = pytest.mark.spark
@@ -103,11 +103,11 @@ def test_comparison_over_spark_equals_the_local_one(spark):
 
 def test_sweep_over_spark_equals_the_local_one(spark):
     over, fixed = {"prefetch_limit": [1, 16], "outage": [0.5]}, {"policy": "buffer", "days": 5}
-    local = sweep(over, fixed, range(2))
-    distributed = sweep(over, fixed, range(2), map=pipeline.spread(spark, "runs"))
+    local = simulate_grid(over, fixed, range(2))
+    distributed = simulate_grid(over, fixed, range(2), map=pipeline.spread(spark, "runs"))
     pd.testing.assert_frame_equal(local, distributed)
     with pytest.raises(ParameterError, match=r"1\.5"):
-        sweep({"outage": [0.5, 1.5]}, {"days": 2}, [1], map=pipeline.spread(spark))
+        simulate_grid({"outage": [0.5, 1.5]}, {"days": 2}, [1], map=pipeline.spread(spark))
 
 
 @pytest.mark.usefixtures("ctrl_c")

@@ -370,20 +370,20 @@ class Sublim(BusyLab):
         for number in range(12):
             lab.faults.messages(loss_share=0.3 if number % 2 else 0.0, repeat_share=0.1)
             for place, name in enumerate(subscribers):
-                lab.devices[name].measured("loc", ((number + place) % 4 * 0.001, 0.0))
+                lab.devices[name].set_measured("loc", ((number + place) % 4 * 0.001, 0.0))
                 lab.devices[name].change_context(display_px=480 if number % 2 else 960)
             net.publish({"n": number, "ecg": bytes(50)})
             lab.run(seconds=7)
         lab.faults.messages()
         lab.run(minutes=1)
         for name in ("ann", "bob"):
-            lab.devices[name].measured("loc", (0.0, 0.0))
+            lab.devices[name].set_measured("loc", (0.0, 0.0))
         lab.run(minutes=1)
         replace_store(subscribers["ann"].installed)
-        lab.devices["bob"].measured("loc", (0.001, 0.0))
+        lab.devices["bob"].set_measured("loc", (0.001, 0.0))
         lab.run(minutes=1)
         replace_store(subscribers["bob"].installed)
-        lab.devices["bob"].measured("loc", (0.002, 0.0))
+        lab.devices["bob"].set_measured("loc", (0.002, 0.0))
         net.publish({"n": 99, "ecg": bytes(50)})
         lab.run(minutes=2)
 

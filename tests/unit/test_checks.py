@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
+from references import import_all
 
 from mudkit.checks import (
     OneOf,
     Range,
+    annotations_of,
     check_arguments,
     described,
     fits,
@@ -304,3 +308,40 @@ def test_described_class_is_named_in_these_words():
 def test_is_storable(value, expected):
     assert is_storable(value, deepest=2) is expected
     assert is_storable(b"a", has_bytes=True)
+
+
+def marked_parameters():
+    """Yield what has a mark in the annotation of a parameter: the function, whether it is decorated, the name."""
+    for module in import_all():
+        for kind in [module, *filter(inspect.isclass, vars(module).values())]:
+            for member in vars(kind).values():
+                function = getattr(member, "__func__", member)
+                if inspect.isfunction(function) and function.__module__ == module.__name__:
+                    for name, text in function.__annotations__.items():
+                        if isinstance(text, str) and re.search(r"\b(Range|OneOf)\(", text):
+                            yield function, name
+
+
+def test_every_mark_is_compiled_and_checked():
+    """A name that cannot be resolved makes an annotation Any, which would drop its mark without a word."""
+    marked = list(marked_parameters())
+    assert len(marked) > 200
+    hidden = [
+        f"{function.__module__}.{function.__qualname__}({name})"
+        for function, name in marked
+        if not hasattr(function, "__wrapped__") or annotations_of(function)[name] is Any
+    ]
+    assert hidden == []
+
+
+def test_limits_have_the_type_of_the_number():
+    for function, name in marked_parameters():
+        hint = annotations_of(function)[name]
+        for part in (hint, *get_args(hint)):
+            for mark in getattr(part, "__metadata__", ()):
+                if isinstance(mark, Range):
+                    assert mark.low < mark.high, f"{function.__qualname__}({name})"
+                    if get_args(part)[0] is int:
+                        assert (type(mark.low), type(mark.high)) == (int, int), (
+                            f"{function.__qualname__}({name})"
+                        )

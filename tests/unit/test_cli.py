@@ -206,7 +206,7 @@ def test_process_reports_errors_in_its_encoding_without_traceback(tmp_path):
 
 
 @pytest.fixture
-def measured(monkeypatch):
+def set_measured(monkeypatch):
     """Replace the measurements of `mudkit reproduce` by one result."""
     result = SimpleNamespace(as_json=lambda: {"row": "L1", "paper": "uf·Max"})
     monkeypatch.setattr("mudkit.reproduce.outcome.select", lambda names, **how: [])

@@ -98,9 +98,9 @@ class Contrail(System):
         for sender in self._asks[phone]:
             replaces = self._slots.get((phone, sender))
             installing = self._ports[phone].install_filter(predicate, to=(sender, PORT), replaces=replaces)
-            installing.add_done_callback(partial(self._installed, phone, sender))
+            installing.add_done_callback(partial(self._store_slot, phone, sender))
 
-    def _installed(self, phone: str, sender: str, operation: Operation) -> None:
+    def _store_slot(self, phone: str, sender: str, operation: Operation) -> None:
         self._slots[phone, sender] = operation.result()
 
     def _accept(self, sender: str, predicate: Predicate, reader: str) -> None:

@@ -59,7 +59,7 @@ class Copies:
         """Raise a ParameterError if a copy has kept something outside of what a machine has at hand."""
         first = cloudpickle.loads(self._code)
         for copy in self._copies:
-            changed = next(changed_names(first, copy), None)
+            changed = next(find_changes(first, copy), None)
             if changed is not None:
                 raise ParameterError(
                     "A machine keeps something outside of its memory and its store.",
@@ -124,39 +124,39 @@ def _by_value(code: Callable[..., Any]) -> Iterator[None]:
         cloudpickle.unregister_pickle_by_value(module)
 
 
-def changed_names(first: Any, now: Any) -> Iterator[str]:
+def find_changes(first: Any, now: Any) -> Iterator[str]:
     """Yield the names of values in which two copies differ."""
-    return _changed(first, now, "", {})
+    return _find_changes(first, now, "", {})
 
 
-def _changed(first: Any, now: Any, where: str, seen: dict[int, Any]) -> Iterator[str]:
+def _find_changes(first: Any, now: Any, where: str, seen: dict[int, Any]) -> Iterator[str]:
     if id(now) in seen:
         return
     seen[id(now)] = now  # a reference, so that no other object gets this id
     if isinstance(first, Elsewhere) and isinstance(now, Elsewhere):
         yield from (f"{where}{name}" for name in now.differences(first))
     elif isinstance(first, types.FunctionType) and isinstance(now, types.FunctionType):
-        yield from _changed(_reached(first), _reached(now), where, seen)
+        yield from _find_changes(_reached(first), _reached(now), where, seen)
     elif isinstance(first, types.MethodType) and isinstance(now, types.MethodType):
-        yield from _changed(first.__self__, now.__self__, where, seen)
+        yield from _find_changes(first.__self__, now.__self__, where, seen)
     elif isinstance(first, Mapping) and isinstance(now, Mapping):
         if first.keys() != now.keys():
             yield where
         for name in first.keys() & now.keys():
-            yield from _changed(first[name], now[name], f"{where}.{name}", seen)
+            yield from _find_changes(first[name], now[name], f"{where}.{name}", seen)
     elif isinstance(first, list | tuple) and isinstance(now, list | tuple):
         if len(first) != len(now):
             yield where
         for one, other in zip(first, now, strict=False):
-            yield from _changed(one, other, where, seen)
+            yield from _find_changes(one, other, where, seen)
     elif isinstance(first, type) and isinstance(now, type):
         if first is not now:  # a copy
-            yield from _changed(_data(first), _data(now), f"{where}.{first.__name__}", seen)
+            yield from _find_changes(_data(first), _data(now), f"{where}.{first.__name__}", seen)
     elif isinstance(first, types.ModuleType):
         return
     elif hasattr(first, "__dict__") and hasattr(now, "__dict__"):
-        yield from _changed(type(first), type(now), where, seen)
-        yield from _changed(vars(first), vars(now), where, seen)
+        yield from _find_changes(type(first), type(now), where, seen)
+        yield from _find_changes(vars(first), vars(now), where, seen)
     elif not _is_same(first, now):
         yield where
 

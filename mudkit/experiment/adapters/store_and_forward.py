@@ -65,12 +65,12 @@ class Uplink:
         self._on_item = on_item
         self._under_way: dict[str, Item] = {}
         bridge = Client(testbed.lab.server(_BRIDGE), relay)
-        bridge.on_message(self._arrived)
+        bridge.on_message(self._hand_over)
 
     def send(self, item: Item) -> None:
         """Send an item up."""
         self._under_way[item.name] = item
         self._clients[item.sender].send(_BRIDGE, item.text, item.name)
 
-    def _arrived(self, message: dict[str, Any]) -> None:
+    def _hand_over(self, message: dict[str, Any]) -> None:
         self._on_item(self._under_way.pop(called(message["text"])))

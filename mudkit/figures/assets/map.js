@@ -192,7 +192,7 @@ var mudkitMap = (function () {
       });
       var box = map.getContainer().querySelector(".mudkit-legend");
       if (!box) return;
-      box.querySelector("b").textContent = data.label + " in a cell of " + metres(target);
+      box.querySelector("b").textContent = data.label + " in a cell of " + metres(target) + " (logarithmic)";
       var ticks = box.querySelectorAll(".ticks span");
       [1, Math.sqrt(most), most].forEach(function (value, at) { ticks[at].textContent = number(Math.round(value)); });
     }

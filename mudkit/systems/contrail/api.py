@@ -250,8 +250,8 @@ class Port(OnHost):
         predicate: str | Predicate,
         to: tuple[str | Group, str],
         *,
-        item_expires_s: float | None = None,
-        lifetime_s: float | None = None,
+        item_expires_s: Annotated[float, Range(1e-6, _MAX_S)] | None = None,
+        lifetime_s: Annotated[float, Range(1e-6, _MAX_S)] | None = None,
         replaces: Annotated[int, Range(0, 1 << 62)] | None = None,
     ) -> Operation:
         """Install a filter on a friend, or on the friends in a group.
@@ -286,7 +286,7 @@ class Port(OnHost):
         device = check_name("a device", target) if isinstance(target, str) else None
         return self.installed.call(messages.InstallFilter(
             self.name, device, group, check_name("a port", remote), to_json(parse_filter(predicate)) or {},
-            _lasts_us("item_expires_s", item_expires_s), _lasts_us("lifetime_s", lifetime_s), replaces,
+            _lasts_us(item_expires_s), _lasts_us(lifetime_s), replaces,
         ))  # fmt: skip
 
     def remove_filter(self, slot: Annotated[int, Range(0, 1 << 62)]) -> Operation:
@@ -320,7 +320,7 @@ class Port(OnHost):
         self,
         item: Item,
         item_id: str | None = None,
-        expires_s: float | None = None,
+        expires_s: Annotated[float, Range(1e-6, _MAX_S)] | None = None,
         *,
         only: Collection[str] | None = None,
         delivery_name: str | None = None,
@@ -362,7 +362,7 @@ class Port(OnHost):
         if only is not None:
             of_kind("only", only, list, tuple, set, frozenset, expected='names of devices, such as ["bob"]')
         packed = pack(item, None if delivery_name is None else check_name("a delivery", delivery_name))
-        expires_us = _lasts_us("expires_s", expires_s)
+        expires_us = _lasts_us(expires_s)
         chosen = None if only is None else sorted(only)
         return self.installed.call(messages.Publish(self.name, packed, item_id, expires_us, chosen))
 
@@ -426,8 +426,8 @@ def _us(name: str, value_ms: float) -> int:
     return round(number(name, value_ms, 0.0, _MAX_MS) * _US_PER_MS)
 
 
-def _lasts_us(name: str, value_s: float | None) -> int | None:
-    return None if value_s is None else round(number(name, value_s, 1e-6, _MAX_S) * 1e6)
+def _lasts_us(value_s: float | None) -> int | None:
+    return None if value_s is None else round(value_s * 1e6)
 
 
 @check_arguments

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from mudkit.systems.lasthop.study.scenario import Expiration, Scenario
     from mudkit.systems.lasthop.study.simulation import Outcome, Simulated, expected_waste, play, simulate
     from mudkit.systems.lasthop.study.sizing import Prices, add_outages, score_policies, size_prefetch
-    from mudkit.systems.lasthop.study.sweeping import FIGURES, RecordedEvents, compare, sweep
+    from mudkit.systems.lasthop.study.sweeping import FIGURES, RecordedEvents, compare_policies, simulate_grid
     from mudkit.systems.lasthop.subscription import Subscription
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
@@ -78,7 +78,7 @@ __all__ = [
     "Subscription",
     "Topic",
     "add_outages",
-    "compare",
+    "compare_policies",
     "expected_waste",
     "lifelines",
     "message_lifecycles",
@@ -87,6 +87,6 @@ __all__ = [
     "read_logs",
     "score_policies",
     "simulate",
+    "simulate_grid",
     "size_prefetch",
-    "sweep",
 ]

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Unpack
 
 import msgspec
 
-from mudkit.checks import Range, check_arguments, is_storable, number
+from mudkit.checks import Range, check_arguments, is_storable
 from mudkit.display import View
 from mudkit.errors import ParameterError, brief
 from mudkit.events import Host, Network, Operation
@@ -104,7 +104,7 @@ class Topic(OnHost):
         self,
         text: str,
         rank: Annotated[float, Range(-1e9, 1e9)] = 0.0,
-        expires_s: float | None = None,
+        expires_s: Annotated[float, Range(1e-6, 1e10)] | None = None,
         *,
         item: str | None = None,
         **attributes: Value,
@@ -156,7 +156,7 @@ class Topic(OnHost):
                 found=brief(content, _MAX_SHOWN),
                 expected="whole characters, and whole numbers of at most 64 bit",
             )
-        lifetime_us = None if expires_s is None else round(number("expires_s", expires_s, 1e-6, 1e10) * 1e6)
+        lifetime_us = None if expires_s is None else round(expires_s * 1e6)
         return self.installed.call(Publish(self.name, rank, lifetime_us, content, item))
 
     def rerank(self, identity: str, rank: Annotated[float, Range(-1e9, 1e9)]) -> Operation:

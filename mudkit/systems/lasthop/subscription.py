@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Final, Literal, TypeAlias, TypedDict, get_args
+from typing import Final, Literal, TypeAlias, TypedDict
 
-from mudkit.checks import check_arguments, number, of_kind, one_of, whole_number
+from mudkit.checks import check_arguments, number, of_kind, whole_number
 from mudkit.errors import ParameterError, brief
 from mudkit.systems.lasthop.servers.indexer import check_query
 from mudkit.systems.lasthop.spool.policies import Forwarding
@@ -15,7 +15,6 @@ from mudkit.units import distance_km
 from mudkit.wire import Fields, Value
 
 Mode: TypeAlias = Literal["on-line", "on-demand"]
-MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 _DAY_US: Final = 86_400_000_000
 _HOUR_US: Final = 3_600_000_000
 _MAX_TOPIC_LENGTH: Final = 1 << 16
@@ -97,7 +96,6 @@ class Subscription:
     def __post_init__(self) -> None:
         check_topic(self.topic)
         check_query(self.topic)
-        one_of("mode", self.mode, MODES, "There is no such mode.")
         if self.max is not None:
             whole_number("max", self.max, 0, 1 << 31)
         number("threshold", self.threshold, -1e9, 1e9)

@@ -7,7 +7,7 @@ from functools import wraps
 from inspect import signature
 from typing import Annotated, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
-from mudkit.checks import Range, check_arguments, number
+from mudkit.checks import Range, check_arguments, number, unusable
 from mudkit.delivery.notices import Identified
 from mudkit.errors import AccessDenied, ParameterError, brief
 from mudkit.events import Host, Operation
@@ -460,9 +460,7 @@ def _check_app(app: Value, token: str | None, device: str, authority: Authority)
     A token that cannot be read is left to the cloud, which returns the reason.
     """
     if not isinstance(app, str) or not app or "/" in app or "\n" in app:
-        raise ParameterError(
-            "The parameter app is not usable.", where="app", found=brief(app), expected="a text without '/'"
-        )
+        raise unusable("app", app, "a text without '/'")
     if len(f"{device}/{app}") > _MAX_NAME:
         raise ParameterError(
             "The names of the device and of the app are too long.",

@@ -56,7 +56,7 @@ class Bug:
     """A run that finds it, tried first, because few runs of a hundred find some of them."""
 
     @contextmanager
-    def seeded(self) -> Iterator[None]:
+    def inject(self) -> Iterator[None]:
         """Seed the bug in this process."""
         with ExitStack() as after:
             for owner, name, instead in self.swaps:
@@ -85,7 +85,7 @@ class Catch:
 
 def hunt(bug: Bug, seeds: Sequence[int]) -> Catch | None:
     """Seed a bug and run seeds until one finds it; return None if none does."""
-    with bug.seeded():
+    with bug.inject():
         for seed in (bug.seed, *seeds):
             try:
                 one_run = play(seed)

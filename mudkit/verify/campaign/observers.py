@@ -75,9 +75,9 @@ class _ClientObserver:
         sent = _sent(effects)
         requests = _requests(sent)
         if type(event) is Call:
-            yield from self._called(event, effects, requests)
+            yield from self._observe_call(event, effects, requests)
         elif type(event) is Received:
-            yield from self._received(event.message, effects, requests)
+            yield from self._observe_message(event.message, effects, requests)
         elif type(event) is LinkUp:
             yield "connection: link up, asks sent" if requests else "connection: link up"
         elif type(event) is LinkDown:
@@ -98,7 +98,7 @@ class _ClientObserver:
             self._requests[message["id"]] = message["what"]["op"]
             self._parts[message["id"]] = set()
 
-    def _called(
+    def _observe_call(
         self, event: Call, effects: Sequence[Effect], requests: Sequence[Mapping[str, Any]]
     ) -> Iterator[str]:
         name, op_id, arguments = event.name, event.op_id, event.named_arguments
@@ -127,12 +127,12 @@ class _ClientObserver:
         elif name in ("update_data", "unregister"):
             yield f"watching: {name}"
 
-    def _received(
+    def _observe_message(
         self, message: Mapping[str, Any], effects: Sequence[Effect], requests: Sequence[Mapping[str, Any]]
     ) -> Iterator[str]:
         kind = message["kind"]
         if kind == "stream":
-            yield from self._streamed(message, effects, requests)
+            yield from self._observe_notification(message, effects, requests)
         elif kind == "welcome":
             if not effects:
                 yield "watching: welcome, late"
@@ -154,9 +154,9 @@ class _ClientObserver:
             self._parts[message["id"]].add(message["place"])
             yield "connection: part"
         else:
-            yield from self._answered(message, effects, requests)
+            yield from self._observe_answer(message, effects, requests)
 
-    def _answered(
+    def _observe_answer(
         self, message: Mapping[str, Any], effects: Sequence[Effect], requests: Sequence[Mapping[str, Any]]
     ) -> Iterator[str]:
         op, parts = self._requests.pop(message["id"]), self._parts.pop(message["id"])
@@ -189,7 +189,7 @@ class _ClientObserver:
         else:
             yield "client: table refused" if "error" in message else f"client: {op} done"
 
-    def _streamed(
+    def _observe_notification(
         self, message: Mapping[str, Any], effects: Sequence[Effect], requests: Sequence[Mapping[str, Any]]
     ) -> Iterator[str]:
         row, body = self._stream.receive(message, _sent(effects)), message["body"]
@@ -306,7 +306,7 @@ class _ProcessorObserver:
         elif type(event) is TimerFired and event.name.startswith(AGAIN):
             yield "processor: tells again" if sent else "processor: nothing to tell again"
         elif type(event) is Received:
-            yield from self._received(event, sent)
+            yield from self._observe_message(event, sent)
         bodies = [message["body"] for message in sent if message["kind"] == "stream"]
         if type(event) is Received:
             for body in bodies:
@@ -317,7 +317,7 @@ class _ProcessorObserver:
                     why = "token" if "its token" in body["ended"] else "table"
                     yield f"processor: ended, {why}"
 
-    def _received(self, event: Received, sent: Sequence[Any]) -> Iterator[str]:
+    def _observe_message(self, event: Received, sent: Sequence[Any]) -> Iterator[str]:
         message = event.message
         kind, first = message["kind"], sent[0]["kind"] if sent else None
         if kind == "read":
@@ -411,11 +411,11 @@ class _NotificationServerObserver:
         elif type(event) is LinkUp:
             yield "notifications: begins a life"
         elif type(event) is Received:
-            yield from self._received(event.message, sent, kinds)
+            yield from self._observe_message(event.message, sent, kinds)
         self._sessions -= {message["session"] for message in sent if message["kind"] == "gone"}
         self._sessions |= {message["session"] for message in sent if message["kind"] == "welcome"}
 
-    def _received(self, message: Any, sent: Sequence[Any], kinds: Sequence[str]) -> Iterator[str]:
+    def _observe_message(self, message: Any, sent: Sequence[Any], kinds: Sequence[str]) -> Iterator[str]:
         if message["kind"] == "hello":
             name = "hello" if message["is_new"] else "heartbeat"
             if "redirect" in kinds:  # a hello or a heartbeat

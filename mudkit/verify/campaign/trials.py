@@ -229,8 +229,8 @@ class Trials:
     def _end(self, name: str, operation: Any) -> None:
         """End a continuous read as soon as it is registered."""
 
-        def registered(operation: Any) -> None:
+        def unregister(operation: Any) -> None:
             if operation.status == "ok":
                 self._clients[name].unregister(operation.result())
 
-        operation.add_done_callback(registered)
+        operation.add_done_callback(unregister)

@@ -232,24 +232,24 @@ class Work:
         read = self._clients[name].read
         watch.operation = read(table, text, "continuous", watch.reader_data[0].data, None, sync, record)
 
-        def registered(_: Any) -> None:
+        def record_position(_: Any) -> None:
             watch.lsn = max(self.log, default=0)
 
-        watch.operation.add_done_callback(registered)
+        watch.operation.add_done_callback(record_position)
         self.watches.append(watch)
         return watch
 
     def _end_at_once(self, watch: Watch) -> None:
         """End a continuous read as soon as it is registered, so that late notifications follow its end."""
 
-        def registered(operation: Any) -> None:
+        def unregister(operation: Any) -> None:
             if operation.status == "ok" and not any(
                 isinstance(notification, dict) for notification in watch.notified
             ):
                 self._clients[watch.client].unregister(operation.result())
                 watch.is_on = False
 
-        watch.operation.add_done_callback(registered)
+        watch.operation.add_done_callback(unregister)
 
     def _data(self, name: str) -> dict[str, str]:
         return {"group": self._groups[name]}
@@ -266,7 +266,7 @@ class Work:
 
     def update_reader_data(self, name: str) -> None:
         """Update the reader data of all continuous reads of a client, up to three times in succession."""
-        for watch, handle in self._watched(name):
+        for watch, handle in self._active_watches(name):
             for _ in range(self._draw.choice([1, 2, 3])):
                 data = {"group": self._draw.choice("xy")}
                 operation = self._clients[name].update_data(handle, data)
@@ -274,11 +274,11 @@ class Work:
 
     def _end_one(self, name: str) -> None:
         """End one continuous read of a client, if it has any."""
-        for watch, handle in self._watched(name)[:1]:
+        for watch, handle in self._active_watches(name)[:1]:
             self._clients[name].unregister(handle)
             watch.is_on = False
 
-    def _watched(self, name: str) -> list[tuple[Watch, int]]:
+    def _active_watches(self, name: str) -> list[tuple[Watch, int]]:
         """Return the active continuous reads of a client, with their handles."""
         return [
             (watch, watch.operation.result())

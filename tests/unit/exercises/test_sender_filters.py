@@ -51,7 +51,7 @@ def add_lifetime(rule):
             (shift_lifetime(1.0), LONG, "the key is 60.25 s old, and its lifetime is 60 s."),
             (shift_lifetime(-1.0), LONG, "begins a new key without need"),
             (
-                lambda use: use.to != use.holders or use.age_s >= 60.5,
+                lambda use: use.to != use.holders or use.age_s >= 60.2,
                 r"a key lasts (90|45) s; .*",
                 "item",
             ),

@@ -142,7 +142,7 @@ def test_notation_matches_the_moves():
                 rng.randint(1, 4),
                 rng.choice((-3, -1, 0, 1)),
             )
-            for _ in range(rng.randint(1, 7))
+            for _ in range(rng.randint(2, 8))
         ]
         history = History.parse(_written(moves))
         assert [operation.client for operation in history] == [move.client for move in moves]

@@ -29,7 +29,7 @@ from mudkit.experiment import order_checks as p
 from mudkit.experiment.adapters import contrail
 from mudkit.experiment.adapters.system import meant_by
 from mudkit.experiment.chains import Chain
-from mudkit.experiment.order_checks import ALONE, Trace, TraceItem, played, smaller, traces
+from mudkit.experiment.order_checks import ALONE, Trace, TraceItem, play_trace, smaller, traces
 
 MIN = 60
 HIDDEN_FROM_ONE = Trace(
@@ -41,7 +41,7 @@ CROWD = Trace((20,), tuple(TraceItem((100 + 2 * number) * MIN, number % 3, 0) fo
 def check_order(composition, order, trace):
     """Return the outcome of a trace, and for each promise how it was broken."""
     definition = PAIRS[composition][order]
-    outcome = played(definition.make, trace)
+    outcome = play_trace(definition.make, trace)
     return outcome, {promise: PROMISES[promise](outcome) for promise in definition.promises}
 
 
@@ -67,7 +67,7 @@ def list_batches(outcome):
     ],
 )
 def test_single_hop_behaves_as_its_system(hop, expected):
-    assert sorted(list_batches(played(partial(Chain, hops=[hop]), HIDDEN_FROM_ONE))) == sorted(expected)
+    assert sorted(list_batches(play_trace(partial(Chain, hops=[hop]), HIDDEN_FROM_ONE))) == sorted(expected)
 
 
 def test_predicates_before_aggregation_hide_items_and_deliver_the_rest():
@@ -159,13 +159,13 @@ def test_broken_promise_names_the_server_that_read_an_item():
 def test_relay_without_encryption_breaks_its_promise(monkeypatch):
     """Use modules that do not encrypt."""
     monkeypatch.setattr(contrail, "Module", partial(contrail.Module, encrypted=False))
-    outcome = played(partial(Chain, hops=[Contrail]), CROWD)
+    outcome = play_trace(partial(Chain, hops=[Contrail]), CROWD)
     assert "contrail-" in PROMISES[p.RELAY](outcome)
 
 
 def test_promises_break_when_batches_are_changed():
     """Change the batches of a run that keeps all promises."""
-    outcome = played(partial(Chain, hops=[Mud]), HIDDEN_FROM_ONE)
+    outcome = play_trace(partial(Chain, hops=[Mud]), HIDDEN_FROM_ONE)
     assert PROMISES[p.HIDDEN](outcome) is None
     assert PROMISES[p.ALL](outcome) is None
     handed = outcome.adapter.handed

@@ -39,7 +39,7 @@ MAIN_NUMBERS = {
     "radio_timeline": ["193 J in all", "tail: 165 J (85 %)"],
     "rows_over_time": ["72 bars from 272 to 338, the highest at 2008-05-18 18:00"],
     "rule_search": ["1 km: 49.3, 46, 41", "5 min to 30 min across"],
-    "sensitivity": ["as assumed", "window 4 h", "age, 20 %"],
+    "sensitivity": ["as assumed", "window 4 h", "age, 20.0 %"],
     "rule_firing": ["alarm: 2 (5 times), –✗ (5 times), 3 (11 times)"],
     "side_by_side": ["sent, %", "18 May"],
     "signals": ["12 a second: 50 points"],

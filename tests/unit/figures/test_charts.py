@@ -2,6 +2,7 @@
 
 import datetime as dt
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -22,6 +23,18 @@ def test_histogram_names_its_bins():
     figure = figures.histogram(table, title="t", unit="seconds")
     assert list(figure.data[0].x) == ["0 s", "1 s"]
     assert list(figure.data[0].y) == [5, 7]
+
+
+def test_bar_beside_which_no_other_is_seen_is_a_number():
+    """Bars are as long as their numbers (form.md): one that hides the others is left out, and said to be."""
+    table = pd.DataFrame({"from_s": [0.0, 1.0, 2.0], "to_s": [1.0, 2.0, 3.0], "intervals": [5, 35_014, 7]})
+    figure = figures.histogram(table, title="t", unit="seconds")
+    drawn = list(figure.data[0].y)
+    assert (drawn[0], drawn[2]) == (5, 7)
+    assert np.isnan(drawn[1])
+    (note,) = figure.layout.annotations
+    assert (note.x, note.text) == ("1 s", "35,014:<br>not drawn")
+    assert list(figure.layout.xaxis.categoryarray) == ["0 s", "1 s", "2 s"]
 
 
 def test_policies_are_points_with_intervals():

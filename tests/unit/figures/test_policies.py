@@ -5,11 +5,11 @@ from learning_traces import build_labelled_reads
 
 from mudkit import figures
 from mudkit.figures.policies import _DECISION_MARKS
-from mudkit.learning import CostMatrix, FixedRule
+from mudkit.learning import CostMatrix, FixedRule, tree_nodes
 from mudkit.systems.sublim import Policy, Rule
 from mudkit.systems.sublim._policy.actions import Drop, Every, Keep
 from mudkit.systems.sublim._policy.policy import decision_table
-from mudkit.worlds import CacheBench, tree_nodes
+from mudkit.worlds import CacheBench
 
 POLICY = Policy(
     "p",
@@ -274,7 +274,7 @@ def test_other_recommendations_have_another_mark():
     assert list(same.y) == ["as assumed", "box 1 km"]
     assert list(other.y) == ["window 4 h"]
     assert same.marker.symbol != other.marker.symbol
-    assert [note.text for note in figure.layout.annotations] == ["age, 20 %", "tree, 40 %", "age, 10 %"]
+    assert [note.text for note in figure.layout.annotations] == ["age, 20.0 %", "tree, 40.0 %", "age, 10.0 %"]
     assert figure.layout.xaxis.range[0] == 0
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from mudkit.errors import OutputExists, OutputProblem, TraceContentError
 from mudkit.pipeline import resume
-from mudkit.pipeline.resume import resumable, sweep
+from mudkit.pipeline.resume import remove_stopped, resumable
 
 WRITER = """
 import os, sys
@@ -128,7 +128,7 @@ def test_leftovers_of_a_late_kill_are_swept_by_the_next_run(tmp_path, monkeypatc
         pass
     assert list_names(tmp_path) == ["out"]
     stage.folder.mkdir()
-    sweep(out)
+    remove_stopped(out)
     assert list_names(tmp_path) == ["out"]
 
 
@@ -148,7 +148,7 @@ def test_concurrent_process_is_refused_at_the_same_folder(tmp_path):
         for identity in ({"job": 1}, {"job": 2}):
             with pytest.raises(OutputProblem, match="Another process"), resumable(out, identity):
                 pytest.fail("the body must not run")
-        sweep(out)
+        remove_stopped(out)
         assert stage.folder.exists()
         process = subprocess.run(
             [sys.executable, "-c", WRITER, str(out), "body"], capture_output=True, check=False

@@ -121,6 +121,7 @@ def test_clean_trace_is_called_clean(tmp_path):
     assert defects == []
     screen = first_screen(source, defects, find_stays(source))
     assert screen.headline.startswith("The trace is clean")
+    assert "kinds were checked" not in screen.headline, "all were"
     assert {measure.name: measure.value for measure in screen.measures}["is_clean"] == "yes"
     assert defect_answer(source, defects).title == "No defect was found"
 
@@ -188,7 +189,34 @@ def test_clean_page_names_what_could_not_be_seen(kept, texts, tmp_path):
     missed = not_judged(source)
     assert all(text in missed for text in texts)
     assert bool(missed) == bool(texts)
-    assert missed in first_screen(source, [], find_stays(source)).reason
+    screen = first_screen(source, [], find_stays(source))
+    assert missed in screen.reason
+    values = {measure.name: measure.value for measure in screen.measures}
+    kinds = values["defect_kinds"], values["defect_kinds_checked"]
+    assert kinds[0] == 7
+    assert ("of 7 kinds were checked" in screen.headline) == (kinds[1] < 7)
+    assert kinds[1] == (4 if "With 2 devices" in missed else 7)
+
+
+def test_rhythm_that_several_shifts_fit_is_not_called_none(tmp_path):
+    """All devices report at all hours: they have one rhythm, but any shift fits it as well."""
+    frame = fleet()
+    span_s = frame["s"].max() - frame["s"].min()
+    always = pd.concat(
+        [
+            frame[is_of(frame, n)].iloc[:1].loc[lambda one: one.index.repeat(span_s // 600)]
+            .assign(s=lambda rows: frame["s"].min() + 600 * np.arange(len(rows)))
+            for n in range(6)
+        ]
+    )  # fmt: skip
+    source, defects = look(always, tmp_path)
+    assert source.zones.is_enough
+    assert not source.zones.is_judged.any()
+    assert "fit those of the others about as well when they are moved by some hours" in not_judged(source)
+    assert defects == []
+    assert defect_answer(source, defects).title == "No defect of the 6 kinds that could be checked was found"
+    headline = first_screen(source, defects, find_stays(source)).headline
+    assert headline.endswith("no defect was found; 6 of 7 kinds were checked.")
 
 
 def test_single_outliers_are_no_contradiction(tmp_path):
@@ -270,7 +298,8 @@ def test_scattered_days_are_no_holes_and_no_gaps(tmp_path):
     assert any("Rows lie on 5 of 421 days, in 4 stretches" in warning for warning in source.warnings())
     tile = first_screen(source, defects, find_stays(source)).tiles[2]
     assert re.match(
-        "with rows of 421, in 4 stretches, (none|[1-4]) of them in 20 hours or more; 24 devices", tile[1]
+        r"with rows of 421, in 4 stretches \(on (none|[1-4]) of them in 20 hours or more\); 24 devices",
+        tile[1],
     )
     hole = look(frame[~frame["s"].between(200 * DAY_S + 36_000, 200 * DAY_S + 39_600)], tmp_path)[1]
     assert [(defect.kind, round(defect.length_s / 600)) for defect in hole] == [("hole", 6)]

@@ -72,7 +72,7 @@ def make_apart():
 @pytest.mark.parametrize(
     ("build", "way", "headline"),
     [
-        (make_standing, "last", r"Send only the last position of each device every 5 min: 7 %"),
+        (make_standing, "last", r"Send only the last position of each device every 5 min: 7.0 %"),
         (make_crowds, "join", r"Join the messages of cells .* wide every .*: 1\.7 % of the bytes are left"),
         (
             make_apart,
@@ -208,10 +208,12 @@ def test_one_device_has_no_half_and_no_others():
     )
 
 
-def make_drives():
-    """Drive devices along a road they share, one after the other, 15 m/s, with a report every 30 s."""
+def make_drives(apart_deg=1e-5):
+    """Drive devices along one road or roads apart, one after the other, 15 m/s, with a report every 30 s."""
     device, number = (part.ravel() for part in np.mgrid[:40, :120])
-    return make_source(device, 30 * number, 45 + 0.004 * ((number + 7 * device) % 120), 7 + 1e-5 * device)
+    return make_source(
+        device, 30 * number, 45 + 0.004 * ((number + 7 * device) % 120), 7 + apart_deg * device
+    )
 
 
 def test_first_screen_tells_where_devices_are_when_it_is_sent():
@@ -223,10 +225,10 @@ def test_first_screen_tells_where_devices_are_when_it_is_sent():
     assert values["position_sent_error_m"] > 5 * values["position_error_m"]
     assert values["position_sent_error_m"] == pytest.approx(values["last_same_error_m"], rel=0.2)
     sent = words.distance(values["position_sent_error_m"] / 1000)
-    assert f"; {sent} off if taken for where the device is when it is sent" in screen.tiles[1][1]
+    assert f"; {sent}, if they are taken for where devices are when messages are sent" in screen.tiles[1][1]
     assert f"when it is sent, it lies within {sent} of the device's last report" in screen.reason
     away = words.distance(values["last_same_error_m"] / 1000)
-    left = words.percent(values["last_same_left_share"])
+    left = words.percent(values["last_same_left_share"], 1)
     assert f"leaves {left}, and is exact at the moment of sending, but up to {away} from" in screen.reason
     ways = joined_ways.baselines(shown).set_index("way")
     joined = ways.loc["messages of a cell joined"]
@@ -244,6 +246,19 @@ def test_last_positions_are_the_last_reports_when_they_are_sent():
     assert "when it is sent, it lies exactly at the device's last report" in screen.reason
 
 
+def test_last_positions_are_joined_only_where_a_server_saves_enough():
+    """A server that is not worth it for places then is not for places now (`AS_GOOD`)."""
+    shown = study(make_drives(apart_deg=0.5))
+    screen = shown.first_screen()
+    assert (shown.verdict, shown.is_last_better_now) == ("own", True)
+    assert shown.last_joined.left_share(SIZES) == shown.last_same.left_share(SIZES)
+    assert "send only last positions: " in screen.headline
+    assert "joined by cell" not in f"{screen.headline}{screen.reason}{screen.tiles[2][1]}"
+    shared = study(make_drives())
+    assert shared.joins_last
+    assert "send only last positions, joined by cell: " in shared.first_screen().headline
+
+
 def test_devices_are_not_counted_where_counts_are_far_from_the_truth():
     """Drive through several cells an interval; devices that report once are counted once."""
     shown = study(make_drives())
@@ -255,7 +270,7 @@ def test_devices_are_not_counted_where_counts_are_far_from_the_truth():
     )
     assert warning in screen.reason
     assert (
-        "To know where they are at the moment of sending, or to count them then, send only" in screen.headline
+        "To know where they are when messages are sent, or to count them then, send only" in screen.headline
     )
     assert shown.is_last_better_now
     # Beyond the limit, or no nearer than what is recommended.
@@ -332,7 +347,7 @@ def test_share_of_repeats_is_the_same_in_tile_heading_and_file(sizes):
     assert shown.first_screen().tiles[2] == (words.percent(share), text)
     assert "joined by cell" in screen.tiles[2][1]
     assert "To know where there were devices, join the messages of cells" in screen.headline
-    assert "To know where they are at the moment of sending" in screen.headline
+    assert "To know where they are when messages are sent" in screen.headline
     assert "Last positions, joined by cell, lie within" in screen.reason
     answer = joined_ways.baselines_answer(shown)
     assert answer.title == f"{words.percent(share)} {text}"

@@ -179,7 +179,7 @@ def test_reason_for_what_was_missed_is_of_the_tasks_that_missed_something():
         f"With the system named at the top this is in time: 60 % for {NEWS.name} and 100 % for {TRAFFIC.name}"
     )
     assert answer.text.startswith(
-        "News with ranks: 60 % in time and 40 % never opened. Traffic alerts: 100 % in time. A run ends"
+        "News with ranks: 60.0 % in time and 40.0 % never opened. Traffic alerts: 100 % in time. A run ends"
     )
 
 
@@ -227,14 +227,14 @@ def test_share_without_what_was_never_opened_counts_what_was_lost():
     assert use["opened_share"] == pytest.approx(60 / 70)
     assert "86 % without what was never opened in its run" in study.first_screen().headline
     assert study.fates_answer().text.startswith(
-        "News with ranks: 60 % in time, 30 % never opened and 10 % lost. A run ends"
+        "News with ranks: 60.0 % in time, 30.0 % never opened and 10.0 % lost. A run ends"
     )
 
 
 def test_parts_in_words_add_up_to_the_whole():
     shares = {"useful": 0.60571, "late": 0.0, "stale": 0.00457, "unopened": 0.37943, "lost": 0.01029}
     text = scoring._parts(shares)
-    assert text == "60.6 % in time, 0.5 % stale, 37.9 % never opened and 1 % lost"
+    assert text == "60.6 % in time, 0.5 % stale, 37.9 % never opened and 1.0 % lost"
     tiny = scoring._parts({"useful": 0.9998, "late": 0.0, "stale": 0.0, "unopened": 0.0, "lost": 0.0002})
     assert tiny == "100 % in time and <0.1 % lost"
 

@@ -125,12 +125,10 @@ def test_description_is_a_single_line():
     )
 
 
-def test_length_is_that_from_first_to_last_position():
+def test_rates_a_day_are_of_the_days_that_the_page_lists():
+    """Do not count by the span, which has no night before the first row and none after the last."""
     trace = make_trace(days=(0, 4))
-    t_us = trace.positions["ts"].cast("int64").to_numpy()
-    assert trace.length_days == pytest.approx((t_us.max() - t_us.min()) / 86_400e6)
-    assert trace.length_days > 4
-    assert make_trace(days=(0,)).length_days == 1
+    assert trace.recorded_days == len(trace.days()) == 5
 
 
 def test_days_follow_the_time_zone():

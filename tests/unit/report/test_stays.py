@@ -43,6 +43,7 @@ def test_drive_between_two_stops_is_a_trip():
     assert trips["trip_s"][0] == 300.0
     assert trips["trip_km"][0] == pytest.approx(3.0, rel=1e-3)
     assert trips["speed_mps"][0] == pytest.approx(10.0, rel=1e-3)
+    assert trips["stop_ends"].tolist() == [2]
 
 
 def test_silence_ends_a_trip_and_no_stop_is_made_of_it():
@@ -51,6 +52,7 @@ def test_silence_ends_a_trip_and_no_stop_is_made_of_it():
     stops, trips = find_stays(build([*first, *later]))
     assert len(stops) == 0
     assert trips["trip_s"].tolist() == [240.0, 240.0]
+    assert trips["stop_ends"].tolist() == [0, 0]
 
 
 def test_silences_say_how_long_and_how_far_apart_their_ends_are():

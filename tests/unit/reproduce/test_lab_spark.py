@@ -78,15 +78,15 @@ def test_digest_ignores_row_order_but_not_values():
 )
 def test_differing_rows_are_counted(other, count):
     one = pa.table({"a": [1, 3, 1], "mean_speed_mps": [0.5, 0.25, 1.5]})
-    assert lab_spark.differing(one, pa.table(other)) == count
+    assert lab_spark.count_differing(one, pa.table(other)) == count
 
 
 def test_rows_of_a_missing_table_are_counted_as_different(tmp_path):
     for name in ("one/cells-x", "one/label-x", "two/cells-x"):
         (tmp_path / name).mkdir(parents=True)
         pq.write_table(pa.table({"a": [1, 2]}), tmp_path / name / "part-0.parquet")
-    assert lab_spark.differing_rows(tmp_path / "one", tmp_path / "two") == 2
-    assert lab_spark.differing_rows(tmp_path / "one", tmp_path / "one") == 0
+    assert lab_spark.count_differing_rows(tmp_path / "one", tmp_path / "two") == 2
+    assert lab_spark.count_differing_rows(tmp_path / "one", tmp_path / "one") == 0
 
 
 def test_all_lab_rows_except_f4_measure_speed():

@@ -13,7 +13,7 @@ from mudkit.reproduce.lasthop import L1, L2, L3, L4, L5, L6
 from mudkit.reproduce.lasthop_speed import L7, simulate_in_simpy
 from mudkit.reproduce.row import Measured, Quantity, judge
 from mudkit.sources.outages import Outages
-from mudkit.systems.lasthop import Scenario, simulate, sweep
+from mudkit.systems.lasthop import Scenario, simulate, simulate_grid
 from mudkit.systems.lasthop.study.sweeping import HOUR_S
 
 
@@ -145,7 +145,7 @@ def test_simulation_agrees_with_the_simpy_model(outage, limit):
 def test_runs_spread_over_processes_give_the_same_table(monkeypatch):
     over, fixed, seeds = {"max": [4, 8], "user_frequency": [2.0]}, {"days": 3}, [1, 2, 3]
     table = lasthop.figure_sweep(1, over, fixed, seeds)
-    pd.testing.assert_frame_equal(table, sweep(over, fixed | {"policy": "on-line"}, seeds))
+    pd.testing.assert_frame_equal(table, simulate_grid(over, fixed | {"policy": "on-line"}, seeds))
     monkeypatch.setattr(lasthop, "_MIN_SPREAD_RUNS", 1)
     pd.testing.assert_frame_equal(table, lasthop.figure_sweep(1, over, fixed, seeds))
     assert table.attrs["parameters"]["policy"] == "on-line"

@@ -67,4 +67,4 @@ def test_handshakes_add_round_trips():
         tcp = measure_ms(link, mobius_overhead.HANDSHAKES["TCP"])
         assert tcp - bare == pytest.approx(trip_ms, rel=0.25)
         assert measure_ms(link, mobius_overhead.HANDSHAKES["TCP and TLS 1.2"]) - bare > 2.5 * (tcp - bare)
-    assert size_bytes(mobius_overhead._padded({"back": 3000}, 330)) == 330
+    assert size_bytes(mobius_overhead._pad({"back": 3000}, 330)) == 330

@@ -141,11 +141,11 @@ def test_table_without_results_suggests_the_command(tmp_path):
 
 
 def test_progress_is_shown_on_terminals_only(capsys, monkeypatch):
-    with table.watched() as say:
+    with table.show_steps() as say:
         say("quiet")
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with table.watched() as say:
+    with table.show_steps() as say:
         say("at it")
     assert capsys.readouterr().err == "\r\x1b[Kat it …\r\x1b[K"
 

@@ -129,7 +129,7 @@ def compute_stream_figures(durations_s, every_s=60.0):
     ends_us = [round((number + 1) * every_s * 1e6) for number in range(len(durations_s) - 1)]
     completed_s = np.array(radiator_scale._done_s(ends_us, durations_s, 1.0))
     sent_s = np.array(ends_us) / 1e6 - every_s / 2
-    played = radiator_scale.Played(
+    played = radiator_scale.StreamRun(
         completed_s[1:] - sent_s,
         np.full(len(sent_s), every_s / 2),
         list(durations_s),

@@ -8,11 +8,11 @@ import pytest
 from learning_traces import build_labelled_reads
 
 from mudkit import figures
-from mudkit.learning import FixedRule
+from mudkit.learning import FixedRule, tree_nodes
 from mudkit.learning.replay import SENT, fewest_sends, replay
 from mudkit.widgets import PolicyWorkbench
 from mudkit.widgets.cost_page import CostPage
-from mudkit.worlds import CacheBench, tree_nodes
+from mudkit.worlds import CacheBench
 
 BENCH = CacheBench.from_labels(*build_labelled_reads())
 

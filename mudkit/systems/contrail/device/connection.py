@@ -114,7 +114,12 @@ class ProviderOutbox:
         return len(self._posts) >= MAX_OUT
 
     def add(
-        self, message: OutboxMessage, *, is_named: bool = False, is_own: bool = False, replaces: str | None = None
+        self,
+        message: OutboxMessage,
+        *,
+        is_named: bool = False,
+        is_own: bool = False,
+        replaces: str | None = None,
     ) -> list[Effect]:
         """Store a message, see :class:`_Post`; its number must be above all earlier ones."""
         replaced = [

@@ -44,9 +44,6 @@ from mudkit.errors import ParameterError, brief
 from mudkit.systems.lasthop.spool.policies import KINDS, Forwarding
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Message, Ranked, Take
 
-WHEN_FULL: Final = ("drop all", "drop oldest", "drop lowest")
-"""Messages dropped when the store overflows; no service drops the lowest rank."""
-
 _STORED, _DROPPED, _DEVICE = range(3)
 _DAY_S: Final = 86_400.0
 _HOUR_US: Final = 3_600_000_000
@@ -67,7 +64,7 @@ class Push:
     stored_limit : int
         Maximum number of messages stored for a device.
     when_full : {'drop all', 'drop oldest', 'drop lowest'}
-        Messages dropped when the store overflows.
+        Messages dropped when the store overflows; no service drops the lowest rank.
     collapse_keys : int
         Number of keys that the app uses in turn, of which four are stored at a time; 0: messages do not
         collapse.
@@ -104,7 +101,6 @@ class Push:
         number("time_to_live_s", self.time_to_live_s, 0.0, 30 * _DAY_S)
         number("high_rank", self.high_rank, -math.inf, math.inf)
         number("in_use_s", self.in_use_s, 0.0, math.inf)
-        one_of("when_full", self.when_full, WHEN_FULL, "There is no such rule for a full store.")
 
     @classmethod
     def apple(cls) -> Push:

@@ -12,14 +12,13 @@ from typing import Annotated, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mudkit.checks import Range, check_arguments, number, one_of
+from mudkit.checks import Range, check_arguments, number
 from mudkit.sources.outages import PERIODS, Outages
 from mudkit.sources.streams import Stream
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.units import US_PER_S
 from mudkit.wire import Value
 
-LAWS: Final = ("exponential", "uniform", "normal")
 DAY_US: Final = 86_400 * US_PER_S
 _HOUR_US: Final = 3600 * US_PER_S
 _DEVICE: Final = "device"
@@ -51,7 +50,6 @@ class Expiration:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mean_s", number("expiration", self.mean_s, 1e-3, 1e10))
-        one_of("law", self.law, LAWS, "There is no such distribution of expirations.")
 
     @classmethod
     def of(cls, given: Expiration | float) -> Expiration:

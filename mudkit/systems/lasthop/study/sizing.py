@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mudkit import intervals
-from mudkit.checks import Range, check_arguments, one_of
+from mudkit.checks import Range, check_arguments
 from mudkit.display import shows_fields
 from mudkit.errors import ParameterError
 from mudkit.progress import bar
@@ -174,7 +174,6 @@ def size_prefetch(
     """
     import pandas as pd
 
-    one_of("days", days, ("all", "odd", "even"), "There is no such half of the days.")
     expires = any((drawn.expires_us < FOREVER_US).any() for drawn in draws)
     tried_limits = sorted(set(limits))
     tried_s = sorted(set(thresholds_s)) if expires else [0.0]
@@ -280,7 +279,6 @@ def score_policies(
     import pandas as pd
 
     max_messages = read_limit(max)
-    one_of("days", days, ("all", "odd", "even"), "There is no such half of the days.")
     if not (len(draws) and policies):
         raise ParameterError(
             "There is nothing to run.",

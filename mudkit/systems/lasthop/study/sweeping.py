@@ -88,8 +88,8 @@ FIGURES: Final[dict[int, Sweep]] = {
         "fixed": {"max": None, "outage": 0.9, "policy": "buffer", "prefetch_limit": 1_000_000},
     },
 }
-"""Arguments of :func:`~mudkit.systems.lasthop.sweep` for each figure (Last hop 4.2, 4.3):
-``sweep(**FIGURES[3])``.
+"""Arguments of :func:`~mudkit.systems.lasthop.simulate_grid` for each figure (Last hop 4.2, 4.3):
+``simulate_grid(**FIGURES[3])``.
 
 The defaults of ``simulate`` apply: 32 messages and 2 reads of at most 8 a day, 12 outages a day, one year.
 """
@@ -99,7 +99,7 @@ _OF_POLICIES: Final = ("policy", "prefetch_limit", "expiration_threshold_s")
 
 
 @check_arguments
-def sweep(
+def simulate_grid(
     over: Mapping[str, Sequence[Parameter]],
     fixed: Mapping[str, Parameter] | None = None,
     seeds: Iterable[int] = range(10),
@@ -114,7 +114,7 @@ def sweep(
     fixed : mapping, optional
         The other parameters.
     seeds, map
-        As for :func:`compare`.
+        As for :func:`compare_policies`.
 
     Returns
     -------
@@ -130,7 +130,8 @@ def sweep(
 
     Examples
     --------
-    >>> table = sweep({"max": [4, 32]}, {"policy": "on-line", "user_frequency": 1, "days": 30}, seeds=[1, 2])
+    >>> fixed = {"policy": "on-line", "user_frequency": 1, "days": 30}
+    >>> table = simulate_grid({"max": [4, 32]}, fixed, seeds=[1, 2])
     >>> list(table.columns)
     ['max', 'seed', 'waste', 'loss', 'forwarded', 'read', 'best']
     """
@@ -237,7 +238,7 @@ class RecordedEvents:
 
 
 @check_arguments
-def compare(
+def compare_policies(
     conditions: Mapping[str, Drawable],
     policies: Mapping[str, Forwarding | Push],
     *,

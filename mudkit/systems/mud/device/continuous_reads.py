@@ -26,6 +26,7 @@ from typing import Final
 
 from msgspec import UNSET, Struct, UnsetType
 
+from mudkit.checks import unusable
 from mudkit.delivery.notices import Identified, Notices
 from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import ParameterError
@@ -152,12 +153,8 @@ class ContinuousReads:
         """Begin a continuous read."""
         sync = operation.sync_timestamp
         if sync is not None and sync < 0:
-            raise ParameterError(
-                "The parameter sync_timestamp is not usable.",
-                where="sync_timestamp",
-                found=repr(sync),
-                expected="seconds since the beginning of the lab, 0 or more; None for no existing records",
-            )
+            expected = "seconds since the beginning of the lab, 0 or more; None for no existing records"
+            raise unusable("sync_timestamp", sync, expected)
         predicate = SentPredicate.of(operation.predicate)
         assert predicate is not None
         handle = self._local.next_number("count of handles")

@@ -235,7 +235,6 @@ class Artefact(Displayed):
         return tied[0]
 
     @classmethod
-    @check_arguments
     def create(
         cls,
         kind: str,

@@ -3,7 +3,7 @@
 It stores the address and the predicate of each subscriber in memory; a message that cannot be delivered now
 is lost. Both kinds work side by side (section 2, incremental deployment): access points with SUBLIM serve
 plain subscribers too, and subscribers with state are served remotely, over the wired network, where only
-plain access points are near.
+plain access points are near. A Hello has no number: a late copy counts until the next Hello, a minute later.
 
 ==========  ==========================================================================================
 Hello       subscribe: send messages for which the predicate is TRUE to this address, and no others. Name

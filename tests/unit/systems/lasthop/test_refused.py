@@ -17,12 +17,12 @@ from mudkit.systems.lasthop import (
     expected_waste,
     query,
     simulate,
-    sweep,
+    simulate_grid,
 )
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.logs import drawn_from
 from mudkit.systems.lasthop.study.sizing import Prices, score_policies, size_prefetch
-from mudkit.systems.lasthop.study.sweeping import compare
+from mudkit.systems.lasthop.study.sweeping import compare_policies
 from mudkit.systems.lasthop.subscription import Following
 
 EVENTS = Scenario(days=2).draw(2)
@@ -68,7 +68,7 @@ REFUSED_SETTINGS = [
     (partial(size_prefetch, [EVENTS]), [{"days": "first"}, {"max": -1}, {"threshold": "low"}]),
     (Prices, [{"wasted": -1.0}, {"lost": nan}, {"empty_read": "5"}, {"delay_hour": -0.1}]),
     (partial(score_policies, [EVENTS], {"b": Forwarding("on-line")}), [{"days": "first"}, {"max": -1}, {"threshold": nan}]),
-    (partial(compare, {"a": Scenario()}, {"b": Forwarding("on-line")}), [{"max": -1}, {"threshold": nan}]),
+    (partial(compare_policies, {"a": Scenario()}, {"b": Forwarding("on-line")}), [{"max": -1}, {"threshold": nan}]),
     (partial(drawn_from, arrivals_us=[1, 2], reads_us=[3]), [
         {"ranks": [1.0]}, {"expires_us": [FOREVER_US]}, {"outages_us": [3, 4]}, {"reads_us": [0.5]}, {"arrivals_us": [[1, 2]]},
     ]),
@@ -104,8 +104,8 @@ REFUSED_CALLS = [
     (partial(score_policies, [EVENTS], {}), "0 policies"),
     (partial(size_prefetch, [EVENTS], limits=[]), "0 limits"),
     (partial(size_prefetch, [EVENTS], limits=[-1]), "prefetch_limit"),
-    (partial(compare, {"a": Scenario()}, {}), "0 policies"),
-    *((partial(sweep, *arguments), error) for arguments, error in (
+    (partial(compare_policies, {"a": Scenario()}, {}), "0 policies"),
+    *((partial(simulate_grid, *arguments), error) for arguments, error in (
         (({"maximum": [1]},), "did you mean 'max"), (({"max": [1]}, {"maks": 1}), "maks"), (({"max": [1]}, {"max": 1}), "both"),
         (({"seed": [1]},), "seeds=range"), (({"max": 8},), "each value a sequence"),
         (({"policy": "buffer"},), "each value a sequence"), (({"max": []},), "0 of max"), (({"max": [1]}, None, []), "0 seeds"),

@@ -84,7 +84,7 @@ def test_moving_phone_receives_the_topic_of_its_place():
     server = Publications(lab)
     phone = lab.device("ann")
     ann = Subscriber(phone, server)
-    phone.measured("loc", TROMSØ)
+    phone.set_measured("loc", TROMSØ)
     ann.follow("traffic {place}", PLACES, policy="on-line").result()
     lab.run(minutes=1)
     assert list(ann.queue_sizes().result()) == ["traffic Tromsø"]
@@ -92,7 +92,7 @@ def test_moving_phone_receives_the_topic_of_its_place():
     server.topic("traffic Bergen").publish("tunnel closed").result()
     lab.run(minutes=1)
     assert ann.queue_sizes().result() == {"traffic Tromsø": 1}
-    phone.measured("loc", BERGEN)
+    phone.set_measured("loc", BERGEN)
     ann.installed.kill()
     ann.installed.start()
     lab.run(minutes=1)
@@ -100,10 +100,10 @@ def test_moving_phone_receives_the_topic_of_its_place():
     server.topic("traffic Bergen").publish("tunnel open").result()
     assert [m["text"] for m in ann.read("traffic Bergen").result()] == ["tunnel open"]
     assert not server.installed.store.items("sub ann\ntraffic Tromsø")
-    phone.measured("loc", NOWHERE)
+    phone.set_measured("loc", NOWHERE)
     lab.run(minutes=1)
     assert ann.queue_sizes().result() == {}
-    phone.measured("loc", TROMSØ)
+    phone.set_measured("loc", TROMSØ)
     lab.run(minutes=1)
     ann.unfollow("traffic {place}").result()
     lab.run(minutes=1)

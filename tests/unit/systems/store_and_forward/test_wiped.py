@@ -13,7 +13,7 @@ from mudkit.errors import OutboxFull, ParameterError
 from mudkit.fleet.link import Transfer
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.store_and_forward import Client, Relay
-from mudkit.systems.store_and_forward.messages import MAX_LETTERS, Delivered
+from mudkit.systems.store_and_forward.messages import MAX_LETTERS, DeliveryAck
 from mudkit.systems.store_and_forward.servers import DeviceQueue
 from mudkit.wire import wire_fields
 
@@ -249,7 +249,7 @@ def test_restored_relay_resumes_and_records_unknown_messages() -> None:
 
 
 def test_restored_device_resumes_and_the_lost_messages_are_recorded() -> None:
-    """A receiver whose store is older than what it has acknowledged lacks the messages since (`Lacks`)."""
+    """A receiver whose store is older than what it has acknowledged lacks the messages since (`DeliveryGap`)."""
     lab, _, ann, bob = create_lab()
     ann.send("bob", "one").result()
     lab.run(minutes=1)
@@ -271,7 +271,7 @@ def test_relay_remembers_acknowledgements_of_as_many_incarnations_as_the_inbox()
     device = DeviceQueue("bob")
     names = [f"{number:02d}" for number in range(MAX_INCARNATIONS + 2)]
     for name in names:
-        device.ack(Delivered(seq=1, incarnation=name, receiver="b", key="k", sender="ann", to="bob"))
+        device.ack(DeliveryAck(number=1, incarnation=name, receiver="b", key="k", sender="ann", to="bob"))
     assert device.acked == {"ann": dict.fromkeys(names[2:], 1)}
 
 

@@ -179,7 +179,7 @@ def test_access_point_that_a_plain_subscriber_has_left_sends_nothing_more():
     ward = Ward("plain", "plain", "plain", "plain")
     ward.lab.run(seconds=10)
     ward.lab.world.fault_hook = lambda transfer: () if type(transfer.message).__name__ == "Bye" else (0,)
-    ward.lab.world.hosts["bob"].measured("loc", PLACES[1])
+    ward.lab.world.hosts["bob"].set_measured("loc", PLACES[1])
     ward.lab.run(seconds=10)
     ward.publish()
     assert [type(message).__name__ for to, message in ward.sent if to.startswith("bob")] == ["Plain"] * 2

@@ -48,7 +48,7 @@ class Net:
         self.lab.world.fault_hook = fault_hook
 
     def move(self, place: int) -> None:
-        self.lab.devices["ann"].measured("loc", (place * 0.001, 0.0))
+        self.lab.devices["ann"].set_measured("loc", (place * 0.001, 0.0))
         self.lab.run(seconds=20)
 
     @property

@@ -34,7 +34,7 @@ def create_ward(points: int = 1, **device_options: Any) -> tuple[Lab, PublishSer
 
 
 def move(lab: Lab, device: Any, place: int) -> None:
-    device.measured("loc", (place * 0.001, 0.0))
+    device.set_measured("loc", (place * 0.001, 0.0))
     lab.run(seconds=30)
 
 
@@ -194,7 +194,7 @@ def test_restored_device_is_served_at_its_old_and_new_place():
         for place in walk:
             move(lab, device, place)
         for back in (walk[-1], 0):
-            device.measured("loc", (back * 0.001, 0.0))
+            device.set_measured("loc", (back * 0.001, 0.0))
             lab.faults.restore("doctor", backup)
             lab.run(minutes=5)
             publish(lab, net, 7)

@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.systems.lasthop import Forwarding, Push, simulate
-from mudkit.systems.lasthop.spool.push import WHEN_FULL, PushSpool
+from mudkit.systems.lasthop.spool.push import PushSpool
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.scenario import Drawn
 from mudkit.systems.lasthop.study.simulation import play
 
 S = 1_000_000
 HOUR = 3600 * S
+WHEN_FULL = ("drop all", "drop oldest", "drop lowest")
 
 
 class Service:

@@ -19,7 +19,7 @@ from mudkit.systems.lasthop.study.sizing import (
     score_policies,
     size_prefetch,
 )
-from mudkit.systems.lasthop.study.sweeping import RecordedEvents, compare
+from mudkit.systems.lasthop.study.sweeping import RecordedEvents, compare_policies
 
 EVENTS = Scenario(days=40).draw(2)
 
@@ -162,7 +162,9 @@ def test_unlimited_reads_reduce_waste():
 
 def test_compare_accepts_recorded_events():
     draws = add_outages(EVENTS, Outages(0.5), range(3))
-    table = compare({"mine": RecordedEvents(draws)}, {"buffer": Forwarding("buffer", 16)}, seeds=range(3))
+    table = compare_policies(
+        {"mine": RecordedEvents(draws)}, {"buffer": Forwarding("buffer", 16)}, seeds=range(3)
+    )
     assert table["waste"].tolist() == pytest.approx(size_prefetch(draws, limits=[16]).table["waste"].tolist())
 
 

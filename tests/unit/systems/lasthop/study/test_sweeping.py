@@ -11,15 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mudkit.systems.lasthop import FIGURES, Forwarding, Push, simulate, sweep
+from mudkit.systems.lasthop import FIGURES, Forwarding, Push, simulate, simulate_grid
 from mudkit.systems.lasthop.study.scenario import Scenario
-from mudkit.systems.lasthop.study.sweeping import compare, interval
+from mudkit.systems.lasthop.study.sweeping import compare_policies, interval
 
 SHORT = {"days": 5, "outage": 0.5}
 
 
 def test_sweep_returns_a_row_for_each_run_in_order():
-    table = sweep({"policy": ["buffer", "on-line"], "prefetch_limit": [1, 4]}, SHORT, seeds=[3, 9])
+    table = simulate_grid({"policy": ["buffer", "on-line"], "prefetch_limit": [1, 4]}, SHORT, seeds=[3, 9])
     assert list(table["policy"]) == ["buffer"] * 4 + ["on-line"] * 4
     assert list(table["prefetch_limit"]) == [1, 1, 4, 4] * 2
     assert list(table["seed"]) == [3, 9] * 4
@@ -31,13 +31,13 @@ def test_sweep_returns_a_row_for_each_run_in_order():
 
 def test_sweep_is_repeatable_over_any_map():
     over = {"max": [1, 8]}
-    one = sweep(over, SHORT, seeds=range(3))
+    one = simulate_grid(over, SHORT, seeds=range(3))
     with ThreadPoolExecutor(2) as pool:
-        pd.testing.assert_frame_equal(one, sweep(over, SHORT, seeds=range(3), map=pool.map))
+        pd.testing.assert_frame_equal(one, simulate_grid(over, SHORT, seeds=range(3), map=pool.map))
 
 
 def test_table_contains_the_parameters_of_its_runs():
-    table = sweep({"max": [1, None]}, SHORT | {"policy": Forwarding("buffer", 16)}, seeds=[4])
+    table = simulate_grid({"max": [1, None]}, SHORT | {"policy": Forwarding("buffer", 16)}, seeds=[4])
     values = table.attrs["parameters"]
     assert (values["max"], values["days"], values["seeds"], values["reads_cv"]) == ([1, None], 5, [4], 0.1)
     assert values["policy"]["prefetch_limit"] == 16
@@ -58,7 +58,7 @@ def test_progress_bar_advances_with_each_run(monkeypatch):
             return None
 
     monkeypatch.setattr("mudkit.systems.lasthop.study.sweeping.bar", Bar)
-    sweep({"max": [1, 2]}, SHORT, seeds=range(2))
+    simulate_grid({"max": [1, 2]}, SHORT, seeds=range(2))
     assert calls == [4, 1, 2, 3, 4]
 
 
@@ -66,7 +66,7 @@ def test_progress_bar_advances_with_each_run(monkeypatch):
 def test_figures_of_the_paper_are_sweeps(number):
     figure = FIGURES[number]
     over = {name: values[:1] for name, values in figure["over"].items()}
-    assert len(sweep(over, figure["fixed"] | {"days": 2}, seeds=[1])) == 1
+    assert len(simulate_grid(over, figure["fixed"] | {"days": 2}, seeds=[1])) == 1
     assert all(len(values) >= 5 for values in figure["over"].values())
 
 
@@ -79,7 +79,7 @@ def test_runs_are_grouped_by_events_and_rows_keep_the_requested_order():
 
     over = {"prefetch_limit": [4, 1], "outage": [0.5, 0.0]}
     fixed = {"policy": "buffer", "days": 3}
-    table = sweep(over, fixed, seeds=[2, 1], map=record_and_map)
+    table = simulate_grid(over, fixed, seeds=[2, 1], map=record_and_map)
     assert [run[:2] for run in runs[::2]] == [run[:2] for run in runs[1::2]]
     requested = list(itertools.product(over["prefetch_limit"], over["outage"], [2, 1]))
     assert list(table[["prefetch_limit", "outage", "seed"]].itertuples(index=False, name=None)) == requested
@@ -89,7 +89,7 @@ def test_runs_are_grouped_by_events_and_rows_keep_the_requested_order():
 
 
 def test_policies_are_compared_on_the_same_events():
-    table = compare(
+    table = compare_policies(
         {"few": Scenario(days=20), "none": replace(Scenario(days=20), user_frequency=0.0)},
         {"on-line": Forwarding("on-line"), "on-demand": Forwarding("on-demand"), "push": Push()},
         seeds=range(3),
