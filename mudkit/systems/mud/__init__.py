@@ -22,14 +22,14 @@ Messages (:mod:`.messages`). A request goes as ``Ask`` from client to gateway, w
 for the table (``Describe``). A read or write goes from there through the processor of its partition
 (``PartitionRead``, ``RoutedWrite``) to a replica or the back end, a ``Registration`` to the processors, and
 an ``Administer`` to the back end; the answer returns to the gateway and the client. The back end sends its
-log to followers (``Log``, ``Has``). A change for a reader goes as ``Tell`` on a numbered stream from
+log to followers (``Log``, ``LogAck``). A change for a reader goes as ``Tell`` on a numbered stream from
 processor to notification server, and on another one to the client, whose address is known from its
 ``Hello``.
 
 Durable state. Client: committed records up to a maximum, pending writes, log positions seen, continuous
 reads, shipped policies, its last token. Back end: tables, rows, the log that followers lack, results of
 writes. Generator: policies. Notification server: addresses of its clients. Processors and notification
-servers: the number of their starts. All else is soft: processors lose continuous reads at a restart,
+servers: their generation. All else is soft: processors lose continuous reads at a restart,
 notification servers their sessions; clients then register again.
 
 Guarantees:

@@ -73,13 +73,13 @@ _MAX_PROBE_US: Final = 60_000_000
 _MIN_FAILED_US: Final = 1_000_000
 """Minimum sleep after the provider was unreachable."""
 
-Outbound = Join | Membership | Push | Withdraw
+OutboxMessage = Join | Membership | Push | Withdraw
 
 
 class _Post(msgspec.Struct, frozen=True):
     """A message in the outbox."""
 
-    message: Outbound
+    message: OutboxMessage
     is_named: bool
     """The provider should have the body of the item in its cache."""
     is_own: bool
@@ -114,7 +114,12 @@ class ProviderOutbox:
         return len(self._posts) >= MAX_OUT
 
     def add(
-        self, message: Outbound, *, is_named: bool = False, is_own: bool = False, replaces: str | None = None
+        self,
+        message: OutboxMessage,
+        *,
+        is_named: bool = False,
+        is_own: bool = False,
+        replaces: str | None = None,
     ) -> list[Effect]:
         """Store a message, see :class:`_Post`; its number must be above all earlier ones."""
         replaced = [
@@ -147,7 +152,7 @@ class ProviderOutbox:
         batch, self._batch = sorted(self._batch), set()
         return self._send(batch)
 
-    def acknowledge(self, number: int, *, is_missing: bool) -> tuple[Outbound | None, list[Effect]]:
+    def acknowledge(self, number: int, *, is_missing: bool) -> tuple[OutboxMessage | None, list[Effect]]:
         """Process an answer; return the message that it acknowledges."""
         if number not in self._posts:
             return None, []
