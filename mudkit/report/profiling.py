@@ -578,7 +578,7 @@ def interval_answer(source: TraceSource) -> Answer:
         return Answer("No device reports twice")
     share = float((steps_s >= _LONG_GAP_S).mean())
     table = intervals(source)
-    low_s, high_s, count = table.loc[table["intervals"].idxmax()]
+    low_s, high_s, count = map(float, table.to_numpy()[int(table["intervals"].argmax())])
     until = f" to {words.duration(high_s)}" if np.isfinite(high_s) else " or longer"
     return Answer(
         f"{words.percent(share)} of the steps from one position to the next take ten minutes or longer",

@@ -12,7 +12,8 @@ import pytest
 
 from mudkit.report.choosing import Setting
 from mudkit.report.prefetch_events import read_events
-from mudkit.report.prefetching import SizingStudy, study_sizing
+from mudkit.report.prefetching import _NEAR, SizingStudy, study_sizing
+from mudkit.report.tables import merge_equal
 from mudkit.sources import Outages
 from mudkit.systems.lasthop import Expiration, Prices, Scenario
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
@@ -143,6 +144,12 @@ def test_simplest_setting_that_is_as_good_is_recommended(example):
     assert "up, and no limit, cannot be told apart" in screen.reason
     assert f"it cost least to prefetch up to {example.sized.limit} messages" in screen.reason
     assert screen.tiles[0][0] == "all"
+
+
+def test_limits_that_all_cost_the_same_are_said_to(example):
+    screen = replace(example, limits=example.limits.assign(cost_per_day=1.0)).first_screen()
+    assert "Send all messages at once: on these reads every limit costs the same." in screen.headline
+    assert "Any other limit does as well." in screen.reason
 
 
 @pytest.mark.parametrize("seed", [1, 3, 4])
@@ -398,6 +405,15 @@ def test_ends_of_the_range_that_is_as_good_are_shown(example):
     assert f"{tried[tried.index(low) - 1]:.0f}" in shown
     assert high == math.inf
     assert shown[-1] == "all"
+
+
+def test_range_that_begins_with_the_lowest_limit_has_none_below(example):
+    study = replace(example, limits=example.limits.assign(saved_per_day=0.0))
+    assert study._good_limits() == (study.limits["limit"].iloc[0], math.inf)
+    every = merge_equal(study.limit_names())[0]
+    places = {0, *range(len(every) - 2 * _NEAR - 1, len(every)), int(every["cost_per_day"].argmin())}
+    assert 1 not in places
+    assert study.near(study.limit_names())["limit"].tolist() == every["limit"].iloc[sorted(places)].tolist()
 
 
 def test_waste_that_follows_from_short_reads_is_named(example):

@@ -40,6 +40,17 @@ def test_days_begin_and_end_at_home():
             assert (driven.east_km[mine[-1], -1], driven.north_km[mine[-1], -1]) == home
 
 
+def test_stops_of_a_tour_are_two_different_places():
+    """Find trips of a Saturday from one errand to another: nobody works, and no trip stays where it begins."""
+    people = residents(TOWN, 7, np.arange(300))
+    driven = trips(TOWN, 7, people, SATURDAY)
+    home_km = np.stack([people.home.east, people.home.north], axis=1)[driven.car] * TOWN.block_km
+    begin_km, end_km = (np.stack([driven.east_km[:, i], driven.north_km[:, i]], axis=1) for i in (0, -1))
+    is_away = ((begin_km != home_km) & (end_km != home_km)).any(axis=1)
+    assert is_away.mean() > 0.05
+    assert (begin_km != end_km).any(axis=1).all()
+
+
 def test_knot_times_are_monotonic_and_speeds_are_limited():
     driven = drive_day(MONDAY)
     assert np.all(np.diff(driven.knot_s, axis=1) >= 0)
