@@ -583,5 +583,5 @@ def interval_answer(source: TraceSource) -> Answer:
     return Answer(
         f"{words.percent(share)} of the steps from one position to the next take ten minutes or longer",
         f"The median step takes {words.duration(float(np.median(steps_s)))}; "
-        f"{words.percent(float(count) / len(steps_s))} of all take {words.duration(low_s)}{until}.",
+        f"{words.percent(count / len(steps_s))} of all take {words.duration(low_s)}{until}.",
     )
