@@ -713,7 +713,8 @@ def measure_meanings() -> pd.DataFrame:
 
 def round_costs(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Return a table whose costs and their ends are whole, as in texts, if all of them are ten or more."""
-    if not table[list(names)].min(axis=None) >= _WHOLE_COST:
+    least = float(np.nanmin(table[list(names)].to_numpy(dtype=np.float64), initial=math.inf))
+    if least < _WHOLE_COST:
         return table
     ends = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
     return table.assign(**{name: table[name].round() for name in ends if name in table})
