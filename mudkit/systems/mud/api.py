@@ -256,7 +256,7 @@ class Client(OnHost):
         PredicateError
             The predicate cannot be parsed.
         """
-        return self._update(Write, table, key, dict(record), type, predicate, utility, data, callback)
+        return self._submit_write(Write, table, key, dict(record), type, predicate, utility, data, callback)
 
     def delete(
         self,
@@ -271,7 +271,7 @@ class Client(OnHost):
 
         Handled by :meth:`~mudkit.systems.mud.device.write_path.WritePath.write`.
         """
-        return self._update(Delete, table, key, None, type, None, utility, data, callback)
+        return self._submit_write(Delete, table, key, None, type, None, utility, data, callback)
 
     def read(
         self,
@@ -441,7 +441,7 @@ class Client(OnHost):
         """
         return self.installed.call(Held(table, check_record(data or {}, ())))
 
-    def _update(
+    def _submit_write(
         self, operation: type[Write], table: str, key: str | None, record: Fields | None, kind: WriteType,
         predicate: str | Predicate | None, utility: Utility | None, data: Fields | None,
         callback: Callable[[Operation], None] | None,

@@ -486,7 +486,9 @@ class Registration(
     log_incarnations: dict[str, str] | UnsetType = field(name="starts", default=UNSET)
 
 
-class DataUpdate(_RoutedOfContinuousRead, frozen=True, tag_field="kind", tag="update_data", kw_only=True):
+class ReaderDataUpdate(
+    _RoutedOfContinuousRead, frozen=True, tag_field="kind", tag="update_data", kw_only=True
+):
     """Gateway to processor: the reader's data of a continuous read."""
 
 
@@ -763,8 +765,8 @@ class Upsert(Struct, frozen=True, tag_field="op", tag="upsert"):
     lsn: Count
 
 
-class Remove(Struct, frozen=True, tag_field="op", tag="remove"):
-    """Change in a continuous read: a record no longer belongs to it.
+class LeftRead(Struct, frozen=True, tag_field="op", tag="remove"):
+    """Change in a continuous read: a record that the reader was sent has left it.
 
     ``ver`` None: the reader holds the record and may not know whether it still exists.
     """
@@ -788,7 +790,7 @@ class Tell(Struct, frozen=True, tag_field="what", tag="tell", kw_only=True):
     processor: Name
     generation: Count = field(name="life")
     table: Count
-    change: Upsert | Remove | UnsetType = UNSET
+    change: Upsert | LeftRead | UnsetType = UNSET
     lsn: Count | UnsetType | None = UNSET
     synced_lsn: Count | UnsetType = field(name="synced", default=UNSET)
     ended: str | UnsetType = UNSET
@@ -910,8 +912,8 @@ GATEWAY_FROM_BACK_END: Final = Accepts[Described | Administered | Outcome | Part
 GATEWAY_FROM_REPLICA: Final = Accepts[Part](Part)
 GATEWAY_FROM_PROCESSOR: Final = Accepts[Registered](Registered)
 PROCESSOR_FROM_GATEWAY: Final = Accepts[
-    PartitionRead | RoutedWrite | Registration | DataUpdate | Unregistration
-](PartitionRead, RoutedWrite, Registration, DataUpdate, Unregistration)
+    PartitionRead | RoutedWrite | Registration | ReaderDataUpdate | Unregistration
+](PartitionRead, RoutedWrite, Registration, ReaderDataUpdate, Unregistration)
 PROCESSOR_FROM_NOTIFICATION_SERVER: Final = Accepts[Gone | Moved | StreamAck](Gone, Moved, StreamAck)
 FOLLOWER_FROM_BACK_END: Final = Accepts[Log | State](Log, State)
 REPLICA_FROM_PROCESSOR: Final = Accepts[PartitionRead](PartitionRead)

@@ -28,7 +28,7 @@ from mudkit.systems.mud.device.continuous_reads import ContinuousReads
 from mudkit.systems.mud.device.local import Local, PendingWrite
 from mudkit.systems.mud.device.read_path import ReadPath
 from mudkit.systems.mud.device.write_path import ReadOrder, WritePath
-from mudkit.systems.mud.messages import DataUpdate, Notification, Register, Row, Welcome, Write
+from mudkit.systems.mud.messages import Notification, ReaderDataUpdate, Register, Row, Welcome, Write
 from mudkit.systems.mud.servers import backend
 from mudkit.systems.mud.servers.backend import BackEnd
 from mudkit.systems.mud.servers.notifications import NotificationServer
@@ -105,7 +105,11 @@ def hunt(bug: Bug, seeds: Sequence[int]) -> Catch | None:
 
 _fail, _write, _start = WritePath._fail, WritePath.write, RetransmitTimer.start
 _scope = backend._scope
-_register, _update, _match = ContinuousReads._register, Processor._update, Matching.match
+_register, _replace_reader_data, _match = (
+    ContinuousReads._register,
+    Processor._replace_reader_data,
+    Matching.match,
+)
 _begin_read, _welcome = ContinuousReads.register, ContinuousReads.receive_welcome
 
 
@@ -144,11 +148,11 @@ def _notify_everyone(
     return _match(self, replace(row, predicate=None), table)
 
 
-def _accept_any_data(self: Processor, message: DataUpdate) -> Sequence[Effect]:
+def _accept_any_data(self: Processor, message: ReaderDataUpdate) -> Sequence[Effect]:
     reading = self._reads.get((message.endpoint, message.handle))
     if reading is not None:
         reading.data_seq = -1
-    return _update(self, message)
+    return _replace_reader_data(self, message)
 
 
 def _postpone_all(self: RetransmitTimer[Any], now_us: int, key: Any, size_bytes: int = 0) -> Sequence[Effect]:
@@ -260,7 +264,7 @@ BUGS: Final = (
     Bug(
         "reader data that is valid because it arrived last",
         "a reader is notified of a record that its latest data hides",
-        ((Processor, "_update", _accept_any_data),),
+        ((Processor, "_replace_reader_data", _accept_any_data),),
         in_histories=False,
         seed=269,
     ),

@@ -47,6 +47,7 @@ from mudkit.systems.mud.messages import (
     ContinuousReadRequest,
     Error,
     Hello,
+    LeftRead,
     NewGeneration,
     Notification,
     PartsComplete,
@@ -54,7 +55,6 @@ from mudkit.systems.mud.messages import (
     Policy,
     Register,
     RegisterRequest,
-    Remove,
     Tell,
     Unregister,
     UnregisterRequest,
@@ -390,7 +390,7 @@ class ContinuousReads:
         return ()
 
     def _apply_change(
-        self, read: ContinuousRead, body: Tell, change: Upsert | Remove, *, is_known: bool
+        self, read: ContinuousRead, body: Tell, change: Upsert | LeftRead, *, is_known: bool
     ) -> Sequence[Effect]:
         """Deliver a change of a record, unless the reader has this version or a newer one.
 
@@ -407,7 +407,7 @@ class ContinuousReads:
             return ()
         if read.requested_since is not None:
             read.sender_generations.setdefault(body.processor, body.generation)  # they arrive in order
-        if isinstance(change, Remove):
+        if isinstance(change, LeftRead):
             if read.delivered.pop(key, None) is None:
                 return ()
             self._store.delete(_delivered_key(stored.handle, key))

@@ -312,7 +312,7 @@ class BackEnd:
         )
         self._store.crash_point("decided, not in the log")
         self._store.put(f"row\n{table.name}\n{new.key}", new)
-        self._log(RowEntry(lsn, table.name, new))
+        self._append_to_log(RowEntry(lsn, table.name, new))
         return WriteResult(ver=new.ver, lsn=lsn, partition=partition, table=table.number)
 
     def _check_predicate(
@@ -380,16 +380,16 @@ class BackEnd:
                 self._store.delete(f"table {name}")
                 for key in self._store.keys(f"row\n{name}\n"):
                     self._store.delete(key)
-                self._log(DropEntry(lsn, name))
+                self._append_to_log(DropEntry(lsn, name))
                 return TableResult(table=None, dropped=table.number)
             changed = table.alter(message.properties, lsn)
         self._store.put(f"table {name}", changed)
-        self._log(TableEntry(lsn, changed))
+        self._append_to_log(TableEntry(lsn, changed))
         return TableResult(table=changed)
 
     # -- the log
 
-    def _log(self, entry: LogEntry) -> None:
+    def _append_to_log(self, entry: LogEntry) -> None:
         self._store.put(f"log {entry.lsn:015d}", entry)
         self._store.put("lsn", entry.lsn)
         self._copy.apply(entry)

@@ -42,7 +42,6 @@ from mudkit.systems.mud.messages import (
     Ask,
     AskBatch,
     ContinuousReadRequest,
-    DataUpdate,
     Describe,
     Described,
     Error,
@@ -52,6 +51,7 @@ from mudkit.systems.mud.messages import (
     PartsComplete,
     PlacedPart,
     PlacedRegistered,
+    ReaderDataUpdate,
     ReadRequest,
     Refused,
     Registered,
@@ -329,7 +329,7 @@ class Gateway:
 
     def _build_routed(
         self, request: _Open, what: ContinuousReadRequest, table: int, partitions: list[int], min_lsn: int
-    ) -> Registration | DataUpdate | Unregistration:
+    ) -> Registration | ReaderDataUpdate | Unregistration:
         """Build the message about a continuous read for a processor."""
         ask = request.ask
         if isinstance(what, RegisterRequest):
@@ -345,7 +345,7 @@ class Gateway:
                 min_lsn=min_lsn,
                 address=request.source,
             )
-        kind = DataUpdate if isinstance(what, UpdateDataRequest) else Unregistration
+        kind = ReaderDataUpdate if isinstance(what, UpdateDataRequest) else Unregistration
         return kind(
             id=ask.id,
             reply=self._me,

@@ -469,12 +469,12 @@ class NotificationServer:
             return self._identify(now_us, [body.endpoint])
         if isinstance(body, NewGeneration):
             sessions = list(self._sessions.values())  # one may be given up
-            return [effect for session in sessions for effect in self._queue(now_us, session, body)]
+            return [effect for session in sessions for effect in self._send_or_give_up(now_us, session, body)]
         session = self._sessions.get(body.session)
         if session is None or session.endpoint != body.endpoint:
             return (Send(source, Gone(body.session, body.endpoint)),)
         session.processors.add(source)
-        return self._queue(now_us, session, body)
+        return self._send_or_give_up(now_us, session, body)
 
     def _ship(self, now_us: int, policy: PolicyUpdate) -> Sequence[Effect]:
         known = self._policies.setdefault((policy.app, policy.policy), {})
@@ -488,10 +488,10 @@ class NotificationServer:
         effects: list[Effect] = []
         for session in list(self._sessions.values()):
             if _lacks(session, policy):
-                effects += self._queue(now_us, session, _for_client(session, policy))
+                effects += self._send_or_give_up(now_us, session, _for_client(session, policy))
         return effects
 
-    def _queue(self, now_us: int, session: _Session, body: Notification) -> Sequence[Effect]:
+    def _send_or_give_up(self, now_us: int, session: _Session, body: Notification) -> Sequence[Effect]:
         sender = session.sender
         effects = sender.send(now_us, body)
         is_full = len(sender) > self._max_waiting and not sender.is_reached

@@ -2,22 +2,22 @@
 
 Its rules (Mobius 4.2, 5). Continuous reads are soft state, lost in a restart:
 
-==============  ======================================================================================
-any message     dropped unless its sender may send it
-PartitionRead   to the master if the latest version is requested, else to a replica
-RoutedWrite     to the master
-Log             match each changed row with the continuous reads; send a change to those that it
-                reaches, and to those that it no longer reaches, over the notification server; end a
-                read whose predicate fails on it, with the reason
-Registration    at one position of the log: existing records, as far as requested, then all changes
-DataUpdate      in effect for later writes, unless newer data of this reader arrived before
-Unregistration  end the read; a late duplicate of its registration does not begin it again
-Gone            end the reads of a session that the notification server has given up; if it does not
-                know the client any more, send it the address
-Moved           store the address of a session's client, which a restored notification server may lack
-==============  ======================================================================================
+================  ====================================================================================
+any message       dropped unless its sender may send it
+PartitionRead     to the master if the latest version is requested, else to a replica
+RoutedWrite       to the master
+Log               match each changed row with the continuous reads; send a change to those that it
+                  reaches, and to those that it no longer reaches, over the notification server; end a
+                  read whose predicate fails on it, with the reason
+Registration      at one position of the log: existing records, as far as requested, then all changes
+ReaderDataUpdate  in effect for later writes, unless newer data of this reader arrived before
+Unregistration    end the read; a late duplicate of its registration does not begin it again
+Gone              end the reads of a session that the notification server has given up; if it does not
+                  know the client any more, send it the address
+Moved             store the address of a session's client, which a restored notification server may lack
+================  ====================================================================================
 
-A ``Remove`` is sent only to readers that were sent the record before: "when the old version matched" would
+A ``LeftRead`` is sent only to readers that were sent the record before: "when the old version matched" would
 name keys that a reader has never seen.
 """
 
@@ -39,17 +39,17 @@ from mudkit.systems.mud.messages import (
     FOLLOWER_FROM_BACK_END,
     PROCESSOR_FROM_GATEWAY,
     PROCESSOR_FROM_NOTIFICATION_SERVER,
-    DataUpdate,
     DropEntry,
     Error,
     Gone,
+    LeftRead,
     Log,
     Moved,
     NewGeneration,
     PartitionRead,
+    ReaderDataUpdate,
     Registered,
     Registration,
-    Remove,
     RoutedWrite,
     Row,
     RowEntry,
@@ -64,7 +64,7 @@ from mudkit.systems.mud.messages import (
     processor_of,
     server_of,
 )
-from mudkit.systems.mud.servers.replica import BEGIN, LogFollower
+from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, is_visible, record_of, visible_row
@@ -96,7 +96,7 @@ class Matching:
         self._copy = copy
         self._index = SubscriptionIndex()
         self._joining: dict[Handle, _Reader] = {}
-        self._others: dict[Handle, _Reader] = {}
+        self._indexed: dict[Handle, _Reader] = {}
         """Reads in the index."""
 
     def add(self, handle: Handle, predicate: Predicate, data: Fields, auth: Mapping[str, str]) -> None:
@@ -106,20 +106,20 @@ class Matching:
             self._joining[handle] = reader
             return
         self._index.add(handle, predicate, receiver=data, auth=auth)
-        self._others[handle] = reader
+        self._indexed[handle] = reader
 
-    def update(self, handle: Handle, data: Fields) -> None:
+    def replace_reader_data(self, handle: Handle, data: Fields) -> None:
         """Replace the data of a reader."""
         if handle in self._joining:
             self._joining[handle].data = data
             return
         self._index.update(handle, receiver=data)
-        self._others[handle].data = data
+        self._indexed[handle].data = data
 
     def remove(self, handle: Handle) -> None:
         """Remove a continuous read."""
         if self._joining.pop(handle, None) is None:
-            del self._others[handle]
+            del self._indexed[handle]
             self._index.remove(handle)
 
     def match(self, row: Row, table: Table) -> tuple[list[Handle], dict[Handle, MudkitError]]:
@@ -148,16 +148,16 @@ class Matching:
         failed: dict[Handle, MudkitError],
     ) -> list[Handle]:
         """Find those of the index that a version reaches, if the index fails."""
-        others = self._others
+        indexed = self._indexed
         try:
             matching = self._index.match(record)
         except PredicateError:
             return [
                 handle
-                for handle, reader in others.items()
+                for handle, reader in indexed.items()
                 if self._is_shown(row, table, reader) and self._wants(handle, reader, record, failed)
             ]
-        return [handle for handle in matching if self._is_shown(row, table, others[handle])]
+        return [handle for handle in matching if self._is_shown(row, table, indexed[handle])]
 
     def _wants(
         self, handle: Handle, reader: _Reader, record: Fields, failed: dict[Handle, MudkitError]
@@ -177,7 +177,7 @@ class Matching:
 
 _TIMEOUT_US: Final = 1_000_000
 _MAX_TIMEOUT_US: Final = 10_000_000
-_OfContinuousRead: TypeAlias = Registration | DataUpdate | Unregistration
+_OfContinuousRead: TypeAlias = Registration | ReaderDataUpdate | Unregistration
 
 
 @dataclass
@@ -266,13 +266,13 @@ class Processor:
             case Log() | State():
                 return self._receive_log(now_us, event, message)
             case PartitionRead():
-                return (Send(self._reader(message), message),)
+                return (Send(self._address_for_read(message), message),)
             case RoutedWrite():
                 return (Send(self._back_end, message),)
             case Registration():
                 return self._register(now_us, message)
-            case DataUpdate():
-                return self._update(message)
+            case ReaderDataUpdate():
+                return self._replace_reader_data(message)
             case Unregistration(endpoint=endpoint, handle=number):
                 self._end((endpoint, number))
                 self._ended.add((endpoint, number))
@@ -336,7 +336,7 @@ class Processor:
             effects += sender.send(now_us, NewGeneration(self._me, self._generation))
         return effects
 
-    def _reader(self, read: PartitionRead) -> str:
+    def _address_for_read(self, read: PartitionRead) -> str:
         """Return the address of the machine that answers a read."""
         if read.latest or not self._replicas:
             return self._back_end
@@ -378,10 +378,10 @@ class Processor:
         for handle in reached:
             effects += self._tell(now_us, handle, row, entry.lsn)
         for handle in sorted(readers - set(reached)):
-            effects += self._tell(now_us, handle, Remove(row.key, row.ver), entry.lsn)
+            effects += self._tell(now_us, handle, LeftRead(row.key, row.ver), entry.lsn)
         return effects
 
-    def _tell(self, now_us: int, handle: Handle, change: Row | Remove, lsn: int | None) -> Sequence[Effect]:
+    def _tell(self, now_us: int, handle: Handle, change: Row | LeftRead, lsn: int | None) -> Sequence[Effect]:
         """Send a change to a reader; ``lsn`` None: the record existed before the registration."""
         read = self._reads[handle]
         if read.claims is not None and read.claims.expires_s <= now_us / 1e6:
@@ -403,7 +403,7 @@ class Processor:
         now_us: int,
         handle: Handle,
         *,
-        change: Upsert | Remove | UnsetType = UNSET,
+        change: Upsert | LeftRead | UnsetType = UNSET,
         lsn: int | UnsetType | None = UNSET,
         synced_lsn: int | UnsetType = UNSET,
         ended: str | UnsetType = UNSET,
@@ -534,14 +534,15 @@ class Processor:
             known = copy.get(table, key)
             if known is None or not is_visible(known, data, auth, table, JoinedTables(copy, data, auth)):
                 # This reveals that the record is not visible, not whether it exists.
-                effects += self._tell(now_us, handle, Remove(key, None), None)
+                effects += self._tell(now_us, handle, LeftRead(key, None), None)
                 continue
             self._show(handle, read, key)
             if since_lsn is None or known.lsn > since_lsn or key in stale:
-                effects += self._tell(now_us, handle, Remove(key, known.ver), None)
+                effects += self._tell(now_us, handle, LeftRead(key, known.ver), None)
         return effects
 
-    def _update(self, message: DataUpdate) -> Sequence[Effect]:
+    def _replace_reader_data(self, message: ReaderDataUpdate) -> Sequence[Effect]:
+        """Use newer data of a reader for later writes, and answer with the number of the data in use."""
         handle: Handle = message.endpoint, message.handle
         read = self._reads.get(handle)
         if read is None:  # a registration with older data may still be in flight
@@ -550,7 +551,7 @@ class Processor:
             return (self._answer(message, message.data_seq),)
         if message.data_seq > read.data_seq:
             read.data_seq, read.data = message.data_seq, message.reader
-            self._matching[read.table.number].update(handle, message.reader)
+            self._matching[read.table.number].replace_reader_data(handle, message.reader)
         return (self._answer(message, read.data_seq),)
 
     def _answer(

@@ -486,7 +486,7 @@ def test_failing_writer_predicate_hides_the_record_and_ends_no_read():
 def test_latest_reader_data_apply_when_a_predicate_fails():
     matching = create_matching(("n = receiver.n", {"n": 1}), ("brittle(n)", {"n": 1}))
     for number in (0, 1):
-        matching.update(create_handle(number), {"n": 0})
+        matching.replace_reader_data(create_handle(number), {"n": 0})
     assert match(matching, version("receiver.n = 0", n=0)) == ([0], [1])
 
 
@@ -552,7 +552,7 @@ def test_joining_reads_follow_the_others_in_a_match():
     assert match(matching, version(by="x", n=1)) == ([1, 0, 2], [])
     assert match(matching, version(by="y", n=1)) == ([], [])
     for number, data in ((0, {"n": 9}), (1, {"n": 9}), (2, {"n": 1})):
-        matching.update(create_handle(number), data)
+        matching.replace_reader_data(create_handle(number), data)
     assert match(matching, version(by="x", n=1)) == ([1, 0], [])
     for number in range(3):
         matching.remove(create_handle(number))

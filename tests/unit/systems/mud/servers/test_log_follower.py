@@ -7,7 +7,7 @@ from mud_machines import sent
 
 from mudkit.events import CancelTimer, SetTimer
 from mudkit.systems.mud.messages import DropEntry, FollowLog, Log, Row, RowEntry, State, TableEntry
-from mudkit.systems.mud.servers.replica import BEGIN, LogFollower
+from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.tables.table import Table
 
 

@@ -1,0 +1,143 @@
+"""Copy of the tables that follows the back end's log: for replicas and processors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+from msgspec import UNSET
+
+from mudkit.delivery.retransmit import RetransmitTimer
+from mudkit.delivery.session import Follower, Lineage, last_incarnation, last_lsn_of, shared_lsn
+from mudkit.events import Effect, Entropy, Send
+from mudkit.systems.mud.messages import DropEntry, FollowLog, Log, LogAck, LogEntry, State, TableEntry
+from mudkit.systems.mud.tables.replica import TableReplica
+from mudkit.systems.mud.tables.table import Table
+
+BEGIN: Final = "begin"
+"""Name of the timer until the back end has sent its state."""
+_BEGIN_US: Final = 200_000
+_Place: TypeAlias = tuple[int, tuple[str, ...]]
+"""Number and split of a table, which never change."""
+
+
+class LogFollower:
+    """Copy of the tables that follows the back end's log, in order, across restarts of either side.
+
+    A state that an earlier incarnation of the machine requested is too old.
+    """
+
+    def __init__(self, master: str, entropy: Entropy) -> None:
+        self._master = master
+        self._entropy = entropy
+        self._incarnation = entropy(8).hex()
+        self.copy = TableReplica()
+        self.lsn = -1
+        """Last entry received, whether or not the copy has applied it; -1: no state yet."""
+        self._tables: dict[str, _Place] = {}
+        """Tables that exist at that entry, by name."""
+        self._history = Follower()
+        self._request: RetransmitTimer[str] = RetransmitTimer(BEGIN, _BEGIN_US, _BEGIN_US, 0)
+
+    @property
+    def lineage(self) -> Lineage:
+        """Last known lineage of the log."""
+        return self._history.lineage
+
+    @property
+    def log_incarnation(self) -> str:
+        """Last known incarnation of the log; empty: the first one."""
+        return last_incarnation(self.lineage)
+
+    def hear(self, message: Log | State) -> bool:
+        """Return whether a message is of the present log; if not, :meth:`acknowledge` asks for its lineage.
+
+        Discard the state if the log was restored from a backup and does not contain all of it. Discard it,
+        too, if the log does not contain its last incarnation: this copy has gone back with it, and the log
+        may have removed entries that were acknowledged before.
+        """
+        before, log_incarnation = self.lineage, self.log_incarnation
+        lineage: Lineage = {} if message.lineage is UNSET else message.lineage
+        nonce = message.nonce if isinstance(message, Log) and message.nonce is not UNSET else None
+        if not self._history.hear(lineage, 0, nonce):
+            self._history.ask(self._entropy)
+            return False
+        is_abandoned = bool(log_incarnation) and log_incarnation not in lineage
+        if is_abandoned or self.lsn > shared_lsn(before, self.lsn, lineage, self.lsn):
+            self.copy, self.lsn, self._tables = TableReplica(), -1, {}
+        return True
+
+    def shared_lsn(self, log_incarnation: str) -> int:
+        """Return the last position of an incarnation that is still in the log."""
+        return last_lsn_of(self.lineage, log_incarnation, self.lsn)
+
+    def fits(self, message: Log | State) -> bool:
+        """Return whether a state, or the new ones of some entries, are consistent: rows have tables."""
+        if isinstance(message, Log):
+            return self.lsn < 0 or self._after(message.entries) is not None
+        tables = _places(message.tables)
+        has_own_numbers = len({number for number, _ in tables.values()}) == len(message.tables)
+        return has_own_numbers and all(name in tables for name, _ in message.rows)
+
+    def _after(self, entries: Sequence[LogEntry]) -> dict[str, _Place] | None:
+        """Return the tables after some entries; None: the entries are inconsistent."""
+        tables, lsn = self._tables, self.lsn
+        for entry in entries:
+            if entry.lsn != lsn + 1:
+                continue
+            lsn += 1
+            if not isinstance(entry, TableEntry):
+                if entry.name not in tables:
+                    return None
+                if isinstance(entry, DropEntry):
+                    tables = {name: place for name, place in tables.items() if name != entry.name}
+                continue
+            ((name, place),) = _places([entry.table]).items()
+            known = tables.get(name)
+            is_taken = any(number == place[0] for number, _ in tables.values())
+            if known != place and (known is not None or is_taken):
+                return None
+            tables = {**tables, name: place}
+        return tables
+
+    def request_state(self, now_us: int) -> Sequence[Effect]:
+        """Request the whole state, until it has arrived."""
+        if self.lsn >= 0:
+            return ()
+        return Send(self._master, FollowLog(self._incarnation)), *self._request.start(
+            now_us, self._incarnation
+        )
+
+    def retransmit_request(self, now_us: int) -> Sequence[Effect]:
+        """Repeat an overdue request after the timer fired."""
+        effects = self.request_state(now_us) if self._request.overdue(now_us) else ()
+        return [*effects, *self._request.restart(now_us)]
+
+    def load_state(self, now_us: int, message: State) -> Sequence[Effect]:
+        """Load the first state."""
+        if message.incarnation != self._incarnation:
+            return ()
+        if self.lsn < 0:
+            self.copy.load(message.lsn, message.tables, message.rows)
+            self.lsn = self.copy.lsn
+            self._tables = _places(message.tables)
+        return self.acknowledge(), *self._request.settle(now_us, self._incarnation)
+
+    def take(self, message: Log) -> Iterator[LogEntry]:
+        """Iterate over the new entries, in order."""
+        after = self._after(message.entries)
+        self._tables = self._tables if after is None else after
+        for entry in message.entries:
+            if self.lsn >= 0 and entry.lsn == self.lsn + 1:
+                self.lsn += 1
+                yield entry
+
+    def acknowledge(self) -> Send:
+        """Acknowledge the log up to the last entry received, with the open question."""
+        return Send(
+            self._master, LogAck(self.lsn, self.log_incarnation or UNSET, self._history.nonce or UNSET)
+        )
+
+
+def _places(tables: Iterable[Table]) -> dict[str, _Place]:
+    return {table.name: (table.number, tuple(table.split)) for table in tables}
