@@ -524,7 +524,7 @@ def test_privacy_table_counts_knowledge_of_relays_and_servers(study):
     assert answer.title == "Only Contrail keeps items from servers"
     assert known.loc["Contrail", "places_by_others_share"] == "1 of 2"
     assert (
-        "With Contrail other devices know the places of phones in 1 of 2 tasks and the interests of phones "
+        "With Contrail other devices know the places of phones in 1 of 2 tasks and the interests of users "
         "in 1 of 2 tasks." in answer.text
     )
     assert set(KNOWN_LABELS) == set(known.columns)
