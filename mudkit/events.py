@@ -264,7 +264,10 @@ class Machine(Protocol):
 
 
 class Store(Protocol):
-    """Durable store of a machine; all changes of one ``handle`` call are one transaction."""
+    """Durable store of a machine; all changes of one ``handle`` call are one transaction.
+
+    In a lab: :class:`mudkit.fleet.store.MemoryStore` or :class:`mudkit.fleet.store.SqliteStore`.
+    """
 
     @overload
     def get(self, key: str) -> Any: ...
@@ -340,7 +343,10 @@ Make: TypeAlias = Callable[[Ports], Machine]
 
 
 class Operation(Protocol):
-    """A call that has been made, as returned by a system's API."""
+    """A call that has been made, as returned by a system's API.
+
+    In a lab: :class:`mudkit.fleet.host.Operation`.
+    """
 
     def done(self) -> bool:
         """Return whether it has been answered."""
@@ -358,7 +364,10 @@ class Operation(Protocol):
 
 
 class Installed(Protocol):
-    """A machine on its host, as its system's API sees it."""
+    """A machine on its host, as its system's API sees it.
+
+    In a lab: :class:`mudkit.fleet.host.Process`.
+    """
 
     @property
     def address(self) -> str:
@@ -391,7 +400,10 @@ class Installed(Protocol):
 
 @described("a device of the lab: lab.device(name), or lab.devices[name]")
 class Host(Protocol):
-    """A device or a server, as a system's API sees it."""
+    """A device or a server, as a system's API sees it.
+
+    In a lab: :class:`mudkit.fleet.host.Host`, and its subclass :class:`mudkit.fleet.device.Device`.
+    """
 
     @property
     def name(self) -> str:
@@ -416,7 +428,7 @@ class Host(Protocol):
 
 @described("a lab, such as Lab(seed=7)")
 class Network(Protocol):
-    """A lab, as a system's API sees it."""
+    """A lab, as a system's API sees it: :class:`mudkit.lab.Lab`."""
 
     @property
     def devices(self) -> Mapping[str, Host]:

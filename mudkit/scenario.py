@@ -167,10 +167,10 @@ def schedule(lab: Lab, hours: float, activities: Sequence[Activity]) -> NDArray[
 
     def step(number: int) -> None:
         if number + 1 < len(planned):
-            world.ask_at(int(planned[number + 1, 0]), step, number + 1)
+            world.schedule_call(int(planned[number + 1, 0]), step, number + 1)
         activity = activities[planned[number, 2]]
         activity.call(activity.devices[planned[number, 1]])
 
     if len(planned):
-        world.ask_at(int(planned[0, 0]), step, 0)
+        world.schedule_call(int(planned[0, 0]), step, 0)
     return planned

@@ -17,7 +17,7 @@ from mudkit.wire import Value
 _T = TypeVar("_T")
 
 
-class Identified(dict[str, Value]):
+class FieldsWithId(dict[str, Value]):
     """Mapping for an application, with the ``id`` by which it recognises a repeat."""
 
     __slots__ = ("id",)

@@ -224,7 +224,7 @@ class Testbed:
             if before is None or float(distance_km(*before, *device.loc)) >= self.task.renew_km:
                 self._adapter.on_move(phone)
         world = self.lab.world
-        world.ask_at(world.now_us + round(self.task.renew_s * US_PER_S), self._look_around, None)
+        world.schedule_call(world.now_us + round(self.task.renew_s * US_PER_S), self._look_around, None)
 
 
 def not_hers(phone: str) -> str:

@@ -126,7 +126,7 @@ class Clock:
             )
         self.event_queue.add(t_us, LINK, action, argument)
 
-    def ask(self, action: Callable[[Any], None], argument: Any) -> None:
+    def execute_call(self, action: Callable[[Any], None], argument: Any) -> None:
         """Execute a call of an application, now if time stands still, else after what is due."""
         if not self.is_idle:
             self.event_queue.add(self.now_us, CALL, action, argument)
@@ -140,7 +140,7 @@ class Clock:
         self.event_queue.add(self.now_us, CALL, handle, None)
         self.run_until(lambda: bool(handled), self.now_us)
 
-    def ask_at(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
+    def schedule_call(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
         """Schedule a call of an application, after everything else of the same time."""
         self.event_queue.add(t_us, CALL, action, argument)
 

@@ -50,7 +50,7 @@ class Faults:
             There is no such device, or the minutes are negative.
         """
         host = self._device(device)
-        delay_us = None if minutes is None else self._us("minutes", minutes, 60 * US_PER_S)
+        delay_us = None if minutes is None else self._checked_us("minutes", minutes, 60 * US_PER_S)
         self._cuts += 1
         why = f"cut {self._cuts}"
         host.link_down(why)
@@ -154,7 +154,7 @@ class Faults:
         shares = {"loss_share": loss_share, "repeat_share": repeat_share, "delay_share": delay_share}
         for name, share in shares.items():
             number(name, share, 0.0, 1.0)
-        longest_us = self._us("delay_s", delay_s, US_PER_S)
+        longest_us = self._checked_us("delay_s", delay_s, US_PER_S)
         if delay_share and not longest_us:
             raise ParameterError(
                 "Delayed messages need a delay.",
@@ -207,7 +207,8 @@ class Faults:
         return host
 
     @staticmethod
-    def _us(name: str, given: float, unit_us: int) -> int:
+    def _checked_us(name: str, given: float, unit_us: int) -> int:
+        """Return a time in microseconds, or raise ParameterError for one that is not allowed."""
         return round(number(name, given, 0.0, 1e9) * unit_us)
 
 

@@ -251,7 +251,7 @@ class World(Clock):
             with Interrupts():
                 self._handle(process, event)
         else:
-            self.ask(self._event, (process, process.session, event))
+            self.execute_call(self._event, (process, process.session, event))
         if self._failures.count:
             self.warn_failures()
 

@@ -64,11 +64,11 @@ class Fleet:
         )
         for number, (at_us, expires_us, rank) in enumerate(arrivals):
             lasts_s = None if expires_us == FOREVER_US else (expires_us - at_us) / 1e6
-            world.ask_at(at_us, self._publish, (str(number), rank, lasts_s))
+            world.schedule_call(at_us, self._publish, (str(number), rank, lasts_s))
         for at_us, number, rank in reranks:
-            world.ask_at(at_us, self._rerank, (str(number), rank))
+            world.schedule_call(at_us, self._rerank, (str(number), rank))
         for at_us in drawn.reads_us.tolist():
-            world.ask_at(at_us, self._read)
+            world.schedule_call(at_us, self._read)
         drawn_us = (drawn.arrivals_us, drawn.switches_us, drawn.reads_us)
         last_us = [int(times_us[-1]) for times_us in drawn_us if len(times_us)]
         self._until_us = max([*last_us, *(at_us for at_us, _, _ in reranks)], default=0)

@@ -119,7 +119,7 @@ class _Walk:
         share = roaming.mangled_share
         self.lab.faults.messages(loss_share=share, repeat_share=share, delay_share=share, delay_s=8.0)
         for number, at_us in enumerate(self._moments("publish", roaming.messages, length_us)):
-            self.world.ask_at(at_us, self._publish, number)
+            self.world.schedule_call(at_us, self._publish, number)
         for number, at_us in enumerate(self._moments("move", roaming.moves, length_us)):
             self.world.at(at_us, self._move, number)
         for number, at_us in enumerate(self._moments("crash", roaming.crashes, length_us)):

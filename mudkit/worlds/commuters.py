@@ -178,9 +178,9 @@ class Drive:
         begun_us = lab.world.now_us
         for row, t_us in zip(moments.device.tolist(), moments.t_us.tolist(), strict=True):
             if t_us > begun_us:
-                lab.world.ask_at(t_us, self._ask, row)
+                lab.world.schedule_call(t_us, self._ask, row)
         self._every_us = round(plan.every_s * US_PER_S)
-        lab.world.ask_at((begun_us // self._every_us + 1) * self._every_us, self._report)
+        lab.world.schedule_call((begun_us // self._every_us + 1) * self._every_us, self._report)
 
     def _report(self, _: Any) -> None:
         """Write the place of every car that reports."""
@@ -196,7 +196,7 @@ class Drive:
                 self._last[row] = device.loc
                 if is_first or row in self._moves or self._plan.report_when == "any time":
                     self._write(row, *device.loc)
-        self.lab.world.ask_at(now_us + self._every_us, self._report)
+        self.lab.world.schedule_call(now_us + self._every_us, self._report)
 
     def _write(self, row: int, lat: float, lon: float) -> None:
         now_us = self.lab.world.now_us

@@ -252,7 +252,7 @@ class _Shift:
         offsets = Stream(self.seed, "ward offset").uniform(np.arange(ward.patients + 1), 0, 0.0, ward.every_s)
         self.offsets_s = offsets.tolist()
         for patient in self.pulses:
-            world.ask_at(round(self.offsets_s[patient] * _S), self._publish, (patient, 0))
+            world.schedule_call(round(self.offsets_s[patient] * _S), self._publish, (patient, 0))
         world.at(0, self._roam)
         self.lab.run(hours=ward.hours)
         shown = pd.DataFrame(self.shown, columns=["doctor", "patient", "at_s", "pulse", "ecg_bytes"])
@@ -267,7 +267,7 @@ class _Shift:
         self.net.publish({"patient": patient, "pulse": pulse, "ecg": signal})
         if step + 1 < len(self.pulses[patient]):
             at_s = self.offsets_s[patient] + (step + 1) * self.ward.every_s
-            self.lab.world.ask_at(round(at_s * _S), self._publish, (patient, step + 1))
+            self.lab.world.schedule_call(round(at_s * _S), self._publish, (patient, step + 1))
 
     def _roam(self, _: None) -> None:
         """Switch devices to the network available where they are."""

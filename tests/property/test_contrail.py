@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mudkit.events import Ports
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.contrail.device.channels import KEPT_EPOCHS, Channel
-from mudkit.systems.contrail.device.core import Core, Settings
+from mudkit.systems.contrail.device.module_state import ModuleState, Settings
 
 ENDPOINTS = [(name, "in") for name in "abc"]
 endpoints = st.sets(st.sampled_from(ENDPOINTS), min_size=1)
@@ -32,22 +32,24 @@ def test_only_receivers_at_encryption_can_read_an_item(steps):
     store = MemoryStore()
 
     def start():
-        core = Core(Ports(store, lambda n: bytes(n), "me"), settings)  # its random bytes are constant
-        return core, Channel(core, "out")
+        module = ModuleState(
+            Ports(store, lambda n: bytes(n), "me"), settings
+        )  # its random bytes are constant
+        return module, Channel(module, "out")
 
-    core, channel = start()
+    module, channel = start()
     members, now_us = set(), 0
     epochs_of = {endpoint: set() for endpoint in ENDPOINTS}
     items, keys, last = [], {}, None
     for action, *arguments in steps:
-        core.now_us = now_us
+        module.now_us = now_us
         match action:
             case "members":
                 members = arguments[0]
             case "wait":
                 now_us += arguments[0] * 1_000_000
             case "restart":
-                core, channel = start()
+                module, channel = start()
             case "publish" | "again":
                 channel.set_receivers(members)
                 targets = sorted(arguments[0] & members)

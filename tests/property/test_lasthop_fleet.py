@@ -136,7 +136,7 @@ class Ward:
 
     def do(self, step: Any) -> None:
         action, at_us, first, second = step
-        self.world.ask_at(at_us, lambda _: getattr(self, f"do_{action}")(first, second))
+        self.world.schedule_call(at_us, lambda _: getattr(self, f"do_{action}")(first, second))
 
     def do_publish(self, rank: float, lifetime_s: float | None) -> None:
         name = f"m{len(self.published)}"
@@ -198,7 +198,7 @@ class Ward:
 
     def do_burst(self, _: None, duration_us: int) -> None:
         self.lab.faults.messages(loss_share=1.0)
-        self.world.ask_at(self.world.now_us + duration_us, lambda _: self.do_mangle(self.share, None))
+        self.world.schedule_call(self.world.now_us + duration_us, lambda _: self.do_mangle(self.share, None))
 
     def do_move(self, name: str, _: None) -> None:
         self.lab.devices[name].readdress(self.lab.devices[name].next_address())

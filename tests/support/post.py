@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from mudkit.delivery.inbox import Inbox, Place
-from mudkit.delivery.notices import Identified, Notices
+from mudkit.delivery.notices import FieldsWithId, Notices
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
@@ -88,7 +88,7 @@ class Shown(msgspec.Struct, frozen=True):
     text: str
 
     def notify(self) -> Notify:
-        return Notify("post", Identified({"text": self.text}, self.id))
+        return Notify("post", FieldsWithId({"text": self.text}, self.id))
 
 
 _HELLO = 0

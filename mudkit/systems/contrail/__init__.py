@@ -43,7 +43,7 @@ from mudkit._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mudkit.systems.contrail.api import Group, Module, Port, Relay
-    from mudkit.systems.contrail.device.core import KeyUse
+    from mudkit.systems.contrail.device.module_state import KeyUse
     from mudkit.systems.contrail.items import Backlogged, Item, Published, QueueFull, TamperedMessage
     from mudkit.systems.contrail.study.applications import (
         Aggregator,

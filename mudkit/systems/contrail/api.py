@@ -18,9 +18,9 @@ from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
 from mudkit.systems.contrail import messages
 from mudkit.systems.contrail.crypto import Directory, PublicKeys, Registered
-from mudkit.systems.contrail.device.core import IDENTITY, PROBLEMS, KeyUse, Settings
 from mudkit.systems.contrail.device.filters import CONTEXT, Question, acceptances, decisions, parse_filter
 from mudkit.systems.contrail.device.machine import ModuleMachine
+from mudkit.systems.contrail.device.module_state import IDENTITY, PROBLEMS, KeyUse, Settings
 from mudkit.systems.contrail.device.receiving import listener
 from mudkit.systems.contrail.items import Item, check_name, pack
 from mudkit.systems.contrail.servers import Compute, Gateway, Storage
@@ -174,8 +174,8 @@ class Port(OnHost):
     ) -> None:
         self.device, self.name = device, name
         self.installed = installed
-        self._polling_us = _us("polling_interval_ms", polling_interval_ms)
-        self._idle_us = _us("idle_timeout_ms", idle_timeout_ms)
+        self._polling_us = _checked_us("polling_interval_ms", polling_interval_ms)
+        self._idle_us = _checked_us("idle_timeout_ms", idle_timeout_ms)
         self._batch = batch_size
         self._on_filter = on_filter
         self._on_item: Callable[[Item], object] | None = None
@@ -217,7 +217,7 @@ class Port(OnHost):
 
     @polling_interval_ms.setter
     def polling_interval_ms(self, value: float) -> None:
-        self._polling_us = _us("polling_interval_ms", value)
+        self._polling_us = _checked_us("polling_interval_ms", value)
         self._configure()
 
     @property
@@ -227,7 +227,7 @@ class Port(OnHost):
 
     @idle_timeout_ms.setter
     def idle_timeout_ms(self, value: float) -> None:
-        self._idle_us = _us("idle_timeout_ms", value)
+        self._idle_us = _checked_us("idle_timeout_ms", value)
         self._configure()
 
     @property
@@ -422,7 +422,8 @@ class Port(OnHost):
         self._taken.difference_update(numbers)
 
 
-def _us(name: str, value_ms: float) -> int:
+def _checked_us(name: str, value_ms: float) -> int:
+    """Return a time in microseconds, or raise ParameterError for one that is not allowed."""
     return round(number(name, value_ms, 0.0, _MAX_MS) * _US_PER_MS)
 
 
@@ -636,7 +637,7 @@ class Module(OnHost):
     def counts(self) -> Operation:
         """Count dropped messages; the operation results in a dict of numbers by reason.
 
-        Handled by :attr:`~mudkit.systems.contrail.device.core.Core.counts`.
+        Handled by :attr:`~mudkit.systems.contrail.device.module_state.ModuleState.counts`.
         """
         return self.installed.call(messages.GetCounts())
 

@@ -8,7 +8,7 @@ from inspect import signature
 from typing import Annotated, Concatenate, Final, Literal, ParamSpec, TypeAlias, TypeVar
 
 from mudkit.checks import Range, check_arguments, number, unusable
-from mudkit.delivery.notices import Identified
+from mudkit.delivery.notices import FieldsWithId
 from mudkit.errors import AccessDenied, ParameterError, brief
 from mudkit.events import Host, Operation
 from mudkit.predicates import Predicate
@@ -655,7 +655,7 @@ class PubSub:
 
         def notify(change: Change | Fields) -> None:
             if isinstance(change, Change) and change.record is not None:
-                callback(Identified(dict(change.record), change.id))
+                callback(FieldsWithId(dict(change.record), change.id))
 
         predicate = Predicate("topic = :topic", topic=topic)
         return self._client.read(self._table, predicate, "continuous", data, None, sync_timestamp, notify)

@@ -34,7 +34,7 @@ from typing import Final
 import msgspec
 
 from mudkit.delivery.inbox import Inbox
-from mudkit.delivery.notices import Identified, Notices
+from mudkit.delivery.notices import FieldsWithId, Notices
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import DEFAULT_TIMEOUT_US, RetransmitTimer
@@ -98,9 +98,9 @@ class _StoredMessage(msgspec.Struct, frozen=True):
     text: str
     id: str
 
-    def for_application(self) -> Identified:
+    def for_application(self) -> FieldsWithId:
         """Return what the application gets."""
-        return Identified({"from": self.sender, "text": self.text}, self.id)
+        return FieldsWithId({"from": self.sender, "text": self.text}, self.id)
 
 
 class _Known(msgspec.Struct, frozen=True):

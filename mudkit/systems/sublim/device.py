@@ -33,7 +33,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from mudkit.delivery.notices import Identified, Notices
+from mudkit.delivery.notices import FieldsWithId, Notices
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import rolled_back, store_id
@@ -127,9 +127,9 @@ class _StoredMessage(msgspec.Struct, frozen=True):
     body: Body | msgspec.UnsetType = msgspec.UNSET
     problem: str | msgspec.UnsetType = msgspec.UNSET
 
-    def for_application(self) -> Identified:
+    def for_application(self) -> FieldsWithId:
         """Return what the application gets."""
-        return Identified({} if isinstance(self.body, msgspec.UnsetType) else self.body, self.id)
+        return FieldsWithId({} if isinstance(self.body, msgspec.UnsetType) else self.body, self.id)
 
 
 class ClientMachine:

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudkit.delivery.notices import Identified, Notices
+from mudkit.delivery.notices import FieldsWithId, Notices
 from mudkit.events import Notify, SetTimer
 from mudkit.fleet.store import MemoryStore
 
@@ -39,7 +39,7 @@ def test_notice_is_repeated_at_each_start_until_its_effects_were_carried_out() -
 
 
 def test_identified_mapping_equals_a_plain_one() -> None:
-    mapping = Identified({"n": 1}, "seven")
+    mapping = FieldsWithId({"n": 1}, "seven")
     assert (mapping, mapping.id, repr(mapping)) == ({"n": 1}, "seven", "{'n': 1}")
 
 

@@ -247,7 +247,7 @@ def read_count(process: Any) -> int:
         ),
         (lambda ann, bob: ann.call("timer"), "ann", "handling TimerFired(name='fails')"),
         (
-            lambda ann, bob: bob.host.world.ask_at(S, lambda _: bob.call("fail")),
+            lambda ann, bob: bob.host.world.schedule_call(S, lambda _: bob.call("fail")),
             "bob",
             "handling Call(op_id=1",
         ),

@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from mudkit.systems.contrail.crypto import Secret
-from mudkit.systems.contrail.device.core import Core, KeyUse
+from mudkit.systems.contrail.device.module_state import KeyUse, ModuleState
 from mudkit.systems.contrail.items import Endpoint
 
 KEPT_EPOCHS: Final = 16
@@ -51,10 +51,10 @@ class _EpochKey(msgspec.Struct, frozen=True):
 class Channel:
     """Channel of a port."""
 
-    def __init__(self, core: Core, port: str) -> None:
-        self._core, self._store, self.port = core, core.store, port
-        self._state = self._store.get(f"channel {port}", _State) or _State(core.first, core.first)
-        self._state.seq = max(self._state.seq, core.first)
+    def __init__(self, module: ModuleState, port: str) -> None:
+        self._module, self._store, self.port = module, module.store, port
+        self._state = self._store.get(f"channel {port}", _State) or _State(module.first, module.first)
+        self._state.seq = max(self._state.seq, module.first)
 
     @property
     def epoch(self) -> int:
@@ -109,10 +109,10 @@ class Channel:
         """Return the epoch of a new item: the current one, or a new one that begins with the item."""
         if not self._is_due(receivers):
             return self.epoch
-        state, epoch = self._state, max(self.epoch, self._core.first) + 1
-        self._put(epoch, _EpochKey(bytes(self._core.new_key(self.port, epoch))))
+        state, epoch = self._state, max(self.epoch, self._module.first) + 1
+        self._put(epoch, _EpochKey(bytes(self._module.new_key(self.port, epoch))))
         self._store.delete(self._name(epoch - KEPT_EPOCHS))
-        state.epoch, state.began_us, state.is_used, state.renew = epoch, self._core.now_us, False, False
+        state.epoch, state.began_us, state.is_used, state.renew = epoch, self._module.now_us, False, False
         self._keep()
         return epoch
 
@@ -144,10 +144,10 @@ class Channel:
 
     def _is_due(self, receivers: Collection[Endpoint]) -> bool:
         """Return whether an item for the receivers begins a new epoch."""
-        state, settings = self._state, self._core.settings
-        if self.epoch <= self._core.first:
+        state, settings = self._state, self._module.settings
+        if self.epoch <= self._module.first:
             return True
-        kept, age_us = self._key(self.epoch), self._core.now_us - state.began_us
+        kept, age_us = self._key(self.epoch), self._module.now_us - state.began_us
         if settings.renewal is None or kept is None:
             is_over = age_us >= settings.renew_us
             return state.renew or is_over or not self.can_read(self.epoch, receivers)

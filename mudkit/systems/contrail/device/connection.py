@@ -46,7 +46,7 @@ from msgspec.structs import replace
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.events import CancelTimer, Effect, Send, SetTimer, size_bytes
-from mudkit.systems.contrail.device.core import Core
+from mudkit.systems.contrail.device.module_state import ModuleState
 from mudkit.systems.contrail.messages import (
     Bye,
     Data,
@@ -91,14 +91,14 @@ class _Post(msgspec.Struct, frozen=True):
 class ProviderOutbox:
     """Outbox for one provider; ``relay`` is its index."""
 
-    def __init__(self, core: Core, relay: int) -> None:
-        self._core, self.relay = core, relay
+    def __init__(self, module: ModuleState, relay: int) -> None:
+        self._module, self.relay = module, relay
         self.gateway = ""
         """Address of the gateway."""
         self.is_reached = True
         """The provider has answered since it was last unreachable."""
         self._is_up = False
-        self._posts = Outbox(core.machine_ports, _Post, f"out {relay}", 2 * MAX_OUT)
+        self._posts = Outbox(module.machine_ports, _Post, f"out {relay}", 2 * MAX_OUT)
         self._in_flight: RetransmitTimer[int] = RetransmitTimer(f"{RETRY}{relay}", _PUSH_TIMEOUT_US)
         self._batch: set[int] = set()
         """Numbers of messages that wait for a flush."""
@@ -172,7 +172,7 @@ class ProviderOutbox:
 
     def retransmit(self) -> list[Effect]:
         """Send overdue messages again."""
-        now_us = self._core.now_us
+        now_us = self._module.now_us
         return [*self._send(self._in_flight.overdue(now_us)), *self._in_flight.restart(now_us)]
 
     def follow_link(self, *, is_up: bool) -> list[Effect]:
@@ -188,7 +188,7 @@ class ProviderOutbox:
             self._posts.ack(number)
             self._batch.discard(number)
             self._missing.discard(number)
-            effects += self._in_flight.settle(self._core.now_us, number)
+            effects += self._in_flight.settle(self._module.now_us, number)
         return effects
 
     def _send(self, numbers: Iterable[int]) -> list[Effect]:
@@ -200,7 +200,7 @@ class ProviderOutbox:
             if isinstance(push, Push) and isinstance(push.message, Data) and not has_body:
                 push = replace(push, message=replace(push.message, body=None))
             effects.append(Send(self.gateway, push))
-            effects += self._in_flight.start(self._core.now_us, number, size_bytes(push))
+            effects += self._in_flight.start(self._module.now_us, number, size_bytes(push))
         return effects
 
 
@@ -215,8 +215,8 @@ def _without(device: str, push: Push) -> tuple[Push | None, list[str]]:
 class PullComponent:
     """Pull component for one provider; ``relay`` is its index."""
 
-    def __init__(self, core: Core, relay: int) -> None:
-        self._core, self._timer = core, f"{PULL}{relay}"
+    def __init__(self, module: ModuleState, relay: int) -> None:
+        self._module, self._timer = module, f"{PULL}{relay}"
         self.gateway = ""
         """Address of the gateway."""
         self.is_up = False
@@ -225,7 +225,7 @@ class PullComponent:
         self.idle_us = 0
         """Idle timeout."""
         self._state = "asleep"
-        self._visit = core.first
+        self._visit = module.first
         self._is_held = False
         """The last request asked to keep the connection open when the queue is empty."""
         self._asked_us = self._page_us = 0
@@ -259,7 +259,7 @@ class PullComponent:
         if self.is_up and self.interval_us is not None:
             if self._asleep_since_us is None:
                 return self.request_page()
-            left_us = self._asleep_since_us + self.interval_us - self._core.now_us
+            left_us = self._asleep_since_us + self.interval_us - self._module.now_us
             return self.request_page() if left_us <= 0 else [SetTimer(self._timer, left_us)]
         return [CancelTimer(self._timer)]
 
@@ -269,9 +269,9 @@ class PullComponent:
             self._visit += 1
             self._got, self._repeated = [], 0
         self._state, self._is_held = "asked", self.idle_us > 0
-        self._asked_us, self._probes = self._core.now_us, 0
+        self._asked_us, self._probes = self._module.now_us, 0
         incarnation = self._storage_incarnation if self._got else UNSET
-        pull = Pull(self._core.me, self._visit, self._got, self._is_held, incarnation)
+        pull = Pull(self._module.me, self._visit, self._got, self._is_held, incarnation)
         return [Send(self.gateway, pull), SetTimer(self._timer, max(_PULL_TIMEOUT_US, 2 * self._page_us))]
 
     def receive_page(self, message: Deliver) -> tuple[list[Unread], list[Effect]]:
@@ -286,7 +286,7 @@ class PullComponent:
             self._repeated -= 1
             return messages, []  # the second copy of the last page; the next one is on its way
         self._got, self._storage_incarnation = numbers, message.storage_incarnation
-        self._page_us = self._core.now_us - self._asked_us
+        self._page_us = self._module.now_us - self._asked_us
         if messages or (self.idle_us > 0 and not self._is_held):
             return messages, self.request_page()
         if self.idle_us > 0:
@@ -311,22 +311,22 @@ class PullComponent:
     def handle_timer(self) -> list[Effect]:
         """Handle the end of the polling interval, the timeout or the idle timeout."""
         if self._state == "open":
-            return [Send(self.gateway, Bye(self._core.me, self._visit)), *self._sleep()]
+            return [Send(self.gateway, Bye(self._module.me, self._visit)), *self._sleep()]
         return self._probe() if self._state == "asked" else self.schedule()
 
     def handle_failure(self) -> list[Effect]:
         """Sleep, because the provider is unreachable."""
         if self.is_asleep or not self.is_up:
             return []
-        self._state, self._asleep_since_us = "asleep", self._core.now_us
+        self._state, self._asleep_since_us = "asleep", self._module.now_us
         return [SetTimer(self._timer, max(self.interval_us or 0, _MIN_FAILED_US))]
 
     def _probe(self) -> list[Effect]:
         """Ask the gateway for a sign, which follows the page if that is on its way."""
         self._probes += 1
         wait_us = min(_PULL_TIMEOUT_US << min(self._probes, 10), _MAX_PROBE_US)
-        return [Send(self.gateway, Probe(self._core.me, self._visit)), SetTimer(self._timer, wait_us)]
+        return [Send(self.gateway, Probe(self._module.me, self._visit)), SetTimer(self._timer, wait_us)]
 
     def _sleep(self) -> list[Effect]:
-        self._state, self._asleep_since_us = "asleep", self._core.now_us
+        self._state, self._asleep_since_us = "asleep", self._module.now_us
         return [] if self.interval_us is None else [SetTimer(self._timer, self.interval_us)]

@@ -32,7 +32,7 @@ from mudkit.errors import ParameterError, PredicateError
 from mudkit.events import Effect, Notify
 from mudkit.predicates import Language, Predicate
 from mudkit.predicates.exchange import from_json, to_json
-from mudkit.systems.contrail.device.core import Core, PortState
+from mudkit.systems.contrail.device.module_state import ModuleState, PortState
 from mudkit.systems.contrail.items import Endpoint, Metadata
 from mudkit.systems.contrail.messages import Filter
 from mudkit.systems.receiving import Count
@@ -112,15 +112,15 @@ def _notify(kept: _StoredFilter) -> Notify:
 class Filters:
     """Filters that other devices installed on this device."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self.notices = Notices(core.store, _StoredFilter)
+    def __init__(self, module: ModuleState) -> None:
+        self._module = module
+        self.notices = Notices(module.store, _StoredFilter)
         """Filters of whose acceptance the application is notified."""
         self._matching: dict[str, dict[str, tuple[Predicate, _StoredFilter]]] = {}
         """Accepted and undecided filters by port and key."""
         self._known: dict[str, dict[str, _StoredFilter]] = {}
         """All filters by device and key."""
-        for _, kept in core.store.items("filter ", _StoredFilter):
+        for _, kept in module.store.items("filter ", _StoredFilter):
             self._index(kept)
 
     def receive(self, message: Filter, plain: bytes, port: PortState | None) -> list[Effect]:
@@ -128,14 +128,14 @@ class Filters:
 
         One that is refused is stored as such; then PredicateError or ParameterError is raised.
         """
-        core, source = self._core, (message.source, message.port)
+        module, source = self._module, (message.source, message.port)
         number, to_port = message.number, message.to[0].port
         key = f"filter {to_port}\n{source[0]}\n{source[1]}\n{message.slot:012d}"
         before = self._known.get(source[0], {}).get(key)
         last = self._watermark(source[0]) if before is None else before.number
         if last >= number:
             is_same = before is not None and last == number
-            core.count("duplicate filters" if is_same else "obsolete filters")
+            module.count("duplicate filters" if is_same else "obsolete filters")
             return []
         content = msgspec.json.decode(plain, type=SentFilter)
         kept = _StoredFilter(
@@ -177,12 +177,12 @@ class Filters:
 
     def undecided(self, port: str) -> list[Question]:
         """Return the undecided filters of a port."""
-        filters = self._core.store.items(f"filter {port}\n", _StoredFilter)
+        filters = self._module.store.items(f"filter {port}\n", _StoredFilter)
         return [_question(kept) for _, kept in filters if kept.state == "asked"]
 
     def decide(self, key: str, *, accepted: bool) -> list[Effect]:
         """Accept or reject an undecided filter."""
-        kept = self._core.store.get(key, _StoredFilter)
+        kept = self._module.store.get(key, _StoredFilter)
         if kept is None or kept.state != "asked":
             return []
         kept = kept.with_state("accepted" if accepted else "rejected")
@@ -198,7 +198,7 @@ class Filters:
 
     def forget(self, *, source: str | None = None, group: str | None = None) -> None:
         """Remove the filters of a device or of a group; those of a group can be received again."""
-        for _, kept in self._core.store.items("filter ", _StoredFilter):
+        for _, kept in self._module.store.items("filter ", _StoredFilter):
             if kept.source[0] == source:
                 self._put(kept.with_state("removed"))
             elif group is not None and kept.group == group and kept.predicate is not None:
@@ -218,8 +218,8 @@ class Filters:
         """Delete the filters and numbers of a device that was wiped."""
         for key, kept in self._known.pop(device, {}).items():
             self._matching[kept.port].pop(key, None)
-            self._core.store.delete(key)
-        self._core.store.delete(f"passed {device}")
+            self._module.store.delete(key)
+        self._module.store.delete(f"passed {device}")
 
     def receivers(self, port: str) -> set[Endpoint]:
         """Return all endpoints with an accepted filter at a port."""
@@ -236,11 +236,11 @@ class Filters:
             try:
                 matches = predicate(metadata)
             except PredicateError as error:
-                effects += self._core.problem("filters that raised", error, "failed")
+                effects += self._module.problem("filters that raised", error, "failed")
                 continue
             if matches:
                 lasts_us = kept.item_expires_us
-                until_us = None if lasts_us is None else self._core.now_us + lasts_us
+                until_us = None if lasts_us is None else self._module.now_us + lasts_us
                 before_us = destinations.get(kept.source, until_us)
                 is_open = before_us is None or until_us is None
                 destinations[kept.source] = None if is_open else max(before_us or 0, until_us or 0)
@@ -248,7 +248,7 @@ class Filters:
 
     def _iterate_accepted(self, port: str) -> Iterator[tuple[Predicate, _StoredFilter]]:
         """Iterate over the accepted filters of a port; mark expired ones."""
-        now_us = self._core.now_us
+        now_us = self._module.now_us
         for predicate, kept in list(self._matching.get(port, {}).values()):
             if kept.expires_us is not None and kept.expires_us <= now_us:
                 self._put(kept.with_state("expired"))
@@ -256,7 +256,7 @@ class Filters:
                 yield predicate, kept
 
     def _put(self, kept: _StoredFilter) -> None:
-        self._core.store.put(kept.key, kept)
+        self._module.store.put(kept.key, kept)
         self._index(kept)
         if kept.state not in _MATCHING:
             self._evict(kept.source[0], is_left=kept.state == "left")
@@ -270,14 +270,14 @@ class Filters:
             if kept.state not in _MATCHING and (kept.state == "left") == is_left
         )
         for number, key in over[: max(len(over) - MAX_OF_DEVICE, 0)]:
-            self._core.store.delete(key)
+            self._module.store.delete(key)
             del known[key]
             if not is_left:
-                self._core.store.put(f"passed {device}", max(number, self._watermark(device)))
+                self._module.store.put(f"passed {device}", max(number, self._watermark(device)))
 
     def _watermark(self, device: str) -> int:
         """Return the highest number of an evicted filter of a device."""
-        return self._core.store.get(f"passed {device}", int) or 0
+        return self._module.store.get(f"passed {device}", int) or 0
 
     def _index(self, kept: _StoredFilter) -> None:
         matching = self._matching.setdefault(kept.port, {})
@@ -287,7 +287,7 @@ class Filters:
             try:
                 matching[kept.key] = parse_filter(kept.predicate), kept
             except PredicateError:  # it calls a function that this process lacks
-                self._core.count("filters that cannot be read")
+                self._module.count("filters that cannot be read")
 
 
 def parse_filter(source: str | Predicate | PredicateJson) -> Predicate:
@@ -332,20 +332,21 @@ class InstalledFilter(msgspec.Struct, frozen=True):
 class InstalledFilters:
     """Filters that this device installed: it accepts items and keys of their targets only (Contrail 3.3)."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, module: ModuleState) -> None:
+        self._module = module
         self._all: dict[int, InstalledFilter] = {
-            int(key.removeprefix("asked ")): kept for key, kept in core.store.items("asked ", InstalledFilter)
+            int(key.removeprefix("asked ")): kept
+            for key, kept in module.store.items("asked ", InstalledFilter)
         }
 
     def add(self, slot: int, installed: InstalledFilter) -> None:
         """Store a filter; evict the oldest expired ones."""
         self._all[slot] = installed
-        self._core.store.put(f"asked {slot:012d}", installed)
+        self._module.store.put(f"asked {slot:012d}", installed)
         over = sorted(
             (kept.expires_us, other)
             for other, kept in self._all.items()
-            if kept.expires_us is not None and kept.expires_us <= self._core.now_us
+            if kept.expires_us is not None and kept.expires_us <= self._module.now_us
         )
         for _, other in over[: max(len(over) - MAX_EXPIRED, 0)]:
             self.remove(other)
@@ -357,7 +358,7 @@ class InstalledFilters:
     def remove(self, slot: int) -> None:
         """Delete a filter: matching items are not accepted any more."""
         self._all.pop(slot, None)
-        self._core.store.delete(f"asked {slot:012d}")
+        self._module.store.delete(f"asked {slot:012d}")
 
     def items(self) -> list[tuple[int, InstalledFilter]]:
         """Return all installed filters by number."""
@@ -379,10 +380,10 @@ class _StoredMembership(msgspec.Struct, frozen=True):
 class Groups:
     """Groups of publishers that this device joined or follows by a rule (Contrail 3.4.3)."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, module: ModuleState) -> None:
+        self._module = module
         self._all = {
-            key.removeprefix("group "): kept for key, kept in core.store.items("group ", _StoredMembership)
+            key.removeprefix("group "): kept for key, kept in module.store.items("group ", _StoredMembership)
         }
 
     def is_member(self, group: str) -> bool:
@@ -402,7 +403,7 @@ class Groups:
         """Leave a group; return whether the membership changed."""
         was_member = self.is_member(group)
         self._all.pop(group, None)
-        self._core.store.delete(f"group {group}")
+        self._module.store.delete(f"group {group}")
         return was_member
 
     def follow_context(self, context: Metadata) -> tuple[list[tuple[str, bool]], list[Effect]]:
@@ -419,11 +420,11 @@ class Groups:
     def _set(self, group: str, membership: _StoredMembership) -> bool:
         before = self.is_member(group)
         self._all[group] = membership
-        self._core.store.put(f"group {group}", membership)
+        self._module.store.put(f"group {group}", membership)
         return before != membership.is_in
 
     def _evaluate(self, rule: str, context: Metadata) -> tuple[bool, list[Effect]]:
         try:
             return bool(Predicate.parse(rule, language=CONTEXT)(context)), []
         except PredicateError as error:
-            return False, self._core.problem("rules of groups that raised", error)
+            return False, self._module.problem("rules of groups that raised", error)

@@ -43,8 +43,15 @@ from mudkit.events import (
 from mudkit.predicates.values import point
 from mudkit.systems.contrail import messages
 from mudkit.systems.contrail.device.connection import PULL, RETRY, ProviderOutbox, PullComponent
-from mudkit.systems.contrail.device.core import BITS, IDENTITY, Change, Core, PortState, Settings
 from mudkit.systems.contrail.device.filters import Filters, Groups, InstalledFilters, decisions
+from mudkit.systems.contrail.device.module_state import (
+    BITS,
+    IDENTITY,
+    Change,
+    ModuleState,
+    PortState,
+    Settings,
+)
 from mudkit.systems.contrail.device.receiving import ItemInbox, Receiving
 from mudkit.systems.contrail.device.sending import PUSH, Sending
 from mudkit.systems.contrail.items import KeysChanged, Metadata
@@ -83,7 +90,7 @@ class ModuleMachine:
         return View(
             "",
             {
-                "friends": sorted(self._core.friends),
+                "friends": sorted(self._module.friends),
                 "filters installed": len(filters),
                 "waiting to be sent": sum(map(len, self._outboxes)),
             },
@@ -110,9 +117,9 @@ class ModuleMachine:
         if not self._is_awake:  # the constructor must not store: only events commit
             self._is_awake = True
             self._build()
-            self._core.now_us = now_us
+            self._module.now_us = now_us
             effects += self._wake()
-        self._core.now_us = now_us
+        self._module.now_us = now_us
         effects += self._follow_friends()
         match event:
             case Call(op_id=op_id):
@@ -133,19 +140,23 @@ class ModuleMachine:
         return effects
 
     def _build(self) -> None:
-        core = self._core = Core(self._ports, self._settings)
+        module = self._module = ModuleState(self._ports, self._settings)
         relays = range(len(self._settings.relays))
-        self._outboxes = [ProviderOutbox(core, relay) for relay in relays]
-        self._pulls = [PullComponent(core, relay) for relay in relays]
-        self._filters, self._installed, self._groups = Filters(core), InstalledFilters(core), Groups(core)
-        self._inbox = ItemInbox(core)
-        self._sending = Sending(core, self._filters, self._installed, self._outboxes)
-        self._receiving = Receiving(core, self._filters, self._installed, self._groups, self._inbox)
+        self._outboxes = [ProviderOutbox(module, relay) for relay in relays]
+        self._pulls = [PullComponent(module, relay) for relay in relays]
+        self._filters, self._installed, self._groups = (
+            Filters(module),
+            InstalledFilters(module),
+            Groups(module),
+        )
+        self._inbox = ItemInbox(module)
+        self._sending = Sending(module, self._filters, self._installed, self._outboxes)
+        self._receiving = Receiving(module, self._filters, self._installed, self._groups, self._inbox)
 
     def _wake(self) -> list[Effect]:
         """Continue from the store."""
-        effects: list[Effect] = [Notify(IDENTITY, self._core.public), *self._filters.repeat_notices()]
-        effects += self._resend_state() if self._core.first else self._show_friends()
+        effects: list[Effect] = [Notify(IDENTITY, self._module.public), *self._filters.repeat_notices()]
+        effects += self._resend_state() if self._module.first else self._show_friends()
         self._choose_gateways()
         return [*effects, *self._set_pulls()]
 
@@ -169,9 +180,9 @@ class ModuleMachine:
                 self._port(port)
                 return [*self._inbox.delete(port, numbers), Complete(op_id, self._inbox.receive_all(port))]
             case messages.GetCounts():
-                return [Complete(op_id, self._core.counts)]
+                return [Complete(op_id, self._module.counts)]
             case messages.GetPublicKeys():
-                return [Complete(op_id, self._core.public)]
+                return [Complete(op_id, self._module.public)]
         return [*self._command(call), Complete(op_id)]
 
     def _command(self, call: Call) -> Sequence[Effect]:
@@ -181,10 +192,10 @@ class ModuleMachine:
                 return self._open(operation)
             case messages.ConfigurePort(port=port, polling_us=polling_us, idle_us=idle_us, batch=batch):
                 changed = replace(self._port(port), polling_us=polling_us, idle_us=idle_us, batch=batch)
-                self._core.store.put(f"port {port}", changed)
+                self._module.store.put(f"port {port}", changed)
                 return self._set_pulls()
             case messages.Listen(port=port):
-                self._core.store.put(f"port {port}", replace(self._port(port), listens=True))
+                self._module.store.put(f"port {port}", replace(self._port(port), listens=True))
                 return self._inbox.hand_over(port, again=True)
             case messages.DeleteItems(port=port, numbers=numbers):
                 return self._inbox.delete(port, numbers)
@@ -207,10 +218,10 @@ class ModuleMachine:
         )
 
     def _open(self, operation: messages.OpenPort) -> list[Effect]:
-        before = self._core.port(operation.port)
+        before = self._module.port(operation.port)
         listens = before is not None and before.listens
         state = PortState(operation.polling_us, operation.idle_us, operation.batch, operation.asks, listens)
-        self._core.store.put(f"port {operation.port}", state)
+        self._module.store.put(f"port {operation.port}", state)
         effects = self._set_pulls()
         if not operation.asks:
             for question in self._filters.undecided(operation.port):
@@ -219,13 +230,13 @@ class ModuleMachine:
         return [*effects, *(Notify(decisions(operation.port), question) for question in undecided)]
 
     def _port(self, name: str) -> PortState:
-        port = self._core.port(name)
+        port = self._module.port(name)
         if port is None:
             raise ParameterError(
                 "This port is not open.",
                 where="port",
                 found=repr(name),
-                expected=", ".join(self._core.ports()) or "one that was opened",
+                expected=", ".join(self._module.ports()) or "one that was opened",
             )
         return port
 
@@ -242,12 +253,12 @@ class ModuleMachine:
                 expected=listed(known),
                 remedy=did_you_mean(device, known),
             )
-        if device not in self._core.friends:
+        if device not in self._module.friends:
             raise AccessDenied(
                 "This device is no friend.",
                 where="to",
                 found=repr(device),
-                expected=", ".join(sorted(self._core.friends)) or "none yet",
+                expected=", ".join(sorted(self._module.friends)) or "none yet",
                 remedy="befriend it first",
             )
 
@@ -255,13 +266,13 @@ class ModuleMachine:
 
     def _befriend(self, device: str, *, is_friend: bool) -> list[Effect]:
         effects: list[Effect] = []
-        if is_friend == (device in self._core.friends):
+        if is_friend == (device in self._module.friends):
             return effects
         if not is_friend:
             effects += self._sending.unfriend(device)
             self._filters.forget(source=device)
             self._receiving.forget(device)
-        self._core.befriend(device, is_friend=is_friend)
+        self._module.befriend(device, is_friend=is_friend)
         if self._settings.shows_friends:
             effects += self._show_friends()
         return [*effects, *self._sending.resend_group_filters()]
@@ -271,13 +282,13 @@ class ModuleMachine:
         effects = self._show_friends()
         for group in self._groups.joined_groups():
             effects += self._send_membership(group, joins=True)
-        for device in self._core.former_friends():
+        for device in self._module.former_friends():
             effects += self._sending.withdraw(device)
         return [*effects, *self._sending.flush()]
 
     def _follow_friends(self) -> list[Effect]:
         """Process changes of friends in the directory; send state again that one side may have lost."""
-        effects, changed = list[Effect](), self._core.changed_friends()
+        effects, changed = list[Effect](), self._module.changed_friends()
         for friend, change in changed:
             if change is Change.WIPED:
                 effects += self._handle_wiped(friend)
@@ -309,13 +320,13 @@ class ModuleMachine:
             remedy="nothing, if that is so: its filters here are gone, this device's filters are sent again",
         )
         effects = self._sending.replace_device(device)
-        return [*effects, *self._core.problem("friends that have begun anew", error, "begun anew")]
+        return [*effects, *self._module.problem("friends that have begun anew", error, "begun anew")]
 
     def _show_friends(self) -> list[Effect]:
-        friends = sorted(self._core.friends) if self._settings.shows_friends else None
+        friends = sorted(self._module.friends) if self._settings.shows_friends else None
         effects: list[Effect] = []
         for outbox in self._outboxes:
-            join = Join(self._core.me, self._core.next_number(), friends)
+            join = Join(self._module.me, self._module.next_number(), friends)
             effects += outbox.add(join, is_own=True, replaces="white-list")
         return [*effects, *self._sending.flush()]
 
@@ -325,7 +336,7 @@ class ModuleMachine:
             self._filters.forget(group=group)
         effects: list[Effect] = []
         for outbox in self._outboxes:
-            membership = Membership(self._core.me, self._core.next_number(), group, joins)
+            membership = Membership(self._module.me, self._module.next_number(), group, joins)
             effects += outbox.add(membership, is_own=True, replaces=f"group {group}")
         return [*effects, *self._sending.flush()]
 
@@ -365,14 +376,14 @@ class ModuleMachine:
     def _follow_storages(self, relay: int, incarnations: Collection[str] | UnsetType) -> list[Effect]:
         """Send a provider all state again if a storage has restarted, perhaps from a backup."""
         key = f"starts {relay}"
-        known = self._core.store.get(key, list[str]) or []
+        known = self._module.store.get(key, list[str]) or []
         new = [] if isinstance(incarnations, UnsetType) else [one for one in incarnations if one not in known]
         if not new:
             return []
-        self._core.store.put(key, [*known, *new][-MAX_STORAGE_INCARNATIONS:])
+        self._module.store.put(key, [*known, *new][-MAX_STORAGE_INCARNATIONS:])
         return [
             *self._resend_state(),
-            *self._sending.resend(self._core.friends & set(self._settings.directory)),
+            *self._sending.resend(self._module.friends & set(self._settings.directory)),
         ]
 
     def _send_failed(self, to: str, event: SendFailed) -> list[Effect]:
@@ -429,7 +440,7 @@ class ModuleMachine:
 
     def _set_pulls(self) -> list[Effect]:
         """Set the smallest polling interval and the largest idle timeout of all ports."""
-        opened, effects = self._core.ports().values(), list[Effect]()
+        opened, effects = self._module.ports().values(), list[Effect]()
         for pull in self._pulls:
             pull.interval_us = min((port.polling_us for port in opened), default=None)
             pull.idle_us = max((port.idle_us for port in opened), default=0)

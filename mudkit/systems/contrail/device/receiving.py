@@ -46,8 +46,8 @@ from mudkit.systems.contrail.crypto import (
     verify_item,
 )
 from mudkit.systems.contrail.device.channels import KEPT_EPOCHS
-from mudkit.systems.contrail.device.core import BITS, Core
 from mudkit.systems.contrail.device.filters import Filters, Groups, InstalledFilters
+from mudkit.systems.contrail.device.module_state import BITS, ModuleState
 from mudkit.systems.contrail.items import Endpoint, Item, TamperedMessage, item_name, unpack
 from mudkit.systems.contrail.messages import Data, DeviceMessage, Filter, ItemKey, Key, Unread
 
@@ -89,10 +89,10 @@ class _PortInbox(msgspec.Struct):
 class ItemInbox:
     """Received items of all ports until their applications have processed them."""
 
-    def __init__(self, core: Core) -> None:
-        self._core, self._store = core, core.store
+    def __init__(self, module: ModuleState) -> None:
+        self._module, self._store = module, module.store
         self._ports: dict[str, _PortInbox] = {}
-        for key in core.store.keys("inbox "):
+        for key in module.store.keys("inbox "):
             port, number = key.removeprefix("inbox ").split("\n")
             self._port(port).numbers.append(int(number))
 
@@ -110,7 +110,7 @@ class ItemInbox:
             unpack(content)
         except ValueError as error:
             raise TamperedMessage("Expected an item.", where=f"from {message.source}") from error
-        port, number = message.to[0].port, self._core.next_number()
+        port, number = message.to[0].port, self._module.next_number()
         self._port(port).numbers.append(number)
         kept = _StoredItem(bytes(content), (message.source, message.port), message.item, message.seq)
         self._store.put(_key(port, number), kept)
@@ -132,7 +132,7 @@ class ItemInbox:
 
         ``again``: include items that were handed over but not confirmed.
         """
-        state, opened = self._port(port), self._core.port(port)
+        state, opened = self._port(port), self._module.port(port)
         if again:
             state.handed.clear()
         listens, effects = opened is not None and opened.listens, list[Effect]()
@@ -160,7 +160,7 @@ class ItemInbox:
             self._port(port).numbers.remove(number)
             self._port(port).handed.discard(number)
             name = item_name(kept.source, kept.item, kept.seq, kept.content)
-            effects.append(delivery(name, self._core.me, read_us=self._core.now_us))
+            effects.append(delivery(name, self._module.me, read_us=self._module.now_us))
         return effects
 
     def _port(self, name: str) -> _PortInbox:
@@ -191,46 +191,51 @@ class Receiving:
     """Receiver of messages from other modules."""
 
     def __init__(
-        self, core: Core, filters: Filters, installed: InstalledFilters, groups: Groups, inbox: ItemInbox
+        self,
+        module: ModuleState,
+        filters: Filters,
+        installed: InstalledFilters,
+        groups: Groups,
+        inbox: ItemInbox,
     ) -> None:
-        self._core, self._store, self._inbox = core, core.store, inbox
+        self._module, self._store, self._inbox = module, module.store, inbox
         self._filters, self._installed, self._groups = filters, installed, groups
-        self._last = Inbox(core.store, "last")
+        self._last = Inbox(module.store, "last")
         """Highest number of each channel by generation of its sender."""
-        self._unknown = list(core.store.keys("unknown "))
+        self._unknown = list(module.store.keys("unknown "))
 
     def receive(self, message: Unread) -> list[Effect]:
         """Process a message that a cloud delivered."""
-        core = self._core
+        module = self._module
         try:
-            decoded = decode_message(message, core.me)
-            if decoded.source in core.friends and decoded.source not in core.settings.directory:
+            decoded = decode_message(message, module.me)
+            if decoded.source in module.friends and decoded.source not in module.settings.directory:
                 self._store_unknown(decoded)
                 return []
             plain = b""
             if isinstance(decoded, Data):
-                verify_item(core.cipher, decoded)
+                verify_item(module.cipher, decoded)
             else:
-                plain = open_sealed(core.cipher, decoded)
-            if decoded.source not in core.friends:
-                core.count("from strangers")
+                plain = open_sealed(module.cipher, decoded)
+            if decoded.source not in module.friends:
+                module.count("from strangers")
             elif isinstance(decoded, Filter):
                 return self._filter(decoded, plain)
             elif not self._installed.has(decoded.to[0].port, decoded.source, decoded.port):
-                core.count("not asked for")
+                module.count("not asked for")
             elif isinstance(decoded, Data):
                 return self._item(decoded)
             else:
                 return self._key(decoded, plain)
         except TamperedMessage as error:
-            return core.problem("tampered", error)
+            return module.problem("tampered", error)
         return []
 
     def retry_unknown(self) -> list[Effect]:
         """Process stored messages of friends whose public key has been registered since."""
         effects: list[Effect] = []
         for key in list(self._unknown):
-            if key.split("\n")[0].removeprefix("unknown ") in self._core.settings.directory:
+            if key.split("\n")[0].removeprefix("unknown ") in self._module.settings.directory:
                 self._unknown.remove(key)
                 kept = self._store.get(key, _Unknown)
                 self._store.delete(key)
@@ -256,25 +261,25 @@ class Receiving:
 
     def _store_unknown(self, message: DeviceMessage) -> None:
         if len(self._unknown) >= MAX_UNKNOWN:
-            self._core.count("from friends nobody knows yet")
+            self._module.count("from friends nobody knows yet")
             return
-        key = f"unknown {message.source}\n{self._core.next_number():012d}"
+        key = f"unknown {message.source}\n{self._module.next_number():012d}"
         self._store.put(key, _Unknown(message))
         self._unknown.append(key)
 
     def _filter(self, message: Filter, plain: bytes) -> list[Effect]:
         if message.group is not None and not self._groups.is_member(message.group):
-            self._core.count("filters of groups that it has left")
+            self._module.count("filters of groups that it has left")
             return []
         try:
-            return self._filters.receive(message, plain, self._core.port(message.to[0].port))
+            return self._filters.receive(message, plain, self._module.port(message.to[0].port))
         except (PredicateError, ParameterError) as error:
-            return self._core.problem("refused filters", error)
+            return self._module.problem("refused filters", error)
         except msgspec.MsgspecError as error:
             refused = ParameterError(
                 "Expected a filter.", where=f"from {message.source}", found=f"{error}"[:200]
             )
-            return self._core.problem("refused filters", refused)
+            return self._module.problem("refused filters", refused)
 
     def _key(self, message: Key | ItemKey, key: bytes) -> list[Effect]:
         """Store a key and process the early items that it decrypts."""
@@ -300,10 +305,10 @@ class Receiving:
         """Store a key unless it is a duplicate or obsolete; evict the oldest."""
         name, stored = f"{prefix}{slot:012d}", self._store.keys(prefix)
         if name in stored:
-            self._core.count("duplicate keys")
+            self._module.count("duplicate keys")
             return False
         if len(stored) >= limit and name < stored[0]:
-            self._core.count("obsolete keys")
+            self._module.count("obsolete keys")
             return False
         self._store.put(name, bytes(key))
         for oldest in stored[: max(len(stored) + 1 - limit, 0)]:
@@ -311,25 +316,25 @@ class Receiving:
         return True
 
     def _item(self, message: Data) -> list[Effect]:
-        core, store, to = self._core, self._store, message.to[0]
-        if to.expires_us is not None and to.expires_us <= core.now_us:
-            core.count("expired")
+        module, store, to = self._module, self._store, message.to[0]
+        if to.expires_us is not None and to.expires_us <= module.now_us:
+            module.count("expired")
             return []
         channel, generation = f"{message.source}\n{to.port}\n{message.port}", message.seq >> BITS
-        oldest = core.settings.directory[message.source].generation - MAX_INCARNATIONS + 1
+        oldest = module.settings.directory[message.source].generation - MAX_INCARNATIONS + 1
         seen_key = f"seen {channel}\n{message.item}"
         seen, last = store.get(seen_key, int) or 0, self._last.last_number(channel, str(generation))
         if generation < oldest or message.seq <= max(seen, last - MAX_SEEN):
-            core.count("duplicate" if seen == message.seq else "obsolete")
+            module.count("duplicate" if seen == message.seq else "obsolete")
             return []
         if not self._inbox.has_room(to.port):
-            core.count("no room")
+            module.count("no room")
             return []
         key = self._key_of(message)
         if key is None:
             self._keep_early(message)
             return []
-        content = decrypt_item(core.cipher, key, message)
+        content = decrypt_item(module.cipher, key, message)
         effects = self._inbox.add(message, content)
         store.put(seen_key, message.seq)
         self._last.take(channel, str(generation), message.seq)
@@ -338,13 +343,13 @@ class Receiving:
         elif message.seq // MAX_SEEN > last // MAX_SEEN:
             self._forget_seen(channel, range(generation << BITS, message.seq - MAX_SEEN + 1))
         name = item_name((message.source, message.port), message.item, message.seq, content)
-        return [*effects, delivery(name, core.me, delivered_us=core.now_us)]
+        return [*effects, delivery(name, module.me, delivered_us=module.now_us)]
 
     def _key_of(self, message: Data) -> Secret | None:
         channel = f"key {message.source}\n{message.port}\n"
         key = self._store.get(f"{channel}{message.epoch:012d}", bytes)
         if key is not None:
-            return self._core.cipher.item_key(Secret(key), key_header(message))
+            return self._module.cipher.item_key(Secret(key), key_header(message))
         single = self._store.get(f"single {channel}{message.seq:012d}", bytes)
         return None if single is None else Secret(single)
 
@@ -358,6 +363,6 @@ class Receiving:
         waiting = self._store.keys(prefix)
         name = f"{prefix}{message.to[0].port}\n{message.item}\n{message.seq:012d}"
         if len(waiting) >= MAX_EARLY and name not in waiting:
-            self._core.count("too early")
+            self._module.count("too early")
             return
         self._store.put(name, message)

@@ -34,8 +34,8 @@ from mudkit.events import CancelTimer, Complete, Effect, SetTimer
 from mudkit.systems.contrail.crypto import Secret, build_data, digest, item_header, seal
 from mudkit.systems.contrail.device.channels import Channel
 from mudkit.systems.contrail.device.connection import MAX_OUT, ProviderOutbox
-from mudkit.systems.contrail.device.core import Core
 from mudkit.systems.contrail.device.filters import Filters, InstalledFilter, InstalledFilters, SentFilter
+from mudkit.systems.contrail.device.module_state import ModuleState
 from mudkit.systems.contrail.items import Backlogged, Endpoint, Published, QueueFull, item_name, unpack
 from mudkit.systems.contrail.messages import (
     DeviceMessage,
@@ -99,9 +99,13 @@ class Sending:
     """Sender of items, filters and keys, through the outbox of each provider."""
 
     def __init__(
-        self, core: Core, filters: Filters, installed: InstalledFilters, outboxes: Sequence[ProviderOutbox]
+        self,
+        module: ModuleState,
+        filters: Filters,
+        installed: InstalledFilters,
+        outboxes: Sequence[ProviderOutbox],
     ) -> None:
-        self._core, self._outboxes = core, outboxes
+        self._module, self._outboxes = module, outboxes
         self._filters, self._installed = filters, installed
         self._channels: dict[str, Channel] = {}
         self._open: dict[int, _PendingCall] = {}
@@ -113,12 +117,12 @@ class Sending:
 
     def publish(self, op_id: int, operation: Publish) -> list[Effect]:
         """Send an item to the endpoints whose filters match."""
-        core, source = self._core, (self._core.me, operation.port)
+        module, source = self._module, (self._module.me, operation.port)
         channel = self._channel(operation.port)
         channel.set_receivers(self._filters.receivers(operation.port))
         metadata, _ = unpack(operation.packed)
         matches, effects = self._filters.match(operation.port, metadata)
-        own_us = None if operation.expires_us is None else core.now_us + operation.expires_us
+        own_us = None if operation.expires_us is None else module.now_us + operation.expires_us
         to = {
             endpoint: min((us for us in (until_us, own_us) if us is not None), default=None)
             for endpoint, until_us in matches.items()
@@ -129,19 +133,19 @@ class Sending:
             refused = Backlogged(destinations) if to else Published((), uploaded=False)
             return [*effects, Complete(op_id, refused)]
         named, name, keys = self._prepare_item(channel, operation, list(to))
-        body = core.cipher.encrypt(
+        body = module.cipher.encrypt(
             named.key, named.seq, item_header(source, name, named.seq, named.epoch), operation.packed
         )
         if operation.item is not None:
             have = sorted({*named.relays, *(outbox.relay for outbox in rooms)})
-            core.store.put(f"item {operation.port}\n{name}", replace(named, relays=have))
-        message = build_data(core.cipher, source, name, named.seq, named.epoch, body, to)
+            module.store.put(f"item {operation.port}\n{name}", replace(named, relays=have))
+        message = build_data(module.cipher, source, name, named.seq, named.epoch, body, to)
         is_uploaded = any(outbox.relay not in named.relays for outbox in rooms)
         call = _Publication(op_id, list(destinations), is_uploaded=is_uploaded)
         effects += [*keys, *self._send(operation.port, message, call, rooms, named=named.relays)]
         called = item_name(source, name, named.seq, operation.packed)
         return [*effects, *(
-            delivery(called, device, created_us=core.now_us, expired_us=to[device, port])
+            delivery(called, device, created_us=module.now_us, expired_us=to[device, port])
             for device, port in destinations
         )]  # fmt: skip
 
@@ -152,8 +156,8 @@ class Sending:
 
         A retransmission keeps its numbers, so that providers use the cached ciphertext (Contrail 3.4.1).
         """
-        core, port, item, packed = self._core, channel.port, operation.item, operation.packed
-        known = None if item is None else core.store.get(f"item {port}\n{item}", _Named)
+        module, port, item, packed = self._module, channel.port, operation.item, operation.packed
+        known = None if item is None else module.store.get(f"item {port}\n{item}", _Named)
         if known is not None and known.digest == digest(packed):
             readers = [endpoint for endpoint in to if channel.can_read(known.epoch, [endpoint])]
             others = [endpoint for endpoint in to if endpoint not in readers]
@@ -166,13 +170,13 @@ class Sending:
         self._rename(port, item, None if known is None else known.seq, seq)
         name = f"~{seq}" if item is None else item
         secret, lacking = channel.use(epoch, to)
-        key = core.cipher.item_key(secret, item_header((core.me, port), name, seq, epoch))
+        key = module.cipher.item_key(secret, item_header((module.me, port), name, seq, epoch))
         named = _Named(digest(packed), seq, epoch, [], bytes(key))
         return named, name, self._distribute(Key, port, epoch, secret, lacking)
 
     def _rename(self, port: str, item: str | None, before: int | None, seq: int) -> None:
         """Store the name of a sequence number and evict the oldest name."""
-        store = self._core.store
+        store = self._module.store
         if before is not None:
             store.delete(f"named {port}\n{before:012d}")
         if item is not None:
@@ -187,16 +191,18 @@ class Sending:
         self, kind: type[Key] | type[ItemKey], port: str, slot: int, secret: Secret, to: Sequence[Endpoint]
     ) -> list[Effect]:
         """Add a key for some endpoints to the outboxes, to be flushed with the item (Contrail 3.3)."""
-        core, effects = self._core, list[Effect]()
+        module, effects = self._module, list[Effect]()
         by_device: dict[str, list[str]] = {}
         for device, their_port in to:
             by_device.setdefault(device, []).append(their_port)
         while by_device:
             ports = {device: theirs.pop() for device, theirs in by_device.items()}
             by_device = {device: theirs for device, theirs in by_device.items() if theirs}
-            message = seal(core.cipher, kind, (core.me, port), core.next_number(), slot, ports, bytes(secret))
+            message = seal(
+                module.cipher, kind, (module.me, port), module.next_number(), slot, ports, bytes(secret)
+            )
             for outbox in self._outboxes:
-                effects += outbox.add(Push(core.me, core.next_number(), message), is_own=True)
+                effects += outbox.add(Push(module.me, module.next_number(), message), is_own=True)
         return effects
 
     def _renew(self) -> None:
@@ -204,24 +210,24 @@ class Sending:
             channel.renew()
 
     def _all_channels(self) -> list[Channel]:
-        names = [key.removeprefix("channel ") for key in self._core.store.keys("channel ")]
+        names = [key.removeprefix("channel ") for key in self._module.store.keys("channel ")]
         return [self._channel(name) for name in names if "\n" not in name]  # others are channel keys
 
     def _channel(self, port: str) -> Channel:
         if port not in self._channels:
-            self._channels[port] = Channel(self._core, port)
+            self._channels[port] = Channel(self._module, port)
         return self._channels[port]
 
     # -- filters
 
     def install(self, op_id: int, operation: InstallFilter) -> list[Effect]:
         """Install a filter on a device or a group, or replace an own filter."""
-        core, slot = self._core, operation.slot
+        module, slot = self._module, operation.slot
         self._check_room()
         before = None if slot is None else self._installed.get(slot)
         place = (operation.port, operation.to, operation.group, operation.remote)
         if slot is None:
-            slot = core.next_number()
+            slot = module.next_number()
         elif before is None or (before.port, before.to, before.group, before.remote) != place:
             raise ParameterError(
                 "A filter can replace one of the same port on the same port.",
@@ -229,7 +235,7 @@ class Sending:
                 found=str(slot),
                 expected="the number of such a filter",
             )
-        until_us = None if operation.lifetime_us is None else core.now_us + operation.lifetime_us
+        until_us = None if operation.lifetime_us is None else module.now_us + operation.lifetime_us
         installed = InstalledFilter(*place, operation.predicate, operation.item_expires_us, until_us)
         self._installed.add(slot, installed)
         call = _installation(op_id, slot, installed, is_new=operation.slot is None)
@@ -268,12 +274,12 @@ class Sending:
         return effects
 
     def _send_filter(self, call: _PendingCall | None, slot: int, installed: InstalledFilter) -> list[Effect]:
-        core = self._core
+        module = self._module
         sent = SentFilter(installed.predicate, installed.item_expires_us)
-        known = sorted(core.friends & set(core.settings.directory))
+        known = sorted(module.friends & set(module.settings.directory))
         to = known if installed.to is None else [installed.to]
         message = seal(
-            core.cipher, Filter, (core.me, installed.port), core.next_number(), slot,
+            module.cipher, Filter, (module.me, installed.port), module.next_number(), slot,
             dict.fromkeys(to, installed.remote), msgspec.json.encode(sent),
             group=installed.group, expires_us=installed.expires_us,
         )  # fmt: skip
@@ -309,7 +315,7 @@ class Sending:
                 filters.setdefault(push.message.slot, lost)
         for call in self._calls():
             effects += self._leave(call, device)
-        if device in self._core.settings.directory:
+        if device in self._module.settings.directory:
             for slot, installed in sorted(filters.items(), key=lambda pair: pair[0]):
                 effects += self._send_filter(
                     None, slot, replace(installed, predicate=None, to=device, group=None)
@@ -353,7 +359,7 @@ class Sending:
         """Withdraw messages to a device from its queue at each provider."""
         effects: list[Effect] = []
         for outbox in self._outboxes:
-            withdraw = Withdraw(self._core.me, self._core.next_number(), device)
+            withdraw = Withdraw(self._module.me, self._module.next_number(), device)
             effects += outbox.add(withdraw, is_own=True, replaces=f"withdraw {device}")
         return effects
 
@@ -370,17 +376,17 @@ class Sending:
         """Add a message to outboxes; flush when the batch of its port is full."""
         effects: list[Effect] = []
         for outbox in outboxes:
-            push = Push(self._core.me, self._core.next_number(), message)
+            push = Push(self._module.me, self._module.next_number(), message)
             effects += outbox.add(push, is_named=outbox.relay in named, is_own=call is None)
             if call is not None:
                 call.left.add(outbox.relay)
                 self._open[push.number] = call
         self._batches[port] += 1
-        state = self._core.port(port)
+        state = self._module.port(port)
         if self._batches[port] >= (1 if state is None else state.batch):
             effects += self.flush()
         elif self._batches.total() == 1:
-            effects.append(SetTimer(PUSH, self._core.settings.push_timeout_us))
+            effects.append(SetTimer(PUSH, self._module.settings.push_timeout_us))
         return effects
 
     def flush(self) -> list[Effect]:
@@ -454,7 +460,7 @@ class Sending:
         return AccessDenied(
             "A relay has refused this filter: the device does not know this one.",
             where=device,
-            found=f"a filter from {self._core.me}",
+            found=f"a filter from {self._module.me}",
             expected="one from a friend of that device",
             remedy="ask its user to make this device a friend",
         )

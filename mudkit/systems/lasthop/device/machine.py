@@ -30,7 +30,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from mudkit.delivery.notices import Identified, Notices
+from mudkit.delivery.notices import FieldsWithId, Notices
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
@@ -178,10 +178,10 @@ class EventLog:
         acked = self._outbox.ack_up_to(seq)
         for number, stored in acked:
             self._acked[number] = stored
-            self._store.put(_acked_key(number), stored)
+            self._store.put(_acked_fact_key(number), stored)
         for number in list(self._acked)[:-MAX_ACKED_FACTS]:
             del self._acked[number]
-            self._store.delete(_acked_key(number))
+            self._store.delete(_acked_fact_key(number))
         return [number for number, _ in acked]
 
     def pending(self, after_seq: int | None = None) -> list[tuple[int, Fact]]:
@@ -191,7 +191,7 @@ class EventLog:
         return [(seq, stored.fact) for seq, stored in facts if after_seq is None or seq > after_seq]
 
 
-def _acked_key(seq: int) -> str:
+def _acked_fact_key(seq: int) -> str:
     return f"acked {seq:019d}"
 
 
@@ -215,7 +215,7 @@ class _Returned(msgspec.Struct, frozen=True):
 
 
 def _notify(notice: _Notice) -> Notify:
-    return Notify(notice.app, Identified(notice.content, notice.id))
+    return Notify(notice.app, FieldsWithId(notice.content, notice.id))
 
 
 def _returned_key(topic: str, identity: str) -> str:
@@ -615,22 +615,22 @@ class DeviceMachine:
                 key = _returned_key(topic, identity)
                 self._store.put(key, _Returned(content, expires_us))
                 self._returned.append(key)
-            returned = [*again, *(Identified(content, identity) for identity, content, _ in taken)]
+            returned = [*again, *(FieldsWithId(content, identity) for identity, content, _ in taken)]
             effects.append(Complete(pending.op_id, returned))
             if returned:
                 effects.append(SetTimer(Notices.TIMER, 0))
         return effects
 
-    def _take_unseen(self, topic: str, max_messages: float) -> list[Identified]:
+    def _take_unseen(self, topic: str, max_messages: float) -> list[FieldsWithId]:
         """Return messages of reads that a kill ended; they have been reported as read."""
-        again: list[Identified] = []
+        again: list[FieldsWithId] = []
         for (of_topic, identity), returned in list(self._unseen.items()):
             if of_topic != topic or (returned.expires_us > self._now_us and len(again) >= max_messages):
                 continue
             del self._unseen[topic, identity]
             self._returned.append(_returned_key(topic, identity))
             if returned.expires_us > self._now_us:
-                again.append(Identified(returned.content, identity))
+                again.append(FieldsWithId(returned.content, identity))
         return again
 
     def _forget_returned(self) -> None:

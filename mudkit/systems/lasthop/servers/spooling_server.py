@@ -347,7 +347,7 @@ class SpoolServer:
         if wants is not UNSET:
             if is_answer and wants.base is not None:
                 effects += self._roll_back(peer, wants.base)
-            effects += self._skip_lost_facts(peer, wants)
+            effects += self._skip_facts_lost_here(peer, wants)
         _, taken = self._handle_facts(peer, message.facts)
         effects += taken
         if wants is not UNSET:
@@ -506,8 +506,11 @@ class SpoolServer:
         peer.facts_seq = base
         return (rolled_back(peer.name, lost),)
 
-    def _skip_lost_facts(self, peer: DeviceState, wants: Subscriptions) -> Sequence[Effect]:
-        """Report acknowledged facts that are unknown here: this server's store is an old backup."""
+    def _skip_facts_lost_here(self, peer: DeviceState, wants: Subscriptions) -> Sequence[Effect]:
+        """Go on after the facts that this server, an old backup, has lost; report those it had acknowledged.
+
+        ``facts_seq`` moves to the one before the first that the device can still send.
+        """
         known_seq, acked_seq = peer.facts_seq, wants.acked
         peer.facts_seq = max(known_seq, wants.first - 1)
         if acked_seq <= known_seq:

@@ -182,7 +182,7 @@ class PushSpool:
         return taken
 
     def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
-        """Record an earlier read on the device."""
+        """Record an earlier read on the device; it counts as use of the device."""
         self.drop(at_us, identities)
         self._start_use(at_us)
 

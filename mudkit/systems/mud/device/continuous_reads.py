@@ -27,7 +27,7 @@ from typing import Final
 from msgspec import UNSET, Struct, UnsetType
 
 from mudkit.checks import unusable
-from mudkit.delivery.notices import Identified, Notices
+from mudkit.delivery.notices import FieldsWithId, Notices
 from mudkit.delivery.stream import Incoming, StreamItem
 from mudkit.errors import ParameterError
 from mudkit.events import CancelTimer, Complete, Effect, Notify, Ports, Send, SetTimer
@@ -90,7 +90,7 @@ class _Notice(Struct, frozen=True):
     def notify(self) -> Notify:
         """Build the effect, with a record that the application may change."""
         if self.ended is not None:
-            return Notify(self.listener, Identified({"ended": self.ended}, self.id))
+            return Notify(self.listener, FieldsWithId({"ended": self.ended}, self.id))
         record = None if self.record is None else copy_record(self.record)
         return Notify(self.listener, Change(self.kind, self.key, record, self.version, self.id))
 

@@ -106,16 +106,16 @@ class Density:
         for index, cell in enumerate(cells):
             match cell:
                 case [int(row), int(column), list() as rates] if (
-                    (row, column) not in read and len(rates) == HOURS and all(map(_is_rate, rates))
+                    (row, column) not in read and len(rates) == HOURS and all(map(_is_not_negative, rates))
                 ):
-                    read[row, column] = tuple(float(rate) for rate in rates if _is_rate(rate))
+                    read[row, column] = tuple(float(rate) for rate in rates if _is_not_negative(rate))
                 case _:
                     expected = f"[row, column, {HOURS} numbers, 0 or more], each cell once"
                     raise _refusal(f"density.cells[{index}]", brief(cell, 200), expected)
         return cls(float(size), read)
 
 
-def _is_rate(rate: Value) -> TypeGuard[float]:
+def _is_not_negative(rate: Value) -> TypeGuard[float]:
     return isinstance(rate, int | float) and not isinstance(rate, bool) and 0 <= rate <= _MAX_FLOAT
 
 

@@ -289,7 +289,7 @@ class ClientArrays:
         for batch in pending.walk(now_us, decide, new):
             _put(released, batch, [place])
         self.dropped += pending.dropped - before
-        waits = pending.keyed()
+        waits = pending.messages_with_thresholds()
         if any(key is None or message.number not in self._row_of for message, key in waits):
             self._set_apart(place, pending)
             return

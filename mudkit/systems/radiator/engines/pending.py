@@ -166,8 +166,8 @@ class Pending:
         messages.sort(key=_number)
         return messages
 
-    def keyed(self) -> list[tuple[Message, Key | None]]:
-        """Return the pending messages with their thresholds; None: not known."""
+    def messages_with_thresholds(self) -> list[tuple[Message, Key | None]]:
+        """Return pairs of a pending message and its threshold; None: not known."""
         return [(message, key) for key, queue in self._queues.items() for message in queue.messages]
 
     def copy(self) -> Pending:

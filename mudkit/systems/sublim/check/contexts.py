@@ -253,7 +253,7 @@ class Contexts:
         constants = [value for atom in around for value in atom.values()]
         kind = self._policy.message.get(path[0]) if scope == "message" and len(path) == 1 else None
         if not around:
-            return self._plausible(scope, path, kind)
+            return self._plausible_values(scope, path, kind)
         values: list[Value] = [value for value in critical_values(constants) if not isinstance(value, Other)]
         if not all(atom.is_simple for atom in around):
             values += _NUMBERS if kind in (None, "number") else ()
@@ -270,10 +270,10 @@ class Contexts:
             values = [value for value in values if value is None or (_is_number(value) and value >= 0)]
         matching = [value for value in values if _is_of_kind(value, kind)]
         if all(value is None for value in matching):
-            matching += self._plausible(scope, path, kind)
+            matching += self._plausible_values(scope, path, kind)
         return list({(type(value).__name__, repr(value)): value for value in matching}.values())
 
-    def _plausible(self, scope: str, path: tuple[str, ...], kind: str | None) -> list[Value]:
+    def _plausible_values(self, scope: str, path: tuple[str, ...], kind: str | None) -> list[Value]:
         if scope == "clock":
             return [_BEGIN_S]
         if scope == "state":

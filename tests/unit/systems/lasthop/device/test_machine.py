@@ -368,8 +368,8 @@ def test_memory_does_not_grow_over_ten_years():
 
     def schedule_day(number):
         for hour in range(4):
-            lab.world.ask_at(number * day_us + hour * 3600 * S, publish, (number * 7 + hour) % 10)
-        lab.world.ask_at(number * day_us + 80_000 * S, lambda _: ann.read("news"))
+            lab.world.schedule_call(number * day_us + hour * 3600 * S, publish, (number * 7 + hour) % 10)
+        lab.world.schedule_call(number * day_us + 80_000 * S, lambda _: ann.read("news"))
 
     def publish(rank):
         server.topic("news").publish("x", rank / 10, None if rank % 2 else 90_000.0)

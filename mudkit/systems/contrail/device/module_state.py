@@ -109,7 +109,7 @@ class _Met(msgspec.Struct, frozen=True):
     generation: int = msgspec.field(name="start")
 
 
-class Core:
+class ModuleState:
     """State shared by the components of a module."""
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
