@@ -486,7 +486,7 @@ def test_differences_of_costs_have_a_unit(example):
     priced = study_runs(
         list(example.played.runs), assumed=Outages(0.5), wasted=2.0, lost=10.0, empty_read=10.0
     )
-    assert priced._worth(3.0, " more") == "3 a day more at these prices"
+    assert priced._worth(3.0, " more") == "3.0 a day more at these prices"
 
 
 def test_changes_by_price_are_counted():
@@ -514,7 +514,7 @@ def test_first_screen_counts_the_reads_in_vain(example):
     in_vain = round(reads * example.best["empty_read_share"])
     counted = f"({in_vain} of {reads}: {reads // 2} reads × 2 draws of outages)"
     assert counted in example.first_screen().reason
-    assert "(`expiration_h`)" in example.first_screen().assumption
+    assert "(`outage`, `outages_per_day`)" in example.first_screen().assumption
 
 
 def test_other_prices_are_tried(example):
