@@ -96,6 +96,7 @@ _IDENTIFY: Final = "identify"
 _MOVED: Final = "moved"
 _FOLLOW_US: Final = 10_000_000
 _STREAM: Final = re.compile(r" [0-9]{1,18}")
+_MAX_STRANGERS: Final = 1024
 """End of the name of a stream, after the address of its sender: a number that grows with each start."""
 
 
@@ -186,6 +187,8 @@ class NotificationServer:
             for endpoint, known in self._known.items()
         }
         """Clients that have not said hello since the start, by endpoint."""
+        self._strangers: dict[str, Peer] = {}
+        """Clients without a session that are asked for a hello, the newest last."""
         self._policy_request: RetransmitTimer[str] = RetransmitTimer(_FOLLOW, _FOLLOW_US, _FOLLOW_US, 0)
         self._hello_requests: RetransmitTimer[str] = RetransmitTimer(_IDENTIFY, _FOLLOW_US, HEARTBEAT_US, 0)
         self._moved: RetransmitTimer[tuple[str, str]] = RetransmitTimer(_MOVED, _FOLLOW_US, HEARTBEAT_US, 0)
@@ -351,12 +354,15 @@ class NotificationServer:
         elif not is_proven and any(one is not None and one.is_proven for one in (owner, former)):
             return None
         if heard is Heard.STRANGER:
+            if owner is None and former is None:
+                self._remember_stranger(endpoint, peer)
             return (Send(source, Identify(endpoint, peer.ask(self._entropy))),)
         name = hello.session
         if name is None and peer.incarnation == hello.incarnation:  # its welcome is on its way
             name = self._session_of.get(endpoint)
         peer.take(hello.incarnation, hello.seq)
         self._unheard.pop(endpoint, None)
+        self._strangers.pop(endpoint, None)
         effects = [*self._hello_requests.settle(now_us, endpoint)]
         session = None if name is None else self._sessions.get(name)
         is_known = session is not None and session.endpoint == endpoint
@@ -409,7 +415,15 @@ class NotificationServer:
         if endpoint in self._unheard:
             return self._unheard[endpoint].peer
         name = self._session_of.get(endpoint)
-        return Peer() if name is None else self._sessions[name].peer
+        if name is not None:
+            return self._sessions[name].peer
+        return self._strangers.get(endpoint) or Peer()
+
+    def _remember_stranger(self, endpoint: str, peer: Peer) -> None:
+        """Keep the question to a client without a session; of too many the oldest is forgotten."""
+        self._strangers[endpoint] = peer
+        if len(self._strangers) > _MAX_STRANGERS:
+            del self._strangers[next(iter(self._strangers))]
 
     def _is_proven(self, hello: Hello) -> bool:
         """Return whether a hello has a token of its app for its device.

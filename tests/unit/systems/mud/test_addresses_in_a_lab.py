@@ -19,7 +19,7 @@ class Town:
 
     def __init__(self, servers, *, is_at_same_server):
         self.lab = Lab(seed=3)
-        cloud = mud.Cloud(self.lab, notification_servers=servers)
+        self.cloud = cloud = mud.Cloud(self.lab, notification_servers=servers)
         bobs = server_of("bob", servers)
         self.other = next(
             name for name in ("cy", "dee") if (server_of(name, servers) == bobs) == is_at_same_server
@@ -93,6 +93,34 @@ def test_changes_are_not_sent_to_the_next_owner_of_an_address(town, fault):
     town.lab.faults.switch_on("bob")
     town.lab.run(minutes=5)
     assert town.read["bob"] == ["for bob"]
+
+
+def test_first_hello_from_the_address_of_another_device_needs_one_question(town):
+    """A client without a session is asked once, and the question is remembered (seed 14945 of the campaign)."""
+    town.lab.faults.switch_off("bob")
+    town.lab.run(minutes=1)
+    town.lab.faults.change_address("bob")
+    for name in ("eve", "fay"):
+        device = town.lab.device(name)
+        town.lab.faults.change_address(name, town.address)
+        token = town.lab.token(name, "app", hours=999)
+        town.record()
+        client = mud.Client(device, town.cloud, app="app", token=token)
+        keys = []
+        client.read(
+            "t",
+            f"topic = '{name}'",
+            type="continuous",
+            callback=lambda change, keys=keys: keys.append(change.key),
+        ).result()
+        town.lab.run(minutes=1)
+        assert len(town.list_at_address("Identify")) <= 2, "one of the former owner, one of this device"
+        town.write(name)
+        town.lab.run(minutes=1)
+        assert keys == [f"for {name}"]
+        town.lab.faults.switch_off(name)
+        town.lab.faults.change_address(name)
+        town.sent.clear()
 
 
 def test_waiting_changes_stop_when_another_device_has_the_address(town):
