@@ -292,9 +292,7 @@ class PolicyWorkbench(Panel):
 
 
 def _text(description: str, tooltip: str) -> Any:
-    return ipywidgets.Text(
-        description=description, tooltip=tooltip, layout={"width": "60%"}, continuous_update=True
-    )
+    return ipywidgets.Text(description=description, tooltip=tooltip, layout={"width": "60%"})
 
 
 def _slider(description: str, values: tuple[Any, ...], value: Any) -> Any:

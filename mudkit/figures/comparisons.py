@@ -49,6 +49,7 @@ _TRADEOFF_MEASURES: Final = (
     ("waste", "waste", ORANGE, "circle", "solid", "rgba(213, 94, 0, 0.15)"),
     ("loss", "loss", BLUE, "square", "dash", "rgba(0, 114, 178, 0.15)"),
     ("empty_read_share", "reads in vain", GREEN, "diamond", "dot", "rgba(0, 158, 115, 0.15)"),
+    ("cost_per_day", "cost a day", PINK, "triangle-up", "solid", "rgba(204, 121, 167, 0.15)"),
 )
 _INTERVALS: Final = tuple(f"{measure}{end}" for measure in _CONDITION_AXES for end in ("", "_low", "_high"))
 _LEFT_LEGEND: Final = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "xanchor": "left"}
@@ -323,10 +324,11 @@ def fates(table: pd.DataFrame, shares: Mapping[str, str], *, title: str) -> go.F
         of_task = table[table["task"] == task]
         for (name, label), (colour, shape) in zip(shares.items(), _FATES, strict=False):
             percent = 100 * of_task[name]
+            is_named = row == 1 and bool((table[name] > 0).any())
             figure.add_trace(
                 go.Bar(
                     x=percent, y=of_task["system"], orientation="h", name=label, meta=str(task),
-                    legendgroup=name, showlegend=row == 1, textfont={"color": ink_on(colour)},
+                    legendgroup=name, showlegend=is_named, textfont={"color": ink_on(colour)},
                     marker={"color": colour, "pattern": {"shape": shape, "fgcolor": "rgba(0,0,0,0.35)"}},
                     text=[f"{value:.0f}" if value >= _MIN_LABELLED else "" for value in percent],
                     textposition="inside", insidetextanchor="middle", textangle=0,
@@ -356,7 +358,7 @@ def pareto(table: pd.DataFrame, *, x: str, y: str, labels: tuple[str, str], titl
         :func:`mudkit.experiment.pareto_front` returns it. A system without a value is left out, and
         named below the title. Ends of intervals (``<column>_low, <column>_high``) are drawn where given.
     x, y : str
-        Columns of the two measures; the axis of a ``…_percent`` starts at 0.
+        Columns of the two measures; both axes start at 0.
     labels : (str, str)
         Titles of the two axes, units included.
     title : str
@@ -411,7 +413,7 @@ def update_pareto(
         _axis_range(
             known[[end for end in (name, *ends[name]) if end in known]].to_numpy().ravel().tolist(),
             whole,
-            from_zero=whole == 100.0,
+            from_zero=True,
         )
         for name, whole in wholes.items()
     ]
@@ -434,7 +436,7 @@ def update_pareto(
             rows = rows[~rows.index.duplicated()].loc[chosen].reset_index()
             figure.data[number][f"error_{axis}"].update(
                 symmetric=False, array=rows[high] - rows[name], arrayminus=rows[name] - rows[low],
-                thickness=1, width=3,
+                thickness=1, width=9,  # seen beside the marker if the whisker is short
             )  # fmt: skip
     figure.layout.annotations = point_labels(
         list(names),
@@ -443,12 +445,23 @@ def update_pareto(
         [INK] * len(names),
         sides_px=100,
         height_px=420 - 150,
-        lines=[[_place_shares(place, spans) for place in best]],
+        lines=[[_place_shares(place, spans) for place in line] for line in [best, *_whiskers(known, x, y)]],
     )
     for axis, span, label in zip((figure.layout.xaxis, figure.layout.yaxis), spans, labels, strict=True):
         axis.update(title={"text": label}, range=span)
     note = f"without a value: {', '.join(left_out)}" if left_out else ""
     figure.update_layout(title=heading(title, note))
+
+
+def _whiskers(table: pd.DataFrame, x: str, y: str) -> list[list[tuple[float, float]]]:
+    """Return the ends of the intervals of points."""
+    rows = table.to_dict("records")
+    lines = []
+    if f"{x}_low" in table:
+        lines += [[(row[f"{x}_low"], row[y]), (row[f"{x}_high"], row[y])] for row in rows]
+    if f"{y}_low" in table:
+        lines += [[(row[x], row[f"{y}_low"]), (row[x], row[f"{y}_high"])] for row in rows]
+    return lines
 
 
 def _place_shares(place: Sequence[float], spans: Sequence[Sequence[float]]) -> tuple[float, float]:
@@ -472,12 +485,14 @@ def _axis_range(values: Sequence[float], whole: float = 1.0, *, from_zero: bool 
 def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str) -> go.Figure:
     """Draw waste, loss and reads in vain over the values of a setting, and mark the recommended value.
 
+    Where the table has costs, they are drawn below: they decide what is recommended.
+
     Parameters
     ----------
     table : pandas.DataFrame
         A row per value, in order, drawn at even distances: the column ``x``, and shares from 0 to 1 with the
         ends of their confidence intervals, ``waste, waste_low, waste_high, loss, loss_low, loss_high``, and
-        ``empty_read_share, …`` where it is known. NaN ends: no band.
+        ``empty_read_share, …`` and ``cost_per_day, …`` where they are known. NaN ends: no band.
     x : str
         Column of the values, as the axis shows them.
     best : object
@@ -501,12 +516,17 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
             found=repr(best),
             expected=", ".join(map(str, values)),
         )
-    places, figure = list(range(len(values))), go.Figure()
+    places, has_cost = list(range(len(values))), "cost_per_day" in table
+    figure = make_subplots(
+        rows=1 + has_cost, cols=1, shared_xaxes=True, vertical_spacing=0.08,
+        row_heights=[0.64, 0.36] if has_cost else None,
+    )  # fmt: skip
     drawn = [line for line in _TRADEOFF_MEASURES if line[0] in table]
     for measure, named, colour, symbol, dash, band in drawn:
-        low, high = (100 * table[f"{measure}{end}"] for end in ("_low", "_high"))
+        row, scale = (2, 1) if measure == "cost_per_day" else (1, 100)
+        low, high = (scale * table[f"{measure}{end}"] for end in ("_low", "_high"))
         if low.notna().any():
-            low, high = (end.fillna(100 * table[measure]) for end in (low, high))
+            low, high = (end.fillna(scale * table[measure]) for end in (low, high))
             figure.add_trace(
                 go.Scatter(
                     x=[*places, *places[::-1]],
@@ -518,40 +538,51 @@ def tradeoff(table: pd.DataFrame, *, x: str, best: object, title: str, unit: str
                     hoverinfo="skip",
                     showlegend=False,
                     name=f"{named}, 95 % interval",
-                )
+                ),
+                row,
+                1,
             )
         figure.add_trace(
             go.Scatter(
                 x=places,
-                y=100 * table[measure],
+                y=scale * table[measure],
                 name=named,
                 mode="lines+markers",
                 line={"color": colour, "dash": dash},
                 marker={"symbol": symbol, "size": 8},
                 customdata=[str(value) for value in values],
-                hovertemplate="%{customdata}: %{y:.2f} %",
-            )
+                hovertemplate="%{customdata}: %{y:.2f}" + (" %" if row == 1 else ""),
+            ),
+            row,
+            1,
         )
+    mark = {"x": values.index(best), "line": {"color": INK, "width": 1, "dash": "dot"}}
+    if has_cost:
+        figure.add_vline(**mark, row=2, col=1)
+        figure.update_yaxes(title_text="cost a day", rangemode="tozero", row=2, col=1)
     figure.add_vline(
-        x=values.index(best),
-        line={"color": INK, "width": 1, "dash": "dot"},
+        **mark,
+        row=1,
+        col=1,
         annotation={"text": f"recommended: {best}", "font": {"size": TEXT_PX}, "yanchor": "bottom", "y": 1.0},
         annotation_position="top",
         annotation_xanchor="right" if values.index(best) > 0.8 * len(values) else "center",
     )
     figure.update_xaxes(
-        title_text=unit,
         tickvals=places,
         ticktext=[str(value) for value in values],
         range=[-0.4, len(values) - 0.6],
     )
-    names = [f"{measure}{end}" for measure, *_ in drawn for end in ("", "_low", "_high")]
+    figure.update_xaxes(title_text=unit, row=1 + has_cost, col=1)
+    shares = [measure for measure, *_ in drawn if measure != "cost_per_day"]
+    names = [f"{measure}{end}" for measure in shares for end in ("", "_low", "_high")]
     most = 100 * float(np.nanmax([0.0, *(value for name in names for value in table[name])]))
-    figure.update_yaxes(title_text="%", range=[0, min(1.05 * most, 100.0) or 1.0])
+    figure.update_yaxes(title_text="%", range=[0, min(1.05 * most, 100.0) or 1.0], row=1, col=1)
     top = heading(title, y=0.97, yanchor="top")
     is_left = values.index(best) < len(values) / 2  # the legend keeps off the name of the best value
     legend = _LEFT_LEGEND | ({"x": 1, "xanchor": "right"} if is_left else {})
-    return styled(figure, 400, (70, 20, 90, 60), top, hovermode="x unified", legend=legend)
+    height = 580 if has_cost else 400
+    return styled(figure, height, (70, 20, 90, 60), top, hovermode="x unified", legend=legend)
 
 
 @described

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -99,18 +100,28 @@ class _Plot:
         x, y = self._middles[point]
         return x + label[0], y + label[1], x + label[2], y + label[3]
 
-    def faults(self, point: int, label: Box) -> tuple[bool, bool]:
-        """Return whether a label beside a point lacks room here, and whether it is on a line."""
+    def faults(self, point: int, label: Box) -> tuple[bool, bool, bool]:
+        """Return whether a label lacks room here, is nearer to another point, and is on a line."""
         box = self._box(point, label)
         width, height = self._size_px
         is_inside = box[0] >= 4.0 and box[1] >= -12.0 and box[2] <= width + 12.0 and box[3] <= height - 2.0
         has_room = is_inside and not any(_overlap(box, other) for other in self._taken)
-        return not has_room, any(_overlap(box, line) for line in self._lines)
+        apart_px = [_distance_px(box, middle) for middle in self._middles]
+        own_px = apart_px.pop(point)
+        is_foreign = min(apart_px, default=math.inf) <= own_px
+        return not has_room, is_foreign, any(_overlap(box, line) for line in self._lines)
 
     def take(self, point: int, label: Box) -> None:
         """Keep other labels a space apart from this one."""
         left, top, right, bottom = self._box(point, label)
         self._taken.append((left - _SPACE_PX, top, right + _SPACE_PX, bottom))
+
+
+def _distance_px(box: Box, place: tuple[float, float]) -> float:
+    """Return how far a place is from the nearest point of a box."""
+    left, top, right, bottom = box
+    x, y = place
+    return math.hypot(max(left - x, x - right, 0.0), max(top - y, y - bottom, 0.0))
 
 
 def _square(x: float, y: float, half_px: float) -> Box:
@@ -130,8 +141,8 @@ def point_labels(
     """Return annotations that name points beside them, with a line to those that have to stand farther off.
 
     A label has the same distance from its point at every width. It is placed where it has room at all of
-    ``WIDTHS_PX``, or at the least one if there is no such place, and on no line at the largest, or
-    at as few as possible.
+    ``WIDTHS_PX``, or at the least one if there is no such place; if possible nearer to its point than to
+    any other, and on no line at the largest, or at as few as possible.
 
     Parameters
     ----------
@@ -158,8 +169,10 @@ def point_labels(
             top = down - (high / 2 if down == 0 else high if down < 0 else 0)
             box = left, top, left + wide, top + high
             faults = [plot.faults(point, box) for plot in plots]
-            lacks_room, is_on = zip(*faults, strict=True)
-            ranked.append((lacks_room[0], sum(lacks_room), is_on[-1], sum(is_on), number, box))
+            lacks_room, is_foreign, is_on = zip(*faults, strict=True)
+            ranked.append(
+                (lacks_room[0], sum(lacks_room), is_on[-1], sum(is_on) + sum(is_foreign), number, box)
+            )
         *_, number, box = min(ranked)
         for plot in plots:
             plot.take(point, box)

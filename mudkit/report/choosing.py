@@ -61,7 +61,11 @@ class Setting:
             return "only when asked"
         if math.isfinite(self.limit):
             return f"up to {self.limit:,.0f}"
-        return "all but what expires soon" if self.threshold_s else "all at once"
+        return (
+            f"all but what expires within {words.duration(self.threshold_s)}"
+            if self.threshold_s
+            else "all at once"
+        )
 
     @property
     def subject(self) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 KNOWN_LABELS: Final = {
     "items_read": "items that servers read",
-    "items_not_for_it": "items of others on phones",
+    "items_not_for_it": "unwanted items on phones",
     "pairs": "pairs that servers know",
     "places_share": "tasks in which servers know places of phones",
     "interests_share": "tasks in which servers know interests of users",
@@ -100,10 +100,10 @@ def _told_to_others(known: pd.DataFrame) -> str:
     sentences = []
     for row in known.to_dict("records"):
         parts = [
-            f"the {what} of phones in {row[name]} {'task' if row[name].endswith(' of 1') else 'tasks'}"
+            f"the {what} in {row[name]} {'task' if row[name].endswith(' of 1') else 'tasks'}"
             for name, what in (
-                ("places_by_others_share", "places"),
-                ("interests_by_others_share", "interests"),
+                ("places_by_others_share", "places of phones"),
+                ("interests_by_others_share", "interests of users"),
             )
             if not row[name].startswith("0 of")
         ]

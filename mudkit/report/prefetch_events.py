@@ -131,14 +131,15 @@ class PlayedEvents:
         text = ""
         if self.is_example:
             lasts = (
-                f", and messages that expire after {about(self.lifetime_s)} on average (`expiration_h`)"
+                f", and messages that expire after {about(self.lifetime_s)} on average"
                 if self.lifetime_s
                 else ""
             )
             text = (
-                f"The example has {words.count(len(self.first.arrivals_us) / self.days, 'message')} "
-                f"(`arrivals_per_day`) and {words.count(len(self.first.reads_us) / self.days, 'read')} "
-                f"(`reads_per_day`) a day{lasts}. "
+                f"As it was drawn, the example has "
+                f"{words.count(len(self.first.arrivals_us) / self.days, 'message')} and "
+                f"{words.count(len(self.first.reads_us) / self.days, 'read')} a day{lasts}; the parameters "
+                "`arrivals_per_day`, `reads_per_day` and `expiration_h` are means that a draw comes near. "
             )
         if self.assumed is None:
             return f"{text}Links are those of the log of outages."

@@ -174,7 +174,7 @@ class SizingStudy:
             first = "all", "messages are sent as they come, without a limit"
         if limit and self.setting.threshold_s:
             late = words.duration(self.setting.threshold_s)
-            first = "no limit", f"messages are sent as they come, but none that expires within {late}"
+            first = "all", f"messages are sent as they come, but none that expires within {late}"
         if 0 < limit < math.inf:
             first = words.count(int(limit), "message"), "kept on the device in advance"
         tiles = [
@@ -315,27 +315,43 @@ class SizingStudy:
         if chosen.name == self.setting.name:
             return text
         text += f"On the days for choosing, it cost least to {chosen.sentence}"
-        saved = -float(self.row(chosen.name)["saved_per_day"])
+        row = self.row(chosen.name)
+        saved, low, high = (-float(row[f"saved_per_day{end}"]) for end in ("", "_high", "_low"))
+        may_be_none = np.isfinite(low) and low <= 0 <= high
         if saved > SURE:
-            text += f"; on those for scoring that saves {self._worth(saved)}, which may be chance"
+            ends = f" ({words.interval(low, high, 1)})" if np.isfinite(low) else ""
+            text += f"; on those for scoring that saves {self._worth(saved)}{ends}, which may be chance"
         elif saved < -SURE:
-            text += f"; on those for scoring that costs {self._worth(-saved, ' more')}"
+            ends = f" ({words.interval(-high, -low, 1)})" if np.isfinite(low) else ""
+            doubt = ": there may be no difference" if may_be_none else ""
+            text += f"; on those for scoring that costs {self._worth(-saved, ' more')}{ends}{doubt}"
         return f"{text}. The default is what needs no limit. "
 
+    def _less_than_all_at_once(self) -> str:
+        """Return how much less the setting costs than the obvious rival, as a part of a sentence."""
+        if not self.setting.limit or self.setting.name == _ALL:
+            return ""
+        row = self.row(_ALL)
+        saved, low, high = (float(row[f"saved_per_day{end}"]) for end in ("", *ENDS))
+        ends = f" ({words.interval(low, high, 1)})" if np.isfinite(low) else ""
+        less = "less" if saved >= 0 else "more"
+        return f"{words.number(abs(saved), 1)}{ends} {less} than sending all at once, "
+
     def _saving(self) -> str:
-        """Return what the setting costs, and how much less that is than its rival."""
+        """Return what the setting costs, and how much less that is than its rivals."""
         rival = self._rival
         saved, low, high = (rival[f"saved_per_day{end}"] for end in ("", "_low", "_high"))
         than = (
             "sending only when asked" if self.setting.limit else f"the best limit above 0 ({rival['policy']})"
         )
-        ends = f" ({words.interval(low, high)})" if np.isfinite(low) else ""
+        ends = f" ({words.interval(low, high, 1)})" if np.isfinite(low) else ""
         if not self.best["cost_per_day"]:
             return f"It costs nothing; {than} would cost {self._worth(rival['cost_per_day'])}."
         cost = f"In all it costs {self._worth(self.best['cost_per_day'])}"
         if saved < 0:
-            return f"{cost}, {words.number(-saved)} more than {than} on the days it is scored on{ends}."
-        return f"{cost}, {words.number(saved)}{ends} less than {than}."
+            return f"{cost}, {words.number(-saved, 1)} more than {than} on the days it is scored on{ends}."
+        at_once = self._less_than_all_at_once()
+        return f"{cost}, {at_once}{'and ' if at_once else ''}{words.number(saved, 1)}{ends} less than {than}."
 
     def _worth(self, cost: float, more: str = "") -> str:
         """Return a cost in words; ``more`` stands behind its number."""
@@ -344,8 +360,14 @@ class SizingStudy:
             return "nothing"
         if wasted == 1:
             noun = "message" if cost == 1 else "messages"
-            return f"as much as {words.number(cost)}{more} wasted {noun} a day"
-        return f"{words.number(cost)} a day{more} at these prices"
+            return f"as much as {words.number(cost, 1)}{more} wasted {noun} a day"
+        return f"{words.number(cost, 1)} a day{more} at these prices"
+
+    def _amount(self, cost: float) -> str:
+        """Return a difference of costs with its unit."""
+        if self.sized.prices.wasted == 1:
+            return f"{words.number(cost, 1)} wasted messages a day"
+        return f"{words.number(cost, 1)} a day at these prices"
 
     def _assumption(self) -> str:
         prices = self.sized.prices
@@ -440,6 +462,8 @@ class SizingStudy:
             scored("cost_per_day", "price/day", "Cost of the recommended setting at the given prices."),
             scored("saved_per_day", "price/day", "How much less that is than the cost of sending only when "
                    "asked (of the best limit above 0, if that is recommended).", self._rival),
+            scored("saved_per_day_all_at_once", "price/day", "How much less that is than the cost of sending "
+                   "all at once.", self.row(_ALL), "saved_per_day"),
             scored("empty_read_share_without", "share", f"If nothing is prefetched: {in_vain}.",
                    self.row(_NONE), "empty_read_share"),
             scored("waste_all_at_once", "share", "Of the forwarded messages, those never read, if all are "
@@ -492,7 +516,7 @@ class SizingStudy:
             return ""
         least = f"{low:,.0f}" if low else "0 (only when asked)"
         if high == math.inf:
-            return f"limits from {least} up, and no limit,"
+            return f"limits from {least} up, and {Setting(math.inf, self.setting.threshold_s).subject},"
         return f"limits from {least} to {high:,.0f}"
 
     def _best_other(self) -> pd.Series:
@@ -516,7 +540,7 @@ class SizingStudy:
         else:
             more = [table["cost_per_day"].iloc[place] - table["cost_per_day"].iloc[at] for place in beside]
             title = f"{_begun(setting.subject)} costs " + " and ".join(
-                f"{words.number(abs(value))} a day {'less' if value > 0 else 'more'} than "
+                f"{self._amount(abs(value))} {'less' if value > 0 else 'more'} than "
                 f"{Setting(float(table['limit'].iloc[place])).subject}"
                 for place, value in zip(beside, more, strict=True)
             )
@@ -528,12 +552,10 @@ class SizingStudy:
             text += f" A limit of {worse} or less is clearly worse: {worse} costs {costs}"
             text += f" than {setting.subject}."
         waste = table["waste"].to_numpy()
-        last = Setting(float(table["limit"].to_numpy()[np.argmax(np.abs(waste - waste[-1]) < SURE)]))
         if waste[-1] > waste[0]:
-            since = f"from {last.count} on" if last.limit < math.inf else "if all is sent at once"
             text += (
                 f" A large one brings what nobody reads: {words.percent(waste[-1])} of what is forwarded is "
-                f"wasted {since}."
+                f"wasted by {Setting(math.inf, self.setting.threshold_s).subject}."
             )
         cheapest = table.loc[table["cost_per_day"].idxmin()]
         named = Setting(float(cheapest["limit"])).subject
@@ -542,7 +564,7 @@ class SizingStudy:
             doubt = "" if cheapest["saved_per_day_high"] < 0 else "; the difference may be chance"
             text += (
                 f" On {self.played.scored_days}, shown here, {named} costs least, "
-                f"{words.number(less)} a day less than {setting.subject}{doubt}."
+                f"{self._amount(less)} less than {setting.subject}{doubt}."
             )
         return Answer(title, text)
 
@@ -560,9 +582,7 @@ class SizingStudy:
             saved = float(none["saved_per_day"])
             if saved > SURE:
                 doubt = "" if none["saved_per_day_low"] > 0 else ", which may be chance"
-                title = (
-                    f"Not prefetching what expires within {within} saves {words.number(saved)} a day{doubt}"
-                )
+                title = f"Not prefetching what expires within {within} saves {self._amount(saved)}{doubt}"
             else:
                 title = f"A threshold of {within} does not pay on the days it is scored on"
         else:
@@ -571,12 +591,12 @@ class SizingStudy:
             within = words.duration(best["threshold_s"])
             if saved > SURE and best["saved_per_day_high"] < 0:
                 title = (
-                    f"A threshold of {within} saves {words.number(saved)} a day on the days for scoring, but "
+                    f"A threshold of {within} saves {self._amount(saved)} on the days for scoring, but "
                     "did not surely on those for choosing"
                 )
             elif saved > SURE:
                 title = (
-                    f"No threshold surely saves: {within} costs {words.number(saved)} a day less than none, "
+                    f"No threshold surely saves: {within} costs {self._amount(saved)} less than none, "
                     "which may be chance"
                 )
             else:
@@ -594,19 +614,19 @@ class SizingStudy:
             return Answer("All policies do equally well: none of the measures below differs")
         best = self._best_other()
         saved, low, high = (float(best[f"saved_per_day{end}"]) for end in ("", "_low", "_high"))
-        mine, name, difference = self.setting.name, best["policy"], words.number(abs(saved))
+        mine, name, difference = self.setting.name, best["policy"], self._amount(abs(saved))
         if not self.best["cost_per_day"]:
             costs = self._worth(best["cost_per_day"])
             title = f"“{mine}” costs nothing, “{name}”, the next best, {costs}"
         elif abs(saved) < 1e-9:
             title = f"“{mine}” and “{name}” cost the same"
         elif low > 0:
-            title = f"“{mine}” costs {difference} a day less than “{name}”, the next best"
+            title = f"“{mine}” costs {difference} less than “{name}”, the next best"
         elif high < 0:
-            title = f"“{name}” costs {difference} a day less than “{mine}”"
+            title = f"“{name}” costs {difference} less than “{mine}”"
         else:
             less = "less" if saved > 0 else "more"
-            title = f"“{mine}” costs {difference} a day {less} than “{name}”; this may be chance"
+            title = f"“{mine}” costs {difference} {less} than “{name}”; this may be chance"
         return Answer(title)
 
     def prices_answer(self) -> Answer:
@@ -614,7 +634,9 @@ class SizingStudy:
         title = f"With one price halved or doubled, {self._by_price()}"
         if len(title) > _LONG:
             others = words.count(len({*self._settings_by_price()} - {self.setting}), "other setting")
-            title = f"One price halved or doubled leads to {others}"
+            cases = sum(one != self.setting for one in self._settings_by_price())
+            of_cases = words.count(len(self.by_price) - 1, "change of one price", "changes of one price")
+            title = f"Of {of_cases}, {cases} would lead to {others}"
         return Answer(title, self._idle_prices().strip())
 
     def limit_table(self) -> pd.DataFrame:
@@ -753,6 +775,16 @@ def _threshold(threshold_s: float) -> str:
 def _shown(table: pd.DataFrame, first: str) -> pd.DataFrame:
     names = [f"{name}{end}" for name in (*_MEASURES, "cost_per_day") for end in ("", *ENDS)]
     return table[[first, *names]]
+
+
+def round_alike(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table whose numbers have the same decimals as those of the other tables of the page.
+
+    Shares have a tenth of a percent, delays whole minutes, and costs one decimal place.
+    """
+    places = dict.fromkeys(("waste", "loss", "empty_read_share"), 3) | {"delay_min": 0, "cost_per_day": 1}
+    columns = {f"{name}{end}": digits for name, digits in places.items() for end in ("", *ENDS)}
+    return table.round({name: digits for name, digits in columns.items() if name in table})
 
 
 def _percent(row: pd.Series, name: str) -> str:

@@ -578,10 +578,10 @@ def interval_answer(source: TraceSource) -> Answer:
         return Answer("No device reports twice")
     share = float((steps_s >= _LONG_GAP_S).mean())
     table = intervals(source)
-    low_s, high_s, count = table.loc[table["intervals"].idxmax()]
+    low_s, high_s, count = map(float, table.to_numpy()[int(table["intervals"].argmax())])
     until = f" to {words.duration(high_s)}" if np.isfinite(high_s) else " or longer"
     return Answer(
         f"{words.percent(share)} of the steps from one position to the next take ten minutes or longer",
         f"The median step takes {words.duration(float(np.median(steps_s)))}; "
-        f"{words.percent(float(count) / len(steps_s))} of all take {words.duration(low_s)}{until}.",
+        f"{words.percent(count / len(steps_s))} of all take {words.duration(low_s)}{until}.",
     )

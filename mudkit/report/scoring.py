@@ -42,6 +42,8 @@ _MUCH: Final = 0.05
 """Share of what was wanted and never opened from which that is said beside what was in time."""
 _NOTICED, _NOTICED_S, _NOTICED_POINTS = 0.05, 1.0, 0.01
 """Least difference from the baseline that is listed: as a share of it; of latencies, s; of shares."""
+_WHOLE_COST: Final = 10.0
+"""Cost from which it is shown without decimals."""
 _CLOSE: Final = 0.8
 """Share of draws in which a firm choice is the same, at least."""
 MIN_DELIVERIES: Final = 200
@@ -241,12 +243,15 @@ class ScoreStudy:
             where = f" ({tasks[0]})"
         base = ""
         if set(uses["system"]) != {self.board.baseline}:
-            base = self._listed(uses["baseline_cost"], words.number)
+            base = self._listed(uses["baseline_cost"], _cost)
             base = f"; {base} {unit} with {words.quoted(self.board.baseline)}"
+        in_time, of_what = "useful_share", "wanted"
+        if (uses["unopened_share"] >= _MUCH).any():
+            in_time, of_what = "opened_share", "wanted, and settled when the run ended,"
         return [
-            (self._listed(uses["useful_share"], words.percent), f"of what was wanted is in time{where}"),
+            (self._listed(uses[in_time], words.percent), f"of what was {of_what} is in time{where}"),
             (
-                f"{self._listed(uses['cost'], words.number)} {unit}",
+                f"{self._listed(uses['cost'], _cost)} {unit}",
                 f"of {named} for each delivery in time{base}{where}",
             ),
             self._missed_tile(where),
@@ -257,19 +262,21 @@ class ScoreStudy:
         most, _ = self.missed
         if not most:
             return "nothing", "that was wanted is missed"
-        fates, uses = self._chosen.set_index("task"), self._named_uses.set_index("task")
-        fates = fates.loc[uses.index]
+        fates = self._chosen.set_index("task").loc[list(self._named_uses["task"])]
         whole = [str(task) for task in fates.index[fates["useful"] == 1]]
         fates = fates[fates["useful"] < 1]
         if whole:
             tasks = [str(task) for task in fates.index]
             listed = " · ".join(tasks) if len(tasks) <= _MAX_LISTED else f"range of {len(tasks)} tasks"
             where = f" ({listed}); all is in time for {words.joined(whole)}"
+        if most == "unopened":
+            named = f" for {next(iter(fates.index))}" if len(fates) == 1 else ""
+            unopened = (
+                f"of what was wanted{named} was still unopened when its run ended, so it is not settled"
+            )
+            return self._listed(fates[most], words.percent), f"{unopened}{'' if named else where}"
         is_main = (fates[most] >= fates[list(FATES[1:])].max(axis=1)).all()
         rest = f": the main reason for not being in time{'' if is_main else ', over these tasks together'}"
-        if most == "unopened":
-            opened = self._listed(uses.loc[fates.index, "opened_share"], words.percent)
-            rest = f" before its run ended{rest}; of the rest {opened} is in time"
         return (
             self._listed(fates[most], words.percent),
             f"of what was wanted was {FATE_LABELS[most]}{rest}{where}",
@@ -288,12 +295,13 @@ class ScoreStudy:
 
     def _brought(self, row: Mapping[Hashable, Any]) -> str:
         """Return what a system brings in time, and for how much."""
-        opened = ""
+        brought = f"{words.percent(row['useful_share'])} of what was wanted in time"
         if row["unopened_share"] >= _MUCH:
-            opened = f", {words.percent(row['opened_share'])} without what was never opened in its run"
-        less = f", {words.percent(row['saving_share'], 1)} less than {words.quoted(row['next'])}"
-        cost = f"{words.number(row['cost'])} {COSTS[self.cost][1]} for each{less if row['next'] else ''}"
-        return f"{words.percent(row['useful_share'])} of what was wanted in time{opened}, {cost}"
+            opened = words.percent(row["opened_share"])
+            brought = f"{opened} of what was settled in time, {brought}"
+        next_ = f"the next cheapest that brings about as much, {words.quoted(row['next'])}"
+        less = f", {words.percent(row['saving_share'])} less than {next_}" if row["next"] else ""
+        return f"{brought}, {_cost(row['cost'])} {COSTS[self.cost][1]} for each{less}"
 
     def _headline(self) -> str:
         uses = self._named_uses
@@ -346,8 +354,19 @@ class ScoreStudy:
         runs = self.board.runs["seed"].nunique()
         drawn_from = f"these {words.count(runs, 'run')} of one setting" if runs > 1 else "this run"
         return (
-            f"{text} That rests on {rests}; of {DRAWS:,} draws of runs, phones and deliveries from "
-            f"{drawn_from}, {same} lead to the same choice, which says nothing of other settings."
+            f"{text}{self._settled()} That rests on {rests}; of {DRAWS:,} draws of runs, phones and "
+            f"deliveries from {drawn_from}, {same} lead to the same "
+            "choice, which says nothing of other settings."
+        )
+
+    def _settled(self) -> str:
+        """Return which share to use where much was still unopened when runs ended; empty: nowhere."""
+        if not (self._named_uses["unopened_share"] >= _MUCH).any():
+            return ""
+        return (
+            " A run ends soon after its last item. What lies unopened on a phone then is not settled: users "
+            "could still open it. How well a system serves them is its share of what was settled; its share "
+            "of all that was wanted is only to compare systems in the same runs."
         )
 
     def _assumption(self) -> str:
@@ -379,7 +398,7 @@ class ScoreStudy:
             share, cost = (float(self.pools[task].value(name)[place]) for name in ("useful_share", self.cost))
             others.append(
                 f"{words.quoted(looser)} for {task} ({words.percent(share)} in time for "
-                f"{words.number(cost)} {COSTS[self.cost][1]} each)"
+                f"{_cost(cost)} {COSTS[self.cost][1]} each)"
             )
         bars = f"{100 * LOOSER:.0f} points less in time than the best instead of {100 * TOLERANCE:.0f}"
         stays = "stays the same" if len(uses) == 1 else "stays the same for each task"
@@ -454,7 +473,9 @@ class ScoreStudy:
         table.loc[is_open, "system"] = [f"open ({name} is ahead)" for name in table.loc[is_open, "system"]]
         # So few deliveries are no measure of how sure a choice is.
         table.loc[table["verdict"] == "few deliveries", "certain_share"] = math.nan
-        return table[[name for name in names if name in table.columns]]
+        return round_costs(table, [cost, f"baseline_{unit}"])[
+            [name for name in names if name in table.columns]
+        ]
 
     def use_labels(self) -> dict[str, str]:
         """Return the headings of :meth:`use_table`."""
@@ -500,8 +521,9 @@ class ScoreStudy:
             return Answer(f"{_begun(task)}: nothing was delivered that was wanted", question)
         beaten = [name for name in self.board.systems if name not in best]
         text = (
-            f"{question} Beaten, in {COSTS[self.cost][0]} and in deliveries in time together, "
-            f"{'is' if len(beaten) == 1 else 'are'} {words.joined([words.quoted(name) for name in beaten])}."
+            f"{question} {words.joined([words.quoted(name) for name in beaten])} "
+            f"{'is' if len(beaten) == 1 else 'are each'} no better than another system in either "
+            f"{COSTS[self.cost][0]} or deliveries in time, and worse in at least one."
             if beaten
             else question
         )
@@ -623,7 +645,9 @@ class ScoreStudy:
         return pd.DataFrame(rows, columns=columns)
 
     def clear_differences(self) -> pd.DataFrame:
-        """Return the differences whose interval does not hold 0, and that somebody would notice."""
+        """Return the differences whose interval does not hold 0, and that somebody would notice, in words."""
+        import pandas as pd
+
         table = self.differences()
         is_clear = (table["difference_low"] > 0) | (table["difference_high"] < 0)
         size = table["difference"].abs()
@@ -633,7 +657,10 @@ class ScoreStudy:
         shown = table[is_clear].reset_index(drop=True)
         numbers = ["baseline", "mean", "difference", "difference_low", "difference_high"]
         shown.loc[shown["measure"].isin(("useful_share", "wasted_share")), numbers] *= 100  # % and points
-        return shown.assign(measure=[MEASURE_LABELS[name] for name in shown["measure"]])
+        labels = [MEASURE_LABELS[name] for name in shown["measure"]]
+        rows = [_alike(row) for row in shown[numbers].itertuples(index=False)]
+        texts = pd.DataFrame(rows, columns=["baseline", "value", "difference"], dtype=object)
+        return pd.concat([shown[["task", "system"]].assign(measure=labels), texts], axis=1)
 
     def cannot(self) -> pd.DataFrame:
         """Return what the systems cannot express of the tasks: a row for each that cannot."""
@@ -682,6 +709,29 @@ def measure_meanings() -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame([{"measure": LABELS[name], "meaning": text} for name, text in MEASURES.items()])
+
+
+def round_costs(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Return a table whose costs and their ends are whole, as in texts, if all of them are ten or more."""
+    least = float(np.nanmin(table[list(names)].to_numpy(dtype=np.float64), initial=math.inf))
+    if least < _WHOLE_COST:
+        return table
+    ends = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
+    return table.assign(**{name: table[name].round() for name in ends if name in table})
+
+
+def _cost(value: float) -> str:
+    """Return a cost in words: whole from ten on, as tables have it."""
+    return words.number(value, 0 if value >= _WHOLE_COST else None)
+
+
+def _alike(row: Sequence[float]) -> tuple[str, str, str]:
+    """Return a value of the baseline, one of a system, and the difference, with the same decimal places."""
+    baseline, value, differs, low, high = row
+    places = max(words.decimals([part], 2) for part in (baseline, value))
+    shown = (words.number(part, places) for part in (baseline, value, differs))
+    first, second, third = shown
+    return first, second, f"{third} ({words.interval(low, high, places)})"
 
 
 def _divided(part: float, whole: float) -> float:

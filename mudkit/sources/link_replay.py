@@ -198,7 +198,7 @@ def _line(name: str, rows: pa.Table, gap_s: float, offset_s: float) -> _Line:
             expected="at least two rows in one recording",
             remedy="raise gap_s" if len(t_us) > 1 else "leave the device out",
         )
-    typical_us = max(1, int(np.median(step_us[within])))
+    typical_us = int(np.median(step_us[within]))
     lasts_us = np.append(np.where(within, step_us, typical_us), typical_us)
     ends_us = np.cumsum(lasts_us)
     offset_us = round(offset_s * US_PER_S)

@@ -343,9 +343,8 @@ class RelayMachine:
             device.has_other |= device.is_known
             device.acked.clear()
         device.has_other |= message.another is True
-        is_asked = message.answer is not msgspec.UNSET and message.answer
         effects: list[Effect] = []
-        if is_asked:
+        if message.answer is True:
             another: Literal[True] | msgspec.UnsetType = True if device.has_other else msgspec.UNSET
             effects.append(Send(source, Welcome(seq=seq, incarnation=incarnation, another=another)))
         if heard is Heard.STALE:

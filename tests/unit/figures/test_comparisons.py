@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from mudkit import figures
+from mudkit.figures.labels import text_px
 
 
 def make_table(conditions=("generated", "recorded"), policies=("on-line", "buffer")):
@@ -152,6 +153,63 @@ def test_front_of_one_point_has_no_entry_in_the_legend():
     one = PARETO_TABLE[PARETO_TABLE["system"] == "few"]
     figures.update_pareto(figure, one, **OPTIONS)
     assert [trace.showlegend for trace in figure.data] == [False, True, False]
+
+
+def test_cost_that_decides_is_drawn_below_what_goes_wrong():
+    table = SIZING_TABLE.assign(cost_per_day=[5.0, 4.0, 3.0, 4.5][: len(SIZING_TABLE)])
+    table = table.assign(
+        cost_per_day_low=table["cost_per_day"] - 1, cost_per_day_high=table["cost_per_day"] + 1
+    )
+    figure = figures.tradeoff(table, x="limit", best=table["limit"].iloc[1], title="t", unit="messages")
+    (cost,) = (trace for trace in figure.data if trace.name == "cost a day")
+    assert list(cost.y) == table["cost_per_day"].tolist()
+    assert cost.yaxis == "y2"
+    assert figure.layout.yaxis2.title.text == "cost a day"
+    assert {shape.xref for shape in figure.layout.shapes} == {"x", "x2"}, (
+        "the recommended one is marked in both"
+    )
+    assert any(trace.name == "cost a day, 95 % interval" for trace in figure.data)
+
+
+def test_fate_that_never_happens_is_not_in_the_legend():
+    table = pd.DataFrame(
+        {"task": "a", "system": ["x", "y"], "useful": [1.0, 0.5], "late": 0.0, "lost": [0.0, 0.5]}
+    )
+    figure = figures.fates(table, {"useful": "in time", "late": "late", "lost": "lost"}, title="t")
+    assert [trace.name for trace in figure.data if trace.showlegend] == ["in time", "lost"]
+
+
+def test_labels_of_systems_keep_off_whiskers_and_near_their_own_marker():
+    """Three systems nearly alike in time, with long whiskers: each name is nearest to its own point."""
+    table = pd.DataFrame(
+        {"system": ["SUBLIM", "Last hop", "Radiator"], "J": [63.0, 77.0, 154.0], "is_best": [True, False, False],
+         "share_percent": [71.0, 69.0, 69.0], "share_percent_low": 52.0, "share_percent_high": 85.0}
+    )  # fmt: skip
+    figure = figures.pareto(table, **OPTIONS | {"y": "share_percent"})
+    left, right = figure.layout.xaxis.range
+    assert left == 0, "as for the other tasks"
+    low, high = figure.layout.yaxis.range
+    shares = [
+        (x / right, (y - low) / (high - low)) for x, y in zip(table["J"], table["share_percent"], strict=True)
+    ]
+    whiskers = [(x / right, [(end - low) / (high - low) for end in (52.0, 85.0)]) for x in table["J"]]
+    for note, (x, y) in zip(figure.layout.annotations, shares, strict=True):
+        wide, tall = text_px(note.text)
+        begin = (
+            450 * x
+            + note.ax
+            - (wide / 2 if note.xanchor == "center" else wide if note.xanchor == "right" else 0)
+        )
+        middle = 270 * (1 - y) + note.ay
+        for at, ends in whiskers:
+            is_across = begin < 450 * at < begin + wide
+            assert not (is_across and 270 * (1 - ends[1]) < middle < 270 * (1 - ends[0])), note.text
+        apart = [
+            max(begin - 450 * at[0], 450 * at[0] - begin - wide, 0)
+            + max(abs(270 * (1 - at[1]) - middle) - tall, 0)
+            for at in shares
+        ]
+        assert apart.index(min(apart)) == shares.index((x, y)), note.text
 
 
 def test_intervals_of_points_are_drawn_from_zero():

@@ -15,6 +15,7 @@ from mudkit import Lab, words
 from mudkit.errors import ParameterError
 from mudkit.learning import FixedRule, RadioModel
 from mudkit.learning.pairs import Pairs
+from mudkit.learning.policies import describe_policy
 from mudkit.learning.search import replayed
 from mudkit.pipeline.coverage import read_labels
 from mudkit.report import caching
@@ -60,6 +61,13 @@ def test_policy_by_time_is_recommended_when_only_the_hour_matters(by_hour):
         "of the reads get a fresh answer without the server."
     )
     assert not by_hour.does_rule_stay
+    is_near = (
+        np.arange(len(by_hour.fixed.is_fresh)) % 2 == 0
+    )  # as if half of the answers were from too far away
+    nearby = replace(by_hour.fixed, is_fresh=by_hour.fixed.is_fresh & is_near)
+    anywhere = words.percent(by_hour.fixed.is_fresh.mean(), 1)
+    reason = replace(by_hour, fixed=nearby).first_screen(UNKNOWN).reason
+    assert f" fewer; at any distance it gives {anywhere} (" in reason
 
 
 def test_age_alone_is_recommended_when_only_the_age_matters(by_age):
@@ -122,6 +130,17 @@ def test_always_ask_is_recommended_when_cached_answers_are_useless(hopeless):
     assert hopeless.artefact(1).decide([0.0] * 3) == "remote"
 
 
+def test_without_a_recommendation_the_best_that_was_found_is_named(by_age):
+    asks, *others = by_age.search.choices
+    best = max(others, key=lambda choice: choice.is_fresh.sum())
+    for choices, text in (
+        ((asks, *others), f"The best that was found, “{describe_policy(best.policy)}”, answers "),
+        ((asks,), "No policy keeps the limit of stale answers with a margin."),
+    ):
+        study = replace(by_age, search=replace(by_age.search, choices=choices, chosen=asks))
+        assert text in study.first_screen(UNKNOWN).reason
+
+
 def test_six_reads_give_no_firm_headline_nor_figures():
     trace = source(range(0, 7200, 20), [[600, 1200, 1800], [700, 1300, 1900]], window_s=600)
     study = study_trace(trace, FixedRule(1.0, 12.0), max_stale=0.5)
@@ -152,6 +171,16 @@ def test_few_writes_give_no_delay():
     assert study.answer().text == "60 writes are too few; 100 are needed."
     assert not len(study.table())
     assert not study.measures(60.0)
+
+
+def test_delay_saves_the_messages_of_writes_that_it_does_not_take():
+    """Every write takes a message if none waits; with a quarter of the messages three quarters are saved."""
+    rows = [{"minutes": 0.0, "message_share": 1.0, "missed_share": 0.0}]
+    rows.append({"minutes": 30.0, "message_share": 0.25, "missed_share": 0.02})
+    study = replace(UNKNOWN, best=30.0, policies=pd.DataFrame(rows), problem="")
+    assert study.summary(1000.0).endswith(
+        "2 % of the reads become stale, and 75 % of the writes' messages are saved, 750 a day (below)."
+    )
 
 
 def test_rule_that_is_shorter_than_any_gap_is_said_to_answer_nothing():

@@ -247,7 +247,7 @@ def test_threshold_grid_ends_at_the_largest_queue(largest):
 
 
 def test_places_within_a_millimetre_are_the_same():
-    """Distinguish means of equal places, which rounding moves by less than that, and one a centimetre away."""
+    """Move a place by a tenth of a millimetre, as rounding may, and by a centimetre."""
     lat = np.array([37.7, 37.7])
     lon = np.array([-122.4, -122.4])
     squares = squares_m2(lat, lon, lat + np.array([1e-9, 1e-7]), lon)

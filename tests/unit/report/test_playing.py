@@ -52,6 +52,11 @@ def test_surroundings_arrive_at_once_and_all_else_joined(crossing):
         assert table.set_index("receiver").loc[name, "received_bytes"] == expected, "by the sizes of the page"
     assert (table["messages_around"] > 0).all()
     assert (table["other_delay_s"] <= 300).all()
+    waited_s = (cells := played.run.cells)["t_s"] - cells["reported_s"]
+    assert (waited_s.min(), waited_s.max() <= 300) == (0, True), (
+        "since the mean time of the reports in a cell"
+    )
+    assert waited_s[cells["messages"] > 1].min() > 0
     received = played.run.received
     assert (received["age_s"] == 0).groupby(received["receiver"]).sum().min() > 0
     answer = played.answer(table, 30.0, 30.0)

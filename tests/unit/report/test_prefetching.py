@@ -10,9 +10,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mudkit import show
+from mudkit.report import prefetching
 from mudkit.report.choosing import Setting
 from mudkit.report.prefetch_events import read_events
-from mudkit.report.prefetching import SizingStudy, study_sizing
+from mudkit.report.prefetching import _NEAR, SizingStudy, study_sizing
+from mudkit.report.tables import merge_equal
 from mudkit.sources import Outages
 from mudkit.systems.lasthop import Expiration, Prices, Scenario
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
@@ -140,9 +143,15 @@ def test_simplest_setting_that_is_as_good_is_recommended(example):
         "Send all messages at once, by default: none of the limits tried is clearly cheaper on "
         f"{example.played.scored_reads} reads. {GENERATED}"
     )
-    assert "up, and no limit, cannot be told apart" in screen.reason
+    assert "up, and sending all at once, cannot be told apart" in screen.reason
     assert f"it cost least to prefetch up to {example.sized.limit} messages" in screen.reason
     assert screen.tiles[0][0] == "all"
+
+
+def test_limits_that_all_cost_the_same_are_said_to(example):
+    screen = replace(example, limits=example.limits.assign(cost_per_day=1.0)).first_screen()
+    assert "Send all messages at once: on these reads every limit costs the same." in screen.headline
+    assert "Any other limit does as well." in screen.reason
 
 
 @pytest.mark.parametrize("seed", [1, 3, 4])
@@ -262,9 +271,9 @@ def test_nothing_is_prefetched_without_outages():
     assert screen.tiles[0][0] == "none"
     assert not study.has_threshold
     assert "no threshold" in study.threshold_answer().title
-    assert study.limit_answer().title.startswith("No limit is better") or " a day less than a limit of 1" in (
-        study.limit_answer().title
-    )
+    assert study.limit_answer().title.startswith(
+        "No limit is better"
+    ) or " wasted messages a day less than a limit of 1" in (study.limit_answer().title)
 
 
 def test_nothing_is_prefetched_if_waste_is_dear():
@@ -293,7 +302,9 @@ def test_readers_view_decides():
     assert study.row("only when asked")["empty_read_share"] == 0.5
     assert study.row("only when asked")["loss"] == 0.0
     assert study.first_screen().headline == "Send all messages at once."
-    assert "By cost, limits from 1 up, and no limit, cannot be told apart." in (study.first_screen().reason)
+    assert "By cost, limits from 1 up, and sending all at once, cannot be told apart." in (
+        study.first_screen().reason
+    )
     assert study.best["empty_read_share"] == 0.0
     assert study_runs([events], empty_read=0.0, delay_hour=0.0).sized.limit == 0
 
@@ -375,8 +386,45 @@ def test_threshold_is_chosen_only_if_it_surely_saves(example):
     row = sure.thresholds.set_index("threshold_s").loc[0.0]
     assert row["saved_per_day"] > 0
     first = sure.first_screen().tiles[0]
-    assert first[0] == "no limit"
+    assert first[0] == "all"
     assert re.fullmatch(r"messages are sent as they come, but none that expires within .*", first[1])
+
+
+def test_first_screen_compares_with_sending_all_at_once():
+    """The obvious rival of a threshold sends all at once; to send only when asked costs most of all."""
+    study = generate(0.5, days=30, draws=3)
+    assert study.setting.threshold_s
+    row, reason = study.row("all at once"), study.first_screen().reason
+    saved, low, high = (row[f"saved_per_day{end}"] for end in ("", "_low", "_high"))
+    assert f"{saved:.1f} ({low:.1f} to {high:.1f}) less than sending all at once, and " in reason
+    measured = measures(study)["saved_per_day_all_at_once"]
+    assert (measured.value, measured.low, measured.high) == (saved, low, high)
+    chosen = study.row(study._chosen.name)
+    assert chosen["saved_per_day_low"] < 0 < chosen["saved_per_day"]
+    low, high = (f"{chosen[f'saved_per_day{end}']:.1f}".replace("-", "−") for end in ("_low", "_high"))
+    assert f" more wasted messages a day ({low} to {high}): there may be no difference." in reason
+    assert f"saves {study.thresholds['saved_per_day'].iloc[0]:.1f} wasted messages a day" in (
+        study.threshold_answer().title
+    )
+    assert study.setting.name == f"all but what expires within {study.threshold_name}"
+    subject = f"sending all but what expires within {study.threshold_name} at once"
+    assert study.limit_answer().text.endswith(f"is wasted by {subject}."), "the limits have that threshold"
+    assert f"up, and {subject}, cannot be told apart" in reason
+    assert "As it was drawn, the example has " in study.first_screen().assumption
+
+
+def test_same_number_is_rounded_alike_in_all_tables():
+    study = generate(0.5, days=30, draws=3)
+    tables = (study.policy_table(), study.near(study.limit_names()), study.price_table())
+    for table in map(prefetching.round_alike, tables):
+        numbers = (100 * table[["waste", "loss", "empty_read_share"]]).round(9)
+        assert (numbers.round(1) == numbers).all(axis=None)
+        assert (table["delay_min"] % 1 == 0).all()
+        cells = re.findall(r">([^<>]*\d[^<>]*)<", show(table, "t")._repr_html_().split("<tbody>")[1])
+        assert cells
+        assert not re.search(r"\d\.\d\d", " ".join(cells).replace(", 0.01", "").replace(", 0.04", "")), (
+            "but prices"
+        )
 
 
 def test_policies_name_a_threshold_that_is_not_the_recommended_one():
@@ -398,6 +446,15 @@ def test_ends_of_the_range_that_is_as_good_are_shown(example):
     assert f"{tried[tried.index(low) - 1]:.0f}" in shown
     assert high == math.inf
     assert shown[-1] == "all"
+
+
+def test_range_that_begins_with_the_lowest_limit_has_none_below(example):
+    study = replace(example, limits=example.limits.assign(saved_per_day=0.0))
+    assert study._good_limits() == (study.limits["limit"].iloc[0], math.inf)
+    every = merge_equal(study.limit_names())[0]
+    places = {0, *range(len(every) - 2 * _NEAR - 1, len(every)), int(every["cost_per_day"].argmin())}
+    assert 1 not in places
+    assert study.near(study.limit_names())["limit"].tolist() == every["limit"].iloc[sorted(places)].tolist()
 
 
 def test_waste_that_follows_from_short_reads_is_named(example):
@@ -429,7 +486,7 @@ def test_differences_of_costs_have_a_unit(example):
     priced = study_runs(
         list(example.played.runs), assumed=Outages(0.5), wasted=2.0, lost=10.0, empty_read=10.0
     )
-    assert priced._worth(3.0, " more") == "3 a day more at these prices"
+    assert priced._worth(3.0, " more") == "3.0 a day more at these prices"
 
 
 def test_changes_by_price_are_counted():
@@ -457,7 +514,7 @@ def test_first_screen_counts_the_reads_in_vain(example):
     in_vain = round(reads * example.best["empty_read_share"])
     counted = f"({in_vain} of {reads}: {reads // 2} reads × 2 draws of outages)"
     assert counted in example.first_screen().reason
-    assert "(`expiration_h`)" in example.first_screen().assumption
+    assert "(`outage`, `outages_per_day`)" in example.first_screen().assumption
 
 
 def test_other_prices_are_tried(example):

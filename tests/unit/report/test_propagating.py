@@ -147,7 +147,13 @@ def test_other_limits_are_searched_as_thoroughly_as_those_of_the_page():
 
 
 def test_messages_that_are_sent_by_themselves_name_their_devices():
-    table = joined_early.threshold_table(study(make_walks()))
+    walks = study(make_walks())
+    table = joined_early.threshold_table(walks)
+    fullest = joined_early._largest(walks)
+    tried = {int(text.replace(",", "")) for text in table["threshold"].iloc[1:-1]}
+    asked_for = {size for size in walks.thresholds if 1 < size < fullest}
+    assert asked_for, "a threshold that no queue reaches changes nothing"
+    assert tried - {(walks.early or walks.choice).threshold} == asked_for
     assert table["counted_too_many_share"].iloc[0] == 0
     assert table["counted_too_many_share"].iloc[-1] > 0
 

@@ -90,8 +90,8 @@ def test_cheapest_of_equally_useful_systems_is_recommended():
     rows = [("to everyone", 100, 100, 900), ("MUD", 99, 100, 300), ("SUBLIM", 90, 100, 100)]
     screen = make_study(rows).first_screen()
     assert screen.headline == (
-        "Use MUD for news with ranks (99 % of what was wanted in time, 3.03 J for each, 66.3 % less than "
-        "“to everyone”)."
+        "Use MUD for news with ranks (99 % of what was wanted in time, 3.03 J for each, 66 % less than "
+        "the next cheapest that brings about as much, “to everyone”)."
     )
     assert "least radio energy" in screen.reason
     assert "500 wanted deliveries of 50 phones" in screen.reason
@@ -103,7 +103,7 @@ def test_cheapest_of_equally_useful_systems_is_recommended():
     assert screen.tiles[2][0] == "1 %"
     assert screen.tiles[0][1] == "of what was wanted is in time"
     assert screen.tiles[2][1] == (
-        "of what was wanted was never opened before its run ended: the main reason for not being in time; of the rest 100 % is in time"
+        "of what was wanted for news with ranks was still unopened when its run ended, so it is not settled"
     )
     assert "The fleet has 40 phones (`devices`)." in screen.assumption
     assert (
@@ -138,8 +138,8 @@ def test_first_screen_speaks_of_the_tasks_that_it_names():
         f"of radio energy for each delivery in time; 9 · 8.33 J with “to everyone” {where}",
     )
     assert screen.headline.startswith(
-        f"Use MUD for {NEWS.name} (100 % of what was wanted in time, 3 J for each, 66.7 % less than “to "
-        f"everyone”); “to everyone” for "
+        f"Use MUD for {NEWS.name} (100 % of what was wanted in time, 3 J for each, 67 % less than the "
+        f"next cheapest that brings about as much, “to everyone”); “to everyone” for "
         f"{TRAFFIC.name} (100 % of what was wanted in time, 8.33 J for each)."
     )
     assert f"Nothing firm can be said of {PHOTOS.name}: 30 deliveries are too few." in screen.headline
@@ -171,8 +171,7 @@ def test_reason_for_what_was_missed_is_of_the_tasks_that_missed_something():
     study = join_studies([news, alerts])
     assert study.first_screen().tiles[2] == (
         "40 %",
-        "of what was wanted was never opened before its run ended: the main reason for not being in time; of "
-        f"the rest 100 % is in time ({NEWS.name}); all is in time for {TRAFFIC.name}",
+        "of what was wanted for news with ranks was still unopened when its run ended, so it is not settled",
     )
     answer = study.fates_answer()
     assert answer.title == (
@@ -185,7 +184,7 @@ def test_reason_for_what_was_missed_is_of_the_tasks_that_missed_something():
 
 def test_reason_that_is_not_the_main_one_of_each_task_is_said_to_be_of_all():
     news, alerts = make_study([("MUD", 60, 100, 900)]), make_study([("MUD", 50, 60, 500)], task=TRAFFIC)
-    alerts.board.runs["unopened"], alerts.board.runs["lost"] = 0.0, 10.0
+    news.board.runs["unopened"], news.board.runs["lost"] = 0.0, 40.0
     tile = join_studies([news, alerts]).first_screen().tiles[2]
     assert "the main reason for not being in time, over these tasks together" in tile[1]
 
@@ -213,10 +212,14 @@ def test_open_verdict_is_open_everywhere():
 
 def test_share_of_what_was_opened_stands_beside_what_was_in_time():
     study = make_study([("MUD", 60, 100, 300)])
-    assert "60 % of what was wanted in time, 100 % without what was never opened in its run" in (
-        study.first_screen().headline
-    )
-    assert "100 % without what was never opened" in study.task_answer(NEWS.name).title
+    screen = study.first_screen()
+    assert "100 % of what was settled in time, 60 % of what was wanted in time" in screen.headline
+    assert screen.tiles[0] == ("100 %", "of what was wanted, and settled when the run ended, is in time")
+    assert "A run ends soon after its last item." in screen.reason
+    assert "100 % of what was settled in time" in study.task_answer(NEWS.name).title
+    settled = make_study([("MUD", 99, 100, 300)]).first_screen()
+    assert settled.tiles[0] == ("99 %", "of what was wanted is in time")
+    assert "A run ends" not in settled.reason
 
 
 def test_share_without_what_was_never_opened_counts_what_was_lost():
@@ -225,10 +228,39 @@ def test_share_without_what_was_never_opened_counts_what_was_lost():
     study.board.runs["unopened"], study.board.runs["lost"] = 30.0, 10.0
     use = study.uses.iloc[0]
     assert use["opened_share"] == pytest.approx(60 / 70)
-    assert "86 % without what was never opened in its run" in study.first_screen().headline
+    assert "86 % of what was settled in time" in study.first_screen().headline
     assert study.fates_answer().text.startswith(
         "News with ranks: 60.0 % in time, 30.0 % never opened and 10.0 % lost. A run ends"
     )
+
+
+def test_system_with_the_same_deliveries_is_not_said_to_be_beaten_in_them():
+    """Equal in time at three times the cost: no better in either measure, and worse in one."""
+    text = make_study([("to everyone", 100, 100, 900), ("MUD", 100, 100, 300)]).task_answer(NEWS.name).text
+    assert text.endswith(
+        "“to everyone” is no better than another system in either radio energy or deliveries in time, and "
+        "worse in at least one."
+    )
+
+
+def test_costs_are_rounded_alike_in_text_and_tables():
+    """A table whose largest cost has three digits shows whole numbers: so do texts from ten on."""
+    study = make_study([("to everyone", 100, 100, 17_440), ("MUD", 100, 100, 2112)])
+    assert "21 J for each" in study.first_screen().headline
+    assert study.first_screen().tiles[1][0] == "21 J"
+    row = study.use_table().iloc[0]
+    assert (row["cost_j"], row["baseline_j"]) == (21, 174)
+    measures = scoring.round_costs(study.measures(NEWS.name), ["j_per_useful"])
+    assert measures["j_per_useful"].tolist() == [174, 21]
+    assert measures["j_per_useful_low"].tolist() == measures["j_per_useful_low"].round().tolist()
+
+
+def test_row_of_differences_has_one_number_of_decimals():
+    assert scoring._alike((2.4, 179.6, 177.2, 161.04, 198.0)) == ("2.4", "179.6", "177.2 (161.0 to 198.0)")
+    assert scoring._alike((3.97, 3.47, -0.5, -1.0, -0.1)) == ("4.0", "3.5", "−0.5 (−1.0 to −0.1)")
+    table = make_study([("to everyone", 100, 100, 900), ("MUD", 90, 100, 300)]).clear_differences()
+    assert table.columns.tolist() == ["task", "system", "measure", "baseline", "value", "difference"]
+    assert table["difference"].str.endswith(")").all()
 
 
 def test_parts_in_words_add_up_to_the_whole():
@@ -492,7 +524,7 @@ def test_privacy_table_counts_knowledge_of_relays_and_servers(study):
     assert answer.title == "Only Contrail keeps items from servers"
     assert known.loc["Contrail", "places_by_others_share"] == "1 of 2"
     assert (
-        "With Contrail other devices know the places of phones in 1 of 2 tasks and the interests of phones "
+        "With Contrail other devices know the places of phones in 1 of 2 tasks and the interests of users "
         "in 1 of 2 tasks." in answer.text
     )
     assert set(KNOWN_LABELS) == set(known.columns)
@@ -500,7 +532,9 @@ def test_privacy_table_counts_knowledge_of_relays_and_servers(study):
 
 def test_clear_differences_exclude_zero(study):
     table = study.clear_differences()
-    assert ((table["difference_low"] > 0) | (table["difference_high"] < 0)).all()
+    ends = table["difference"].str.extract(r"\((\S+) to (\S+)\)").replace({"−": "-", ",": ""}, regex=True)
+    low, high = ends.astype(float).to_numpy().T
+    assert ((low >= 0) | (high <= 0)).all(), "as they are rounded"
     assert set(table["measure"]) <= set(scoring.MEASURE_LABELS.values())
     assert set(study.differences()["task"]) == {NEWS.name, TRAFFIC.name}
     measures = study.all_measures()
@@ -511,7 +545,8 @@ def test_clear_differences_exclude_zero(study):
 def test_differences_of_shares_are_in_points():
     table = make_study([("to everyone", 100, 100, 900), ("MUD", 80, 100, 300)]).clear_differences()
     row = table.set_index("measure").loc["in time, % of wanted"]
-    assert row[["baseline", "mean", "difference"]].tolist() == pytest.approx([100.0, 80.0, -20.0])
+    assert row[["baseline", "value"]].tolist() == ["100", "80"]
+    assert row["difference"].startswith("−20 (")
 
 
 def test_tasks_are_described(study):

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from mudkit.sources.city import CommuterTown, residents
-from mudkit.sources.trips import Trips, day_start_s, is_weekend, trips
+from mudkit.sources.roads import ways
+from mudkit.sources.trips import Trips, _Draws, _longest_s, day_start_s, is_weekend, trips
 from mudkit.units import KM_PER_DEGREE
 
 TOWN = CommuterTown()
@@ -40,6 +41,17 @@ def test_days_begin_and_end_at_home():
             assert (driven.east_km[mine[-1], -1], driven.north_km[mine[-1], -1]) == home
 
 
+def test_stops_of_a_tour_are_two_different_places():
+    """Find trips of a Saturday from one errand to another: nobody works, and no trip stays where it begins."""
+    people = residents(TOWN, 7, np.arange(300))
+    driven = trips(TOWN, 7, people, SATURDAY)
+    home_km = np.stack([people.home.east, people.home.north], axis=1)[driven.car] * TOWN.block_km
+    begin_km, end_km = (np.stack([driven.east_km[:, i], driven.north_km[:, i]], axis=1) for i in (0, -1))
+    is_away = ((begin_km != home_km) & (end_km != home_km)).any(axis=1)
+    assert is_away.mean() > 0.05
+    assert (begin_km != end_km).any(axis=1).all()
+
+
 def test_knot_times_are_monotonic_and_speeds_are_limited():
     driven = drive_day(MONDAY)
     assert np.all(np.diff(driven.knot_s, axis=1) >= 0)
@@ -54,6 +66,14 @@ def test_knot_times_are_monotonic_and_speeds_are_limited():
     assert np.all(moved_km[:, 1::2] == 0)
     assert waits_s.max() <= 2 * TOWN.turn_wait_s
     assert abs(waits_s[waits_s > 0].mean() - TOWN.turn_wait_s) < 1.0
+
+
+def test_no_way_takes_longer_than_the_bound_by_which_cars_leave():
+    """Drive home from work at the worst hour: the bound holds whatever is drawn, so that all are back in time."""
+    people = residents(TOWN, 7, np.arange(300))
+    way, draws = ways(TOWN, people.work, people.home), _Draws(TOWN, 7, people, MONDAY)
+    takes_s = np.stack([draws.knots(way, np.full(300, 17.5 * 3600), step)[:, -1] for step in range(50)])
+    assert (takes_s <= _longest_s(TOWN, way)).all()
 
 
 def test_at_interpolates_along_the_way():

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import ipywidgets
 import pytest
 from html_tables import table_rows
 
@@ -40,6 +41,18 @@ def read_cells(widget):
         for message, row in zip(heat.y, heat.z, strict=True)
         for state, rule in zip(heat.x, row, strict=True)
     }
+
+
+def list_fields(widget):
+    """Return the fields for a line of text within a widget."""
+    within = [field for child in getattr(widget, "children", ()) for field in list_fields(child)]
+    return [widget] if isinstance(widget, ipywidgets.Text) else within
+
+
+def test_each_field_has_a_label(bench):
+    labels = [field.description for field in list_fields(bench)]
+    assert len(labels) >= 2
+    assert all(labels), "which also tells readers of the screen what to enter"
 
 
 def test_status_matches_the_policy(bench):

@@ -128,8 +128,9 @@ def test_policy_without_a_limit_is_a_level_beside_the_buffer_curve():
     assert "dashed: on-line" in widget.figure.layout.title.text
 
 
-def test_controls_without_effect_are_disabled():
-    widget = PrefetchLab(outage=0.0, days=3)
+@pytest.mark.parametrize("outage", [0.0, 1.0])
+def test_controls_without_effect_are_disabled(outage):
+    widget = PrefetchLab(outage=outage, days=3)
     idle = {name for name, control in widget.controls.items() if control.disabled}
     assert idle == {"law", "expiring_share", "expiration_threshold_s", "outages_per_day"}
     widget.controls["outage"].value = 0.5

@@ -27,7 +27,7 @@ class Addresses:
         self._others = others
         self._session_at: dict[str, str] = {}
         self._announced: RetransmitTimer[tuple[str, str]] = RetransmitTimer(
-            OCCUPIED, _TIMEOUT_US, _MAX_TIMEOUT_US, 0
+            OCCUPIED, _TIMEOUT_US, _MAX_TIMEOUT_US
         )
         """Unacknowledged announcements, by server and address."""
 

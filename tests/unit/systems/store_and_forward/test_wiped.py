@@ -94,6 +94,25 @@ def test_acknowledgement_of_a_former_incarnation_removes_no_message() -> None:
     assert read_texts(bob) == ["one", "after the wipe"]
 
 
+def test_late_acknowledgement_of_a_former_sender_removes_no_delivery() -> None:
+    """Wipe sender and relay: the first message after it has the number, and the rank, of one long acknowledged."""
+    lab, relay, ann, bob = create_lab()
+    lab.run(seconds=5)
+    delay(lab, "delivered", 0, 60_000_000)
+    ann.send("bob", "one").result()
+    lab.run(seconds=1)
+    for installed in (relay.installed, ann.installed):
+        wipe(installed)
+    lab.faults.cut("bob", minutes=0.2)  # then it greets the relay
+    delay(lab, "deliver")
+    lab.run(seconds=30)
+    ann.send("bob", "two").result(5)
+    lab.run(seconds=40)  # the late copy has arrived
+    lab.world.fault_hook = None
+    lab.run(minutes=1)
+    assert read_texts(bob) == ["one", "two"]
+
+
 @pytest.mark.parametrize("read_before", [0, 1, 3])
 def test_wiped_receiver_gets_queued_and_new_messages(read_before: int) -> None:
     lab, _, ann, bob = create_lab()
@@ -217,9 +236,46 @@ def test_new_owner_of_an_address_gets_no_messages_of_the_former_one() -> None:
     lab.faults.change_address("cy", "bob@2")
     lab.run(hours=2)
     assert read_texts(cy) == []
+    assert dict(relay.installed.store.items("at ")) == {"at ann": "ann/sf", "at cy": "bob@2/sf"}
     lab.faults.mend("bob")
     lab.run(minutes=1)
     assert read_texts(bob) == ["secret"]
+
+
+def test_question_that_arrives_twice_is_answered_once() -> None:
+    """Send a hello for each Identify; what is lost of it is sent again by the timer."""
+    lab, relay, _, _ = create_lab()
+    lab.run(seconds=9)
+    kinds: list[str] = []
+
+    def fault_hook(transfer: Transfer) -> tuple[int, ...]:
+        kinds.append(wire_fields(transfer.message)["kind"])
+        return {"identify": (0, 50_000), "welcome": (200_000,)}.get(kinds[-1], (0,))
+
+    lab.world.fault_hook = fault_hook
+    relay.installed.kill()
+    relay.installed.start()
+    lab.run(minutes=1)
+    assert (kinds.count("identify"), kinds.count("hello")) == (2, 2), "one for each device"
+
+
+def test_gap_is_filled_without_another_hello() -> None:
+    """Send the outbox again from the number that the relay misses, which is there: the relay knows the sender."""
+    lab, _, ann, bob = create_lab()
+    lab.run(seconds=9)
+    kinds: list[str] = []
+
+    def fault_hook(transfer: Transfer) -> tuple[int, ...]:
+        kinds.append(wire_fields(transfer.message)["kind"])
+        return () if kinds == ["send"] else (0,)
+
+    lab.world.fault_hook = fault_hook
+    for text in ("one", "two"):
+        ann.send("bob", text)
+        lab.run(seconds=0.1)
+    lab.run(minutes=1)
+    assert read_texts(bob) == ["one", "two"]
+    assert ("missing" in kinds, "hello" in kinds) == (True, False)
 
 
 def test_wiped_sender_does_not_reuse_item_names() -> None:
@@ -249,7 +305,7 @@ def test_restored_relay_resumes_and_records_unknown_messages() -> None:
 
 
 def test_restored_device_resumes_and_the_lost_messages_are_recorded() -> None:
-    """A receiver whose store is older than what it has acknowledged lacks the messages since (`DeliveryGap`)."""
+    """A receiver whose store is older than what it has acknowledged lacks the messages since then (`DeliveryGap`)."""
     lab, _, ann, bob = create_lab()
     ann.send("bob", "one").result()
     lab.run(minutes=1)
