@@ -52,6 +52,19 @@ class World(Clock):
 
     A recorder sets the attributes that begin with ``on_``.
 
+    The way of a message, in this order:
+
+    ============  =====================================================================================
+    ``_send``     make a ``Transfer`` of a ``Send``, or fail without a link
+    ``_begin``    put it on a direction of a device's link: up, and later down
+    ``_arrive``   it has left that direction, unless the link was cut
+    ``_forward``  find the machine at its address; if it is on a device, ``_begin`` on that link
+    ``_deliver``  make a ``Received`` of it, after the faults of ``fault_hook``, if the machine still runs
+    ``_handle``   call the machine's ``handle``, commit its store, and carry out its effects
+    ============  =====================================================================================
+
+    What fails on the way is a ``SendFailed`` for its sender (``_notify_sender``).
+
     Parameters
     ----------
     seed : int

@@ -15,7 +15,7 @@ from mudkit import __version__
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs" / name for name in ("how-it-works.md", "how-a-message-travels.md")]
-STEP = re.compile(r"^(\d+)\. `([^`]+\.py)` · ((?:`[^`]+`(?:, )?)+): \S", re.MULTILINE)
+STEP = re.compile(r"^(\d+)\. `([^`]+\.py)` · ((?:`[^`]+`(?:,\s+)?)+):\s+\S", re.MULTILINE)
 
 
 def list_names(file):
@@ -49,6 +49,28 @@ def test_every_step_has_a_file_and_a_name(page):
     for walk in text.split("\n## ")[1:]:
         numbers = [int(number) for number in re.findall(r"^(\d+)\. ", walk, re.MULTILINE)]
         assert numbers == list(range(1, len(numbers) + 1)), "steps are numbered without a gap"
+
+
+def list_called(code):
+    """Execute code; return the files and names of the functions of the package that were called."""
+    called = set()
+    former = sys.getprofile()
+    sys.setprofile(lambda frame, event, _: called.add(frame.f_code) if event == "call" else None)
+    try:
+        exec(compile(code, "README.md", "exec"), {})
+    finally:
+        sys.setprofile(former)
+    return {(item.co_filename, item.co_qualname) for item in called}
+
+
+def test_functions_of_the_first_walk_are_called_by_the_example_of_the_readme(capsys):
+    """A step once named ``Connection.ask``, which exists, and which no write calls."""
+    called = list_called(re.search(r"```python\n(.*?)```", README, re.DOTALL)[1])
+    walk = PAGES[0].read_text(encoding="utf-8").split("\n## ")[1]
+    steps = [(file, re.findall(r"`([^`]+)`", names)) for _, file, names in STEP.findall(walk)]
+    assert len(steps) > 30
+    named = {(str(ROOT / file), name) for file, names in steps for name in names}
+    assert named - called == set()
 
 
 APPLICATIONS = ROOT / "docs" / "applications.md"

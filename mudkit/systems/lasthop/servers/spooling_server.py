@@ -507,7 +507,7 @@ class SpoolServer:
         return (rolled_back(peer.name, lost),)
 
     def _skip_facts_lost_here(self, peer: DeviceState, wants: Subscriptions) -> Sequence[Effect]:
-        """Continue after the facts that this server, an old backup, has lost; report those it had acknowledged.
+        """Skip the facts that this server, an old backup, has lost, and report those it had acknowledged.
 
         ``facts_seq`` moves to the one before the first that the device can still send.
         """
