@@ -89,7 +89,8 @@ def test_first_screen_describes_the_data(report):
     manifest = json.loads((report / "manifest.json").read_text())
     assert "8,000 positions · 572 reads, derived by occupancy · 1 row set aside" in html
     assert (
-        manifest["headline"] == "The trace is clean: >99.9 % of its rows were kept, and no defect was found."
+        manifest["headline"]
+        == "The trace is clean: >99.9 % of its rows were kept, and no defect was found; 5 of 7 kinds were checked."
     )
     assert manifest["headline"].replace(">", "&gt;") in html
     assert "There are only 4 devices" in html

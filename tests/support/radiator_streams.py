@@ -147,5 +147,5 @@ class Worlds:
             for t_us, numbers, recipients, aggregate, problem in releases
         ]
 
-    def kept(self) -> Any:
+    def state(self) -> Any:
         return {world: engine.state() for world, engine in self.engines.items()}
