@@ -399,16 +399,16 @@ class Port(OnHost):
             return
         items = received if isinstance(received, list) else [received]
         if items:
-            self._confirm([item.number for item in items])
+            self._delete_taken_items([item.number for item in items])
 
     def _receive(self, item: Item) -> None:
         if item.number in self._taken:
-            self._confirm([item.number])  # the module crashed before it deleted the item
+            self._delete_taken_items([item.number])  # the module crashed before it deleted the item
         elif self._on_item is not None:
-            self._confirm([item.number])
+            self._delete_taken_items([item.number])
             self._on_item(item)
 
-    def _confirm(self, numbers: Sequence[int]) -> None:
+    def _delete_taken_items(self, numbers: Sequence[int]) -> None:
         self._taken.update(numbers)
         deletion = self.installed.call(messages.DeleteItems(self.name, numbers))
         deletion.add_done_callback(lambda operation: self._forget(operation, numbers))

@@ -862,7 +862,7 @@ ServerNotification: TypeAlias = Tell | NewGeneration | Whereabouts | PolicyUpdat
 """Body of the stream from a processor (or of the generator: PolicyUpdate) to a notification server."""
 
 
-class FollowPolicies(Struct, frozen=True, tag_field="kind", tag="follow"):
+class PoliciesRequest(Struct, frozen=True, tag_field="kind", tag="follow"):
     """Notification server to generator: request for all shipped policies."""
 
 
@@ -928,4 +928,4 @@ NOTIFICATION_SERVER_FROM_CLOUD: Final = Accepts[Following | Moved | StreamItem[S
 )
 """From processors and the generator."""
 NOTIFICATION_SERVER_FROM_ANOTHER: Final = Accepts[Occupied | Vacated](Occupied, Vacated)
-GENERATOR_FROM_NOTIFICATION_SERVER: Final = Accepts[FollowPolicies | StreamAck](FollowPolicies, StreamAck)
+GENERATOR_FROM_NOTIFICATION_SERVER: Final = Accepts[PoliciesRequest | StreamAck](PoliciesRequest, StreamAck)

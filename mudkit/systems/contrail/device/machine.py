@@ -134,7 +134,7 @@ class ModuleMachine:
             case TimerFired(name=name):
                 effects += self._handle_timer(name)
             case LinkUp() | LinkDown():
-                effects += self._follow_link(is_up=isinstance(event, LinkUp))
+                effects += self._apply_link_state(is_up=isinstance(event, LinkUp))
             case ContextChanged(context=context):
                 effects += self._follow_context(context)
         return effects
@@ -409,7 +409,7 @@ class ModuleMachine:
             effects += self._sending.flush()
         return effects
 
-    def _follow_link(self, *, is_up: bool) -> list[Effect]:
+    def _apply_link_state(self, *, is_up: bool) -> list[Effect]:
         return [
             effect
             for outbox, pull in zip(self._outboxes, self._pulls, strict=True)

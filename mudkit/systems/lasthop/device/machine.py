@@ -518,9 +518,9 @@ class DeviceMachine:
             case QueueSizes():
                 return (Complete(op_id, {topic: len(self._queue.ranks(topic)) for topic in self._topics}),)
             case Unsubscribe(topic=topic) | Read(topic=topic):
-                return (Complete(op_id, error=self._not_subscribed(topic, self._topics)),)
+                return (Complete(op_id, error=self._not_subscribed_error(topic, self._topics)),)
             case Unfollow(topic=topic):
-                return (Complete(op_id, error=self._not_subscribed(topic, self._following)),)
+                return (Complete(op_id, error=self._not_subscribed_error(topic, self._following)),)
         error = ParameterError(
             "There is no such operation.",
             found=brief(call.name),
@@ -528,7 +528,7 @@ class DeviceMachine:
         )
         return (Complete(op_id, error=error),)
 
-    def _not_subscribed(self, topic: str, known: Iterable[str]) -> ParameterError:
+    def _not_subscribed_error(self, topic: str, known: Iterable[str]) -> ParameterError:
         return ParameterError(
             f"{self._me} is not subscribed to this topic.",
             where="topic",

@@ -404,11 +404,11 @@ class ClientMachine:
         for ask in filter(self._connection.may_send, asks):
             match ask.work:
                 case PendingRead() as query:
-                    ask.request = self._reads.request(query)
+                    ask.request = self._reads.build_request(query)
                 case Writing(seq=seq):
-                    ask.request = self._writes.request(seq)
+                    ask.request = self._writes.build_request(seq)
                 case Registering() | Updating() as work:
-                    ask.request = self._continuous_reads.request(work)
+                    ask.request = self._continuous_reads.build_request(work)
             effects += self._connection.send(now_us, ask)
         return effects
 

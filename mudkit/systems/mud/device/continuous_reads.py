@@ -266,7 +266,7 @@ class ContinuousReads:
                     effects += self._receive_change(now_us, body)
         return [*effects, Send(source, incoming.ack(item.stream))]
 
-    def request(self, work: Registering | Updating) -> ContinuousReadRequest:
+    def build_request(self, work: Registering | Updating) -> ContinuousReadRequest:
         """Build a request about a continuous read as of now."""
         stored = work.read.stored if isinstance(work, Registering) else work.stored
         handle = f"{self._connection.incarnation} {stored.handle}"  # unique also after a restart
@@ -439,7 +439,7 @@ class ContinuousReads:
             read.requested_since = dict(read.stored.since_lsns), dict(read.stored.log_incarnations)
             read.sender_generations = {}
         work = Registering(read, self._local.next_number("count of requests"), self._session)
-        ask = self._connection.add(work, self.request(work))
+        ask = self._connection.add(work, self.build_request(work))
         self._registrations[read.stored.handle] = ask
         return [*effects, *self._connection.send(now_us, ask)] if self._connection.may_send(ask) else effects
 
@@ -491,7 +491,7 @@ class ContinuousReads:
         return self._send_update(now_us, Updating(None, stored, is_over=True))
 
     def _send_update(self, now_us: int, work: Updating) -> Sequence[Effect]:
-        return self._connection.ask(now_us, work, self.request(work))
+        return self._connection.ask(now_us, work, self.build_request(work))
 
     def _find(self, handle: int) -> ContinuousRead:
         if handle not in self._reads:

@@ -216,7 +216,7 @@ class ReadPath:
 
     # -- from the cloud
 
-    def request(self, pending: PendingRead) -> ReadRequest:
+    def build_request(self, pending: PendingRead) -> ReadRequest:
         """Build the request of a read as of now."""
         query = pending.query
         return ReadRequest(
@@ -231,7 +231,7 @@ class ReadPath:
         )
 
     def _ask(self, now_us: int, pending: PendingRead) -> Sequence[Effect]:
-        return self._connection.ask(now_us, pending, self.request(pending))
+        return self._connection.ask(now_us, pending, self.build_request(pending))
 
     def receive_answer(
         self, now_us: int, pending: PendingRead, ask: PendingAsk, last: Answer

@@ -164,7 +164,7 @@ class WritePath:
         waiting, self._delayed = sorted(seq for _, seq in self._delayed), []
         begun += [self._local.writes[seq] for seq in waiting]
         self._in_flight.update(write.seq for write in begun)
-        together = [(Writing(write.seq), self.request(write.seq)) for write in begun]
+        together = [(Writing(write.seq), self.build_request(write.seq)) for write in begun]
         return self._connection.ask_together(now_us, together)
 
     def send_unblocked(self, now_us: int) -> Sequence[Effect]:
@@ -192,7 +192,7 @@ class WritePath:
                 self._new.add(seq)
         return self.advance(now_us)
 
-    def request(self, seq: int) -> WriteRequest:
+    def build_request(self, seq: int) -> WriteRequest:
         """Build the request of a pending write as of now."""
         writes = self._local.writes
         write, named, first = writes[seq], writes.name(seq), writes.name(writes.first_seq)
@@ -262,7 +262,7 @@ class WritePath:
         ask = self._connection.add(Writing(write.seq))
         if not self._connection.may_send(ask):
             return ()
-        ask.request = self.request(write.seq)
+        ask.request = self.build_request(write.seq)
         return self._connection.send(now_us, ask)
 
     def _commit(self, now_us: int, write: PendingWrite, answer: Outcome, ver: int) -> Sequence[Effect]:

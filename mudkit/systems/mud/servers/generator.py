@@ -2,16 +2,16 @@
 
 Learning takes place elsewhere. Its rules:
 
-==============  ======================================================================================
-Call            check the policy, store it, and send it to every notification server, with the devices
-                that it is for, if any are named (Mobius 6: those near a place whose write rate changes);
-                the same policy may be shipped again to more devices; one for all devices replaces all
-                earlier ones
-LinkUp          send every stored policy to every server
-FollowPolicies  a server has started without policies: send it every stored one
-StreamAck       remove acknowledged items
-TimerFired      retransmit overdue items
-==============  ======================================================================================
+===============  ======================================================================================
+Call             check the policy, store it, and send it to every notification server, with the devices
+                 that it is for, if any are named (Mobius 6: those near a place whose write rate changes);
+                 the same policy may be shipped again to more devices; one for all devices replaces all
+                 earlier ones
+LinkUp           send every stored policy to every server
+PoliciesRequest  a server has started without policies: send it every stored one
+StreamAck        remove acknowledged items
+TimerFired       retransmit overdue items
+===============  ======================================================================================
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received
 from mudkit.systems.mud.messages import (
     GENERATOR_FROM_NOTIFICATION_SERVER,
     Following,
-    FollowPolicies,
+    PoliciesRequest,
     PolicyUpdate,
     Ship,
 )
@@ -71,8 +71,8 @@ class Generator:
                 return self._senders[name.removeprefix(AGAIN)].retransmit_overdue(now_us)
         return ()
 
-    def _receive(self, now_us: int, source: str, message: FollowPolicies | StreamAck) -> Sequence[Effect]:
-        if isinstance(message, FollowPolicies):
+    def _receive(self, now_us: int, source: str, message: PoliciesRequest | StreamAck) -> Sequence[Effect]:
+        if isinstance(message, PoliciesRequest):
             return self._follow(now_us, source)
         sender = self._senders.get(source)
         is_current = sender is not None and sender.name == message.stream

@@ -62,7 +62,6 @@ from mudkit.systems.mud.messages import (
     NOTIFICATION_SERVER_FROM_CLIENT,
     NOTIFICATION_SERVER_FROM_CLOUD,
     Following,
-    FollowPolicies,
     Gone,
     Hello,
     Identify,
@@ -70,6 +69,7 @@ from mudkit.systems.mud.messages import (
     NewGeneration,
     Notification,
     Occupied,
+    PoliciesRequest,
     Policy,
     PolicyUpdate,
     Redirect,
@@ -282,7 +282,7 @@ class NotificationServer:
         return None
 
     def _follow(self, now_us: int) -> Sequence[Effect]:
-        return Send(self._generator, FollowPolicies()), *self._policy_request.start(now_us, _FOLLOW)
+        return Send(self._generator, PoliciesRequest()), *self._policy_request.start(now_us, _FOLLOW)
 
     def _identify(self, now_us: int, endpoints: Sequence[str]) -> Sequence[Effect]:
         """Ask clients for a hello: what waited for them before the start is lost."""

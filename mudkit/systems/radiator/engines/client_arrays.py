@@ -207,7 +207,7 @@ class ClientArrays:
 
     def _add(self, new: Message, codes: _Int, released: _Released) -> None:
         """Add a message with its thresholds, and release the queues that reach them."""
-        row = self._row(new)
+        row = self._allocate_row(new)
         older, arrived_us = self._codes[:row], self._arrived[:row]
         same = older == np.where(codes == 0, _NO_CODE, codes)
         kinds, values = codes & 3, codes >> 2
@@ -327,7 +327,7 @@ class ClientArrays:
     def _rows_of(self, place: int) -> _Int:
         return np.flatnonzero(self._codes[: len(self._rows), place])
 
-    def _row(self, message: Message) -> int:
+    def _allocate_row(self, message: Message) -> int:
         """Allocate a row for a message; drop rows without pending messages when the arrays are full."""
         if len(self._rows) == len(self._codes):
             kept = np.flatnonzero(self._codes.any(axis=1))

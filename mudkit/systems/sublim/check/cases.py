@@ -271,16 +271,16 @@ class Situations:
         predicate = self._predicates[number]
         if predicate is None:
             return np.full(self.count, TRUE, dtype=np.int8)
-        return self._truth(predicate.form.root, predicate.constants)
+        return self._truths(predicate.form.root, predicate.constants)
 
-    def _truth(self, node: tree.Node, constants: tuple[Constant, ...]) -> NDArray[np.int8]:
+    def _truths(self, node: tree.Node, constants: tuple[Constant, ...]) -> NDArray[np.int8]:
         match node:
             case tree.And(args=args):
-                return functools.reduce(np.minimum, [self._truth(arg, constants) for arg in args])
+                return functools.reduce(np.minimum, [self._truths(arg, constants) for arg in args])
             case tree.Or(args=args):
-                return functools.reduce(np.maximum, [self._truth(arg, constants) for arg in args])
+                return functools.reduce(np.maximum, [self._truths(arg, constants) for arg in args])
             case tree.Not(item=item):
-                return (TRUE - self._truth(item, constants)).astype(np.int8)
+                return (TRUE - self._truths(item, constants)).astype(np.int8)
             case tree.Constant(slot=slot):
                 return np.full(self._cases.count, _three(constants[slot]), dtype=np.int8)
         atom = Atom(node, constants)

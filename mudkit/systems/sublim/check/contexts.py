@@ -101,7 +101,7 @@ class Contexts:
         self.is_whole = len(self.levels) <= _MAX_LEVELS
         self.levels = self.levels[:: -(-len(self.levels) // _MAX_LEVELS)]
         self.states: list[Fields] = [policy.variables]
-        self.changed = self._changed()
+        self.changed = self._changed_variables()
         if self._read_variables() & self.changed:
             self.states = self._reached()
 
@@ -125,7 +125,7 @@ class Contexts:
         names = {path[0] for scope, path in self._in_conditions | self._in_actions if scope == "state"}
         return {*names, *(table for atom in (*self.conditions, *self.computed) for table in atom.tables())}
 
-    def _changed(self) -> set[str]:
+    def _changed_variables(self) -> set[str]:
         names: set[str] = set()
         for action in self._actions:
             if isinstance(action, Remember):
