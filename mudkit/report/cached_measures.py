@@ -76,6 +76,8 @@ def first_measures(study: ReadStudy) -> list[Measure]:
     ]  # fmt: skip
     measures = [
         *map(recommended, of_recommendation),
+        Measure("best_rule", None if asks else describe_policy(search.best_rule.policy), "",
+                "The best rule that keeps the limit, in words."),
         Measure("rule", describe_policy(study.rule), "", "The fixed rule in words."),
         share("rule_fresh_share", search.share(study.fixed.is_fresh),
               "Reads that the fixed rule answers fresh."),

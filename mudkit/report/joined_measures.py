@@ -82,6 +82,10 @@ _MEASURES: Final = {
         "share",
         "bytes left by what is recommended, if an aggregate has twice aggregate_bytes",
     ),
+    "half_fleet_left_share": (
+        "share",
+        "bytes left by the same way with half of the devices; null: of one device, or if nothing is joined",
+    ),
     "receivers": ("devices", "devices of the trace; each receives all that is sent"),
     "positions": ("", "positions that were kept"),
     "received_mb_per_day": ("MB/day", "data that each device receives"),
@@ -133,6 +137,7 @@ def first_measures(study: JoiningStudy) -> list[Measure]:
         "last_same_error_m": study.last_same.error_m(),
         "half_aggregate_left_share": study.sized[0.5]["bytes_left_share"],
         "double_aggregate_left_share": study.sized[2.0]["bytes_left_share"],
+        "half_fleet_left_share": study.half_fleet.left_share(sizes) if study.half_fleet else None,
         "receivers": len(study.messages.names),
         "positions": len(study.source.positions),
         "received_mb_per_day": study.bytes_per_day / 1e6,

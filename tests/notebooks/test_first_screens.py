@@ -12,10 +12,10 @@ from mudkit.report.schemas import TEMPLATES
 
 EXCEPTIONS = {
     r"\(95 %\)": "the confidence of all intervals",
-    r"(for|from where)? ?95 % of the positions": "the quantile that an error is defined by",
-    r"Another kind of policy is recommended with: .*?\.(?= |$)": "names of assumptions; data/sensitivity has them",
+    r"(for|from where|but|and)? ?95 % of (all|the) positions": "the quantile that an error is defined by",
+    r"Another kind of policy is recommended with: .*?\.(?=\s|$)": "names of assumptions; data/sensitivity has them",
     r"The policy of this page exceeds .*?\)\.": "a share for each assumption; data/sensitivity has them",
-    r"it must surely give more than \d points?": "the bar for a tree, a constant of the method",
+    r"it must surely give more than \d( points?)?": "the bar for a tree, a constant of the method",
     r"no policy surely answers \d %": "the bar for any policy, a constant of the method",
     r"\d+ kinds of defects": "how many kinds of defects are looked for, a constant of the method",
     r"in 20 hours or more": "when a day is called whole, a constant of the method",
