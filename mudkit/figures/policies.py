@@ -384,7 +384,7 @@ def decisions(
             marker = {"symbol": symbol, "color": colour, "size": size, "line": line}
             traces.append((what, table[table["decision"] == what], marker))
         if marked is not None and name in marked:
-            pointer = {"symbol": "triangle-down", "color": INK, "size": TEXT_PX}
+            pointer = {"symbol": "triangle-down", "color": INK, "size": 13}
             traces.append(("here", table.iloc[[marked[name]]], pointer))
         for what, part, marker in traces:
             if not len(part):

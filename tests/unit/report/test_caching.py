@@ -5,6 +5,7 @@ import math
 import re
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -360,3 +361,19 @@ def test_savings_are_those_of_the_fresh_answers_of_a_day():
 )
 def test_stale_shares_under_a_tenth_of_a_percent_have_another_digit(share, text):
     assert caching._stale(share) == text
+
+
+@pytest.mark.parametrize(
+    ("minutes", "expected"),
+    [
+        ((60.0,) * 4 + (5.0,) * 20, [("00:00", 2), ("04:00", 2)]),
+        ((60.0,) * 2 + (5.0,) * 20 + (60.0,) * 2, [("02:00", 2), ("22:00", 2)]),  # passes midnight
+        ((5.0,) * 20 + (60.0,) * 2 + (5.0,) * 2, [("20:00", 0), ("22:00", 4)]),
+    ],
+)
+def test_times_of_the_shipped_rule_have_the_number_of_reads_they_follow_from(minutes, expected):
+    """Read at 01:00, 02:00, 05:00 and 23:00 at longitude 0, where solar time is UTC."""
+    pairs = SimpleNamespace(t_us=3_600_000_000 * np.array([1, 2, 5, 23]), lon=np.zeros(4))
+    study = SimpleNamespace(policy=FixedRule(minutes=minutes), search=SimpleNamespace(pairs=pairs))
+    table = ReadStudy.limits_by_time(study)
+    assert list(zip(table["from"], table["reads"], strict=True)) == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -9,12 +10,13 @@ import sys
 
 import nbformat
 import pytest
+from jupyter_client.manager import AsyncKernelManager
 from typer.testing import CliRunner
 
 from mudkit import report as reports
 from mudkit.cli import app
 from mudkit.report.parameters import check, preset
-from mudkit.report.run import _TEMPLATES, _expected_s
+from mudkit.report.run import _TEMPLATES, _expected_s, kernel_manager
 from mudkit.report.schemas import TEMPLATES
 
 BEFORE_IMPORTS = """
@@ -74,3 +76,18 @@ def test_final_line_has_path_and_headline(tmp_path, monkeypatch):
     monkeypatch.setattr(reports, "run_report", lambda *arguments, **options: tmp_path)
     output = CliRunner().invoke(app, ["report", "prefetch_sizing"], catch_exceptions=False).output
     assert output == f"{tmp_path / 'report.html'}  Keep the rule.\n"
+
+
+def test_kernels_give_freed_memory_back_unless_the_user_has_another_setting(tmp_path, monkeypatch):
+    launched = {}
+
+    async def launch(manager, command, **options):
+        launched.update(options)
+
+    monkeypatch.setattr(AsyncKernelManager, "_async_launch_kernel", launch)
+    monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", "mimalloc")
+    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
+    asyncio.run(kernel_manager(tmp_path / "log")()._async_launch_kernel(["python"]))
+    assert launched["env"]["MALLOC_TRIM_THRESHOLD_"] == str(4 << 20)
+    assert launched["env"]["ARROW_DEFAULT_MEMORY_POOL"] == "mimalloc"
+    assert launched["env"]["PATH"] == os.environ["PATH"]
