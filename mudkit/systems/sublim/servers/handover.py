@@ -49,7 +49,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import Follower, Peer, rolled_back
+from mudkit.delivery.session import Follower, Peer, rollback_incident
 from mudkit.events import Effect, Ports, Send, size_bytes
 from mudkit.systems.sublim.messages import (
     Ask,
@@ -220,14 +220,14 @@ class Handover:
 
     def ask(self, name: str) -> str:
         """Return the nonce of the open question to a client."""
-        return self._peer(name).ask(self._entropy)
+        return self._peer(name).question_nonce(self._entropy)
 
     def _peer(self, name: str) -> Peer:
         peer = self._peers.get(name)
         if peer is None:
             peer = self._peers[name] = Peer()
             if self._is_restarted:
-                peer.ask(self._entropy)
+                peer.question_nonce(self._entropy)
         return peer
 
     def is_answer(self, message: Attach | Left) -> bool:
@@ -291,7 +291,7 @@ class Handover:
                 return self.identify(source, message)
         elif message.nonce is not UNSET:
             self._sessions[name] = message.nonce
-        peer.take(store_id, message.report)
+        peer.accept_hello(store_id, message.report)
         if others and epoch <= max(others):
             return (Send(source, Behind(store_id, max(others))),)
         begins = message.fresh
@@ -355,7 +355,7 @@ class Handover:
         served = self._serve(now_us, agent, source, epoch, request)
         is_redirected = isinstance(request, _Want) and request.before is not None
         agent.update(replace(agent.record, since_us=now_us if is_redirected else start_us))
-        return [rolled_back(name, "no access point knows what it has kept for it"), *served]
+        return [rollback_incident(name, "no access point knows what it has kept for it"), *served]
 
     def _serve_here(self, now_us: int, agent: Agent, want: _Want) -> Sequence[Effect]:
         """Serve a subscriber whose state is here."""

@@ -195,8 +195,8 @@ class PlainAccessPointMachine:
     def _messages(self, message: Messages) -> Sequence[Effect]:
         self._has_joined = True
         lineage: Lineage = {} if message.lineage is UNSET else message.lineage
-        if not self._log.hear(lineage, message.last_lsn, message.nonce or None):
-            return (Send(self._server, replace(self._have(), nonce=self._log.ask(self._entropy))),)
+        if not self._log.accept_lineage(lineage, message.last_lsn, message.nonce or None):
+            return (Send(self._server, replace(self._have(), nonce=self._log.question_nonce(self._entropy))),)
         taken = {} if message.taken is UNSET else message.taken
         for name, address in taken.items():
             self._service.remove_address(address, name)
