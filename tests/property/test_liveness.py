@@ -166,9 +166,9 @@ def set_up_mud() -> Setup:
         mud_messages.UpdateData: (bob, mud_messages.UpdateData(handle, {"age": 30})),
         mud_messages.Unregister: (bob, mud_messages.Unregister(other)),
         mud_messages.Renew: (ann, mud_messages.Renew(lab.token("ann", "news", hours=2.0))),
-        mud_messages.Policies: (bob, mud_messages.Policies()),
-        mud_messages.Pending: (bob, mud_messages.Pending()),
-        mud_messages.Held: (ann, mud_messages.Held("news", {})),
+        mud_messages.ListPolicies: (bob, mud_messages.ListPolicies()),
+        mud_messages.ListPending: (bob, mud_messages.ListPending()),
+        mud_messages.ListHeld: (ann, mud_messages.ListHeld("news", {})),
         mud_messages.Ship: (cloud, mud_messages.Ship("news", policy.document, None)),
     }
 
