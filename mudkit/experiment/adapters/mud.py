@@ -126,7 +126,7 @@ class MudPart(Part):
 
 
 def _make_client(testbed: Testbed) -> Callable[[Host], Client]:
-    """Make a cloud; return what makes clients of it, for one app."""
+    """Return a function that makes clients of a new cloud, for one app."""
     cloud = Cloud(testbed.lab)
     token = testbed.lab.token(app=PORT, hours=testbed.task.scenario.hours + _SPARE_H)
     return partial(Client, cloud=cloud, app=PORT, token=token, max_rows=1)
