@@ -208,7 +208,7 @@ class Port(OnHost):
         return View("contrail.Port", facts)
 
     def open(self) -> None:
-        """Open the port in the module; after a wipe, install its filters again.
+        """Open the port in the module. After a wipe of the device, call this and install its filters again.
 
         Handled by :meth:`~mudkit.systems.contrail.device.machine.ModuleMachine._open_port`.
         """

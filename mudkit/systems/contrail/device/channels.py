@@ -144,7 +144,7 @@ class Channel:
                 yield int(key.removeprefix(self._key_prefix)), Secret(kept.key), holders
 
     def mark_undelivered(self, epoch: int, receivers: Collection[Endpoint]) -> None:
-        """Remove receivers that the key of an epoch did not reach from its holders."""
+        """Record that the key of an epoch did not reach some receivers; it is sent to them again."""
         kept = self._stored_key(epoch)
         if kept is not None and receivers:
             names = set(map(_endpoint_name, receivers))

@@ -100,7 +100,7 @@ class _StoredFilter(msgspec.Struct, frozen=True):
     def with_state(
         self, state: Literal["accepted", "rejected", "refused", "removed", "expired", "left"]
     ) -> _StoredFilter:
-        """Return the filter in another state; a tombstone has no predicate."""
+        """Return the filter in another state; one that is removed, expired or left has no predicate."""
         kept = self.predicate if state in ("accepted", "rejected", "refused") else None
         return msgspec.structs.replace(self, state=state, predicate=kept)
 
@@ -201,7 +201,7 @@ class Filters:
         return [*self.notices.repeat(_acceptance_notice)]
 
     def forget(self, *, source: str | None = None, group: str | None = None) -> None:
-        """Remove the filters of a device or of a group; those of a group can be received again."""
+        """Remove the filters of a former friend, or of a group that was left and can be joined again."""
         for _, kept in self._module.store.items("filter ", _StoredFilter):
             if kept.source[0] == source:
                 self._store(kept.with_state("removed"))
