@@ -27,6 +27,14 @@ from mudkit.systems.lasthop.spool.spool import Spool
 from mudkit.systems.lasthop.study.scenario import SWITCH, Drawn, Expiration, Scenario
 from mudkit.wire import Value
 
+words.add_labels(
+    {
+        "waste": words.Label("wasted", "% of what was forwarded", 100.0),
+        "loss": words.Label("lost", "% of what could be read", 100.0),
+        "waste_and_loss": words.Label("waste plus loss", "points", 100.0),
+    }
+)
+
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 Parameter: TypeAlias = Value | Forwarding | Push | Outages | Expiration
