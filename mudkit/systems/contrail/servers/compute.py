@@ -115,7 +115,7 @@ class Compute:
         return (SetTimer(_DONE, self._service_us),) if len(self._waiting) == 1 else ()
 
     def _read_answers(self, done: OpsExecuted) -> list[tuple[Op, Answer]] | None:
-        """Return operations and answers of a task; None if they name an address outside this cloud."""
+        """Return operations and answers of a task; None if one does not fit, or is of another cloud."""
         answers = read_answers(done)
         moved = [answer.moved for _, answer in answers or () if isinstance(answer, QueueMoved)]
         is_own = all(unit in self._units for unit in (*moved, *(unit for unit, _ in done.task.todo)))
