@@ -60,7 +60,9 @@ def list_called(code):
         exec(compile(code, "README.md", "exec"), {})
     finally:
         sys.setprofile(former)
-    files = {code: code.co_filename.rpartition("/mudkit/")[2] for code in called}  # a mutant's stand elsewhere
+    files = {
+        code: code.co_filename.rpartition("/mudkit/")[2] for code in called
+    }  # a mutant's stand elsewhere
     return {(f"mudkit/{file}", code.co_qualname) for code, file in files.items()}
 
 
