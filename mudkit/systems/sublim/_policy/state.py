@@ -87,7 +87,7 @@ class State(Fields):
         return self._is_own
 
     def get_property(self, name: str) -> Any:
-        """Return the value of the variable ``name``, manual or automatic; None if there is none (``getProperty``)."""
+        """Return the value of the variable ``name``; None if it is absent (the paper's ``getProperty``)."""
         return self.all.get(name)
 
     def set_property(self, name: str, value: Value) -> None:
