@@ -16,7 +16,7 @@ from mudkit.lab import Lab
 from mudkit.sources.streams import Stream
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
 from mudkit.systems.sublim._policy.actions import Every, Keep, Remember, SetField, Summary
-from mudkit.systems.sublim.messages import Published, StateTransferAck
+from mudkit.systems.sublim.messages import PublishedMessage, StateTransferAck
 
 _S: Final = 1_000_000
 _STEP_DEG: Final = 0.001
@@ -173,7 +173,7 @@ class _Walk:
         variables: Mapping[str, Any] = POLICY.variables
         expected = []
         publisher: Any = self.net.installed
-        published = [message for _, message in publisher.store.items("message ", Published)]
+        published = [message for _, message in publisher.store.items("message ", PublishedMessage)]
         for message in published:
             battery = batteries.get(message.body["number"])
             automatic = {} if battery is None else {"battery": battery}

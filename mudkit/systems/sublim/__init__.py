@@ -14,11 +14,11 @@ Messages (:mod:`.messages`)::
 
     publish server      access point                 client
       | -- Messages -------> |  <---------- Attach -- |
-      | <---------- Have --- |  -- Attached --------> |
-      | <-------- Replay --- |  <-- Report, SetPolicy |
+      | <---- MessagesAck -- |  -- Attached --------> |
+      | <- ReplayRequest --- |  <-- Report, SetPolicy |
                              |  -- Deliver ---------> |
       other access point     |  <----- DeliveryAck -- |
-      | <----------- Ask --- |
+      | <-- StateRequest --- |
       | -- StateTransfer --> |
 
 Policies (:mod:`._policy.policy`) are ordered rules or, in a trusted notebook, Python functions. Declarative

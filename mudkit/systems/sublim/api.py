@@ -25,7 +25,7 @@ from mudkit.systems.sublim.messages import (
     Publish,
     Read,
     ReadState,
-    Served,
+    SubscriberState,
 )
 from mudkit.systems.sublim.servers.access_point import AccessPointMachine
 from mudkit.systems.sublim.servers.agent import AnyPolicy
@@ -72,6 +72,7 @@ class PublishServer(OnHost):
         )
 
     def _own_facts(self) -> dict[str, Value]:
+        """Return the number of access points, for the display."""
         return {"access points": len(self.access_points)}
 
     def publish(self, message: Fields, item: str | None = None) -> Operation:
@@ -152,12 +153,12 @@ class AccessPoint(OnHost):
         net.access_points.append(self)
         net.sites.append(Site(self.installed.address, at, range_m, stateful))
 
-    def state(self, subscriber: str) -> Served | None:
+    def state(self, subscriber: str) -> SubscriberState | None:
         """Return the stored state of a subscriber; None if this access point does not serve it.
 
         Handled by :meth:`~mudkit.systems.sublim.servers.access_point.AccessPointMachine._state`.
         """
-        state: Served | None = self.installed.call(ReadState(subscriber)).result()
+        state: SubscriberState | None = self.installed.call(ReadState(subscriber)).result()
         return state
 
 
@@ -220,6 +221,7 @@ class Subscriber(OnHost):
         )
 
     def _own_facts(self) -> dict[str, Value]:
+        """Return the name of the policy, for the display."""
         return {"policy": None if self.policy is None else self.policy.name}
 
     def set_policy(self, policy: AnyPolicy) -> Operation:
@@ -264,7 +266,7 @@ class Subscriber(OnHost):
         """Call ``callback`` with the reason when the policy fails for the first time."""
         self.installed.listen(PROBLEMS, callback)
 
-    def state(self) -> Served:
+    def state(self) -> SubscriberState:
         """Return the state at its access point: ``variables``, ``automatic``, and the position in the log.
 
         Raises

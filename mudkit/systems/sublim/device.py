@@ -75,17 +75,17 @@ from mudkit.systems.sublim.messages import (
     Identify,
     InstallPolicy,
     Left,
-    Plain,
-    PolicySet,
+    PlainMessage,
+    PolicyAck,
     PolicyText,
     Problem,
     Read,
     Report,
-    Reported,
+    ReportAck,
     SetPolicy,
 )
 from mudkit.systems.sublim.servers.plain_access_point import LANGUAGE
-from mudkit.systems.sublim.sites import Site, best
+from mudkit.systems.sublim.sites import Site, choose_access_point
 from mudkit.wire import Fields
 
 APP: Final = "messages"
@@ -128,7 +128,7 @@ class _StoredMessage(msgspec.Struct, frozen=True):
     problem: str | msgspec.UnsetType = msgspec.UNSET
 
     def for_application(self) -> FieldsWithId:
-        """Return what the application gets."""
+        """Return the message as the application gets it: its fields, with an attribute ``id``."""
         return FieldsWithId({} if isinstance(self.body, msgspec.UnsetType) else self.body, self.id)
 
 
@@ -177,15 +177,16 @@ class ClientMachine:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
-        return [*self._notices.repeat(_notify), *self._handle(now_us, event)]
+        return [*self._notices.repeat(_build_notification), *self._handle_event(now_us, event)]
 
-    def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+    def _handle_event(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """Handle one event; :meth:`handle` puts the notifications that a restart repeats before it."""
         match event:
             case Received():
-                return self._receive(now_us, event)
+                return self._receive_message(now_us, event)
             case ContextChanged(context=context):
                 self._loc = context.get("loc")
-                self._automatic = _automatic(context)
+                self._automatic = _automatic_variables(context)
                 return self._follow_context(now_us)
             case LinkUp():
                 self._has_link, self._is_attached = True, False
@@ -194,7 +195,7 @@ class ClientMachine:
                 self._has_link = self._is_attached = False
                 return [*self._in_flight.clear(), CancelTimer(_REPORT)]
             case TimerFired(name="report") if self._is_attached:
-                return self._report(now_us)
+                return self._report_changes(now_us)
             case TimerFired(name=Notices.TIMER):
                 self._notices.clear()
                 self._delete_returned()
@@ -206,7 +207,8 @@ class ClientMachine:
                 return self._read(op_id, now_us)
         return ()
 
-    def _receive(self, now_us: int, event: Received) -> Sequence[Effect]:
+    def _receive_message(self, now_us: int, event: Received) -> Sequence[Effect]:
+        """Handle a message if an access point of this lab has sent it to this store; else drop it."""
         source, message = event.source, TO_CLIENT.decode(event.message)
         is_point = any(site.address == source and site.is_stateful for site in self._sites)
         match message:
@@ -221,15 +223,15 @@ class ClientMachine:
             case Attached():
                 return self._receive_attached(now_us, source, message)
             case Identify(nonce=nonce):
-                return self._identify(now_us, source, nonce)
+                return self._receive_identify(now_us, source, nonce)
             case Behind():
                 return self._receive_behind(now_us, source, message)
-            case Reported(seq=seq):
+            case ReportAck(seq=seq):
                 return self._record_report_ack(now_us, seq)
-            case PolicySet(seq=seq, taken=True):
-                return self._set_policy_above(now_us, seq)
-            case PolicySet(seq=seq, problem=problem):
-                return self._receive_policy_answer(now_us, seq, problem)
+            case PolicyAck(seq=seq, taken=True):
+                return self._send_policy_with_number_above(now_us, seq)
+            case PolicyAck(seq=seq, problem=problem):
+                return self._receive_policy_ack(now_us, seq, problem)
 
     def _retransmit(self, now_us: int) -> Sequence[Effect]:
         """Retransmit what is overdue."""
@@ -247,19 +249,20 @@ class ClientMachine:
 
     @property
     def _attachment(self) -> _Attachment:
+        """Stored attachment; before the first one, that of epoch 0."""
         return self._store.get("attachment", _Attachment) or _Attachment()
 
     def _attach(self, now_us: int) -> Sequence[Effect]:
         """Attach to the best access point; a change of access point is a new epoch."""
         stored = self._attachment
-        target = self._best_site(stored.at)
+        target = self._choose_stateful(stored.at)
         if target is None:
             return self._in_flight.start(now_us, _ATTACH)
         if target != stored.at:
             stored = _Attachment(stored.epoch + 1, target, stored.origin or target, stored.fresh)
             self._store.put("attachment", stored)
         self._is_attached = False
-        self._begin_report(now_us)
+        self._number_report(now_us)
         attach = Attach(
             self._me, stored.epoch, stored.origin or target, stored.fresh, self._last_report,
             Automatic(**self._automatic), store_id(self._ports),
@@ -271,10 +274,12 @@ class ClientMachine:
 
     @property
     def _policy_seq(self) -> int | msgspec.UnsetType:
+        """Number of the policy that an access point has acknowledged; absent if none is."""
         stored = self._store.get("policy", _StoredPolicy)
         return stored.seq if stored is not None and stored.is_set else msgspec.UNSET
 
     def _receive_attached(self, now_us: int, source: str, message: Attached) -> Sequence[Effect]:
+        """Record that the access point serves this client; send the policy and the report that it lacks."""
         stored, epoch, report = self._attachment, message.epoch, message.report
         is_late = report < self._attached_report or not self._attached_report
         if epoch != stored.epoch or source != stored.at or is_late or not self._has_link:
@@ -282,7 +287,7 @@ class ClientMachine:
         self._is_attached = True
         self._nonces.pop(source, None)
         self._sessions[source] = message.session
-        answered = [*self._in_flight.settle(now_us, _ATTACH), *self._report_above(now_us, report)]
+        answered = [*self._in_flight.settle(now_us, _ATTACH), *self._report_with_number_above(now_us, report)]
         answered += self._record_report_ack(now_us, report)
         if stored.fresh or stored.origin != source:
             self._store.put("attachment", replace(stored, origin=source, fresh=False))
@@ -290,15 +295,16 @@ class ClientMachine:
         if policy is not None and message.policy is not msgspec.UNSET and message.policy < policy.seq:
             self._store.put("policy", replace(policy, is_set=False))
         late = self._resend_report(now_us) if self._has_unacked_report() else ()
-        changed = self._report(now_us)  # since it attached
+        changed = self._report_changes(now_us)  # since it attached
         return [*answered, *late, *self._send_policy(now_us), *changed]
 
     def _receive_behind(self, now_us: int, source: str, message: Behind) -> Sequence[Effect]:
+        """Attach again, with an epoch above the one that the access point knows."""
         stored, epoch = self._attachment, message.epoch
         if source != stored.at or not self._has_link:
             return ()
         if not isinstance(message.report, msgspec.UnsetType) and message.report > self._last_report:
-            lost = self._raise_report(message.report)
+            lost = self._skip_reports(message.report)
             self._store.put("attachment", replace(stored, epoch=max(epoch, stored.epoch) + 1))
             return lost, *self._attach(now_us)
         is_late_copy = message.report is not msgspec.UNSET and epoch <= stored.epoch
@@ -307,7 +313,8 @@ class ClientMachine:
         self._store.put("attachment", replace(stored, epoch=epoch + 1))
         return self._attach(now_us)
 
-    def _identify(self, now_us: int, source: str, nonce: str) -> Sequence[Effect]:
+    def _receive_identify(self, now_us: int, source: str, nonce: str) -> Sequence[Effect]:
+        """Attach again with the nonce of the question, or say that this client has left."""
         if source != self._attachment.at:
             return self._send_left(source, nonce)
         is_sent = self._nonces.get(source) == nonce and _ATTACH in self._in_flight
@@ -328,36 +335,42 @@ class ClientMachine:
         if not self._has_link:
             return ()
         at = self._attachment.at
-        if at is None or self._best_site(at) != at:
+        if at is None or self._choose_stateful(at) != at:
             return self._attach(now_us)
-        return self._report(now_us) if self._is_attached else ()
+        return self._report_changes(now_us) if self._is_attached else ()
 
-    def _best_site(self, now: str | None) -> str | None:
-        return best([site for site in self._sites if site.is_stateful], self._loc, now)
+    def _choose_stateful(self, now: str | None) -> str | None:
+        """Return the address of the best access point with SUBLIM; ``now`` is the current one."""
+        return choose_access_point([site for site in self._sites if site.is_stateful], self._loc, now)
 
     # -- automatic variables
 
     @property
     def _session(self) -> str | msgspec.UnsetType:
+        """Session with the current access point, which messages to it repeat."""
         return self._sessions.get(self._attachment.at or "", msgspec.UNSET)
 
     @property
     def _last_report(self) -> int:
+        """Number of the last report that was sent or skipped; 0 before the first."""
         return self._store.get("report", int) or 0
 
-    def _report(self, now_us: int) -> Sequence[Effect]:
-        if not _differs(self._automatic, self._reported, self._share):
+    def _report_changes(self, now_us: int) -> Sequence[Effect]:
+        """Report the automatic variables if they have changed enough, or set a timer for when it may."""
+        if not _has_changed(self._automatic, self._reported, self._share):
             return ()
         if self._reported_us is not None and now_us - self._reported_us < self._every_us:
             return (SetTimer(_REPORT, self._reported_us + self._every_us - now_us),)
-        self._begin_report(now_us)
+        self._number_report(now_us)
         return self._send_report(now_us)
 
-    def _begin_report(self, now_us: int) -> None:
+    def _number_report(self, now_us: int) -> None:
+        """Count a report of the present automatic variables, and record that they are reported now."""
         self._store.put("report", self._last_report + 1)
         self._reported, self._reported_us = self._automatic, now_us
 
     def _send_report(self, now_us: int) -> Sequence[Effect]:
+        """Send the last report, until it is acknowledged."""
         seq = self._last_report
         report = Report(self._me, seq, Automatic(**self._reported), store_id(self._ports), self._session)
         return self._send_until_acked(now_us, seq, report)
@@ -365,47 +378,50 @@ class ClientMachine:
     def _record_report_ack(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Record an acknowledgement, which covers all earlier reports."""
         self._acked_report = max(self._acked_report, min(seq, self._last_report))
-        return self._forget_reports(now_us, self._acked_report)
+        return self._settle_reports(now_us, self._acked_report)
 
-    def _forget_reports(self, now_us: int, up_to_seq: int) -> list[Effect]:
-        """Stop waiting for acknowledgements up to a number."""
+    def _settle_reports(self, now_us: int, up_to_seq: int) -> list[Effect]:
+        """Stop retransmitting the reports up to a number: acknowledged, or superseded."""
         acked = [seq for seq in self._in_flight if isinstance(seq, int) and seq <= up_to_seq]
         return [effect for seq in acked for effect in self._in_flight.settle(now_us, seq)]
 
-    def _report_above(self, now_us: int, seq: int) -> Sequence[Effect]:
+    def _report_with_number_above(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Report under a number above those that this client has used and forgotten."""
         if seq <= self._last_report:
             return ()
-        lost = self._raise_report(seq)
-        self._begin_report(now_us)
+        lost = self._skip_reports(seq)
+        self._number_report(now_us)
         return (lost, *self._send_report(now_us))
 
-    def _raise_report(self, seq: int) -> Record:
-        """Continue after a report that this store does not know."""
+    def _skip_reports(self, seq: int) -> Record:
+        """Skip report numbers up to ``seq``, which this store has used and forgotten; return the incident."""
         lost = rollback_incident(self._me, f"it does not know its reports {self._last_report + 1} to {seq}")
         self._store.put("report", seq)
         return lost
 
     def _has_unacked_report(self) -> bool:
+        """Return whether the last report is not acknowledged."""
         return self._acked_report < self._last_report
 
     def _resend_report(self, now_us: int) -> Sequence[Effect]:
         """Retransmit the last report, which supersedes earlier ones."""
-        stop = self._forget_reports(now_us, self._last_report - 1)
+        stop = self._settle_reports(now_us, self._last_report - 1)
         return [*stop, *self._send_report(now_us)] if self._has_unacked_report() else stop
 
     # -- the policy
 
     def _set_policy(self, now_us: int, op_id: int, policy: PolicyText) -> Sequence[Effect]:
+        """Store a new policy under the next number, and send it once attached; it replaces a pending one."""
         before = self._store.get("policy", _StoredPolicy)
         seq = (before.seq if before is not None else 0) + 1
         self._store.put("policy", _StoredPolicy(seq, policy))
         self._calls[seq] = op_id
         return self._send_policy(now_us) if self._is_attached else ()
 
-    def _receive_policy_answer(
+    def _receive_policy_ack(
         self, now_us: int, seq: int, problem: Problem | msgspec.UnsetType
     ) -> Sequence[Effect]:
+        """Complete the operation that has set this policy, with its error if refused, and earlier ones."""
         stored = self._store.get("policy", _StoredPolicy)
         effects: list[Effect] = []
         if stored is not None and stored.seq == seq:
@@ -421,7 +437,7 @@ class ClientMachine:
         older = [self._calls.pop(number) for number in list(self._calls) if number < seq]
         return [*effects, Complete(op_id, error=error), *(Complete(number) for number in older)]
 
-    def _set_policy_above(self, now_us: int, seq: int) -> Sequence[Effect]:
+    def _send_policy_with_number_above(self, now_us: int, seq: int) -> Sequence[Effect]:
         """Send the policy under a number above those that this client has used and forgotten."""
         stored = self._store.get("policy", _StoredPolicy)
         if stored is None or stored.is_set or stored.seq > seq:
@@ -433,6 +449,7 @@ class ClientMachine:
         return (lost, *self._send_policy(now_us))
 
     def _send_policy(self, now_us: int) -> Sequence[Effect]:
+        """Send the stored policy until acknowledged, unless the access point has it."""
         stored = self._store.get("policy", _StoredPolicy)
         if stored is None or stored.is_set:
             return ()
@@ -448,6 +465,7 @@ class ClientMachine:
     # -- messages
 
     def _receive_delivery(self, now_us: int, source: str, message: Deliver) -> Sequence[Effect]:
+        """Store and notify a delivery if it is the next one; acknowledge the last one in order."""
         attachment = self._attachment
         if source not in (attachment.at, attachment.origin):
             return self._send_left(source)
@@ -460,7 +478,7 @@ class ClientMachine:
             self._store.put("seen", seen)
             identifier = f"{store_id(self._ports)} {seen} {message.item}"
             entry = _StoredMessage(message.item, identifier, message.body, message.problem)
-            effects += [_notify(entry), self._notices.add(entry)]
+            effects += [_build_notification(entry), self._notices.add(entry)]
             if message.body is not msgspec.UNSET:
                 self._store.put(f"in {seen:012d}", entry)
                 effects.append(delivery(message.item, self._me, delivered_us=now_us))
@@ -468,6 +486,7 @@ class ClientMachine:
         return effects
 
     def _read(self, op_id: int, now_us: int) -> Sequence[Effect]:
+        """Complete a read with the unread messages; a timer deletes them once the application has them."""
         new = [
             (key, entry)
             for key, entry in self._store.items("in ", _StoredMessage)
@@ -483,12 +502,14 @@ class ClientMachine:
         ]
 
     def _delete_returned(self) -> None:
+        """Delete the messages that reads have returned."""
         for key in self._returned:
             self._store.delete(key)
         self._returned = []
 
 
-def _notify(entry: _StoredMessage) -> Notify:
+def _build_notification(entry: _StoredMessage) -> Notify:
+    """Return the notification of a delivery: of the message, or of the problem of the policy."""
     return (
         Notify(APP, entry.for_application())
         if entry.problem is msgspec.UNSET
@@ -496,7 +517,7 @@ def _notify(entry: _StoredMessage) -> Notify:
     )
 
 
-def _automatic(context: Fields) -> dict[str, float]:
+def _automatic_variables(context: Fields) -> dict[str, float]:
     """Return the automatic variables in a device's context, without unknown ones."""
     share = context.get("battery_share")
     variables = {
@@ -507,7 +528,8 @@ def _automatic(context: Fields) -> dict[str, float]:
     return {name: value for name, value in variables.items() if isinstance(value, int | float)}
 
 
-def _differs(now: Mapping[str, float], before: Mapping[str, float], share: float) -> bool:
+def _has_changed(now: Mapping[str, float], before: Mapping[str, float], share: float) -> bool:
+    """Return whether a variable appeared, disappeared, or differs by more than a share of its old value."""
     if now.keys() != before.keys():
         return True
     return any(abs(value - before[name]) > share * abs(before[name]) for name, value in now.items())
@@ -526,7 +548,7 @@ class PlainClientMachine:
         self._has_link = False
         self._last: dict[str, int] = {}
         """Number of the last message, by the incarnation of the publish server's log."""
-        self._unread: list[Plain] = []
+        self._unread: list[PlainMessage] = []
 
     def overview(self) -> View:
         """Return the access point and the predicate for the display."""
@@ -542,7 +564,7 @@ class PlainClientMachine:
                 message = TO_PLAIN_CLIENT.decode(event.message)
                 if message is None or all(site.address != source for site in self._sites):
                     return record_dropped(event)
-                if isinstance(message, Identify) or not self._wants(message):
+                if isinstance(message, Identify) or not self._matches(message):
                     return ()  # for the former owner of this address
                 incarnation = "" if message.log_incarnation is msgspec.UNSET else message.log_incarnation
                 if message.lsn <= self._last.get(incarnation, 0):
@@ -552,29 +574,31 @@ class PlainClientMachine:
                 return delivery(message.item, self._me, delivered_us=now_us), Notify(APP, message.body)
             case ContextChanged(context=context):
                 self._loc = context.get("loc")
-                if self._has_link and best(self._sites, self._loc, self._at) != self._at:
-                    return self._hello()
+                if self._has_link and choose_access_point(self._sites, self._loc, self._at) != self._at:
+                    return self._send_hello()
             case LinkUp():
                 self._has_link = True
-                return self._hello()
+                return self._send_hello()
             case LinkDown():
                 self._has_link = False
             case TimerFired() if self._has_link:
-                return self._hello()
+                return self._send_hello()
             case Call(op_id=op_id, operation=Read()):
                 unread, self._unread = self._unread, []
                 read = [delivery(plain.item, self._me, read_us=now_us) for plain in unread]
                 return [*read, Complete(op_id, [plain.body for plain in unread])]
         return ()
 
-    def _wants(self, message: Plain) -> bool:
+    def _matches(self, message: PlainMessage) -> bool:
+        """Return whether the predicate is TRUE of a message; False if it cannot be evaluated."""
         try:
             return self._condition(message.body) is True
         except PredicateError:
             return False
 
-    def _hello(self) -> Sequence[Effect]:
-        before, self._at = self._at, best(self._sites, self._loc, self._at)
+    def _send_hello(self) -> Sequence[Effect]:
+        """Send a hello to the nearest access point, a bye to the one before, and set the next timer."""
+        before, self._at = self._at, choose_access_point(self._sites, self._loc, self._at)
         timer = SetTimer(_HELLO, _HELLO_INTERVAL_US)
         if self._at is None:
             return (timer,)

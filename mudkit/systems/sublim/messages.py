@@ -41,7 +41,7 @@ class Automatic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     display_px: _Measured | msgspec.UnsetType = msgspec.UNSET
 
     def known(self) -> dict[str, float]:
-        """Return those that the device knows, by name."""
+        """Return the variables that the device knows, by name."""
         variables = {
             "battery": self.battery,
             "bandwidth_kbps": self.bandwidth_kbps,
@@ -50,8 +50,8 @@ class Automatic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return {name: value for name, value in variables.items() if not isinstance(value, msgspec.UnsetType)}
 
 
-class Published(msgspec.Struct, frozen=True):
-    """Message as published. Part of messages."""
+class PublishedMessage(msgspec.Struct, frozen=True):
+    """Message as the publish server stores and floods it, with its number in the log. Part of messages."""
 
     lsn: Count = msgspec.field(name="number")
     item: str
@@ -60,8 +60,8 @@ class Published(msgspec.Struct, frozen=True):
     body: Body
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """Queue entry of a subscriber: a message, or the reason its policy failed. Part of messages."""
+class QueueEntry(msgspec.Struct, frozen=True):
+    """Delivery in the queue of a subscriber: a message, or why its policy failed. Part of messages."""
 
     seq: Count = msgspec.field(name="number")
     item: str
@@ -97,7 +97,7 @@ class SubscriberRecord(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Reason a policy was refused. Part of messages."""
+    """Reason why an access point has refused a client's policy. Part of messages."""
 
     summary: str
     where: str | None
@@ -107,8 +107,8 @@ class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 # -- operations: from the application to a machine
 
 
-class Served(TypedDict):
-    """State of a subscriber: a ``SubscriberRecord`` on the wire, and the time at its access point."""
+class SubscriberState(TypedDict):
+    """State of a subscriber that the application gets: a ``SubscriberRecord``, and the time there."""
 
     epoch: int
     address: str
@@ -133,13 +133,13 @@ class Publish(msgspec.Struct, frozen=True, tag_field="operation", tag="publish")
 
 
 class ReadState(msgspec.Struct, frozen=True, tag_field="operation", tag="state"):
-    """Return the state of a subscriber at an access point."""
+    """Return what an access point has stored of a subscriber; None if it does not serve it."""
 
     subscriber: str
 
 
 class InstallPolicy(msgspec.Struct, frozen=True, tag_field="operation", tag="set_policy"):
-    """Set the subscriber's policy."""
+    """Set the policy of this device; completed when the access point has answered."""
 
     policy: PolicyText
 
@@ -160,8 +160,8 @@ class Join(msgspec.Struct, frozen=True, tag_field="kind", tag="join"):
     nonce: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
-class Replay(msgspec.Struct, frozen=True, tag_field="kind", tag="replay"):
-    """Access point to publish server: send the messages starting at this number."""
+class ReplayRequest(msgspec.Struct, frozen=True, tag_field="kind", tag="replay"):
+    """Access point to publish server: send the stored messages again, starting at this number."""
 
     first_lsn: Count = msgspec.field(name="from")
 
@@ -173,7 +173,7 @@ class Whereabouts(msgspec.Struct, frozen=True):
     store_id: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{8})?\Z")] = msgspec.field(name="incarnation")
 
 
-class Have(msgspec.Struct, frozen=True, tag_field="kind", tag="have"):
+class MessagesAck(msgspec.Struct, frozen=True, tag_field="kind", tag="have"):
     """Access point to publish server: acknowledges all messages up to a number.
 
     ``log_incarnation`` is the last one in the lineage that it knows; absent: the lineage is empty. ``moved``:
@@ -199,15 +199,15 @@ class Messages(msgspec.Struct, frozen=True, tag_field="kind", tag="messages"):
 
     last_lsn: Count = msgspec.field(name="last")
     first_lsn: Count = msgspec.field(name="first")
-    messages: list[Published]
+    messages: list[PublishedMessage]
     lineage: Lineage | msgspec.UnsetType = msgspec.UNSET
     served: dict[_Subscriber, Whereabouts] | msgspec.UnsetType = msgspec.UNSET
     taken: dict[_Subscriber, str] | msgspec.UnsetType = msgspec.UNSET
     nonce: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
-class Noted(msgspec.Struct, frozen=True, tag_field="kind", tag="noted"):
-    """Publish server to access point: has stored what :class:`Have` said of its subscribers."""
+class AddressesNoted(msgspec.Struct, frozen=True, tag_field="kind", tag="noted"):
+    """Publish server to access point: the addresses that it has sent (:class:`MessagesAck`) are stored."""
 
     subscribers: dict[_Subscriber, Whereabouts]
 
@@ -215,19 +215,25 @@ class Noted(msgspec.Struct, frozen=True, tag_field="kind", tag="noted"):
 # -- clients and access points
 
 
-class _OfSubscriber(msgspec.Struct, frozen=True, tag_field="kind"):
+class _AboutSubscriber(msgspec.Struct, frozen=True, tag_field="kind"):
+    """Base of messages that name a subscriber; a client may name its own device only."""
+
     subscriber: _Subscriber
 
 
-class _OfEpoch(_OfSubscriber, frozen=True):
+class _AboutEpoch(_AboutSubscriber, frozen=True):
+    """Base of messages about one attachment of a subscriber: its client counts them in ``epoch``."""
+
     epoch: Count
 
 
-class _ToClient(msgspec.Struct, frozen=True, tag_field="kind"):
+class _ToStore(msgspec.Struct, frozen=True, tag_field="kind"):
+    """Base of messages to a client that are meant for one of its stores only, and ignored after a wipe."""
+
     store_id: _StoreId = msgspec.field(name="incarnation")
 
 
-class Attach(_OfEpoch, frozen=True, tag="attach"):
+class Attach(_AboutEpoch, frozen=True, tag="attach"):
     """Client to access point: serve this subscriber.
 
     ``origin`` is the access point that served it before. ``fresh``: none has, as far as this store
@@ -245,7 +251,7 @@ class Attach(_OfEpoch, frozen=True, tag="attach"):
     nonce: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
-class Attached(_ToClient, frozen=True, tag="attached"):
+class Attached(_ToStore, frozen=True, tag="attached"):
     """Access point to client: serves it, and knows its automatic variables of this report.
 
     ``policy`` is the number of its policy if the client has set a later one, which is lost; else absent.
@@ -259,7 +265,7 @@ class Attached(_ToClient, frozen=True, tag="attached"):
     session: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
-class Identify(_ToClient, frozen=True, tag="identify"):
+class Identify(_ToStore, frozen=True, tag="identify"):
     """Access point to client: attach again, with this nonce, which a late copy of an attachment lacks.
 
     Sent when the access point has restarted or has no state, and when another store attaches or leaves.
@@ -268,7 +274,7 @@ class Identify(_ToClient, frozen=True, tag="identify"):
     nonce: _Nonce
 
 
-class Behind(_ToClient, frozen=True, tag="behind"):
+class Behind(_ToStore, frozen=True, tag="behind"):
     """Access point to client: another store, or a later state of this one, had reached this epoch.
 
     The client continues at the next epoch. ``report``: its store had reached this report, too, unless the
@@ -279,7 +285,7 @@ class Behind(_ToClient, frozen=True, tag="behind"):
     report: Count | msgspec.UnsetType = msgspec.UNSET
 
 
-class Report(_OfSubscriber, frozen=True, tag="report"):
+class Report(_AboutSubscriber, frozen=True, tag="report"):
     """Client to access point: the automatic variables; ``session`` as in :class:`Attached`."""
 
     seq: Count = msgspec.field(name="number")
@@ -288,13 +294,13 @@ class Report(_OfSubscriber, frozen=True, tag="report"):
     session: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
-class Reported(_ToClient, frozen=True, tag="reported"):
+class ReportAck(_ToStore, frozen=True, tag="reported"):
     """Access point to client: acknowledges a report."""
 
     seq: Count = msgspec.field(name="number")
 
 
-class SetPolicy(_OfSubscriber, frozen=True, tag="policy"):
+class SetPolicy(_AboutSubscriber, frozen=True, tag="policy"):
     """Client to access point: use this policy; ``session`` as in :class:`Attached`."""
 
     seq: Count = msgspec.field(name="number")
@@ -303,7 +309,7 @@ class SetPolicy(_OfSubscriber, frozen=True, tag="policy"):
     session: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
-class PolicySet(_ToClient, frozen=True, tag="policy set"):
+class PolicyAck(_ToStore, frozen=True, tag="policy set"):
     """Access point to client: acknowledges a policy; with ``problem``, the previous one stays.
 
     ``taken``: the numbers up to this one belong to other policies, which the client has forgotten.
@@ -314,7 +320,7 @@ class PolicySet(_ToClient, frozen=True, tag="policy set"):
     taken: Literal[True] | msgspec.UnsetType = msgspec.UNSET
 
 
-class Deliver(_OfSubscriber, frozen=True, tag="deliver"):
+class Deliver(_AboutSubscriber, frozen=True, tag="deliver"):
     """Access point to client: the next message, or why there is none; nothing is queued before ``first``.
 
     ``session`` as in :class:`Attached`.
@@ -331,14 +337,14 @@ class Deliver(_OfSubscriber, frozen=True, tag="deliver"):
         _check_either(self)
 
 
-class DeliveryAck(_OfSubscriber, frozen=True, tag="got"):
+class DeliveryAck(_AboutSubscriber, frozen=True, tag="got"):
     """Client to access point: acknowledges all deliveries of a session up to a number."""
 
     seq: Count = msgspec.field(name="number")
     session: _Nonce | msgspec.UnsetType = msgspec.UNSET
 
 
-class Left(_OfSubscriber, frozen=True, tag="left"):
+class Left(_AboutSubscriber, frozen=True, tag="left"):
     """Client to access point: served elsewhere since this epoch (0: not attached yet); delete older state.
 
     The same for the state of another store. ``nonce`` is that of the :class:`Identify` that this
@@ -353,36 +359,36 @@ class Left(_OfSubscriber, frozen=True, tag="left"):
 # -- access points among themselves
 
 
-class Ask(_OfEpoch, frozen=True, tag="ask"):
-    """Access point to another: transfer the subscriber's state to me."""
+class StateRequest(_AboutEpoch, frozen=True, tag="ask"):
+    """Access point to another: a client has attached here, transfer its state to me."""
 
     fresh: bool
     store_id: _StoreId = msgspec.field(name="incarnation")
 
 
-class StateTransfer(_OfEpoch, frozen=True, tag="parcel"):
+class StateTransfer(_AboutEpoch, frozen=True, tag="parcel"):
     """Access point to another: state, policy and queue of a subscriber."""
 
     record: SubscriberRecord
     policy: PolicyText | None
-    out: list[Entry]
+    out: list[QueueEntry]
 
 
-class StateTransferAck(_OfEpoch, frozen=True, tag="parcel has come"):
+class StateTransferAck(_AboutEpoch, frozen=True, tag="parcel has come"):
     """Access point to another: the state is stored; the sender may delete it."""
 
 
-class Moved(_OfEpoch, frozen=True, tag="moved"):
+class Moved(_AboutEpoch, frozen=True, tag="moved"):
     """Access point to another: the subscriber has moved on to ``to``."""
 
     to: Name
 
 
-class Stale(_OfEpoch, frozen=True, tag="stale"):
+class Stale(_AboutEpoch, frozen=True, tag="stale"):
     """Access point to another: the client has attached elsewhere since that epoch."""
 
 
-class Missing(_OfEpoch, frozen=True, tag="missing"):
+class Missing(_AboutEpoch, frozen=True, tag="missing"):
     """Access point to another: the state of the subscriber is lost, if it ever was here.
 
     ``start_us`` is the time of its start, ``start_lsn`` the last message published before.
@@ -395,18 +401,18 @@ class Missing(_OfEpoch, frozen=True, tag="missing"):
 # -- without state
 
 
-class Hello(_OfSubscriber, frozen=True, tag="hello"):
+class Hello(_AboutSubscriber, frozen=True, tag="hello"):
     """Plain client to access point: send the messages that match this predicate."""
 
     filter: _Text
 
 
-class Bye(_OfSubscriber, frozen=True, tag="bye"):
+class Bye(_AboutSubscriber, frozen=True, tag="bye"):
     """Plain client to access point: unsubscribe."""
 
 
-class Plain(msgspec.Struct, frozen=True, tag_field="kind", tag="plain"):
-    """Access point to plain client: a message.
+class PlainMessage(msgspec.Struct, frozen=True, tag_field="kind", tag="plain"):
+    """Access point to plain client: a published message that matches its predicate.
 
     ``log_incarnation`` is that of the publish server's log that has numbered it; absent: the first.
     """
@@ -417,23 +423,23 @@ class Plain(msgspec.Struct, frozen=True, tag_field="kind", tag="plain"):
     log_incarnation: _Incarnation | msgspec.UnsetType = msgspec.field(name="start", default=msgspec.UNSET)
 
 
-def _check_either(message: Entry | Deliver) -> None:
+def _check_either(message: QueueEntry | Deliver) -> None:
     """Raise ValueError unless exactly one of body and problem is present."""
     if (message.body is msgspec.UNSET) is (message.problem is msgspec.UNSET):
         raise ValueError("a body or a problem")
 
 
-TO_PUBLISHER: Final = Accepts[Join | Replay | Have](Join, Replay, Have)
-FROM_PUBLISHER: Final = Accepts[Messages | Noted](Messages, Noted)
+TO_PUBLISHER: Final = Accepts[Join | ReplayRequest | MessagesAck](Join, ReplayRequest, MessagesAck)
+FROM_PUBLISHER: Final = Accepts[Messages | AddressesNoted](Messages, AddressesNoted)
 FROM_PLAIN_CLIENT: Final = Accepts[Hello | Bye](Hello, Bye)
 FROM_CLIENT: Final = Accepts[Attach | Report | SetPolicy | DeliveryAck | Left | Hello | Bye](
     Attach, Report, SetPolicy, DeliveryAck, Left, Hello, Bye
 )
-FROM_POINT: Final = Accepts[Ask | StateTransfer | StateTransferAck | Moved | Stale | Missing](
-    Ask, StateTransfer, StateTransferAck, Moved, Stale, Missing
+FROM_POINT: Final = Accepts[StateRequest | StateTransfer | StateTransferAck | Moved | Stale | Missing](
+    StateRequest, StateTransfer, StateTransferAck, Moved, Stale, Missing
 )
-TO_CLIENT: Final = Accepts[Attached | Behind | Identify | Reported | PolicySet | Deliver](
-    Attached, Behind, Identify, Reported, PolicySet, Deliver
+TO_CLIENT: Final = Accepts[Attached | Behind | Identify | ReportAck | PolicyAck | Deliver](
+    Attached, Behind, Identify, ReportAck, PolicyAck, Deliver
 )
-TO_PLAIN_CLIENT: Final = Accepts[Plain | Identify](Plain, Identify)
+TO_PLAIN_CLIENT: Final = Accepts[PlainMessage | Identify](PlainMessage, Identify)
 """Identify is for a former owner of its address."""

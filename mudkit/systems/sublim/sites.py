@@ -26,7 +26,9 @@ class Site(NamedTuple):
         return 1000.0 * float(distance_km(loc[0], loc[1], self.at[0], self.at[1]))
 
 
-def best(sites: Sequence[Site], loc: tuple[float, float] | None, current: str | None) -> str | None:
+def choose_access_point(
+    sites: Sequence[Site], loc: tuple[float, float] | None, current: str | None
+) -> str | None:
     """Return the address of the nearest access point in range, preferring the current one.
 
     Out of every range it is the current one, which serves from afar, or else the nearest; without sites None.

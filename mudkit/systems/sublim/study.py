@@ -98,6 +98,7 @@ def picu_function(patients: Iterable[float]) -> FunctionPolicy:
 
 
 def _picu(message: Fields, state: State) -> dict[str, Value] | None:
+    """Decide as the rules of :func:`picu`: the function that :func:`picu_function` wraps."""
     battery = state.get_property("battery")
     bandwidth_kbps = state.get_property("bandwidth_kbps")
     patient, pulse = _number(message.get("patient")), _number(message.get("pulse"))

@@ -27,9 +27,9 @@ from mudkit.systems.sublim.messages import (
     Automatic,
     Body,
     Deliver,
-    Entry,
     PolicyText,
-    Published,
+    PublishedMessage,
+    QueueEntry,
     StateTransfer,
     SubscriberRecord,
 )
@@ -44,8 +44,8 @@ _SHOWN: Final = 200
 AnyPolicy = Policy | FunctionPolicy
 
 
-def initial_state(subscriber: str, epoch: int, log: Follower) -> StateTransfer:
-    """Return the state of an unknown subscriber: it starts at the next message."""
+def build_initial_state(subscriber: str, epoch: int, log: Follower) -> StateTransfer:
+    """Return the state of a subscriber that no access point knows: it starts at the next message."""
     kept = SubscriberRecord(
         epoch=0, address="", report=0, automatic=Automatic(), variables={}, next_lsn=(log.last_lsn or 0) + 1,
         last_seq=0, policy=0, stopped=0, skipped=0, store_id="", lineage=log.lineage or UNSET,
@@ -63,7 +63,7 @@ class Agent:
         record = store.get(f"agent {name}", SubscriberRecord)
         assert record is not None, "installed before"
         self.record: SubscriberRecord = record
-        self._queue = deque(entry for _, entry in store.items(f"out {name}\n", Entry))
+        self._queue = deque(entry for _, entry in store.items(f"out {name}\n", QueueEntry))
         self._in_flight: RetransmitTimer[int] = RetransmitTimer(AGAIN + name)
         """Deliveries in flight: the first ones of the queue."""
         self.is_away = False
@@ -74,47 +74,47 @@ class Agent:
         self._suspended_us = 0
 
     @property
-    def queued(self) -> int:
+    def queue_length(self) -> int:
         """Length of the queue."""
         return len(self._queue)
 
     @staticmethod
-    def install(store: Store, name: str, state: StateTransfer) -> None:
-        """Store the content of a state transfer."""
+    def store_state(store: Store, name: str, state: StateTransfer) -> None:
+        """Store a state, as a transfer has it, before the agent of this subscriber is created."""
         store.put(f"agent {name}", state.record)
         if state.policy is None:
             store.delete(f"policy {name}")
         else:
             store.put(f"policy {name}", state.policy)
         for entry in state.out:
-            store.put(_key(name, entry.seq), entry)
+            store.put(_queue_key(name, entry.seq), entry)
 
-    def export(self, epoch: int) -> StateTransfer:
-        """Return the state to transfer."""
+    def export_state(self, epoch: int) -> StateTransfer:
+        """Return the state, the policy and the queue for a transfer to another access point."""
         policy = self._store.get(f"policy {self.name}", dict)
         return StateTransfer(self.name, epoch, self.record, policy, list(self._queue))
 
-    def remove(self) -> None:
-        """Delete the stored state."""
+    def delete_state(self) -> None:
+        """Delete the stored state, policy and queue: this access point stops serving the subscriber."""
         self._store.delete(f"agent {self.name}")
         self._store.delete(f"policy {self.name}")
         for entry in self._queue:
-            self._store.delete(_key(self.name, entry.seq))
+            self._store.delete(_queue_key(self.name, entry.seq))
 
-    def update(self, record: SubscriberRecord) -> None:
-        """Replace and store the record."""
+    def update_record(self, record: SubscriberRecord) -> None:
+        """Replace the record, in memory and in the store."""
         self.record = record
         self._store.put(f"agent {self.name}", record)
 
     def record_report(self, seq: int, automatic: Automatic) -> None:
         """Store automatic variables unless newer ones are known; a restored client may reuse a number."""
         if seq > self.record.report or (seq == self.record.report and automatic != self.record.automatic):
-            self.update(replace(self.record, report=seq, automatic=automatic))
+            self.update_record(replace(self.record, report=seq, automatic=automatic))
 
     def set_store_id(self, store_id: str) -> None:
         """Serve another store of the client, which numbers its reports and policies from 1."""
         if store_id != self.record.store_id:
-            self.update(replace(self.record, store_id=store_id, report=0, policy=0))
+            self.update_record(replace(self.record, store_id=store_id, report=0, policy=0))
 
     def is_number_used(self, seq: int, sent: PolicyText) -> bool:
         """Return whether another policy has this number: the client was restored, or it is a late copy."""
@@ -125,7 +125,7 @@ class Agent:
         """Set the policy, starting at the next message, with its initial variables."""
         self.policy = policy
         self._store.put(f"policy {self.name}", sent)
-        self.update(replace(self.record, policy=seq, variables=dict(policy.variables), stopped=0))
+        self.update_record(replace(self.record, policy=seq, variables=dict(policy.variables), stopped=0))
 
     def suspend(self, now_us: int) -> None:
         """Stop deciding and delivering until the client attaches: the store may be outdated."""
@@ -143,13 +143,13 @@ class Agent:
         effects: list[Effect] = []
         while self._queue:
             effects += self._drop_first(now_us)
-        self.update(replace(record, last_seq=seen, since_us=self._suspended_us))
+        self.update_record(replace(record, last_seq=seen, since_us=self._suspended_us))
         lost = rollback_incident(
             self.name, f"its access point does not know deliveries {record.last_seq + 1} to {seen}"
         )
         return [lost, *effects]
 
-    def follow(self, lineage: Lineage, last_lsn: int) -> tuple[int, int]:
+    def follow_log(self, lineage: Lineage, last_lsn: int) -> tuple[int, int]:
         """Resume in the publish server's log, which may have been restored from a backup.
 
         Return the last position that both logs share, and the last one known.
@@ -161,21 +161,21 @@ class Agent:
         shared = shared_lsn(before, known_lsn, lineage, last_lsn)
         taken = taken_by_incarnation(before, known_lsn, {} if record.taken is UNSET else record.taken)
         next_lsn = resume_lsn(shared, taken, lineage, last_lsn) + 1
-        self.update(replace(record, next_lsn=next_lsn, lineage=lineage or UNSET, taken=taken or UNSET))
+        self.update_record(replace(record, next_lsn=next_lsn, lineage=lineage or UNSET, taken=taken or UNSET))
         return shared, known_lsn
 
-    def skip(self, first_lsn: int) -> None:
-        """Skip messages before a number, which the publish server has deleted."""
+    def skip_to(self, first_lsn: int) -> None:
+        """Skip the messages before ``first_lsn``, and count them: the publish server has deleted them."""
         missed = first_lsn - self.record.next_lsn
         if missed > 0:
-            self.update(replace(self.record, next_lsn=first_lsn, skipped=self.record.skipped + missed))
+            self.update_record(replace(self.record, next_lsn=first_lsn, skipped=self.record.skipped + missed))
 
-    def decide(self, now_us: int, message: Published) -> Sequence[Effect]:
+    def decide(self, now_us: int, message: PublishedMessage) -> Sequence[Effect]:
         """Apply the policy to the next message; queue what it sends."""
         record = self.record
         if record.since_us is not UNSET:
             if message.created_us < record.since_us:
-                self.skip(message.lsn + 1)
+                self.skip_to(message.lsn + 1)
                 return ()
             record = replace(record, since_us=UNSET)
         verdict = self.verdict(message.body, message.at_s)
@@ -186,13 +186,13 @@ class Agent:
             detail = f"policy of {self.name}: {verdict.problem}"[:_SHOWN]
             effects.append(Record("incidents", {"incident": "failed", "detail": detail}))
         if verdict.outcome == SENT and verdict.out is not None:
-            entry = Entry(record.last_seq + 1, message.item, dict(verdict.out))
+            entry = QueueEntry(record.last_seq + 1, message.item, dict(verdict.out))
             effects.append(delivery(message.item, self.name, created_us=message.created_us))
         elif (
             verdict.outcome == STOPPED and stopped == 1
         ):  # reported once: a policy may fail for every message
-            entry = Entry(record.last_seq + 1, message.item, problem=str(verdict.problem))
-        self.update(
+            entry = QueueEntry(record.last_seq + 1, message.item, problem=str(verdict.problem))
+        self.update_record(
             replace(
                 record,
                 next_lsn=message.lsn + 1,
@@ -204,10 +204,10 @@ class Agent:
         self._store.crash_point("decided, not in the queue")
         if entry is None:
             return effects
-        return [*effects, *self._enqueue(now_us, entry), *self.deliver(now_us)]
+        return [*effects, *self._add_to_queue(now_us, entry), *self.deliver(now_us)]
 
     def verdict(self, body: Body, at_s: float) -> Verdict:
-        """Return the decision on a message in the current state."""
+        """Return the decision of the policy on a message in the present state, which is not changed."""
         if self.policy is None:
             return Verdict(SENT, dict(body), None, self.record.variables)
         return self.policy.decide(body, self.record.variables, self.record.automatic.known(), at_s)
@@ -219,8 +219,8 @@ class Agent:
             effects += self._send(now_us, self._queue[len(self._in_flight)])
         return effects
 
-    def resend(self, now_us: int) -> Sequence[Effect]:
-        """Send the queue again from the start: the device is connected."""
+    def restart_deliveries(self, now_us: int) -> Sequence[Effect]:
+        """Send the first deliveries of the queue again, or none if the device is away."""
         return self._in_flight.clear() if self.is_away else [*self._in_flight.clear(), *self.deliver(now_us)]
 
     def retransmit_overdue(self, now_us: int) -> Sequence[Effect]:
@@ -235,32 +235,36 @@ class Agent:
         return [*effects, *self._in_flight.restart(now_us)]
 
     def acknowledge(self, now_us: int, seq: int) -> Sequence[Effect]:
-        """Remove acknowledged deliveries, and send more."""
+        """Remove the deliveries up to ``seq`` from the queue, and send the next ones."""
         effects: list[Effect] = []
         while self._queue and self._queue[0].seq <= seq:
             effects += self._drop_first(now_us)
         return [*effects, *self.deliver(now_us)]
 
-    def _send(self, now_us: int, entry: Entry) -> Sequence[Effect]:
+    def _send(self, now_us: int, entry: QueueEntry) -> Sequence[Effect]:
+        """Send one delivery of the queue, and start its deadline."""
         first = self._queue[0].seq
         message = Deliver(self.name, first, entry.seq, entry.item, entry.body, entry.problem, self.session)
         due = self._in_flight.start(now_us, entry.seq, size_bytes(message))
         return Send(self.record.address, message), *due
 
-    def _enqueue(self, now_us: int, entry: Entry) -> Sequence[Effect]:
+    def _add_to_queue(self, now_us: int, entry: QueueEntry) -> Sequence[Effect]:
+        """Append and store a delivery; drop the oldest one if the queue is full."""
         effects: Sequence[Effect] = ()
         if len(self._queue) >= MAX_QUEUED:
             effects = self._drop_first(now_us)
-            self.update(replace(self.record, skipped=self.record.skipped + 1))
+            self.update_record(replace(self.record, skipped=self.record.skipped + 1))
         self._queue.append(entry)
-        self._store.put(_key(self.name, entry.seq), entry)
+        self._store.put(_queue_key(self.name, entry.seq), entry)
         return effects
 
     def _drop_first(self, now_us: int) -> Sequence[Effect]:
+        """Remove the oldest delivery from the queue, the store and those in flight."""
         dropped = self._queue.popleft()
-        self._store.delete(_key(self.name, dropped.seq))
+        self._store.delete(_queue_key(self.name, dropped.seq))
         return self._in_flight.settle(now_us, dropped.seq)
 
 
-def _key(name: str, seq: int) -> str:
+def _queue_key(name: str, seq: int) -> str:
+    """Return the store key of a delivery."""
     return f"out {name}\n{seq:012d}"

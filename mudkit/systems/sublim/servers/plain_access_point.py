@@ -53,13 +53,13 @@ from mudkit.systems.receiving import record_dropped
 from mudkit.systems.sublim.messages import (
     FROM_PLAIN_CLIENT,
     FROM_PUBLISHER,
+    AddressesNoted,
     Bye,
-    Have,
     Hello,
     Join,
     Messages,
-    Noted,
-    Plain,
+    MessagesAck,
+    PlainMessage,
     Whereabouts,
 )
 
@@ -89,17 +89,17 @@ class PlainService:
         """New addresses that the publish server may not have noted, by subscriber."""
         return self._moved
 
-    def note(self, noted: Mapping[str, Whereabouts]) -> None:
+    def record_noted(self, noted: Mapping[str, Whereabouts]) -> None:
         """Remove the addresses that the publish server has noted from :attr:`moved`."""
         for name, where in noted.items():
             if self._moved.get(name) == where:
                 del self._moved[name]
 
-    def subscribe(self, source: str, message: Hello | Bye) -> bool:
-        """Subscribe or unsubscribe; return whether the publish server has to be told of its address."""
+    def update_subscription(self, source: str, message: Hello | Bye) -> bool:
+        """Subscribe or unsubscribe; return whether the publish server has to note the address."""
         name, where = message.subscriber, Whereabouts(source, "")
         is_known = self._name_at.get(source) == name and self._moved.get(name) != where
-        self._remove(name)
+        self._remove_subscriber(name)
         if isinstance(message, Bye):
             return False
         self.remove_address(source)
@@ -113,18 +113,19 @@ class PlainService:
         return not is_known
 
     def remove_address(self, address: str, name: str | None = None) -> None:
-        """Remove the subscriber at an address, if it is that one; None: any."""
+        """Remove the subscriber at an address; with ``name``, only if it is this one."""
         at = self._name_at.get(address)
         if at is not None and name in (None, at):
-            self._remove(at)
+            self._remove_subscriber(at)
 
-    def _remove(self, name: str) -> None:
+    def _remove_subscriber(self, name: str) -> None:
+        """Remove a subscription, and its address."""
         subscription = self._subscriptions.pop(name, None)
         if subscription is not None:
             del self._name_at[subscription[0]]
         self._moved.pop(name, None)
 
-    def flood(self, announced: Messages, lineage: Lineage) -> Sequence[Effect]:
+    def send_messages(self, announced: Messages, lineage: Lineage) -> Sequence[Effect]:
         """Send new messages of the present log to the subscribers whose predicate matches."""
         if lineage != self._lineage:
             shared = shared_lsn(self._lineage, self._last_lsn, lineage, announced.last_lsn)
@@ -136,14 +137,14 @@ class PlainService:
             if message.lsn <= self._last_lsn:
                 continue
             self._last_lsn = message.lsn
-            sent = Plain(
+            sent = PlainMessage(
                 message.lsn, message.item, message.body, incarnation_at(lineage, message.lsn) or UNSET
             )
             for name, (address, predicate) in list(self._subscriptions.items()):
                 try:
                     is_wanted = predicate(message.body) is True
                 except PredicateError as error:  # for instance a lookup: there are no tables
-                    self._remove(name)
+                    self._remove_subscriber(name)
                     detail = f"predicate of {name}: {error.summary}"
                     effects.append(Record("incidents", {"incident": "failed", "detail": detail}))
                     continue
@@ -174,17 +175,17 @@ class PlainAccessPointMachine:
                 match FROM_PUBLISHER.decode(event.message):
                     case None:
                         return record_dropped(event)
-                    case Noted(subscribers=noted):
-                        self._service.note(noted)
+                    case AddressesNoted(subscribers=noted):
+                        self._service.record_noted(noted)
                     case Messages() as messages:
-                        return self._messages(messages)
+                        return self._receive_messages(messages)
             case Received(source=source):
                 message = FROM_PLAIN_CLIENT.decode(event.message)
                 if message is None or message.subscriber != event.sender:
                     return record_dropped(event)
-                if self._service.subscribe(source, message) and self._has_joined:
-                    return (Send(self._server, self._have()),)
-            case SendFailed(to=to, message=Plain()):
+                if self._service.update_subscription(source, message) and self._has_joined:
+                    return (Send(self._server, self._build_ack()),)
+            case SendFailed(to=to, message=PlainMessage()):
                 self._service.remove_address(to)
             case LinkUp() | TimerFired() if not self._has_joined:
                 return Send(self._server, Join()), SetTimer(_JOIN, _JOIN_INTERVAL_US)
@@ -192,18 +193,22 @@ class PlainAccessPointMachine:
                 return (Complete(op_id),)  # no state
         return ()
 
-    def _messages(self, message: Messages) -> Sequence[Effect]:
+    def _receive_messages(self, message: Messages) -> Sequence[Effect]:
+        """Follow the log of the publish server: send new messages to subscribers, acknowledge."""
         self._has_joined = True
         lineage: Lineage = {} if message.lineage is UNSET else message.lineage
         if not self._log.accept_lineage(lineage, message.last_lsn, message.nonce or None):
-            return (Send(self._server, replace(self._have(), nonce=self._log.question_nonce(self._entropy))),)
+            nonce = self._log.question_nonce(self._entropy)
+            return (Send(self._server, replace(self._build_ack(), nonce=nonce)),)
         taken = {} if message.taken is UNSET else message.taken
         for name, address in taken.items():
             self._service.remove_address(address, name)
-        flooded = self._service.flood(message, lineage)
-        return [*flooded, Send(self._server, replace(self._have(), lost=list(taken) or UNSET))]
+        flooded = self._service.send_messages(message, lineage)
+        return [*flooded, Send(self._server, replace(self._build_ack(), lost=list(taken) or UNSET))]
 
-    def _have(self) -> Have:
+    def _build_ack(self) -> MessagesAck:
         """Acknowledge messages; name the subscribers whose address the publish server has not noted."""
         moved = dict(self._service.moved)
-        return Have(self._log.last_lsn or 0, last_incarnation(self._log.lineage) or UNSET, moved or UNSET)
+        return MessagesAck(
+            self._log.last_lsn or 0, last_incarnation(self._log.lineage) or UNSET, moved or UNSET
+        )

@@ -5,8 +5,8 @@ The paper's is "a simple router". This one also stores the last messages, for ac
 =============  =======================================================================================
 publish        assign the next number, store, send to all access points
 Join           register the access point; send it the last number, and where its subscribers were
-Replay         send stored messages starting at a number, a batch at a time; skip deleted ones
-Have           record that the access point has all messages up to a number; store where its subscribers are
+ReplayRequest  send stored messages starting at a number, a batch at a time; skip deleted ones
+MessagesAck    record that the access point has all messages up to a number; store where its subscribers are
                for an access point that comes back from a backup, and acknowledge it. A subscriber of another
                access point had this address: tell that one (taken), until it does not send there any more
 start          with a store that is not empty: add an incarnation to the log's lineage; announce it to the
@@ -29,13 +29,13 @@ from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received
 from mudkit.systems.receiving import record_dropped
 from mudkit.systems.sublim.messages import (
     TO_PUBLISHER,
-    Have,
+    AddressesNoted,
     Join,
     Messages,
-    Noted,
+    MessagesAck,
     Publish,
-    Published,
-    Replay,
+    PublishedMessage,
+    ReplayRequest,
     Whereabouts,
 )
 from mudkit.systems.sublim.sites import Site
@@ -49,8 +49,8 @@ _ANNOUNCE: Final = "again"
 _AT: Final = "at "
 
 
-class _At(Struct, frozen=True):
-    """Address of a subscriber, and that of its access point."""
+class _Location(Struct, frozen=True):
+    """Address and store id of a subscriber, and the access point that has named them."""
 
     point: str
     where: Whereabouts
@@ -78,9 +78,9 @@ class PublishServerMachine:
         """Subscriber that was the last to attach from an address."""
         self._taken: dict[str, dict[str, str]] = {}
         """Subscribers of an access point whose address is another one's elsewhere, and the address."""
-        for key, at in ports.store.items(_AT, _At):
+        for key, at in ports.store.items(_AT, _Location):
             name = key.removeprefix(_AT)
-            if self._claim(name, at):  # it is not known any more which of them is there
+            if self._claim_address(name, at):  # it is not known any more which of them is there
                 self._taken.setdefault(at.point, {})[name] = at.where.address
         self._is_waiting = False
 
@@ -99,7 +99,7 @@ class PublishServerMachine:
             case Call(op_id=op_id, operation=Publish() as request):
                 return self._publish(now_us, op_id, request)
             case Received():
-                return self._receive(now_us, event)
+                return self._receive_message(now_us, event)
             case LinkUp():
                 late = [point for point, last_lsn in self._points.items() if last_lsn < self._last_lsn]
                 return self._announce(now_us, late)
@@ -115,9 +115,13 @@ class PublishServerMachine:
     def _announce(self, now_us: int, late: Sequence[str]) -> Sequence[Effect]:
         """Announce the last number to access points that are late, or are to be told of a taken address."""
         points = list(dict.fromkeys([*late, *self._taken]))
-        return [*(Send(point, self._announcement(point)) for point in points), *self._timer(now_us, points)]
+        return [
+            *(Send(point, self._build_announcement(point)) for point in points),
+            *self._set_timer(now_us, points),
+        ]
 
-    def _receive(self, now_us: int, event: Received) -> Sequence[Effect]:
+    def _receive_message(self, now_us: int, event: Received) -> Sequence[Effect]:
+        """Handle a message of an access point: Join, ReplayRequest or MessagesAck."""
         source, message = event.source, TO_PUBLISHER.decode(event.message)
         match message:
             case _ if message is None or all(site.address != source for site in self._sites):
@@ -127,50 +131,54 @@ class PublishServerMachine:
                     self._points[source] = 0
                     self._store.put("points", list(self._points))
                 served = self._list_subscribers(source) or UNSET
-                return (Send(source, replace(self._announcement(source), served=served, nonce=nonce)),)
-            case Replay(first_lsn=first_lsn):
+                return (Send(source, replace(self._build_announcement(source), served=served, nonce=nonce)),)
+            case ReplayRequest(first_lsn=first_lsn):
                 return (Send(source, self._build_replay(source, first_lsn)),)
-            case Have(last_lsn=last_lsn, log_incarnation=incarnation, moved=moved, lost=lost, nonce=nonce):
+            case MessagesAck(
+                last_lsn=last_lsn, log_incarnation=incarnation, moved=moved, lost=lost, nonce=nonce
+            ):
                 if lost is not UNSET:
                     for name in self._taken.get(source, {}).keys() & lost:
-                        self._lose(source, name)
+                        self._record_lost(source, name)
                 effects: list[Effect] = []
                 if moved is not UNSET:
-                    are_taken = [self._note(name, _At(source, where)) for name, where in moved.items()]
-                    effects = [Send(source, Noted(moved))]
+                    are_taken = [
+                        self._record_location(name, _Location(source, where)) for name, where in moved.items()
+                    ]
+                    effects = [Send(source, AddressesNoted(moved))]
                     effects += self._announce(now_us, ()) if any(are_taken) else ()
                 if (incarnation or "") == last_incarnation(self._lineage):  # else it refers to another log
                     self._points[source] = max(self._points.get(source, 0), last_lsn)
                 if nonce is not UNSET:
-                    return [*effects, Send(source, replace(self._announcement(source), nonce=nonce))]
+                    return [*effects, Send(source, replace(self._build_announcement(source), nonce=nonce))]
                 return effects
 
-    def _note(self, name: str, at: _At) -> bool:
-        """Store where a subscriber is; return whether an access point has to be told."""
-        before = self._store.get(_AT + name, _At)
-        self._leave(name)
+    def _record_location(self, name: str, at: _Location) -> bool:
+        """Store where a subscriber is; return whether an access point has to stop sending elsewhere."""
+        before = self._store.get(_AT + name, _Location)
+        self._release_address(name)
         self._store.put(_AT + name, at)
-        is_taken = self._claim(name, at)
+        is_taken = self._claim_address(name, at)
         if before is None or before.point == at.point or before.where.store_id:
             return is_taken
         # A plain subscriber's Bye may be lost. State of others moves by a handover.
         self._taken.setdefault(before.point, {})[name] = before.where.address
         return True
 
-    def _claim(self, name: str, at: _At) -> bool:
-        """Set the owner of an address; return whether the access point of the former one has to be told."""
+    def _claim_address(self, name: str, at: _Location) -> bool:
+        """Record who owns an address now; return whether another access point must stop sending there."""
         address = at.where.address
         former = self._owners.get(address, name)
         self._owners[address] = name
-        before = self._store.get(_AT + former, _At)
+        before = self._store.get(_AT + former, _Location)
         if before is None or before.point == at.point:
             return False
         self._taken.setdefault(before.point, {})[former] = address
         return True
 
-    def _leave(self, name: str) -> None:
-        """Remove a subscriber from the address that it had."""
-        at = self._store.get(_AT + name, _At)
+    def _release_address(self, name: str) -> None:
+        """Forget that a subscriber owns its address, and that its access point has to stop sending there."""
+        at = self._store.get(_AT + name, _Location)
         if at is None:
             return
         if self._owners.get(at.where.address) == name:
@@ -179,11 +187,11 @@ class PublishServerMachine:
         if taken.pop(name, None) is not None and not taken:
             del self._taken[at.point]
 
-    def _lose(self, point: str, name: str) -> None:
-        """Record that an access point sends nothing more to an address, as it was told."""
-        at = self._store.get(_AT + name, _At)
+    def _record_lost(self, point: str, name: str) -> None:
+        """Record that an access point sends nothing more to a subscriber, as the announcement demanded."""
+        at = self._store.get(_AT + name, _Location)
         if at is not None and at.point == point:
-            self._leave(name)
+            self._release_address(name)
             self._store.delete(_AT + name)
         taken = self._taken.get(point, {})
         taken.pop(name, None)
@@ -191,7 +199,8 @@ class PublishServerMachine:
             self._taken.pop(point, None)
 
     def _list_subscribers(self, point: str) -> dict[str, Whereabouts]:
-        known = self._store.items(_AT, _At)
+        """Return where the subscribers with state of an access point are, which may have lost them."""
+        known = self._store.items(_AT, _Location)
         are_here = ((key.removeprefix(_AT), at.where) for key, at in known if at.point == point)
         return {name: where for name, where in are_here if where.store_id}
 
@@ -199,11 +208,11 @@ class PublishServerMachine:
         """Return the time left to acknowledge the message after ``last_lsn``; None if there is none."""
         if last_lsn >= self._last_lsn:
             return None
-        kept = self._store.get(_key(last_lsn + 1), Published)
+        kept = self._store.get(_message_key(last_lsn + 1), PublishedMessage)
         return 0 if kept is None else max(kept.created_us + _TIMEOUT_US - now_us, 0)
 
-    def _timer(self, now_us: int, announced: Sequence[str]) -> Sequence[Effect]:
-        """Set the timer for the access point that is due first."""
+    def _set_timer(self, now_us: int, announced: Sequence[str]) -> Sequence[Effect]:
+        """Set the timer for the access point that is due first; ``announced`` ones have the whole timeout."""
         remaining_us = [
             _TIMEOUT_US if point in announced else left_us
             for point, last_lsn in self._points.items()
@@ -214,31 +223,39 @@ class PublishServerMachine:
         return (SetTimer(_ANNOUNCE, max(min(remaining_us), 1)),) if remaining_us else ()
 
     def _publish(self, now_us: int, op_id: int, request: Publish) -> Sequence[Effect]:
+        """Assign the next number to a message, store it, and send it to all access points."""
         self._last_lsn += 1
         item = request.item or f"message {self._last_lsn}"
         at_s = (self._start_us + now_us) / 1e6
-        kept = Published(self._last_lsn, item, now_us, at_s, request.body)
+        kept = PublishedMessage(self._last_lsn, item, now_us, at_s, request.body)
         self._store.put("last", self._last_lsn)
         self._store.crash_point("numbered, not kept")
-        self._store.put(_key(self._last_lsn), kept)
-        self._store.delete(_key(self._last_lsn - self._kept))
-        sent = [Send(point, replace(self._announcement(point), messages=[kept])) for point in self._points]
+        self._store.put(_message_key(self._last_lsn), kept)
+        self._store.delete(_message_key(self._last_lsn - self._kept))
+        sent = [
+            Send(point, replace(self._build_announcement(point), messages=[kept])) for point in self._points
+        ]
         timer = [] if self._is_waiting else [SetTimer(_ANNOUNCE, _TIMEOUT_US)]
         self._is_waiting = True
         return [*sent, *timer, Complete(op_id, self._last_lsn)]
 
     def _build_replay(self, point: str, first_lsn: int) -> Messages:
+        """Return up to REPLAY_BATCH stored messages, starting at ``first_lsn``."""
         begin = max(first_lsn, self._last_lsn - self._kept + 1)
         lsns = range(begin, min(begin + REPLAY_BATCH, self._last_lsn + 1))
-        stored = (self._store.get(_key(lsn), Published) for lsn in lsns)
-        return replace(self._announcement(point), messages=[entry for entry in stored if entry is not None])
+        stored = (self._store.get(_message_key(lsn), PublishedMessage) for lsn in lsns)
+        return replace(
+            self._build_announcement(point), messages=[entry for entry in stored if entry is not None]
+        )
 
-    def _announcement(self, point: str) -> Messages:
+    def _build_announcement(self, point: str) -> Messages:
+        """Return the ends of the log without messages, and the addresses where an access point must stop."""
         first, taken = max(self._last_lsn - self._kept + 1, 1), self._taken.get(point)
         return Messages(
             self._last_lsn, first, [], self._lineage or UNSET, taken=UNSET if taken is None else dict(taken)
         )
 
 
-def _key(lsn: int) -> str:
+def _message_key(lsn: int) -> str:
+    """Return the store key of a message."""
     return f"message {lsn:012d}"

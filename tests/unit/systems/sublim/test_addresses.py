@@ -182,7 +182,9 @@ def test_access_point_that_a_plain_subscriber_has_left_sends_nothing_more():
     ward.lab.world.hosts["bob"].set_measured("loc", PLACES[1])
     ward.lab.run(seconds=10)
     ward.publish()
-    assert [type(message).__name__ for to, message in ward.sent if to.startswith("bob")] == ["Plain"] * 2
+    assert [type(message).__name__ for to, message in ward.sent if to.startswith("bob")] == [
+        "PlainMessage"
+    ] * 2
     assert ward.bob.read().result() == [{"to": "bob"}] * 2
 
 

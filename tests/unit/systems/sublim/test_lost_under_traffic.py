@@ -11,8 +11,8 @@ from mudkit.delivery.session import Follower
 from mudkit.events import Call, LinkUp, Ports, Received, Send, SetTimer, TimerFired
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
-from mudkit.systems.sublim.messages import Publish, Published
-from mudkit.systems.sublim.servers.agent import Agent, initial_state
+from mudkit.systems.sublim.messages import Publish, PublishedMessage
+from mudkit.systems.sublim.servers.agent import Agent, build_initial_state
 from mudkit.systems.sublim.servers.publish_server import PublishServerMachine
 from mudkit.systems.sublim.sites import Site
 
@@ -64,12 +64,12 @@ def test_lost_message_is_retransmitted_while_others_are_published(every_s):
 
 
 def test_agent_retransmits_at_the_deadline_of_the_oldest_delivery():
-    Agent.install(store := MemoryStore(), "doctor", initial_state("doctor", 1, Follower()))
+    Agent.store_state(store := MemoryStore(), "doctor", build_initial_state("doctor", 1, Follower()))
     agent = Agent(store, "doctor", None)
     due_us = None
     for number in range(1, 8):
         now_us = (number - 1) * 1_000_000
-        message = Published(number, f"m{number}", 0, 0.0, {"n": number})
+        message = PublishedMessage(number, f"m{number}", 0, 0.0, {"n": number})
         for effect in agent.decide(now_us, message):
             if isinstance(effect, SetTimer):
                 due_us = now_us + effect.delay_us

@@ -26,11 +26,11 @@ from mudkit.systems.sublim.messages import (
     TO_CLIENT,
     Automatic,
     Publish,
-    Published,
+    PublishedMessage,
     ReadState,
 )
 from mudkit.systems.sublim.servers.access_point import AccessPointMachine
-from mudkit.systems.sublim.servers.agent import MAX_QUEUED, WINDOW, Agent, initial_state
+from mudkit.systems.sublim.servers.agent import MAX_QUEUED, WINDOW, Agent, build_initial_state
 from mudkit.systems.sublim.servers.handover import Handover
 from mudkit.systems.sublim.servers.publish_server import REPLAY_BATCH, PublishServerMachine
 from mudkit.systems.sublim.sites import Site
@@ -110,12 +110,12 @@ def test_restarted_publish_server_keeps_numbers_and_access_points():
 
 
 def create_agent(store: MemoryStore) -> Agent:
-    Agent.install(store, "doctor", initial_state("doctor", 1, Follower()))
+    Agent.store_state(store, "doctor", build_initial_state("doctor", 1, Follower()))
     return Agent(store, "doctor", None)
 
 
-def create_message(number: int) -> Published:
-    return Published(number, f"m{number}", 0, 0.0, {"n": number})
+def create_message(number: int) -> PublishedMessage:
+    return PublishedMessage(number, f"m{number}", 0, 0.0, {"n": number})
 
 
 def test_deliveries_beyond_the_window_are_queued():
@@ -128,7 +128,7 @@ def test_deliveries_beyond_the_window_are_queued():
     assert [(message["number"], message["first"]) for message in select(effects, "deliver")] == [
         (WINDOW + n, 4) for n in (1, 2, 3)
     ]
-    assert len(select(agent.resend(0), "deliver")) == WINDOW
+    assert len(select(agent.restart_deliveries(0), "deliver")) == WINDOW
 
 
 def test_nothing_is_sent_to_a_device_that_is_away():
@@ -136,7 +136,7 @@ def test_nothing_is_sent_to_a_device_that_is_away():
     agent.is_away = True
     assert select(agent.decide(0, create_message(1)), "deliver") == []
     agent.is_away = False
-    assert len(select(agent.resend(0), "deliver")) == 1
+    assert len(select(agent.restart_deliveries(0), "deliver")) == 1
 
 
 def test_oldest_delivery_is_dropped_from_a_full_queue():
@@ -146,7 +146,7 @@ def test_oldest_delivery_is_dropped_from_a_full_queue():
     for number in range(1, MAX_QUEUED + 3):
         agent.decide(0, create_message(number))
     agent.is_away = False
-    assert [message["number"] for message in select(agent.resend(0), "deliver")][:1] == [3]
+    assert [message["number"] for message in select(agent.restart_deliveries(0), "deliver")][:1] == [3]
     assert len(store.items("out ")) == MAX_QUEUED
 
 
@@ -159,7 +159,7 @@ def test_restarted_agent_has_the_stored_state():
     restarted = Agent(store, "doctor", None)
     assert restarted.record == agent.record
     assert restarted.record.automatic == Automatic(battery=50)
-    assert restarted.export(1) == agent.export(1)
+    assert restarted.export_state(1) == agent.export_state(1)
 
 
 # -- handovers
@@ -212,7 +212,7 @@ def test_state_is_transferred_and_acknowledged():
 def test_duplicate_state_transfer_is_acknowledged_but_ignored():
     _, two, state = start_handover()
     two.receive("one", state)
-    two.agents["doctor"].update(replace(two.agents["doctor"].record, variables={"a": 1}))
+    two.agents["doctor"].update_record(replace(two.agents["doctor"].record, variables={"a": 1}))
     (ask,) = select(Point("three").attach(3, "two"), "ask")
     assert len(select(two.receive("one", state), "parcel has come")) == 1
     assert two.agents["doctor"].record.variables == {"a": 1}
@@ -294,9 +294,9 @@ def test_restored_access_point_requests_newer_state_from_another():
     one, two, state = start_handover()
     two.receive("one", state)
     one.agents["doctor"] = old = Agent(two.store, "doctor", None)  # as in the backup of one
-    old.update(replace(old.record, epoch=1))
+    old.update_record(replace(old.record, epoch=1))
     old.suspend(0)
-    two.agents["doctor"].update(replace(two.agents["doctor"].record, epoch=2, last_seq=5))
+    two.agents["doctor"].update_record(replace(two.agents["doctor"].record, epoch=2, last_seq=5))
     (ask,) = select(one.attach(3, "two"), "ask")
     (state,) = select(two.receive("one", ask), "parcel")
     assert len(select(one.receive("two", state), "attached")) == 1

@@ -9,7 +9,7 @@ import pytest
 from mudkit.events import Ports, Received, Record, Send
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.sublim.device import ClientMachine, PlainClientMachine
-from mudkit.systems.sublim.messages import FROM_CLIENT, FROM_POINT, TO_CLIENT, Deliver, Have, Identify
+from mudkit.systems.sublim.messages import FROM_CLIENT, FROM_POINT, TO_CLIENT, Deliver, Identify, MessagesAck
 from mudkit.systems.sublim.servers.access_point import AccessPointMachine
 from mudkit.systems.sublim.servers.plain_access_point import PlainAccessPointMachine
 from mudkit.systems.sublim.servers.publish_server import PublishServerMachine
@@ -127,12 +127,12 @@ def test_transferred_subscriber_is_announced_and_served_after_it_has_attached():
         if isinstance(effect, Send)
     ]
     assert not [message for message in messages if isinstance(message, Deliver)]
-    assert not [message for message in messages if isinstance(message, Have) and message.moved]
+    assert not [message for message in messages if isinstance(message, MessagesAck) and message.moved]
     attach = {**ATTACH, "epoch": 2, "fresh": False, "report": 2}
     effects = machine.handle(0, Received("ann/sublim", attach, "ann"))
     messages = [effect.message for effect in effects if isinstance(effect, Send)]
     assert [message for message in messages if isinstance(message, Deliver)]
-    assert [message for message in messages if isinstance(message, Have) and message.moved]
+    assert [message for message in messages if isinstance(message, MessagesAck) and message.moved]
 
 
 def test_each_address_is_announced_once_before_the_next_message():
@@ -146,12 +146,16 @@ def test_each_address_is_announced_once_before_the_next_message():
         effects += machine.handle(0, Received(f"{name}/sublim", attach, name))
         effects += machine.handle(0, Received("ap/sublim", {**PARCEL, "subscriber": name}))
     announcements = [
-        effect.message for effect in effects if isinstance(effect, Send) and isinstance(effect.message, Have)
+        effect.message
+        for effect in effects
+        if isinstance(effect, Send) and isinstance(effect.message, MessagesAck)
     ]
     assert [list(have.moved) for have in announcements if have.moved] == [[name] for name in names]
     effects = machine.handle(0, Received("server", messages))  # none has been noted yet
     [have] = [
-        effect.message for effect in effects if isinstance(effect, Send) and isinstance(effect.message, Have)
+        effect.message
+        for effect in effects
+        if isinstance(effect, Send) and isinstance(effect.message, MessagesAck)
     ]
     assert list(have.moved) == names
 

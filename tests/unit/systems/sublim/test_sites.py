@@ -7,7 +7,7 @@ import pytest
 from mudkit import Lab
 from mudkit.errors import ParameterError
 from mudkit.systems.sublim import AccessPoint, PublishServer, Subscriber
-from mudkit.systems.sublim.sites import Site, best
+from mudkit.systems.sublim.sites import Site, choose_access_point
 
 KM = 1 / 111.195
 WEST, EAST = Site("west", (0.0, 0.0), 60.0, True), Site("east", (0.0, 0.1 * KM), 60.0, True)
@@ -26,13 +26,13 @@ WEST, EAST = Site("west", (0.0, 0.0), 60.0, True), Site("east", (0.0, 0.1 * KM),
     ],
 )
 def test_nearest_site_in_range_is_chosen_with_hysteresis(at_m, current, expected):
-    assert best([WEST, EAST], (0.0, at_m / 1000 * KM), current) == expected
+    assert choose_access_point([WEST, EAST], (0.0, at_m / 1000 * KM), current) == expected
 
 
 def test_first_site_is_chosen_without_positions():
-    assert best([WEST, EAST], None, None) == "west"
-    assert best([Site("all", None, 0.0, True)], (5.0, 5.0), None) == "all"
-    assert best([], (0.0, 0.0), None) is None
+    assert choose_access_point([WEST, EAST], None, None) == "west"
+    assert choose_access_point([Site("all", None, 0.0, True)], (5.0, 5.0), None) == "all"
+    assert choose_access_point([], (0.0, 0.0), None) is None
 
 
 def test_subscriber_waits_for_the_first_access_point():
