@@ -284,7 +284,7 @@ BUGS: Final = (
     Bug(
         "rows of a dropped table that stay cached",
         "a table shows records of a dropped table of the same name",
-        ((Local, "forget", lambda self, name, since: None),),
+        ((Local, "forget_tables", lambda self, name, since: None),),
         in_histories=False,
         seed=38,
     ),
