@@ -173,7 +173,7 @@ def rollback_incident(who: str, lost: str) -> Record:
 
 
 class HelloVerdict(Enum):
-    """Verdict on a hello."""
+    """Verdict on a hello: whether it is accepted, ignored, or its sender is asked for another one."""
 
     NEWS = "news"
     """Newer than the last one: it says where the device is."""

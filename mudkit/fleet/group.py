@@ -220,7 +220,7 @@ def _follow_outages(
 
 
 class _OutageProcess:
-    """Outages of a group, period by period."""
+    """Schedule of the outages of a group: each device is switched at the end of each drawn period."""
 
     def __init__(self, world: World, switching: Switching | RecordedSwitching) -> None:
         self._world = world

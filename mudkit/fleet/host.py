@@ -93,7 +93,7 @@ class Host(Displayed):
 
     @property
     def network(self) -> str:
-        """Kind of its network."""
+        """Kind of its network: ``server``, since it has no link."""
         return "server"
 
     def install(
@@ -153,7 +153,7 @@ class Host(Displayed):
         return SqliteStore(file)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return its current context."""
+        """Return a copy of its current context, as machines get it."""
         return dict(self.context)
 
     def down_reasons(self) -> list[str]:
@@ -161,7 +161,7 @@ class Host(Displayed):
         return []
 
     def change_context(self, **context: Any) -> None:
-        """Change its context and notify its machines."""
+        """Change fields of its context, and send all its machines ContextChanged."""
         self.context.update(context)
         self.broadcast(lambda process: ContextChanged(self.snapshot()))
 
@@ -194,7 +194,7 @@ class Host(Displayed):
         self.world.warn_failures()
 
     def wipe(self) -> None:
-        """Kill its machines and empty their stores."""
+        """Kill its machines and empty their stores; it does not restart them."""
         self.kill()
         for process in self.processes:
             process.store.wipe()

@@ -96,7 +96,7 @@ class Curve:
 
     @property
     def max_kbps(self) -> float:
-        """Highest throughput."""
+        """Highest measured throughput, or the one after the end if that is higher."""
         return max(self._kbps)
 
     def end_us(self, start_us: int, size_bytes: int) -> int:
@@ -207,7 +207,7 @@ class Draws:
 
 
 class Direction:
-    """One direction of a link."""
+    """One direction of a device's link: it carries one transfer after the other, and charges each."""
 
     __slots__ = (
         "_draws", "_last_arrival_us", "_left", "_place", "_step", "account", "curve", "free_us", "latency_us",
@@ -309,7 +309,7 @@ class Direction:
 
 
 class Link:
-    """A device's link, with its radio."""
+    """A device's link: an up and a down direction, which share one radio."""
 
     __slots__ = (
         "bill",

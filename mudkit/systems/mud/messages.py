@@ -108,14 +108,14 @@ class Register(Struct, frozen=True, tag_field="operation", tag="register"):
 
 
 class UpdateData(Struct, frozen=True, tag_field="operation", tag="update_data"):
-    """Replace the reader's data of a continuous read."""
+    """Replace the reader's data of the continuous read with this handle."""
 
     handle: int
     reader: Fields
 
 
 class Unregister(Struct, frozen=True, tag_field="operation", tag="unregister"):
-    """End a continuous read."""
+    """End the continuous read with this handle."""
 
     handle: int
 
@@ -173,7 +173,7 @@ def app_of(endpoint: str) -> str:
 
 
 def processor_index(table: int, partition: int, processors: int) -> int:
-    """Return the index of the processor of a partition."""
+    """Return the index of the processor that is responsible for a partition."""
     return (table + partition) % processors
 
 
@@ -208,7 +208,7 @@ _KINDS: Final[dict[str, type[MudkitError]]] = {
 
 
 def encode_error(error: MudkitError) -> Error:
-    """Encode an error for a message."""
+    """Return an error as a part of a message, for :func:`decode_error`."""
     texts = (error.found, error.expected, error.remedy, error.where)
     return Error(type(error).__name__, error.summary, *(UNSET if text is None else text for text in texts))
 
@@ -286,19 +286,19 @@ class _AdministrationRequest(Struct, frozen=True):
 
 
 class CreateRequest(_AdministrationRequest, frozen=True, tag_field="op", tag="create"):
-    """Creation of a table."""
+    """Request to create a table."""
 
     op: ClassVar[Literal["create"]] = "create"
 
 
 class AlterRequest(_AdministrationRequest, frozen=True, tag_field="op", tag="alter"):
-    """Change of the properties of a table."""
+    """Request to alter the properties of a table."""
 
     op: ClassVar[Literal["alter"]] = "alter"
 
 
 class DropRequest(_AdministrationRequest, frozen=True, tag_field="op", tag="drop"):
-    """Deletion of a table."""
+    """Request to drop a table."""
 
     op: ClassVar[Literal["drop"]] = "drop"
 
@@ -319,7 +319,7 @@ class _OfContinuousRead(Struct, frozen=True, kw_only=True):
 class RegisterRequest(
     _OfContinuousRead, frozen=True, tag_field="op", tag="register", kw_only=True, rename=_DELIVERED
 ):
-    """Registration of a continuous read (Mobius 4.2).
+    """Request to register a continuous read (Mobius 4.2).
 
     ``since_lsns`` has the last log position received from each processor, and ``log_incarnations`` the
     incarnation of the log in which it counts, absent: the first one. ``delivered`` are the keys of the
@@ -338,11 +338,11 @@ class RegisterRequest(
 
 
 class UpdateDataRequest(_OfContinuousRead, frozen=True, tag_field="op", tag="update_data", kw_only=True):
-    """Replacement of the reader's data of a continuous read."""
+    """Request to replace the reader's data of a continuous read."""
 
 
 class UnregisterRequest(_OfContinuousRead, frozen=True, tag_field="op", tag="unregister", kw_only=True):
-    """End of a continuous read."""
+    """Request to end a continuous read."""
 
 
 AdministrationRequest: TypeAlias = CreateRequest | AlterRequest | DropRequest
@@ -371,7 +371,7 @@ class Ask(Struct, frozen=True, tag_field="kind", tag="ask"):
 
 
 class AskBatch(Struct, frozen=True, tag_field="kind", tag="asks"):
-    """Client to gateway: several requests."""
+    """Client to gateway: several requests at once, each as in :class:`Ask`."""
 
     client: Endpoint
     token: str | None
@@ -585,7 +585,7 @@ class Described(Struct, frozen=True, tag_field="kind", tag="described", kw_only=
 
 
 class LogRestarted(Struct, frozen=True, tag_field="kind", tag="restarted", kw_only=True):
-    """Back end to gateway to client: the client names another incarnation of the log, and is to ask again.
+    """Back end to gateway to client: the client knows another incarnation of the log; it asks again.
 
     ``former_log_incarnation`` is the one that the client named; its log is the same up to ``shared_lsn``.
     """
@@ -692,7 +692,7 @@ class PlacedContinuousReadAck(
 
 
 class RequestRefused(Struct, frozen=True, tag_field="kind", tag="refused"):
-    """Gateway to client: the error for which a request was not passed on."""
+    """Gateway to client: the error for which the gateway has not passed a request on."""
 
     id: Name
     error: Error
@@ -869,7 +869,7 @@ class PoliciesRequest(Struct, frozen=True, tag_field="kind", tag="follow"):
 
 
 class PoliciesFollow(Struct, frozen=True, tag_field="kind", tag="followed"):
-    """Generator to notification server: the policies follow in a new stream."""
+    """Generator to notification server: acknowledges the request; the policies follow in a new stream."""
 
 
 class SessionGone(Struct, frozen=True, tag_field="kind", tag="gone"):
@@ -880,7 +880,7 @@ class SessionGone(Struct, frozen=True, tag_field="kind", tag="gone"):
 
 
 class ClientMoved(Struct, frozen=True, tag_field="kind", tag="moved"):
-    """Notification server to processor: new address of a session's client; sent back as acknowledgement."""
+    """Notification server to processor: new address of a session's client; sent back to acknowledge it."""
 
     session: Name
     endpoint: Endpoint

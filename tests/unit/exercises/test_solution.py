@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.events import Ciphertext, Notify, Send
-from mudkit.exercises import EXERCISES, Exercise, Played
+from mudkit.exercises import EXERCISES, Exercise, PlayedScenario
 from mudkit.exercises.cache_policies import ReadRequest
 from mudkit.exercises.judging import judged
 from mudkit.exercises.solution import Solution, SolutionEnded, _Server
@@ -83,12 +83,12 @@ def test_values_of_other_classes_become_those_of_their_base() -> None:
     assert cross(deep) != deep
 
 
-def play(piece: Any, number: int) -> Played:
+def play(piece: Any, number: int) -> PlayedScenario:
     numbers, notes = [number, {"inner": [number]}], list[int]()
     answer = piece(numbers, notes.append, lambda x: x / 0)
     assert answer is numbers
     problem = None if (numbers, notes) == ([{"inner": [number, 1]}, number], [5]) else f"{numbers}, {notes}"
-    return Played(str(number), problem)
+    return PlayedScenario(str(number), problem)
 
 
 CHANGES = """

@@ -35,7 +35,7 @@ class CachedAnswer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class _AnsweredQuery:
-    """Query that the cloud has answered completely."""
+    """Query that the cloud has answered completely: when, in which context, and with which versions."""
 
     query: Query
     at_us: int
@@ -74,7 +74,7 @@ class Cache:
 
     @property
     def size(self) -> int:
-        """Number of recorded queries."""
+        """Number of answered queries that are remembered."""
         return len(self._answered)
 
     def cached_answers(self, now_us: int) -> list[Cached]:

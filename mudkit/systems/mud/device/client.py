@@ -163,7 +163,7 @@ class ClientMachine:
         return ShippedWrites(self._policy_slots[-1], policy.fallback)
 
     def overview(self) -> View:
-        """Return the state as a display shows it."""
+        """Return the view of its state: user, counts, pending writes and continuous reads."""
         local, reads = self.local, self._continuous_reads.reads()
         claims = self._connection.claimed
         return View(
@@ -316,7 +316,7 @@ class ClientMachine:
     # -- messages
 
     def _receive_notification(self, now_us: int, event: Received) -> Sequence[Effect]:
-        """Process a message of a notification server."""
+        """Pass a message of a notification server to the continuous reads."""
         match CLIENT_FROM_NOTIFICATION_SERVER.decode(event.message):
             case Welcome() as welcome:
                 return self._continuous_reads.receive_welcome(now_us, welcome)
@@ -365,7 +365,7 @@ class ClientMachine:
         return [*incident, *effects, *self._resend(now_us, asks)]
 
     def _process_answer(self, now_us: int, ask: PendingAsk, answer: Answer) -> Sequence[Effect]:
-        """Process the complete answer to a request."""
+        """Pass the complete answer to a request to the part of the client that has sent it."""
         match ask.work:
             case PendingRead() as query:
                 return self._reads.receive_answer(now_us, query, ask, answer)

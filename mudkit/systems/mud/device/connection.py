@@ -65,7 +65,7 @@ Answer: TypeAlias = (
 
 
 class PendingRead(Struct, frozen=True):
-    """A read, with the only keys that can match; ``op_id`` None: a prefetch, which no caller waits for."""
+    """A read that is not answered, with the only keys that can match; ``op_id`` None: a prefetch."""
 
     op_id: int | None
     query: Query
@@ -75,13 +75,13 @@ class PendingRead(Struct, frozen=True):
 
 
 class Writing(Struct, frozen=True):
-    """A pending write, by its sequence number."""
+    """Purpose of a request: to send the pending write of this sequence number."""
 
     seq: int
 
 
 class Administering(Struct, frozen=True):
-    """Creation, change or deletion of a table."""
+    """Purpose of a request: to create, alter or drop a table."""
 
     op_id: int
     request: AdministrationRequest
@@ -128,7 +128,7 @@ class ContinuousRead(Struct):
 
 
 class Registering(Struct, frozen=True):
-    """Registration of a continuous read in a session with the notification server."""
+    """Purpose of a request: to register a continuous read in a session with the notification server."""
 
     read: ContinuousRead
     request: int
@@ -136,7 +136,7 @@ class Registering(Struct, frozen=True):
 
 
 class Updating(Struct, frozen=True):
-    """New reader data of a continuous read, or its end; ``op_id`` None: no caller waits for it."""
+    """Purpose of a request: new reader data of a continuous read, or its end; ``op_id`` None: no caller."""
 
     op_id: int | None
     stored: StoredRead

@@ -146,7 +146,7 @@ class ContinuousReads:
         self._notices.clear()
 
     def reads(self) -> list[ContinuousRead]:
-        """Return the continuous reads."""
+        """Return all continuous reads that have not ended."""
         return list(self._reads.values())
 
     def register(self, now_us: int, op_id: int, operation: Register) -> Sequence[Effect]:
@@ -297,7 +297,7 @@ class ContinuousReads:
     def finish_registration(
         self, now_us: int, work: Registering, ask: PendingAsk, last: Answer
     ) -> Sequence[Effect]:
-        """Process the answer to a registration."""
+        """Process the complete answer to a registration: store what it says, or register again."""
         read, stored, parts = work.read, work.read.stored, ask.registered
         error = error_in(last)
         if error is not None:
@@ -428,7 +428,7 @@ class ContinuousReads:
         record: Fields | None = None,
         version: int = 0,
     ) -> Sequence[Effect]:
-        """Notify the listener of a read, durably."""
+        """Return the notification of a read's listener, which is stored until its callback was called."""
         self._notice_count += 1
         identity = f"{self._connection.incarnation}.{self._notice_count}"
         notice = _Notice(stored.listener, identity, ended, kind, key, record, version)

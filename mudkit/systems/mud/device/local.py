@@ -43,7 +43,7 @@ class HeldRow(Struct, frozen=True):
 
     @classmethod
     def of(cls, row: Row, table: int, now_us: int) -> HeldRow:
-        """Build it from a row of an answer."""
+        """Build the version to hold from a row of the cloud's answer, received now."""
         return cls(row.key, row.ver, row.data, row.predicate, row.lsn, table, now_us)
 
 
@@ -129,7 +129,7 @@ class Local:
         return self._rows.get((name, key))
 
     def rows(self, name: str) -> Iterator[HeldRow]:
-        """Iterate over the committed versions of a table."""
+        """Iterate over the committed versions of a table that the device holds."""
         return (row for (table, _), row in self._rows.items() if table == name)
 
     @property
@@ -183,17 +183,17 @@ class Local:
         return [self.writes[seq] for seq in self._pending.get((name, key), ())]
 
     def oldest_write(self, name: str, key: str) -> PendingWrite | None:
-        """Return the oldest pending write of a record."""
+        """Return the oldest pending write of a record, which alone is sent; None: it has none."""
         seqs = self._pending.get((name, key))
         return self.writes[seqs[0]] if seqs else None
 
     def newest_write(self, name: str, key: str) -> PendingWrite | None:
-        """Return the newest pending write of a record."""
+        """Return the newest pending write of a record, its latest version; None: it has none."""
         seqs = self._pending.get((name, key))
         return self.writes[seqs[-1]] if seqs else None
 
     def pending_keys(self, name: str) -> list[str]:
-        """Return the keys of a table with pending writes."""
+        """Return the keys of a table's records that have pending writes."""
         return [key for table, key in self._pending if table == name]
 
     def oldest_seqs(self) -> list[int]:

@@ -49,7 +49,7 @@ READ_TYPES: Final = ("uncommitted", "committed", "committed_wio")
 
 
 def query_of(read: Read) -> Query:
-    """Return a read as policies see it."""
+    """Return what policies see of a read: its query."""
     return Query(read.table, read.predicate, read.type, dict(read.reader), read.utility)
 
 
@@ -160,7 +160,7 @@ class ReadPath:
         return effects
 
     def _next_in_order(self) -> PendingRead | None:
-        """Remove and return a read that no longer waits."""
+        """Remove and return a read whose earlier writes and reads are completed; None: there is no such."""
         for place, (pending, before) in enumerate(self._waiting):
             while before and before[0] not in self._local.writes:
                 before.popleft()
@@ -237,7 +237,7 @@ class ReadPath:
     def receive_answer(
         self, now_us: int, pending: PendingRead, ask: PendingAsk, last: Answer
     ) -> Sequence[Effect]:
-        """Process the answer of the cloud."""
+        """Process the complete answer of the cloud: store the versions, and complete the read."""
         error = error_in(last)
         if error is not None:
             problem = decode_error(error)
@@ -385,7 +385,7 @@ class Prefetching:
         """Ordered by the time of the last read."""
 
     def record_read(self, now_us: int, read: Read) -> None:
-        """Count a read that may be answered locally."""
+        """Count a read as a habit, unless only the cloud can answer it."""
         if read.aggregate is not None or tables_of(read.predicate):
             return
         query = query_of(read)

@@ -168,13 +168,13 @@ class WritePath:
         return self._connection.send_together(now_us, together)
 
     def send_unblocked(self, now_us: int) -> Sequence[Effect]:
-        """Send the writes that waited for a read."""
+        """Check again the writes that waited for a read which is answered now; send what nothing blocks."""
         self._new |= self._blocked
         self._blocked.clear()
         return self.advance(now_us)
 
     def send_refused(self, now_us: int) -> Sequence[Effect]:
-        """Send the writes that waited for another token."""
+        """Check again the writes that waited for another token, after it has come; send them."""
         self._new |= self._refused
         self._refused.clear()
         return self.advance(now_us)
@@ -361,5 +361,5 @@ class WritePath:
 
 
 def _fields_of(version: PendingWrite | HeldRow | Row | None) -> Fields | None:
-    """Return a version as applications see it."""
+    """Return a version as applications see it in a conflict; None stays None."""
     return None if version is None else as_wire(version)

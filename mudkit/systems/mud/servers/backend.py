@@ -117,7 +117,7 @@ class BackEnd:
         """Followers with unacknowledged messages."""
 
     def overview(self) -> View:
-        """Return the tables as a display shows them."""
+        """Return the view of a display: the tables with their properties."""
         tables = self._copy.tables
         rows = (
             (

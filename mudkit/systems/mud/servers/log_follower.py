@@ -101,7 +101,7 @@ class LogFollower:
         return tables
 
     def request_state(self, now_us: int) -> Sequence[Effect]:
-        """Request the whole state, until it has arrived."""
+        """Request the whole state from the back end, unless there is one; repeated until it has arrived."""
         if self.lsn >= 0:
             return ()
         return Send(self._master, FollowLog(self._incarnation)), *self._request.start(

@@ -474,7 +474,7 @@ class NotificationServer:
         return [*effects, Send(source, incoming.build_ack(item.stream))]
 
     def _receive_body(self, now_us: int, source: str, body: ServerNotification) -> Sequence[Effect]:
-        """Handle an item of a stream."""
+        """Handle a notification of a processor, or a policy: pass it on to the clients that it is for."""
         if isinstance(body, PolicyUpdate):
             return self._ship_policy(now_us, body)
         self._processors.add(source)
@@ -519,7 +519,7 @@ class NotificationServer:
         return self._give_up_session(sender.name) if is_full or self._is_late(now_us, sender) else effects
 
     def _is_late(self, now_us: int, sender: StreamSender[Notification]) -> bool:
-        """Return whether an item has waited for too long."""
+        """Return whether the oldest item of a session has waited for too long."""
         max_us = max(self._max_wait_us, _DEAD_US) if sender.is_reached else self._max_wait_us
         return sender.age_us(now_us) > max_us
 

@@ -111,7 +111,7 @@ class Matching:
         self._indexed[handle] = reader
 
     def replace_reader_data(self, handle: Handle, data: Fields) -> None:
-        """Replace the data of a reader."""
+        """Replace the data of the reader of a continuous read, for later matches."""
         if handle in self._joining:
             self._joining[handle].data = data
             return
@@ -119,7 +119,7 @@ class Matching:
         self._indexed[handle].data = data
 
     def remove(self, handle: Handle) -> None:
-        """Remove a continuous read."""
+        """Remove a continuous read, which must have been added."""
         if self._joining.pop(handle, None) is None:
             del self._indexed[handle]
             self._index.remove(handle)

@@ -56,11 +56,11 @@ class StreamSender(Generic[_T]):
         return now_us - self._stream.pending[0].sent_us if self._stream else 0
 
     def send(self, now_us: int, body: _T) -> Sequence[Effect]:
-        """Add an item and send it."""
+        """Add an item to the stream, and send it if the receiver is reached."""
         return self._transmit(now_us, [self._stream.add(now_us, body)])
 
     def add(self, now_us: int, body: _T) -> None:
-        """Add an item that :meth:`resume` will send."""
+        """Add an item that waits until :meth:`resume` sends it."""
         self._stream.add(now_us, body)
 
     def ack_up_to(self, now_us: int, seq: int) -> Sequence[Effect]:

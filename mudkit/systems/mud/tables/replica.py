@@ -126,7 +126,7 @@ class TableReplica:
         return old
 
     def rows(self, table: Table, partitions: Sequence[int]) -> Iterator[Row]:
-        """Iterate over the rows of some partitions."""
+        """Iterate over the rows of some partitions of a table, deleted ones included."""
         for number in partitions:
             yield from self._rows[table.number][number].values()
 
