@@ -205,80 +205,35 @@ _SUFFIXES: Final[Mapping[str, Label]] = {
 }
 """Unit and scale of a column by the end of its name, longest ends first."""
 
-LABELS: Final[Mapping[str, Label]] = {
+_labels: dict[str, Label] = {
     "lat": Label("latitude", "°"),
     "lon": Label("longitude", "°"),
     "ts": Label("time"),
     "user_id": Label("device"),
-    "completeness": Label("complete", "%", 100.0),
-    "sent_share": Label("sent", "% of reads", 100.0),
-    "fresh_share": Label("fresh", "% of reads", 100.0),
-    "stale_share": Label("stale", "% of reads", 100.0),
-    "missed_share": Label("missed", "% of records", 100.0),
-    "off_share": Label("on an empty battery", "% of alarms", 100.0),
-    "wasted_share": Label("wasted", "% of messages", 100.0),
-    "lost_share": Label("lost", "% of messages", 100.0),
-    "waste": Label("wasted", "% of what was forwarded", 100.0),
-    "loss": Label("lost", "% of what could be read", 100.0),
-    "from_min": Label("age from", "min"),
-    "to_min": Label("to", "min"),
-    "kept_share": Label("reads kept", "%", 100.0),
-    "cost_per_write": Label("cost of a write", "messages"),
-    "cost_per_read": Label("cost", "a read"),
-    "devices_learnt_from": Label("devices that the tree was learnt from"),
-    "stale_cost": Label("cost of a stale answer", "queries"),
-    "waste_and_loss": Label("waste plus loss", "points", 100.0),
     "up_bytes": Label("sent by devices", "kB", 1e-3),
     "down_bytes": Label("received by devices", "kB", 1e-3),
     "radio_mj": Label("radio", "J", 1e-3),
     "latency_s": Label("time to arrive", "s, median"),
     "staleness_s": Label("time until read", "s, median"),
-    "offline_share": Label("time without a network", "%", 100.0),
-    "j_per_read": Label("radio energy", "J per message read"),
-    "j_per_look": Label("radio energy", "J per look"),
-    "reader_bytes": Label("bytes of a phone", "kB a write", 1e-3),
-    "reader_j": Label("radio of a phone", "J a write"),
-    "intended_share": Label("intended readers", "%", 100.0),
-    "article_bytes": Label("size of the message", "kB", 1e-3),
-    "agreement": Label("same readers found", "% of records", 100.0),
-    "scanned": Label("looked at"),
-    "us_per_record": Label("time for each record", "µs"),
-    "article_minutes": Label("time from one article to the next", "min"),
-    "useful": Label("useful deliveries"),
-    "useful_share": Label("useful, share of what was wanted", "%", 100.0),
-    "unopened": Label("never opened"),
-    "latency_p95_s": Label("time to arrive", "s, 95th percentile"),
-    "battery_h": Label("battery", "h"),
-    "server_events": Label("events on servers"),
-    "server_kb": Label("sent by servers", "kB"),
-    "kb_per_useful": Label("for each useful delivery", "kB"),
-    "j_per_useful": Label("for each useful delivery", "J"),
-    "child_kb": Label("to and from the child's phone", "kB"),
-    "child_radio_j": Label("radio of the child's phone", "J"),
-    "sender_j": Label("radio energy of the sender", "J"),
-    "interested_share": Label("friends who are interested in an item", "%", 100.0),
-    "outside_read_share": Label("places outside that a server could read", "%", 100.0),
-    "inside_read_share": Label("places inside", "%", 100.0),
-    "filter_read": Label("the filter"),
-    "guessed_share": Label("guesses that are right", "%", 100.0),
-    "phones_kb": Label("sent by phones", "kB"),
-    "near_delay_s": Label("delay near by", "s"),
-    "far_delay_s": Label("delay far away", "s"),
-    "times_fewer": Label("times fewer from the server"),
-    "set_aside": Label("rows set aside"),
-    "trip_km": Label("length of trips", "km"),
-    "stop_hours": Label("time of stops", "h"),
-    "time_share": Label("of the time of all stops", "%", 100.0),
     "wakeups": Label("wake-ups"),
-    "wake_ups": Label("wake-ups"),
 }
-"""Columns whose label does not follow from their name."""
+"""Labels that do not follow from the name of their column: those of traces, and what other modules add."""
+
+
+def add_labels(labels: Mapping[str, Label]) -> None:
+    """Add labels of columns that do not follow from their names; the module that makes a column calls this.
+
+    A column has one label, whichever modules use it.
+    """
+    for column, added in labels.items():
+        if _labels.setdefault(column, added) != added:
+            raise ValueError(f"{column} has the label {_labels[column].title!r}, not {added.title!r}")
 
 
 def label(column: str) -> Label:
-    """Return the label of a column: from :data:`LABELS`, or from the unit that its name ends in."""
-    if column in LABELS:
-        return LABELS[column]
+    """Return the label of a column: an added one, or what follows from the unit that its name ends in."""
+    if column in _labels:
+        return _labels[column]
     for suffix in sorted(_SUFFIXES, key=len, reverse=True):
         if column.endswith(suffix) and column != suffix:
             return replace(_SUFFIXES[suffix], words=column.removesuffix(suffix).replace("_", " "))

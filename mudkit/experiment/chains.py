@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from mudkit.experiment.adapters.contrail import Contrail
-from mudkit.experiment.adapters.lasthop import LastHop
-from mudkit.experiment.adapters.mud import Mud
-from mudkit.experiment.adapters.radiator import LATER_S, Radiator
-from mudkit.experiment.adapters.sublim import Sublim, as_state, not_wanted
-from mudkit.experiment.adapters.system import Batch, MakePart, System, Way
+from mudkit.experiment.adapters.contrail import ContrailPart
+from mudkit.experiment.adapters.lasthop import LastHopPart
+from mudkit.experiment.adapters.mud import MudPart
+from mudkit.experiment.adapters.radiator import LATER_S, RadiatorPart
+from mudkit.experiment.adapters.sublim import SublimPart, as_state, not_wanted
+from mudkit.experiment.adapters.system import Batch, MakePart, Part, Way
 from mudkit.experiment.tasks import Item
 from mudkit.experiment.testbed import Adapter, Testbed
 from mudkit.systems.radiator import Time
@@ -52,7 +52,7 @@ class Chain(Logged):
 
     def __init__(self, testbed: Testbed, hops: Sequence[MakePart]) -> None:
         super().__init__(testbed)
-        self._hops: list[System] = []
+        self._hops: list[Part] = []
         self._reporters: dict[str, Client] = {}
         way = Way.over(testbed, self._hand)
         if hops[1:]:
@@ -104,7 +104,7 @@ class AtTheEnds(Logged):
         self._is_sender = at_sender
         self._policy = Policy("limited", [not_wanted(testbed.task.interest), *rules])
         self._kept: dict[tuple[str, str], dict[str, object]] = {}
-        self._contrail = Contrail(Way.over(testbed, self._receive))
+        self._contrail = ContrailPart(Way.over(testbed, self._receive))
 
     def publish(self, item: Item) -> None:
         """Send an item to the phones to which the policy passes it."""
@@ -136,15 +136,15 @@ class AtTheEnds(Logged):
         return verdict.out is not None
 
 
-_DROPPING: Final = partial(Sublim, drop_unwanted=True)
-_WAITING: Final = partial(Radiator, threshold=Time(LATER_S))
+_DROPPING: Final = partial(SublimPart, drop_unwanted=True)
+_WAITING: Final = partial(RadiatorPart, threshold=Time(LATER_S))
 
 COMPOSITIONS: Final[dict[str, Callable[[Testbed], Adapter]]] = {
-    "MUD, then Last hop": partial(Chain, hops=[Mud, LastHop]),
-    "MUD, then Radiator": partial(Chain, hops=[Mud, _WAITING]),
-    "MUD, then Contrail": partial(Chain, hops=[Mud, Contrail]),
-    "Radiator, then MUD": partial(Chain, hops=[_WAITING, partial(Mud, aggregate_rule="each")]),
-    "Contrail, then SUBLIM": partial(Chain, hops=[Contrail, _DROPPING]),
+    "MUD, then Last hop": partial(Chain, hops=[MudPart, LastHopPart]),
+    "MUD, then Radiator": partial(Chain, hops=[MudPart, _WAITING]),
+    "MUD, then Contrail": partial(Chain, hops=[MudPart, ContrailPart]),
+    "Radiator, then MUD": partial(Chain, hops=[_WAITING, partial(MudPart, aggregate_rule="each")]),
+    "Contrail, then SUBLIM": partial(Chain, hops=[ContrailPart, _DROPPING]),
     "Contrail, SUBLIM on the phone": partial(AtTheEnds, at_sender=False),
 }
 """Compositions for the scoreboard by name, as :data:`mudkit.experiment.ADAPTERS`.

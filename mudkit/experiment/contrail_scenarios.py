@@ -26,9 +26,23 @@ from mudkit.systems.contrail import Item, Module, Port, Published, Relay
 from mudkit.systems.contrail.device.filters import parse_filter
 from mudkit.systems.contrail.items import pack
 from mudkit.units import box_bounds
+from mudkit.words import Label, add_labels
 
 if TYPE_CHECKING:
     import pandas as pd
+
+add_labels(
+    {
+        "child_kb": Label("to and from the child's phone", "kB"),
+        "child_radio_j": Label("radio of the child's phone", "J"),
+        "sender_j": Label("radio energy of the sender", "J"),
+        "interested_share": Label("friends who are interested in an item", "%", 100.0),
+        "outside_read_share": Label("places outside that a server could read", "%", 100.0),
+        "inside_read_share": Label("places inside", "%", 100.0),
+        "filter_read": Label("the filter"),
+        "guessed_share": Label("guesses that are right", "%", 100.0),
+    }
+)
 
 FilterMethod = Literal["sender", "in clear", "all", "cloud"]
 """Place of the filter: the sender; the sender, unencrypted; none, all is sent; the cloud."""

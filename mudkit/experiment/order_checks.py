@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import numpy as np
 
 from mudkit.checks import Range, check_arguments, one_of
-from mudkit.experiment.adapters.contrail import Contrail
-from mudkit.experiment.adapters.lasthop import LastHop
-from mudkit.experiment.adapters.mud import Mud
-from mudkit.experiment.adapters.radiator import Radiator
-from mudkit.experiment.adapters.sublim import Sublim
+from mudkit.experiment.adapters.contrail import ContrailPart
+from mudkit.experiment.adapters.lasthop import LastHopPart
+from mudkit.experiment.adapters.mud import MudPart
+from mudkit.experiment.adapters.radiator import RadiatorPart
+from mudkit.experiment.adapters.sublim import SublimPart
 from mudkit.experiment.adapters.system import RULES, MakePart
 from mudkit.experiment.chains import AtTheEnds, Chain, Handed, Logged
 from mudkit.experiment.runs import Run, run
@@ -350,12 +350,14 @@ class Order(NamedTuple):
 
 
 _SYSTEMS: Final[dict[str, _System]] = {
-    "MUD": _System("writer predicates", Mud, (HIDDEN,)),
-    "Last hop": _System("a daily limit", partial(LastHop, per_day=PER_DAY), (TOO_MANY,)),
-    "SUBLIM": _System("a rate limit", partial(Sublim, rules=_LIMITED), (TOO_SOON,)),
-    "Contrail": _System("sealing", Contrail, (RELAY, READ)),
-    "Radiator": _System("aggregation by time", partial(Radiator, threshold=Time(_WAIT_S)), (ALL,)),
-    "Radiator of k": _System("aggregation by people", partial(Radiator, threshold=People(PEOPLE)), (UNSEEN,)),
+    "MUD": _System("writer predicates", MudPart, (HIDDEN,)),
+    "Last hop": _System("a daily limit", partial(LastHopPart, per_day=PER_DAY), (TOO_MANY,)),
+    "SUBLIM": _System("a rate limit", partial(SublimPart, rules=_LIMITED), (TOO_SOON,)),
+    "Contrail": _System("sealing", ContrailPart, (RELAY, READ)),
+    "Radiator": _System("aggregation by time", partial(RadiatorPart, threshold=Time(_WAIT_S)), (ALL,)),
+    "Radiator of k": _System(
+        "aggregation by people", partial(RadiatorPart, threshold=People(PEOPLE)), (UNSEEN,)
+    ),
 }
 _SPENT_ON: Final = {
     ("Last hop",): SEEN_PER_DAY,

@@ -19,9 +19,24 @@ from mudkit.fleet.device import BASE_MW
 from mudkit.fleet.kernel import raise_failure
 from mudkit.lab import Lab
 from mudkit.scenario import Activity, build_lab, schedule
+from mudkit.words import Label, add_labels
 
 if TYPE_CHECKING:
     import pandas as pd
+
+add_labels(
+    {
+        "useful": Label("useful deliveries"),
+        "useful_share": Label("useful, share of what was wanted", "%", 100.0),
+        "unopened": Label("never opened"),
+        "latency_p95_s": Label("time to arrive", "s, 95th percentile"),
+        "battery_h": Label("battery", "h"),
+        "server_events": Label("events on servers"),
+        "server_kb": Label("sent by servers", "kB"),
+        "kb_per_useful": Label("for each useful delivery", "kB"),
+        "j_per_useful": Label("for each useful delivery", "J"),
+    }
+)
 
 BATTERY_J: Final = 18_648.0
 """Battery of the phone for which ``battery_h`` is stated: 1,400 mAh at 3.7 V, as in the papers' years."""

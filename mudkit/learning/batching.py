@@ -15,6 +15,15 @@ from mudkit.learning.features import WRITE_FEATURES, write_features
 from mudkit.learning.trees import CostTree, CrossValidatedTrees, Groups, groups_by, grow, learnt_view
 from mudkit.learning.writes import NEVER_US, ReadRequests, Writes, batches, missed
 from mudkit.units import US_PER_S
+from mudkit.words import Label, add_labels
+
+add_labels(
+    {
+        "missed_share": Label("missed", "% of records", 100.0),
+        "kept_share": Label("reads kept", "%", 100.0),
+        "cost_per_write": Label("cost of a write", "messages"),
+    }
+)
 
 _DELAYS_US: Final = np.array([*(round(minutes * 60) * US_PER_S for minutes in CLASSES[:-1]), NEVER_US])
 PRICES: Final = tuple(np.geomspace(0.001, 10.0, 25).tolist())

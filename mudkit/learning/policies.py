@@ -29,6 +29,17 @@ from mudkit.learning.trees import (
 from mudkit.systems.mud.policies.artefact import HOURS, Density
 from mudkit.units import solar_time
 
+words.add_labels(
+    {
+        "completeness": words.Label("complete", "%", 100.0),
+        "sent_share": words.Label("sent", "% of reads", 100.0),
+        "fresh_share": words.Label("fresh", "% of reads", 100.0),
+        "stale_share": words.Label("stale", "% of reads", 100.0),
+        "missed_share": words.Label("missed", "% of records", 100.0),
+        "stale_cost": words.Label("cost of a stale answer", "queries"),
+    }
+)
+
 _STALE, _LOCAL = 1, 0
 MINUTES_A_DAY: Final = 24 * 60
 _PRICES: Final = np.geomspace(0.0005, 200.0, 25)

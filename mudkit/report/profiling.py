@@ -50,6 +50,15 @@ from mudkit.trace.derive import Rule
 from mudkit.trace.times import NO_TIME
 from mudkit.units import US_PER_S
 
+words.add_labels(
+    {
+        "set_aside": words.Label("rows set aside"),
+        "trip_km": words.Label("length of trips", "km"),
+        "stop_hours": words.Label("time of stops", "h"),
+        "time_share": words.Label("of the time of all stops", "%", 100.0),
+    }
+)
+
 _QUARTER_US: Final = QUARTER_S * US_PER_S
 _LONG_GAP_S: Final = 600.0
 _NEAR_KM: Final = 0.5

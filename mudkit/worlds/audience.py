@@ -20,9 +20,19 @@ from mudkit.sources.grid import ManhattanGrid
 from mudkit.sources.streams import Stream
 from mudkit.systems.mud import Client, Cloud
 from mudkit.wire import Value
+from mudkit.words import Label, add_labels
 
 if TYPE_CHECKING:
     import pandas as pd
+
+add_labels(
+    {
+        "reader_bytes": Label("bytes of a phone", "kB a write", 1e-3),
+        "reader_j": Label("radio of a phone", "J a write"),
+        "intended_share": Label("intended readers", "%", 100.0),
+        "article_bytes": Label("size of the message", "kB", 1e-3),
+    }
+)
 
 Method: TypeAlias = Literal["predicate", "list", "everyone"]
 _NEAR: Final = "receiver.age >= :age AND within_km(receiver.loc, sender.loc, :km)"

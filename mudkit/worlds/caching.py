@@ -24,9 +24,19 @@ from mudkit.learning.policies import LearntReads, ReadTrees
 from mudkit.learning.replay import SENT, fewest_sends_by_stale, replay, stale_reads
 from mudkit.learning.trees import Groups
 from mudkit.sources.streams import Stream
+from mudkit.words import Label, add_labels
 
 if TYPE_CHECKING:
     import pandas as pd
+
+add_labels(
+    {
+        "from_min": Label("age from", "min"),
+        "to_min": Label("to", "min"),
+        "cost_per_read": Label("cost", "a read"),
+        "devices_learnt_from": Label("devices that the tree was learnt from"),
+    }
+)
 
 _BOUNDS: Final = 7
 

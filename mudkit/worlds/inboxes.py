@@ -20,9 +20,17 @@ from mudkit.systems.store_and_forward import Client, DirectClient, Relay
 from mudkit.systems.store_and_forward.api import NAME
 from mudkit.systems.store_and_forward.device import DIRECT
 from mudkit.units import US_PER_S
+from mudkit.words import Label, add_labels
 
 if TYPE_CHECKING:
     import pandas as pd
+
+add_labels(
+    {
+        "offline_share": Label("time without a network", "%", 100.0),
+        "j_per_read": Label("radio energy", "J per message read"),
+    }
+)
 
 Transport: TypeAlias = Literal["direct", "relay"]
 TRANSPORTS: Final[tuple[Transport, ...]] = get_args(Transport)

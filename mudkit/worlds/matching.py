@@ -15,9 +15,18 @@ from numpy.typing import NDArray
 from mudkit.checks import OneOf, Range, check_arguments, whole_number
 from mudkit.predicates import Predicate, SubscriptionIndex
 from mudkit.units import KM_PER_DEGREE
+from mudkit.words import Label, add_labels
 
 if TYPE_CHECKING:
     import pandas as pd
+
+add_labels(
+    {
+        "agreement": Label("same readers found", "% of records", 100.0),
+        "scanned": Label("looked at"),
+        "us_per_record": Label("time for each record", "µs"),
+    }
+)
 
 MATCHING_METHODS: Final = ("one by one", "index, a record at a time", "index, all records at once")
 """Methods that :func:`matching_times` compares."""

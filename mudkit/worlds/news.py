@@ -12,9 +12,19 @@ from mudkit.errors import ParameterError
 from mudkit.lab import Lab
 from mudkit.sources.workloads import Poisson
 from mudkit.systems.mud import Client, Cloud, ReadPolicy
+from mudkit.words import Label, add_labels
 
 if TYPE_CHECKING:
     import pandas as pd
+
+add_labels(
+    {
+        "sent_share": Label("sent", "% of reads", 100.0),
+        "stale_share": Label("stale", "% of reads", 100.0),
+        "j_per_look": Label("radio energy", "J per look"),
+        "article_minutes": Label("time from one article to the next", "min"),
+    }
+)
 
 _APP: Final = "news"
 _MINUTES_PER_DAY: Final = 1440.0

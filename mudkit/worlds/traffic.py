@@ -29,9 +29,20 @@ from mudkit.systems.radiator import (
 from mudkit.systems.radiator.study.played import ReceivedCell, cells_of_aggregate, received_cells
 from mudkit.systems.radiator.thresholds import Function
 from mudkit.units import KM_PER_DEGREE, distance_km, middle
+from mudkit.words import Label, add_labels
 
 if TYPE_CHECKING:
     import pandas as pd
+
+add_labels(
+    {
+        "server_kb": Label("sent by servers", "kB"),
+        "phones_kb": Label("sent by phones", "kB"),
+        "near_delay_s": Label("delay near by", "s"),
+        "far_delay_s": Label("delay far away", "s"),
+        "times_fewer": Label("times fewer from the server"),
+    }
+)
 
 
 @check_arguments(types=False)

@@ -26,9 +26,18 @@ from mudkit.sources.waypoint import RandomWaypoint
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Subscriber
 from mudkit.systems.sublim.study import picu, shared_timestamp_policy, stateless_picu
 from mudkit.units import KM_PER_DEGREE, distance_km
+from mudkit.words import Label, add_labels
 
 if TYPE_CHECKING:
     import pandas as pd
+
+add_labels(
+    {
+        "off_share": Label("on an empty battery", "% of alarms", 100.0),
+        "missed_share": Label("missed", "% of records", 100.0),
+        "battery_h": Label("battery", "h"),
+    }
+)
 
 WardSystem: TypeAlias = Literal["no policy", "stateless", "stateful", "one Timestamp"]
 POLICIES: Final[dict[WardSystem, Callable[[Iterable[float]], Policy] | None]] = {

@@ -58,9 +58,9 @@ def test_only_receivers_at_encryption_can_read_an_item(steps):
                 if action == "again" and last is not None and channel.can_read(last, targets):
                     epoch = last
                 else:
-                    epoch = channel.epoch_for(targets)
+                    epoch = channel.choose_epoch(targets)
                     items.append((epoch, channel.next_seq(), frozenset(members)))
-                key, without_key = channel.use(epoch, targets)
+                key, without_key = channel.use_key(epoch, targets)
                 assert keys.setdefault(epoch, bytes(key)) == bytes(key)
                 for endpoint in without_key:
                     epochs_of[endpoint].add(epoch)

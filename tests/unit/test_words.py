@@ -152,3 +152,10 @@ def test_counts_and_lists() -> None:
 def test_labels(column: str, label: tuple[str, str, float]) -> None:
     result = words.label(column)
     assert (result.words, result.unit, result.scale) == label
+
+
+def test_column_has_one_label() -> None:
+    words.add_labels({"wakeups": words.Label("wake-ups")})
+    with pytest.raises(ValueError, match="wakeups has the label 'wake-ups', not 'starts'"):
+        words.add_labels({"wakeups": words.Label("starts")})
+    assert words.label("wakeups").words == "wake-ups"

@@ -1,7 +1,7 @@
-"""Adapters: how each system runs in an experiment, one class and one module per system.
+"""Adapters: how each system runs in an experiment, one module per system.
 
-A class runs its system alone, where it chooses the items that each phone wants, or as one part of a chain of
-two systems.
+One class runs the system alone, where it chooses the items that each phone wants; another one,
+``…Part``, runs it as a part of a chain of two systems.
 """
 
 from __future__ import annotations

@@ -13,12 +13,13 @@ from typing import Any, ClassVar, Final
 
 from mudkit.checks import check_arguments
 from mudkit.events import Host, Operation
-from mudkit.experiment.adapters.system import PORT, Batch, System, Way, text_of
+from mudkit.experiment.adapters.system import PORT, Batch, Part, System, Way, text_of
 from mudkit.experiment.tasks import Item
 from mudkit.experiment.testbed import Testbed
+from mudkit.lab import Lab
 from mudkit.predicates import Predicate
 from mudkit.systems.contrail import Item as Sealed
-from mudkit.systems.contrail import Module, Relay
+from mudkit.systems.contrail import Module, Port, Relay
 from mudkit.systems.contrail.device.filters import ITEM
 from mudkit.units import US_PER_S
 
@@ -35,12 +36,11 @@ class Contrail(System):
 
     Parameters
     ----------
-    place : Testbed or Way
+    testbed : Testbed
     **settings
-        Settings of each port (:class:`~mudkit.systems.contrail.Port`). Alone,
-        ``polling_interval_ms`` is half of the time for which an item is of use, from a minute (Table 1 has
-        that for photographs) to :data:`POLLING_MS`: the paper leaves it to the application. 0 means a
-        connection that stays open.
+        Settings of each port (:class:`~mudkit.systems.contrail.Port`). ``polling_interval_ms`` is half of
+        the time for which an item is of use, from a minute (Table 1 has that for photographs) to
+        :data:`POLLING_MS`: the paper leaves it to the application. 0 means a connection that stays open.
     """
 
     label: ClassVar = "Contrail"
@@ -50,52 +50,38 @@ class Contrail(System):
         "ward telemetry": "An alarm waits at the relay until the module looks, a minute at most.",
     }
 
-    def __init__(self, place: Testbed | Way, **settings: Any) -> None:
-        super().__init__(place)
+    def __init__(self, testbed: Testbed, **settings: Any) -> None:
+        super().__init__(testbed)
         self._slots: dict[tuple[str, str], int] = {}
-        self._published: dict[str, list[tuple[int, Item]]] = {name: [] for name in self._testbed.senders}
-        self._readers: dict[str, set[str]] = {name: set() for name in self._testbed.senders}
-        if self._is_alone:
-            self._begin_alone(settings)
-        else:
-            self._begin_part()
-
-    def send(self, source: str, batch: Batch, only: Sequence[str] | None = None) -> None:
-        """Pass a batch to the module; a part of a chain may send it to some devices only."""
-        item = batch[0]
-        if self._is_alone:
-            self._published[source].append((self._lab.world.now_us, item))
-            self._send_wanted(item, item.expires_s, None)
-        else:
-            name = self._note(batch)
-            port = self._ports[self._way.sources[source].name]
-            sealed = Sealed({"called": name}, text_of(batch).encode())
-            port.publish(sealed, only=only, delivery_name=f"{source}: {name}")
-
-    def on_move(self, phone: str, profile: Mapping[str, Any] | None = None) -> None:
-        """Replace the filters of a phone by those for its current place."""
-        if self._is_alone:
-            self._install(phone)
-
-    # -- alone
-
-    def _begin_alone(self, settings: Mapping[str, Any]) -> None:
-        testbed, expires_s = self._testbed, self._task.scenario.expires_s
+        self._published: dict[str, list[tuple[int, Item]]] = {name: [] for name in testbed.senders}
+        self._readers: dict[str, set[str]] = {name: set() for name in testbed.senders}
+        self._senders = {phone: list(_senders_for(testbed, phone)) for phone in testbed.phones}
+        expires_s = self._task.scenario.expires_s
         usual_ms = POLLING_MS if expires_s is None else min(max(expires_s * 500, _MIN_POLLING_MS), POLLING_MS)
         polling_ms = settings.get("polling_interval_ms", usual_ms)
         idle_ms = 0 if polling_ms else _OPEN_MS
-        self._asks = {phone: list(_senders_for(testbed, phone)) for phone in testbed.phones}
-        pairs = [(phone, sender) for phone, senders in self._asks.items() for sender in senders]
         settings = {"idle_timeout_ms": idle_ms, **settings, "polling_interval_ms": polling_ms}
-        self._open_ports(self._lab.devices, pairs, settings)
+        pairs = [(phone, sender) for phone, senders in self._senders.items() for sender in senders]
+        self._ports = _open_ports(self._lab, self._lab.devices, pairs, settings)
+        for phone in testbed.phones:
+            self._ports[phone].on_item(partial(self._unseal, phone))
         for name in testbed.senders:
             self._ports[name].on_accepted(partial(self._accept, name))
         for phone in testbed.phones:
             self._install(phone)
 
+    def publish(self, item: Item) -> None:
+        """Publish an item for all whose filters have come."""
+        self._published[item.sender].append((self._lab.world.now_us, item))
+        self._send_wanted(item, item.expires_s, None)
+
+    def on_move(self, phone: str) -> None:
+        """Replace the filters of a phone by those for its current place."""
+        self._install(phone)
+
     def _install(self, phone: str) -> None:
         predicate = self._task.interest.over_items(self._testbed.profile(phone), ITEM)
-        for sender in self._asks[phone]:
+        for sender in self._senders[phone]:
             replaces = self._slots.get((phone, sender))
             installing = self._ports[phone].install_filter(predicate, to=(sender, PORT), replaces=replaces)
             installing.add_done_callback(partial(self._store_slot, phone, sender))
@@ -104,6 +90,7 @@ class Contrail(System):
         self._slots[phone, sender] = operation.result()
 
     def _accept(self, sender: str, predicate: Predicate, reader: str) -> None:
+        """Send a reader whose first filter has come what has not expired yet."""
         if reader in self._readers[sender]:
             return
         self._readers[sender].add(reader)
@@ -120,10 +107,17 @@ class Contrail(System):
     def _unseal(self, phone: str, item: Sealed) -> None:
         self._receive(phone, item.metadata)
 
-    # -- as a part of a chain
 
-    def _begin_part(self) -> None:
-        way = self._way
+class ContrailPart(Part):
+    """A relay, modules on the hosts of a route, and filters that let all through.
+
+    Parameters
+    ----------
+    way : Way
+    """
+
+    def __init__(self, way: Way) -> None:
+        super().__init__(way)
         hosts = {host.name: host for host in (*way.sources.values(), *way.ends.values())}
         pairs = [
             (end.name, source.name)
@@ -131,25 +125,37 @@ class Contrail(System):
             for phone in self._to(name)
             if (end := way.ends[phone]).name != source.name
         ]
-        self._open_ports(hosts, pairs, {"polling_interval_ms": 0, "idle_timeout_ms": _OPEN_MS})
+        settings = {"polling_interval_ms": 0, "idle_timeout_ms": _OPEN_MS}
+        self._ports = _open_ports(self._lab, hosts, pairs, settings)
+        for phone, host in way.ends.items():
+            self._ports[host.name].on_item(partial(self._unseal, phone))
         for receiver, sender in pairs:
             self._ports[receiver].install_filter("TRUE", to=(sender, PORT))
 
-    def _open_ports(
-        self, hosts: Mapping[str, Host], pairs: Iterable[tuple[str, str]], settings: Mapping[str, Any]
-    ) -> None:
-        """Open a port on each host; the hosts of a pair are friends."""
-        friends: dict[str, set[str]] = {name: set() for name in hosts}
-        for one, other in pairs:
-            friends[one].add(other)
-            friends[other].add(one)
-        relay = Relay(self._lab)
-        self._ports = {
-            name: Module(host, relay, friends=sorted(friends[name])).open_port(PORT, **settings)
-            for name, host in hosts.items()
-        }
-        for phone, host in self._way.ends.items():
-            self._ports[host.name].on_item(partial(self._unseal, phone))
+    def send(self, source: str, batch: Batch, only: Sequence[str] | None = None) -> None:
+        """Publish a batch, for some devices only if they are named."""
+        name = self._note(batch)
+        port = self._ports[self._way.sources[source].name]
+        sealed = Sealed({"called": name}, text_of(batch).encode())
+        port.publish(sealed, only=only, delivery_name=f"{source}: {name}")
+
+    def _unseal(self, phone: str, item: Sealed) -> None:
+        self._receive(phone, item.metadata)
+
+
+def _open_ports(
+    lab: Lab, hosts: Mapping[str, Host], pairs: Iterable[tuple[str, str]], settings: Mapping[str, Any]
+) -> dict[str, Port]:
+    """Open a port on each host; the hosts of a pair are friends."""
+    friends: dict[str, set[str]] = {name: set() for name in hosts}
+    for one, other in pairs:
+        friends[one].add(other)
+        friends[other].add(one)
+    relay = Relay(lab)
+    return {
+        name: Module(host, relay, friends=sorted(friends[name])).open_port(PORT, **settings)
+        for name, host in hosts.items()
+    }
 
 
 def _senders_for(testbed: Testbed, phone: str) -> Iterable[str]:

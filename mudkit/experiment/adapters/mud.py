@@ -7,31 +7,31 @@ is bound when it is written. In a chain, all wants are writers' predicates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
 
 from mudkit.checks import check_arguments
-from mudkit.events import Operation
-from mudkit.experiment.adapters.system import PORT, Batch, Meant, System, Way, meant_by, text_of
+from mudkit.events import Host, Operation
+from mudkit.experiment.adapters.system import PORT, Batch, Meant, Part, System, Way, meant_by, text_of
+from mudkit.experiment.tasks import Item
 from mudkit.experiment.testbed import Testbed, not_hers
 from mudkit.systems.mud import Change, Client, Cloud
 
 _TABLE: Final = "items"
+_EDITOR: Final = "editor"
+"""Server that creates the table."""
 _SPARE_H: Final = 24.0
 """Hours by which a token outlives the run."""
 
 
 @check_arguments(types=False)
 class Mud(System):
-    """One table, a writer on each sender, and a continuous read on each phone.
+    """One table, a writer on each device, and a continuous read on each phone.
 
     Parameters
     ----------
-    place : Testbed or Way
-    aggregate_rule : {'all', 'any', 'each'}
-        Readers of an aggregate: those whom all its writers mean, or any of them; or each of its items is
-        written on its own.
+    testbed : Testbed
     """
 
     label: ClassVar = "MUD"
@@ -40,66 +40,115 @@ class Mud(System):
         "photo sharing": "The cloud reads every photograph: a predicate hides from readers only.",
     }
 
-    def __init__(self, place: Testbed | Way, aggregate_rule: Meant = "all") -> None:
-        super().__init__(place)
-        self._rule = aggregate_rule
-        self.listens = True
-        cloud = Cloud(self._lab)
-        token = self._lab.token(app=PORT, hours=self._task.scenario.hours + _SPARE_H)
-        client = partial(Client, cloud=cloud, app=PORT, token=token, max_rows=1)
-        if self._is_alone:
-            self._writers = {name: client(device) for name, device in self._lab.devices.items()}
-            self._readers = {phone: self._writers[phone] for phone in self._testbed.phones}
-        else:
-            self._writers = {name: client(host) for name, host in self._way.sources.items()}
-            self._readers = {phone: client(host) for phone, host in self._way.ends.items()}
+    def __init__(self, testbed: Testbed) -> None:
+        super().__init__(testbed)
+        make = _make_client(testbed)
+        self._clients = {name: make(device) for name, device in self._lab.devices.items()}
         self._handles: dict[str, int] = {}
-        client(self._lab.server("editor")).create(_TABLE, acl="app").add_done_callback(self._begin)
+        make(self._lab.server(_EDITOR)).create(_TABLE, acl="app").add_done_callback(self._begin)
+
+    def publish(self, item: Item) -> None:
+        """Write an item, for all, or with the predicate that says whom it is for."""
+        want = self._task.interest
+        metadata = {name: value for name, value in item.metadata.items() if value is not None}
+        predicate = want.by_writer(item.metadata) if want.uses_place else None
+        record = {**metadata, "text": item.content}
+        self._clients[item.sender].write(_TABLE, item.name, record, predicate=predicate)
+
+    def on_move(self, phone: str) -> None:
+        """Update the reader data of a phone's continuous read."""
+        if phone in self._handles:
+            self._clients[phone].update_data(self._handles[phone], dict(self._testbed.profile(phone)))
+
+    def _begin(self, created: Operation) -> None:
+        """Begin to read on each phone, once there is a table."""
+        created.result()
+        want = self._task.interest
+        for phone in self._testbed.phones:
+            data, others = dict(self._testbed.profile(phone)), not_hers(phone)
+            predicate = others if want.uses_place else f"({want.as_text(data)}) AND {others}"
+            receive = partial(self._receive_change, phone)
+            _begin_read(self._clients[phone], phone, predicate, data, receive, self._handles)
+
+    def _receive_change(self, phone: str, change: Any) -> None:
+        if _is_upsert(change):
+            self._testbed.record_arrival(phone, change.key)
+
+
+@check_arguments(types=False)
+class MudPart(Part):
+    """One table, a writer at each source, and a continuous read at each end.
+
+    All wants are predicates of the writers.
+
+    Parameters
+    ----------
+    way : Way
+    aggregate_rule : {'all', 'any', 'each'}
+        Readers of an aggregate: those whom all its writers mean, or any of them; or each of its items is
+        written on its own.
+    """
+
+    listens = True
+
+    def __init__(self, way: Way, aggregate_rule: Meant = "all") -> None:
+        super().__init__(way)
+        self._rule = aggregate_rule
+        make = _make_client(self._testbed)
+        self._writers = {name: make(host) for name, host in way.sources.items()}
+        self._readers = {phone: make(host) for phone, host in way.ends.items()}
+        self._handles: dict[str, int] = {}
+        make(self._lab.server(_EDITOR)).create(_TABLE, acl="app").add_done_callback(self._begin)
 
     def send(self, source: str, batch: Batch) -> None:
-        """Write a batch, or the item of its source."""
-        want = self._task.interest
-        if self._is_alone:
-            item = batch[0]
-            metadata = {name: value for name, value in item.metadata.items() if value is not None}
-            predicate = want.by_writer(item.metadata) if want.uses_place else None
-            self._writers[source].write(
-                _TABLE, item.name, {**metadata, "text": item.content}, predicate=predicate
-            )
-            return
+        """Write a batch as one record, or by the rule each of its items."""
         to = None if self._way.is_first else source
         for items in [(item,) for item in batch] if self._rule == "each" else [batch]:
             key = self._note(items) if to is None else f"{to}: {self._note(items)}"
-            predicate = meant_by(want, items, self._rule, to)
+            predicate = meant_by(self._task.interest, items, self._rule, to)
             self._writers[source].write(_TABLE, key, {"text": text_of(items)}, predicate=predicate)
 
-    def on_move(self, phone: str, profile: Mapping[str, Any] | None = None) -> None:
+    def on_move(self, phone: str, profile: Mapping[str, Any]) -> None:
         """Update the reader data of a phone's continuous read."""
         if phone in self._handles:
-            self._readers[phone].update_data(self._handles[phone], self._data(phone, profile))
-
-    def _data(self, phone: str, profile: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        profile = self._testbed.profile(phone) if profile is None else profile
-        return dict(profile) if self._is_alone else {**profile, "name": phone}
+            self._readers[phone].update_data(self._handles[phone], {**profile, "name": phone})
 
     def _begin(self, created: Operation) -> None:
+        """Begin to read at each end, once there is a table."""
         created.result()
-        want = self._task.interest
         for phone, reader in self._readers.items():
-            data = self._data(phone)
-            predicate = None
-            if self._is_alone:
-                others = not_hers(phone)
-                predicate = others if want.uses_place else f"({want.as_text(data)}) AND {others}"
-            reading = reader.read(
-                _TABLE, predicate, type="continuous", data=data, callback=partial(self._receive, phone)
-            )
-            reading.add_done_callback(partial(self._reads, phone))
+            data = {**self._testbed.profile(phone), "name": phone}
+            _begin_read(reader, phone, None, data, partial(self._receive_change, phone), self._handles)
 
-    def _reads(self, phone: str, operation: Operation) -> None:
-        self._handles[phone] = operation.result()
+    def _receive_change(self, phone: str, change: Any) -> None:
+        if _is_upsert(change):
+            name = change.key if self._way.is_first else change.key.removeprefix(f"{phone}: ")
+            self._way.on_batch(phone, self._under_way[name])
 
-    def _receive(self, phone: str, change: Any) -> None:
-        """Deliver what a record that has come to a phone names."""
-        if isinstance(change, Change) and change.kind == "upsert":
-            self._out(phone, change.key if self._way.is_first else change.key.removeprefix(f"{phone}: "))
+
+def _make_client(testbed: Testbed) -> Callable[[Host], Client]:
+    """Return a function that makes clients of a new cloud, for one app."""
+    cloud = Cloud(testbed.lab)
+    token = testbed.lab.token(app=PORT, hours=testbed.task.scenario.hours + _SPARE_H)
+    return partial(Client, cloud=cloud, app=PORT, token=token, max_rows=1)
+
+
+def _begin_read(
+    reader: Client,
+    phone: str,
+    predicate: str | None,
+    data: dict[str, Any],
+    receive: Callable[[Any], None],
+    handles: dict[str, int],
+) -> None:
+    """Begin a continuous read of a phone, whose handle is stored when the read stands."""
+
+    def store_handle(reading: Operation) -> None:
+        handles[phone] = reading.result()
+
+    reading = reader.read(_TABLE, predicate, type="continuous", data=data, callback=receive)
+    reading.add_done_callback(store_handle)
+
+
+def _is_upsert(change: Any) -> bool:
+    return isinstance(change, Change) and change.kind == "upsert"

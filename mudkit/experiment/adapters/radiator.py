@@ -7,13 +7,12 @@ scoreboard that is waste.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
 
 from mudkit.checks import check_arguments
-from mudkit.experiment.adapters.system import Batch, System, Way, text_of
-from mudkit.experiment.tasks import SETTLE_S, TASKS
+from mudkit.experiment.adapters.system import Batch, Part, System, Way, text_of
+from mudkit.experiment.tasks import SETTLE_S, TASKS, Item
 from mudkit.experiment.testbed import Testbed
 from mudkit.systems.radiator import Client, Context, Server, Time, Volume
 from mudkit.systems.radiator.thresholds import Threshold
@@ -26,16 +25,11 @@ _HALF_AN_HOUR: Final = Time(1800.0)
 
 @check_arguments(types=False)
 class Radiator(System):
-    """A server with an aggregability function, and its clients.
-
-    Alone, the function is made of the want: what is wanted goes at once. As a part of a chain, what is for a
-    phone waits and goes as one aggregate.
+    """A server with an aggregability function made of the want, and its clients: what is wanted goes at once.
 
     Parameters
     ----------
-    place : Testbed or Way
-    threshold : Threshold
-        Threshold for all, in a chain.
+    testbed : Testbed
     """
 
     label: ClassVar = "Radiator"
@@ -43,32 +37,9 @@ class Radiator(System):
         TASKS, "Everyone gets everything: what nobody wanted comes later, put together."
     )
 
-    def __init__(self, place: Testbed | Way, *, threshold: Threshold = _HALF_AN_HOUR) -> None:
-        super().__init__(place)
-        self._clients: dict[str, Client] = {}
-        """Clients by device; in a chain, those where items enter."""
-        if self._is_alone:
-            self._begin_alone()
-        else:
-            self._begin_part(threshold)
-
-    def send(self, source: str, batch: Batch) -> None:
-        """Propagate a batch, or an item."""
-        people, item = frozenset((source,)), batch[0]
-        if self._is_alone:
-            about = {**item.metadata, "called": item.name, "text": item.content}
-        else:
-            people = frozenset(part.sender for part in batch)
-            about = {"called": self._note(batch), "text": text_of(batch)}
-        self._clients[source].propagate_context(Context(people, about))
-
-    def on_move(self, phone: str, profile: Mapping[str, Any] | None = None) -> None:
-        """Register a phone again, with its current place."""
-        if self._is_alone:
-            self._clients[phone].register(self._attributes(phone))
-
-    def _begin_alone(self) -> None:
-        want, phones = self._task.interest, set(self._testbed.phones)
+    def __init__(self, testbed: Testbed) -> None:
+        super().__init__(testbed)
+        want, phones = self._task.interest, set(testbed.phones)
 
         def when(sender: Context, receiver: Context) -> Threshold:
             about = {name: sender.get(name) for name in want.of_item}
@@ -77,13 +48,42 @@ class Radiator(System):
 
         # No chains: phones cannot be reached from outside.
         server = Server(self._lab, when, chain=0.0, max_retention_s=2 * LATER_S)
+        self._clients: dict[str, Client] = {}
         for name, device in self._lab.devices.items():
             receive = partial(self._receive, name) if name in phones else None
             attributes = self._attributes(name) if name in phones else {}
             self._clients[name] = Client(device, server, receive=receive, attributes=attributes)
 
-    def _begin_part(self, threshold: Threshold) -> None:
-        way = self._way
+    def publish(self, item: Item) -> None:
+        """Propagate an item."""
+        about = {**item.metadata, "called": item.name, "text": item.content}
+        self._clients[item.sender].propagate_context(Context(frozenset((item.sender,)), about))
+
+    def on_move(self, phone: str) -> None:
+        """Register a phone again, with its current place."""
+        self._clients[phone].register(self._attributes(phone))
+
+    def _attributes(self, phone: str) -> dict[str, Any]:
+        return {f"{_ME}{name}": value for name, value in self._testbed.profile(phone).items()}
+
+    def _receive(self, phone: str, context: Context) -> None:
+        for name in context["called"]:
+            self._testbed.record_arrival(phone, name)
+
+
+@check_arguments(types=False)
+class RadiatorPart(Part):
+    """A server, and its clients: what is for a phone waits and goes as one aggregate.
+
+    Parameters
+    ----------
+    way : Way
+    threshold : Threshold
+        Threshold for all.
+    """
+
+    def __init__(self, way: Way, *, threshold: Threshold = _HALF_AN_HOUR) -> None:
+        super().__init__(way)
 
         # Not compressed: what a server could read is looked for in what it held.
         def server(name: str) -> Server:
@@ -97,19 +97,19 @@ class Radiator(System):
 
         whole = server("radiator") if way.is_first else None
         servers = {phone: whole or server(f"radiator of {phone}") for phone in way.ends}
-        for name, host in way.sources.items():
-            self._clients[name] = Client(host, whole or servers[name], f"from {name}")
+        self._clients = {
+            name: Client(host, whole or servers[name], f"from {name}") for name, host in way.sources.items()
+        }
         for phone, host in way.ends.items():
             Client(host, servers[phone], f"to {phone}", receive=partial(self._receive, phone))
 
-    def _attributes(self, phone: str) -> dict[str, Any]:
-        return {f"{_ME}{name}": value for name, value in self._testbed.profile(phone).items()}
+    def send(self, source: str, batch: Batch) -> None:
+        """Propagate a batch."""
+        people = frozenset(item.sender for item in batch)
+        about = {"called": self._note(batch), "text": text_of(batch)}
+        self._clients[source].propagate_context(Context(people, about))
 
     def _receive(self, phone: str, context: Context) -> None:
-        if self._way.on_batch is None:
-            for name in context["called"]:
-                self._testbed.record_arrival(phone, name)
-            return
         items = [item for name in context["called"] for item in self._under_way[name]]
         # Radiator brings a phone its own items, too, which its bridge has not sent.
         batch = tuple(item for item in items if item.sender != phone)

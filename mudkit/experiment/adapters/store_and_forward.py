@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from mudkit.checks import check_arguments
-from mudkit.experiment.adapters.system import Batch, System
+from mudkit.experiment.adapters.system import System
 from mudkit.experiment.tasks import TASKS, Item, called
 from mudkit.experiment.testbed import Testbed
 from mudkit.systems.store_and_forward import Client, Relay
@@ -41,10 +41,9 @@ class StoreAndForward(System):
         for phone in testbed.phones:
             self._clients[phone].on_message(partial(self._receive, phone))
 
-    def send(self, source: str, batch: Batch) -> None:
+    def publish(self, item: Item) -> None:
         """Send an item to the bridge."""
-        (item,) = batch
-        self._clients[source].send(_BRIDGE, item.text, item.name)
+        self._clients[item.sender].send(_BRIDGE, item.text, item.name)
 
     def _pass_on(self, message: dict[str, Any]) -> None:
         name, sender = called(message["text"]), message["from"]
@@ -53,7 +52,7 @@ class StoreAndForward(System):
                 self._bridge.send(phone, message["text"], name)
 
     def _receive(self, phone: str, message: Any) -> None:
-        self._out(phone, called(message["text"]))
+        self._testbed.record_arrival(phone, called(message["text"]))
 
 
 class Uplink:

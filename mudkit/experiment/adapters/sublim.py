@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Final
 
 from mudkit.checks import check_arguments
 from mudkit.experiment.adapters.store_and_forward import Uplink
-from mudkit.experiment.adapters.system import Batch, System, Way, text_of
-from mudkit.experiment.tasks import Interest
+from mudkit.experiment.adapters.system import Batch, Part, System, Way, text_of
+from mudkit.experiment.tasks import Interest, Item
 from mudkit.experiment.testbed import Testbed
 from mudkit.systems.sublim import AccessPoint, Policy, PublishServer, Rule, Subscriber
 from mudkit.systems.sublim._policy.actions import Drop
@@ -24,15 +24,13 @@ _FOR_OTHERS: Final = Rule("coalesce(message.to <> state.me, FALSE)", Drop(), "fo
 
 @check_arguments(types=False)
 class Sublim(System):
-    """A publish server, an access point, and a subscriber with a policy on each phone.
+    """A publish server, an access point, and a subscriber on each phone.
+
+    Its policy drops what its user does not want.
 
     Parameters
     ----------
-    place : Testbed or Way
-    rules : sequence of Rule
-        Rules for what is for a phone; by default it is sent as it is.
-    drop_unwanted : bool
-        Whether a part of a chain drops what its phone does not want; then it takes single items only.
+    testbed : Testbed
     """
 
     label: ClassVar = "SUBLIM"
@@ -43,44 +41,76 @@ class Sublim(System):
         "photo sharing": "The access point reads every photograph.",
     }
 
-    def __init__(
-        self, place: Testbed | Way, rules: Sequence[Rule] = (Rule(),), *, drop_unwanted: bool = False
-    ) -> None:
-        super().__init__(place)
-        self._drops = self.listens = drop_unwanted or self._is_alone
-        to_others = [] if self._is_alone else [_FOR_OTHERS]
-        unwanted = [not_wanted(self._task.interest)] if self._drops else []
-        self._rules = [*to_others, *unwanted, *rules]
-        self._policy_name = "wanted" if self._is_alone else "limited"
-        self._up: Uplink | None = None
-        if self._way.is_first:
-            self._up = Uplink(self._testbed, lambda item: self._publish({}, (item,)))
+    def __init__(self, testbed: Testbed) -> None:
+        super().__init__(testbed)
+        self._rules = [not_wanted(self._task.interest), Rule()]
+        self._up = Uplink(testbed, self._publish)
         self._net = PublishServer(self._lab)
         AccessPoint(self._lab, self._net)
-        self._subscribers = {phone: Subscriber(host, self._net) for phone, host in self._way.ends.items()}
+        devices = self._lab.devices
+        self._subscribers = {phone: Subscriber(devices[phone], self._net) for phone in testbed.phones}
+        for phone, subscriber in self._subscribers.items():
+            subscriber.on_message(partial(self._receive, phone))
+            self.on_move(phone)
+
+    def publish(self, item: Item) -> None:
+        """Send an item up, where it is published for all."""
+        self._up.send(item)
+
+    def on_move(self, phone: str) -> None:
+        """Set the policy of a phone again, with its current profile."""
+        state = as_state(phone, self._testbed.profile(phone))
+        self._subscribers[phone].set_policy(Policy("wanted", self._rules, variables=state))
+
+    def _publish(self, item: Item) -> None:
+        self._net.publish({**item.metadata, "called": item.name, "text": item.content}, item.name)
+
+
+@check_arguments(types=False)
+class SublimPart(Part):
+    """A publish server, an access point, and a subscriber at each end, whose policy has the rules.
+
+    Parameters
+    ----------
+    way : Way
+    rules : sequence of Rule
+        Rules for what is for a phone; by default it is sent as it is.
+    drop_unwanted : bool
+        Whether what a phone does not want is dropped, too; then batches are single items.
+    """
+
+    def __init__(self, way: Way, rules: Sequence[Rule] = (Rule(),), *, drop_unwanted: bool = False) -> None:
+        super().__init__(way)
+        self.listens = drop_unwanted
+        unwanted = [not_wanted(self._task.interest)] if drop_unwanted else []
+        self._rules = [_FOR_OTHERS, *unwanted, *rules]
+        self._up = Uplink(self._testbed, lambda item: self._publish({}, (item,))) if way.is_first else None
+        self._net = PublishServer(self._lab)
+        AccessPoint(self._lab, self._net)
+        self._subscribers = {phone: Subscriber(host, self._net) for phone, host in way.ends.items()}
         for phone, subscriber in self._subscribers.items():
             subscriber.on_message(partial(self._receive, phone))
             self._set_policy(phone, self._testbed.profile(phone))
 
     def send(self, source: str, batch: Batch) -> None:
-        """Publish a batch for its phone; alone, and in a first part, for all, after its uplink."""
+        """Publish a batch for its phone; in a first part, for all, after its uplink."""
         if self._up is None:
             self._publish({"to": source}, batch)
         else:
             self._up.send(batch[0])
 
-    def on_move(self, phone: str, profile: Mapping[str, Any] | None = None) -> None:
+    def on_move(self, phone: str, profile: Mapping[str, Any]) -> None:
         """Set the policy of a phone again if it depends on the phone's profile."""
-        if self._drops:
-            self._set_policy(phone, self._testbed.profile(phone) if profile is None else profile)
+        if self.listens:
+            self._set_policy(phone, profile)
 
     def _set_policy(self, phone: str, profile: Mapping[str, Any]) -> None:
-        variables = as_state(phone, profile if self._drops else {})
-        self._subscribers[phone].set_policy(Policy(self._policy_name, self._rules, variables=variables))
+        variables = as_state(phone, profile if self.listens else {})
+        self._subscribers[phone].set_policy(Policy("limited", self._rules, variables=variables))
 
     def _publish(self, to: Mapping[str, str], batch: Batch) -> None:
         name = self._note(batch)
-        metadata = batch[0].metadata if self._drops else {}
+        metadata = batch[0].metadata if self.listens else {}
         self._net.publish({**metadata, **to, "called": name, "text": text_of(batch)}, name)
 
 

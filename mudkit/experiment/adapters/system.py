@@ -1,4 +1,4 @@
-"""Base of the adapters: a system alone on its testbed, or as one part of a chain.
+"""Bases of the adapters: a system alone on its testbed, and a system as a part of a chain.
 
 Between the two parts of a chain stands a bridge for each phone, a server of its own. The client of the first
 system runs there and passes what arrives to the second one. So each machine runs as its paper has it, and
@@ -26,91 +26,102 @@ OnBatch: TypeAlias = Callable[[str, Batch], None]
 """Callback for what leaves a part of a chain: the phone, and the batch."""
 
 
-class Way(NamedTuple):
-    """Route through a system."""
-
-    testbed: Testbed
-    sources: Mapping[str, Host]
-    """Hosts where items enter, by sender; in a second part, by phone."""
-    ends: Mapping[str, Host]
-    """Hosts where items leave, by phone."""
-    is_first: bool = True
-    """A first part takes items for everybody; a second one what the first has let through for one phone."""
-    on_batch: OnBatch | None = None
-    """Callback of a part of a chain; None: the system is alone, and items arrive at the testbed's phones."""
-
-    @classmethod
-    def over(cls, testbed: Testbed, on_batch: OnBatch | None = None) -> Way:
-        """Return the whole route, from the senders to the phones."""
-        devices = testbed.lab.devices
-        sources, ends = (
-            {name: devices[name] for name in names} for names in (testbed.senders, testbed.phones)
-        )
-        return cls(testbed, sources, ends, on_batch=on_batch)
-
-
 class System(ABC):
-    """Base of the adapters.
-
-    Alone, a system chooses the items that each phone wants. As a part of a chain it passes on all of them,
-    or those of its rules, in batches; only contents travel, the rest of an item stays in the lab.
-    """
+    """A system alone on its testbed: it chooses the items that each phone wants."""
 
     label: ClassVar[str]
     """Name on the scoreboard."""
     unsupported: ClassVar[Mapping[str, str]] = {}
     """Sentences on what its paper cannot express, by the name of the task."""
 
-    def __init__(self, place: Testbed | Way) -> None:
-        self._way = place if isinstance(place, Way) else Way.over(place)
-        self._testbed, self._task = self._way.testbed, self._way.testbed.task
-        self._lab = self._testbed.lab
-        self._is_alone = self._way.on_batch is None
-        self.listens = False
-        """True if it uses what phones say of themselves."""
-        self._under_way: dict[str, Batch] = {}
+    def __init__(self, testbed: Testbed) -> None:
+        self._testbed, self._task, self._lab = testbed, testbed.task, testbed.lab
 
     @property
     def name(self) -> str:
         """Name of the system in results."""
         return self.label
 
+    @abstractmethod
     def publish(self, item: Item) -> None:
         """Publish an item on its sender."""
-        self.send(item.sender, (item,))
+
+    def on_move(self, phone: str) -> None:  # noqa: B027 - some ignore it
+        """Update what is known of a phone that has moved. By default it is ignored."""
+
+    def on_look(self, phone: str) -> None:
+        """Show the user of a phone the items that have arrived."""
+        self._testbed.show(phone)
+
+    def _receive(self, phone: str, message: Any) -> None:
+        """Record the arrival of the item that a message to a phone names."""
+        self._testbed.record_arrival(phone, message["called"])
+
+
+class Way(NamedTuple):
+    """Route through a part of a chain."""
+
+    testbed: Testbed
+    sources: Mapping[str, Host]
+    """Hosts where items enter, by sender; in a second part, by phone."""
+    ends: Mapping[str, Host]
+    """Hosts where items leave, by phone."""
+    on_batch: OnBatch
+    """Callback for what leaves."""
+    is_first: bool = True
+    """A first part takes items for everybody; a second one what the first has let through for one phone."""
+
+    @classmethod
+    def over(cls, testbed: Testbed, on_batch: OnBatch) -> Way:
+        """Return the whole route, from the senders to the phones."""
+        devices = testbed.lab.devices
+        sources, ends = (
+            {name: devices[name] for name in names} for names in (testbed.senders, testbed.phones)
+        )
+        return cls(testbed, sources, ends, on_batch)
+
+
+class Part(ABC):
+    """A system as the whole or a part of a chain: it passes on all items, or those of its rules, in batches.
+
+    Only contents travel, the rest of an item stays in the lab.
+    """
+
+    listens = False
+    """True if it uses what phones say of themselves."""
+
+    def __init__(self, way: Way) -> None:
+        self._way = way
+        self._testbed, self._task, self._lab = way.testbed, way.testbed.task, way.testbed.lab
+        self._under_way: dict[str, Batch] = {}
 
     @abstractmethod
     def send(self, source: str, batch: Batch) -> None:
-        """Send a batch from its source; in a second part of a chain, the source is the receiving phone."""
+        """Send a batch from its source; in a second part, the source is the receiving phone."""
 
-    def on_move(self, phone: str, profile: Mapping[str, Any] | None = None) -> None:  # noqa: B027 - most ignore it
-        """Handle the new profile of a phone; None: that of the testbed. By default it is ignored."""
+    def on_move(self, phone: str, profile: Mapping[str, Any]) -> None:  # noqa: B027 - most ignore it
+        """Handle the new profile of a phone. By default it is ignored."""
 
     def on_look(self, phone: str) -> None:
         """Show the user of a phone the items that have arrived."""
         self._testbed.show(phone)
 
     def _note(self, batch: Batch) -> str:
+        """Keep a batch that is sent; return its name."""
         name = " + ".join(item.name for item in batch)
         self._under_way[name] = batch
         return name
 
     def _to(self, source: str) -> Sequence[str]:
+        """Return the phones for which a source sends."""
         return [phone for phone in self._way.ends if phone != source] if self._way.is_first else [source]
 
-    def _out(self, phone: str, name: str) -> None:
-        """Deliver the item, or the batch, of a name."""
-        if self._way.on_batch is None:
-            self._testbed.record_arrival(phone, name)
-        else:
-            self._way.on_batch(phone, self._under_way[name])
-
     def _receive(self, phone: str, message: Any) -> None:
-        """Deliver the item, or the batch, that a message to a phone names."""
-        self._out(phone, message["called"])
+        """Pass on the batch that a message to a phone names."""
+        self._way.on_batch(phone, self._under_way[message["called"]])
 
 
-MakePart: TypeAlias = Callable[[Way], System]
+MakePart: TypeAlias = Callable[[Way], Part]
 
 
 def text_of(batch: Batch) -> str:

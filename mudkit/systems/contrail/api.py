@@ -17,11 +17,17 @@ from mudkit.events import Host, Installed, Network, Operation
 from mudkit.predicates import Predicate
 from mudkit.predicates.exchange import to_json
 from mudkit.systems.contrail import messages
-from mudkit.systems.contrail.crypto import Directory, PublicKeys, Registered
-from mudkit.systems.contrail.device.filters import CONTEXT, Question, acceptances, decisions, parse_filter
+from mudkit.systems.contrail.crypto import KeyDirectory, KeyRegistry, PublicKeys
+from mudkit.systems.contrail.device.filters import (
+    CONTEXT,
+    Question,
+    acceptance_listener,
+    parse_filter,
+    question_listener,
+)
 from mudkit.systems.contrail.device.machine import ModuleMachine
 from mudkit.systems.contrail.device.module_state import IDENTITY, PROBLEMS, KeyUse, Settings
-from mudkit.systems.contrail.device.receiving import listener
+from mudkit.systems.contrail.device.receiving import item_listener
 from mudkit.systems.contrail.items import Item, check_name, pack
 from mudkit.systems.contrail.servers import Compute, Gateway, Storage
 from mudkit.systems.displays import OnHost
@@ -65,7 +71,7 @@ class Relay(Displayed):
 
     Attributes
     ----------
-    directory : Registered
+    directory : KeyRegistry
         Public keys of the devices (Contrail 3.3); the servers do not have them.
     """
 
@@ -85,10 +91,11 @@ class Relay(Displayed):
         check_name("a relay", name)
         places: Mapping[str, tuple[float, float] | None] = {"": None} if centres is None else centres
         self.name = name
-        self.directory = Registered()
+        self.directory = KeyRegistry()
         self.gateways: list[tuple[str, tuple[float, float] | None]] = []
 
         def server(tier: str, centre: str) -> str:
+            """Return the name of a server of one tier in a data centre."""
             return "-".join(part for part in (name, tier, centre) if part)
 
         units = [f"{server('storage', centre)}/{PORT}" for centre in places]
@@ -117,6 +124,7 @@ class Relay(Displayed):
             self.gateways.append((gateway, place))
 
     def _view(self) -> View:
+        """Return servers, devices and queue lengths for a display."""
         queues = [queue for unit in self._storage if unit.machine for queue in unit.machine.queues()]
         facts = {
             "name": self.name,
@@ -181,11 +189,12 @@ class Port(OnHost):
         self._on_item: Callable[[Item], object] | None = None
         self._taken: set[int] = set()
         if on_filter is not None:
-            self.installed.listen(decisions(name), self._decide)
-        self.installed.listen(listener(name), self._receive)
+            self.installed.listen(question_listener(name), self._answer_question)
+        self.installed.listen(item_listener(name), self._receive_item)
         self.open()
 
     def _view(self) -> View:
+        """Return state and parameters for a display."""
         machine = self.installed.machine
         waiting = None if machine is None else machine.count_unread(self.name)
         facts = {
@@ -199,9 +208,9 @@ class Port(OnHost):
         return View("contrail.Port", facts)
 
     def open(self) -> None:
-        """Open the port in the module; after a wipe, install its filters again.
+        """Open the port in the module. After a wipe of the device, call this and install its filters again.
 
-        Handled by :meth:`~mudkit.systems.contrail.device.machine.ModuleMachine._open`.
+        Handled by :meth:`~mudkit.systems.contrail.device.machine.ModuleMachine._open_port`.
         """
         asks = self._on_filter is not None
         self.installed.call(messages.OpenPort(self.name, self._polling_us, self._idle_us, self._batch, asks))
@@ -241,6 +250,7 @@ class Port(OnHost):
         self._configure()
 
     def _configure(self) -> None:
+        """Store changed parameters of the port in the module."""
         self.installed.call(messages.ConfigurePort(self.name, self._polling_us, self._idle_us, self._batch))
 
     # -- filters
@@ -286,7 +296,7 @@ class Port(OnHost):
         device = check_name("a device", target) if isinstance(target, str) else None
         return self.installed.call(messages.InstallFilter(
             self.name, device, group, check_name("a port", remote), to_json(parse_filter(predicate)) or {},
-            _lasts_us(item_expires_s), _lasts_us(lifetime_s), replaces,
+            _duration_us(item_expires_s), _duration_us(lifetime_s), replaces,
         ))  # fmt: skip
 
     def remove_filter(self, slot: Annotated[int, Range(0, 1 << 62)]) -> Operation:
@@ -303,10 +313,11 @@ class Port(OnHost):
         commit and the callback repeats the call after the restart.
         """
         self.installed.listen(
-            acceptances(self.name), lambda accepted: callback(accepted.filter, accepted.who)
+            acceptance_listener(self.name), lambda accepted: callback(accepted.filter, accepted.who)
         )
 
-    def _decide(self, question: Question) -> None:
+    def _answer_question(self, question: Question) -> None:
+        """Ask the application whether to accept a filter, and pass its decision to the module."""
         assert self._on_filter is not None
         accepted = False  # also if the callback raises
         try:
@@ -362,14 +373,14 @@ class Port(OnHost):
         if only is not None:
             of_kind("only", only, list, tuple, set, frozenset, expected='names of devices, such as ["bob"]')
         packed = pack(item, None if delivery_name is None else check_name("a delivery", delivery_name))
-        expires_us = _lasts_us(expires_s)
+        expires_us = _duration_us(expires_s)
         chosen = None if only is None else sorted(only)
         return self.installed.call(messages.Publish(self.name, packed, item_id, expires_us, chosen))
 
     def receive_item(self) -> Operation:
         """Receive the next item; the operation results in an :class:`Item`.
 
-        Handled by :meth:`~mudkit.systems.contrail.device.receiving.ItemInbox.receive`.
+        Handled by :meth:`~mudkit.systems.contrail.device.receiving.ItemInbox.receive_item`.
         """
         operation = self.installed.call(messages.ReceiveItem(self.name, sorted(self._taken)))
         operation.add_done_callback(self._confirm_result)
@@ -393,6 +404,7 @@ class Port(OnHost):
         self.installed.call(messages.Listen(self.name))
 
     def _confirm_result(self, operation: Operation) -> None:
+        """Confirm the items that a call has returned."""
         try:
             received = operation.result()
         except Exception:  # reported to the caller of the operation
@@ -401,7 +413,8 @@ class Port(OnHost):
         if items:
             self._delete_taken_items([item.number for item in items])
 
-    def _receive(self, item: Item) -> None:
+    def _receive_item(self, item: Item) -> None:
+        """Confirm an item to the module and pass it to the application, unless that has it already."""
         if item.number in self._taken:
             self._delete_taken_items([item.number])  # the module crashed before it deleted the item
         elif self._on_item is not None:
@@ -409,12 +422,13 @@ class Port(OnHost):
             self._on_item(item)
 
     def _delete_taken_items(self, numbers: Sequence[int]) -> None:
+        """Ask the module to delete items that the application has; remember them until it has done so."""
         self._taken.update(numbers)
         deletion = self.installed.call(messages.DeleteItems(self.name, numbers))
-        deletion.add_done_callback(lambda operation: self._forget(operation, numbers))
+        deletion.add_done_callback(lambda operation: self._forget_deleted(operation, numbers))
 
-    def _forget(self, operation: Operation, numbers: Collection[int]) -> None:
-        """Forget items that the module has deleted."""
+    def _forget_deleted(self, operation: Operation, numbers: Collection[int]) -> None:
+        """Forget the numbers of items that the module has deleted."""
         try:
             operation.result()
         except Exception:  # the module crashed; confirmed when it hands them over again
@@ -427,7 +441,8 @@ def _checked_us(name: str, value_ms: float) -> int:
     return round(number(name, value_ms, 0.0, _MAX_MS) * _US_PER_MS)
 
 
-def _lasts_us(value_s: float | None) -> int | None:
+def _duration_us(value_s: float | None) -> int | None:
+    """Return a time in microseconds; None: without an end."""
     return None if value_s is None else round(value_s * 1e6)
 
 
@@ -502,7 +517,7 @@ class Module(OnHost):
         self._settings = Settings(
             check_name("a device", device.name),
             [provider.gateways for provider in relays],
-            Directory([provider.directory for provider in relays]),
+            KeyDirectory([provider.directory for provider in relays]),
             [check_name("a friend", friend) for friend in friends],
             shows_friends,
             encrypted,
@@ -520,12 +535,13 @@ class Module(OnHost):
         self._ports: dict[str, Port] = {}
         self.installed.listen(IDENTITY, self._handle_identity)
         for provider in relays:
-            provider.directory.watchers.append(self._follow)
+            provider.directory.watchers.append(self._follow_friend)
         self.installed.call(messages.GetPublicKeys()).add_done_callback(
-            lambda operation: self._register(operation.result())
+            lambda operation: self._register_keys(operation.result())
         )
 
     def _own_facts(self) -> dict[str, Value]:
+        """Return what a display shows of a module besides its host."""
         return {"relays": ", ".join(relay.name for relay in self._relays)}
 
     def open_port(
@@ -580,14 +596,14 @@ class Module(OnHost):
     def befriend(self, device: str) -> Operation:
         """Add a device to the white-list.
 
-        Handled by :meth:`~mudkit.systems.contrail.device.machine.ModuleMachine._befriend`.
+        Handled by :meth:`~mudkit.systems.contrail.device.machine.ModuleMachine._change_friend`.
         """
         return self._change_friend(device, is_friend=True)
 
     def unfriend(self, device: str) -> Operation:
         """Remove a ``device`` from the white-list, with the filters in both directions; renew all keys.
 
-        Handled by :meth:`~mudkit.systems.contrail.device.machine.ModuleMachine._befriend`.
+        Handled by :meth:`~mudkit.systems.contrail.device.machine.ModuleMachine._change_friend`.
 
         Messages waiting for it are withdrawn, here at once and at a provider as soon as it is reachable; it
         keeps what it has fetched. Calls that concern only this device complete: an item has no destination,
@@ -596,24 +612,26 @@ class Module(OnHost):
         return self._change_friend(device, is_friend=False)
 
     def _change_friend(self, device: str, *, is_friend: bool) -> Operation:
+        """Change the white-list in the module, and the initial one that a wiped module begins with."""
         name = check_name("a device", device)
         operation = self.installed.call(messages.Befriend(name, is_friend))
         friends = set(self._settings.friends) - {name} | ({name} if is_friend else set())
         self._settings = replace(self._settings, friends=sorted(friends))  # initial ones after a wipe
         return operation
 
-    def _register(self, keys: PublicKeys) -> None:
+    def _register_keys(self, keys: PublicKeys) -> None:
+        """Register the public keys of this device at all providers."""
         for provider in self._relays:
             provider.directory[self.device.name] = keys
 
-    def _follow(self, device: str) -> None:
-        """Notify the module of a restarted friend."""
+    def _follow_friend(self, device: str) -> None:
+        """Notify the module that a device has registered keys, if it is a friend."""
         if device in self._settings.friends and device != self.device.name:
             self.installed.call(messages.FollowFriends())
 
     def _handle_identity(self, keys: PublicKeys) -> None:
         """Register the keys; after a restart, open all ports again, because the store may be a backup."""
-        self._register(keys)
+        self._register_keys(keys)
         if keys.generation:
             for port in self._ports.values():
                 port.open()

@@ -91,7 +91,7 @@ class PublicKeys(msgspec.Struct, frozen=True):
     """Last number in the store of the device at this start; the store may be a backup."""
 
 
-class Registered(dict[str, PublicKeys]):
+class KeyRegistry(dict[str, PublicKeys]):
     """Public keys by device at one provider: the public key infrastructure of the paper (3.3)."""
 
     def __init__(self, entries: Mapping[str, PublicKeys] | None = None, changes: int = 0) -> None:
@@ -101,9 +101,9 @@ class Registered(dict[str, PublicKeys]):
         self.watchers: list[Callable[[str], None]] = []
         """Called with the name of each restarted device."""
 
-    def __reduce__(self) -> tuple[type[Registered], tuple[dict[str, PublicKeys], int]]:
+    def __reduce__(self) -> tuple[type[KeyRegistry], tuple[dict[str, PublicKeys], int]]:
         """Pickle the entries without the watchers."""
-        return Registered, (dict(self), self.changes)
+        return KeyRegistry, (dict(self), self.changes)
 
     def __setitem__(self, device: str, keys: PublicKeys) -> None:
         """Register the keys and the generation of a device; notify watchers of a restart."""
@@ -116,10 +116,10 @@ class Registered(dict[str, PublicKeys]):
                 watcher(device)
 
 
-class Directory(ChainMap[str, PublicKeys]):
+class KeyDirectory(ChainMap[str, PublicKeys]):
     """Public keys by device at all providers of a module; the first provider wins."""
 
-    def __init__(self, registered: Sequence[Registered]) -> None:
+    def __init__(self, registered: Sequence[KeyRegistry]) -> None:
         super().__init__(*registered)
         self._registered = registered
 
@@ -134,7 +134,7 @@ Header: TypeAlias = Sequence[str | int | None]
 
 
 class Sealing:
-    """Cipher of a device; ``seed`` holds its two private keys (64 bytes)."""
+    """Encryption, signatures and tags of a device; ``seed`` holds its two private keys (64 bytes)."""
 
     def __init__(self, me: str, seed: Secret, directory: Mapping[str, PublicKeys]) -> None:
         self._me, self._seed = me, seed
@@ -160,7 +160,7 @@ class Sealing:
     def seal(self, to: str, header: Header, plain: bytes) -> tuple[bytes, bytes]:
         """Encrypt for one device and sign; return ciphertext and signature. A header is used once."""
         bound = _encoded([*header, self._me, to])
-        sealed = ChaCha20Poly1305(_derive(self._pair(to), b"seal", bound)).encrypt(
+        sealed = ChaCha20Poly1305(_derive_key(self._shared_secret(to), b"seal", bound)).encrypt(
             bytes(_NONCE_BYTES), plain, bound
         )
         return Ciphertext(sealed), Ciphertext(self._signing.sign(bound + sealed))
@@ -171,22 +171,22 @@ class Sealing:
         known = self._find_keys(source)
         try:
             Ed25519PublicKey.from_public_bytes(known.signing).verify(bytes(signature), bound + sealed)
-            key = _derive(self._pair(source), b"seal", bound)
+            key = _derive_key(self._shared_secret(source), b"seal", bound)
             return ChaCha20Poly1305(key).decrypt(bytes(_NONCE_BYTES), bytes(sealed), bound)
         except (InvalidSignature, InvalidTag, ValueError) as error:
             raise _tampered_message(source, "a seal or signature that does not fit") from error
 
     def item_key(self, key: bytes, header: Header) -> Secret:
-        """Derive the key of one item from its channel key."""
+        """Derive the key of one item from the key of its channel."""
         return Secret(hmac.digest(bytes(key), b"contrail item " + _encoded(header), "sha256"))
 
     def encrypt(self, key: bytes, number: int, header: Header, plain: bytes) -> bytes:
-        """Encrypt under the key of an item; a number is used for one content."""
+        """Encrypt an item under its key; a ``number`` is used for one content."""
         nonce = number.to_bytes(_NONCE_BYTES, "big")
         return Ciphertext(ChaCha20Poly1305(bytes(key)).encrypt(nonce, plain, _encoded(header)))
 
     def decrypt(self, key: bytes, number: int, header: Header, data: bytes) -> bytes:
-        """Decrypt an item; raise TamperedMessage."""
+        """Decrypt an item with its key; raise TamperedMessage."""
         nonce = number.to_bytes(_NONCE_BYTES, "big")
         try:
             return ChaCha20Poly1305(bytes(key)).decrypt(nonce, bytes(data), _encoded(header))
@@ -194,22 +194,23 @@ class Sealing:
             raise _tampered_message("an item", "a content that is not the encrypted one") from error
 
     def tag(self, to: str, header: Header) -> bytes:
-        """Return the authentication tag of a header for one device."""
-        return Ciphertext(self._tag(to, [*header, self._me, to]))
+        """Return the authentication tag of an item's header for one receiving device."""
+        return Ciphertext(self._compute_tag(to, [*header, self._me, to]))
 
-    def verify(self, source: str, header: Header, tag: bytes) -> None:
-        """Verify a tag; raise TamperedMessage."""
-        if not hmac.compare_digest(self._tag(source, [*header, source, self._me]), bytes(tag)):
+    def verify_tag(self, source: str, header: Header, tag: bytes) -> None:
+        """Verify the tag of a received item's header; raise TamperedMessage."""
+        if not hmac.compare_digest(self._compute_tag(source, [*header, source, self._me]), bytes(tag)):
             raise _tampered_message(source, "a header that differs from the one sent")
 
-    def _tag(self, other: str, bound: Header) -> bytes:
-        pair = self._pair(other)
+    def _compute_tag(self, other: str, bound: Header) -> bytes:
+        """Return the tag under a key that only this device and ``other`` can derive."""
+        pair = self._shared_secret(other)
         if pair not in self._tags:
-            self._tags[pair] = _derive(pair, b"tag")
+            self._tags[pair] = _derive_key(pair, b"tag")
         return hmac.digest(self._tags[pair], _encoded(bound), "sha256")[:_TAG_BYTES]
 
-    def _pair(self, other: str) -> Secret:
-        """Return the secret shared with another device."""
+    def _shared_secret(self, other: str) -> Secret:
+        """Return the secret shared with another device by key agreement, computed once for its keys."""
         public = self._find_keys(other).agreement
         if (other, public) not in self._pairs:
             shared = self._agreement.exchange(X25519PublicKey.from_public_bytes(public))
@@ -217,6 +218,7 @@ class Sealing:
         return self._pairs[other, public]
 
     def _find_keys(self, other: str) -> PublicKeys:
+        """Return the public keys of a device; raise TamperedMessage if none are registered."""
         keys = self._directory.get(other)
         if keys is None:
             raise _tampered_message(other, "a device without a public key")
@@ -224,7 +226,7 @@ class Sealing:
 
 
 class Plain:
-    """Cipher that does nothing: the control of a search for plaintext at clouds; see :class:`Sealing`."""
+    """Cipher that does nothing, the control of a search for plaintext at clouds; see :class:`Sealing`."""
 
     def __init__(self, me: str, seed: bytes) -> None:
         self.public = PublicKeys(me.encode(), digest(seed))
@@ -253,7 +255,7 @@ class Plain:
         """Return an empty tag."""
         return b""
 
-    def verify(self, source: str, header: Header, tag: bytes) -> None:
+    def verify_tag(self, source: str, header: Header, tag: bytes) -> None:
         """Accept every tag."""
 
 
@@ -262,7 +264,7 @@ Cipher: TypeAlias = Sealing | Plain
 
 def channel_key(entropy: Callable[[int], bytes], seed: Secret, port: str, epoch: int) -> Secret:
     """Derive the key of a channel; it differs in each epoch, even if the entropy repeats."""
-    return _derive(Secret(entropy(KEY_BYTES) + seed), b"channel", _encoded([port, epoch]))
+    return _derive_key(Secret(entropy(KEY_BYTES) + seed), b"channel", _encoded([port, epoch]))
 
 
 def digest(data: bytes) -> bytes:
@@ -270,7 +272,8 @@ def digest(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def _derive(secret: Secret, *purpose: bytes) -> Secret:
+def _derive_key(secret: Secret, *purpose: bytes) -> Secret:
+    """Derive a key from a secret; another purpose has another key."""
     kdf = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=b"contrail " + b"\n".join(purpose))
     return Secret(kdf.derive(bytes(secret)))
 
@@ -279,6 +282,7 @@ _encoded = msgspec.json.Encoder(enc_hook=bytes).encode
 
 
 def _tampered_message(source: str, reason: str) -> TamperedMessage:
+    """Return the error of a message from ``source`` that failed authentication."""
     return TamperedMessage(
         "A message is not as its sender made it.",
         where=f"from {source}",
@@ -293,7 +297,7 @@ _S = TypeVar("_S", bound=SealedMessage)
 
 
 def decode_message(message: Unread, me: str) -> DeviceMessage:
-    """Decode a message of a cloud, for ``me`` only and with the body of an item; raise TamperedMessage."""
+    """Decode a message that a cloud delivered; raise TamperedMessage unless it is for ``me`` and complete."""
     decoded = DEVICE_FROM_DEVICE.decode(message)
     devices = None if decoded is None else [to.device for to in decoded.to]
     has_no_body = isinstance(decoded, Data) and decoded.body is None
@@ -308,12 +312,12 @@ def decode_message(message: Unread, me: str) -> DeviceMessage:
 
 
 def item_header(source: Endpoint, item: str, seq: int, epoch: int) -> Header:
-    """Return the header authenticated with the content of an item."""
+    """Return the values in clear to which the ciphertext of an item is bound."""
     return ["data", *source, item, seq, epoch]
 
 
-def key_header(data: Data) -> Header:
-    """Return the header authenticated with the content of a received item."""
+def received_item_header(data: Data) -> Header:
+    """Return the values in clear to which the ciphertext of a received item is bound."""
     return item_header((data.source, data.port), data.item, data.seq, data.epoch)
 
 
@@ -335,23 +339,23 @@ def build_data(
 
 
 def verify_item(cipher: Cipher, data: Data) -> None:
-    """Verify header, destination and ciphertext of a received item; raise TamperedMessage."""
+    """Verify the tag of a received item: header, destination, ciphertext; raise TamperedMessage."""
     (to,) = data.to
-    cipher.verify(
-        data.source, _tag_header(key_header(data), to.port, to.expires_us, data.body or b""), to.tag
+    cipher.verify_tag(
+        data.source, _tag_header(received_item_header(data), to.port, to.expires_us, data.body or b""), to.tag
     )
 
 
 def decrypt_item(cipher: Cipher, key: bytes, data: Data) -> bytes:
     """Decrypt a received item with its key."""
-    return cipher.decrypt(key, data.seq, key_header(data), data.body or b"")
+    return cipher.decrypt(key, data.seq, received_item_header(data), data.body or b"")
 
 
 def seal(
     cipher: Cipher, kind: type[_S], source: Endpoint, number: int, slot: int, to: Mapping[str, str],
     plain: bytes, *, group: str | None = None, expires_us: int | None = None,
 ) -> _S:  # fmt: skip
-    """Build a message sealed for each of its destinations; ``to`` maps devices to ports."""
+    """Build a filter or key message, sealed and signed for each destination; ``to`` maps devices to ports."""
     message = kind(source[0], source[1], number, slot, group, expires_us, [])
     for device, port in to.items():
         sealed, signature = cipher.seal(device, _sealed_header(message, port), plain)
@@ -366,9 +370,11 @@ def open_sealed(cipher: Cipher, message: SealedMessage) -> bytes:
 
 
 def _tag_header(header: Header, port: str, expires_us: int | None, body: bytes) -> Header:
+    """Return the values that an item's tag covers for a destination: header, port, expiry, ciphertext."""
     return [*header, port, expires_us, digest(body).hex()]
 
 
 def _sealed_header(message: SealedMessage, port: str) -> Header:
+    """Return the values in clear to which the sealed content for a destination is bound."""
     number, slot, group = message.number, message.slot, message.group
     return [message.kind, message.source, message.port, number, slot, group, message.expires_us, port]

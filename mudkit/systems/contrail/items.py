@@ -111,7 +111,7 @@ def pack(item: Item | Value, called: str | None = None) -> bytes:
         )
     try:
         metadata = msgspec.json.encode(item.metadata)
-        _decode(metadata)
+        _decode_metadata(metadata)
     except (TypeError, ValueError, RecursionError) as error:
         raise ParameterError(
             "JSON cannot hold the metadata of this item.",
@@ -136,17 +136,18 @@ def unpack(data: bytes) -> tuple[Metadata, bytes]:
     """Decode metadata and payload; raise ValueError if :func:`pack` did not encode them."""
     begin = _HEAD + int.from_bytes(data[_LENGTH:_HEAD], "big")
     end = begin + int.from_bytes(data[:_LENGTH], "big")
-    return _decode(data[begin:end]), data[end:]
+    return _decode_metadata(data[begin:end]), data[end:]
 
 
-def _decode(metadata: bytes) -> Metadata:
+def _decode_metadata(metadata: bytes) -> Metadata:
+    """Decode metadata; raise ValueError if it is no JSON mapping, or nested too deeply."""
     decoded = _read(metadata)
     if is_too_deep(decoded):
         raise ValueError("it is nested too deeply")
     return decoded
 
 
-def item_name(source: Endpoint, item: str, seq: int, data: bytes) -> str:
+def delivery_name(source: Endpoint, item: str, seq: int, data: bytes) -> str:
     """Return the delivery name of an item: its publisher's, or origin and sequence number."""
     called = data[_HEAD : _HEAD + int.from_bytes(data[_LENGTH:_HEAD], "big")].decode(errors="replace")
     return called or f"{source[0]}/{source[1]}/{item} {seq}"

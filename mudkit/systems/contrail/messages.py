@@ -33,6 +33,8 @@ Unread: TypeAlias = Any
 
 
 class _Message(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+    """Message of Contrail; its tag is the field ``kind`` on the wire."""
+
     @property
     def kind(self) -> str:
         """Tag of the struct, as on the wire."""
@@ -109,36 +111,40 @@ DeviceMessage: TypeAlias = Data | Filter | Key | ItemKey
 # -- between a device and a gateway (4.1, 4.2.2)
 
 
-class _FromDevice(_Message, frozen=True):
+class _NumberedRequest(_Message, frozen=True):
+    """Request of a device that is retransmitted until the answer repeats its ``number``."""
+
     device: _Text
     number: Count
 
 
-class _Visit(_Message, frozen=True):
+class _VisitMessage(_Message, frozen=True):
+    """Message of one visit of a device: from its first request of a page to its :class:`Bye`."""
+
     device: _Text
     visit: Count
 
 
-class Join(_FromDevice, frozen=True, tag="join"):
+class Join(_NumberedRequest, frozen=True, tag="join"):
     """Device to gateway: create the queue; show the white-list (3.3) or do not (None)."""
 
     friends: Annotated[list[_Text], msgspec.Meta(max_length=_MAX_LISTED)] | None
 
 
-class Push(_FromDevice, frozen=True, tag="send"):
+class Push(_NumberedRequest, frozen=True, tag="send"):
     """Device to gateway: push a message for other devices (4.1)."""
 
     message: DeviceMessage
 
 
-class Membership(_FromDevice, frozen=True, tag="group"):
+class Membership(_NumberedRequest, frozen=True, tag="group"):
     """Device to gateway: join a group of publishers, or leave it (3.4.3)."""
 
     group: _Text
     joins: bool
 
 
-class Withdraw(_FromDevice, frozen=True, tag="withdraw"):
+class Withdraw(_NumberedRequest, frozen=True, tag="withdraw"):
     """Device to gateway: remove this device's messages from the queue of a former friend.
 
     Not in the paper; it follows from the rule that only friends communicate (3.3).
@@ -147,7 +153,7 @@ class Withdraw(_FromDevice, frozen=True, tag="withdraw"):
     receiver: _Text
 
 
-class Pull(_Visit, frozen=True, tag="pull"):
+class Pull(_VisitMessage, frozen=True, tag="pull"):
     """Device to gateway: acknowledge the entries ``got`` and request the next page (4.1).
 
     ``hold``: keep the connection open when the queue is empty. Visit numbers increase across restarts of the
@@ -159,16 +165,16 @@ class Pull(_Visit, frozen=True, tag="pull"):
     storage_incarnation: _StorageIncarnation = msgspec.field(name="start", default=UNSET)
 
 
-class Probe(_Visit, frozen=True, tag="probe"):
-    """Device to gateway: a page takes long; the gateway answers :class:`Filled`."""
+class Probe(_VisitMessage, frozen=True, tag="probe"):
+    """Device to gateway: a page takes long; :class:`Filled` answers, behind a page that was sent."""
 
 
-class Bye(_Visit, frozen=True, tag="bye"):
+class Bye(_VisitMessage, frozen=True, tag="bye"):
     """Device to gateway: the connection of a visit is closed."""
 
 
 class PushAnswer(_Message, frozen=True, tag="sent"):
-    """Gateway to device: outcome of a push by endpoint; None: cache miss, send the body."""
+    """Gateway to device: outcome of a request by endpoint; None: cache miss, send the body."""
 
     number: Count
     results: Annotated[list[tuple[str, str, str]], msgspec.Meta(max_length=_MAX_LISTED)] | None
@@ -188,7 +194,7 @@ class Deliver(_Message, frozen=True, tag="deliver"):
 
 
 class Filled(_Message, frozen=True, tag="filled"):
-    """Gateway to device: the queue is not empty; pull over the open connection. Also answers a probe."""
+    """Gateway to device: the queue is not empty, pull over the open connection; also answers a probe."""
 
 
 Request: TypeAlias = Join | Push | Membership | Withdraw | Pull
@@ -197,8 +203,8 @@ Request: TypeAlias = Join | Push | Membership | Withdraw | Pull
 # -- between a gateway and the other tiers (4.2.2)
 
 
-class Ask(_Message, frozen=True, tag="ask"):
-    """Gateway to compute instance: the request of a device; ``client`` is its address."""
+class RoutedRequest(_Message, frozen=True, tag="ask"):
+    """Gateway to compute instance: request ``what`` of a device at ``client``; ``tries`` counts sendings."""
 
     gateway: Name
     client: Name
@@ -206,26 +212,26 @@ class Ask(_Message, frozen=True, tag="ask"):
     tries: Count
 
 
-class Tell(_Message, frozen=True, tag="tell"):
-    """Compute instance to gateway: a message for the device at an address."""
+class RoutedAnswer(_Message, frozen=True, tag="tell"):
+    """Compute instance to gateway: an answer for the device at the address ``to``."""
 
     to: Name
     message: Deliver | PushAnswer
 
 
 class QueueFilled(_Message, frozen=True, tag="filled"):
-    """Storage to gateway: the queue of a device is not empty; ``client`` is its address, after a restart."""
+    """Storage to gateway: a device's queue is not empty; ``client`` is its address, after a restart."""
 
     device: _Text
     client: Name | UnsetType = UNSET
 
 
-class Restarted(_Message, frozen=True, tag="restarted"):
+class ServerRestarted(_Message, frozen=True, tag="restarted"):
     """Gateway to storage, storage to gateway or storage: the sender restarted, perhaps from a backup."""
 
 
-class Gone(_Message, frozen=True, tag="gone"):
-    """Gateway to storage: the device holds no connection here."""
+class NotConnected(_Message, frozen=True, tag="gone"):
+    """Gateway to storage, as an answer to :class:`QueueFilled`: the device holds no connection here."""
 
     device: _Text
 
@@ -249,6 +255,8 @@ class QueueEntry(Entry, frozen=True):
 
 
 class _Op(msgspec.Struct, frozen=True, tag_field="op", kw_only=True, forbid_unknown_fields=True):
+    """Operation that a compute instance lets a storage execute; a request becomes one or several."""
+
     version: _Version | UnsetType = UNSET
     """Version of the queue at the redirection to this storage; absent: not redirected."""
 
@@ -260,7 +268,7 @@ class ShowFriends(_Op, frozen=True, tag="join"):
     friends: list[_Text] | None
 
 
-class Append(_Op, frozen=True, tag="append"):
+class AppendEntry(_Op, frozen=True, tag="append"):
     """Append an entry to the queue of a device."""
 
     device: _Text
@@ -268,7 +276,11 @@ class Append(_Op, frozen=True, tag="append"):
 
 
 class ReadQueue(_Op, frozen=True, tag="read"):
-    """Read a queue; ``watcher`` is the gateway that holds the device's connection."""
+    """Read the first page of a queue.
+
+    ``watcher`` is the gateway that holds the device's connection, ``here`` the storage nearest to the compute
+    instance; ``begins`` marks the first page of a visit.
+    """
 
     device: _Text
     watcher: Name | None
@@ -277,8 +289,8 @@ class ReadQueue(_Op, frozen=True, tag="read"):
     begins: bool
 
 
-class Drop(_Op, frozen=True, tag="drop"):
-    """Remove entries that a device has acknowledged."""
+class DropEntries(_Op, frozen=True, tag="drop"):
+    """Remove the entries of a device's queue that it has acknowledged."""
 
     device: _Text
     numbers: list[Count]
@@ -301,21 +313,23 @@ class CacheItem(FindItem, frozen=True, tag="cache"):
     body: Opaque
 
 
-class _OfMember(_Op, frozen=True):
+class _MemberOp(_Op, frozen=True):
+    """Operation on the membership of a device in a group of publishers."""
+
     group: _Text
     member: _Text
 
 
-class AddMember(_OfMember, frozen=True, tag="member"):
+class AddMember(_MemberOp, frozen=True, tag="member"):
     """Add a device to a group."""
 
 
-class RemoveMember(_OfMember, frozen=True, tag="unmember"):
+class RemoveMember(_MemberOp, frozen=True, tag="unmember"):
     """Remove a device from a group."""
 
 
-class Spread(_Op, frozen=True, tag="spread"):
-    """Store a filter for the members of a group."""
+class SpreadFilter(_Op, frozen=True, tag="spread"):
+    """Store a filter for a group; the storage answers with the copies for its present members."""
 
     group: _Text
     filter: Filter
@@ -338,21 +352,21 @@ class MoveQueue(_Op, frozen=True, tag="move"):
 
 Op: TypeAlias = (
     ShowFriends
-    | Append
+    | AppendEntry
     | ReadQueue
-    | Drop
+    | DropEntries
     | CacheItem
     | FindItem
     | AddMember
     | RemoveMember
-    | Spread
+    | SpreadFilter
     | WithdrawFrom
     | MoveQueue
 )
 
 
 class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Answer to :class:`ReadQueue`; ``times``: consecutive visits of the device to this data centre."""
+    """Answer to :class:`ReadQueue`; ``times`` counts consecutive visits of the device to this data centre."""
 
     page: list[tuple[Count, DeviceMessage]]
     more: bool
@@ -360,7 +374,7 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     storage_incarnation: _StorageIncarnation = msgspec.field(name="start", default=UNSET)
 
 
-class Moved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class QueueMoved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Answer to any operation on a queue that has moved to the storage ``moved``."""
 
     moved: Name
@@ -368,13 +382,13 @@ class Moved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 if TYPE_CHECKING:
-    Answer: TypeAlias = str | bytes | list[Filter] | Page | Moved | None
+    Answer: TypeAlias = str | bytes | list[Filter] | Page | QueueMoved | None
 else:
     Answer = Any  # ambiguous for msgspec; read_answers decodes by the operation
 
 
 class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Request in progress at a compute instance; travels with each :class:`Do` and its :class:`Done`."""
+    """Request in progress; travels with each :class:`ExecuteOps` and its :class:`OpsExecuted`."""
 
     gateway: Name
     client: Name
@@ -386,32 +400,32 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     storage_incarnations: _StorageIncarnations = msgspec.field(name="starts", default=UNSET)
 
 
-class Do(_Message, frozen=True, tag="do"):
-    """Compute instance to storage: operations of one transaction."""
+class ExecuteOps(_Message, frozen=True, tag="do"):
+    """Compute instance to storage: operations to be executed in one transaction."""
 
     ops: list[Op]
     task: Task = msgspec.field(name="ctx")
 
 
-class Done(_Message, frozen=True, tag="done"):
-    """Storage to compute instance: one answer per operation."""
+class OpsExecuted(_Message, frozen=True, tag="done"):
+    """Storage to compute instance: the answers, one for each operation of :class:`ExecuteOps`."""
 
     results: list[Answer]
     task: Task = msgspec.field(name="ctx")
 
 
 _ANSWERS: Final[dict[type[Op], Any]] = {
-    Append: Literal["ok", "obsolete", "backlogged", "stranger"],
+    AppendEntry: Literal["ok", "obsolete", "backlogged", "stranger"],
     ReadQueue: Page,
     FindItem: Opaque | None,
     AddMember: list[Filter],
-    Spread: list[Filter],
+    SpreadFilter: list[Filter],
 }
 """Type of the answer by operation; ``ok`` for all others."""
 
 
-def read_answers(done: Done) -> list[tuple[Op, Answer]] | None:
-    """Return all operations answered so far with their answers; None if an answer does not fit."""
+def read_answers(done: OpsExecuted) -> list[tuple[Op, Answer]] | None:
+    """Return all operations of a task with their answers so far; None if an answer does not fit."""
     task = done.task
     if len(done.results) != len(task.doing):
         return None
@@ -423,7 +437,8 @@ def read_answers(done: Done) -> list[tuple[Op, Answer]] | None:
 
 
 def _read_answer(op: Op, answer: Answer) -> Answer:
-    kind = Moved if "moved" in wire_fields(answer) else _ANSWERS.get(type(op), Literal["ok"])
+    """Return an answer in the type of its operation; raise ValidationError if it does not fit."""
+    kind = QueueMoved if "moved" in wire_fields(answer) else _ANSWERS.get(type(op), Literal["ok"])
     read: Answer = msgspec.convert(answer, kind)
     return read
 
@@ -431,8 +446,8 @@ def _read_answer(op: Op, answer: Answer) -> Answer:
 # -- between the storages of data centres (4.2.2)
 
 
-class Moving(_Message, frozen=True, tag="moving"):
-    """Storage to storage: the queue of a device, with its white-list and withdrawals.
+class QueueTransfer(_Message, frozen=True, tag="moving"):
+    """Storage to storage: the moved queue of a device, with its white-list and withdrawals.
 
     ``number`` is the sequence number of the move, scoped to (receiver, incarnation of ``origin``);
     ``open_from`` is that of the oldest unacknowledged move. ``friends_number`` is the number of the
@@ -451,15 +466,15 @@ class Moving(_Message, frozen=True, tag="moving"):
     withdrawn: dict[_Text, Count] | UnsetType = UNSET
 
 
-class Holds(_Message, frozen=True, tag="holds"):
+class HoldsQueue(_Message, frozen=True, tag="holds"):
     """Storage to a restarted storage: the sender holds the queue of a device, with this version."""
 
     device: _Text
     version: _Version
 
 
-class Adopted(_Message, frozen=True, tag="adopted"):
-    """Storage to storage: acknowledgement of a :class:`Moving`."""
+class QueueAdopted(_Message, frozen=True, tag="adopted"):
+    """Storage to storage: acknowledgement of a :class:`QueueTransfer`, after which the sender forgets it."""
 
     incarnation: _Incarnation
     number: Count
@@ -471,13 +486,15 @@ DEVICE_FROM_DEVICE: Final = Accepts[DeviceMessage](Data, Filter, Key, ItemKey)
 GATEWAY_FROM_DEVICE: Final = Accepts[Request | Probe | Bye](
     Join, Push, Membership, Withdraw, Pull, Probe, Bye
 )
-GATEWAY_FROM_COMPUTE: Final = Accepts[Tell](Tell)
-GATEWAY_FROM_STORAGE: Final = Accepts[QueueFilled | Restarted](QueueFilled, Restarted)
-COMPUTE_FROM_GATEWAY: Final = Accepts[Ask](Ask)
-COMPUTE_FROM_STORAGE: Final = Accepts[Done](Done)
-STORAGE_FROM_COMPUTE: Final = Accepts[Do](Do)
-STORAGE_FROM_STORAGE: Final = Accepts[Moving | Adopted | Holds | Restarted](Moving, Adopted, Holds, Restarted)
-STORAGE_FROM_GATEWAY: Final = Accepts[Gone | Restarted](Gone, Restarted)
+GATEWAY_FROM_COMPUTE: Final = Accepts[RoutedAnswer](RoutedAnswer)
+GATEWAY_FROM_STORAGE: Final = Accepts[QueueFilled | ServerRestarted](QueueFilled, ServerRestarted)
+COMPUTE_FROM_GATEWAY: Final = Accepts[RoutedRequest](RoutedRequest)
+COMPUTE_FROM_STORAGE: Final = Accepts[OpsExecuted](OpsExecuted)
+STORAGE_FROM_COMPUTE: Final = Accepts[ExecuteOps](ExecuteOps)
+STORAGE_FROM_STORAGE: Final = Accepts[QueueTransfer | QueueAdopted | HoldsQueue | ServerRestarted](
+    QueueTransfer, QueueAdopted, HoldsQueue, ServerRestarted
+)
+STORAGE_FROM_GATEWAY: Final = Accepts[NotConnected | ServerRestarted](NotConnected, ServerRestarted)
 
 
 # -- operations: from an application to the module of its device (3.1 to 3.4, 4.1)
@@ -487,20 +504,26 @@ PredicateJson: TypeAlias = dict[str, Value]
 
 
 class _Operation(msgspec.Struct, frozen=True, tag_field="operation"):
-    pass
+    """Operation that an application calls on the module of its device."""
 
 
-class _OnPort(_Operation, frozen=True):
+class _PortOperation(_Operation, frozen=True):
+    """Operation on an open port, or the one that opens it."""
+
     port: str
 
 
-class _PortParameters(_OnPort, frozen=True):
+class _PortParameters(_PortOperation, frozen=True):
+    """Operation with the parameters of a port: polling interval, idle timeout and batch size."""
+
     polling_us: int
     idle_us: int
     batch: int
 
 
-class _OnItems(_OnPort, frozen=True):
+class _ItemsOperation(_PortOperation, frozen=True):
+    """Operation on the received items of a port."""
+
     numbers: Sequence[int]
     """Numbers of the items that the application has processed; they are deleted."""
 
@@ -515,11 +538,11 @@ class ConfigurePort(_PortParameters, frozen=True, tag="configure"):
     """Change the parameters of a port (4.1)."""
 
 
-class Listen(_OnPort, frozen=True, tag="listen"):
+class Listen(_PortOperation, frozen=True, tag="listen"):
     """Subscribe the application to the items of a port."""
 
 
-class Publish(_OnPort, frozen=True, tag="publish"):
+class Publish(_PortOperation, frozen=True, tag="publish"):
     """Publish an item, encoded by :func:`~mudkit.systems.contrail.items.pack` (3.2).
 
     ``item`` None: a unique name. ``only``: devices among those with a filter; None: all.
@@ -531,7 +554,7 @@ class Publish(_OnPort, frozen=True, tag="publish"):
     only: Sequence[str] | None
 
 
-class InstallFilter(_OnPort, frozen=True, tag="install"):
+class InstallFilter(_PortOperation, frozen=True, tag="install"):
     """Install a filter on a device, or on the friends in a group (3.1, 3.4.3); the other target is None.
 
     ``item_expires_us``: time for which a matching item is useful; ``lifetime_us``: time until the filter
@@ -553,15 +576,15 @@ class RemoveFilter(_Operation, frozen=True, tag="remove"):
     slot: int
 
 
-class ReceiveItem(_OnItems, frozen=True, tag="receive"):
+class ReceiveItem(_ItemsOperation, frozen=True, tag="receive"):
     """Return the next item of a port when there is one; delete the processed ones (``numbers``)."""
 
 
-class ReceiveAll(_OnItems, frozen=True, tag="receive all"):
+class ReceiveAll(_ItemsOperation, frozen=True, tag="receive all"):
     """Return all items of a port; delete the processed ones (``numbers``)."""
 
 
-class DeleteItems(_OnItems, frozen=True, tag="taken"):
+class DeleteItems(_ItemsOperation, frozen=True, tag="taken"):
     """Delete items of a port that the application has processed."""
 
 
@@ -597,7 +620,7 @@ class GetCounts(_Operation, frozen=True, tag="counts"):
 
 
 class FollowFriends(_Operation, frozen=True, tag="follow"):
-    """Look for restarted friends in the directory."""
+    """Look for restarted friends in the directory; called when a friend registers its keys."""
 
 
 class GetPublicKeys(_Operation, frozen=True, tag="public"):

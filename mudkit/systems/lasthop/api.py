@@ -77,7 +77,7 @@ class Publications(OnHost):
     def queues(self, device: str, topic: str) -> Operation:
         """Count the messages that wait for a device, and those on it as far as the server knows.
 
-        Handled by :meth:`~mudkit.systems.lasthop.servers.spooling_server.SpoolServer._queues`.
+        Handled by :meth:`~mudkit.systems.lasthop.servers.spooling_server.SpoolServer._queue_sizes`.
         """
         return self.installed.call(Queues(device, topic))
 
@@ -98,6 +98,7 @@ class Topic(OnHost):
         self.name = check_topic(name)
 
     def _view(self) -> View:
+        """Return name and server for a display."""
         return View("lasthop.Topic", {"name": self.name, "server": self.installed.address})
 
     def publish(
@@ -230,7 +231,7 @@ class Subscriber(OnHost):
         ParameterError
             The topic or a setting is not valid, or there are settings beside a whole subscription.
         """
-        subscription = _subscription(topic, settings)
+        subscription = _build_subscription(topic, settings)
         return self.installed.call(Subscribe(subscription))
 
     def unsubscribe(self, topic: str) -> Operation:
@@ -243,7 +244,7 @@ class Subscriber(OnHost):
     def read(self, topic: str) -> Operation:
         """Read the best messages of a ``topic``; without a link, the best on the device.
 
-        Handled by :meth:`~mudkit.systems.lasthop.device.machine.DeviceMachine._read`.
+        Handled by :meth:`~mudkit.systems.lasthop.device.machine.DeviceMachine._begin_read`.
 
         The result is a list of mappings with text, rank and topic, each with an attribute ``id``; it raises
         without a subscription. If the device is killed before the result is there, the next read has these
@@ -275,13 +276,13 @@ class Subscriber(OnHost):
         ParameterError
             The topic, a place or a setting is not valid.
         """
-        following = Following(_subscription(topic, settings), places)
+        following = Following(_build_subscription(topic, settings), places)
         return self.installed.call(Follow(following))
 
     def unfollow(self, topic: str) -> Operation:
         """End a :meth:`follow`, by its topic.
 
-        Handled by :meth:`~mudkit.systems.lasthop.device.machine.DeviceMachine._unsubscribe`.
+        Handled by :meth:`~mudkit.systems.lasthop.device.machine.DeviceMachine._end_followed`.
         """
         return self.installed.call(Unfollow(topic))
 
@@ -305,7 +306,8 @@ class Subscriber(OnHost):
         self.installed.listen(ARRIVALS, callback)
 
 
-def _subscription(topic: str | Subscription, settings: Limits) -> Subscription:
+def _build_subscription(topic: str | Subscription, settings: Limits) -> Subscription:
+    """Return a subscription as given, or one to a topic with settings; raise ParameterError for both."""
     if not isinstance(topic, Subscription):
         return Subscription(topic, **settings)
     if settings:

@@ -86,7 +86,7 @@ class Rerank(Struct, frozen=True, tag_field="operation", tag="rerank"):
 
 
 class Queues(Struct, frozen=True, tag_field="operation", tag="queues"):
-    """Count the messages of a topic that wait at the server for a device, and those on the device."""
+    """Count the messages of a topic that wait at the server for a device, and those on it as far as known."""
 
     device: str
     topic: str
@@ -95,7 +95,7 @@ class Queues(Struct, frozen=True, tag_field="operation", tag="queues"):
 # -- device to server
 
 
-class Policy(Struct, frozen=True, forbid_unknown_fields=True):
+class PolicyFields(Struct, frozen=True, forbid_unknown_fields=True):
     """A forwarding policy in a message or a store; :class:`Subscription` checks the ranges."""
 
     kind: Kind
@@ -111,7 +111,7 @@ class SubscriptionFields(Struct, frozen=True, forbid_unknown_fields=True):
     max: int | None
     threshold: float
     mode: Mode
-    policy: Policy
+    policy: PolicyFields
     quiet_h: tuple[float, float] | None
     interrupt: float | None
     at_h: list[float]
@@ -119,9 +119,9 @@ class SubscriptionFields(Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, subscription: Subscription) -> SubscriptionFields:
-        """Convert a subscription."""
+        """Convert a subscription, to be sent or stored."""
         forwarding = subscription.forwarding
-        policy = Policy(
+        policy = PolicyFields(
             forwarding.kind, forwarding.prefetch_limit, forwarding.expiration_threshold_s, forwarding.delay_s
         )
         quiet_h = None if subscription.quiet_h is None else (subscription.quiet_h[0], subscription.quiet_h[1])
@@ -143,7 +143,7 @@ class SubscriptionFields(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Fact(Struct, frozen=True, tag_field="what"):
-    """Event on a device that concerns a topic; the server handles each once, in order."""
+    """Event on a device that concerns a topic; the server handles each once, in order of their numbers."""
 
     topic: _Text
 
@@ -167,7 +167,7 @@ class HasRead(_Fact, frozen=True, tag="read"):
 
 
 class Dropped(_Fact, frozen=True, tag="gone"):
-    """These messages are not on the device and will not be shown."""
+    """These messages are not on the device, or no longer, and will not be shown."""
 
     ids: list[_Text]
 
@@ -222,7 +222,7 @@ class Hello(_Message, frozen=True, tag="hello"):
 
 
 class DeviceFacts(_Message, frozen=True, tag="told"):
-    """Device to server: the facts that are not acknowledged."""
+    """Device to server: the facts that are not acknowledged, in a session that has begun."""
 
     session: Session
     facts: _Facts
@@ -257,7 +257,7 @@ class Welcome(_Message, frozen=True, tag="welcome"):
 
 
 class FactsAck(_Message, frozen=True, tag="heard"):
-    """Server to device: facts are acknowledged up to a number."""
+    """Server to device: all facts are acknowledged up to a number."""
 
     session: Session
     seq: Count = field(name="number")
@@ -323,7 +323,7 @@ class ReadComplete(_Body, frozen=True, tag="offered"):
 Body: TypeAlias = Forwarded | RankChange | Retraction | ShowRequest | ReadComplete
 
 
-class Stream(StreamItem[Body], frozen=True, tag_field="kind", tag="stream"):
+class StreamMessage(StreamItem[Body], frozen=True, tag_field="kind", tag="stream"):
     """Server to device: the next item of a session's stream, see :mod:`mudkit.delivery.stream`."""
 
     device: _Text
@@ -333,7 +333,7 @@ class Stream(StreamItem[Body], frozen=True, tag_field="kind", tag="stream"):
 
 
 class FromDevice(Accepts[Hello | DeviceFacts | ReadRequest | Ack]):
-    """Messages that the server accepts from a device."""
+    """Decoder of the messages that the server accepts from a device."""
 
     def __init__(self) -> None:
         super().__init__(Hello, DeviceFacts, ReadRequest, Ack)
@@ -345,23 +345,24 @@ class FromDevice(Accepts[Hello | DeviceFacts | ReadRequest | Ack]):
         subscriptions = decoded.wants if isinstance(decoded, Hello) else UNSET
         if subscriptions is not UNSET:
             facts += [Subscribed(topic, fields) for topic, (_, fields, _) in subscriptions.topics.items()]
-        return decoded if all(_is_valid(fact) for fact in facts) else None
+        return decoded if all(_is_valid_fact(fact) for fact in facts) else None
 
 
-class FromServer(Accepts[Welcome | FactsAck | Identify | Stream]):
-    """Messages that a device accepts from its server."""
+class FromServer(Accepts[Welcome | FactsAck | Identify | StreamMessage]):
+    """Decoder of the messages that a device accepts from its server."""
 
     def __init__(self) -> None:
-        super().__init__(Welcome, FactsAck, Identify, Stream)
+        super().__init__(Welcome, FactsAck, Identify, StreamMessage)
 
-    def decode(self, message: Struct | Value) -> Welcome | FactsAck | Identify | Stream | None:
+    def decode(self, message: Struct | Value) -> Welcome | FactsAck | Identify | StreamMessage | None:
         """Decode a message; None if it is malformed or its content cannot be stored."""
         decoded = super().decode(message)
-        body = decoded.body if isinstance(decoded, Stream) else None
+        body = decoded.body if isinstance(decoded, StreamMessage) else None
         return None if isinstance(body, Forwarded) and not is_storable(body.content) else decoded
 
 
-def _is_valid(fact: Fact) -> bool:
+def _is_valid_fact(fact: Fact) -> bool:
+    """Return whether the subscription in a fact, if it has one, is within the ranges and of its topic."""
     if not isinstance(fact, Subscribed):
         return True
     try:

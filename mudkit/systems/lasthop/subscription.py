@@ -36,7 +36,7 @@ def check_topic(topic: Value, what: str = "topic") -> str:
 
 
 class Limits(TypedDict, total=False):
-    """Fields of a :class:`Subscription` other than the topic."""
+    """Fields of a :class:`Subscription` other than the topic, as keyword arguments."""
 
     max: int | None
     threshold: float
@@ -147,7 +147,7 @@ class Subscription:
 
     @check_arguments(types=False)
     def next_change_us(self, time_of_day_us: int) -> int | None:
-        """Return the time from ``time_of_day_us`` to the next change of state; None: never."""
+        """Return the time from ``time_of_day_us`` to the next hour that changes deliveries; None: never."""
         hours = (*(self.quiet_h or ()), *self.at_h)
         if self.per_day is not None:
             hours = (*hours, 0.0)  # a new day
@@ -209,7 +209,7 @@ class Following:
             )  # raises for an invalid topic
 
     def topic(self, loc: tuple[float, float] | None) -> str | None:
-        """Return the topic for a place; None if it is in none of the circles."""
+        """Return the topic at a place; None if it is in none of the circles."""
         if loc is None:
             return None
         for name, (lat, lon, radius_km) in self.places.items():

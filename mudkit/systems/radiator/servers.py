@@ -106,7 +106,7 @@ _MAX_AHEAD: Final = 256
 
 @dataclass(frozen=True)
 class Settings:
-    """Configuration of a server; see :class:`mudkit.systems.radiator.Server`."""
+    """Arguments of :class:`mudkit.systems.radiator.Server` that its machine needs."""
 
     aggregability: Aggregability
     join: Join
@@ -151,12 +151,12 @@ class _RegisteredClient:
 
 @dataclass
 class _ReceivedContexts:
-    """Contexts of one incarnation of a client."""
+    """Contexts of one incarnation of a client: the last one processed, and those that arrived early."""
 
     last_number: int = 0
     """Number of the last context processed in order."""
     early: dict[int, Context] = field(default_factory=dict)
-    """CurrentContexts after a missing one, by number; not acknowledged."""
+    """Contexts after a missing one, by number; not acknowledged."""
 
 
 @dataclass

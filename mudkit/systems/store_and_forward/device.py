@@ -178,7 +178,7 @@ class ClientMachine:
             case SendFailed(message=Hello()) if self._has_link:
                 return self._in_flight.start(now_us, _HELLO)
             case SendFailed(message=Upload(incarnation=incarnation, number=number)) if self._has_link:
-                seq = self._outbox.seq(incarnation, number)
+                seq = self._outbox.seq_of(incarnation, number)
                 return self._in_flight.start(now_us, seq) if seq in self._outbox else ()
             case TimerFired(name=Notices.TIMER):
                 self._notices.clear()
@@ -214,13 +214,13 @@ class ClientMachine:
             case None:
                 return record_dropped(event)
             case UploadAck(incarnation=incarnation, number=number):
-                return self._receive_upload_ack(now_us, self._outbox.seq(incarnation, number))
+                return self._receive_upload_ack(now_us, self._outbox.seq_of(incarnation, number))
             case Welcome(incarnation=incarnation) as welcome:
                 return (
                     self._receive_welcome(now_us, welcome) if incarnation == self._outbox.incarnation else ()
                 )
             case UploadGap(incarnation=incarnation, number=number):
-                seq = self._outbox.seq(incarnation, number)
+                seq = self._outbox.seq_of(incarnation, number)
                 return self._retransmit_from(now_us, seq) if self._has_link and seq else ()
 
     def _is_for_this_start(self, message: Deliver | UploadAck | UploadGap) -> bool:
@@ -235,7 +235,7 @@ class ClientMachine:
         return self._store.get("another", bool) or False
 
     def _retransmit_from(self, now_us: int, seq: int) -> Sequence[Effect]:
-        """Retransmit from a sequence number on; send a hello if that number is gone."""
+        """Send the outbox again from a number on; say hello if that is gone: the relay was restored."""
         is_restored = seq < self._outbox.first_seq
         greeting = (
             self._send_hello(now_us, must=True) if is_restored and _HELLO not in self._in_flight else ()
@@ -245,7 +245,7 @@ class ClientMachine:
     def _send_text(self, op_id: int, submitted: SendText, now_us: int) -> Sequence[Effect]:
         """Store a text in the outbox, and send it if connected; the operation waits for the relay."""
         seq = self._outbox.last_seq + 1
-        incarnation, number = self._outbox.name(seq)
+        incarnation, number = self._outbox.item_id(seq)
         item = submitted.item or f"{self._me} {incarnation} {number}"
         message = Upload(
             number=number,
@@ -271,7 +271,7 @@ class ClientMachine:
         effects = [*self._in_flight.settle(now_us, seq)]
         if seq in self._calls:
             effects.insert(0, Complete(self._calls.pop(seq), seq))
-        next_incarnation = self._outbox.name(self._outbox.first_seq).incarnation
+        next_incarnation = self._outbox.item_id(self._outbox.first_seq).incarnation
         if next_incarnation == accepted.incarnation or not self._has_link:
             return effects
         if next_incarnation != self._outbox.incarnation:  # the relay does not expect its messages
@@ -285,7 +285,7 @@ class ClientMachine:
         if self.is_next(seen, message):
             last = (self._store.get("place", int) or 0) + 1
             self._store.put("place", last)
-            self._inbox.take(message.sender, message.incarnation, message.number)
+            self._inbox.mark_taken(message.sender, message.incarnation, message.number)
             self._store.crash_point("seen, not in the inbox")
             identifier = f"{message.incarnation} {message.number}"
             stored = _StoredMessage(key=message.key, sender=message.sender, text=message.text, id=identifier)
@@ -316,7 +316,7 @@ class ClientMachine:
         return (Record("incidents", {"incident": "inbox full", "detail": detail}),)
 
     def _report_gap(self, now_us: int, message: Deliver, seen: int) -> Sequence[Effect]:
-        """Report the sender's last message in order, at most once per retransmission timeout."""
+        """Send a DeliveryGap with the last number in order, at most once per retransmission timeout."""
         last = message.sender, message.incarnation, seen
         if now_us - self._gap_reported_us.get(last, -DEFAULT_TIMEOUT_US) < DEFAULT_TIMEOUT_US:
             return ()
@@ -353,7 +353,7 @@ class ClientMachine:
         seq = (self._store.get("hello", int) or 0) + 1
         self._store.put("hello", seq)
         known = self._device_state()
-        oldest, first = self._outbox.name(self._outbox.first_seq)
+        oldest, first = self._outbox.item_id(self._outbox.first_seq)
         is_news = must or _HELLO in self._in_flight or self._store.get("told", _DeviceState) != known
         hello = Hello(
             seq=seq,
@@ -390,7 +390,7 @@ class ClientMachine:
 
     def _send_from(self, now_us: int, first_seq: int) -> Sequence[Effect]:
         """Send the current batch of the outbox, starting at a sequence number."""
-        waiting = self._outbox.batch(first_seq)
+        waiting = self._outbox.sendable_items(first_seq)
         return [effect for seq, message in waiting for effect in self._send_upload(now_us, seq, message)]
 
     def _send_upload(self, now_us: int, seq: int, message: Upload) -> Sequence[Effect]:

@@ -42,7 +42,7 @@ class Read(msgspec.Struct, frozen=True, tag_field="operation", tag="read"):
 
 
 class Upload(msgspec.Struct, frozen=True, tag_field="kind", tag="send"):
-    """Sender to relay: a message for a device."""
+    """Sender to relay: a message for a device, to be stored and delivered."""
 
     number: _Seq
     incarnation: _Incarnation
@@ -128,7 +128,7 @@ class UploadGap(_ToIncarnation, frozen=True, tag="missing", kw_only=True):
 
 
 class Deliver(_ToIncarnation, frozen=True, tag="deliver", kw_only=True):
-    """Relay to receiver: a message for it.
+    """Relay to receiver: a message that another device has sent to it.
 
     ``after`` is the number of its predecessor: the last message of the same incarnation of the sender that
     this receiver has, or gets before this one; 0: none.
@@ -168,7 +168,7 @@ class Identify(msgspec.Struct, frozen=True, tag_field="kind", tag="identify"):
 
 
 class Message(msgspec.Struct, frozen=True, tag_field="kind", tag="message"):
-    """Sender to receiver: the baseline."""
+    """Sender to receiver, without a relay: a text, sent once."""
 
     key: _Line
     text: str

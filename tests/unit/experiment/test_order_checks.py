@@ -14,19 +14,19 @@ from mudkit.experiment import (
     PROMISES,
     SAME_AS_FIRST,
     TASKS,
-    Contrail,
     Interest,
     Item,
-    LastHop,
-    Mud,
-    Radiator,
-    Sublim,
     check_orders,
     commutativity,
     run,
 )
 from mudkit.experiment import order_checks as p
 from mudkit.experiment.adapters import contrail
+from mudkit.experiment.adapters.contrail import ContrailPart
+from mudkit.experiment.adapters.lasthop import LastHopPart
+from mudkit.experiment.adapters.mud import MudPart
+from mudkit.experiment.adapters.radiator import RadiatorPart
+from mudkit.experiment.adapters.sublim import SublimPart
 from mudkit.experiment.adapters.system import meant_by
 from mudkit.experiment.chains import Chain
 from mudkit.experiment.order_checks import ALONE, Trace, TraceItem, play_trace, smaller, traces
@@ -56,14 +56,14 @@ def list_batches(outcome):
 @pytest.mark.parametrize(
     ("hop", "expected"),
     [
-        (Mud, [(20, 1, [0]), (25, 0, [1]), (25, 1, [1]), (30, 0, [2]), (30, 1, [2])]),
+        (MudPart, [(20, 1, [0]), (25, 0, [1]), (25, 1, [1]), (30, 0, [2]), (30, 1, [2])]),
         (
-            partial(LastHop, per_day=2),
+            partial(LastHopPart, per_day=2),
             [(20, 0, [0]), (20, 1, [0]), (25, 0, [1]), (25, 1, [1]), (90, 0, [2]), (90, 1, [2])],
         ),
-        (Radiator, [(50, 0, [0, 1, 2]), (50, 1, [0, 1, 2])]),
-        (Sublim, [(at, phone, [n]) for n, at in enumerate((20, 25, 30)) for phone in (0, 1)]),
-        (Contrail, [(at, phone, [n]) for n, at in enumerate((20, 25, 30)) for phone in (0, 1)]),
+        (RadiatorPart, [(50, 0, [0, 1, 2]), (50, 1, [0, 1, 2])]),
+        (SublimPart, [(at, phone, [n]) for n, at in enumerate((20, 25, 30)) for phone in (0, 1)]),
+        (ContrailPart, [(at, phone, [n]) for n, at in enumerate((20, 25, 30)) for phone in (0, 1)]),
     ],
 )
 def test_single_hop_behaves_as_its_system(hop, expected):
@@ -159,13 +159,13 @@ def test_broken_promise_names_the_server_that_read_an_item():
 def test_relay_without_encryption_breaks_its_promise(monkeypatch):
     """Use modules that do not encrypt."""
     monkeypatch.setattr(contrail, "Module", partial(contrail.Module, encrypted=False))
-    outcome = play_trace(partial(Chain, hops=[Contrail]), CROWD)
+    outcome = play_trace(partial(Chain, hops=[ContrailPart]), CROWD)
     assert "contrail-" in PROMISES[p.RELAY](outcome)
 
 
 def test_promises_break_when_batches_are_changed():
     """Change the batches of a run that keeps all promises."""
-    outcome = play_trace(partial(Chain, hops=[Mud]), HIDDEN_FROM_ONE)
+    outcome = play_trace(partial(Chain, hops=[MudPart]), HIDDEN_FROM_ONE)
     assert PROMISES[p.HIDDEN](outcome) is None
     assert PROMISES[p.ALL](outcome) is None
     handed = outcome.adapter.handed

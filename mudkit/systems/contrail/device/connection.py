@@ -76,8 +76,8 @@ _MIN_FAILED_US: Final = 1_000_000
 OutboxMessage = Join | Membership | Push | Withdraw
 
 
-class _Post(msgspec.Struct, frozen=True):
-    """A message in the outbox."""
+class _PendingMessage(msgspec.Struct, frozen=True):
+    """A message in the outbox, until the provider has answered."""
 
     message: OutboxMessage
     is_named: bool
@@ -89,7 +89,7 @@ class _Post(msgspec.Struct, frozen=True):
 
 
 class ProviderOutbox:
-    """Outbox for one provider; ``relay`` is its index."""
+    """Outbox for one provider: stores messages until it has answered; ``relay`` is its index."""
 
     def __init__(self, module: ModuleState, relay: int) -> None:
         self._module, self.relay = module, relay
@@ -98,7 +98,7 @@ class ProviderOutbox:
         self.is_reached = True
         """The provider has answered since it was last unreachable."""
         self._is_up = False
-        self._posts = Outbox(module.machine_ports, _Post, f"out {relay}", 2 * MAX_OUT)
+        self._pending = Outbox(module.machine_ports, _PendingMessage, f"out {relay}", 2 * MAX_OUT)
         self._in_flight: RetransmitTimer[int] = RetransmitTimer(f"{RETRY}{relay}", _PUSH_TIMEOUT_US)
         self._batch: set[int] = set()
         """Numbers of messages that wait for a flush."""
@@ -106,12 +106,12 @@ class ProviderOutbox:
         """Numbers of items that were not in the cache of the provider."""
 
     def __len__(self) -> int:
-        return len(self._posts)
+        return len(self._pending)
 
     @property
     def is_full(self) -> bool:
-        """Refusal of messages of applications."""
-        return len(self._posts) >= MAX_OUT
+        """Refusal of messages of applications, but not of those of the module itself."""
+        return len(self._pending) >= MAX_OUT
 
     def add(
         self,
@@ -121,46 +121,48 @@ class ProviderOutbox:
         is_own: bool = False,
         replaces: str | None = None,
     ) -> list[Effect]:
-        """Store a message, see :class:`_Post`; its number must be above all earlier ones."""
+        """Store a message, to be sent at the next flush; its number must be above all earlier ones."""
         replaced = [
-            seq for seq, post in self._posts.items() if replaces is not None and post.replaces == replaces
+            seq
+            for seq, pending in self._pending.items()
+            if replaces is not None and pending.replaces == replaces
         ]
-        if len(self._posts) - len(replaced) >= 2 * MAX_OUT:
-            replaced.append(next(seq for seq, post in self._posts.items() if post.is_own))
+        if len(self._pending) - len(replaced) >= 2 * MAX_OUT:
+            replaced.append(next(seq for seq, pending in self._pending.items() if pending.is_own))
         effects = self._remove(replaced)
-        self._posts.add(_Post(message, is_named, is_own, replaces), message.number)
+        self._pending.add(_PendingMessage(message, is_named, is_own, replaces), message.number)
         self._batch.add(message.number)
         return effects
 
     def forget(self, device: str) -> tuple[list[tuple[Push, str]], list[Effect]]:
-        """Remove a device from all destinations; return the messages with the removed ports."""
+        """Remove a device from all destinations; return the messages concerned with the removed ports."""
         forgotten: list[tuple[Push, str]] = []
         effects: list[Effect] = []
-        for seq, post in list(self._posts.items()):
-            if not isinstance(post.message, Push):
+        for seq, pending in list(self._pending.items()):
+            if not isinstance(pending.message, Push):
                 continue
-            left, ports = _without(device, post.message)
-            forgotten += [(post.message, port) for port in ports]
+            left, ports = _without_device(device, pending.message)
+            forgotten += [(pending.message, port) for port in ports]
             if ports and left is None:
                 effects += self._remove([seq])
             elif ports and left is not None:
-                self._posts.replace(seq, replace(post, message=left))
+                self._pending.replace(seq, replace(pending, message=left))
         return forgotten, effects
 
     def flush(self) -> list[Effect]:
-        """Send all waiting messages."""
+        """Send all messages that wait for a flush."""
         batch, self._batch = sorted(self._batch), set()
         return self._send(batch)
 
     def acknowledge(self, number: int, *, is_missing: bool) -> tuple[OutboxMessage | None, list[Effect]]:
-        """Process an answer; return the message that it acknowledges."""
-        if number not in self._posts:
+        """Process an answer: return the settled message, or send the body of an item the cache lacks."""
+        if number not in self._pending:
             return None, []
         self.is_reached = True
-        post = self._posts[number]
+        pending = self._pending[number]
         if not is_missing:
-            return post.message, self._remove([number])
-        if not post.is_named or number in self._missing:
+            return pending.message, self._remove([number])
+        if not pending.is_named or number in self._missing:
             return None, []  # late answer: the body was sent already
         self._missing.add(number)
         return None, self._send([number])
@@ -171,32 +173,34 @@ class ProviderOutbox:
             self.is_reached = False
 
     def retransmit(self) -> list[Effect]:
-        """Send overdue messages again."""
+        """Send overdue messages again, when the timer of the outbox fires."""
         now_us = self._module.now_us
         return [*self._send(self._in_flight.overdue(now_us)), *self._in_flight.restart(now_us)]
 
     def follow_link(self, *, is_up: bool) -> list[Effect]:
-        """Send flushed messages again at link up; they may be lost."""
+        """Send flushed messages again at link up, because they may be lost; stop the timer at link down."""
         self._is_up = is_up
         if not is_up:
             return list(self._in_flight.clear())
-        return self._send([seq for seq, _ in self._posts.items() if seq not in self._batch])
+        return self._send([seq for seq, _ in self._pending.items() if seq not in self._batch])
 
     def _remove(self, numbers: Iterable[int]) -> list[Effect]:
+        """Delete messages from the outbox with all that is known of them; they are settled."""
         effects: list[Effect] = []
         for number in numbers:
-            self._posts.ack(number)
+            self._pending.ack(number)
             self._batch.discard(number)
             self._missing.discard(number)
             effects += self._in_flight.settle(self._module.now_us, number)
         return effects
 
     def _send(self, numbers: Iterable[int]) -> list[Effect]:
+        """Send messages if the link is up, an item without its body if the provider should have it cached."""
         effects: list[Effect] = []
         for number in numbers if self._is_up else ():
-            post = self._posts[number]
-            push = post.message
-            has_body = not post.is_named or number in self._missing
+            pending = self._pending[number]
+            push = pending.message
+            has_body = not pending.is_named or number in self._missing
             if isinstance(push, Push) and isinstance(push.message, Data) and not has_body:
                 push = replace(push, message=replace(push.message, body=None))
             effects.append(Send(self.gateway, push))
@@ -204,8 +208,8 @@ class ProviderOutbox:
         return effects
 
 
-def _without(device: str, push: Push) -> tuple[Push | None, list[str]]:
-    """Return a message without a device (None: no destination left), and its ports there."""
+def _without_device(device: str, push: Push) -> tuple[Push | None, list[str]]:
+    """Return a message without a destination device, or None if it has no other, and the device's ports."""
     message = push.message
     ports = [to.port for to in message.to if to.device == device]
     left = [to for to in message.to if to.device != device]
@@ -213,7 +217,7 @@ def _without(device: str, push: Push) -> tuple[Push | None, list[str]]:
 
 
 class PullComponent:
-    """Pull component for one provider; ``relay`` is its index."""
+    """Pull component for one provider: requests pages of the device's queue; ``relay`` is its index."""
 
     def __init__(self, module: ModuleState, relay: int) -> None:
         self._module, self._timer = module, f"{PULL}{relay}"
@@ -246,14 +250,14 @@ class PullComponent:
         return self._state == "asleep"
 
     def follow_link(self, *, is_up: bool) -> list[Effect]:
-        """Close the connection at a change of network or address."""
+        """Record a change of the link, which ends an open connection; request a page or set the timer."""
         self.is_up = is_up
         if not self.is_asleep:
             self._state, self._asleep_since_us = "asleep", None
-        return self.schedule()
+        return self.schedule_request()
 
-    def schedule(self) -> list[Effect]:
-        """Apply changed parameters of ports."""
+    def schedule_request(self) -> list[Effect]:
+        """Request a page or set the timer for it, if asleep: after a change of link or ports."""
         if not self.is_asleep:
             return []
         if self.is_up and self.interval_us is not None:
@@ -294,11 +298,11 @@ class PullComponent:
             return messages, [SetTimer(self._timer, self.idle_us)]
         return messages, self._sleep()
 
-    def request_early(self) -> list[Effect]:
-        """Request a page before the interval is over, because a connection is open anyway."""
+    def request_page_early(self) -> list[Effect]:
+        """Request a page before the interval is over, because a push has opened a connection anyway."""
         return self.request_page() if self.is_asleep and self.is_up and self.interval_us else []
 
-    def handle_filled(self) -> list[Effect]:
+    def receive_filled(self) -> list[Effect]:
         """Request a page after a notification over the open connection, or after the answer to a probe."""
         if self._state == "open":
             self._got = []
@@ -312,10 +316,10 @@ class PullComponent:
         """Handle the end of the polling interval, the timeout or the idle timeout."""
         if self._state == "open":
             return [Send(self.gateway, Bye(self._module.me, self._visit)), *self._sleep()]
-        return self._probe() if self._state == "asked" else self.schedule()
+        return self._probe() if self._state == "asked" else self.schedule_request()
 
-    def handle_failure(self) -> list[Effect]:
-        """Sleep, because the provider is unreachable."""
+    def handle_send_failed(self) -> list[Effect]:
+        """Sleep for the interval, because the provider is unreachable."""
         if self.is_asleep or not self.is_up:
             return []
         self._state, self._asleep_since_us = "asleep", self._module.now_us
@@ -328,5 +332,6 @@ class PullComponent:
         return [Send(self.gateway, Probe(self._module.me, self._visit)), SetTimer(self._timer, wait_us)]
 
     def _sleep(self) -> list[Effect]:
+        """Close the connection; request the next page after the polling interval."""
         self._state, self._asleep_since_us = "asleep", self._module.now_us
         return [] if self.interval_us is None else [SetTimer(self._timer, self.interval_us)]

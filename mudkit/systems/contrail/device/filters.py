@@ -54,18 +54,18 @@ PredicateJson: TypeAlias = dict[str, Value]
 """A predicate as :mod:`mudkit.predicates.exchange` writes it."""
 
 
-def acceptances(port: str) -> str:
-    """Return the receiver of notifications of filters accepted at a port."""
+def acceptance_listener(port: str) -> str:
+    """Return the name of the callback that gets the filters accepted at a port."""
     return f"filters accepted at {port}"
 
 
-def decisions(port: str) -> str:
-    """Return the receiver of questions about filters at a port."""
+def question_listener(port: str) -> str:
+    """Return the name of the callback that decides on filters at a port."""
     return f"filters at {port}"
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A received filter of the device ``who``, to be decided by the application of its port."""
+    """A filter of the device ``who``, which the application of its port accepts or rejects."""
 
     key: str
     filter: Predicate
@@ -80,7 +80,7 @@ class SentFilter(msgspec.Struct, frozen=True):
 
 
 class _StoredFilter(msgspec.Struct, frozen=True):
-    """A received filter in the store."""
+    """A received filter in the store, in one of the states of the table above."""
 
     port: str
     source: Endpoint
@@ -100,17 +100,18 @@ class _StoredFilter(msgspec.Struct, frozen=True):
     def with_state(
         self, state: Literal["accepted", "rejected", "refused", "removed", "expired", "left"]
     ) -> _StoredFilter:
-        """Return the filter in another state; a tombstone has no predicate."""
+        """Return the filter in another state; one that is removed, expired or left has no predicate."""
         kept = self.predicate if state in ("accepted", "rejected", "refused") else None
         return msgspec.structs.replace(self, state=state, predicate=kept)
 
 
-def _notify(kept: _StoredFilter) -> Notify:
-    return Notify(acceptances(kept.port), _question(kept))
+def _acceptance_notice(kept: _StoredFilter) -> Notify:
+    """Return the notification of an accepted filter for the application of its port."""
+    return Notify(acceptance_listener(kept.port), _build_question(kept))
 
 
 class Filters:
-    """Filters that other devices installed on this device."""
+    """Filters that other devices installed on this device: they decide which items leave it."""
 
     def __init__(self, module: ModuleState) -> None:
         self._module = module
@@ -121,12 +122,13 @@ class Filters:
         self._known: dict[str, dict[str, _StoredFilter]] = {}
         """All filters by device and key."""
         for _, kept in module.store.items("filter ", _StoredFilter):
-            self._index(kept)
+            self._add_to_index(kept)
 
     def receive(self, message: Filter, plain: bytes, port: PortState | None) -> list[Effect]:
-        """Store a filter; raise MsgspecError if ``plain`` is none.
+        """Store a received filter, and ask the application about it or accept it.
 
-        One that is refused is stored as such; then PredicateError or ParameterError is raised.
+        Raise MsgspecError if ``plain`` is no filter. One that is refused is stored as such; then
+        PredicateError or ParameterError is raised.
         """
         module, source = self._module, (message.source, message.port)
         number, to_port = message.number, message.to[0].port
@@ -142,26 +144,27 @@ class Filters:
             to_port, source, message.slot, number, content.predicate, message.group, message.expires_us,
             content.item_expires_us, "asked",
         )  # fmt: skip
-        self._put(kept.with_state("removed"))
+        self._store(kept.with_state("removed"))
         if content.predicate is None:
             return []
         try:
             parse_filter(content.predicate)
-            self._check_number(source[0], to_port)
+            self._check_limits(source[0], to_port)
         except (PredicateError, ParameterError):
-            self._put(kept.with_state("refused"))
+            self._store(kept.with_state("refused"))
             raise
         if before is not None and before.predicate == content.predicate:  # already decided
-            self._put(msgspec.structs.replace(kept, state=before.state))
+            self._store(msgspec.structs.replace(kept, state=before.state))
             return []
         is_asked = port is None or port.asks
         kept = kept if is_asked else kept.with_state("accepted")
-        self._put(kept)
+        self._store(kept)
         if not is_asked:
             return self._notify_accepted(kept)
-        return [] if port is None else [Notify(decisions(to_port), _question(kept))]
+        return [] if port is None else [Notify(question_listener(to_port), _build_question(kept))]
 
-    def _check_number(self, device: str, port: str) -> None:
+    def _check_limits(self, device: str, port: str) -> None:
+        """Raise ParameterError if a device has too many filters at a port or in all."""
         for name in self._matching:
             list(self._iterate_accepted(name))  # expires filters
         matching = [kept for kept in self._known[device].values() if kept.state in _MATCHING]
@@ -176,43 +179,44 @@ class Filters:
             )
 
     def undecided(self, port: str) -> list[Question]:
-        """Return the undecided filters of a port."""
+        """Return the filters of a port that wait for a decision of the application."""
         filters = self._module.store.items(f"filter {port}\n", _StoredFilter)
-        return [_question(kept) for _, kept in filters if kept.state == "asked"]
+        return [_build_question(kept) for _, kept in filters if kept.state == "asked"]
 
     def decide(self, key: str, *, accepted: bool) -> list[Effect]:
-        """Accept or reject an undecided filter."""
+        """Accept or reject a filter, as the application decided; do nothing if it is no longer undecided."""
         kept = self._module.store.get(key, _StoredFilter)
         if kept is None or kept.state != "asked":
             return []
         kept = kept.with_state("accepted" if accepted else "rejected")
-        self._put(kept)
+        self._store(kept)
         return self._notify_accepted(kept) if accepted else []
 
     def _notify_accepted(self, kept: _StoredFilter) -> list[Effect]:
-        return [self.notices.add(kept), _notify(kept)]
+        """Notify the application of an accepted filter, and repeat this after a kill before the callback."""
+        return [self.notices.add(kept), _acceptance_notice(kept)]
 
     def repeat_notices(self) -> list[Effect]:
-        """Notify applications of accepted filters, of which a kill has prevented it."""
-        return [*self.notices.repeat(_notify)]
+        """Notify applications again of filters that were accepted before a kill."""
+        return [*self.notices.repeat(_acceptance_notice)]
 
     def forget(self, *, source: str | None = None, group: str | None = None) -> None:
-        """Remove the filters of a device or of a group; those of a group can be received again."""
+        """Remove the filters of a former friend, or of a group that was left and can be joined again."""
         for _, kept in self._module.store.items("filter ", _StoredFilter):
             if kept.source[0] == source:
-                self._put(kept.with_state("removed"))
+                self._store(kept.with_state("removed"))
             elif group is not None and kept.group == group and kept.predicate is not None:
-                self._put(msgspec.structs.replace(kept.with_state("left"), number=kept.number - 1))
+                self._store(msgspec.structs.replace(kept.with_state("left"), number=kept.number - 1))
 
-    def numbers(self, device: str) -> list[int]:
-        """Return the numbers of the filters of a device."""
+    def filter_numbers(self, device: str) -> list[int]:
+        """Return the numbers of the stored filters of a device."""
         return [kept.number for kept in self._known.get(device, {}).values()]
 
     def remove_between(self, device: str, after: int, up_to: int) -> None:
         """Remove the filters of a device with numbers in (``after``, ``up_to``]: it has lost them."""
         for kept in list(self._known.get(device, {}).values()):
             if after < kept.number <= up_to:
-                self._put(kept.with_state("removed"))
+                self._store(kept.with_state("removed"))
 
     def forget_device(self, device: str) -> None:
         """Delete the filters and numbers of a device that was wiped."""
@@ -236,7 +240,7 @@ class Filters:
             try:
                 matches = predicate(metadata)
             except PredicateError as error:
-                effects += self._module.problem("filters that raised", error, "failed")
+                effects += self._module.report_problem("filters that raised", error, "failed")
                 continue
             if matches:
                 lasts_us = kept.item_expires_us
@@ -251,18 +255,19 @@ class Filters:
         now_us = self._module.now_us
         for predicate, kept in list(self._matching.get(port, {}).values()):
             if kept.expires_us is not None and kept.expires_us <= now_us:
-                self._put(kept.with_state("expired"))
+                self._store(kept.with_state("expired"))
             elif kept.state == "accepted":
                 yield predicate, kept
 
-    def _put(self, kept: _StoredFilter) -> None:
+    def _store(self, kept: _StoredFilter) -> None:
+        """Store a filter in its new state, update the index, and evict old tombstones."""
         self._module.store.put(kept.key, kept)
-        self._index(kept)
+        self._add_to_index(kept)
         if kept.state not in _MATCHING:
-            self._evict(kept.source[0], is_left=kept.state == "left")
+            self._evict_tombstones(kept.source[0], is_left=kept.state == "left")
 
-    def _evict(self, device: str, *, is_left: bool) -> None:
-        """Evict the oldest tombstones."""
+    def _evict_tombstones(self, device: str, *, is_left: bool) -> None:
+        """Evict the oldest tombstones of a device, or its oldest filters of groups that were left."""
         known = self._known[device]
         over = sorted(
             (kept.number, key)
@@ -276,10 +281,11 @@ class Filters:
                 self._module.store.put(f"passed {device}", max(number, self._watermark(device)))
 
     def _watermark(self, device: str) -> int:
-        """Return the highest number of an evicted filter of a device."""
+        """Return the highest number of an evicted tombstone of a device: filters up to it are obsolete."""
         return self._module.store.get(f"passed {device}", int) or 0
 
-    def _index(self, kept: _StoredFilter) -> None:
+    def _add_to_index(self, kept: _StoredFilter) -> None:
+        """Update the parsed filters in memory; count one that this process cannot parse."""
         matching = self._matching.setdefault(kept.port, {})
         matching.pop(kept.key, None)
         self._known.setdefault(kept.source[0], {})[kept.key] = kept
@@ -309,7 +315,8 @@ def parse_filter(source: str | Predicate | PredicateJson) -> Predicate:
     return predicate
 
 
-def _question(kept: _StoredFilter) -> Question:
+def _build_question(kept: _StoredFilter) -> Question:
+    """Return the question about a filter for its application."""
     return Question(kept.key, parse_filter(kept.predicate or {}), kept.source[0])
 
 
@@ -330,7 +337,7 @@ class InstalledFilter(msgspec.Struct, frozen=True):
 
 
 class InstalledFilters:
-    """Filters that this device installed: it accepts items and keys of their targets only (Contrail 3.3)."""
+    """Filters that this device installed; it accepts items and keys of their targets only (3.3)."""
 
     def __init__(self, module: ModuleState) -> None:
         self._module = module
@@ -352,7 +359,7 @@ class InstalledFilters:
             self.remove(other)
 
     def get(self, slot: int) -> InstalledFilter | None:
-        """Return an installed filter."""
+        """Return an installed filter by its number; None: there is none, or no longer."""
         return self._all.get(slot)
 
     def remove(self, slot: int) -> None:
@@ -364,7 +371,7 @@ class InstalledFilters:
         """Return all installed filters by number."""
         return list(self._all.items())
 
-    def has(self, port: str, device: str, remote: str) -> bool:
+    def has_filter_on(self, port: str, device: str, remote: str) -> bool:
         """Return whether a port has a filter on a remote port of a device or of a group."""
         return any(
             kept.port == port and kept.remote == remote and kept.to in (None, device)
@@ -373,6 +380,8 @@ class InstalledFilters:
 
 
 class _StoredMembership(msgspec.Struct, frozen=True):
+    """Rule of a group (None: joined for good), and whether this device is a member now."""
+
     rule: str | None
     is_in: bool
 
@@ -396,8 +405,8 @@ class Groups:
 
     def join(self, group: str, rule: str | None, context: Metadata) -> tuple[bool, list[Effect]]:
         """Join a group, or be a member while its rule is true; return whether the membership changed."""
-        is_in, effects = (True, list[Effect]()) if rule is None else self._evaluate(rule, context)
-        return self._set(group, _StoredMembership(rule, is_in)), effects
+        is_in, effects = (True, list[Effect]()) if rule is None else self._evaluate_rule(rule, context)
+        return self._store_membership(group, _StoredMembership(rule, is_in)), effects
 
     def leave(self, group: str) -> bool:
         """Leave a group; return whether the membership changed."""
@@ -411,20 +420,22 @@ class Groups:
         changes, effects = list[tuple[str, bool]](), list[Effect]()
         for group, kept in list(self._all.items()):
             if kept.rule is not None:
-                joins, more = self._evaluate(kept.rule, context)
+                joins, more = self._evaluate_rule(kept.rule, context)
                 effects += more
-                if self._set(group, _StoredMembership(kept.rule, joins)):
+                if self._store_membership(group, _StoredMembership(kept.rule, joins)):
                     changes.append((group, joins))
         return changes, effects
 
-    def _set(self, group: str, membership: _StoredMembership) -> bool:
+    def _store_membership(self, group: str, membership: _StoredMembership) -> bool:
+        """Store a rule with its membership; return whether the membership changed."""
         before = self.is_member(group)
         self._all[group] = membership
         self._module.store.put(f"group {group}", membership)
         return before != membership.is_in
 
-    def _evaluate(self, rule: str, context: Metadata) -> tuple[bool, list[Effect]]:
+    def _evaluate_rule(self, rule: str, context: Metadata) -> tuple[bool, list[Effect]]:
+        """Return whether a rule is true in a context; one that raises is false, and reported."""
         try:
             return bool(Predicate.parse(rule, language=CONTEXT)(context)), []
         except PredicateError as error:
-            return False, self._module.problem("rules of groups that raised", error)
+            return False, self._module.report_problem("rules of groups that raised", error)

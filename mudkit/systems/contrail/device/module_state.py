@@ -4,11 +4,11 @@ Sequence numbers are scoped to generations of the module: those of one are above
 the store may be a backup. Friends notice a start in the directory of public keys:
 
 =============================  =====================================================================
-new keys                       :attr:`Change.WIPED`: the friend was wiped or replaced
-same keys, no later generation :attr:`Change.WIPED`: the directory was lost, and its store is a backup
-same keys, later generation    :attr:`Change.RESTARTED`: it may have lost filters and keys, which are
+new keys                       :attr:`FriendChange.WIPED`: the friend was wiped or replaced
+same keys, no later generation :attr:`FriendChange.WIPED`: the directory was lost, and its store is a backup
+same keys, later generation    :attr:`FriendChange.RESTARTED`: it may have lost filters and keys, which are
                                sent again; filters it no longer knows are removed
-unchanged, after a start of    :attr:`Change.MET`: filters and keys are sent again, because this store
+unchanged, after a start of    :attr:`FriendChange.MET`: filters and keys are sent again, because this store
 this module                    may not know which of them the friend has
 =============================  =====================================================================
 """
@@ -27,7 +27,7 @@ from mudkit.events import Effect, Notify, Ports, Record
 from mudkit.systems.contrail.crypto import (
     KEY_BYTES,
     Cipher,
-    Directory,
+    KeyDirectory,
     Plain,
     PublicKeys,
     Sealing,
@@ -40,7 +40,7 @@ PROBLEMS: Final = "problems"
 """Receiver of notifications of errors outside calls."""
 IDENTITY: Final = "identity"
 """Receiver of notifications of this device's public keys."""
-BITS: Final = 32
+NUMBER_BITS: Final = 32
 """Bits of a number within a generation; the generation is in the bits above."""
 
 
@@ -71,7 +71,7 @@ class Settings:
     device: str
     relays: Sequence[Sequence[tuple[str, tuple[float, float] | None]]]
     """Gateways of each cloud provider: address, and place in degrees."""
-    directory: Directory
+    directory: KeyDirectory
     friends: Sequence[str]
     """Initial white-list; the store keeps the current one."""
     shows_friends: bool
@@ -94,16 +94,16 @@ class PortState(msgspec.Struct, frozen=True):
     """The application is notified of items."""
 
 
-class Change(Enum):
-    """Change of a friend in the directory, see the table above."""
+class FriendChange(Enum):
+    """Change of a friend in the directory of public keys; see the table above."""
 
     WIPED = "wiped"
     RESTARTED = "restarted"
     MET = "met"
 
 
-class _Met(msgspec.Struct, frozen=True):
-    """Digest of the keys and generation of a friend at the last look-up."""
+class _KnownFriend(msgspec.Struct, frozen=True):
+    """Digest of the keys and generation that a friend had in the directory at the last look-up."""
 
     keys: bytes
     generation: int = msgspec.field(name="start")
@@ -129,7 +129,7 @@ class ModuleState:
         self.store.put("start", generation)
         self._entropy, self._seed = ports.entropy, Secret(seed)
         self.friends = set(self.store.get("friends", list[str]) or ())
-        self.first = generation << BITS
+        self.first = generation << NUMBER_BITS
         """Lower bound of the numbers of this generation."""
         self.cipher: Cipher = (
             Sealing(self.me, self._seed, settings.directory)
@@ -148,34 +148,34 @@ class ModuleState:
         self.store.put("friends", sorted(self.friends))
         self._changes = 0  # look up all friends again
 
-    def changed_friends(self) -> list[tuple[str, Change]]:
-        """Return the friends that changed in the directory since the last call."""
+    def detect_friend_changes(self) -> list[tuple[str, FriendChange]]:
+        """Return the friends that changed in the directory since the last call, and store what was seen."""
         changes = self.settings.directory.changes
         if changes == self._changes:
             return []
-        self._changes, changed = changes, list[tuple[str, Change]]()
+        self._changes, changed = changes, list[tuple[str, FriendChange]]()
         for device in sorted(self.friends):
             keys, known = self.settings.directory.get(device), self._met.get(device)
             if keys is None or known is keys:
                 continue
             self._met[device] = keys
-            met = _Met(digest(keys.agreement + keys.signing), keys.generation)
-            before = self.store.get(f"met {device}", _Met)
+            met = _KnownFriend(digest(keys.agreement + keys.signing), keys.generation)
+            before = self.store.get(f"met {device}", _KnownFriend)
             self.store.put(f"met {device}", met)
             if before == met:
-                changed += [(device, Change.MET)] * (known is None and self.first > 0)
+                changed += [(device, FriendChange.MET)] * (known is None and self.first > 0)
             elif before is not None:
                 is_later = before.keys == met.keys and before.generation < met.generation
-                changed.append((device, Change.RESTARTED if is_later else Change.WIPED))
+                changed.append((device, FriendChange.RESTARTED if is_later else FriendChange.WIPED))
         return changed
 
     def former_friends(self) -> list[str]:
-        """Return former friends."""
+        """Return the devices that were friends and are none now; what they were sent is withdrawn again."""
         met = [key.removeprefix("met ") for key in self.store.keys("met ")]
         return [device for device in met if device not in self.friends]
 
     def port(self, name: str) -> PortState | None:
-        """Return an open port."""
+        """Return the parameters of an open port; None: it is not open."""
         return self.store.get(f"port {name}", PortState)
 
     def ports(self) -> dict[str, PortState]:
@@ -183,13 +183,13 @@ class ModuleState:
         return {key.removeprefix("port "): port for key, port in self.store.items("port ", PortState)}
 
     def next_number(self) -> int:
-        """Return a number unique on this device."""
+        """Return a number that no message or item of this device has had, also in earlier starts."""
         number = max(self.store.get("number", int) or 0, self.first) + 1
         self.store.put("number", number)
         return number
 
-    def new_key(self, port: str, epoch: int) -> Secret:
-        """Derive the channel key of an epoch."""
+    def derive_channel_key(self, port: str, epoch: int) -> Secret:
+        """Derive the new key of a channel for an epoch."""
         return channel_key(self._entropy, self._seed, port, epoch)
 
     @property
@@ -198,11 +198,11 @@ class ModuleState:
         return self.store.get("counts", dict[str, int]) or {}
 
     def count(self, reason: str) -> None:
-        """Count a dropped message."""
+        """Count a dropped message under a reason; applications can ask for the numbers."""
         counts = self.counts
         self.store.put("counts", counts | {reason: counts.get(reason, 0) + 1})
 
-    def problem(self, reason: str, error: MudkitError, incident: str = "dropped") -> list[Effect]:
+    def report_problem(self, reason: str, error: MudkitError, incident: str = "dropped") -> list[Effect]:
         """Count an error, record it as an incident and notify applications."""
         self.count(reason)
         detail = f"{reason}: {type(error).__name__}: {error}"

@@ -41,14 +41,14 @@ from mudkit.systems.contrail.crypto import (
     Secret,
     decode_message,
     decrypt_item,
-    key_header,
     open_sealed,
+    received_item_header,
     verify_item,
 )
 from mudkit.systems.contrail.device.channels import KEPT_EPOCHS
 from mudkit.systems.contrail.device.filters import Filters, Groups, InstalledFilters
-from mudkit.systems.contrail.device.module_state import BITS, ModuleState
-from mudkit.systems.contrail.items import Endpoint, Item, TamperedMessage, item_name, unpack
+from mudkit.systems.contrail.device.module_state import NUMBER_BITS, ModuleState
+from mudkit.systems.contrail.items import Endpoint, Item, TamperedMessage, delivery_name, unpack
 from mudkit.systems.contrail.messages import Data, DeviceMessage, Filter, ItemKey, Key, Unread
 
 MAX_EARLY: Final = 1000
@@ -61,13 +61,13 @@ _PARTS: Final = 3
 """Separators in the store key of a watermark."""
 
 
-def listener(port: str) -> str:
-    """Return the receiver of notifications of the items of a port."""
+def item_listener(port: str) -> str:
+    """Return the name of the callback that gets the items of a port."""
     return f"items at {port}"
 
 
 class _StoredItem(msgspec.Struct, frozen=True):
-    """An item in the inbox."""
+    """An item in the inbox of a port, decrypted and still encoded."""
 
     content: bytes
     source: Endpoint
@@ -94,7 +94,7 @@ class ItemInbox:
         self._ports: dict[str, _PortInbox] = {}
         for key in module.store.keys("inbox "):
             port, number = key.removeprefix("inbox ").split("\n")
-            self._port(port).numbers.append(int(number))
+            self._port_inbox(port).numbers.append(int(number))
 
     def ports(self) -> dict[str, int]:
         """Return the number of items by port."""
@@ -102,7 +102,7 @@ class ItemInbox:
 
     def has_room(self, port: str) -> bool:
         """Return whether the inbox of a port is below its capacity."""
-        return len(self._port(port).numbers) < MAX_KEPT
+        return len(self._port_inbox(port).numbers) < MAX_KEPT
 
     def add(self, message: Data, content: bytes) -> list[Effect]:
         """Store an item and hand it over; raise TamperedMessage if it is not an item."""
@@ -111,40 +111,42 @@ class ItemInbox:
         except ValueError as error:
             raise TamperedMessage("Expected an item.", where=f"from {message.source}") from error
         port, number = message.to[0].port, self._module.next_number()
-        self._port(port).numbers.append(number)
+        self._port_inbox(port).numbers.append(number)
         kept = _StoredItem(bytes(content), (message.source, message.port), message.item, message.seq)
-        self._store.put(_key(port, number), kept)
+        self._store.put(_inbox_key(port, number), kept)
         return self.hand_over(port)
 
-    def receive(self, port: str, op_id: int) -> list[Effect]:
-        """Complete a call with the next item when there is one."""
-        self._port(port).calls.append(op_id)
+    def receive_item(self, port: str, op_id: int) -> list[Effect]:
+        """Complete a call with the next item of a port, now or when there is one."""
+        self._port_inbox(port).calls.append(op_id)
         return self.hand_over(port)
 
     def receive_all(self, port: str) -> list[Item]:
-        """Return all items of a port and mark them as handed over."""
-        state = self._port(port)
+        """Return all items of a port, and mark them as handed over."""
+        state = self._port_inbox(port)
         state.handed.update(state.numbers)
-        return [_item(number, kept) for number in state.numbers if (kept := self._get(port, number))]
+        return [
+            _build_item(number, kept) for number in state.numbers if (kept := self._stored_item(port, number))
+        ]
 
     def hand_over(self, port: str, *, again: bool = False) -> list[Effect]:
         """Complete waiting calls with items, then notify a listening application of the others.
 
         ``again``: include items that were handed over but not confirmed.
         """
-        state, opened = self._port(port), self._module.port(port)
+        state, opened = self._port_inbox(port), self._module.port(port)
         if again:
             state.handed.clear()
         listens, effects = opened is not None and opened.listens, list[Effect]()
         for number in state.numbers:
             if not state.calls and not listens:
                 break
-            kept = None if number in state.handed else self._get(port, number)
+            kept = None if number in state.handed else self._stored_item(port, number)
             if kept is None:
                 continue
-            item = _item(number, kept)
+            item = _build_item(number, kept)
             effects.append(
-                Complete(state.calls.popleft(), item) if state.calls else Notify(listener(port), item)
+                Complete(state.calls.popleft(), item) if state.calls else Notify(item_listener(port), item)
             )
             state.handed.add(number)
         return effects
@@ -153,42 +155,46 @@ class ItemInbox:
         """Delete items that the application has processed."""
         effects: list[Effect] = []
         for number in numbers:
-            kept = self._get(port, number)
+            kept = self._stored_item(port, number)
             if kept is None:
                 continue
-            self._store.delete(_key(port, number))
-            self._port(port).numbers.remove(number)
-            self._port(port).handed.discard(number)
-            name = item_name(kept.source, kept.item, kept.seq, kept.content)
+            self._store.delete(_inbox_key(port, number))
+            self._port_inbox(port).numbers.remove(number)
+            self._port_inbox(port).handed.discard(number)
+            name = delivery_name(kept.source, kept.item, kept.seq, kept.content)
             effects.append(delivery(name, self._module.me, read_us=self._module.now_us))
         return effects
 
-    def _port(self, name: str) -> _PortInbox:
+    def _port_inbox(self, name: str) -> _PortInbox:
+        """Return the inbox of a port; create it at the first call."""
         if name not in self._ports:
             self._ports[name] = _PortInbox()
         return self._ports[name]
 
-    def _get(self, port: str, number: int) -> _StoredItem | None:
-        return self._store.get(_key(port, number), _StoredItem)
+    def _stored_item(self, port: str, number: int) -> _StoredItem | None:
+        """Return a stored item by port and number; None: it was deleted."""
+        return self._store.get(_inbox_key(port, number), _StoredItem)
 
 
-def _key(port: str, number: int) -> str:
+def _inbox_key(port: str, number: int) -> str:
+    """Return the store key of an item in an inbox."""
     return f"inbox {port}\n{number:012d}"
 
 
-def _item(number: int, kept: _StoredItem) -> Item:
+def _build_item(number: int, kept: _StoredItem) -> Item:
+    """Return a stored item as the application gets it."""
     metadata, payload = unpack(kept.content)
     return Item(metadata, payload, kept.source, kept.item, number)
 
 
-class _Unknown(msgspec.Struct, frozen=True):
-    """A message from a friend without a registered public key."""
+class _UnverifiedMessage(msgspec.Struct, frozen=True):
+    """A message from a friend whose public key is not registered yet."""
 
     message: DeviceMessage
 
 
 class Receiving:
-    """Receiver of messages from other modules."""
+    """Receiver of messages from other modules: verifies and decrypts them, and drops what is not due."""
 
     def __init__(
         self,
@@ -205,12 +211,12 @@ class Receiving:
         self._unknown = list(module.store.keys("unknown "))
 
     def receive(self, message: Unread) -> list[Effect]:
-        """Process a message that a cloud delivered."""
+        """Process a message that a cloud delivered, by the table above."""
         module = self._module
         try:
             decoded = decode_message(message, module.me)
             if decoded.source in module.friends and decoded.source not in module.settings.directory:
-                self._store_unknown(decoded)
+                self._store_unverified(decoded)
                 return []
             plain = b""
             if isinstance(decoded, Data):
@@ -220,15 +226,15 @@ class Receiving:
             if decoded.source not in module.friends:
                 module.count("from strangers")
             elif isinstance(decoded, Filter):
-                return self._filter(decoded, plain)
-            elif not self._installed.has(decoded.to[0].port, decoded.source, decoded.port):
+                return self._receive_filter(decoded, plain)
+            elif not self._installed.has_filter_on(decoded.to[0].port, decoded.source, decoded.port):
                 module.count("not asked for")
             elif isinstance(decoded, Data):
-                return self._item(decoded)
+                return self._receive_item(decoded)
             else:
-                return self._key(decoded, plain)
+                return self._receive_key(decoded, plain)
         except TamperedMessage as error:
-            return module.problem("tampered", error)
+            return module.report_problem("tampered", error)
         return []
 
     def retry_unknown(self) -> list[Effect]:
@@ -237,7 +243,7 @@ class Receiving:
         for key in list(self._unknown):
             if key.split("\n")[0].removeprefix("unknown ") in self._module.settings.directory:
                 self._unknown.remove(key)
-                kept = self._store.get(key, _Unknown)
+                kept = self._store.get(key, _UnverifiedMessage)
                 self._store.delete(key)
                 effects += [] if kept is None else self.receive(kept.message)
         return effects
@@ -259,29 +265,31 @@ class Receiving:
             self._store.delete(key)
         self._unknown = list(self._store.keys("unknown "))
 
-    def _store_unknown(self, message: DeviceMessage) -> None:
+    def _store_unverified(self, message: DeviceMessage) -> None:
+        """Store a message until the public key of its friend is registered, up to a limit."""
         if len(self._unknown) >= MAX_UNKNOWN:
             self._module.count("from friends nobody knows yet")
             return
         key = f"unknown {message.source}\n{self._module.next_number():012d}"
-        self._store.put(key, _Unknown(message))
+        self._store.put(key, _UnverifiedMessage(message))
         self._unknown.append(key)
 
-    def _filter(self, message: Filter, plain: bytes) -> list[Effect]:
+    def _receive_filter(self, message: Filter, plain: bytes) -> list[Effect]:
+        """Store a filter; report one that is refused, and drop one for a group that this device is not in."""
         if message.group is not None and not self._groups.is_member(message.group):
             self._module.count("filters of groups that it has left")
             return []
         try:
             return self._filters.receive(message, plain, self._module.port(message.to[0].port))
         except (PredicateError, ParameterError) as error:
-            return self._module.problem("refused filters", error)
+            return self._module.report_problem("refused filters", error)
         except msgspec.MsgspecError as error:
             refused = ParameterError(
                 "Expected a filter.", where=f"from {message.source}", found=f"{error}"[:200]
             )
-            return self._module.problem("refused filters", refused)
+            return self._module.report_problem("refused filters", refused)
 
-    def _key(self, message: Key | ItemKey, key: bytes) -> list[Effect]:
+    def _receive_key(self, message: Key | ItemKey, key: bytes) -> list[Effect]:
         """Store a key and process the early items that it decrypts."""
         if len(key) != KEY_BYTES:
             raise TamperedMessage(
@@ -292,7 +300,7 @@ class Receiving:
             )
         is_channel = isinstance(message, Key)
         prefix = f"{'key' if is_channel else 'single key'} {message.source}\n{message.port}\n"
-        if not self._keep_key(prefix, message.slot, key, KEPT_EPOCHS if is_channel else MAX_EARLY):
+        if not self._store_key(prefix, message.slot, key, KEPT_EPOCHS if is_channel else MAX_EARLY):
             return []
         effects: list[Effect] = []
         for name, item in self._store.items(f"early {message.source}\n{message.port}\n", Data):
@@ -301,8 +309,8 @@ class Receiving:
                 effects += self.receive(item)
         return effects
 
-    def _keep_key(self, prefix: str, slot: int, key: bytes, limit: int) -> bool:
-        """Store a key unless it is a duplicate or obsolete; evict the oldest."""
+    def _store_key(self, prefix: str, slot: int, key: bytes, limit: int) -> bool:
+        """Store a key, evict the oldest, and return True; return False if it is a duplicate or obsolete."""
         name, stored = f"{prefix}{slot:012d}", self._store.keys(prefix)
         if name in stored:
             self._module.count("duplicate keys")
@@ -315,12 +323,13 @@ class Receiving:
             self._store.delete(oldest)
         return True
 
-    def _item(self, message: Data) -> list[Effect]:
+    def _receive_item(self, message: Data) -> list[Effect]:
+        """Decrypt an item and store it in the inbox, unless it is expired, old, early or without room."""
         module, store, to = self._module, self._store, message.to[0]
         if to.expires_us is not None and to.expires_us <= module.now_us:
             module.count("expired")
             return []
-        channel, generation = f"{message.source}\n{to.port}\n{message.port}", message.seq >> BITS
+        channel, generation = f"{message.source}\n{to.port}\n{message.port}", message.seq >> NUMBER_BITS
         oldest = module.settings.directory[message.source].generation - MAX_INCARNATIONS + 1
         seen_key = f"seen {channel}\n{message.item}"
         seen, last = store.get(seen_key, int) or 0, self._last.last_number(channel, str(generation))
@@ -330,35 +339,38 @@ class Receiving:
         if not self._inbox.has_room(to.port):
             module.count("no room")
             return []
-        key = self._key_of(message)
+        key = self._item_key(message)
         if key is None:
-            self._keep_early(message)
+            self._store_early(message)
             return []
         content = decrypt_item(module.cipher, key, message)
         effects = self._inbox.add(message, content)
         store.put(seen_key, message.seq)
-        self._last.take(channel, str(generation), message.seq)
+        self._last.mark_taken(channel, str(generation), message.seq)
         if not last:
-            self._forget_seen(channel, range(oldest << BITS))
+            self._forget_seen(channel, range(oldest << NUMBER_BITS))
         elif message.seq // MAX_SEEN > last // MAX_SEEN:
-            self._forget_seen(channel, range(generation << BITS, message.seq - MAX_SEEN + 1))
-        name = item_name((message.source, message.port), message.item, message.seq, content)
+            self._forget_seen(channel, range(generation << NUMBER_BITS, message.seq - MAX_SEEN + 1))
+        name = delivery_name((message.source, message.port), message.item, message.seq, content)
         return [*effects, delivery(name, module.me, delivered_us=module.now_us)]
 
-    def _key_of(self, message: Data) -> Secret | None:
+    def _item_key(self, message: Data) -> Secret | None:
+        """Return the key that decrypts an item; None: it has not arrived yet."""
         channel = f"key {message.source}\n{message.port}\n"
         key = self._store.get(f"{channel}{message.epoch:012d}", bytes)
         if key is not None:
-            return self._module.cipher.item_key(Secret(key), key_header(message))
+            return self._module.cipher.item_key(Secret(key), received_item_header(message))
         single = self._store.get(f"single {channel}{message.seq:012d}", bytes)
         return None if single is None else Secret(single)
 
     def _forget_seen(self, channel: str, seqs: range) -> None:
+        """Delete the numbers of a channel's named items in a range, which are obsolete anyway."""
         for key, seq in self._store.items(f"seen {channel}\n", int):
             if seq in seqs:
                 self._store.delete(key)
 
-    def _keep_early(self, message: Data) -> None:
+    def _store_early(self, message: Data) -> None:
+        """Store an item until its key arrives, up to a limit."""
         prefix = f"early {message.source}\n{message.port}\n"
         waiting = self._store.keys(prefix)
         name = f"{prefix}{message.to[0].port}\n{message.item}\n{message.seq:012d}"

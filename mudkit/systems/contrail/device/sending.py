@@ -12,8 +12,6 @@ resend           filters and keys, to a friend that may have lost them, and to a
                  provider may have lost its queues
 forget           withdraw everything for a former friend or a wiped device, and complete its calls
 flush            when a port has as many waiting messages as its batch size, or after the push timeout
-complete         a call is completed when a provider has accepted it for all receivers, or all reachable
-                 providers have answered
 key refused      a key that did not fit in a queue is sent again with the next item
 ===============  ===================================================================================
 """
@@ -22,21 +20,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence, Set
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from mudkit.delivery.records import delivery
-from mudkit.errors import AccessDenied, MudkitError, ParameterError
+from mudkit.errors import ParameterError
 from mudkit.events import CancelTimer, Complete, Effect, SetTimer
 from mudkit.systems.contrail.crypto import Secret, build_data, digest, item_header, seal
 from mudkit.systems.contrail.device.channels import Channel
 from mudkit.systems.contrail.device.connection import MAX_OUT, ProviderOutbox
 from mudkit.systems.contrail.device.filters import Filters, InstalledFilter, InstalledFilters, SentFilter
 from mudkit.systems.contrail.device.module_state import ModuleState
-from mudkit.systems.contrail.items import Backlogged, Endpoint, Published, QueueFull, item_name, unpack
+from mudkit.systems.contrail.device.pending_calls import (
+    ACCEPTED,
+    PendingCall,
+    PendingCalls,
+    Publication,
+    build_installation,
+)
+from mudkit.systems.contrail.items import Backlogged, Endpoint, Published, QueueFull, delivery_name, unpack
 from mudkit.systems.contrail.messages import (
     DeviceMessage,
     Filter,
@@ -52,13 +56,10 @@ from mudkit.systems.contrail.messages import (
 PUSH: Final = "push"
 MAX_NAMED: Final = 1000
 """Number of recent items of a port that are deduplicated by name."""
-_ACCEPTED: Final = ("ok", "obsolete")
-
-_Result: TypeAlias = Published | Backlogged | MudkitError | int
 
 
-class _Named(msgspec.Struct, frozen=True):
-    """A recent item, deduplicated by its name."""
+class _NamedItem(msgspec.Struct, frozen=True):
+    """A recent item with a name, to find out whether the next one of this name is a retransmission."""
 
     digest: bytes
     seq: int
@@ -66,33 +67,6 @@ class _Named(msgspec.Struct, frozen=True):
     relays: list[int]
     """Indices of the providers that were sent the body."""
     key: bytes
-
-
-@dataclass(eq=False)
-class _PendingCall:
-    """A call that waits for answers of providers."""
-
-    op_id: int
-    to: list[Endpoint] | None
-    """Receivers; None: members of a group."""
-    left: set[int] = field(default_factory=set)
-    """Indices of the providers that have not answered."""
-    answers: dict[Endpoint, str] = field(default_factory=dict)
-
-
-@dataclass(eq=False, kw_only=True)
-class _Publication(_PendingCall):
-    is_uploaded: bool
-    """The body was sent to a provider."""
-
-
-@dataclass(eq=False, kw_only=True)
-class _Installation(_PendingCall):
-    """The installation, replacement or removal of a filter."""
-
-    slot: int
-    installed: InstalledFilter
-    is_new: bool
 
 
 class Sending:
@@ -108,15 +82,14 @@ class Sending:
         self._module, self._outboxes = module, outboxes
         self._filters, self._installed = filters, installed
         self._channels: dict[str, Channel] = {}
-        self._open: dict[int, _PendingCall] = {}
-        """Calls by message number."""
+        self._calls = PendingCalls(module.me, installed, outboxes)
         self._batches: Counter[str] = Counter()
         """Number of messages waiting for a flush, by port."""
 
     # -- items
 
     def publish(self, op_id: int, operation: Publish) -> list[Effect]:
-        """Send an item to the endpoints whose filters match."""
+        """Send an item to the endpoints whose filters match; the call completes when providers answer."""
         module, source = self._module, (self._module.me, operation.port)
         channel = self._channel(operation.port)
         channel.set_receivers(self._filters.receivers(operation.port))
@@ -128,7 +101,7 @@ class Sending:
             for endpoint, until_us in matches.items()
             if operation.only is None or endpoint[0] in operation.only
         }
-        destinations, rooms = tuple(to), self._with_room()
+        destinations, rooms = tuple(to), self._outboxes_with_room()
         if not to or not rooms:
             refused = Backlogged(destinations) if to else Published((), uploaded=False)
             return [*effects, Complete(op_id, refused)]
@@ -141,9 +114,9 @@ class Sending:
             module.store.put(f"item {operation.port}\n{name}", replace(named, relays=have))
         message = build_data(module.cipher, source, name, named.seq, named.epoch, body, to)
         is_uploaded = any(outbox.relay not in named.relays for outbox in rooms)
-        call = _Publication(op_id, list(destinations), is_uploaded=is_uploaded)
-        effects += [*keys, *self._send(operation.port, message, call, rooms, named=named.relays)]
-        called = item_name(source, name, named.seq, operation.packed)
+        call = Publication(op_id, list(destinations), is_uploaded=is_uploaded)
+        effects += [*keys, *self._enqueue(operation.port, message, call, rooms, named=named.relays)]
+        called = delivery_name(source, name, named.seq, operation.packed)
         return [*effects, *(
             delivery(called, device, created_us=module.now_us, expired_us=to[device, port])
             for device, port in destinations
@@ -151,31 +124,31 @@ class Sending:
 
     def _prepare_item(
         self, channel: Channel, operation: Publish, to: list[Endpoint]
-    ) -> tuple[_Named, str, list[Effect]]:
+    ) -> tuple[_NamedItem, str, list[Effect]]:
         """Return key and numbers of an item, its name, and the effects of sending keys.
 
         A retransmission keeps its numbers, so that providers use the cached ciphertext (Contrail 3.4.1).
         """
         module, port, item, packed = self._module, channel.port, operation.item, operation.packed
-        known = None if item is None else module.store.get(f"item {port}\n{item}", _Named)
+        known = None if item is None else module.store.get(f"item {port}\n{item}", _NamedItem)
         if known is not None and known.digest == digest(packed):
             readers = [endpoint for endpoint in to if channel.can_read(known.epoch, [endpoint])]
             others = [endpoint for endpoint in to if endpoint not in readers]
-            effects = self._distribute(ItemKey, port, known.seq, Secret(known.key), others)
+            effects = self._enqueue_key(ItemKey, port, known.seq, Secret(known.key), others)
             if readers:
-                secret, lacking = channel.use(known.epoch, readers)
-                effects += self._distribute(Key, port, known.epoch, secret, lacking)
+                secret, lacking = channel.use_key(known.epoch, readers)
+                effects += self._enqueue_key(Key, port, known.epoch, secret, lacking)
             return known, item or "", effects
-        seq, epoch = channel.next_seq(), channel.epoch_for(to)
-        self._rename(port, item, None if known is None else known.seq, seq)
+        seq, epoch = channel.next_seq(), channel.choose_epoch(to)
+        self._record_name(port, item, None if known is None else known.seq, seq)
         name = f"~{seq}" if item is None else item
-        secret, lacking = channel.use(epoch, to)
+        secret, lacking = channel.use_key(epoch, to)
         key = module.cipher.item_key(secret, item_header((module.me, port), name, seq, epoch))
-        named = _Named(digest(packed), seq, epoch, [], bytes(key))
-        return named, name, self._distribute(Key, port, epoch, secret, lacking)
+        named = _NamedItem(digest(packed), seq, epoch, [], bytes(key))
+        return named, name, self._enqueue_key(Key, port, epoch, secret, lacking)
 
-    def _rename(self, port: str, item: str | None, before: int | None, seq: int) -> None:
-        """Store the name of a sequence number and evict the oldest name."""
+    def _record_name(self, port: str, item: str | None, before: int | None, seq: int) -> None:
+        """Store the name of an item by its sequence number; evict the oldest name."""
         store = self._module.store
         if before is not None:
             store.delete(f"named {port}\n{before:012d}")
@@ -187,7 +160,7 @@ class Sending:
             store.delete(oldest)
             store.delete(f"item {port}\n{forgotten}")
 
-    def _distribute(
+    def _enqueue_key(
         self, kind: type[Key] | type[ItemKey], port: str, slot: int, secret: Secret, to: Sequence[Endpoint]
     ) -> list[Effect]:
         """Add a key for some endpoints to the outboxes, to be flushed with the item (Contrail 3.3)."""
@@ -205,15 +178,18 @@ class Sending:
                 effects += outbox.add(Push(module.me, module.next_number(), message), is_own=True)
         return effects
 
-    def _renew(self) -> None:
+    def _renew_channels(self) -> None:
+        """Begin a new epoch in each channel with its next item, because a friend has left."""
         for channel in self._all_channels():
             channel.renew()
 
     def _all_channels(self) -> list[Channel]:
+        """Return the channels of all ports that have ever published."""
         names = [key.removeprefix("channel ") for key in self._module.store.keys("channel ")]
         return [self._channel(name) for name in names if "\n" not in name]  # others are channel keys
 
     def _channel(self, port: str) -> Channel:
+        """Return the channel of a port."""
         if port not in self._channels:
             self._channels[port] = Channel(self._module, port)
         return self._channels[port]
@@ -221,7 +197,7 @@ class Sending:
     # -- filters
 
     def install(self, op_id: int, operation: InstallFilter) -> list[Effect]:
-        """Install a filter on a device or a group, or replace an own filter."""
+        """Install a filter on a device or a group, or replace an own one; the call results in its number."""
         module, slot = self._module, operation.slot
         self._check_room()
         before = None if slot is None else self._installed.get(slot)
@@ -238,27 +214,27 @@ class Sending:
         until_us = None if operation.lifetime_us is None else module.now_us + operation.lifetime_us
         installed = InstalledFilter(*place, operation.predicate, operation.item_expires_us, until_us)
         self._installed.add(slot, installed)
-        call = _installation(op_id, slot, installed, is_new=operation.slot is None)
+        call = build_installation(op_id, slot, installed, is_new=operation.slot is None)
         return self._send_filter(call, slot, installed)
 
     def resend(self, devices: Set[str]) -> list[Effect]:
         """Send filters and keys again to devices that may have lost them."""
         effects: list[Effect] = []
         for channel in self._all_channels():
-            for epoch, key, holders in channel.holdings(devices):
-                effects += self._distribute(Key, channel.port, epoch, key, holders)
+            for epoch, key, holders in channel.held_keys(devices):
+                effects += self._enqueue_key(Key, channel.port, epoch, key, holders)
         for slot, installed in self._installed.items():
             if installed.to is None or installed.to in devices:
                 effects += self._send_filter(None, slot, installed)
         return [*effects, *self.flush()]
 
     def resend_group_filters(self) -> list[Effect]:
-        """Send the filters of groups again after a change of friends."""
+        """Send the filters of groups again after a change of friends, who are their destinations."""
         groups = [(slot, kept) for slot, kept in self._installed.items() if kept.group is not None]
         return [effect for slot, kept in groups for effect in self._send_filter(None, slot, kept)]
 
     def remove(self, op_id: int, slot: int) -> list[Effect]:
-        """Remove an own filter."""
+        """Remove an own filter, here at once and at its target by a message."""
         installed = self._installed.get(slot)
         if installed is None:
             raise ParameterError(
@@ -269,11 +245,12 @@ class Sending:
             )
         self._check_room()
         removed = replace(installed, predicate=None)
-        effects = self._send_filter(_installation(op_id, slot, removed), slot, removed)
+        effects = self._send_filter(build_installation(op_id, slot, removed), slot, removed)
         self._installed.remove(slot)
         return effects
 
-    def _send_filter(self, call: _PendingCall | None, slot: int, installed: InstalledFilter) -> list[Effect]:
+    def _send_filter(self, call: PendingCall | None, slot: int, installed: InstalledFilter) -> list[Effect]:
+        """Seal a filter for its target and send it; ``call``: waits for the answers (None: sent again)."""
         module = self._module
         sent = SentFilter(installed.predicate, installed.item_expires_us)
         known = sorted(module.friends & set(module.settings.directory))
@@ -283,15 +260,16 @@ class Sending:
             dict.fromkeys(to, installed.remote), msgspec.json.encode(sent),
             group=installed.group, expires_us=installed.expires_us,
         )  # fmt: skip
-        rooms = self._outboxes if call is None else self._with_room()
-        return self._send(installed.port, message, call, rooms)
+        rooms = self._outboxes if call is None else self._outboxes_with_room()
+        return self._enqueue(installed.port, message, call, rooms)
 
-    def _with_room(self) -> list[ProviderOutbox]:
+    def _outboxes_with_room(self) -> list[ProviderOutbox]:
         """Return the outboxes that accept messages of applications."""
         return [outbox for outbox in self._outboxes if not outbox.is_full]
 
     def _check_room(self) -> None:
-        if not self._with_room():
+        """Raise QueueFull if no outbox accepts messages of applications."""
+        if not self._outboxes_with_room():
             raise QueueFull(
                 "The outboxes for all relays are full.",
                 found=f"{MAX_OUT:,} messages for each",
@@ -308,44 +286,40 @@ class Sending:
                 filters[slot] = installed
                 if installed.to == device:
                     self._installed.remove(slot)
-        forgotten, effects = self._forget(device)
+        forgotten, effects = self._withdraw_everything(device)
         for push, port in forgotten:
             if isinstance(push.message, Filter):
                 lost = InstalledFilter(push.message.port, device, None, port)
                 filters.setdefault(push.message.slot, lost)
-        for call in self._calls():
-            effects += self._leave(call, device)
+        effects += self._calls.remove_receiver(device)
         if device in self._module.settings.directory:
             for slot, installed in sorted(filters.items(), key=lambda pair: pair[0]):
                 effects += self._send_filter(
                     None, slot, replace(installed, predicate=None, to=device, group=None)
                 )
-        self._renew()
+        self._renew_channels()
         return [*effects, *self.flush()]
 
     def replace_device(self, device: str) -> list[Effect]:
-        """Send filters again to a wiped device; drop messages to its former incarnation."""
-        waiting: dict[int, _PendingCall] = {}
-        forgotten, effects = self._forget(device)
+        """Send the filters again to a wiped device, and withdraw older messages, which it cannot decrypt."""
+        waiting: dict[int, PendingCall] = {}
+        forgotten, effects = self._withdraw_everything(device)
         for push, _ in forgotten:
-            call = self._open.get(push.number)
+            call = self._calls.get(push.number)
             if call is not None and isinstance(push.message, Filter):
                 waiting[push.message.slot] = call
         for call in waiting.values():
-            self._drop(call)
-            call.left.clear()
-        for call in self._calls():
-            effects += self._leave(call, device)
+            self._calls.withdraw(call)
+        effects += self._calls.remove_receiver(device)
         for slot, installed in self._installed.items():
             if installed.to in (None, device):
                 effects += self._send_filter(waiting.pop(slot, None), slot, installed)
         for call in waiting.values():  # removals of filters, which the wipe deleted
-            call.to = []
-            effects += self._complete_if_known(call)
+            effects += self._calls.complete_without_receivers(call)
         return [*effects, *self.flush()]
 
-    def _forget(self, device: str) -> tuple[list[tuple[Push, str]], list[Effect]]:
-        """Withdraw all messages to a device; return those in the outboxes, with its ports."""
+    def _withdraw_everything(self, device: str) -> tuple[list[tuple[Push, str]], list[Effect]]:
+        """Withdraw all messages to a device; return those in the outboxes, each with the device's port."""
         forgotten, effects = list[tuple[Push, str]](), list[Effect]()
         for channel in self._all_channels():
             channel.forget(device)
@@ -356,7 +330,7 @@ class Sending:
         return forgotten, [*effects, *self.withdraw(device)]
 
     def withdraw(self, device: str) -> list[Effect]:
-        """Withdraw messages to a device from its queue at each provider."""
+        """Ask each provider to remove the messages to a device from its queue."""
         effects: list[Effect] = []
         for outbox in self._outboxes:
             withdraw = Withdraw(self._module.me, self._module.next_number(), device)
@@ -365,22 +339,21 @@ class Sending:
 
     # -- providers
 
-    def _send(
+    def _enqueue(
         self,
         port: str,
         message: DeviceMessage,
-        call: _PendingCall | None,
+        call: PendingCall | None,
         outboxes: Sequence[ProviderOutbox],
         named: Collection[int] = (),
     ) -> list[Effect]:
-        """Add a message to outboxes; flush when the batch of its port is full."""
+        """Add a message to outboxes; flush when the batch of its port is full, or after the push timeout."""
         effects: list[Effect] = []
         for outbox in outboxes:
             push = Push(self._module.me, self._module.next_number(), message)
             effects += outbox.add(push, is_named=outbox.relay in named, is_own=call is None)
             if call is not None:
-                call.left.add(outbox.relay)
-                self._open[push.number] = call
+                self._calls.add(push.number, outbox.relay, call)
         self._batches[port] += 1
         state = self._module.port(port)
         if self._batches[port] >= (1 if state is None else state.batch):
@@ -399,106 +372,21 @@ class Sending:
             effects += outbox.flush()
         return effects
 
-    def handle_answer(self, relay: int, answer: PushAnswer) -> list[Effect]:
-        """Process the answer of a provider."""
+    def receive_answer(self, relay: int, answer: PushAnswer) -> list[Effect]:
+        """Process the answer of a provider: settle the message; complete its call if the result is known."""
         number, results = answer.number, answer.results
         sent, effects = self._outboxes[relay].acknowledge(number, is_missing=results is None)
         if sent is None:
             return effects
-        call = self._open.pop(number, None)
-        if call is None:
+        if self._calls.get(number) is None:
             # an ItemKey is sent with each retransmission anyway
             if isinstance(sent, Push) and isinstance(sent.message, Key):
-                lacking = [(device, port) for device, port, done in results or () if done not in _ACCEPTED]
+                lacking = [(device, port) for device, port, done in results or () if done not in ACCEPTED]
                 self._channel(sent.message.port).mark_undelivered(sent.message.slot, lacking)
             return effects
-        call.left.discard(relay)
-        for device, port, done in results or ():
-            if call.answers.get((device, port)) not in _ACCEPTED:
-                call.answers[device, port] = done
-        return [*effects, *self._complete_if_known(call)]
+        return [*effects, *self._calls.record_answer(number, relay, results or ())]
 
-    def handle_failure(self, relay: int, number: int) -> list[Effect]:
-        """Mark a provider as unreachable: calls do not wait for it."""
+    def handle_send_failed(self, relay: int, number: int) -> list[Effect]:
+        """Mark a provider as unreachable; calls do not wait for it."""
         self._outboxes[relay].mark_failed(number)
-        call = self._open.get(number)
-        return self._complete_if_known(call) if call is not None and call.answers else []
-
-    def _complete_if_known(self, call: _PendingCall) -> list[Effect]:
-        """Complete a call if its result is known."""
-        is_more = any(self._outboxes[relay].is_reached for relay in call.left)
-        result = _without_receivers(call) if call.to == [] else self._result(call, is_more)
-        if result is None:
-            return []
-        self._drop(call)
-        if isinstance(result, MudkitError):
-            return [Complete(call.op_id, error=result)]
-        return [Complete(call.op_id, result)]
-
-    def _result(self, call: _PendingCall, is_more: bool) -> _Result | None:
-        """Return the result of a call; None: further answers are expected."""
-        if isinstance(call, _Installation):
-            if call.to is None or any(answer in _ACCEPTED for answer in call.answers.values()):
-                return call.slot
-            return None if is_more else self._refusal(call)
-        receivers = tuple(call.to or ())
-        taken = tuple(receiver for receiver in receivers if call.answers.get(receiver) in _ACCEPTED)
-        if len(taken) == len(receivers):
-            return Published(receivers, isinstance(call, _Publication) and call.is_uploaded)
-        full = tuple(receiver for receiver in receivers if receiver not in taken)
-        return None if is_more else Backlogged(full, taken)
-
-    def _refusal(self, call: _Installation) -> MudkitError:
-        """Return the error of a filter that no provider accepted; delete a new filter."""
-        device = str(call.installed.to)
-        if call.is_new:
-            self._installed.remove(call.slot)
-        if "stranger" not in call.answers.values():
-            return QueueFull(
-                "The queue of this device is full.", where=device, remedy="try again when it has connected"
-            )
-        return AccessDenied(
-            "A relay has refused this filter: the device does not know this one.",
-            where=device,
-            found=f"a filter from {self._module.me}",
-            expected="one from a friend of that device",
-            remedy="ask its user to make this device a friend",
-        )
-
-    def _leave(self, call: _PendingCall, device: str) -> list[Effect]:
-        """Remove a device from the receivers of a call."""
-        left = [receiver for receiver in call.to or () if receiver[0] != device]
-        if call.to is None or len(left) == len(call.to):
-            return []
-        call.to = left
-        return self._complete_if_known(call) if not left or call.answers else []
-
-    def _calls(self) -> list[_PendingCall]:
-        """Return all waiting calls."""
-        return list(dict.fromkeys(self._open.values()))
-
-    def _drop(self, call: _PendingCall) -> None:
-        for number in [number for number, waiting in self._open.items() if waiting is call]:
-            del self._open[number]
-
-
-def _installation(
-    op_id: int, slot: int, installed: InstalledFilter, *, is_new: bool = False
-) -> _Installation:
-    to = None if installed.to is None else [(installed.to, installed.remote)]
-    return _Installation(op_id, to, slot=slot, installed=installed, is_new=is_new)
-
-
-def _without_receivers(call: _PendingCall) -> _Result:
-    """Return the result of a call that has no receiver left."""
-    if not isinstance(call, _Installation):
-        return Published((), uploaded=False)
-    if call.installed.predicate is None:
-        return call.slot
-    return AccessDenied(
-        "This device is no friend any more.",
-        where="to",
-        found=repr(call.installed.to),
-        expected="a friend until a relay has the filter",
-        remedy="befriend it again first",
-    )
+        return self._calls.handle_send_failed(number)

@@ -19,8 +19,8 @@ MAX_FILTERS: Final = 1000
 """Capacity of a group by device, in filters; expired, then oldest ones are evicted."""
 
 
-class _Index(NamedTuple):
-    """Fields of an entry that order the queue."""
+class _IndexEntry(NamedTuple):
+    """Fields of an entry that decide on its replacement, expiry, capacity and withdrawal."""
 
     slot: str
     seq: int
@@ -35,20 +35,20 @@ class Queue:
 
     def __init__(self, store: Store, device: str) -> None:
         self._store, self._device = store, device
-        self._waiting: dict[int, _Index] = {}
+        self._waiting: dict[int, _IndexEntry] = {}
         self._slots: dict[str, int] = {}
         self._items = 0
-        for key, entry in store.items(self._key(), QueueEntry):
-            self._index(int(key.rpartition("\n")[2]), entry)
+        for key, entry in store.items(self._store_key(), QueueEntry):
+            self._add_to_index(int(key.rpartition("\n")[2]), entry)
 
     def append(self, now_us: int, entry: QueueEntry, max_items: int) -> str:
-        """Append an entry, replacing its slot; return 'ok', 'obsolete' or 'backlogged'."""
+        """Append an entry, replacing its slot; return 'ok', 'backlogged', or 'obsolete' if it is older."""
         is_item = isinstance(entry.message, Data)
         before = self._slots.get(entry.slot)
         if before is not None and self._waiting[before].seq > entry.seq:
             return "obsolete"
         if before is None and self._is_full(is_item, max_items):
-            self._expire(now_us)
+            self._drop_expired(now_us)
             if self._is_full(is_item, max_items):
                 return "backlogged"
         if before is not None:
@@ -56,15 +56,15 @@ class Queue:
         moves = self._store.get(f"version {self._device}", int) or 0
         number = max(self._store.get(f"next {self._device}", int) or 0, moves << _BITS) + 1
         self._store.put(f"next {self._device}", number)
-        self._store.put(self._key(number), entry)
-        self._index(number, entry)
+        self._store.put(self._store_key(number), entry)
+        self._add_to_index(number, entry)
         return "ok"
 
     def read(self, now_us: int, max_bytes: int) -> tuple[list[tuple[int, DeviceMessage]], bool]:
         """Return the first entries as (number, message) up to a size, and whether more follow."""
-        self._expire(now_us)
+        self._drop_expired(now_us)
         page: list[tuple[int, DeviceMessage]] = []
-        for number, entry in self._entries():
+        for number, entry in self._stored_entries():
             max_bytes -= size_bytes(entry.message)
             if page and max_bytes < 0:
                 return page, True
@@ -72,22 +72,22 @@ class Queue:
         return page, False
 
     def drop(self, number: int) -> None:
-        """Remove an entry if it exists."""
+        """Remove an entry by its number in the queue; do nothing if it is gone already."""
         entry = self._waiting.pop(number, None)
         if entry is not None:
             del self._slots[entry.slot]
             self._items -= entry.is_item
-            self._store.delete(self._key(number))
+            self._store.delete(self._store_key(number))
 
     def withdraw(self, source: str, number: int) -> None:
-        """Remove the entries of a sender up to a number."""
+        """Remove the entries of a sender up to a ``number`` of its own count."""
         for at, entry in list(self._waiting.items()):
             if entry.source == source and entry.number <= number:
                 self.drop(at)
 
     def clear(self) -> list[QueueEntry]:
-        """Remove all entries and return them, oldest first."""
-        entries = [entry for _, entry in self._entries()]
+        """Remove all entries and return them, oldest first, to be moved to another storage."""
+        entries = [entry for _, entry in self._stored_entries()]
         for number in list(self._waiting):
             self.drop(number)
         return entries
@@ -95,31 +95,38 @@ class Queue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def _entries(self) -> Iterator[tuple[int, QueueEntry]]:
+    def _stored_entries(self) -> Iterator[tuple[int, QueueEntry]]:
+        """Iterate over (number, entry), oldest first, reading each entry from the store."""
         for number in self._waiting:
-            entry = self._store.get(self._key(number), QueueEntry)
+            entry = self._store.get(self._store_key(number), QueueEntry)
             assert entry is not None
             yield number, entry
 
-    def _index(self, number: int, entry: QueueEntry) -> None:
+    def _add_to_index(self, number: int, entry: QueueEntry) -> None:
+        """Record a stored entry in memory, as the last of the queue and the one of its slot."""
         is_item, source = isinstance(entry.message, Data), entry.message.source
-        self._waiting[number] = _Index(entry.slot, entry.seq, entry.expires_us, is_item, source, entry.number)
+        self._waiting[number] = _IndexEntry(
+            entry.slot, entry.seq, entry.expires_us, is_item, source, entry.number
+        )
         self._slots[entry.slot] = number
         self._items += is_item
 
     def _is_full(self, is_item: bool, max_items: int) -> bool:
+        """Return whether the queue has no room for another item, or for another filter or key."""
         return self._items >= max_items if is_item else len(self._waiting) - self._items >= MAX_CONTROLS
 
-    def _expire(self, now_us: int) -> None:
+    def _drop_expired(self, now_us: int) -> None:
+        """Remove the entries that have expired."""
         for number, entry in list(self._waiting.items()):
             if entry.expires_us is not None and entry.expires_us <= now_us:
                 self.drop(number)
 
-    def _key(self, number: int | None = None) -> str:
+    def _store_key(self, number: int | None = None) -> str:
+        """Return the store key of an entry; without a number, the prefix of all keys of the queue."""
         return f"queue {self._device}\n" + ("" if number is None else f"{number:018d}")
 
 
-class _Cached(msgspec.Struct, frozen=True):
+class _CachedItem(msgspec.Struct, frozen=True):
     """A cached item; ``number`` orders the uploads of its device."""
 
     number: int
@@ -141,37 +148,39 @@ class ItemCache:
 
     def put(self, upload: CacheItem) -> None:
         """Store an upload, replacing an older one of its name; evict the oldest."""
-        source, key = upload.source, _item_key(upload)
+        source, key = upload.source, _cache_key(upload)
         in_order = self._in_order.setdefault(source, {})
-        before = self._store.get(key, _Cached)
+        before = self._store.get(key, _CachedItem)
         if before is not None:
             if (before.seq, before.epoch) > (upload.seq, upload.epoch):
                 return
-            self._forget(source, before.number)
+            self._evict(source, before.number)
         number = next(reversed(in_order), 0) + 1
-        self._store.put(key, _Cached(number, upload.seq, upload.epoch, upload.body))
+        self._store.put(key, _CachedItem(number, upload.seq, upload.epoch, upload.body))
         self._store.put(f"cached {source}\n{number:012d}", key)
         in_order[number] = key
         while len(in_order) > self._max:
-            self._forget(source, next(iter(in_order)))
+            self._evict(source, next(iter(in_order)))
 
     def get(self, item: FindItem) -> bytes | None:
-        """Return the body of an item if the cache has this copy."""
-        kept = self._store.get(_item_key(item), _Cached)
+        """Return the body of an item if the cache has exactly this copy of it, else None."""
+        kept = self._store.get(_cache_key(item), _CachedItem)
         is_meant = kept is not None and (kept.seq, kept.epoch) == (item.seq, item.epoch)
         return kept.body if kept is not None and is_meant else None
 
-    def _forget(self, source: str, number: int) -> None:
+    def _evict(self, source: str, number: int) -> None:
+        """Remove an item of a device by its place in the order of uploads."""
         self._store.delete(self._in_order[source].pop(number))
         self._store.delete(f"cached {source}\n{number:012d}")
 
 
-def _item_key(item: FindItem) -> str:
+def _cache_key(item: FindItem) -> str:
+    """Return the store key of a cached item; later uploads of the same name have the same key."""
     return f"item {item.source}\n{item.port}\n{item.item}"
 
 
-class _Member(msgspec.Struct, frozen=True):
-    """Membership of a device in a group; ``number`` is that of its last request."""
+class _StoredMembership(msgspec.Struct, frozen=True):
+    """Membership of a device in a group, with the ``number`` of its last request."""
 
     joins: bool
     number: int
@@ -184,26 +193,26 @@ class PublisherGroups:
         self._store = store
 
     def join(self, now_us: int, group: str, member: str, number: int) -> list[Filter]:
-        """Add a member; return the unexpired filters for it."""
-        if not self._set(group, member, _Member(joins=True, number=number)):
+        """Add a member to a group; return copies of the group's unexpired filters for it."""
+        if not self._store_membership(group, member, _StoredMembership(joins=True, number=number)):
             return []
-        return _copies([kept for _, kept in self._live(now_us, group)], {member})
+        return _copies_for([kept for _, kept in self._unexpired_filters(now_us, group)], {member})
 
     def leave(self, group: str, member: str, number: int) -> None:
-        """Remove a member."""
-        self._set(group, member, _Member(joins=False, number=number))
+        """Remove a member from a group, unless a later request has joined it again."""
+        self._store_membership(group, member, _StoredMembership(joins=False, number=number))
 
-    def _set(self, group: str, member: str, state: _Member) -> bool:
+    def _store_membership(self, group: str, member: str, state: _StoredMembership) -> bool:
         """Store a membership; return False if a later one is stored."""
         key = f"member {group}\n{member}"
-        known = self._store.get(key, _Member)
+        known = self._store.get(key, _StoredMembership)
         if known is not None and known.number > state.number:
             return False
         self._store.put(key, state)
         return True
 
-    def spread(self, now_us: int, group: str, message: Filter) -> list[Filter]:
-        """Store a filter; return a copy for each member among its destinations."""
+    def add_filter(self, now_us: int, group: str, message: Filter) -> list[Filter]:
+        """Store a filter of a group; return a copy for each member among its destinations."""
         mine = f"filter {group}\n{message.source}\n"
         key = f"{mine}{message.port}\n{message.slot}"
         before = self._store.get(key, Filter)
@@ -211,16 +220,16 @@ class PublisherGroups:
             return []
         self._store.put(key, message)
         if len(self._store.keys(mine)) > MAX_FILTERS:
-            self._live(now_us, group)
+            self._unexpired_filters(now_us, group)
             left = sorted((kept.number, key) for key, kept in self._store.items(mine, Filter))
             for _, oldest in left[: max(len(left) - MAX_FILTERS, 0)]:
                 self._store.delete(oldest)
         prefix = f"member {group}\n"
-        members = self._store.items(prefix, _Member)
-        return _copies([message], {key.removeprefix(prefix) for key, member in members if member.joins})
+        members = self._store.items(prefix, _StoredMembership)
+        return _copies_for([message], {key.removeprefix(prefix) for key, member in members if member.joins})
 
-    def _live(self, now_us: int, group: str) -> list[tuple[str, Filter]]:
-        """Remove expired filters of a group; return the others with their keys."""
+    def _unexpired_filters(self, now_us: int, group: str) -> list[tuple[str, Filter]]:
+        """Return the unexpired filters of a group with their store keys; delete the expired ones."""
         live = []
         for key, kept in self._store.items(f"filter {group}\n", Filter):
             if kept.expires_us is not None and kept.expires_us <= now_us:
@@ -230,5 +239,6 @@ class PublisherGroups:
         return live
 
 
-def _copies(filters: Sequence[Filter], members: Collection[str]) -> list[Filter]:
+def _copies_for(filters: Sequence[Filter], members: Collection[str]) -> list[Filter]:
+    """Return a copy of each filter for each of its destinations that is among the members."""
     return [replace(message, to=[to]) for message in filters for to in message.to if to.device in members]

@@ -26,17 +26,17 @@ from mudkit.systems.contrail.messages import (
     GATEWAY_FROM_COMPUTE,
     GATEWAY_FROM_DEVICE,
     GATEWAY_FROM_STORAGE,
-    Ask,
     Bye,
     Data,
     Filled,
-    Gone,
+    NotConnected,
     Probe,
     Pull,
     Push,
     QueueFilled,
     Request,
-    Restarted,
+    RoutedRequest,
+    ServerRestarted,
 )
 from mudkit.systems.receiving import record_dropped
 
@@ -63,19 +63,22 @@ class Gateway:
         woken: Sequence[Effect] = ()
         if not self._is_awake:
             self._is_awake = True
-            woken = self._wake()
-        return (*woken, *self._handle(event))
+            woken = self._announce_restart()
+        return (*woken, *self._handle_event(event))
 
-    def _wake(self) -> Sequence[Effect]:
+    def _announce_restart(self) -> Sequence[Effect]:
+        """Notify connected devices and all storages, unless this is the first start."""
         if self._store.get("started", bool):
-            return (*self._notify_connected(), *(Send(unit, Restarted()) for unit in self._units))
+            return (*self._notify_connected(), *(Send(unit, ServerRestarted()) for unit in self._units))
         self._store.put("started", True)
         return ()
 
     def _notify_connected(self) -> Sequence[Effect]:
+        """Ask all devices with an open connection to pull, because this gateway or a storage restarted."""
         return [Send(address, Filled()) for address in self._connections.values()]
 
-    def _handle(self, event: Event) -> Sequence[Effect]:
+    def _handle_event(self, event: Event) -> Sequence[Effect]:
+        """Forward requests and answers; update the open connections; drop what its sender may not send."""
         match event:
             case Received(source=source) if source in self._instances:
                 tell = GATEWAY_FROM_COMPUTE.decode(event.message)
@@ -87,24 +90,25 @@ class Gateway:
                     case QueueFilled(device=device):
                         address = self._connections.get(device)
                         if address is None:
-                            return (Send(source, Gone(device)),)
+                            return (Send(source, NotConnected(device)),)
                         return (Send(address, Filled()),)
-                    case Restarted():
+                    case ServerRestarted():
                         return self._notify_connected()
                 return record_dropped(event)
             case Received(source=source):
                 message = GATEWAY_FROM_DEVICE.decode(event.message)
                 if message is None or not _is_own(message, event.sender):
                     return record_dropped(event)
-                return self._request(source, message)
-            case SendFailed(to=to, message=Ask() as ask) if to in self._instances:
+                return self._receive_request(source, message)
+            case SendFailed(to=to, message=RoutedRequest() as ask) if to in self._instances:
                 return (self._forward(ask),) if ask.tries < len(self._instances) else ()
             case SendFailed(to=to):
                 for device in [name for name, address in self._connections.items() if address == to]:
                     self._set_connection(device, None)
         return ()
 
-    def _request(self, source: str, message: Request | Probe | Bye) -> Sequence[Effect]:
+    def _receive_request(self, source: str, message: Request | Probe | Bye) -> Sequence[Effect]:
+        """Answer a probe, record the connection that a pull opens or a bye closes, forward the rest."""
         match message:
             case Probe():
                 return (Send(source, Filled()),)
@@ -118,9 +122,10 @@ class Gateway:
                     return ()
                 self._visits[device] = visit
                 self._set_connection(device, source if hold else None)
-        return (self._forward(Ask(self._me, source, message, tries=0)),)
+        return (self._forward(RoutedRequest(self._me, source, message, tries=0)),)
 
     def _set_connection(self, device: str, address: str | None) -> None:
+        """Store the address of a device's open connection, durably; None: the connection is closed."""
         if self._connections.get(device) == address:
             return
         if address is None:
@@ -130,7 +135,8 @@ class Gateway:
             self._connections[device] = address
             self._store.put(f"held {device}", address)
 
-    def _forward(self, ask: Ask) -> Send:
+    def _forward(self, ask: RoutedRequest) -> Send:
+        """Send a request to the next compute instance in turn, with one more try."""
         self._turn += 1
         to = self._instances[self._turn % len(self._instances)]
         return Send(to, msgspec.structs.replace(ask, tries=ask.tries + 1))

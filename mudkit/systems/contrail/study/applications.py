@@ -28,7 +28,8 @@ _LIFETIME_S: Final = 3600.0
 """Default lifetime of a search for photos, and lifetime of a forwarded one."""
 
 
-def _port(module: Module, name: str, kind: str) -> Port:
+def _open_port(module: Module, name: str, kind: str) -> Port:
+    """Open a port with the parameters that Table 1 has for this kind of application."""
     parameters = TABLE_1[kind]
     return module.open_port(
         name,
@@ -37,7 +38,8 @@ def _port(module: Module, name: str, kind: str) -> Port:
     )
 
 
-def _to_me(module: Module) -> Predicate:
+def _filter_to_me(module: Module) -> Predicate:
+    """Return a filter for the items whose destination is this device."""
     return Predicate.parse("destination = :me", {"me": module.device.name}, language=ITEM)
 
 
@@ -55,10 +57,10 @@ class Chat:
     """
 
     def __init__(self, module: Module, others: Collection[str], on_text: Callable[[str, str], None]) -> None:
-        self._port = _port(module, "chat", "chat")
+        self._port = _open_port(module, "chat", "chat")
         self._port.on_item(lambda item: on_text(item.source[0] if item.source else "", item.payload.decode()))
         for other in others:
-            self._port.install_filter(_to_me(module), to=(other, "chat"))
+            self._port.install_filter(_filter_to_me(module), to=(other, "chat"))
 
     def send(self, to: str, text: str) -> Operation:
         """Send a text to a friend."""
@@ -83,9 +85,9 @@ class Video:
         self, module: Module, other: str, on_frame: Callable[[bytes], None], lifetime_s: float = 1.0
     ) -> None:
         self._other, self._lasts_s = other, lifetime_s
-        self._port = _port(module, "video", "video")
+        self._port = _open_port(module, "video", "video")
         self._port.on_item(lambda item: on_frame(item.payload))
-        self._port.install_filter(_to_me(module), to=(other, "video"))
+        self._port.install_filter(_filter_to_me(module), to=(other, "video"))
 
     def send(self, frame: bytes) -> Operation:
         """Send a frame."""
@@ -102,7 +104,7 @@ class SharedLocation:
     """
 
     def __init__(self, module: Module) -> None:
-        self._port = _port(module, "location", "location")
+        self._port = _open_port(module, "location", "location")
 
     def update(self, lat: float, lon: float) -> Operation:
         """Publish the location ``lat, lon``, in degrees; it leaves the device only if a filter matches."""
@@ -134,7 +136,7 @@ class Alarm:
         on_away: Callable[[Value], None],
         lifetime_s: float | None = None,
     ) -> None:
-        self._port = _port(module, f"alarm for {device}", "location")
+        self._port = _open_port(module, f"alarm for {device}", "location")
         self._port.on_item(lambda item: on_away(item.metadata["loc"]))
         self._device, self._lasts_s = device, lifetime_s
         self._slot: int | None = None
@@ -151,6 +153,7 @@ class Alarm:
         return operation
 
     def _record_installation(self, operation: Operation) -> None:
+        """Note the number of the installed filter, which the next area replaces."""
         self._slot = operation.result()
 
 
@@ -182,7 +185,7 @@ class Photos:
         self._me, self._friends, self._on_photo = module.device.name, list(friends), on_photo
         self._received: dict[str, Item] = {}
         self._own: dict[str, Item] = {}
-        self._ports = [_port(module, f"photos {hops}", "photos") for hops in range(max_hops + 1)]
+        self._ports = [_open_port(module, f"photos {hops}", "photos") for hops in range(max_hops + 1)]
         for hops, port in enumerate(self._ports):
             port.on_item(self._receive)
             port.on_accepted(partial(self._answer_search, hops))
@@ -199,12 +202,14 @@ class Photos:
     def _search(
         self, predicate: str | Predicate, hops: int, lifetime_s: float, friends: Collection[str]
     ) -> None:
+        """Install a search at friends, on the port of its remaining hops."""
         for friend in friends:
             self._ports[hops].install_filter(
                 predicate, to=(friend, f"photos {hops}"), lifetime_s=lifetime_s, item_expires_s=lifetime_s
             )
 
     def _answer_search(self, hops: int, predicate: Predicate, who: str) -> None:
+        """Publish the library to a friend whose search was accepted; forward it if hops remain."""
         for name, item in [*self._own.items(), *self._received.items()]:
             key = name if item.source else f"{self._me}/{name}"
             self._ports[hops].publish(item, key, only=[who])
@@ -213,6 +218,7 @@ class Photos:
             self._search(predicate, hops - 1, _LIFETIME_S, others)
 
     def _receive(self, item: Item) -> None:
+        """Pass a found photo to the application, once, and to friends who have searched through here."""
         owner, name = str(item.metadata["owner"]), str(item.metadata["name"])
         key = f"{owner}/{name}"
         if key in self._received or owner == self._me:
@@ -222,6 +228,7 @@ class Photos:
         self._publish(key, item)  # to friends whose search this device forwarded
 
     def _publish(self, key: str, item: Item) -> None:
+        """Publish a photo at the ports of all numbers of hops."""
         for port in self._ports:
             port.publish(item, key)
 
@@ -236,7 +243,7 @@ class Sensor:
     """
 
     def __init__(self, module: Module) -> None:
-        self._port = _port(module, "readings", "location")
+        self._port = _open_port(module, "readings", "location")
 
     def read(self, value: float) -> Operation:
         """Publish a reading: its ``value``."""
@@ -259,8 +266,8 @@ class Aggregator:
     def __init__(
         self, module: Module, children: Collection[str], predicate: str = "value IS NOT NULL"
     ) -> None:
-        self._in = _port(module, "what is below", "chat")
-        self._out = _port(module, "readings", "chat")
+        self._in = _open_port(module, "what is below", "chat")
+        self._out = _open_port(module, "readings", "chat")
         self._latest: dict[str, tuple[float, int]] = {}
         self._in.on_item(self._receive)
         for device in children:
@@ -274,6 +281,7 @@ class Aggregator:
         return (total / count if count else 0.0), count
 
     def _receive(self, item: Item) -> None:
+        """Record a reading from below, and publish the new mean."""
         count = msgspec.convert(item.metadata.get("count", 1), int)
         self._latest[item.source[0] if item.source else ""] = (
             msgspec.convert(item.metadata["value"], float),

@@ -42,11 +42,11 @@ class Outbound:
     def __init__(self, module: Module, port: Port, to: Collection[Endpoint]) -> None:
         self._port = port
         self._open: dict[str, tuple[Item, float | None, str, set[str]]] = {}
-        back = module.open_port(_acknowledgements(port.name))
+        back = module.open_port(_acks_port(port.name))
         back.on_item(self._record_ack)
-        predicate = Predicate.parse("source = :me", {"me": _name(port)}, language=ITEM)
+        predicate = Predicate.parse("source = :me", {"me": _port_name(port)}, language=ITEM)
         self.installed = [
-            back.install_filter(predicate, to=(device, _acknowledgements(theirs))) for device, theirs in to
+            back.install_filter(predicate, to=(device, _acks_port(theirs))) for device, theirs in to
         ]
         """Operations that complete when a relay has the filters for acknowledgements."""
 
@@ -62,8 +62,8 @@ class Outbound:
         None: never.
         """
         operation = self._port.publish(item, item_id, expires_s)
-        self._open[item_id] = item, expires_s, _mark(item), set()
-        operation.add_done_callback(lambda done: self._record_publication(item_id, _mark(item), done))
+        self._open[item_id] = item, expires_s, _content_mark(item), set()
+        operation.add_done_callback(lambda done: self._record_publication(item_id, _content_mark(item), done))
         return operation
 
     def retransmit(self, item_id: str | None = None) -> list[Operation]:
@@ -89,6 +89,7 @@ class Outbound:
         return operations
 
     def _record_publication(self, item_id: str, mark: str, operation: Operation) -> None:
+        """Note which devices must acknowledge an item, when the result of its publication is known."""
         try:
             result = operation.result()
         except Exception:  # reported to the caller of the operation
@@ -102,6 +103,7 @@ class Outbound:
             del self._open[item_id]
 
     def _record_ack(self, acknowledgement: Item) -> None:
+        """Forget the items that a receiver has acknowledged, if all receivers have."""
         assert acknowledgement.source is not None
         marks: Mapping[str, str] = msgspec.json.decode(acknowledgement.payload, type=dict[str, str])
         for name, (_, _, mark, missing) in list(self._open.items()):
@@ -139,7 +141,7 @@ class Inbound:
         self._source = source
         self._on_item = on_item
         self._marks: dict[str, str] = {}
-        self._back = module.open_port(_acknowledgements(port.name))
+        self._back = module.open_port(_acks_port(port.name))
         port.on_item(self._receive)
         self.installed = port.install_filter(predicate, to=source)
         """Operation that completes when a relay has the filter for items."""
@@ -151,9 +153,10 @@ class Inbound:
         return self._back.publish(marks, f"acknowledged to {name}")
 
     def _receive(self, item: Item) -> None:
+        """Acknowledge an item of the sender, and pass it to the application."""
         if item.source == self._source and item.item_id is not None:
             self._marks.pop(item.item_id, None)
-            self._marks[item.item_id] = _mark(item)
+            self._marks[item.item_id] = _content_mark(item)
             for oldest in list(self._marks)[: max(len(self._marks) - _MAX_ACKNOWLEDGED, 0)]:
                 del self._marks[oldest]
             self.acknowledge()
@@ -161,14 +164,16 @@ class Inbound:
             self._on_item(item)
 
 
-def _acknowledgements(port: str) -> str:
+def _acks_port(port: str) -> str:
+    """Return the name of the port for acknowledgements of a port's items."""
     return f"{port}: acknowledgements"
 
 
-def _name(port: Port) -> str:
+def _port_name(port: Port) -> str:
+    """Return device and name of a port as one text, as acknowledgements have it."""
     return f"{port.device}/{port.name}"
 
 
-def _mark(item: Item) -> str:
-    """Return a digest of the content of an item."""
+def _content_mark(item: Item) -> str:
+    """Return a digest of the content of an item, by which an acknowledgement names it."""
     return digest(pack(Item(item.metadata, item.payload))).hex()[:16]

@@ -79,7 +79,7 @@ from mudkit.systems.lasthop.messages import (
     Session,
     Shown,
     ShowRequest,
-    Stream,
+    StreamMessage,
     Subscribe,
     Subscribed,
     SubscriptionFields,
@@ -117,10 +117,12 @@ _ACCEPTED: Final = FromServer()
 
 
 class _StoredFact(msgspec.Struct, frozen=True):
+    """A fact in the log of the store."""
+
     fact: Fact
 
 
-class EventLog:
+class FactLog:
     """Durable log of numbered facts for the server.
 
     The last ``MAX_ACKED_FACTS`` acknowledged facts stay, for a server that comes back from a backup. Numbers
@@ -151,7 +153,7 @@ class EventLog:
         return self._outbox.first_seq - 1
 
     def restart(self, incarnation: int) -> None:
-        """Continue the log in another incarnation, and store the lineage."""
+        """Continue the log in the incarnation of this start, and store the lineage."""
         self._lineage = continue_lineage(self._lineage, self._outbox.last_seq, str(incarnation))
         self._store.put("lineage", self._lineage)
 
@@ -174,7 +176,7 @@ class EventLog:
         return seq
 
     def ack_up_to(self, seq: int) -> list[int]:
-        """Acknowledge the facts up to a number, and return their numbers."""
+        """Mark the facts up to a number as acknowledged, and return the numbers that were pending."""
         acked = self._outbox.ack_up_to(seq)
         for number, stored in acked:
             self._acked[number] = stored
@@ -192,38 +194,42 @@ class EventLog:
 
 
 def _acked_fact_key(seq: int) -> str:
+    """Return the store key of an acknowledged fact."""
     return f"acked {seq:019d}"
 
 
 def _is_empty_read(fact: Fact) -> bool:
+    """Return whether a fact is a read without messages, which only affects moving averages."""
     return isinstance(fact, HasRead) and not fact.ids
 
 
 class _Notice(msgspec.Struct, frozen=True):
-    """A message for an application that is notified: :data:`APP` or :data:`ARRIVALS`."""
+    """A message to be passed to the callbacks of :data:`APP` or :data:`ARRIVALS`."""
 
     app: str
     id: str
     content: Content
 
 
-class _Returned(msgspec.Struct, frozen=True):
-    """A message that a read has returned."""
+class _ReturnedMessage(msgspec.Struct, frozen=True):
+    """A message that a read has returned, stored until the application certainly has it."""
 
     content: Content
     expires_us: int
 
 
-def _notify(notice: _Notice) -> Notify:
+def _build_notification(notice: _Notice) -> Notify:
+    """Return the notification that passes a message to a callback of the application."""
     return Notify(notice.app, FieldsWithId(notice.content, notice.id))
 
 
 def _returned_key(topic: str, identity: str) -> str:
+    """Return the store key of a message that a read has returned."""
     return f"{_RETURNED}{topic}\n{identity}"
 
 
 class _PendingRead(msgspec.Struct):
-    """A read that waits for the server."""
+    """A read that waits for better messages from the server."""
 
     topic: str
     op_id: int
@@ -231,14 +237,14 @@ class _PendingRead(msgspec.Struct):
 
 
 class _StoredTopic(msgspec.Struct, frozen=True):
-    """A subscription, and the number of the fact by which it began."""
+    """A subscription in the store, and the number of the fact by which it began."""
 
     subscribed_seq: int = msgspec.field(name="run")
     fields: SubscriptionFields = msgspec.field(name="wanted")
 
 
 class _StoredFollowing(msgspec.Struct, frozen=True):
-    """A subscription that depends on the place, and its current topic."""
+    """A subscription that depends on the place, in the store, and its current topic."""
 
     fields: SubscriptionFields = msgspec.field(name="wanted")
     places: dict[str, tuple[float, float, float]]
@@ -265,9 +271,9 @@ class DeviceMachine:
             for key, stored in ports.store.items("follow ", _StoredFollowing)
         }
         self._notices = Notices(ports.store, _Notice)
-        self._unseen: dict[tuple[str, str], _Returned] = {}
+        self._unseen: dict[tuple[str, str], _ReturnedMessage] = {}
         """Messages of reads that a kill ended, by topic and identity: the next read returns them again."""
-        for key, returned in ports.store.items(_RETURNED, _Returned):
+        for key, returned in ports.store.items(_RETURNED, _ReturnedMessage):
             topic, identity = key.removeprefix(_RETURNED).split("\n", 1)
             self._unseen[topic, identity] = returned
         self._returned: list[str] = []
@@ -291,7 +297,7 @@ class DeviceMachine:
         self._answered = ""
         """Nonce of the last Identify of a restarted server that was answered."""
         # Retransmission
-        self._facts = EventLog(ports)
+        self._facts = FactLog(ports)
         self._sent_fact = 0
         """Last fact in flight; 0: none is."""
         self._in_flight: RetransmitTimer[int] = RetransmitTimer(_RETRANSMIT)
@@ -334,20 +340,21 @@ class DeviceMachine:
                 self._sends_subscriptions = True
             self._store.put("life", self._incarnation)
         self._queue.expire(now_us)
-        effects = [*self._notices.repeat(_notify)]
-        effects += self._decide(event) if message is None else self._receive(message)
+        effects = [*self._notices.repeat(_build_notification)]
+        effects += self._handle_event(event) if message is None else self._receive(message)
         if not self._facts.is_empty and not self._sent_fact:
             effects += self._send_facts()
         return effects
 
-    def _receive(self, message: Welcome | FactsAck | Identify | Stream) -> Sequence[Effect]:
+    def _receive(self, message: Welcome | FactsAck | Identify | StreamMessage) -> Sequence[Effect]:
+        """Handle a message of the server, unless it is of an earlier session."""
         match message:
-            case Stream(stream=name) if name == self._name:
+            case StreamMessage(stream=name) if name == self._stream_name:
                 effects = [*self._mark_welcome()]
                 for body in self._stream.take(message):
-                    effects += self._apply(body)
-                return [*effects, self._ack(), *self._watch_overtaken()]
-            case Stream():
+                    effects += self._apply_item(body)
+                return [*effects, self._build_ack(), *self._watch_overtaken()]
+            case StreamMessage():
                 return ()
             case Identify(restarted=True, nonce=nonce) if nonce != self._answered:
                 self._answered = nonce
@@ -362,14 +369,15 @@ class DeviceMachine:
                 return self._restart_session(message) if restarted is UNSET else ()
 
     def _restart_session(self, question: Identify) -> Sequence[Effect]:
-        """Begin a session in which the server gets the whole state."""
+        """Begin a session in which the server gets the whole state, as it has asked."""
         if not self._has_link:
             return ()
         self._is_welcome, self._sends_subscriptions, self._after = False, True, None
         self._question = question
         return self._start_session()
 
-    def _decide(self, event: Event) -> Sequence[Effect]:
+    def _handle_event(self, event: Event) -> Sequence[Effect]:
+        """Handle an event that is no message: a call, the link, a timer or another place."""
         match event:
             case Call(op_id=op_id):
                 try:
@@ -401,13 +409,16 @@ class DeviceMachine:
 
     @property
     def _session(self) -> Session:
+        """Name of the current session, as messages carry it."""
         return self._store_id, self._incarnation, self._session_count
 
     @property
-    def _name(self) -> str:
+    def _stream_name(self) -> str:
+        """Name of the stream of the current session."""
         return f"{self._store_id} {self._incarnation}.{self._session_count}"
 
     def _start_session(self) -> Sequence[Effect]:
+        """End the last session and send the hello of a new one: at link up, or when the server asks."""
         self._end_session()
         self._session_count += 1
         self._stream, self._overtaken = Incoming(), ()
@@ -421,26 +432,29 @@ class DeviceMachine:
             return ()
         self._is_welcome, self._sends_subscriptions, self._question = True, False, None
         stop = self._in_flight.settle(self._now_us, _HELLO)
-        return [*stop, *(effect for number in self._pending_reads for effect in self._request(number))]
+        return [
+            *stop,
+            *(effect for number in self._pending_reads for effect in self._request_messages(number)),
+        ]
 
     def _end_session(self) -> None:
-        """Record how far the session got."""
+        """Record how far the stream of the session got, for the next hello."""
         if self._is_welcome:
-            self._after = self._name, self._stream.last_seq
+            self._after = self._stream_name, self._stream.last_seq
             self._is_welcome = False
 
     def _send_hello(self) -> Sequence[Effect]:
         """Send the position in the last session, or else all messages on the device."""
         hello = Hello(self._me, self._session, self._capacity, self._after, {}, self._facts.pending())
         if self._after is None:
-            hello = msgspec.structs.replace(hello, holds=self._ranks())
+            hello = msgspec.structs.replace(hello, holds=self._held_ranks())
             if self._sends_subscriptions:
                 facts, wants = self._whole_state()
                 hello = msgspec.structs.replace(hello, facts=facts, wants=wants)
         return self._send(_HELLO, hello)
 
     def _whole_state(self) -> tuple[list[tuple[int, Fact]], Subscriptions]:
-        """Return the facts that the server lacks, and all subscriptions."""
+        """Return the facts that the server lacks, and all subscriptions, for a hello."""
         facts, question = self._facts, self._question
         topics = {
             topic: (subscribed_seq, SubscriptionFields.of(subscription), self._queue.last_order(topic))
@@ -457,6 +471,7 @@ class DeviceMachine:
         return facts.pending(min(known_seq, shared_seq)), wants
 
     def _send_facts(self) -> Sequence[Effect]:
+        """Send the facts that are not acknowledged, once the session has begun."""
         if not self._is_welcome:
             return ()
         facts = self._facts.pending()
@@ -464,7 +479,7 @@ class DeviceMachine:
         return self._send(_FACTS, DeviceFacts(self._me, self._session, facts))
 
     def _receive_facts_ack(self, seq: int) -> list[Effect]:
-        """Remove acknowledged facts, and complete their operations."""
+        """Record acknowledged facts, and complete the operations that waited for them."""
         effects: list[Effect] = []
         if seq >= self._sent_fact:
             self._sent_fact = 0
@@ -485,7 +500,7 @@ class DeviceMachine:
             elif self._now_us - self._pending_reads[key].since_us >= READ_TIMEOUT_US:
                 effects += self._read_from_queue([key])
             else:
-                effects += self._request(key)
+                effects += self._request_messages(key)
         return [*effects, *self._in_flight.restart(self._now_us)]
 
     def _send(self, key: int, message: msgspec.Struct) -> Sequence[Effect]:
@@ -496,6 +511,7 @@ class DeviceMachine:
     # -- operations
 
     def _call(self, op_id: int, call: Call) -> Sequence[Effect]:
+        """Carry out an operation of the application; return its effects."""
         match call.operation:
             case Subscribe(subscription=subscription):
                 self._calls[self._subscribe(subscription)] = op_id
@@ -505,16 +521,13 @@ class DeviceMachine:
                 self._calls[seq] = op_id
                 return effects
             case Read(topic=topic) if topic in self._topics:
-                return self._read(op_id, topic)
+                return self._begin_read(op_id, topic)
             case Follow(following=following):
-                before = self._following.get(following.subscription.topic, (None, None))[1]
-                self._follow(following, before)
-                return [*self._update_followed(), Complete(op_id)]
+                return [*self._follow(following), Complete(op_id)]
             case Unfollow(topic=topic) if topic in self._following:
                 _, before = self._following.pop(topic)
                 self._store.delete(f"follow {topic}")
-                ended = () if before is None else self._unsubscribe(before)[1]
-                return [*ended, Complete(op_id)]
+                return [*self._end_followed(before), Complete(op_id)]
             case QueueSizes():
                 return (Complete(op_id, {topic: len(self._queue.ranks(topic)) for topic in self._topics}),)
             case Unsubscribe(topic=topic) | Read(topic=topic):
@@ -529,6 +542,7 @@ class DeviceMachine:
         return (Complete(op_id, error=error),)
 
     def _not_subscribed_error(self, topic: str, known: Iterable[str]) -> ParameterError:
+        """Return the error of an operation on a topic without a subscription."""
         return ParameterError(
             f"{self._me} is not subscribed to this topic.",
             where="topic",
@@ -537,7 +551,7 @@ class DeviceMachine:
         )
 
     def _subscribe(self, subscription: Subscription) -> int:
-        """Store a subscription, and return the number of the fact."""
+        """Begin a subscription or change its limits; return the number of the fact for the server."""
         seq = self._facts.add(Subscribed(subscription.topic, SubscriptionFields.of(subscription)))
         subscribed_seq = self._topics[subscription.topic][0] if subscription.topic in self._topics else seq
         self._topics[subscription.topic] = subscribed_seq, subscription
@@ -551,14 +565,28 @@ class DeviceMachine:
         effects = self._read_from_queue(
             [number for number, pending in self._pending_reads.items() if pending.topic == topic]
         )
-        self._take_unseen(topic, math.inf)
+        self._return_unseen(topic, math.inf)
         self._forget_returned()
         del self._topics[topic]
         self._store.delete(f"topic {topic}")
         self._queue.end(topic)
         return self._facts.add(Unsubscribed(topic)), effects
 
-    def _follow(self, following: Following, topic: str | None) -> None:
+    def _follow(self, following: Following) -> list[Effect]:
+        """Follow a topic, or change the limits and places of one that is followed already."""
+        name = following.subscription.topic
+        _, before = self._following.get(name, (None, None))
+        self._store_following(following, before)
+        effects = self._update_followed()
+        _, topic = self._following[name]
+        if topic is not None:
+            subscription = following.subscription.with_topic(topic)
+            if topic not in self._topics or self._topics[topic][1] != subscription:
+                self._subscribe(subscription)
+        return effects
+
+    def _store_following(self, following: Following, topic: str | None) -> None:
+        """Store a subscription that depends on the place, with its current topic (None: none)."""
         subscription = following.subscription
         self._following[subscription.topic] = following, topic
         stored = _StoredFollowing(SubscriptionFields.of(subscription), dict(following.places), topic)
@@ -569,23 +597,30 @@ class DeviceMachine:
         effects: list[Effect] = []
         for following, before in list(self._following.values()):
             ends, begins = following.changes(before, self._loc)
-            if ends is not None:
-                effects += self._unsubscribe(ends)[1]
+            if ends is not None or begins is not None:
+                self._store_following(following, None if begins is None else begins.topic)
+            effects += self._end_followed(ends)
             if begins is not None:
                 self._subscribe(begins)
-            if ends is not None or begins is not None:
-                self._follow(following, None if begins is None else begins.topic)
         return effects
+
+    def _end_followed(self, topic: str | None) -> Sequence[Effect]:
+        """End the subscription to a topic, unless it has ended already or is followed in another way."""
+        is_followed = any(topic == current for _, current in self._following.values())
+        if topic is None or is_followed or topic not in self._topics:
+            return ()
+        return self._unsubscribe(topic)[1]
 
     # -- reading
 
-    def _read(self, op_id: int, topic: str) -> Sequence[Effect]:
+    def _begin_read(self, op_id: int, topic: str) -> Sequence[Effect]:
+        """Request better messages for a read; without a link, complete it with those on the device."""
         self._reads += 1
         self._pending_reads[self._reads] = _PendingRead(topic, op_id, self._now_us)
-        return self._request(self._reads) if self._has_link else self._read_from_queue([self._reads])
+        return self._request_messages(self._reads) if self._has_link else self._read_from_queue([self._reads])
 
-    def _request(self, number: int) -> Sequence[Effect]:
-        """Request better messages from the server, once it has accepted the session."""
+    def _request_messages(self, number: int) -> Sequence[Effect]:
+        """Request better messages for a pending read, once the server has accepted the session."""
         if not self._is_welcome:
             return self._in_flight.start(self._now_us, number)
         topic = self._pending_reads[number].topic
@@ -600,20 +635,20 @@ class DeviceMachine:
         )
 
     def _read_from_queue(self, numbers: Iterable[int]) -> list[Effect]:
-        """Complete reads with the best messages on the device."""
+        """Complete reads with the best messages on the device, and report these as read."""
         effects: list[Effect] = []
         for number in list(numbers):
             pending = self._pending_reads.pop(number)
             effects += self._in_flight.settle(self._now_us, number)
             topic, max_messages = pending.topic, self._topics[pending.topic][1].max_messages
-            again = self._take_unseen(topic, max_messages)
+            again = self._return_unseen(topic, max_messages)
             taken = self._queue.take(topic, max_messages - len(again))
             ids = [identity for identity, *_ in taken]
             self._facts.add(HasRead(topic, self._now_us, ids, number))
             effects += [delivery(identity, self._me, read_us=self._now_us) for identity in ids]
             for identity, content, expires_us in taken:
                 key = _returned_key(topic, identity)
-                self._store.put(key, _Returned(content, expires_us))
+                self._store.put(key, _ReturnedMessage(content, expires_us))
                 self._returned.append(key)
             returned = [*again, *(FieldsWithId(content, identity) for identity, content, _ in taken)]
             effects.append(Complete(pending.op_id, returned))
@@ -621,8 +656,8 @@ class DeviceMachine:
                 effects.append(SetTimer(Notices.TIMER, 0))
         return effects
 
-    def _take_unseen(self, topic: str, max_messages: float) -> list[FieldsWithId]:
-        """Return messages of reads that a kill ended; they have been reported as read."""
+    def _return_unseen(self, topic: str, max_messages: float) -> list[FieldsWithId]:
+        """Remove and return messages of reads that a kill ended; they were reported as read."""
         again: list[FieldsWithId] = []
         for (of_topic, identity), returned in list(self._unseen.items()):
             if of_topic != topic or (returned.expires_us > self._now_us and len(again) >= max_messages):
@@ -634,25 +669,27 @@ class DeviceMachine:
         return again
 
     def _forget_returned(self) -> None:
+        """Delete the stored copies of messages that reads have returned: the application has them."""
         for key in self._returned:
             self._store.delete(key)
         self._returned = []
 
     def _notify(self, app: str, identity: str, content: Content) -> Sequence[Effect]:
-        """Notify an application, also if a kill prevents it now."""
+        """Pass a message to a callback of the application, after a restart if a kill prevents it now."""
         notice = _Notice(app, identity, content)
-        return self._notices.add(notice), _notify(notice)
+        return self._notices.add(notice), _build_notification(notice)
 
     # -- items of the stream
 
-    def _ack(self, missing: list[int] | UnsetType = UNSET) -> Send:
-        """Acknowledge the stream."""
+    def _build_ack(self, missing: list[int] | UnsetType = UNSET) -> Send:
+        """Return the acknowledgement of the stream, with the items that are missing."""
         return Send(
-            self._server, Ack(stream=self._name, seq=self._stream.last_seq, missing=missing, device=self._me)
+            self._server,
+            Ack(stream=self._stream_name, seq=self._stream.last_seq, missing=missing, device=self._me),
         )
 
     def _watch_overtaken(self) -> Sequence[Effect]:
-        """Set a timer for items that were overtaken."""
+        """Set a timer for items that later ones have overtaken, unless it is set."""
         missing = () if self._overtaken else self._stream.missing
         if not missing:
             return ()
@@ -662,11 +699,12 @@ class DeviceMachine:
     def _report_missing(self) -> Sequence[Effect]:
         """Report items that were overtaken and are still missing: links keep the order."""
         missing = [seq for seq in self._stream.missing if seq in self._overtaken]
-        acks = [self._ack(missing)] if missing else []
+        acks = [self._build_ack(missing)] if missing else []
         self._overtaken = ()
         return [*acks, *self._watch_overtaken()]
 
-    def _apply(self, body: Body) -> Sequence[Effect]:
+    def _apply_item(self, body: Body) -> Sequence[Effect]:
+        """Carry out an item of the stream, unless its subscription has ended."""
         topic = body.topic
         if topic not in self._topics or self._topics[topic][0] != body.subscribed_seq:
             return ()  # the subscription has ended
@@ -681,7 +719,7 @@ class DeviceMachine:
             case ShowRequest(ids=ids):
                 removed = [(identity, self._queue.remove(topic, identity)) for identity in ids]
                 queued = [(identity, content) for identity, content in removed if content is not None]
-                effects = self._show(topic, queued)
+                effects = self._show_messages(topic, queued)
                 self._report_dropped(topic, [identity for identity, content in removed if content is None])
                 return effects
             case ReadComplete(number=number) if number in self._pending_reads:
@@ -689,6 +727,7 @@ class DeviceMachine:
         return ()
 
     def _receive_forwarded(self, body: Forwarded) -> Sequence[Effect]:
+        """Queue a new message or show it; drop the lowest ranks beyond the capacity."""
         topic, identity, expires_us = body.topic, body.id, body.expires_us
         if (topic, identity) in self._queue:
             return ()
@@ -702,21 +741,23 @@ class DeviceMachine:
             *self._notify(ARRIVALS, identity, content),
         ]
         if body.shown:
-            return [*effects, *self._show(topic, [(identity, content)])]
+            return [*effects, *self._show_messages(topic, [(identity, content)])]
         self._queue.put(topic, identity, body.rank, body.order, expires_us, body.content)
         for dropped_topic, dropped_identity in self._queue.make_room():
             self._report_dropped(dropped_topic, [dropped_identity])
         return effects
 
-    def _ranks(self) -> dict[str, dict[str, float]]:
+    def _held_ranks(self) -> dict[str, dict[str, float]]:
+        """Return the ranks of all queued messages by topic and identity."""
         return {topic: self._queue.ranks(topic) for topic in self._topics}
 
     def _report_dropped(self, topic: str, identities: list[str]) -> None:
-        """Report messages that are not on the device and will not be shown."""
+        """Add a fact for the server: messages are not on the device, and will not be shown."""
         if identities:
             self._facts.add(Dropped(topic, identities))
 
-    def _show(self, topic: str, shown: Sequence[tuple[str, Content]]) -> Sequence[Effect]:
+    def _show_messages(self, topic: str, shown: Sequence[tuple[str, Content]]) -> Sequence[Effect]:
+        """Pass messages to the application and report them to the server as shown."""
         if not shown:
             return ()
         self._facts.add(Shown(topic, [identity for identity, _ in shown]))

@@ -40,7 +40,7 @@ class DeviceQueue:
         self._count = 0
         for key, kept in store.items(_KEY, _StoredMessage):
             _, topic, identity = key.split("\n", 2)
-            self._add(topic, identity, kept)
+            self._add_to_memory(topic, identity, kept)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -49,7 +49,7 @@ class DeviceQueue:
         return key in self._known
 
     def size(self, topic: str) -> int:
-        """Return the number of messages of a topic."""
+        """Return the number of queued messages of a topic."""
         queue = self._queues.get(topic)
         return 0 if queue is None else queue.size
 
@@ -62,10 +62,10 @@ class DeviceQueue:
         expires_us: int | None,
         content: Content,
     ) -> None:
-        """Store a new message."""
+        """Store a new message in the queue of its topic."""
         kept = _StoredMessage(rank, order, expires_us, content)
-        self._store.put(_key(topic, identity), kept)
-        self._add(topic, identity, kept)
+        self._store.put(_store_key(topic, identity), kept)
+        self._add_to_memory(topic, identity, kept)
 
     def rerank(self, topic: str, identity: str, rank: float) -> None:
         """Change the rank of a message, if it is queued."""
@@ -75,7 +75,7 @@ class DeviceQueue:
         self._queues[topic].rerank(message, rank)
         self._push_lowest(topic, message)
         expires_us = None if message.expires_us == FOREVER_US else message.expires_us
-        self._store.put(_key(topic, identity), _StoredMessage(rank, message.order, expires_us, content))
+        self._store.put(_store_key(topic, identity), _StoredMessage(rank, message.order, expires_us, content))
 
     def remove(self, topic: str, identity: str) -> Content | None:
         """Remove a message, and return its content; None if it is not queued."""
@@ -83,18 +83,18 @@ class DeviceQueue:
             return None
         content = self._content(topic, identity)
         self._queues[topic].remove(self._known[topic, identity][0])
-        self._forget(topic, identity)
+        self._forget_message(topic, identity)
         return content
 
     def take(self, topic: str, max_messages: float) -> list[tuple[str, Content, int]]:
-        """Remove the best messages of a topic; return their identities, contents and times of expiration."""
+        """Remove and return the best messages of a topic, as identity, content and time of expiration."""
         queue = self._queues.get(topic)
         taken: list[tuple[str, Content, int]] = []
         while queue is not None and queue.size and len(taken) < max_messages:
             message = queue.pop()
             identity = str(message.identity)
             taken.append((identity, self._content(topic, identity), message.expires_us))
-            self._forget(topic, identity)
+            self._forget_message(topic, identity)
         return taken
 
     def expire(self, now_us: int) -> None:
@@ -115,7 +115,7 @@ class DeviceQueue:
         return dropped
 
     def ranks(self, topic: str) -> dict[str, float]:
-        """Return the ranks of the messages of a topic."""
+        """Return the ranks of the queued messages of a topic by identity."""
         return {str(message.identity): message.rank for message in self._queues.get(topic, ())}
 
     def last_order(self, topic: str) -> int:
@@ -123,12 +123,13 @@ class DeviceQueue:
         return max((message.order for message in self._queues.get(topic, ())), default=0)
 
     def end(self, topic: str) -> None:
-        """Remove all messages of a topic."""
+        """Remove all messages of a topic whose subscription has ended."""
         for identity in self.ranks(topic):
             self.remove(topic, identity)
         self._queues.pop(topic, None)
 
-    def _add(self, topic: str, identity: str, kept: _StoredMessage) -> None:
+    def _add_to_memory(self, topic: str, identity: str, kept: _StoredMessage) -> None:
+        """Add a stored message to the queue of its topic and to the heaps of ranks and expirations."""
         expires_us = kept.expires_us
         message = Message(
             identity, kept.rank, kept.order, 0, FOREVER_US if expires_us is None else expires_us
@@ -143,6 +144,7 @@ class DeviceQueue:
         self._push_lowest(topic, message)
 
     def _push_lowest(self, topic: str, message: Message) -> None:
+        """Add a message to the heap from which :meth:`make_room` takes the lowest rank."""
         self._count += 1
         heappush(self._lowest, (message.rank, -message.order, self._count, topic, message))
 
@@ -151,9 +153,10 @@ class DeviceQueue:
         message, content = self._known[topic, identity]
         return {**content, "rank": message.rank}
 
-    def _forget(self, topic: str, identity: str) -> None:
+    def _forget_message(self, topic: str, identity: str) -> None:
+        """Delete a message from memory and store; clean the heaps when most of their entries are dead."""
         del self._known[topic, identity]
-        self._store.delete(_key(topic, identity))
+        self._store.delete(_store_key(topic, identity))
         max_entries = 2 * len(self._known) + _MAX_DEAD
         if len(self._lowest) > max_entries:
             self._lowest = [
@@ -165,5 +168,6 @@ class DeviceQueue:
             heapify(self._expiries)
 
 
-def _key(topic: str, identity: str) -> str:
+def _store_key(topic: str, identity: str) -> str:
+    """Return the key of a message in the store."""
     return f"{_KEY}{topic}\n{identity}"

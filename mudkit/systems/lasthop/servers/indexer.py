@@ -48,7 +48,7 @@ def query(text: str, /) -> str:
 
 @lru_cache(maxsize=1024)
 def check_query(topic: str) -> None:
-    """Raise PredicateError if a topic is an invalid query."""
+    """Raise PredicateError if a topic is a query that is not valid."""
     if is_query(topic):
         query(topic.removeprefix(_PREFIX))
 
@@ -64,7 +64,7 @@ def describe_failure(topic: str, error: PredicateError) -> str:
 
 
 class Indexer:
-    """Index of the queries with subscribers."""
+    """Index of the queries that have subscribers."""
 
     def __init__(self) -> None:
         self._index = SubscriptionIndex()
@@ -81,20 +81,21 @@ class Indexer:
             self._queries[topic] = predicate
 
     def remove(self, topic: str) -> None:
-        """Remove a query without subscribers."""
+        """Remove a query that has no subscribers any more."""
         if self._queries.pop(topic, None) is not None:
             self._index.remove(topic)
 
-    def topics(self, message: Fields) -> tuple[list[str], list[str]]:
+    def matching_queries(self, message: Fields) -> tuple[list[str], list[str]]:
         """Return the queries that match a message, and a sentence for each one that failed."""
         if not self._queries:
             return [], []
         try:
             return [str(topic) for topic in self._index.match(message)], []
         except PredicateError:  # of one query, and the index does not know which
-            return self._one_by_one(message)
+            return self._match_one_by_one(message)
 
-    def _one_by_one(self, message: Fields) -> tuple[list[str], list[str]]:
+    def _match_one_by_one(self, message: Fields) -> tuple[list[str], list[str]]:
+        """Return the same as :meth:`matching_queries` if a query fails: evaluate each alone."""
         matches, problems = [], []
         for topic, predicate in self._queries.items():
             try:

@@ -76,15 +76,15 @@ class _StoredState(msgspec.Struct, frozen=True):
     lost: list[str] = []
 
 
-class Missed(NamedTuple):
-    """State of one subscription's unacknowledged items when a device resumes a stream."""
+class MissedItems(NamedTuple):
+    """Unacknowledged items of one subscription when a device resumes a stream, by what became of them."""
 
     arrived: list[str]
     lost: list[str]
     updates: list[RankChange | Retraction]
 
     @classmethod
-    def of(cls, stream: Outgoing[Body], last_seq: int, topic: str, subscribed_seq: int) -> Missed:
+    def of(cls, stream: Outgoing[Body], last_seq: int, topic: str, subscribed_seq: int) -> MissedItems:
         """Sort the pending items of a stream of which the device received all up to ``last_seq``."""
         missed = cls([], [], [])
         for seq, _, body in stream.pending:
@@ -98,7 +98,7 @@ class Missed(NamedTuple):
 
 
 class ServerSubscription:
-    """One topic for one device; ``subscribed_seq`` is the number of the fact by which it began."""
+    """Subscription of one device to one topic; ``subscribed_seq`` is the number of the fact that began it."""
 
     def __init__(
         self, store: Store, now_us: int, device: str, subscribed_seq: int, subscription: Subscription,
@@ -126,8 +126,8 @@ class ServerSubscription:
         self._now_us = now_us
         self._start_spool(subscription)
         stored = store.items(f"message {self._key}\n", _StoredMessage)
-        messages = [self._restore(key.rsplit("\n", 1)[1], message) for key, message in stored]
-        self.spool.restore(now_us, sorted(messages, key=_order), self._reads, state.last_order)
+        messages = [self._restore_message(key.rsplit("\n", 1)[1], message) for key, message in stored]
+        self.spool.restore(now_us, sorted(messages, key=_arrival_order), self._reads, state.last_order)
 
     def take_pending(self) -> list[Body]:
         """Return the items to send to the device, once; lost ones are resent after its next hello."""
@@ -137,23 +137,24 @@ class ServerSubscription:
     # -- from publishers and the device
 
     def subscribe(self, now_us: int, subscription: Subscription) -> None:
-        """Change the limits."""
+        """Change the limits; retract messages that they exclude, and add those whose rank suffices now."""
         self._now_us = now_us
         before, messages = self.spool, self.spool.all()
         self._start_spool(subscription)
         self.spool.room = before.room
         on_device = [message.identity for message in messages if before.is_on_device(message.identity)]
         acceptable = [message for message in messages if message.rank >= subscription.threshold]
-        self.spool.restore(now_us, sorted(acceptable, key=_order), self._reads, before.last_order)
+        self.spool.restore(now_us, sorted(acceptable, key=_arrival_order), self._reads, before.last_order)
         for message in messages:
             if message.rank < subscription.threshold:
                 self._finish(message)
         for unknown in self.spool.reconcile(now_us, on_device):
             self._pending.append(Retraction(self.topic, self.subscribed_seq, str(unknown)))
         self.spool.network(now_us, is_up=before.is_up)
-        self._accept_risen()
+        self._add_risen()
 
     def _start_spool(self, subscription: Subscription) -> None:
+        """Store the subscription, and begin with an empty spool of its limits."""
         self.subscription = subscription
         self._store.put(
             f"sub {self._key}", StoredSubscription(self.subscribed_seq, SubscriptionFields.of(subscription))
@@ -178,7 +179,7 @@ class ServerSubscription:
         if rank < self.subscription.threshold:
             self._store_low(identity, rank, expires_us, content)
         else:
-            self._accept(identity, rank, expires_us, content)
+            self._add_to_spool(identity, rank, expires_us, content)
 
     def rerank(self, now_us: int, topic: str, identity: str, rank: float) -> None:
         """Change the rank of a message of a topic; finished messages stay finished."""
@@ -187,7 +188,7 @@ class ServerSubscription:
             low = self._low[identity]
             if low.content["topic"] == topic:
                 self._store_low(identity, rank, low.expires_us, low.content)
-                self._accept_risen()
+                self._add_risen()
             return
         if identity not in self._contents or self._contents[identity]["topic"] != topic:
             return
@@ -246,31 +247,34 @@ class ServerSubscription:
         self._store_state()
         return True
 
-    def resume(self, now_us: int, missed: Missed) -> None:
-        """Connect a device that resumes a stream."""
+    def resume(self, now_us: int, missed: MissedItems) -> None:
+        """Connect a device that resumes a stream, after the loss of some items."""
         self._now_us = now_us
         self.spool.resume(now_us, missed.arrived, missed.lost)
         self._pending += missed.updates
         self._connect()
 
     def _connect(self) -> None:
+        """Forward what may be forwarded, after a hello, and request urgent messages to be shown."""
         if self.subscription.at_h:
             self._due += len(self._showing)
         self._showing.clear()
         self._set_interrupt()
         self.spool.network(self._now_us, is_up=True)
         if self.spool.interrupt < math.inf:
-            urgent = [str(message.identity) for message in self.spool.device if self._interrupts(message)]
+            urgent = [
+                str(message.identity) for message in self.spool.device if self._is_interrupting(message)
+            ]
             self._request_show(urgent)
 
-    def offer(self, now_us: int, max_messages: float, number: int) -> None:
-        """Send messages better than those on the device, for a read."""
+    def answer_read(self, now_us: int, max_messages: float, number: int) -> None:
+        """Send messages better than those on the device, for a read, and then that all were sent."""
         self._now_us = now_us
         self.spool.offer(now_us, max_messages)
         self._pending.append(ReadComplete(self.topic, self.subscribed_seq, number))
 
     def end(self) -> None:
-        """Delete the state."""
+        """Delete all that is stored of the subscription, because it has ended."""
         for kind in ("message", "low"):
             for key, _ in self._store.items(f"{kind} {self._key}\n"):
                 self._store.delete(key)
@@ -290,7 +294,7 @@ class ServerSubscription:
                 self._due = self.subscription.max_messages
                 self._store_state()
             self._set_interrupt()
-        self._show()
+        self._show_now()
         effects, self._records = self._records, []
         change_us = self.subscription.next_change_us(time_of_day_us)
         due_us = self.spool.due_us
@@ -301,7 +305,7 @@ class ServerSubscription:
         self._timer_us = due_us
         return [*effects, SetTimer(f"due {self._key}", max(due_us - now_us, 0))]
 
-    def _show(self) -> None:
+    def _show_now(self) -> None:
         """Show the messages that may be shown now, the best first."""
         max_messages = self._max_shown() if self.spool.is_up else 0
         if max_messages <= 0:
@@ -329,20 +333,24 @@ class ServerSubscription:
         return float(max(self.subscription.per_day - self._shown - len(self._showing), 0))
 
     def _update_day(self) -> None:
+        """Begin to count shown messages anew if the day has changed."""
         day = (self._start_of_day_us + self._now_us) // _DAY_US
         if day != self._day:
             self._day, self._shown = day, 0
 
     def _set_interrupt(self) -> None:
+        """Update the rank that interrupts, which none does after the last message of a day."""
         interrupt = self.subscription.interrupt
         self.spool.interrupt = interrupt if interrupt is not None and self._left_today() > 0 else math.inf
 
     def _time_of_day_us(self) -> int:
+        """Return the local time of day of the event."""
         return (self._start_of_day_us + self._now_us) % _DAY_US
 
     # -- messages
 
-    def _accept(self, identity: str, rank: float, expires_us: int, content: Content) -> None:
+    def _add_to_spool(self, identity: str, rank: float, expires_us: int, content: Content) -> None:
+        """Add an acceptable message to the spool, with its content and a delivery record."""
         over_us = expires_us if expires_us < FOREVER_US else None
         self._records.append(delivery(identity, self.device, created_us=self._now_us, expired_us=over_us))
         self._contents[identity] = content
@@ -354,41 +362,47 @@ class ServerSubscription:
         self._store_message(message)
 
     def _store_message(self, message: Message) -> None:
+        """Store a message that waits or is on the device, with its current rank."""
         identity = str(message.identity)
         content = self._contents[identity]
         stored = _StoredMessage(message.rank, message.order, message.arrived_us, message.expires_us, content)
         self._store.put(f"message {self._key}\n{identity}", stored)
 
-    def _restore(self, identity: str, stored: _StoredMessage) -> Message:
+    def _restore_message(self, identity: str, stored: _StoredMessage) -> Message:
+        """Return a stored message for the spool, and keep its content."""
         self._contents[identity] = stored.content
         return Message(identity, stored.rank, stored.order, stored.arrived_us, stored.expires_us)
 
     def _store_low(self, identity: str, rank: float, expires_us: int, content: Content) -> None:
+        """Store a message below the threshold; evict the oldest above the limit."""
         self._low[identity] = _LowMessage(rank, expires_us, content)
         self._store.put(f"low {self._key}\n{identity}", self._low[identity])
         while len(self._low) > _MAX_LOW:
             self._forget_low(next(iter(self._low)))
 
-    def _accept_risen(self) -> None:
-        """Add the messages whose rank has risen to the threshold."""
+    def _add_risen(self) -> None:
+        """Add the messages whose rank has risen to the threshold, or which a lower one admits."""
         for identity, low in list(self._low.items()):
             if low.rank >= self.subscription.threshold:
                 self._forget_low(identity)
-                self._accept(identity, low.rank, low.expires_us, low.content)
+                self._add_to_spool(identity, low.rank, low.expires_us, low.content)
 
     def _forget_low(self, identity: str) -> None:
+        """Delete a message below the threshold."""
         del self._low[identity]
         self._store.delete(f"low {self._key}\n{identity}")
 
     def _store_state(self) -> None:
+        """Store reads, shown messages and counters."""
         due = None if self._due == math.inf else self._due
         last_order, lost = self.spool.last_order, sorted(self._lost)
         state = _StoredState(self._reads, self._day, self._shown, due, last_order, lost)
         self._store.put(f"state {self._key}", state)
 
     def _forward(self, message: Message) -> None:
+        """Queue a message for the device: the spool calls this when it forwards one."""
         identity = str(message.identity)
-        shown = self._is_showing or self._interrupts(message)
+        shown = self._is_showing or self._is_interrupting(message)
         if shown:
             self._showing.add(identity)
             self._set_interrupt()
@@ -407,13 +421,16 @@ class ServerSubscription:
             )
         )
 
-    def _interrupts(self, message: Message) -> bool:
+    def _is_interrupting(self, message: Message) -> bool:
+        """Return whether a message has the rank to be shown at once, on an on-demand topic, too."""
         return message.rank >= self.spool.interrupt
 
     def _retract(self, message: Message) -> None:
+        """Queue a retraction for the device: the spool calls this when a rank drops below the threshold."""
         self._pending.append(Retraction(self.topic, self.subscribed_seq, str(message.identity)))
 
     def _finish(self, message: Message) -> None:
+        """Delete a message: the spool calls this when it was read, expired, retracted or dropped."""
         identity = str(message.identity)
         self._contents.pop(identity, None)
         self._store.delete(f"message {self._key}\n{identity}")
@@ -421,6 +438,7 @@ class ServerSubscription:
             self._store_state()  # no stored message has the number, which the device may know
 
     def _request_show(self, identities: list[str]) -> None:
+        """Queue a request to show messages on the device, as many as the day still allows."""
         new = [identity for identity in identities if identity not in self._showing]
         new = new[: int(min(self._left_today(), len(new)))]
         if new:
@@ -429,5 +447,6 @@ class ServerSubscription:
             self._pending.append(ShowRequest(self.topic, self.subscribed_seq, new))
 
 
-def _order(message: Message) -> int:
+def _arrival_order(message: Message) -> int:
+    """Return the number of arrival of a message, as a key for sorting."""
     return message.order

@@ -32,7 +32,7 @@ import msgspec
 from msgspec import UNSET
 
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import Incarnation, rolled_back
+from mudkit.delivery.session import Incarnation, rollback_incident
 from mudkit.delivery.stream import Outgoing, StreamItem
 from mudkit.display import View, first_rows
 from mudkit.errors import MudkitError, ParameterError, PredicateError, brief
@@ -66,7 +66,7 @@ from mudkit.systems.lasthop.messages import (
     ReadRequest,
     Rerank,
     Session,
-    Stream,
+    StreamMessage,
     Subscribed,
     SubscriptionFields,
     Subscriptions,
@@ -74,7 +74,11 @@ from mudkit.systems.lasthop.messages import (
     Welcome,
 )
 from mudkit.systems.lasthop.servers.indexer import Indexer, describe_failure, is_query
-from mudkit.systems.lasthop.servers.server_subscription import Missed, ServerSubscription, StoredSubscription
+from mudkit.systems.lasthop.servers.server_subscription import (
+    MissedItems,
+    ServerSubscription,
+    StoredSubscription,
+)
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.subscription import Subscription
 from mudkit.systems.receiving import record_dropped
@@ -97,7 +101,7 @@ _ACCEPTED: Final = FromDevice()
 
 @dataclass
 class DeviceState:
-    """State of a device at the server, and the incarnation that has its name now."""
+    """State of the device of a name at the server, and the incarnation that has the name now."""
 
     name: str
     session: Session = ("", 0, 0)
@@ -128,7 +132,7 @@ class DeviceState:
         return session[:2] in self.former or (session[:2] == self.session[:2] and session < self.session)
 
     def restart(self) -> None:
-        """Begin with another incarnation of the device."""
+        """Begin with another incarnation of the device; messages of the last one are late copies."""
         if self.session[0]:
             self.former = [*self.former, self.session[:2]][-_MAX_FORMER:]
         self.session, self.stream = ("", 0, 0), None
@@ -207,7 +211,7 @@ class SpoolServer:
         if type(event) is Received and message is not None:
             effects += self._receive(event.source, message)
         else:
-            effects += self._decide(event)
+            effects += self._handle_event(event)
         touched, self._touched = list(self._touched.values()), {}
         effects += [effect for subscription in touched for effect in self._send_pending(subscription)]
         for subscription in touched:
@@ -216,36 +220,40 @@ class SpoolServer:
         return effects
 
     def _receive(self, source: str, message: Hello | DeviceFacts | ReadRequest | Ack) -> Sequence[Effect]:
+        """Handle a message of a device by its kind."""
         match message:
             case Hello():
-                return self._hello(source, message)
+                return self._receive_hello(source, message)
             case DeviceFacts():
                 return self._receive_facts(source, message)
             case ReadRequest():
-                return self._offer(source, message)
+                return self._receive_read_request(source, message)
             case Ack():
                 return self._receive_ack(message)
 
-    def _decide(self, event: Event) -> Sequence[Effect]:
+    def _handle_event(self, event: Event) -> Sequence[Effect]:
+        """Handle an event that is no message: a call, a failed sending or a timer."""
         match event:
             case Call(op_id=op_id):
                 return self._call(op_id, event)
-            case SendFailed(to=to, message=Welcome() | FactsAck() | Identify() | Stream() as message):
-                return self._record_failure(to, message)
+            case SendFailed(to=to, message=Welcome() | FactsAck() | Identify() | StreamMessage() as message):
+                return self._handle_send_failed(to, message)
             case TimerFired(name=name) if name.startswith(_RETRANSMIT):
                 peer = self._peers.get(name.removeprefix(_RETRANSMIT))
                 return () if peer is None else self._retransmit(peer)
             case TimerFired(name=name):
-                return self._fire(name)
+                return self._show_due(name)
         return ()
 
     def _restore(self) -> list[Effect]:
-        """Restore peers and subscriptions after a restart."""
+        """Restore devices and subscriptions after a restart, and ask the devices to identify."""
         self._restore_peers()
         effects: list[Effect] = []
         for key, stored in self._store.items("sub ", StoredSubscription):
             device = key.removeprefix("sub ").split("\n")[0]
-            effects += self._begin(self._peer(device), stored.subscribed_seq, stored.fields.subscription())
+            effects += self._begin_subscription(
+                self._peer(device), stored.subscribed_seq, stored.fields.subscription()
+            )
         self._is_awake = True  # only now: an earlier hello would see half of the subscriptions
         for _, peer in sorted(self._peers.items()):
             effects += self._send_identify(peer)
@@ -254,16 +262,17 @@ class SpoolServer:
     # -- publishers
 
     def _call(self, op_id: int, call: Call) -> Sequence[Effect]:
+        """Carry out an operation of a publisher or of an observer; complete it at once."""
         try:
             match call.operation:
                 case Publish() as publish:
                     identity, problems = self._publish(publish)
-                    return [*map(_incident, problems), Complete(op_id, identity)]
+                    return [*map(_query_incident, problems), Complete(op_id, identity)]
                 case Rerank() as rerank:
                     self._rerank(rerank)
                     return (Complete(op_id),)
                 case Queues() as queues:
-                    return (Complete(op_id, self._queues(queues)),)
+                    return (Complete(op_id, self._queue_sizes(queues)),)
             raise ParameterError(
                 "There is no such operation.", found=brief(call.name), expected="publish, rerank, queues"
             )
@@ -279,7 +288,7 @@ class SpoolServer:
         identity = f"{topic} {number}" if item is None else item
         until_us = FOREVER_US if publish.expires_us is None else self._now_us + publish.expires_us
         message = {**publish.content, "topic": topic, "rank": rank}
-        queries, problems = self._indexer.topics(message)
+        queries, problems = self._indexer.matching_queries(message)
         subscriptions = [
             subscription
             for name in (topic, *queries)
@@ -293,18 +302,20 @@ class SpoolServer:
                 expected="a name of its own for each message",
             )
         for subscription in subscriptions:
-            self._touch(subscription)
+            self._mark_changed(subscription)
             subscription.publish(self._now_us, identity, rank, until_us, message)
         return identity, problems
 
     def _rerank(self, rerank: Rerank) -> None:
+        """Change the rank of a message in all subscriptions that may have it."""
         for topic, subscribers in list(self._subscribers.items()):
             if topic == rerank.topic or is_query(topic):
                 for subscription in list(subscribers.values()):
-                    self._touch(subscription)
+                    self._mark_changed(subscription)
                     subscription.rerank(self._now_us, rerank.topic, rerank.identity, rerank.rank)
 
-    def _queues(self, queues: Queues) -> dict[str, int]:
+    def _queue_sizes(self, queues: Queues) -> dict[str, int]:
+        """Return the numbers of messages that wait for a device, and that are on it as far as known."""
         subscription = self._subscribers.get(queues.topic, {}).get(queues.device)
         if subscription is None:
             raise ParameterError(
@@ -313,13 +324,14 @@ class SpoolServer:
                 found=f"{queues.device!r}, {queues.topic!r}",
                 expected="a topic that the device is subscribed to",
             )
-        self._touch(subscription)
+        self._mark_changed(subscription)
         subscription.spool.timeout(self._now_us)
         return {"waiting": subscription.spool.waiting, "on_device": subscription.spool.device.size}
 
     # -- devices
 
-    def _hello(self, source: str, message: Hello) -> Sequence[Effect]:
+    def _receive_hello(self, source: str, message: Hello) -> Sequence[Effect]:
+        """Begin the session of a device, or ask it to identify if the hello may be a late copy."""
         device, session, after = message.device, message.session, message.after
         peer = self._peer(device)
         if peer.is_outdated(session):
@@ -330,7 +342,7 @@ class SpoolServer:
         is_other, is_answer = session[:2] != peer.session[:2], peer.has_answered(message)
         must_answer = is_other and (bool(peer.session[0]) or self._is_restarted)
         if not is_answer and (must_answer or not peer.is_identified):
-            return (self._ask(source, peer, session),)
+            return (self._build_question(source, peer, session),)
         before, wants = peer.stream, message.wants
         effects: list[Effect] = []
         if is_other:
@@ -340,7 +352,7 @@ class SpoolServer:
             before = None
         if session == peer.session or (after is not None and (before is None or before.name != after[0])):
             # A late copy, or a device that must send everything.
-            return [*effects, self._ask(source, peer, session)]
+            return [*effects, self._build_question(source, peer, session)]
         effects += self._disconnect(peer)
         peer.session, peer.nonce, peer.is_identified = session, None, True
         peer.room = math.inf if message.room is None else message.room
@@ -355,20 +367,20 @@ class SpoolServer:
             effects += self._keep_lost_messages(peer, wants, message.holds)
         peer.read_numbers = set()  # read numbers belong to a session
         peer.stream = Outgoing("{} {}.{}".format(*session))
-        effects += self._move(peer, source)
+        effects += self._assign_address(peer, source)
         self._store_peer(peer)
         effects.append(Send(source, Welcome(device, session, peer.facts_seq)))
         for topic, subscription in peer.topics.items():
-            self._touch(subscription)
+            self._mark_changed(subscription)
             if before is None or after is None:
                 subscription.reconcile(self._now_us, message.holds.get(topic, {}))
             else:
                 subscription.resume(
-                    self._now_us, Missed.of(before, after[1], topic, subscription.subscribed_seq)
+                    self._now_us, MissedItems.of(before, after[1], topic, subscription.subscribed_seq)
                 )
         return effects
 
-    def _move(self, peer: DeviceState, address: str) -> Sequence[Effect]:
+    def _assign_address(self, peer: DeviceState, address: str) -> Sequence[Effect]:
         """Assign an address to a device; its previous owner loses it.
 
         The hello may have been sent before the previous owner's, so that one is asked whether it is there.
@@ -382,9 +394,10 @@ class SpoolServer:
             return ()
         before.address, before.stream = None, None  # its next hello says what it holds
         self._store_peer(before)
-        return [*self._disconnect(before), self._ask(address, before, before.session)]
+        return [*self._disconnect(before), self._build_question(address, before, before.session)]
 
     def _receive_facts(self, source: str, message: DeviceFacts) -> Sequence[Effect]:
+        """Handle the new facts of a device, and acknowledge them."""
         session, peer = message.session, self._peer(message.device)
         effects: list[Effect] = []
         if session[:2] == peer.session[:2] and peer.is_identified:  # else earlier facts may be unknown
@@ -396,14 +409,15 @@ class SpoolServer:
         _, identify = self._check_session(source, peer, session)
         return [*effects, *identify]
 
-    def _offer(self, source: str, message: ReadRequest) -> Sequence[Effect]:
+    def _receive_read_request(self, source: str, message: ReadRequest) -> Sequence[Effect]:
+        """Send messages better than those on the device, for a read in the current session."""
         peer = self._peer(message.device)
         is_current, identify = self._check_session(source, peer, message.session)
         subscription = peer.topics.get(message.topic)
         if is_current and peer.record_read(message.number) and subscription is not None:
-            self._touch(subscription)
+            self._mark_changed(subscription)
             max_messages = math.inf if message.most is None else message.most
-            subscription.offer(self._now_us, max_messages, message.number)
+            subscription.answer_read(self._now_us, max_messages, message.number)
         return identify
 
     def _handle_facts(
@@ -417,22 +431,23 @@ class SpoolServer:
             known = peer.topics.get(fact.topic)
             match fact:
                 case Subscribed(subscription=fields) if known is not None:
-                    self._touch(known)
+                    self._mark_changed(known)
                     known.subscribe(self._now_us, fields.subscription())
                 case Subscribed(subscription=fields):
-                    effects += self._begin(peer, seq, fields.subscription())
+                    effects += self._begin_subscription(peer, seq, fields.subscription())
                 case Unsubscribed() if known is not None:
-                    effects += self._end(peer, fact.topic)
+                    effects += self._end_subscription(peer, fact.topic)
                 case Unsubscribed():
                     pass
                 case _ if known is not None:
                     if isinstance(fact, HasRead):
                         peer.record_read(fact.number)
-                    self._touch(known)
+                    self._mark_changed(known)
                     known.handle_fact(self._now_us, fact)
         return bool(new), effects
 
     def _send_pending(self, subscription: ServerSubscription) -> Sequence[Effect]:
+        """Add the pending items of a subscription to the stream of its device, and send them."""
         peer = self._peers[subscription.device]
         effects: list[Effect] = []
         for body in subscription.take_pending():
@@ -444,7 +459,10 @@ class SpoolServer:
                 peer.stream = None
         return effects
 
-    def _begin(self, peer: DeviceState, subscribed_seq: int, limits: Subscription) -> Sequence[Effect]:
+    def _begin_subscription(
+        self, peer: DeviceState, subscribed_seq: int, limits: Subscription
+    ) -> Sequence[Effect]:
+        """Begin a subscription; return an incident if it is a query that cannot be evaluated."""
         subscription = ServerSubscription(
             self._store,
             self._now_us,
@@ -462,12 +480,13 @@ class SpoolServer:
             try:
                 self._indexer.add(topic)
             except PredicateError as error:  # matches nothing until the next start; the others work
-                failed = (_incident(describe_failure(topic, error)),)
-        self._touch(subscription)
+                failed = (_query_incident(describe_failure(topic, error)),)
+        self._mark_changed(subscription)
         subscription.spool.network(self._now_us, is_up=peer.is_connected)
         return failed
 
-    def _end(self, peer: DeviceState, topic: str) -> Sequence[Effect]:
+    def _end_subscription(self, peer: DeviceState, topic: str) -> Sequence[Effect]:
+        """End a subscription, and delete its messages."""
         subscription = peer.topics.pop(topic)
         subscription.end()
         self._touched.pop((peer.name, topic), None)
@@ -477,13 +496,16 @@ class SpoolServer:
             self._indexer.remove(topic)
         return (CancelTimer(f"{_DUE}{peer.name}\n{topic}"),)
 
-    def _record_failure(self, to: str, message: Welcome | FactsAck | Identify | Stream) -> Sequence[Effect]:
+    def _handle_send_failed(
+        self, to: str, message: Welcome | FactsAck | Identify | StreamMessage
+    ) -> Sequence[Effect]:
+        """Disconnect a device that was not reached, and requeue the message for it."""
         peer = self._peers.get(message.device)
         if peer is None or peer.address != to:
             return ()
         effects = self._disconnect(peer)
         stream = peer.stream
-        if isinstance(message, Stream) and stream is not None and message.stream == stream.name:
+        if isinstance(message, StreamMessage) and stream is not None and message.stream == stream.name:
             body, subscription = message.body, peer.topics.get(message.body.topic)
             if (
                 isinstance(body, Forwarded)
@@ -494,9 +516,9 @@ class SpoolServer:
         return effects
 
     def _forget_device(self, peer: DeviceState) -> Sequence[Effect]:
-        """End the subscriptions of another device that had the name."""
+        """End the subscriptions of the device that had the name before: its store is another one."""
         peer.facts_seq = 0
-        return [effect for topic in list(peer.topics) for effect in self._end(peer, topic)]
+        return [effect for topic in list(peer.topics) for effect in self._end_subscription(peer, topic)]
 
     def _roll_back(self, peer: DeviceState, base: int) -> Sequence[Effect]:
         """Accept facts after a number again: the device's store is an old backup."""
@@ -504,7 +526,7 @@ class SpoolServer:
             return ()
         lost = f"facts {base + 1} to {peer.facts_seq} are gone"
         peer.facts_seq = base
-        return (rolled_back(peer.name, lost),)
+        return (rollback_incident(peer.name, lost),)
 
     def _skip_facts_lost_here(self, peer: DeviceState, wants: Subscriptions) -> Sequence[Effect]:
         """Skip the facts that this server, an old backup, has lost, and report those it had acknowledged.
@@ -518,14 +540,14 @@ class SpoolServer:
         lost = f"facts {known_seq + 1} to {acked_seq} of {peer.name} were gone; it has sent them again"
         if wants.first > known_seq + 1:
             lost += f" from {wants.first} on"
-        return (rolled_back(self._address, lost),)
+        return (rollback_incident(self._address, lost),)
 
     def _keep_lost_messages(
         self, peer: DeviceState, wants: Subscriptions, holds: dict[str, dict[str, float]]
     ) -> Sequence[Effect]:
         """Leave a device the messages that only it has: this server's store is an old backup."""
         return [
-            rolled_back(self._address, f"messages of {topic!r} up to number {last_order} are gone")
+            rollback_incident(self._address, f"messages of {topic!r} up to number {last_order} are gone")
             for topic, (_, _, last_order) in wants.topics.items()
             if peer.topics[topic].is_rolled_back(last_order, holds.get(topic, {}))
         ]
@@ -535,24 +557,24 @@ class SpoolServer:
         effects: list[Effect] = []
         for topic, known in list(peer.topics.items()):
             if topic not in subscriptions.topics or subscriptions.topics[topic][0] != known.subscribed_seq:
-                effects += self._end(peer, topic)
+                effects += self._end_subscription(peer, topic)
         for topic, (subscribed_seq, fields, _) in subscriptions.topics.items():
             if topic not in peer.topics:
-                effects += self._begin(peer, subscribed_seq, fields.subscription())
+                effects += self._begin_subscription(peer, subscribed_seq, fields.subscription())
             elif SubscriptionFields.of(peer.topics[topic].subscription) != fields:
-                self._touch(peer.topics[topic])
+                self._mark_changed(peer.topics[topic])
                 peer.topics[topic].subscribe(self._now_us, fields.subscription())
         return effects
 
     def _disconnect(self, peer: DeviceState) -> Sequence[Effect]:
-        """Stop forwarding until the next hello."""
+        """Stop forwarding to a device until its next hello."""
         peer.is_connected = False
         for subscription in peer.topics.values():
             subscription.spool.is_up = False
         return peer.in_flight.clear()
 
-    def _touch(self, subscription: ServerSubscription) -> None:
-        """Mark a subscription that changed in the event, and update the room that others leave it."""
+    def _mark_changed(self, subscription: ServerSubscription) -> None:
+        """Mark a subscription that changes in this event, and update the room that others leave it."""
         self._touched[subscription.device, subscription.topic] = subscription
         peer = self._peers[subscription.device]
         if peer.room < math.inf:
@@ -562,7 +584,7 @@ class SpoolServer:
     # -- sending and retransmission
 
     def _receive_ack(self, message: Ack) -> Sequence[Effect]:
-        """Remove acknowledged items, and retransmit missing ones."""
+        """Remove acknowledged items from the stream, and retransmit missing ones."""
         peer = self._peers.get(message.device)
         if peer is None or peer.stream is None or peer.stream.name != message.stream:
             return ()
@@ -578,21 +600,25 @@ class SpoolServer:
         is_current = session == peer.session and peer.is_connected
         if is_current or peer.is_outdated(session):
             return is_current, ()
-        return is_current, (self._ask(source, peer, session),)
+        return is_current, (self._build_question(source, peer, session),)
 
-    def _ask(self, to: str, peer: DeviceState, session: Session, *, restarted: bool = False) -> Send:
-        """Build a question to a device; the nonce is drawn once for each."""
+    def _build_question(
+        self, to: str, peer: DeviceState, session: Session, *, restarted: bool = False
+    ) -> Send:
+        """Return the question to a device to identify; the nonce is drawn once for each."""
         if peer.nonce is None:
             peer.nonce = self._entropy(_NONCE_BYTES).hex()
         known = (*peer.session[:2], peer.facts_seq)
         return Send(to, Identify(peer.name, session, peer.nonce, known, True if restarted else UNSET))
 
     def _peer(self, device: str) -> DeviceState:
+        """Return the state of the device of a name; create it at the first call."""
         if device not in self._peers:
             self._peers[device] = DeviceState(device)
         return self._peers[device]
 
     def _restore_peers(self) -> None:
+        """Restore the state of the devices from the store; they have to identify."""
         for key, stored in self._store.items("phone ", _StoredDeviceState):
             peer = self._peer(key.removeprefix("phone "))
             peer.session = stored.session
@@ -603,6 +629,7 @@ class SpoolServer:
                 self._at[peer.address] = peer
 
     def _store_peer(self, peer: DeviceState) -> None:
+        """Store session, address and last fact of a device."""
         former: list[list[str | int]] = [[store_id, incarnation] for store_id, incarnation in peer.former]
         stored = _StoredDeviceState(peer.session, former, peer.address, peer.facts_seq)
         self._store.put(f"phone {peer.name}", stored)
@@ -611,7 +638,7 @@ class SpoolServer:
         """Send Identify to a device known before the restart, until it answers."""
         if peer.address is None:
             return ()
-        question = self._ask(peer.address, peer, peer.session, restarted=True)
+        question = self._build_question(peer.address, peer, peer.session, restarted=True)
         return question, *peer.in_flight.start(self._now_us, _IDENTIFY)
 
     def _send_items(self, peer: DeviceState, items: Iterable[StreamItem[Body]]) -> Sequence[Effect]:
@@ -619,13 +646,13 @@ class SpoolServer:
         effects: list[Effect] = []
         if peer.is_connected and peer.address is not None:
             for item in items:
-                message = Stream(item.stream, item.seq, item.first, item.body, peer.name)
+                message = StreamMessage(item.stream, item.seq, item.first, item.body, peer.name)
                 due = peer.in_flight.start(self._now_us, item.seq, size_bytes(message))
                 effects += (Send(peer.address, message), *due)
         return effects
 
     def _retransmit(self, peer: DeviceState) -> Sequence[Effect]:
-        """Retransmit what a device has not acknowledged."""
+        """Retransmit the question and the items that a device has not answered in time."""
         late = peer.in_flight.overdue(self._now_us)
         identify = self._send_identify(peer) if _IDENTIFY in late else ()
         items = () if peer.stream is None else peer.stream.items_of(frozenset(late))
@@ -633,16 +660,17 @@ class SpoolServer:
 
     # -- time
 
-    def _fire(self, name: str) -> Sequence[Effect]:
+    def _show_due(self, name: str) -> Sequence[Effect]:
+        """Show what is due in a subscription, when its timer fires."""
         device, topic = name.removeprefix(_DUE).split("\n")
         subscription = self._subscribers.get(topic, {}).get(device)
         if subscription is None:
             return ()
-        self._touch(subscription)
+        self._mark_changed(subscription)
         due = subscription.show_due(self._now_us, is_due=True)
         return [*self._send_pending(subscription), *due]
 
 
-def _incident(detail: str) -> Effect:
-    """Build the incident of a failed query."""
+def _query_incident(detail: str) -> Effect:
+    """Return the incident of a query that failed."""
     return Record("incidents", {"incident": "failed", "detail": detail})

@@ -101,7 +101,7 @@ class Forwarding:
 
 
 class Habits:
-    """Moving averages of one subscription, over bounded windows."""
+    """Moving averages of reads, arrivals and rank drops of one subscription, over bounded windows."""
 
     def __init__(self) -> None:
         self._reads: deque[int] = deque(maxlen=_MAX_READS)
@@ -115,7 +115,7 @@ class Habits:
         self._read_times_us.append(now_us)
 
     def record_arrival(self, now_us: int) -> None:
-        """Record an acceptable message."""
+        """Record the arrival of a message of acceptable rank."""
         self._arrivals_us.append(now_us)
 
     def record_fall(self, after_us: int) -> None:
@@ -207,18 +207,18 @@ class Situation:
     @cached_property
     def waiting(self) -> tuple[Item, ...]:
         """Messages at the spool, the highest rank first."""
-        return _items(self._waiting)
+        return _items_of(self._waiting)
 
     @cached_property
     def device(self) -> tuple[Item, ...]:
         """Messages on the device, the highest rank first."""
-        return _items(self._device)
+        return _items_of(self._device)
 
 
-def choose(
+def apply_rule(
     rule: Callable[[Situation], Iterable[Item]], situation: Situation, waiting: Ranked
 ) -> list[Message]:
-    """Return the messages that a rule forwards now, in its order."""
+    """Return the messages that a rule forwards now, in its order; raise ParameterError for other items."""
     answer: Iterable[Item] | Value = rule(situation)
     if not isinstance(answer, Iterable):
         raise ParameterError(
@@ -240,7 +240,8 @@ def choose(
     return messages
 
 
-def _items(queue: Ranked) -> tuple[Item, ...]:
+def _items_of(queue: Ranked) -> tuple[Item, ...]:
+    """Return the messages of a queue as a rule sees them, the highest rank first."""
     if not queue.size:
         return ()
     return tuple(

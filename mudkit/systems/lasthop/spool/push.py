@@ -150,7 +150,7 @@ class PushSpool:
 
     @property
     def waiting(self) -> int:
-        """Number of stored messages."""
+        """Number of messages stored at the push service."""
         return len(self._stored)
 
     def notification(
@@ -159,23 +159,23 @@ class PushSpool:
         """Add a message, or change the rank of one."""
         self.timeout(now_us)
         if identity in self._known:
-            self._rank_changed(now_us, self._known[identity], rank)
+            self._change_rank(now_us, self._known[identity], rank)
             return
         if not rank >= self._threshold or expires_us <= now_us or identity in self._finished:
             return
         self._order += 1
         message = Message(identity, rank, self._order, now_us, expires_us)
         self._known[identity] = message
-        if self.is_up and self._goes_at_once(now_us, message):
+        if self.is_up and self._may_go_at_once(now_us, message):
             self._deliver(message)
         else:
-            self._store(now_us, message)
+            self._store_or_end(now_us, message)
 
     def read(self, now_us: int, max_messages: float) -> list[Message]:
         """Read the best messages on the device; the read starts use, which delivers the stored ones first."""
         self.timeout(now_us)
         self._start_use(now_us)
-        self._flush(now_us)
+        self._deliver_ready(now_us)
         taken = self.device.take(max_messages)
         for message in taken:
             self._finish(now_us, message)
@@ -199,7 +199,7 @@ class PushSpool:
         """Record a change of the link."""
         self.timeout(now_us)
         self.is_up = is_up
-        self._flush(now_us)
+        self._deliver_ready(now_us)
 
     def timeout(self, now_us: int) -> None:
         """Remove messages that expired or exceeded their time to live, and open maintenance windows."""
@@ -207,13 +207,13 @@ class PushSpool:
         while self.due_us <= now_us:
             at_us = self.due_us
             while ends and ends[0][0] <= at_us:
-                self._end(at_us, heappop(ends)[2])
+                self._end_if_over(at_us, heappop(ends)[2])
             if self._window_us <= at_us:
                 self._used_until_us = at_us + _WINDOW_US
                 self._pause_us = min(2 * self._pause_us, _PAUSES_US[1])
                 self._window_us = self._used_until_us + self._pause_us
-                self._flush(at_us)
-            self._set_due()
+                self._deliver_ready(at_us)
+            self._update_due()
 
     # -- internal
 
@@ -225,24 +225,27 @@ class PushSpool:
         else:
             self._used_until_us = now_us + round(self._policy.in_use_s * 1e6)
             self._window_us = self._used_until_us + self._pause_us
-        self._set_due()
+        self._update_due()
 
-    def _set_due(self) -> None:
+    def _update_due(self) -> None:
+        """Update the time at which :meth:`timeout` is due."""
         self.due_us = min(self._ends[0][0] if self._ends else FOREVER_US, self._window_us)
 
-    def _goes_at_once(self, now_us: int, message: Message) -> bool:
+    def _may_go_at_once(self, now_us: int, message: Message) -> bool:
+        """Return whether a message is forwarded without a maintenance window: in use, or of high priority."""
         return now_us <= self._used_until_us or message.rank >= self._policy.high_rank
 
     def _deliver(self, message: Message) -> None:
+        """Forward a message to the device, where it stays until it expires."""
         self.device.add(message)
-        self._ends_at(message.expires_us, message)
+        self._schedule_end(message.expires_us, message)
         self._forward(message)
 
-    def _flush(self, now_us: int) -> None:
-        """Deliver the stored messages that may go."""
+    def _deliver_ready(self, now_us: int) -> None:
+        """Deliver the stored messages that may go now, and dropped ones that the app fetches."""
         if not self.is_up:
             return
-        ready = [message for message in self._stored.values() if self._goes_at_once(now_us, message)]
+        ready = [message for message in self._stored.values() if self._may_go_at_once(now_us, message)]
         for message in ready:
             del self._stored[message.identity]
             self._deliver(message)
@@ -251,18 +254,21 @@ class PushSpool:
                 self._deliver(message)
             self._dropped.clear()
 
-    def _store(self, now_us: int, message: Message) -> None:
+    def _store_or_end(self, now_us: int, message: Message) -> None:
+        """Store a message in place of that of its collapse key; drop others when the store is full."""
         policy, stored = self._policy, self._stored
         until_us = min(message.expires_us, now_us + round(policy.time_to_live_s * 1e6))
         if until_us <= now_us:
             self._finish(now_us, message)
             return
         if policy.collapse_keys:
-            for other in [other for other in stored.values() if self._key(other) == self._key(message)]:
+            for other in [
+                other for other in stored.values() if self._collapse_key(other) == self._collapse_key(message)
+            ]:
                 self._forget(now_us, other)
         message.place = _STORED
         stored[message.identity] = message
-        self._ends_at(until_us, message)
+        self._schedule_end(until_us, message)
         if policy.collapse_keys and len(stored) > _MAX_KEYS:
             self._forget(now_us, next(iter(stored.values())))
         if len(stored) <= policy.stored_limit:
@@ -277,7 +283,8 @@ class PushSpool:
         for other in dropped:
             self._drop(now_us, other)
 
-    def _key(self, message: Message) -> int:
+    def _collapse_key(self, message: Message) -> int:
+        """Return the collapse key of a message: the app uses its keys in turn."""
         return message.order % self._policy.collapse_keys
 
     def _drop(self, now_us: int, message: Message) -> None:
@@ -288,21 +295,23 @@ class PushSpool:
         del self._stored[message.identity]
         message.place = _DROPPED
         self._dropped[message.identity] = message
-        self._ends_at(message.expires_us, message)
+        self._schedule_end(message.expires_us, message)
         if len(self._dropped) > self._policy.synchronised:
             self._forget(now_us, next(iter(self._dropped.values())))
 
-    def _end(self, at_us: int, message: Message) -> None:
+    def _end_if_over(self, at_us: int, message: Message) -> None:
         """Remove a message at a time set for it, unless it has moved and stays."""
         if message.place == _STORED or (message.place != NOWHERE and message.expires_us <= at_us):
             self._forget(at_us, message)
 
-    def _ends_at(self, at_us: int, message: Message) -> None:
+    def _schedule_end(self, at_us: int, message: Message) -> None:
+        """Set a time at which a message may end: of its storage, or its expiration."""
         if at_us < FOREVER_US:
             heappush(self._ends, (at_us, message.order, message))
             self.due_us = min(self.due_us, at_us)
 
-    def _rank_changed(self, now_us: int, message: Message, rank: float) -> None:
+    def _change_rank(self, now_us: int, message: Message, rank: float) -> None:
+        """Change the rank of a message; below the threshold the app retracts it."""
         on_device = message.place == _DEVICE
         if not rank >= self._threshold:
             self._forget(now_us, message)
@@ -312,10 +321,10 @@ class PushSpool:
             self.device.rerank(message, rank)
         else:
             message.rank = rank
-            self._flush(now_us)
+            self._deliver_ready(now_us)
 
     def _forget(self, now_us: int, message: Message) -> None:
-        """Remove a message from its place."""
+        """Remove a message from where it is, and finish it."""
         if message.place == _DEVICE:
             self.device.remove(message)
         self._stored.pop(message.identity, None)

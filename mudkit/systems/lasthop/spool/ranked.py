@@ -54,7 +54,7 @@ class Ranked:
 
     def __iter__(self) -> Iterator[Message]:
         """Iterate in order of rank."""
-        return (entry[2] for entry in sorted(self._alive()))
+        return (entry[2] for entry in sorted(self._live_entries()))
 
     def add(self, message: Message) -> None:
         """Add a message that is in no queue."""
@@ -63,20 +63,20 @@ class Ranked:
         heappush(self._heap, (-message.rank, message.order, message))
 
     def rerank(self, message: Message, rank: float) -> None:
-        """Change the rank of a message in the queue."""
+        """Change the rank of a message that is in the queue."""
         if rank != message.rank:
             message.rank = rank
             heappush(self._heap, (-rank, message.order, message))
-            self._clean()
+            self._drop_dead_entries()
 
     def remove(self, message: Message) -> None:
         """Remove a message that is in the queue."""
         message.place = NOWHERE
         self.size -= 1
-        self._clean()
+        self._drop_dead_entries()
 
     def first(self) -> Entry | None:
-        """Return the first entry without removing it."""
+        """Return the first entry without removing it; None: the queue is empty."""
         heap, place = self._heap, self._place
         while heap:
             entry = heap[0]
@@ -108,8 +108,8 @@ class Ranked:
         self.size -= len(taken)
         return taken
 
-    def pass_first(self, to: Ranked) -> Message:
-        """Move the first message to another queue; there must be one."""
+    def move_first(self, to: Ranked) -> Message:
+        """Move the first message to another queue and return it; there must be one."""
         heap, place = self._heap, self._place
         while True:
             entry = heappop(heap)
@@ -121,11 +121,13 @@ class Ranked:
                 heappush(to._heap, entry)
                 return message
 
-    def _alive(self) -> set[Entry]:
+    def _live_entries(self) -> set[Entry]:
+        """Return the entries of messages that are in the queue with this rank."""
         place = self._place
         return {entry for entry in self._heap if entry[2].place == place and entry[2].rank == -entry[0]}
 
-    def _clean(self) -> None:
+    def _drop_dead_entries(self) -> None:
+        """Rebuild the heap if most of its entries are dead."""
         if len(self._heap) > 2 * self.size + _MAX_DEAD:
-            self._heap = list(self._alive())
+            self._heap = list(self._live_entries())
             heapify(self._heap)

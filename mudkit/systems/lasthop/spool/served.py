@@ -44,10 +44,10 @@ class ServedSpool(Spool):
     def room(self, room: float) -> None:
         if room != self._room:
             self._room = room
-            self._learn()
+            self._update_limit()
 
     def find(self, identity: Hashable) -> Message | None:
-        """Return a message that is waiting or on the device."""
+        """Return a message that is waiting or on the device; None: it is unknown or finished."""
         return self._known.get(identity)
 
     def has_seen(self, identity: Hashable) -> bool:
@@ -61,7 +61,7 @@ class ServedSpool(Spool):
 
     @property
     def last_order(self) -> int:
-        """Number of the last arrival."""
+        """Number of the last message that arrived."""
         return self._order
 
     def skip_orders(self, last_order: int) -> None:
@@ -146,7 +146,7 @@ class ServedSpool(Spool):
         self.skip_orders(last_order)
         for at_us, count in reads:
             self.habits.record_read(at_us, count)
-        self._learn()
+        self._update_limit()
         for message in messages:
             self._order = max(self._order, message.order)
             self._known[message.identity] = message
@@ -156,7 +156,7 @@ class ServedSpool(Spool):
             if self._is_urgent(message):
                 self._outgoing.add(message)
             else:
-                self._queue(now_us, message)
+                self._enqueue(now_us, message)
 
     # -- internal
 
@@ -169,14 +169,17 @@ class ServedSpool(Spool):
                 self.device.add(message)
 
     def _is_urgent(self, message: Message) -> bool:
+        """Return whether a message is forwarded at once: an on-line topic, or an interrupting rank."""
         return self._is_online or message.rank >= self.interrupt
 
-    def _learn(self) -> None:
-        super()._learn()
+    def _update_limit(self) -> None:
+        """Update the prefetch limit, which the room on the device bounds."""
+        super()._update_limit()
         self._limit = min(self._limit, self._room)
 
-    def _rank_changed(self, now_us: int, message: Message, rank: float) -> None:
-        super()._rank_changed(now_us, message, rank)
+    def _change_rank(self, now_us: int, message: Message, rank: float) -> None:
+        """Change a rank as :meth:`Spool._change_rank`; a message that becomes urgent is forwarded."""
+        super()._change_rank(now_us, message, rank)
         if message.place not in (DEVICE, NOWHERE) and rank >= self.interrupt:
             self._queues[message.place].remove(message)
             self._outgoing.add(message)
@@ -184,6 +187,7 @@ class ServedSpool(Spool):
                 self._try_forwarding(now_us)
 
     def _finish(self, now_us: int, messages: Iterable[Message]) -> None:
+        """Forget messages as :meth:`Spool._finish`, and pass each to the callback."""
         finished = list(messages)
         super()._finish(now_us, finished)
         for message in finished:

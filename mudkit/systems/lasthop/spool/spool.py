@@ -40,7 +40,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Annotated, Final
 
 from mudkit.checks import Range, check_arguments
-from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding, Habits, Situation, choose
+from mudkit.systems.lasthop.spool.policies import LEARNT, Forwarding, Habits, Situation, apply_rule
 from mudkit.systems.lasthop.spool.ranked import FOREVER_US, NOWHERE, Entry, Message, Ranked, Take
 
 _OUTGOING, _PREFETCH, _HOLDING, _DELAYED, DEVICE = range(5)
@@ -117,7 +117,7 @@ class Spool:
         self.interrupt = math.inf
         self.habits = Habits()
         self._limit = 0.0
-        self._learn()
+        self._update_limit()
         self.is_up = False
         self.due_us = FOREVER_US
 
@@ -140,7 +140,7 @@ class Spool:
         if self.due_us <= now_us:
             self.timeout(now_us)
         if identity in self._known:
-            self._rank_changed(now_us, self._known[identity], rank)
+            self._change_rank(now_us, self._known[identity], rank)
             return
         if not rank >= self._threshold or expires_us <= now_us:  # also refuses NaN
             return
@@ -163,7 +163,7 @@ class Spool:
                 return
             self._outgoing.add(message)
         elif self._is_checked:
-            self._queue(now_us, message)
+            self._enqueue(now_us, message)
         else:
             self._prefetch.add(message)
         if self._lowest is not None:
@@ -202,7 +202,7 @@ class Spool:
             taken += rest
         self._finish(now_us, taken)
         self.habits.record_read(now_us, len(taken))
-        self._learn()
+        self._update_limit()
         if self.is_up:
             self._try_forwarding(now_us)
         return taken
@@ -210,13 +210,13 @@ class Spool:
     def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
         """Record an earlier read on the device: its time ``at_us`` and the ``identities`` of its messages."""
         read_there = list(identities)
-        self._off_device(at_us, read_there)
+        self._remove_from_device(at_us, read_there)
         self.habits.record_read(at_us, len(read_there))
-        self._learn()
+        self._update_limit()
 
     def drop(self, now_us: int, identities: Iterable[Hashable]) -> None:
-        """Record the messages that the device evicted, by ``identities``."""
-        self._off_device(now_us, identities)
+        """Record the messages that the device evicted or showed, by ``identities``."""
+        self._remove_from_device(now_us, identities)
 
     def network(self, now_us: int, *, is_up: bool) -> None:
         """Record a change of the link.
@@ -253,7 +253,7 @@ class Spool:
 
     # -- inside
 
-    def _queue(self, now_us: int, message: Message) -> None:
+    def _enqueue(self, now_us: int, message: Message) -> None:
         """Put a message into the queue that its expiration and the delay select."""
         threshold, delay = self._policy.expiration_threshold_s, self._policy.delay_s
         if threshold is not None and message.expires_us < FOREVER_US:
@@ -270,7 +270,8 @@ class Spool:
                 return
         self._prefetch.add(message)
 
-    def _rank_changed(self, now_us: int, message: Message, rank: float) -> None:
+    def _change_rank(self, now_us: int, message: Message, rank: float) -> None:
+        """Change the rank of a known message; below the threshold, finish it and retract it."""
         if message.place == NOWHERE:  # read from the shared queue, and not reported yet
             return
         queue = self._queues[message.place]
@@ -289,28 +290,30 @@ class Spool:
                 self._try_forwarding(now_us)
 
     def _try_forwarding(self, now_us: int) -> None:
+        """Forward what the policy allows now; called after each change while the link is up."""
         device, outgoing, prefetch = self.device, self._outgoing, self._prefetch
         while outgoing.size:
-            self._forward(outgoing.pass_first(device))
+            self._forward(outgoing.move_first(device))
         while device.size < self._limit and prefetch.size:
-            self._forward(prefetch.pass_first(device))
+            self._forward(prefetch.move_first(device))
         while self._credit >= 1.0 and prefetch.size:
             self._credit -= 1.0
-            self._forward(prefetch.pass_first(device))
+            self._forward(prefetch.move_first(device))
         if self._policy.rule is not None:
             situation = Situation(now_us, self._threshold, prefetch, device, self.habits)
-            for message in choose(self._policy.rule, situation, prefetch):
+            for message in apply_rule(self._policy.rule, situation, prefetch):
                 prefetch.remove(message)
                 device.add(message)
                 self._forward(message)
 
-    def _learn(self) -> None:
-        """Update the prefetch limit."""
+    def _update_limit(self) -> None:
+        """Update the prefetch limit from the moving averages."""
         if self._policy.kind in ("buffer", "unified"):
             limit = self._policy.prefetch_limit
             self._limit = 2 * self.habits.read_at_a_time if limit == LEARNT else float(limit)
 
-    def _off_device(self, at_us: int, identities: Iterable[Hashable]) -> None:
+    def _remove_from_device(self, at_us: int, identities: Iterable[Hashable]) -> None:
+        """Finish messages that are no longer on the device."""
         removed, known = [], self._known
         for identity in identities:
             message = known.get(identity)
@@ -334,7 +337,7 @@ class Spool:
         self._finish(now_us, (message,))
 
     def _finish(self, now_us: int, messages: Iterable[Message]) -> None:
-        """Forget messages except for their names."""
+        """Forget messages that were read, expired, retracted or dropped, except for their names."""
         if now_us >= self._forget_us:
             self._finished_before, self._finished = self._finished, set()
             self._forget_us = now_us + self._remember_us
@@ -369,6 +372,7 @@ class PaperSpool(Spool):
         self._printed_limit = prefetch_limit
 
         def count_forwarded(message: Message) -> None:
+            """Add one to the estimate for each forwarded message."""
             self.queue_size += 1
             forward(message)
 
@@ -380,6 +384,7 @@ class PaperSpool(Spool):
         return super().read(now_us, max_messages)
 
     def _try_forwarding(self, now_us: int) -> None:
+        """Forward as :meth:`Spool._try_forwarding`, by the estimate of the queue's length."""
         # Spool compares the limit with the true queue length: shift it by the error of the estimate.
         self._limit = self.device.size + self._printed_limit - self.queue_size
         super()._try_forwarding(now_us)

@@ -76,19 +76,19 @@ def read_logs(
         ranges do not overlap: the first arrival is after the last read, or more than a day lies between
         the last arrival and the first read, or between these two logs and all outages.
     """
-    arrival_log, read_log = _log(arrivals, "arrivals"), _log(reads, "reads")
+    arrival_log, read_log = _read_log(arrivals, "arrivals"), _read_log(reads, "reads")
     ranks = arrival_log.numbers("rank") if "rank" in arrival_log.columns else None
     expires_us = None
     if "expires" in arrival_log.columns:
         expires_us = arrival_log.times("expires", tz, may_be_empty=True)
         expires_us = np.where(expires_us == NO_TIME, FOREVER_US, expires_us)
-    down, rows = None, [arrival_log.at, read_log.at, _row_of("outages")]
+    down, rows = None, [arrival_log.at, read_log.at, _row_namer("outages")]
     if outages is not None:
-        outage_log = _log(outages, "outages")
+        outage_log = _read_log(outages, "outages")
         down = np.stack([outage_log.times(name, tz) for name in ("begin", "end")], axis=1)
         rows[2] = outage_log.at
     arrivals_us, reads_us = (log.times("time", tz) for log in (arrival_log, read_log))
-    drawn = _drawn(arrivals_us, reads_us, ranks, expires_us, down, rows)
+    drawn = _build_drawn(arrivals_us, reads_us, ranks, expires_us, down, rows)
     _check_overlap(np.sort(arrivals_us), np.sort(reads_us), None if down is None else _in_order(down)[0])
     return drawn
 
@@ -98,15 +98,19 @@ def _check_overlap(
 ) -> None:
     """Refuse logs whose time ranges do not overlap."""
     if reads_us[-1] < arrivals_us[0] or reads_us[0] - arrivals_us[-1] > _MAX_GAP_US:
-        raise _no_overlap("arrivals and reads", arrivals_us, reads_us)
+        raise _overlap_error("arrivals and reads", arrivals_us, reads_us)
     if down_us is not None and len(down_us):
         both = np.array([min(arrivals_us[0], reads_us[0]), max(arrivals_us[-1], reads_us[-1])])
         if both[0] - down_us[-1, 1] > _MAX_GAP_US or down_us[0, 0] - both[1] > _MAX_GAP_US:
-            raise _no_overlap("outages and the other two", down_us.ravel(), both)
+            raise _overlap_error("outages and the other two", down_us.ravel(), both)
 
 
-def _no_overlap(which: str, one_us: NDArray[np.int64], other_us: NDArray[np.int64]) -> TraceContentError:
-    spans = (f"{_time(int(times_us[0]))} to {_time(int(times_us[-1]))}" for times_us in (one_us, other_us))
+def _overlap_error(which: str, one_us: NDArray[np.int64], other_us: NDArray[np.int64]) -> TraceContentError:
+    """Return the error of logs whose time ranges do not overlap."""
+    spans = (
+        f"{_time_text(int(times_us[0]))} to {_time_text(int(times_us[-1]))}"
+        for times_us in (one_us, other_us)
+    )
     return TraceContentError(
         f"The time ranges of {which} do not overlap.",
         where=which,
@@ -130,11 +134,11 @@ def drawn_from(
     order is sorted. Raises TraceContentError about the first invalid row, and ParameterError if arrays differ
     in length.
     """
-    rows = [_row_of(log) for log in COLUMNS]
-    return _drawn(arrivals_us, reads_us, ranks, expires_us, outages_us, rows)
+    rows = [_row_namer(log) for log in COLUMNS]
+    return _build_drawn(arrivals_us, reads_us, ranks, expires_us, outages_us, rows)
 
 
-def _drawn(
+def _build_drawn(
     arrivals_us: ArrayLike,
     reads_us: ArrayLike,
     ranks: ArrayLike | None,
@@ -142,12 +146,15 @@ def _drawn(
     outages_us: ArrayLike | None,
     rows: Sequence[_At],
 ) -> Drawn:
-    arrived = _whole("arrivals_us", arrivals_us, (-1,))
-    read = _whole("reads_us", reads_us, (-1,))
-    down = _whole("outages_us", [] if outages_us is None else outages_us, (-1, 2))
+    """Return the events of a run, sorted and from 0 on; ``rows`` name the rows of each log in errors."""
+    arrived = _checked_times("arrivals_us", arrivals_us, (-1,))
+    read = _checked_times("reads_us", reads_us, (-1,))
+    down = _checked_times("outages_us", [] if outages_us is None else outages_us, (-1, 2))
     rank = np.zeros(len(arrived)) if ranks is None else np.asarray(ranks, dtype=np.float64)
     until = (
-        np.full(len(arrived), FOREVER_US) if expires_us is None else _whole("expires_us", expires_us, (-1,))
+        np.full(len(arrived), FOREVER_US)
+        if expires_us is None
+        else _checked_times("expires_us", expires_us, (-1,))
     )
     for name, values in (("ranks", rank), ("expires_us", until)):
         if values.shape != arrived.shape:
@@ -173,13 +180,13 @@ def _drawn(
         until <= arrived,
         rows[0],
         "A message expires at its arrival or before.",
-        lambda row: f"expires at {_time(until[row])}",
+        lambda row: f"expires at {_time_text(until[row])}",
         "an expiration after its time",
     )
     moved = sum(map(_out_of_order, (arrived, read, down[:, 0])))
     by_arrival = np.argsort(arrived, kind="stable")
     arrived, until, rank, read = arrived[by_arrival], until[by_arrival], rank[by_arrival], np.sort(read)
-    down = _disjoint(down, rows[2])
+    down = _disjoint_outages(down, rows[2])
     begin_us = min(int(arrived[0]), int(read[0]))
     switches_us = down.ravel() - begin_us
     ended = int(np.searchsorted(switches_us, 0, side="right"))
@@ -205,37 +212,41 @@ def _in_order(down_us: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np
     return down_us[order], order
 
 
-def _disjoint(down_us: NDArray[np.int64], at: _At) -> NDArray[np.int64]:
+def _disjoint_outages(down_us: NDArray[np.int64], at: _At) -> NDArray[np.int64]:
     """Return outages in order; refuse those that end before they begin, or overlap."""
     check_rows(
         down_us[:, 1] < down_us[:, 0],
         at,
         "An outage ends before it begins.",
-        lambda row: " to ".join(map(_time, down_us[row])),
+        lambda row: " to ".join(map(_time_text, down_us[row])),
         "an end at or after the beginning",
     )
     in_order, order = _in_order(down_us)
     overlaps = np.zeros(len(order), dtype=np.bool_)
     overlaps[order[1:]] = in_order[1:, 0] < in_order[:-1, 1]
 
-    def overlap(row: int) -> str:
+    def describe_overlap(row: int) -> str:
+        """Return the times of an outage and of the one that it overlaps, for an error."""
         place = int(np.flatnonzero(order == row)[0])
-        return f"{_time(in_order[place, 0])}, when that until {_time(in_order[place - 1, 1])} lasts"
+        return f"{_time_text(in_order[place, 0])}, when that until {_time_text(in_order[place - 1, 1])} lasts"
 
-    check_rows(overlaps, at, "Outages overlap.", overlap, "outages that end before the next begins")
+    check_rows(overlaps, at, "Outages overlap.", describe_overlap, "outages that end before the next begins")
     return in_order
 
 
-def _log(path: str | os.PathLike[str], log: str) -> Log:
+def _read_log(path: str | os.PathLike[str], log: str) -> Log:
+    """Read one of the logs with the columns that it must and may have."""
     required = {name: (name,) for name in COLUMNS[log] if name not in _OPTIONAL}
     return Log.read(path, log, required, [name for name in COLUMNS[log] if name in _OPTIONAL])
 
 
-def _row_of(log: str) -> _At:
+def _row_namer(log: str) -> _At:
+    """Return a function that names a row of a log in errors."""
     return lambda row: f"{log}, row {row}"
 
 
-def _whole(name: str, given: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
+def _checked_times(name: str, given: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return times as an array; raise ParameterError unless they are whole microseconds of this shape."""
     values = np.asarray(given)
     if not values.size:
         return np.empty((0, *shape[1:]), dtype=np.int64)
@@ -249,7 +260,8 @@ def _whole(name: str, given: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.in
     return values.astype(np.int64)
 
 
-def _time(t_us: int) -> str:
+def _time_text(t_us: int) -> str:
+    """Return a time for an error: date and time, or seconds if it is not since 1970."""
     if t_us <= EARLIEST_US:  # not since 1970, but since some other moment
         return f"{t_us / 1e6:g} s"
     unit: Literal["us", "s"] = "us" if t_us % 1_000_000 else "s"

@@ -56,6 +56,7 @@ class Lifelines(Displayed):
         return pd.DataFrame(rows, columns=["policy", "forwarded", "read", "waste", "loss"])
 
     def _view(self) -> View:
+        """Return the counts of events and the table of policies for a display."""
         counts = {"messages": len(self.drawn.arrivals_us), "reads": len(self.drawn.reads_us)}
         return View("Lifelines", counts, [frame_table(self.table())])
 
@@ -119,11 +120,12 @@ def message_lifecycles(drawn: Drawn, make_spool: SpoolFactory, max_messages: flo
 
     watched: list[_WatchedSpool] = []
 
-    def watch(forward: Take, retract: Take) -> _WatchedSpool:
+    def make_watched(forward: Take, retract: Take) -> _WatchedSpool:
+        """Build the spool that :func:`play` uses, and keep it."""
         watched.append(_WatchedSpool(make_spool, forward, retract))
         return watched[0]
 
-    outcome = play(drawn, watch, max_messages)
+    outcome = play(drawn, make_watched, max_messages)
     count = len(drawn.arrivals_us)
     read_us = dict(zip(outcome.read_ids, np.repeat(drawn.reads_us, outcome.per_read).tolist(), strict=True))
     columns = {"forwarded_us": watched[0].forwarded_us, "read_us": read_us}
@@ -139,13 +141,14 @@ def message_lifecycles(drawn: Drawn, make_spool: SpoolFactory, max_messages: flo
 
 
 class _WatchedSpool:
-    """A spool that records when each message is forwarded."""
+    """A spool of a policy that records when it forwards each message, for :func:`play`."""
 
     def __init__(self, make_spool: SpoolFactory, forward: Take, retract: Take) -> None:
         self.forwarded_us: dict[Hashable, int] = {}
         self._now_us = 0
 
         def record_forwarded(message: Message) -> None:
+            """Record the time at which a message is forwarded, and forward it."""
             self.forwarded_us[message.identity] = self._now_us
             forward(message)
 
@@ -153,29 +156,36 @@ class _WatchedSpool:
 
     @property
     def device(self) -> Ranked:
+        """Messages on the device."""
         return self._spool.device
 
     @property
     def is_up(self) -> bool:
+        """True while there is a link."""
         return self._spool.is_up
 
     @property
     def due_us(self) -> int:
+        """Time at which :meth:`timeout` is due."""
         return self._spool.due_us
 
     def notification(self, now_us: int, identity: Hashable, rank: float, expires_us: int) -> None:
+        """Add a message, after timeouts that were due before it."""
         self.timeout(now_us)
         self._spool.notification(now_us, identity, rank, expires_us)
 
     def network(self, now_us: int, *, is_up: bool) -> None:
+        """Record a change of the link, after timeouts that were due before it."""
         self.timeout(now_us)
         self._spool.network(now_us, is_up=is_up)
 
     def read(self, now_us: int, max_messages: float) -> list[Message]:
+        """Read the best messages, after timeouts that were due before it."""
         self.timeout(now_us)
         return self._spool.read(now_us, max_messages)
 
     def read_offline(self, at_us: int, identities: Iterable[Hashable]) -> None:
+        """Record an earlier read without a link."""
         self._spool.read_offline(at_us, identities)
 
     def timeout(self, now_us: int) -> None:

@@ -33,7 +33,7 @@ Days: TypeAlias = Literal["all", "odd", "even"]
 
 @dataclass(frozen=True)
 class Seen:
-    """The reader's view of a policy.
+    """View that a reader has of a policy, message by message and read by read.
 
     ``wasted``, ``forwarded``, ``lost`` and ``readable`` have an item per message, ``empty`` has one per read;
     ``delay_us`` is -1 for messages without a delay.
@@ -74,12 +74,12 @@ class Seen:
 
 
 class Reader:
-    """The reader of some events, and what the best service would give her."""
+    """Reader of the events of one run, and what the best service would have given her."""
 
     def __init__(self, drawn: Drawn, threshold: float, max_messages: float) -> None:
         self._drawn, self._max = drawn, max_messages
         self.online = play_best(drawn, threshold, max_messages)
-        self._readable = self._marked(readable_ids(drawn, self.online, threshold, max_messages))
+        self._readable = self._mask_of(readable_ids(drawn, self.online, threshold, max_messages))
         self._shown_us = self._read_us(play_linked(drawn, threshold, max_messages))
         acceptable = drawn.ranks >= threshold
         self._arrived = np.searchsorted(drawn.arrivals_us[acceptable], drawn.reads_us, side="right")
@@ -88,9 +88,9 @@ class Reader:
         self._is_down = (switched % 2 == 0) != drawn.starts_up
 
     def see(self, outcome: Outcome) -> Seen:
-        """Return what she saw in a run of these events."""
+        """Return what she saw under the policy with this outcome, on the same events."""
         drawn = self._drawn
-        forwarded, read_us = self._marked(outcome.forwarded_ids), self._read_us(outcome)
+        forwarded, read_us = self._mask_of(outcome.forwarded_ids), self._read_us(outcome)
         is_read = read_us >= 0
         shown = np.array(outcome.per_read, dtype=np.int64)
         expired = np.searchsorted(np.sort(drawn.expires_us[is_read]), drawn.reads_us, side="right")
@@ -102,7 +102,8 @@ class Reader:
             drawn, forwarded & ~is_read, forwarded, self._readable & ~is_read, self._readable, empty, delay_us
         )
 
-    def _marked(self, numbers: Sequence[Hashable]) -> NDArray[np.bool_]:
+    def _mask_of(self, numbers: Sequence[Hashable]) -> NDArray[np.bool_]:
+        """Return an array that is True at the numbers of these messages."""
         marked = np.zeros(len(self._drawn.arrivals_us), dtype=np.bool_)
         marked[np.array(numbers, dtype=np.int64)] = True
         return marked

@@ -139,17 +139,19 @@ class Scenario:
     reads_cv: Annotated[float, Range(0.0, 1.0)] = 0.1
 
     def draw(self, seed: int) -> Drawn:
-        """Draw all events of a seed."""
+        """Draw all events of a run by a seed."""
         end_us = self.days * DAY_US
-        arrivals_us = self._arrivals_us(seed, end_us)
+        arrivals_us = self._draw_arrivals_us(seed, end_us)
         count = len(arrivals_us)
         expires_us = np.full(count, FOREVER_US, dtype=np.int64)
         if self.expiration is not None:
             is_expiring = Stream(seed, "lasthop expires").chance(0, np.arange(count), self.expiring_share)
             expires_us[is_expiring] = (arrivals_us + self.expiration.draw_us(seed, count))[is_expiring]
         ranks = Stream(seed, "lasthop rank").uniform(0, np.arange(count))
-        switches_us, starts_up = _switches_us(self.outages, seed, end_us)
-        return Drawn(arrivals_us, expires_us, ranks, self._reads_us(seed, end_us), switches_us, starts_up)
+        switches_us, starts_up = _draw_switches_us(self.outages, seed, end_us)
+        return Drawn(
+            arrivals_us, expires_us, ranks, self._draw_reads_us(seed, end_us), switches_us, starts_up
+        )
 
     def describe(self) -> dict[str, Value]:
         """Return the parameters that a result must state."""
@@ -169,7 +171,8 @@ class Scenario:
             "days": self.days,
         }
 
-    def _arrivals_us(self, seed: int, end_us: int) -> NDArray[np.int64]:
+    def _draw_arrivals_us(self, seed: int, end_us: int) -> NDArray[np.int64]:
+        """Draw the times at which messages arrive: a Poisson process."""
         if not self.event_frequency:
             return np.empty(0, dtype=np.int64)
         stream, gap_us = Stream(seed, "lasthop arrival"), DAY_US / self.event_frequency
@@ -181,7 +184,8 @@ class Scenario:
             times_us = np.concatenate([times_us, times_us[-1] + np.cumsum(more)])
         return np.rint(times_us[times_us < end_us - 1]).astype(np.int64)
 
-    def _reads_us(self, seed: int, end_us: int) -> NDArray[np.int64]:
+    def _draw_reads_us(self, seed: int, end_us: int) -> NDArray[np.int64]:
+        """Draw the times of reads, which are spread over the waking hours of each day."""
         day = np.arange(self.days)
         daily = Stream(seed, "lasthop reads")
         spread = self.user_frequency * self.reads_cv
@@ -198,7 +202,7 @@ class Scenario:
         return times_us[times_us < end_us]
 
 
-def _switches_us(outages: Outages, seed: int, end_us: int) -> tuple[NDArray[np.int64], bool]:
+def _draw_switches_us(outages: Outages, seed: int, end_us: int) -> tuple[NDArray[np.int64], bool]:
     """Return the times at which the link changes, and whether it is up at the start."""
     switching = outages.switching(seed, [_DEVICE])
     switches: list[NDArray[np.int64]] = []

@@ -27,6 +27,14 @@ from mudkit.systems.lasthop.spool.spool import Spool
 from mudkit.systems.lasthop.study.scenario import SWITCH, Drawn, Expiration, Scenario
 from mudkit.wire import Value
 
+words.add_labels(
+    {
+        "waste": words.Label("wasted", "% of what was forwarded", 100.0),
+        "loss": words.Label("lost", "% of what could be read", 100.0),
+        "waste_and_loss": words.Label("waste plus loss", "points", 100.0),
+    }
+)
+
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 Parameter: TypeAlias = Value | Forwarding | Push | Outages | Expiration
@@ -160,6 +168,7 @@ class Simulated(Displayed):
         return self.outcome.read_ids
 
     def _view(self) -> View:
+        """Return counts and shares for a display."""
         shares = {"waste": words.percent(self.waste), "loss": words.percent(self.loss)}
         return View("Simulated", {"forwarded": f"{self.forwarded:,}", "read": f"{self.read:,}", **shares})
 
@@ -271,14 +280,14 @@ def simulate(
 def _events_and_best(
     scenario: Scenario, seed: int, max_messages: float, threshold: float
 ) -> tuple[Drawn, Outcome, tuple[Hashable, ...]]:
-    """Return events, the on-line policy's result and what could be read; cached for sweeps and sliders."""
+    """Return events, result of the on-line policy and readable messages; cached for sweeps and sliders."""
     drawn = scenario.draw(seed)
     online = play_best(drawn, threshold, max_messages)
     return drawn, online, readable_ids(drawn, online, threshold, max_messages)
 
 
 def play_best(drawn: Drawn, threshold: float, max_messages: float) -> Outcome:
-    """Run on-line forwarding, the best possible service."""
+    """Run on-line forwarding, the best possible service, on some events."""
     direct = play_online(drawn, threshold, max_messages)
     return direct or play(drawn, spool_factory(Forwarding("on-line"), threshold), max_messages)
 
@@ -304,7 +313,7 @@ def spool_factory(policy: Forwarding | Push, threshold: float) -> SpoolFactory:
 
 
 def read_limit(max_: float | None) -> float:
-    """Check ``max``, and return the number of messages per read."""
+    """Return the messages per read for ``max`` (None: infinite); raise ParameterError if it is invalid."""
     if max_ is None:
         return math.inf
     if max_ == math.inf:

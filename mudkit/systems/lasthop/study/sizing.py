@@ -109,7 +109,7 @@ class Sizing:
 
     def at(self, prices: Prices, *, min_limit: int = 0, threshold_s: float | None = None) -> Sizing:
         """Return the best setting at other prices, among limits from ``min_limit`` on, with any threshold."""
-        table = _priced(self.table, prices)
+        table = _with_costs(self.table, prices)
         among = table[table["limit"] >= min_limit]
         if threshold_s is not None:
             among = among[among["threshold_s"] == threshold_s]
@@ -191,7 +191,7 @@ def size_prefetch(
         for threshold_s in (tried_s if limit else tried_s[:1])
     ]
     sums = np.zeros((len(settings), len(COUNTS)))
-    played = partial(_sums, settings, read_limit(max), threshold, days)
+    played = partial(_sum_counts, settings, read_limit(max), threshold, days)
     counted_days = 0
     with bar(len(draws), "draws", "") as done:
         for number_of_draws, (summed, lasting) in enumerate(map(played, draws), start=1):
@@ -201,14 +201,14 @@ def size_prefetch(
     by_setting = dict(zip(settings, sums, strict=True))
     rows = [
         {"limit": limit, "threshold_s": threshold_s}
-        | _measures(by_setting[limit, threshold_s if limit else tried_s[0]], counted_days)
+        | _measures_of(by_setting[limit, threshold_s if limit else tried_s[0]], counted_days)
         for limit in tried_limits
         for threshold_s in tried_s
     ]
     return Sizing(pd.DataFrame(rows), 0, 0.0, prices).at(prices)
 
 
-def _sums(
+def _sum_counts(
     settings: Sequence[tuple[int, float]], max_messages: float, threshold: float, days: Days, drawn: Drawn
 ) -> tuple[NDArray[np.float64], int]:
     """Return the counts of each setting over the days that count, and how many days that are."""
@@ -221,7 +221,8 @@ def _sums(
     return np.array(sums), len(by_day)
 
 
-def _measures(sums: NDArray[np.float64], days: int) -> dict[str, float]:
+def _measures_of(sums: NDArray[np.float64], days: int) -> dict[str, float]:
+    """Return shares, mean delay and counts per day from the sums of some days."""
     counts = dict(zip(COUNTS, sums.tolist(), strict=True))
     measures = {
         name: counts[part] / counts[whole] if counts[whole] else 0.0
@@ -232,7 +233,8 @@ def _measures(sums: NDArray[np.float64], days: int) -> dict[str, float]:
     return measures | {name: counts[name.removesuffix("_per_day")] / of_days for name in _COSTS}
 
 
-def _priced(table: pd.DataFrame, prices: Prices) -> pd.DataFrame:
+def _with_costs(table: pd.DataFrame, prices: Prices) -> pd.DataFrame:
+    """Return the table of settings with their costs per day at these prices."""
     of_each = (prices.wasted, prices.lost, prices.empty_read, prices.delay_hour)
     return table.assign(
         cost_per_day=sum(price * table[name] for price, name in zip(of_each, _COSTS, strict=True))
@@ -300,29 +302,30 @@ def score_policies(
             row: dict[str, str | float] = {"policy": name}
             for measure, (part, whole) in _RATIOS.items():
                 scale, kind = (3600.0, "positive") if measure == "delay_s" else (1.0, "share")
-                is_fixed = measure in _fixed(policy, has_outage=has_outage)
-                row |= _interval(measure, counts[..., COUNTS.index(part)] * scale,
+                is_fixed = measure in _certain_measures(policy, has_outage=has_outage)
+                row |= _interval_columns(measure, counts[..., COUNTS.index(part)] * scale,
                                  counts[..., COUNTS.index(whole)], kind, is_fixed=is_fixed)  # fmt: skip
             row["delay_median_s"] = float(np.median(delays_s)) if len(delays_s) else np.nan
             costs = prices.of_counts(counts)
             first = costs if first is None else first
-            row |= _interval("cost_per_day", costs, np.ones(costs.shape), "positive")
-            row |= _interval("saved_per_day", costs - first, np.ones(costs.shape), "any")
+            row |= _interval_columns("cost_per_day", costs, np.ones(costs.shape), "positive")
+            row |= _interval_columns("saved_per_day", costs - first, np.ones(costs.shape), "any")
             rows.append(row)
             done(len(rows))
     return pd.DataFrame(rows)
 
 
-def _interval(
+def _interval_columns(
     name: str, parts: NDArray[np.float64], wholes: NDArray[np.float64], kind: str, *, is_fixed: bool = False
 ) -> dict[str, float]:
+    """Return a measure with the ends of its interval over days and draws, as columns of a table."""
     measured = intervals.by_day(parts, wholes, kind)  # type: ignore[arg-type]
     value = 0.0 if np.isnan(measured.value) else measured.value
     low, high = (np.nan, np.nan) if is_fixed else (measured.low, measured.high)
     return {name: value, f"{name}_low": low, f"{name}_high": high}
 
 
-def _fixed(policy: Forwarding | Push, *, has_outage: bool) -> set[str]:
+def _certain_measures(policy: Forwarding | Push, *, has_outage: bool) -> set[str]:
     """Return the measures that are 0 by their definition: no sample makes them uncertain."""
     fixed = set() if has_outage else {"empty_read_share"}
     if isinstance(policy, Forwarding):

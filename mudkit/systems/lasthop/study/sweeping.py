@@ -155,29 +155,30 @@ def simulate_grid(
             found=", ".join([*counts, f"{len(numbers)} seeds"]),
         )
     # Consecutive runs that differ only in the policy share events and best service (a cache of simulate).
-    order = sorted(range(len(points)), key=lambda index: _events_of(points[index]))
+    order = sorted(range(len(points)), key=lambda index: _events_key(points[index]))
     by_number: dict[int, dict[str, Parameter]] = {}
     with bar(len(points), "runs", "") as done:
-        runs = map(partial(_sweep_run, others), [points[index] for index in order])
+        runs = map(partial(_run_point, others), [points[index] for index in order])
         for index, figures in zip(order, runs, strict=True):
             by_number[index] = {**points[index], **figures}
             done(len(by_number))
     table = pd.DataFrame([by_number[index] for index in range(len(points))])
     defaults = {name: parameter.default for name, parameter in _PARAMETERS.items() if name != "seed"}
     stated: dict[str, Parameter] = {
-        **{name: _plain(value) for name, value in {**defaults, **others}.items()},
-        **{name: [_plain(value) for value in listed] for name, listed in values.items()},
+        **{name: _plain_value(value) for name, value in {**defaults, **others}.items()},
+        **{name: [_plain_value(value) for value in listed] for name, listed in values.items()},
     }
     table.attrs["parameters"] = {**stated, "seeds": numbers}
     return table
 
 
-def _events_of(point: Mapping[str, Parameter]) -> str:
-    """Return a text that is equal for runs on the same events."""
+def _events_key(point: Mapping[str, Parameter]) -> str:
+    """Return a text that is equal for runs on the same events, as a key for sorting."""
     return repr([value for name, value in point.items() if name not in _OF_POLICIES])
 
 
-def _sweep_run(fixed: Mapping[str, Parameter], point: Mapping[str, Parameter]) -> dict[str, float]:
+def _run_point(fixed: Mapping[str, Parameter], point: Mapping[str, Parameter]) -> dict[str, float]:
+    """Run :func:`simulate` for one point of the grid, and return its figures."""
     checked: Callable[..., Simulated] = simulate  # simulate checks the kinds
     run = checked(**fixed, **point)
     return {
@@ -190,6 +191,7 @@ def _sweep_run(fixed: Mapping[str, Parameter], point: Mapping[str, Parameter]) -
 
 
 def _check_names(over: Iterable[str], fixed: Iterable[str]) -> None:
+    """Raise ParameterError if a parameter is unknown, a seed, or both fixed and swept over."""
     known = [parameter for parameter in _PARAMETERS if parameter != "seed"]
     for name in (*over, *fixed):
         if name == "seed":
@@ -206,7 +208,7 @@ def _check_names(over: Iterable[str], fixed: Iterable[str]) -> None:
         )
 
 
-def _plain(value: Parameter) -> Value:
+def _plain_value(value: Parameter) -> Value:
     """Convert a parameter to a value that a table can be stored with."""
     if isinstance(value, Forwarding | Push | Outages | Expiration):
         return asdict(value)
@@ -233,7 +235,7 @@ class RecordedEvents:
     draws: Sequence[Drawn]
 
     def draw(self, seed: int) -> Drawn:
-        """Return the events with a number."""
+        """Return the recorded events with the number ``seed``."""
         return self.draws[seed]
 
 
@@ -285,7 +287,7 @@ def compare_policies(
     plan = [(name, conditions[name], seed) for name in conditions for seed in numbers]
     rows: list[dict[str, str | float]] = []
     with bar(len(plan), "runs", "") as done:
-        for of_run in map(partial(_compare_run, dict(policies), max_messages, threshold), plan):
+        for of_run in map(partial(_run_condition, dict(policies), max_messages, threshold), plan):
             rows += of_run
             done(len(rows) // len(policies))
     runs = pd.DataFrame(rows)
@@ -306,12 +308,13 @@ def interval(measure: str, values: NDArray[np.float64]) -> dict[str, float]:
     return {measure: result.value, f"{measure}_low": result.low, f"{measure}_high": result.high}
 
 
-def _compare_run(
+def _run_condition(
     policies: Mapping[str, Forwarding | Push],
     max_messages: float,
     threshold: float,
     plan: tuple[str, Drawable, int],
 ) -> list[dict[str, str | float]]:
+    """Run all policies on the events of a condition and seed; return a row for each."""
     name, condition, seed = plan
     drawn = condition.draw(seed)
     online = play_best(drawn, threshold, max_messages)

@@ -121,14 +121,14 @@ class ClientArrays:
         return [self._rows[row] for row in self._rows_of(place)]
 
     def register(self, now_us: int, client: str, attributes: Fields, *, receives: bool = True) -> list[Entry]:
-        """See :meth:`ClientLists.register`."""
+        """Register a client, or replace its attributes; see :meth:`ClientLists.register`."""
         is_new = self.contexts.register(client, attributes)
         if receives and client not in self._place:
             self._allocate_place(client)
         return [] if is_new else self._step(now_us, client, None)
 
     def unregister(self, now_us: int, client: str) -> None:
-        """See :meth:`ClientLists.unregister`."""
+        """Remove a client and its pending messages; see :meth:`ClientLists.unregister`."""
         place = self._place.pop(client, None)
         if place is not None:
             self._apart.pop(place, None)
@@ -137,20 +137,20 @@ class ClientArrays:
         self.contexts.mark_left(now_us, client)
 
     def take(self, now_us: int, message: Message) -> list[Entry]:
-        """See :meth:`ClientLists.take`."""
+        """Add a message for all clients; return released entries; see :meth:`ClientLists.take`."""
         self.contexts.record_propagation(message.sender, message.context)
         return self._step(now_us, message.sender, message)
 
     def fire(self, now_us: int) -> list[Entry]:
-        """See :meth:`ClientLists.fire`."""
+        """Release what is due by time, and return the entries; see :meth:`ClientLists.fire`."""
         return self._step(now_us, None, None)
 
     def drop(self, count: int) -> None:
-        """See :meth:`ClientLists.drop`."""
+        """Count messages that cannot be joined as dropped; see :meth:`ClientLists.drop`."""
         self.dropped += count
 
     def put_back(self, entry: Entry, retry_us: int) -> None:
-        """See :meth:`ClientLists.put_back`."""
+        """Restore an entry that could not be joined; see :meth:`ClientLists.put_back`."""
         for place in (self._place[client] for client in entry.recipients):
             pending = self._apart.get(place) or self._take_out(place)
             pending.put_back(entry.batch, retry_us)
@@ -304,7 +304,7 @@ class ClientArrays:
         self._set_due(np.array([place]))
 
     def _take_out(self, place: int) -> Pending:
-        """Move a receiver's pending messages out of the arrays."""
+        """Return a receiver's pending messages as :class:`Pending`, and remove them from the arrays."""
         pending = Pending(self.retention_us)
         pending.is_private = bool(self._is_private[place])
         for row in self._rows_of(place):

@@ -140,7 +140,7 @@ class Groups:
         return self._cohort_of[client].pending.messages()
 
     def register(self, now_us: int, client: str, attributes: Fields, *, receives: bool = True) -> list[Entry]:
-        """See :meth:`ClientLists.register`."""
+        """Register a client, or replace its attributes; see :meth:`ClientLists.register`."""
         self._merge_emptied()
         is_new = self.contexts.register(client, attributes)
         if client in self._cohort_of:
@@ -153,7 +153,7 @@ class Groups:
         return self._step(now_us, client, None)
 
     def unregister(self, now_us: int, client: str) -> None:
-        """See :meth:`ClientLists.unregister`."""
+        """Remove a client and its pending messages; see :meth:`ClientLists.unregister`."""
         if client in self._cohort_of:
             self._leave_cohort(client)
         self._sender_keys.pop(client, None)
@@ -161,7 +161,7 @@ class Groups:
         self._set_due()
 
     def take(self, now_us: int, message: Message) -> list[Entry]:
-        """See :meth:`ClientLists.take`."""
+        """Add a message for all clients; return released entries; see :meth:`ClientLists.take`."""
         if self._emptied:
             self._merge_emptied()
         sender = message.sender
@@ -175,16 +175,16 @@ class Groups:
         return self._step(now_us, sender, message)
 
     def fire(self, now_us: int) -> list[Entry]:
-        """See :meth:`ClientLists.fire`."""
+        """Release what is due by time, and return the entries; see :meth:`ClientLists.fire`."""
         self._merge_emptied()
         return self._step(now_us, None, None)
 
     def drop(self, count: int) -> None:
-        """See :meth:`ClientLists.drop`."""
+        """Count messages that cannot be joined as dropped; see :meth:`ClientLists.drop`."""
         self.dropped += count
 
     def put_back(self, entry: Entry, retry_us: int) -> None:
-        """See :meth:`ClientLists.put_back`."""
+        """Restore an entry that could not be joined; see :meth:`ClientLists.put_back`."""
         for cohort in dict.fromkeys(self._cohort_of[client] for client in entry.recipients):
             cohort.pending.put_back(entry.batch, retry_us)
             cohort.must_walk = True

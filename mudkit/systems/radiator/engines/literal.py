@@ -97,7 +97,7 @@ class ClientLists:
         return self._walk(now_us, message)
 
     def fire(self, now_us: int) -> list[Entry]:
-        """Apply the function again to all pending messages; return released entries."""
+        """Apply the function again to all pending messages as time has passed; return released entries."""
         return self._walk(now_us, None)
 
     def _walk(self, now_us: int, new: Message | None) -> list[Entry]:

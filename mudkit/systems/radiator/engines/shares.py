@@ -40,7 +40,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class _ClientEvent(Protocol):
-    """Event of a client: time (µs), number, kind and text."""
+    """Event of a client as a stream query passes it to a share: time (µs), number, kind and text."""
 
     @property
     def t_us(self) -> int:
@@ -118,7 +118,7 @@ class Share:
         return self._build_outputs(event.t_us, self._apply_event(event, context))
 
     def fire(self, now_us: int) -> list[Output]:
-        """Return what is due by time."""
+        """Release what is due by time; return aggregates and problems."""
         return self._build_outputs(now_us, self._engine.fire(now_us))
 
     def _read_context(self, event: _ClientEvent) -> Context | None:

@@ -49,7 +49,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import Follower, Peer, rolled_back
+from mudkit.delivery.session import Follower, Peer, rollback_incident
 from mudkit.events import Effect, Ports, Send, size_bytes
 from mudkit.systems.sublim.messages import (
     Attach,
@@ -87,7 +87,7 @@ HandoverMessage: TypeAlias = (
 
 
 class _WantedState(Struct, frozen=True):
-    """Subscriber to be served here, whose state is requested from ``origin``, and before from ``before``."""
+    """Request for the state of a subscriber to ``origin``, before to ``before``; stored until answered."""
 
     epoch: int
     origin: str
@@ -102,7 +102,7 @@ class _WantedState(Struct, frozen=True):
 
 
 class _LeavingState(Struct, frozen=True):
-    """State in transfer to another access point."""
+    """State of a subscriber in transfer to another access point; stored until acknowledged."""
 
     to: str
     epoch: int
@@ -110,7 +110,7 @@ class _LeavingState(Struct, frozen=True):
 
 
 class _MovedTo(Struct, frozen=True):
-    """Access point that a subscriber has moved to."""
+    """Access point to which the state of a subscriber was sent: later requests are redirected there."""
 
     to: str
     epoch: int
@@ -143,7 +143,7 @@ class Handover:
         """Requests and transfers by their store keys."""
 
     def handle(self, now_us: int, source: str, message: HandoverMessage) -> Sequence[Effect]:
-        """Handle a message of a client or another access point."""
+        """Handle a message of a client or another access point: the table above has the rules."""
         name = message.subscriber
         match message:
             case Attach():
@@ -224,7 +224,7 @@ class Handover:
 
     def open_question(self, name: str) -> str:
         """Return the nonce of the open question to a client; open one if there is none."""
-        return self._peer_of(name).ask(self._entropy)
+        return self._peer_of(name).question_nonce(self._entropy)
 
     def _peer_of(self, name: str) -> Peer:
         """Return what is known of a client since the start, which after a restart begins with a question."""
@@ -232,7 +232,7 @@ class Handover:
         if peer is None:
             peer = self._peers[name] = Peer()
             if self._is_restarted:
-                peer.ask(self._entropy)
+                peer.question_nonce(self._entropy)
         return peer
 
     def is_answer_of_client(self, message: Attach | Left) -> bool:
@@ -301,7 +301,7 @@ class Handover:
                 return self.send_identify(source, message)
         elif message.nonce is not UNSET:
             self._sessions[name] = message.nonce
-        peer.take(store_id, message.report)
+        peer.accept_hello(store_id, message.report)
         if others and epoch <= max(others):
             return (Send(source, Behind(store_id, max(others))),)
         begins = message.fresh
@@ -365,7 +365,7 @@ class Handover:
         served = self._serve(now_us, agent, source, epoch, request)
         is_redirected = isinstance(request, _WantedState) and request.before is not None
         agent.update_record(replace(agent.record, since_us=now_us if is_redirected else start_us))
-        return [rolled_back(name, "no access point knows what it has kept for it"), *served]
+        return [rollback_incident(name, "no access point knows what it has kept for it"), *served]
 
     def _serve_wanted(self, now_us: int, agent: Agent, want: _WantedState) -> Sequence[Effect]:
         """Serve a subscriber whose state is here after all, and stop requesting it."""

@@ -70,7 +70,7 @@ _JOIN: Final = "join"
 
 
 class PlainService:
-    """Subscribers without state at one access point."""
+    """Subscriptions of the subscribers without state at one access point of either kind."""
 
     def __init__(self) -> None:
         self._subscriptions: dict[str, tuple[str, Predicate]] = {}
@@ -197,8 +197,9 @@ class PlainAccessPointMachine:
         """Follow the log of the publish server: send new messages to subscribers, acknowledge."""
         self._has_joined = True
         lineage: Lineage = {} if message.lineage is UNSET else message.lineage
-        if not self._log.hear(lineage, message.last_lsn, message.nonce or None):
-            return (Send(self._server, replace(self._build_ack(), nonce=self._log.ask(self._entropy))),)
+        if not self._log.accept_lineage(lineage, message.last_lsn, message.nonce or None):
+            nonce = self._log.question_nonce(self._entropy)
+            return (Send(self._server, replace(self._build_ack(), nonce=nonce)),)
         taken = {} if message.taken is UNSET else message.taken
         for name, address in taken.items():
             self._service.remove_address(address, name)
@@ -206,7 +207,7 @@ class PlainAccessPointMachine:
         return [*flooded, Send(self._server, replace(self._build_ack(), lost=list(taken) or UNSET))]
 
     def _build_ack(self) -> MessagesAck:
-        """Acknowledge messages; name the subscribers whose address the publish server has not noted."""
+        """Return the acknowledgement of messages; name the subscribers whose address must be noted."""
         moved = dict(self._service.moved)
         return MessagesAck(
             self._log.last_lsn or 0, last_incarnation(self._log.lineage) or UNSET, moved or UNSET

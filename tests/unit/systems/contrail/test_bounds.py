@@ -208,7 +208,7 @@ def test_filters_of_a_group_are_bounded_per_device(monkeypatch):
     to = [SealedFor("bob", "in", b"", b"")]
 
     def spread(source, slot, expires_us=None):
-        groups.spread(50, "club", Filter(source, "in", slot, slot, "club", expires_us, to))
+        groups.add_filter(50, "club", Filter(source, "in", slot, slot, "club", expires_us, to))
 
     spread("cyd", 1)
     for slot in (2, 3, 4):

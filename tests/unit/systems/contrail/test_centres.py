@@ -8,7 +8,7 @@ from zlib import crc32
 import pytest
 from contrail_place import EVERYTHING, build_item, payloads
 
-from mudkit.systems.contrail.messages import Moved
+from mudkit.systems.contrail.messages import QueueMoved
 
 US, EU, ASIA = (37.0, -122.0), (52.0, 5.0), (1.3, 103.8)
 CENTRES = {"us": US, "eu": EU, "asia": ASIA}
@@ -112,7 +112,7 @@ def test_storages_that_both_say_a_queue_is_at_the_other_still_deliver(make_place
     place.install(bob, EVERYTHING, to=("ann", "app"))
     for centre, other in (("us", "eu"), ("eu", "us")):
         store = place.store(f"relay1-storage-{centre}")
-        store.put("moved bob", Moved(f"relay1-storage-{other}/contrail", 5))
+        store.put("moved bob", QueueMoved(f"relay1-storage-{other}/contrail", 5))
         store.commit()
     place.publish(ann, build_item("a"), "a")
     world = place.lab.world

@@ -111,3 +111,46 @@ def test_moving_phone_receives_the_topic_of_its_place():
     assert not server.installed.store.items("sub ")
     with pytest.raises(ParameterError, match="not subscribed"):
         ann.unfollow("traffic {place}").result()
+
+
+def test_leaving_a_place_whose_topic_was_unsubscribed_subscribes_to_the_next():
+    """A topic has one subscription (3.2), which a follow (3.3) and the user can both end."""
+    lab = Lab(seed=1)
+    phone = lab.device("ann")
+    ann = Subscriber(phone, Publications(lab))
+    phone.set_measured("loc", TROMSØ)
+    ann.follow("traffic {place}", PLACES).result()
+    ann.unsubscribe("traffic Tromsø").result()
+    phone.set_measured("loc", BERGEN)
+    lab.run(minutes=1)
+    assert list(ann.queue_sizes().result()) == ["traffic Bergen"]
+    ann.unsubscribe("traffic Bergen").result()
+    ann.unfollow("traffic {place}").result()
+    assert ann.queue_sizes().result() == {}
+
+
+def test_a_topic_of_two_follows_is_subscribed_until_neither_is_at_its_place():
+    lab = Lab(seed=1)
+    phone = lab.device("ann")
+    ann = Subscriber(phone, Publications(lab))
+    phone.set_measured("loc", TROMSØ)
+    ann.follow("traffic {place}", PLACES).result()
+    ann.follow("traffic Tromsø", PLACES).result()
+    phone.set_measured("loc", BERGEN)
+    lab.run(minutes=1)
+    assert set(ann.queue_sizes().result()) == {"traffic Bergen", "traffic Tromsø"}
+    ann.unfollow("traffic Tromsø").result()
+    assert list(ann.queue_sizes().result()) == ["traffic Bergen"]
+
+
+def test_a_second_follow_changes_the_limits_at_the_same_place():
+    lab = Lab(seed=1)
+    server, phone = Publications(lab), lab.device("ann")
+    ann = Subscriber(phone, server)
+    phone.set_measured("loc", TROMSØ)
+    ann.follow("traffic {place}", PLACES, max=1).result()
+    ann.follow("traffic {place}", PLACES, max=2).result()
+    lab.run(minutes=1)
+    for text in ("bridge closed", "tunnel closed", "road closed"):
+        server.topic("traffic Tromsø").publish(text).result()
+    assert len(ann.read("traffic Tromsø").result()) == 2

@@ -24,7 +24,7 @@ from mudkit.events import (
 )
 from mudkit.fleet.store import MemoryStore
 from mudkit.systems.lasthop import Forwarding, Publications, Subscriber, Subscription, messages
-from mudkit.systems.lasthop.device.machine import APP, ARRIVALS, DeviceMachine, EventLog
+from mudkit.systems.lasthop.device.machine import APP, ARRIVALS, DeviceMachine, FactLog
 from mudkit.systems.lasthop.messages import HasRead
 from mudkit.wire import as_wire, wire_fields
 
@@ -347,7 +347,7 @@ def test_unsubscribe_completes_pending_reads_and_deletes_messages(phone):
 
 
 def test_pending_empty_reads_are_bounded():
-    facts = EventLog(Ports(MemoryStore(), lambda n: bytes(n), "ann/p"))
+    facts = FactLog(Ports(MemoryStore(), lambda n: bytes(n), "ann/p"))
     facts.add(HasRead("news", 0, ["a"], 1))
     for at_us in range(1, 100):
         facts.add(HasRead("news", at_us, [], 1))

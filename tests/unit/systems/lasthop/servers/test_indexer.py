@@ -22,12 +22,12 @@ def test_indexer_returns_the_matching_queries():
     for topic in (weather, storms, storms):
         indexer.add(topic)
     assert len(indexer) == 2
-    assert indexer.topics({"kind": "weather", "rank": 5.0}) == ([weather, storms], [])
-    assert indexer.topics({"kind": "weather", "rank": 1.0}) == ([weather], [])
-    assert indexer.topics({"rank": 5.0}) == ([], [])
+    assert indexer.matching_queries({"kind": "weather", "rank": 5.0}) == ([weather, storms], [])
+    assert indexer.matching_queries({"kind": "weather", "rank": 1.0}) == ([weather], [])
+    assert indexer.matching_queries({"rank": 5.0}) == ([], [])
     indexer.remove(weather)
     indexer.remove(weather)
-    assert indexer.topics({"kind": "weather", "rank": 1.0}) == ([], [])
+    assert indexer.matching_queries({"kind": "weather", "rank": 1.0}) == ([], [])
 
 
 def test_is_query_distinguishes_queries_from_topics():

@@ -132,7 +132,7 @@ class PrintedSpool(Spool):
 
     def _try_forwarding(self, *now):
         while self._prefetch.size and self.queue_size < self._limit:
-            self._forward(self._prefetch.pass_first(self.device))
+            self._forward(self._prefetch.move_first(self.device))
 
     def read(self, now_us, max_messages):
         self.queue_size = self.device.size
