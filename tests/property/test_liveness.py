@@ -49,7 +49,7 @@ def set_up_store_and_forward() -> Setup:
         store_and_forward.Client(setup.lab.device(name, link="wifi"), relay) for name in ("ann", "bob", "cy")
     )
     setup.requests = {
-        relay_messages.Submit: (ann, relay_messages.Submit("bob", "lunch?")),
+        relay_messages.SendText: (ann, relay_messages.SendText("bob", "lunch?")),
         relay_messages.Read: (bob, relay_messages.Read()),
     }
 
