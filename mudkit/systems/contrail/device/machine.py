@@ -339,7 +339,7 @@ class ModuleMachine:
         return [*effects, *self._sending.flush()]
 
     def _send_membership(self, group: str, *, joins: bool) -> list[Effect]:
-        """Send providers a membership; remove the filters of a group that was left."""
+        """Send providers a membership in a group; remove the filters of a group that was left."""
         if not joins:
             self._filters.forget(group=group)
         effects: list[Effect] = []
