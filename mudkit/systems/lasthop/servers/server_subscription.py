@@ -145,6 +145,7 @@ class ServerSubscription:
         on_device = [message.identity for message in messages if before.is_on_device(message.identity)]
         acceptable = [message for message in messages if message.rank >= subscription.threshold]
         self.spool.restore(now_us, sorted(acceptable, key=_arrival_order), self._reads, before.last_order)
+        self.spool.remember_finished(before)
         for message in messages:
             if message.rank < subscription.threshold:
                 self._finish(message)
