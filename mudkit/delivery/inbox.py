@@ -15,8 +15,8 @@ MAX_INCARNATIONS: Final = 64
 """Incarnations of a sender that are remembered; the one that began first is evicted."""
 
 
-class Place(Enum):
-    """Position of an item among those of its sender's incarnation."""
+class ItemOrder(Enum):
+    """Order of an item among those of its sender's incarnation: the next one, a duplicate, or early."""
 
     NEXT = "next"
     DUPLICATE = "duplicate"
@@ -31,39 +31,50 @@ class Inbox:
         self._name = name
 
     def last_number(self, sender: str, incarnation: str) -> int:
-        """Return the number of the last item that was taken; 0 before the first."""
-        return self._store.get(self._key(sender, incarnation), int) or 0
+        """Return the number of the last item that was taken of an incarnation; 0 before the first."""
+        return self._store.get(self._number_key(sender, incarnation), int) or 0
 
-    def place(self, sender: str, incarnation: str, number: int, after_number: int | None = None) -> Place:
-        """Return the position of an item at this receiver.
+    def classify(
+        self, sender: str, incarnation: str, number: int, after_number: int | None = None
+    ) -> ItemOrder:
+        """Return whether an item is the next one of its sender's incarnation, a duplicate, or early.
 
         ``after_number`` precedes it here, for a sender that numbers the items of several receivers together;
         None: ``number - 1``.
         """
         last = self.last_number(sender, incarnation)
         if number <= last:
-            return Place.DUPLICATE
-        return Place.NEXT if (number - 1 if after_number is None else after_number) <= last else Place.EARLY
+            return ItemOrder.DUPLICATE
+        return (
+            ItemOrder.NEXT
+            if (number - 1 if after_number is None else after_number) <= last
+            else ItemOrder.EARLY
+        )
 
-    def take(self, sender: str, incarnation: str, number: int) -> None:
-        """Mark all items up to a number as taken; a lower number changes nothing."""
+    def mark_taken(self, sender: str, incarnation: str, number: int) -> None:
+        """Store that all items up to a number are taken; a lower number changes nothing.
+
+        At the first item of an incarnation, the oldest one above the limit is forgotten.
+        """
         last = self.last_number(sender, incarnation)
         if number <= last:
             return
-        known: list[str] = [] if last else self._store.get(self._list(sender), list[str]) or []
+        known: list[str] = [] if last else self._store.get(self._incarnations_key(sender), list[str]) or []
         if not last and incarnation not in known:
             known.append(incarnation)
             for former in known[:-MAX_INCARNATIONS]:
-                self._store.delete(self._key(sender, former))
-            self._store.put(self._list(sender), known[-MAX_INCARNATIONS:])
-        self._store.put(self._key(sender, incarnation), number)
+                self._store.delete(self._number_key(sender, former))
+            self._store.put(self._incarnations_key(sender), known[-MAX_INCARNATIONS:])
+        self._store.put(self._number_key(sender, incarnation), number)
 
     def rewind(self, sender: str, incarnation: str, number: int) -> None:
-        """Mark the items after a number as not taken: their receiver has lost them."""
-        self._store.put(self._key(sender, incarnation), number)
+        """Store that only the items up to a number are taken: the receiver has lost the later ones."""
+        self._store.put(self._number_key(sender, incarnation), number)
 
-    def _list(self, sender: str) -> str:
+    def _incarnations_key(self, sender: str) -> str:
+        """Return the store key of the list of a sender's incarnations."""
         return f"{self._name} {sender}"
 
-    def _key(self, sender: str, incarnation: str) -> str:
+    def _number_key(self, sender: str, incarnation: str) -> str:
+        """Return the store key of the last number of an incarnation."""
         return f"{self._name} {sender}\n{incarnation}"

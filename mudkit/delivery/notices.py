@@ -54,7 +54,10 @@ class Notices(Generic[_T]):
         return SetTimer(self.TIMER, 0)
 
     def repeat(self, notify: Callable[[_T], Notify]) -> Sequence[Effect]:
-        """Return the notifications of former starts, in order, at the first call; later none."""
+        """Return the notifications that former starts left, in order, at the first call; later none.
+
+        ``notify`` makes the effect of a stored one.
+        """
         if not self._former:
             return ()
         former, self._former = self._former, []

@@ -58,7 +58,7 @@ class Outbox(Generic[_T]):
         return self._pending[seq]
 
     def get(self, seq: int) -> _T | None:
-        """Return a pending item; None if it is not pending."""
+        """Return the pending item of a sequence number; None if it is not pending."""
         return self._pending.get(seq)
 
     @property
@@ -75,7 +75,7 @@ class Outbox(Generic[_T]):
         """Iterate over pending items starting at a sequence number."""
         return ((seq, item) for seq, item in self._pending.items() if seq >= first_seq)
 
-    def batch(self, first_seq: int = 0) -> Iterator[tuple[int, _T]]:
+    def sendable_items(self, first_seq: int = 0) -> Iterator[tuple[int, _T]]:
         """Iterate over the pending items that may be sent: those of the oldest incarnation.
 
         Items of the next incarnation follow when these were acknowledged: this keeps the order.
@@ -85,16 +85,16 @@ class Outbox(Generic[_T]):
         last = min(ends, default=self.last_seq)
         return takewhile(lambda pair: pair[0] <= last, self.items(first_seq))
 
-    def name(self, seq: int) -> ItemId:
-        """Return the name of a pending item, or of the next one."""
+    def item_id(self, seq: int) -> ItemId:
+        """Return the permanent name of a pending item, or of the next one."""
         if seq > self._base_seq:
             return ItemId(self._incarnation.id, seq - self._base_seq)
         before = [(base_seq, start) for start, base_seq in self._starts.items() if base_seq < seq]
         base_seq, incarnation = max(before)  # a store on disk may not keep the order of a mapping
         return ItemId(incarnation, seq - base_seq)
 
-    def seq(self, incarnation: str, number: int) -> int:
-        """Return the sequence number of a name; 0 if no item of this incarnation can be pending.
+    def seq_of(self, incarnation: str, number: int) -> int:
+        """Return the sequence number of a named item; 0 if no item of its incarnation can be pending.
 
         A number beyond the incarnation's last stands for the last, or for a later one that is not pending
         either.
@@ -120,7 +120,7 @@ class Outbox(Generic[_T]):
             )
         seq = self.last_seq + 1 if seq is None else seq
         if self.last_seq == self._base_seq:  # the first one since the start
-            pending = {self.name(seq).incarnation for seq in self._pending}
+            pending = {self.item_id(seq).incarnation for seq in self._pending}
             self._starts = {
                 incarnation: base_seq
                 for incarnation, base_seq in self._starts.items()
@@ -134,12 +134,12 @@ class Outbox(Generic[_T]):
         return seq
 
     def replace(self, seq: int, item: _T) -> None:
-        """Replace a pending item, durably."""
+        """Replace a pending item, durably; it keeps its sequence number and name."""
         self._store.put(self._key(seq), item)
         self._pending[seq] = item
 
     def ack(self, seq: int) -> _T | None:
-        """Remove one acknowledged item, and return it; None if it is not pending."""
+        """Delete one acknowledged item, and return it; None if it is not pending."""
         item = self._pending.pop(seq, None)
         if item is not None:
             self._store.delete(self._key(seq))
@@ -148,11 +148,12 @@ class Outbox(Generic[_T]):
         return item
 
     def ack_up_to(self, up_to_seq: int) -> list[tuple[int, _T]]:
-        """Remove all items up to a sequence number, and return them."""
+        """Delete all items up to a sequence number, and return them with their numbers."""
         acknowledged = list(takewhile(lambda pending: pending[0] <= up_to_seq, self._pending.items()))
         for seq, _ in acknowledged:
             self.ack(seq)
         return acknowledged
 
     def _key(self, seq: int) -> str:
+        """Return the store key of an item."""
         return f"{self._name} {seq:019d}"

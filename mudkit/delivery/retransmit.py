@@ -23,6 +23,8 @@ _K = TypeVar("_K", bound=Hashable)
 
 
 class _InFlight(msgspec.Struct):
+    """Item in flight: its deadline, first transmission, number of transmissions, and bytes on the link."""
+
     due_us: int
     sent_us: int
     times: int
@@ -76,7 +78,7 @@ class RetransmitTimer(Generic[_K]):
         return len(self._in_flight)
 
     def start(self, now_us: int, key: _K, size_bytes: int = 0) -> Sequence[Effect]:
-        """Start or extend the deadline of an item that was sent, and set the timer if necessary.
+        """Start the deadline of an item at each of its transmissions; set the timer if it is the earliest.
 
         ``size_bytes`` are its bytes on the link; 0: it was not sent over one.
         """
@@ -103,7 +105,7 @@ class RetransmitTimer(Generic[_K]):
         return (SetTimer(self.name, within_us),)
 
     def settle(self, now_us: int, key: _K) -> Sequence[Effect]:
-        """Remove an answered item; other deadlines do not change."""
+        """Forget an item that needs no retransmission any more; cancel the timer with the last one."""
         before = self._in_flight.pop(key, None)
         if before is not None:
             self.size_bytes -= before.size_bytes
@@ -131,7 +133,7 @@ class RetransmitTimer(Generic[_K]):
         return (SetTimer(self.name, self._set_us - now_us),)
 
     def clear(self) -> Sequence[Effect]:
-        """Remove all items, as when the link is down."""
+        """Forget all items and cancel the timer, as when the link is down."""
         self._in_flight.clear()
         self.size_bytes = 0
         if self._set_us is None:

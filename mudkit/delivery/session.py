@@ -58,7 +58,7 @@ class Incarnation:
 
 
 def shared_lsn(mine: Lineage, last_lsn: int, theirs: Lineage, their_last_lsn: int) -> int:
-    """Return the last position up to which two copies of a log are equal.
+    """Return the last position up to which two copies of a log, mine and theirs, are equal.
 
     The first incarnation of a log is in no lineage; ``last_lsn`` is the last position of a copy.
     """
@@ -116,17 +116,19 @@ class Follower(msgspec.Struct):
     ``lineage`` and ``last_lsn`` are the log's as last heard (None: never). A lineage does not show whether it
     is the present one: a store may be restored from any backups in any order, and messages of one incarnation
     may arrive after those of the next. So another lineage counts only in the answer to a question: the
-    follower sends its ``nonce`` (:meth:`ask`), and the present incarnation returns it with its lineage.
+    follower sends its ``nonce`` (:meth:`question_nonce`), and the present incarnation returns it with its
+    lineage.
     """
 
     lineage: Lineage = {}
     last_lsn: int | None = msgspec.field(name="last_seq", default=None)
     nonce: str | None = None
 
-    def hear(self, lineage: Lineage, last_lsn: int, nonce: str | None = None) -> bool:
-        """Return whether a message is from the log as it is now; if not, :meth:`ask`.
+    def accept_lineage(self, lineage: Lineage, last_lsn: int, nonce: str | None = None) -> bool:
+        """Adopt what a message says of the log and return True; False if it may be a late copy.
 
-        ``nonce`` is that of the question it answers. The first message of all counts without one.
+        Then ask the log, with :meth:`question_nonce`. ``nonce`` is that of the question which the message
+        answers. The first message of all counts without one.
         """
         is_answer = nonce is not None and nonce == self.nonce
         if lineage == self.lineage:
@@ -139,15 +141,15 @@ class Follower(msgspec.Struct):
             self.nonce = None
         return True
 
-    def ask(self, entropy: Entropy) -> str:
-        """Return the nonce of the open question; draw one if there is none."""
+    def question_nonce(self, entropy: Entropy) -> str:
+        """Return the nonce of the open question to the log; draw one if there is none."""
         if self.nonce is None:
             self.nonce = entropy(_BYTES).hex()
         return self.nonce
 
 
 def last_incarnation(lineage: Lineage) -> str:
-    """Return the present incarnation of a log."""
+    """Return the present incarnation of a log; empty: the first one."""
     return next(reversed(lineage), "")
 
 
@@ -165,12 +167,12 @@ def last_lsn_of(lineage: Lineage, incarnation: str, last_lsn: int) -> int:
     return min((first - 1 for first in later), default=last_lsn)
 
 
-def rolled_back(who: str, lost: str) -> Record:
+def rollback_incident(who: str, lost: str) -> Record:
     """Build the row of ``incidents`` for a store that is older than its peer remembers."""
     return Record("incidents", {"incident": "rolled back", "detail": f"{who}: {lost}"})
 
 
-class Heard(Enum):
+class HelloVerdict(Enum):
     """Verdict on a hello."""
 
     NEWS = "news"
@@ -193,26 +195,26 @@ class Peer(msgspec.Struct):
     seq: int = 0
     nonce: str | None = None
 
-    def hear(
+    def judge_hello(
         self, incarnation: str, seq: int, nonce: str | None = None, *, is_elsewhere: bool = False
-    ) -> Heard:
-        """Return the verdict on a hello, without accepting it.
+    ) -> HelloVerdict:
+        """Return the verdict on a hello, and change nothing: :meth:`accept_hello` accepts it.
 
         ``nonce`` is that of the question it answers. ``is_elsewhere``: another device has the address that
         the hello comes from. It may have moved there since the hello was sent, so the hello needs a nonce.
         """
         if incarnation == self.incarnation and seq <= self.seq:
-            return Heard.STALE
+            return HelloVerdict.STALE
         is_answer = nonce is not None and nonce == self.nonce
         is_known = incarnation == self.incarnation or (not self.incarnation and self.nonce is None)
-        return Heard.NEWS if is_answer or (is_known and not is_elsewhere) else Heard.STRANGER
+        return HelloVerdict.NEWS if is_answer or (is_known and not is_elsewhere) else HelloVerdict.STRANGER
 
-    def take(self, incarnation: str, seq: int) -> None:
-        """Accept a hello as the last one."""
+    def accept_hello(self, incarnation: str, seq: int) -> None:
+        """Store a hello as the last one; an open question is answered by it."""
         self.incarnation, self.seq, self.nonce = incarnation, seq, None
 
-    def ask(self, entropy: Entropy) -> str:
-        """Return the nonce of the open question; draw one if there is none."""
+    def question_nonce(self, entropy: Entropy) -> str:
+        """Return the nonce of the open question to the device; draw one if there is none."""
         if self.nonce is None:
             self.nonce = entropy(_BYTES).hex()
         return self.nonce

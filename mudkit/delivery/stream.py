@@ -38,6 +38,8 @@ class StreamAck(msgspec.Struct, frozen=True, tag_field="kind", tag="confirmed"):
 
 
 class _Pending(NamedTuple, Generic[_T]):
+    """Unacknowledged body, with its sequence number and the time at which it was added."""
+
     seq: int
     sent_us: int
     body: _T
@@ -61,29 +63,30 @@ class Outgoing(Generic[_T]):
         return self._pending
 
     def add(self, now_us: int, body: _T) -> StreamItem[_T]:
-        """Append an item, and return the message to send."""
+        """Append a body with the next number, and return the message to send."""
         self._last += 1
         self._pending.append(_Pending(self._last, now_us, body))
-        return self._item(self._last, body)
+        return self._build_item(self._last, body)
 
     def ack_up_to(self, seq: int) -> Sequence[int]:
-        """Remove all items up to a sequence number, and return their numbers."""
+        """Remove all acknowledged items up to a sequence number, and return their numbers."""
         removed = []
         while self._pending and self._pending[0].seq <= seq:
             removed.append(self._pending.popleft().seq)
         return removed
 
     def pending_items(self) -> list[StreamItem[_T]]:
-        """Return the messages of all pending items."""
-        return [self._item(seq, body) for seq, _, body in self._pending]
+        """Return the messages of all pending items, to send them again."""
+        return [self._build_item(seq, body) for seq, _, body in self._pending]
 
     def items_of(self, seqs: Collection[int]) -> list[StreamItem[_T]]:
-        """Return the messages of those of some items that are pending."""
+        """Return the messages of those of some sequence numbers that are pending."""
         first_seq = self._last - len(self._pending) + 1
         places = (seq - first_seq for seq in sorted(seqs) if first_seq <= seq <= self._last)
-        return [self._item(self._pending[place].seq, self._pending[place].body) for place in places]
+        return [self._build_item(self._pending[place].seq, self._pending[place].body) for place in places]
 
-    def _item(self, seq: int, body: _T) -> StreamItem[_T]:
+    def _build_item(self, seq: int, body: _T) -> StreamItem[_T]:
+        """Build the message of a pending item."""
         return StreamItem(self.name, seq, self._pending[0].seq, body)
 
 
@@ -96,7 +99,10 @@ class Incoming(Generic[_T]):
         """Early bodies by sequence number: not acknowledged, so they may be dropped."""
 
     def take(self, item: StreamItem[_T]) -> Sequence[_T]:
-        """Return the bodies that are next in order: of this message, and of buffered ones after it."""
+        """Accept a message, and return the bodies that are next in order: its own and buffered ones after it.
+
+        An early one is buffered, and a duplicate ignored: then nothing is returned.
+        """
         self.last_seq = max(self.last_seq, item.first - 1)  # acknowledged by an earlier start
         self._ahead[item.seq] = item.body
         given = []
@@ -108,8 +114,8 @@ class Incoming(Generic[_T]):
             self._ahead = {seq: body for seq, body in self._ahead.items() if self.last_seq < seq <= last}
         return tuple(given)
 
-    def ack(self, stream: str) -> StreamAck:
-        """Build the cumulative acknowledgement."""
+    def build_ack(self, stream: str) -> StreamAck:
+        """Build the cumulative acknowledgement, up to the last item that was taken."""
         return StreamAck(stream, self.last_seq)
 
     @property

@@ -17,6 +17,7 @@ class OnHost(Displayed):
     installed: Installed
 
     def _view(self) -> View:
+        """Return the view of the object: where its machine is, and the machine's own overview."""
         machine = self.installed.machine
         overview = getattr(machine, "overview", None)
         inner = View("") if overview is None else overview()
@@ -34,12 +35,12 @@ class OnHost(Displayed):
         )
 
     def _own_facts(self) -> Fields:
-        """Return facts that do not come from the machine."""
+        """Return facts of the object itself, which are shown beside those of the machine."""
         return {}
 
 
 def qualified_name(shown: Displayed) -> str:
-    """Return the name of an object's class, with its system: ``mud.Client``."""
+    """Return the name of the object's class with its system, for example ``mud.Client``."""
     kind = type(shown)
     parts = kind.__module__.split(".")
     return f"{parts[2]}.{kind.__name__}" if parts[:2] == ["mudkit", "systems"] else kind.__name__

@@ -73,7 +73,10 @@ class Accepts(Generic[_T]):
 
 
 def _custom(kind: type, value: Any) -> Any:
-    """Decode opaque bytes, which JSON holds in base64. NotImplementedError: msgspec refuses the type."""
+    """Decode a field of type :class:`~mudkit.events.Opaque`: bytes, which JSON holds in base64.
+
+    A hook of msgspec, which refuses other types after NotImplementedError.
+    """
     if kind is not Opaque:
         raise NotImplementedError
     return value if isinstance(value, bytes) else msgspec.convert(value, bytes)

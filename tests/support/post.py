@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from mudkit.delivery.inbox import Inbox, Place
+from mudkit.delivery.inbox import Inbox, ItemOrder
 from mudkit.delivery.notices import FieldsWithId, Notices
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import Heard, Peer
+from mudkit.delivery.session import HelloVerdict, Peer
 from mudkit.events import (
     Call,
     Complete,
@@ -117,7 +117,7 @@ class Post:
             case TimerFired(name=Notices.TIMER):
                 self.notices.clear()
             case Call(op_id=op_id, operation=Put(text=text)):
-                incarnation, number = self.outbox.name(self.outbox.last_seq + 1)
+                incarnation, number = self.outbox.item_id(self.outbox.last_seq + 1)
                 seq = self.outbox.add(Item(number, incarnation, "", number, text))
                 created = delivery(f"{self.name} {incarnation} {number}", self.other, created_us=now_us)
                 return [
@@ -139,7 +139,7 @@ class Post:
                 hello_effects = self.send_hello(now_us) if _HELLO in overdue else ()
                 return [*hello_effects, *effects, *self.timer.restart(now_us)]
             case SendFailed(message=Item(seq=number, incarnation=incarnation)) if self.is_up:
-                seq = self.outbox.seq(incarnation, number)
+                seq = self.outbox.seq_of(incarnation, number)
                 return self.timer.start(now_us, seq) if seq in self.outbox else ()
             case SendFailed(message=Hello()) if self.is_up:
                 return self.timer.start(now_us, _HELLO)
@@ -150,14 +150,14 @@ class Post:
     def handle_message(self, now_us: int, source: str, message: Any) -> Sequence[Effect]:
         match message:
             case Hello(seq=seq, incarnation=incarnation, oldest=oldest, nonce=nonce):
-                heard = self.peer.hear(incarnation, seq, nonce)
-                if heard is Heard.STRANGER:
+                heard = self.peer.judge_hello(incarnation, seq, nonce)
+                if heard is HelloVerdict.STRANGER:
                     return (self.question(source),)
-                if heard is Heard.NEWS:
-                    self.peer.take(incarnation, seq)
+                if heard is HelloVerdict.NEWS:
+                    self.peer.accept_hello(incarnation, seq)
                     self.address, self.oldest = source, oldest
                     self.store.put("peer", [incarnation, seq, source, oldest])
-                resent = self.send_pending(now_us) if heard is Heard.NEWS and self.is_up else ()
+                resent = self.send_pending(now_us) if heard is HelloVerdict.NEWS and self.is_up else ()
                 return [Send(source, Welcome(seq, incarnation)), *resent]
             case Ask(nonce=nonce):
                 is_in_flight = _HELLO in self.timer and nonce == self.nonce
@@ -172,9 +172,9 @@ class Post:
             case Item():
                 return self.handle_item(now_us, source, message)
             case Ack(seq=number, incarnation=incarnation):
-                acknowledged = self.outbox.ack_up_to(self.outbox.seq(incarnation, number))
+                acknowledged = self.outbox.ack_up_to(self.outbox.seq_of(incarnation, number))
                 effects = [effect for seq, _ in acknowledged for effect in self.timer.settle(now_us, seq)]
-                oldest = self.outbox.name(self.outbox.first_seq).incarnation
+                oldest = self.outbox.item_id(self.outbox.first_seq).incarnation
                 if not acknowledged or not self.is_up or oldest == incarnation:
                     return effects
                 is_expected = oldest == self.outbox.incarnation
@@ -188,12 +188,12 @@ class Post:
             # A late copy; or the hello of either side is on its way, or was lost in a restore.
             greeting = self.send_hello(now_us) if self.is_up and _HELLO not in self.timer else ()
             return [*greeting, self.question(source)]
-        self.inbox.take(self.other, item.incarnation, item.first - 1)
+        self.inbox.mark_taken(self.other, item.incarnation, item.first - 1)
         effects: list[Effect] = []
-        if self.inbox.place(self.other, item.incarnation, item.seq) is Place.NEXT:
+        if self.inbox.classify(self.other, item.incarnation, item.seq) is ItemOrder.NEXT:
             place = (self.store.get("place", int) or 0) + 1
             self.store.put("place", place)
-            self.inbox.take(self.other, item.incarnation, item.seq)
+            self.inbox.mark_taken(self.other, item.incarnation, item.seq)
             self.store.crash_point("seen, not in the inbox")
             self.store.put(f"in {place:09d}", [item.incarnation, item.text])
             name = f"{self.other} {item.incarnation} {item.seq}"
@@ -206,19 +206,23 @@ class Post:
         return [*effects, Send(source, Ack(last, item.incarnation)), *question]
 
     def question(self, source: str) -> Send:
-        return Send(source, Ask(self.peer.ask(self.ports.entropy)))
+        return Send(source, Ask(self.peer.question_nonce(self.ports.entropy)))
 
     def send_hello(self, now_us: int) -> Sequence[Effect]:
         seq = (self.store.get("hello", int) or 0) + 1
         self.store.put("hello", seq)
-        oldest = self.outbox.name(self.outbox.first_seq).incarnation
+        oldest = self.outbox.item_id(self.outbox.first_seq).incarnation
         hello = Hello(seq, self.outbox.incarnation, oldest, self.nonce)
         return Send(self.address, hello), *self.timer.start(now_us, _HELLO)
 
     def send_pending(self, now_us: int, first_seq: int = 0) -> Sequence[Effect]:
-        return [effect for seq, _ in self.outbox.batch(first_seq) for effect in self.send_item(now_us, seq)]
+        return [
+            effect
+            for seq, _ in self.outbox.sendable_items(first_seq)
+            for effect in self.send_item(now_us, seq)
+        ]
 
     def send_item(self, now_us: int, seq: int) -> Sequence[Effect]:
-        first = self.outbox.name(self.outbox.first_seq).number
+        first = self.outbox.item_id(self.outbox.first_seq).number
         item = msgspec.structs.replace(self.outbox[seq], receiver=self.peer.incarnation, first=first)
         return Send(self.address, item), *self.timer.start(now_us, seq, size_bytes(item))

@@ -25,6 +25,7 @@ _SPARE_H: Final = 24.0
 """Hours by which a token outlives the run."""
 
 
+@check_arguments(types=False)
 class Mud(System):
     """One table, a writer on each device, and a continuous read on each phone.
 

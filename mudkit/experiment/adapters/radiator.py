@@ -23,6 +23,7 @@ _ME: Final = "me "
 _HALF_AN_HOUR: Final = Time(1800.0)
 
 
+@check_arguments(types=False)
 class Radiator(System):
     """A server with an aggregability function made of the want, and its clients: what is wanted goes at once.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Final
 
+from mudkit.checks import check_arguments
 from mudkit.experiment.adapters.system import System
 from mudkit.experiment.tasks import TASKS, Item, called
 from mudkit.experiment.testbed import Testbed
@@ -14,6 +15,7 @@ from mudkit.systems.store_and_forward import Client, Relay
 _BRIDGE: Final = "desk"
 
 
+@check_arguments(types=False)
 class StoreAndForward(System):
     """A relay, and a client on each device.
 

@@ -22,6 +22,7 @@ from mudkit.systems.sublim._policy.actions import Drop
 _FOR_OTHERS: Final = Rule("coalesce(message.to <> state.me, FALSE)", Drop(), "for others")
 
 
+@check_arguments(types=False)
 class Sublim(System):
     """A publish server, an access point, and a subscriber on each phone.
 

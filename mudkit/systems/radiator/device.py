@@ -230,7 +230,7 @@ class ClientMachine:
     def _send_registration(self, now_us: int, nonce: str | UnsetType = UNSET) -> Sequence[Effect]:
         """Send Register or Unregister."""
         incarnation = self._outbox.incarnation
-        oldest, first = self._outbox.name(self._outbox.first_seq)
+        oldest, first = self._outbox.item_id(self._outbox.first_seq)
         oldest_if_other = UNSET if oldest == incarnation else oldest
         another = True if self._names_incarnation else UNSET
         attributes = self._attributes
@@ -294,16 +294,16 @@ class ClientMachine:
         self._calls[seq] = op_id
         if not self._is_registered:
             return ()
-        return self._send(now_us, [pending for pending, _ in self._outbox.batch(seq)])
+        return self._send(now_us, [pending for pending, _ in self._outbox.sendable_items(seq)])
 
     def _send(self, now_us: int, seqs: Collection[int]) -> Sequence[Effect]:
         effects: list[Effect] = []
         for seq in seqs:
-            incarnation, number = self._outbox.name(seq)
+            incarnation, number = self._outbox.item_id(seq)
             sent = self._to_server(
                 Propagate(
                     client=self._client, device=self.device, number=number,
-                    first=self._outbox.name(self._outbox.first_seq).number, context=self._outbox[seq],
+                    first=self._outbox.item_id(self._outbox.first_seq).number, context=self._outbox[seq],
                     incarnation=incarnation if self._names_incarnation else UNSET,
                 )
             )  # fmt: skip
@@ -342,7 +342,7 @@ class ClientMachine:
             case ContextAck(number=number, incarnation=named) if (
                 named is not UNSET
             ) is self._names_incarnation:
-                seq = self._outbox.seq(self._outbox.incarnation if named is UNSET else named, number)
+                seq = self._outbox.seq_of(self._outbox.incarnation if named is UNSET else named, number)
                 return self._receive_ack(now_us, min(seq, self._sent))
             case ContextAck():
                 return ()
@@ -378,7 +378,7 @@ class ClientMachine:
         answered = [Complete(op_id, self._client) for op_id in self._registering]
         self._registering.clear()
         stop = self._in_flight.settle(now_us, _REGISTRATION)
-        return [*answered, *stop, *self._send(now_us, [seq for seq, _ in self._outbox.batch()])]
+        return [*answered, *stop, *self._send(now_us, [seq for seq, _ in self._outbox.sendable_items()])]
 
     def _receive_refusal(self, device: str) -> Sequence[Effect]:
         self._is_registered = False
@@ -393,13 +393,13 @@ class ClientMachine:
 
     def _receive_ack(self, now_us: int, up_to_seq: int) -> Sequence[Effect]:
         effects: list[Effect] = []
-        before = self._outbox.name(self._outbox.first_seq).incarnation
+        before = self._outbox.item_id(self._outbox.first_seq).incarnation
         for seq, _ in self._outbox.ack_up_to(up_to_seq):
             effects += self._in_flight.settle(now_us, seq)
             if seq in self._calls:
                 effects.append(Complete(self._calls.pop(seq), seq))
-        if self._is_registered and self._outbox.name(self._outbox.first_seq).incarnation != before:
-            effects += self._send(now_us, [seq for seq, _ in self._outbox.batch()])
+        if self._is_registered and self._outbox.item_id(self._outbox.first_seq).incarnation != before:
+            effects += self._send(now_us, [seq for seq, _ in self._outbox.sendable_items()])
         return effects
 
     def _receive_push(self, now_us: int, push: Push | PassedPush, *, is_registered: bool) -> Sequence[Effect]:

@@ -177,7 +177,7 @@ class ClientMachine:
             case SendFailed(message=Hello()) if self._has_link:
                 return self._in_flight.start(now_us, _HELLO)
             case SendFailed(message=Upload(incarnation=incarnation, number=number)) if self._has_link:
-                seq = self._outbox.seq(incarnation, number)
+                seq = self._outbox.seq_of(incarnation, number)
                 return self._in_flight.start(now_us, seq) if seq in self._outbox else ()
             case TimerFired(name=Notices.TIMER):
                 self._notices.clear()
@@ -212,13 +212,13 @@ class ClientMachine:
             case None:
                 return record_dropped(event)
             case UploadAck(incarnation=incarnation, number=number):
-                return self._receive_ack(now_us, self._outbox.seq(incarnation, number))
+                return self._receive_ack(now_us, self._outbox.seq_of(incarnation, number))
             case Welcome(incarnation=incarnation) as welcome:
                 return (
                     self._receive_welcome(now_us, welcome) if incarnation == self._outbox.incarnation else ()
                 )
             case UploadGap(incarnation=incarnation, number=number):
-                seq = self._outbox.seq(incarnation, number)
+                seq = self._outbox.seq_of(incarnation, number)
                 return self._retransmit_from(now_us, seq) if self._has_link and seq else ()
 
     def _is_for_this_start(self, message: Deliver | UploadAck | UploadGap) -> bool:
@@ -241,7 +241,7 @@ class ClientMachine:
 
     def _submit(self, op_id: int, submitted: Submit, now_us: int) -> Sequence[Effect]:
         seq = self._outbox.last_seq + 1
-        incarnation, number = self._outbox.name(seq)
+        incarnation, number = self._outbox.item_id(seq)
         item = submitted.item or f"{self._me} {incarnation} {number}"
         message = Upload(
             number=number,
@@ -266,7 +266,7 @@ class ClientMachine:
         effects = [*self._in_flight.settle(now_us, seq)]
         if seq in self._calls:
             effects.insert(0, Complete(self._calls.pop(seq), seq))
-        next_incarnation = self._outbox.name(self._outbox.first_seq).incarnation
+        next_incarnation = self._outbox.item_id(self._outbox.first_seq).incarnation
         if next_incarnation == accepted.incarnation or not self._has_link:
             return effects
         if next_incarnation != self._outbox.incarnation:  # the relay does not expect its messages
@@ -279,7 +279,7 @@ class ClientMachine:
         if self.is_next(seen, message):
             last = (self._store.get("place", int) or 0) + 1
             self._store.put("place", last)
-            self._inbox.take(message.sender, message.incarnation, message.number)
+            self._inbox.mark_taken(message.sender, message.incarnation, message.number)
             self._store.crash_point("seen, not in the inbox")
             identifier = f"{message.incarnation} {message.number}"
             stored = _StoredMessage(key=message.key, sender=message.sender, text=message.text, id=identifier)
@@ -345,7 +345,7 @@ class ClientMachine:
         seq = (self._store.get("hello", int) or 0) + 1
         self._store.put("hello", seq)
         known = self._hello_state()
-        oldest, first = self._outbox.name(self._outbox.first_seq)
+        oldest, first = self._outbox.item_id(self._outbox.first_seq)
         is_news = must or _HELLO in self._in_flight or self._store.get("told", _Known) != known
         hello = Hello(
             seq=seq,
@@ -380,7 +380,7 @@ class ClientMachine:
 
     def _send_from(self, now_us: int, first_seq: int) -> Sequence[Effect]:
         """Send the current batch of the outbox, starting at a sequence number."""
-        waiting = self._outbox.batch(first_seq)
+        waiting = self._outbox.sendable_items(first_seq)
         return [effect for seq, message in waiting for effect in self._send(now_us, seq, message)]
 
     def _send(self, now_us: int, seq: int, message: Upload) -> Sequence[Effect]:

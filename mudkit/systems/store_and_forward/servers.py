@@ -41,9 +41,9 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from mudkit.delivery.inbox import MAX_INCARNATIONS, Inbox, Place
+from mudkit.delivery.inbox import MAX_INCARNATIONS, Inbox, ItemOrder
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import Heard, Peer, rolled_back
+from mudkit.delivery.session import HelloVerdict, Peer, rollback_incident
 from mudkit.display import View, first_rows
 from mudkit.events import (
     Effect,
@@ -263,7 +263,7 @@ class RelayMachine:
             device = self._devices[name] = DeviceQueue(name)
             if self._is_restarted:  # it may have been known before
                 device.has_other = True
-                device.peer.ask(self._ports.entropy)
+                device.peer.question_nonce(self._ports.entropy)
         return device
 
     def _identify_until_answered(self, now_us: int, device: DeviceQueue) -> Sequence[Effect]:
@@ -278,9 +278,9 @@ class RelayMachine:
         device = self._device(sender)
         if incarnation not in (device.peer.incarnation, device.oldest):
             return self._identify_if_unknown(device, source)
-        place = self._accepted.place(sender, incarnation, number)
-        effects = self._enqueue(now_us, message) if place is Place.NEXT else ()
-        if place is not Place.EARLY:
+        place = self._accepted.classify(sender, incarnation, number)
+        effects = self._enqueue(now_us, message) if place is ItemOrder.NEXT else ()
+        if place is not ItemOrder.EARLY:
             accepted = UploadAck(
                 number=number, incarnation=incarnation, key=message.key, receiver=device.receiver
             )
@@ -312,7 +312,7 @@ class RelayMachine:
             after=device.last_number(*stream)
             or self._delivered.last_number(f"{device.name}\n{stream[0]}", stream[1]),
         )
-        self._accepted.take(*stream, message.number)
+        self._accepted.mark_taken(*stream, message.number)
         self._store.crash_point("accepted, not in the queue")
         key = device.put(delivery, last.batch)
         self._store.put(key, delivery)
@@ -325,7 +325,7 @@ class RelayMachine:
         return () if device.is_known else self._identify(device, source)
 
     def _identify(self, device: DeviceQueue, source: str) -> Sequence[Effect]:
-        return (Send(source, Identify(device.peer.ask(self._ports.entropy))),)
+        return (Send(source, Identify(device.peer.question_nonce(self._ports.entropy))),)
 
     # -- from receivers
 
@@ -333,8 +333,8 @@ class RelayMachine:
         device, incarnation, seq = self._device(message.device), message.incarnation, message.seq
         is_elsewhere = self._at.get(source, device) is not device
         nonce = None if message.nonce is msgspec.UNSET else message.nonce
-        heard = device.peer.hear(incarnation, seq, nonce, is_elsewhere=is_elsewhere)
-        if heard is Heard.STRANGER:
+        heard = device.peer.judge_hello(incarnation, seq, nonce, is_elsewhere=is_elsewhere)
+        if heard is HelloVerdict.STRANGER:
             if device.is_known or is_elsewhere:
                 return self._identify(device, source)
             self._move(device, source)  # its stored address may be outdated
@@ -347,12 +347,12 @@ class RelayMachine:
         if message.answer is True:
             another: Literal[True] | msgspec.UnsetType = True if device.has_other else msgspec.UNSET
             effects.append(Send(source, Welcome(seq=seq, incarnation=incarnation, another=another)))
-        if heard is Heard.STALE:
+        if heard is HelloVerdict.STALE:
             return effects
         effects += self._resume_sender(message)
         effects += self._move(device, source)
         self._store.put(_AT + device.name, source)
-        device.peer.take(incarnation, seq)
+        device.peer.accept_hello(incarnation, seq)
         device.oldest = incarnation if message.oldest is msgspec.UNSET else message.oldest
         device.is_busy = message.busy
         if device.is_busy:
@@ -365,7 +365,7 @@ class RelayMachine:
         oldest = message.incarnation if message.oldest is msgspec.UNSET else message.oldest
         if before <= self._accepted.last_number(message.device, oldest):
             return ()
-        self._accepted.take(message.device, oldest, before)
+        self._accepted.mark_taken(message.device, oldest, before)
         detail = f"messages of {message.device} up to number {before} are not known here"
         return (Record("incidents", {"incident": "began anew", "detail": detail}),)
 
@@ -373,7 +373,7 @@ class RelayMachine:
         device = self._device(message.to)
         if message.receiver != device.peer.incarnation:  # a former incarnation, or one whose hello is late
             return self._identify_if_unknown(device, source)
-        self._delivered.take(*_stream(message), message.number)
+        self._delivered.mark_taken(*_stream(message), message.number)
         device.ack(message)
         key = device.key(message)
         effects = [*device.in_flight.settle(now_us, key)]
@@ -399,7 +399,7 @@ class RelayMachine:
         self._delivered.rewind(*_stream(message), message.number)
         lost = f"messages of {message.sender} from number {message.number + 1} to {last_number} are gone"
         return [
-            rolled_back(device.name, lost),
+            rollback_incident(device.name, lost),
             *(self._deliver_all(now_us, device) if device.is_reachable else ()),
         ]
 

@@ -36,7 +36,7 @@ from msgspec.structs import replace
 from mudkit.delivery.notices import FieldsWithId, Notices
 from mudkit.delivery.records import delivery
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import rolled_back, store_id
+from mudkit.delivery.session import rollback_incident, store_id
 from mudkit.display import View
 from mudkit.errors import PredicateError
 from mudkit.events import (
@@ -395,7 +395,7 @@ class ClientMachine:
 
     def _skip_reports(self, seq: int) -> Record:
         """Skip report numbers up to ``seq``, which this store has used and forgotten; return the incident."""
-        lost = rolled_back(self._me, f"it does not know its reports {self._last_report + 1} to {seq}")
+        lost = rollback_incident(self._me, f"it does not know its reports {self._last_report + 1} to {seq}")
         self._store.put("report", seq)
         return lost
 
@@ -445,7 +445,7 @@ class ClientMachine:
         self._store.put("policy", _StoredPolicy(seq + 1, stored.policy))
         if stored.seq in self._calls:
             self._calls[seq + 1] = self._calls.pop(stored.seq)
-        lost = rolled_back(self._me, f"it does not know its policies {stored.seq} to {seq}")
+        lost = rollback_incident(self._me, f"it does not know its policies {stored.seq} to {seq}")
         return (lost, *self._send_policy(now_us))
 
     def _send_policy(self, now_us: int) -> Sequence[Effect]:

@@ -53,7 +53,7 @@ class OutboxModel(RuleBasedStateMachine):
         incarnation = self.outbox.incarnation
         self.counts[incarnation] += 1
         self.names[self.last] = incarnation, self.counts[incarnation]
-        assert self.outbox.name(self.last) == self.names[self.last]
+        assert self.outbox.item_id(self.last) == self.names[self.last]
         assert self.outbox.add(item) == self.last
         self.pending[self.last] = item
         self.store.commit()
@@ -98,21 +98,21 @@ class OutboxModel(RuleBasedStateMachine):
         assert self.outbox.first_seq == min(self.pending, default=self.last + 1)
         assert self.names.get(self.last + 1) is None
         incarnation = self.outbox.incarnation
-        assert self.outbox.name(self.last + 1) == (incarnation, self.counts[incarnation] + 1)
+        assert self.outbox.item_id(self.last + 1) == (incarnation, self.counts[incarnation] + 1)
         batch = [seq for seq in self.pending if self.names[seq][0] == self.names[min(self.pending)][0]]
-        assert [seq for seq, _ in self.outbox.batch()] == batch
+        assert [seq for seq, _ in self.outbox.sendable_items()] == batch
         for seq in self.pending:
             incarnation, number = self.names[seq]
-            assert self.outbox.name(seq) == (incarnation, number)
-            assert self.outbox.seq(incarnation, number) == seq
+            assert self.outbox.item_id(seq) == (incarnation, number)
+            assert self.outbox.seq_of(incarnation, number) == seq
             of_incarnation = [other for other in self.pending if self.names[other][0] == incarnation]
-            last = self.outbox.seq(incarnation, number + 100)  # starts in between may have nothing pending
+            last = self.outbox.seq_of(incarnation, number + 100)  # starts in between may have nothing pending
             assert [other for other in self.pending if min(of_incarnation) <= other <= last] == of_incarnation
-            assert self.outbox.seq(incarnation, 0) == 0
-            assert [other for other, _ in self.outbox.batch(seq)] == [
+            assert self.outbox.seq_of(incarnation, 0) == 0
+            assert [other for other, _ in self.outbox.sendable_items(seq)] == [
                 other for other in batch if other >= seq
             ]
-        assert self.outbox.seq("nobody", 1) == 0
+        assert self.outbox.seq_of("nobody", 1) == 0
         for seq in range(-1, self.last + 2):
             assert (seq in self.outbox) == (seq in self.pending)
             assert list(self.outbox.items(seq)) == [pair for pair in self.pending.items() if pair[0] >= seq]
@@ -127,19 +127,21 @@ def test_item_names_are_not_reused_after_a_restore() -> None:
     outbox = Outbox(create_ports(store), Text)
     outbox.add(Text("one"))
     backup = dict(store.items())
-    names = {outbox.name(outbox.add(Text(f"later {number}"))) for number in range(3)}
+    names = {outbox.item_id(outbox.add(Text(f"later {number}"))) for number in range(3)}
     for _ in range(3):  # also a repeated restore
         store.wipe()
         for key, value in backup.items():
             store.put(key, value)
         outbox = Outbox(create_ports(store), Text)
-        assert [outbox.name(seq).number for seq, _ in outbox.items()] == [1]  # items keep their names
-        new = [outbox.name(outbox.add(Text(f"after {number}"))) for number in range(3)]
+        assert [outbox.item_id(seq).number for seq, _ in outbox.items()] == [1]  # items keep their names
+        new = [outbox.item_id(outbox.add(Text(f"after {number}"))) for number in range(3)]
         assert not names & set(new)
         assert [name.number for name in new] == [1, 2, 3]
-        assert [item.text for _, item in outbox.batch()] == ["one"]  # items of the former incarnation first
+        assert [item.text for _, item in outbox.sendable_items()] == [
+            "one"
+        ]  # items of the former incarnation first
         outbox.ack(1)
-        assert [item.text for _, item in outbox.batch()] == ["after 0", "after 1", "after 2"]
+        assert [item.text for _, item in outbox.sendable_items()] == ["after 0", "after 1", "after 2"]
         names |= set(new)
 
 

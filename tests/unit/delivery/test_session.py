@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mudkit.delivery.session import (
     Follower,
-    Heard,
+    HelloVerdict,
     Incarnation,
     Lineage,
     Peer,
@@ -19,7 +19,7 @@ from mudkit.delivery.session import (
     last_incarnation,
     last_lsn_of,
     resume_lsn,
-    rolled_back,
+    rollback_incident,
     shared_lsn,
     store_id,
     taken_by_incarnation,
@@ -40,38 +40,42 @@ def test_store_incarnation_is_drawn_once_per_store() -> None:
 
 def test_hello_is_news_stale_or_of_a_stranger() -> None:
     peer = Peer()
-    assert peer.hear("0a", 5) is Heard.NEWS
-    peer.take("0a", 5)
-    assert [peer.hear("0a", seq) for seq in (4, 5, 6)] == [Heard.STALE, Heard.STALE, Heard.NEWS]
-    assert peer.hear("0b", 1) is Heard.STRANGER
-    assert peer.hear("0b", 1, "no nonce was given") is Heard.STRANGER
+    assert peer.judge_hello("0a", 5) is HelloVerdict.NEWS
+    peer.accept_hello("0a", 5)
+    assert [peer.judge_hello("0a", seq) for seq in (4, 5, 6)] == [
+        HelloVerdict.STALE,
+        HelloVerdict.STALE,
+        HelloVerdict.NEWS,
+    ]
+    assert peer.judge_hello("0b", 1) is HelloVerdict.STRANGER
+    assert peer.judge_hello("0b", 1, "no nonce was given") is HelloVerdict.STRANGER
 
 
 def test_new_incarnation_is_accepted_only_with_the_nonce() -> None:
     draws = iter((b"1111", b"2222"))
     peer = Peer("0a", 5)
-    nonce = peer.ask(lambda n: next(draws)[:n])
-    assert peer.ask(lambda n: next(draws)[:n]) == nonce  # the same until it is answered
-    assert peer.hear("0b", 1, "3131") is Heard.STRANGER
-    assert peer.hear("0b", 1, nonce) is Heard.NEWS
-    peer.take("0b", 1)
-    assert peer.hear("0a", 6, nonce) is Heard.STRANGER  # a late copy of the former incarnation
+    nonce = peer.question_nonce(lambda n: next(draws)[:n])
+    assert peer.question_nonce(lambda n: next(draws)[:n]) == nonce  # the same until it is answered
+    assert peer.judge_hello("0b", 1, "3131") is HelloVerdict.STRANGER
+    assert peer.judge_hello("0b", 1, nonce) is HelloVerdict.NEWS
+    peer.accept_hello("0b", 1)
+    assert peer.judge_hello("0a", 6, nonce) is HelloVerdict.STRANGER  # a late copy of the former incarnation
     assert peer.nonce is None
 
 
 def test_first_hello_after_a_question_needs_the_nonce() -> None:
     peer = Peer()
-    assert peer.hear("0a", 1) is Heard.NEWS
-    nonce = peer.ask(lambda count: bytes(count))
-    assert peer.ask(lambda count: b"\1" * count) == nonce  # one question at a time
-    assert peer.hear("0a", 1) is Heard.STRANGER
-    assert peer.hear("0a", 1, "another") is Heard.STRANGER
-    assert peer.hear("0a", 1, nonce) is Heard.NEWS
-    peer.take("0a", 1)
+    assert peer.judge_hello("0a", 1) is HelloVerdict.NEWS
+    nonce = peer.question_nonce(lambda count: bytes(count))
+    assert peer.question_nonce(lambda count: b"\1" * count) == nonce  # one question at a time
+    assert peer.judge_hello("0a", 1) is HelloVerdict.STRANGER
+    assert peer.judge_hello("0a", 1, "another") is HelloVerdict.STRANGER
+    assert peer.judge_hello("0a", 1, nonce) is HelloVerdict.NEWS
+    peer.accept_hello("0a", 1)
     assert peer.nonce is None
-    assert peer.hear("0a", 1, nonce) is Heard.STALE
-    assert peer.hear("0a", 2) is Heard.NEWS
-    assert peer.hear("0b", 3, nonce) is Heard.STRANGER
+    assert peer.judge_hello("0a", 1, nonce) is HelloVerdict.STALE
+    assert peer.judge_hello("0a", 2) is HelloVerdict.NEWS
+    assert peer.judge_hello("0b", 3, nonce) is HelloVerdict.STRANGER
 
 
 def test_each_start_has_a_new_incarnation_independent_of_the_store() -> None:
@@ -137,7 +141,7 @@ def test_start_without_entries_remains_in_the_lineage() -> None:
 
 
 def test_rolled_back_store_is_an_incident() -> None:
-    record = rolled_back("ann", "messages 3 to 5 are gone")
+    record = rollback_incident("ann", "messages 3 to 5 are gone")
     assert (record.table, record.row["incident"]) == ("incidents", "rolled back")
     assert record.row["detail"] == "ann: messages 3 to 5 are gone"
 
@@ -154,10 +158,10 @@ def test_log_without_restarts_is_shared_completely() -> None:
 def test_follower_tracks_a_growing_log() -> None:
     follower = Follower()
     assert follower.last_lsn is None
-    assert follower.hear({}, 0)
+    assert follower.accept_lineage({}, 0)
     assert follower.last_lsn == 0
-    assert follower.hear({}, 7)
-    assert follower.hear({}, 3)  # a late message of this start
+    assert follower.accept_lineage({}, 7)
+    assert follower.accept_lineage({}, 3)  # a late message of this start
     assert follower.last_lsn == 7
 
 
@@ -168,34 +172,34 @@ def test_follower_accepts_another_start_only_in_the_answer_to_its_question() -> 
         return next(draws)[:count]
 
     follower = Follower()
-    assert follower.hear({"a": 5}, 9)  # the first one
-    assert not follower.hear({"c": 3}, 2)
-    nonce = follower.ask(entropy)
-    assert follower.ask(entropy) == nonce  # the same until it is answered
-    assert not follower.hear({"b": 4}, 7, "another")
-    assert not follower.hear({"c": 3}, 2)
+    assert follower.accept_lineage({"a": 5}, 9)  # the first one
+    assert not follower.accept_lineage({"c": 3}, 2)
+    nonce = follower.question_nonce(entropy)
+    assert follower.question_nonce(entropy) == nonce  # the same until it is answered
+    assert not follower.accept_lineage({"b": 4}, 7, "another")
+    assert not follower.accept_lineage({"c": 3}, 2)
     assert (follower.lineage, follower.last_lsn) == ({"a": 5}, 9)
-    assert follower.hear({"c": 3}, 2, nonce)
+    assert follower.accept_lineage({"c": 3}, 2, nonce)
     assert (follower.lineage, follower.last_lsn) == ({"c": 3}, 2)
-    assert not follower.hear({"b": 4}, 7, nonce)  # a late copy of the answer of another start
-    assert follower.ask(entropy) != nonce
+    assert not follower.accept_lineage({"b": 4}, 7, nonce)  # a late copy of the answer of another start
+    assert follower.question_nonce(entropy) != nonce
 
 
 def test_follower_that_knows_a_lineage_asks_after_its_restart() -> None:
     follower = Follower({"a": 5})
-    assert not follower.hear({"b": 3}, 2)
-    assert not follower.hear({}, 2)
-    assert follower.hear({"a": 5}, 7)
-    assert not follower.hear({"b": 3}, 2, None)
-    assert follower.hear({}, 3, follower.ask(bytes))  # a wiped store
+    assert not follower.accept_lineage({"b": 3}, 2)
+    assert not follower.accept_lineage({}, 2)
+    assert follower.accept_lineage({"a": 5}, 7)
+    assert not follower.accept_lineage({"b": 3}, 2, None)
+    assert follower.accept_lineage({}, 3, follower.question_nonce(bytes))  # a wiped store
     assert follower.lineage == {}
 
 
 def test_answered_question_is_closed_also_if_nothing_has_changed() -> None:
     follower = Follower({"a": 5}, 7)
-    assert follower.hear({"a": 5}, 8, follower.ask(bytes))
+    assert follower.accept_lineage({"a": 5}, 8, follower.question_nonce(bytes))
     assert follower.nonce is None
-    assert not follower.hear({"b": 5}, 9, bytes(4).hex())
+    assert not follower.accept_lineage({"b": 5}, 9, bytes(4).hex())
 
 
 @given(st.data())
@@ -210,8 +214,8 @@ def test_follower_finds_the_present_log_after_any_restores_and_late_copies(data:
     follower = Follower()
 
     def deliver(start: int, nonce: str | None) -> None:
-        if not follower.hear(logs[start], 7, nonce):
-            question = follower.ask(lambda size: next(entropy).to_bytes(size, "big"))
+        if not follower.accept_lineage(logs[start], 7, nonce):
+            question = follower.question_nonce(lambda size: next(entropy).to_bytes(size, "big"))
             questions.append((len(logs) - 1, question))
 
     for _ in range(data.draw(st.integers(0, 30))):
@@ -229,9 +233,11 @@ def test_follower_finds_the_present_log_after_any_restores_and_late_copies(data:
     for _ in range(2):
         deliver(len(logs) - 1, None)
         deliver(len(logs) - 1, follower.nonce)
-    assert follower.hear(logs[-1], 7)
+    assert follower.accept_lineage(logs[-1], 7)
     for start, nonce in messages:
-        assert follower.hear(logs[start], 7, nonce) == (start == len(logs) - 1 or logs[start] == logs[-1])
+        assert follower.accept_lineage(logs[start], 7, nonce) == (
+            start == len(logs) - 1 or logs[start] == logs[-1]
+        )
     assert follower.lineage == logs[-1]
 
 

@@ -33,7 +33,7 @@ class Network:
             self.incoming = Incoming(message.first)
         self.arrived.add(message.seq)
         self.delivered[-1] += self.incoming.take(message)
-        return self.incoming.ack(message.stream).seq
+        return self.incoming.build_ack(message.stream).seq
 
     def step(self, action: str, index: int) -> None:
         if action == "send":
@@ -113,7 +113,7 @@ def test_reordered_and_duplicate_items_are_delivered_without_resending(order, re
     incoming = Incoming(messages[order[0] - 1].first)
     for number in order:
         delivered += incoming.take(messages[number - 1])
-        out.ack_up_to(incoming.ack("s 1").seq)
+        out.ack_up_to(incoming.build_ack("s 1").seq)
     assert delivered == list(range(1, 31))
     assert not out.pending
     assert incoming._ahead == {}
@@ -166,19 +166,19 @@ def test_restarted_receiver_continues_at_the_first_unacknowledged():
     first, second = out.pending_items()
     incoming = Incoming(second.first)
     assert incoming.take(second) == ()
-    assert incoming.ack("s 1") == StreamAck("s 1", 2)
+    assert incoming.build_ack("s 1") == StreamAck("s 1", 2)
     assert incoming.take(first) == ("c", "d")
     assert incoming.take(second) == ()
-    assert incoming.ack("s 1").seq == 4
+    assert incoming.build_ack("s 1").seq == 4
 
 
 def test_early_items_are_delivered_after_the_missing_one():
     _, (a, b, c, d, e) = create_stream("abcde")
     incoming = Incoming(a.first)
     assert [incoming.take(item) for item in (c, b, e, c)] == [(), (), (), ()]
-    assert incoming.ack("s 1").seq == 0
+    assert incoming.build_ack("s 1").seq == 0
     assert incoming.take(a) == ("a", "b", "c")
-    assert incoming.ack("s 1").seq == 3
+    assert incoming.build_ack("s 1").seq == 3
     assert incoming.take(d) == ("d", "e")
     assert [incoming.take(item) for item in (a, e)] == [(), ()]
     assert incoming._ahead == {}
@@ -272,5 +272,5 @@ def test_acknowledgement_does_not_iterate_over_the_queue():
 
 
 def test_initial_acknowledgement_precedes_the_first_item():
-    assert Incoming(5).ack("s").seq == 4
-    assert Incoming().ack("s").seq == 0
+    assert Incoming(5).build_ack("s").seq == 4
+    assert Incoming().build_ack("s").seq == 0

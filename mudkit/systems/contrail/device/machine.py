@@ -23,7 +23,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from mudkit.delivery.notices import Notices
-from mudkit.delivery.session import rolled_back
+from mudkit.delivery.session import rollback_incident
 from mudkit.display import View, first_rows
 from mudkit.errors import AccessDenied, MudkitError, ParameterError, did_you_mean, listed
 from mudkit.events import (
@@ -312,7 +312,7 @@ class ModuleMachine:
         lost = [number for number in numbers if after < number <= up_to]
         self._filters.remove_between(device, after, up_to)
         what = f"it does not know what it has sent from number {min(lost, default=0)} on"
-        return [rolled_back(device, what)] if lost else []
+        return [rollback_incident(device, what)] if lost else []
 
     def _handle_wiped_friend(self, device: str) -> list[Effect]:
         """Delete the state of a friend whose device was wiped, and send it filters again."""

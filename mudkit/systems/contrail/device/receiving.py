@@ -346,7 +346,7 @@ class Receiving:
         content = decrypt_item(module.cipher, key, message)
         effects = self._inbox.add(message, content)
         store.put(seen_key, message.seq)
-        self._last.take(channel, str(generation), message.seq)
+        self._last.mark_taken(channel, str(generation), message.seq)
         if not last:
             self._forget_seen(channel, range(oldest << NUMBER_BITS))
         elif message.seq // MAX_SEEN > last // MAX_SEEN:

@@ -40,10 +40,10 @@ from typing import Final
 import msgspec
 from msgspec.structs import asdict, replace
 
-from mudkit.delivery.inbox import Inbox, Place
+from mudkit.delivery.inbox import Inbox, ItemOrder
 from mudkit.delivery.outbox import Outbox
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import Incarnation, rolled_back
+from mudkit.delivery.session import Incarnation, rollback_incident
 from mudkit.events import Effect, Event, Ports, Received, Send, TimerFired, size_bytes
 from mudkit.systems.contrail.messages import (
     STORAGE_FROM_COMPUTE,
@@ -223,7 +223,7 @@ class Storage:
         if version <= max(self._queue_version(device), 0 if moved is None else moved.version):
             return ()
         self._store.put(f"version {device}", version - 1)
-        lost = rolled_back(self._me, f"it does not know that the queue of {device} has moved to {to}")
+        lost = rollback_incident(self._me, f"it does not know that the queue of {device} has moved to {to}")
         return (lost, *self._move_queue(now_us, device, to))
 
     def _is_own(self, do: ExecuteOps) -> bool:
@@ -250,7 +250,7 @@ class Storage:
             effects += [Send(address, ServerRestarted()) for address in others]
         self._store.put("started", True)
         for unit in self._units:
-            for seq, _ in self._move_outbox(unit).batch():
+            for seq, _ in self._move_outbox(unit).sendable_items():
                 effects += self._send_move(now_us, unit, seq)
         for key, watcher in self._store.items("watcher ", _Watcher):
             device = key.removeprefix("watcher ")
@@ -439,25 +439,25 @@ class Storage:
         """Store a move, and send it unless moves of an earlier incarnation are unacknowledged."""
         moves = self._move_outbox(to)
         seq = moves.add(moving)
-        is_first = moves.name(seq).incarnation == moves.name(moves.first_seq).incarnation
+        is_first = moves.item_id(seq).incarnation == moves.item_id(moves.first_seq).incarnation
         return self._send_move(now_us, to, seq) if is_first else ()
 
     def _send_move(self, now_us: int, to: str, seq: int) -> Sequence[Effect]:
         """Send a stored move with its name, and retransmit it until it is acknowledged."""
         moves = self._move_outbox(to)
-        incarnation, number = moves.name(seq)
-        first = moves.name(moves.first_seq).number
+        incarnation, number = moves.item_id(seq)
+        first = moves.item_id(moves.first_seq).number
         message = replace(moves[seq], incarnation=incarnation, number=number, open_from=first)
         return (Send(to, message), *self._in_flight.start(now_us, (to, seq), size_bytes(message)))
 
     def _acknowledge_move(self, now_us: int, unit: str, incarnation: str, number: int) -> Sequence[Effect]:
         """Remove an acknowledged move; after the last of an incarnation, send those of the next."""
         moves = self._move_outbox(unit)
-        seq = moves.seq(incarnation, number)
+        seq = moves.seq_of(incarnation, number)
         if moves.ack(seq) is None:
             return ()
         effects = list(self._in_flight.settle(now_us, (unit, seq)))
-        for seq, _ in moves.batch():
+        for seq, _ in moves.sendable_items():
             if (unit, seq) not in self._in_flight:
                 effects += self._send_move(now_us, unit, seq)
         return effects
@@ -466,13 +466,13 @@ class Storage:
         """Append a moved queue here, once and in the order of its origin's moves; acknowledge it."""
         incarnation, number = moving.incarnation, moving.number
         after = 0 if number == moving.open_from else None
-        place = self._adopted.place(source, incarnation, number, after)
-        if place is Place.EARLY:
+        place = self._adopted.classify(source, incarnation, number, after)
+        if place is ItemOrder.EARLY:
             return ()
         adopted = Send(source, QueueAdopted(incarnation, number))
-        if place is Place.DUPLICATE:
+        if place is ItemOrder.DUPLICATE:
             return (adopted,)
-        self._adopted.take(source, incarnation, number)
+        self._adopted.mark_taken(source, incarnation, number)
         device = moving.device
         moved = self._find_moved(device, moving.version)
         if moved is not None:  # moved on before it arrived

@@ -32,7 +32,7 @@ import msgspec
 from msgspec import UNSET
 
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import Incarnation, rolled_back
+from mudkit.delivery.session import Incarnation, rollback_incident
 from mudkit.delivery.stream import Outgoing, StreamItem
 from mudkit.display import View, first_rows
 from mudkit.errors import MudkitError, ParameterError, PredicateError, brief
@@ -526,7 +526,7 @@ class SpoolServer:
             return ()
         lost = f"facts {base + 1} to {peer.facts_seq} are gone"
         peer.facts_seq = base
-        return (rolled_back(peer.name, lost),)
+        return (rollback_incident(peer.name, lost),)
 
     def _skip_facts_lost_here(self, peer: DeviceState, wants: Subscriptions) -> Sequence[Effect]:
         """Skip the facts that this server, an old backup, has lost, and report those it had acknowledged.
@@ -540,14 +540,14 @@ class SpoolServer:
         lost = f"facts {known_seq + 1} to {acked_seq} of {peer.name} were gone; it has sent them again"
         if wants.first > known_seq + 1:
             lost += f" from {wants.first} on"
-        return (rolled_back(self._address, lost),)
+        return (rollback_incident(self._address, lost),)
 
     def _keep_lost_messages(
         self, peer: DeviceState, wants: Subscriptions, holds: dict[str, dict[str, float]]
     ) -> Sequence[Effect]:
         """Leave a device the messages that only it has: this server's store is an old backup."""
         return [
-            rolled_back(self._address, f"messages of {topic!r} up to number {last_order} are gone")
+            rollback_incident(self._address, f"messages of {topic!r} up to number {last_order} are gone")
             for topic, (_, _, last_order) in wants.topics.items()
             if peer.topics[topic].detect_rollback(last_order, holds.get(topic, {}))
         ]

@@ -15,7 +15,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from mudkit.delivery.notices import Notices
-from mudkit.delivery.session import rolled_back
+from mudkit.delivery.session import rollback_incident
 from mudkit.delivery.stream import StreamItem
 from mudkit.display import View, first_rows
 from mudkit.errors import MudkitError, ParameterError, TokenExpired
@@ -351,7 +351,7 @@ class ClientMachine:
         connection.log_incarnation = answer.log_incarnation
         effects, asks = connection.rename_in_flight(now_us)
         what = f"entries of the log that this client has seen are gone: {lost}"
-        incident = [rolled_back("back end of MUD tables", what)] if lost else ()
+        incident = [rollback_incident("back end of MUD tables", what)] if lost else ()
         return [*incident, *effects, *self._resend(now_us, asks)]
 
     def _process_answer(self, now_us: int, ask: PendingAsk, answer: Answer) -> Sequence[Effect]:

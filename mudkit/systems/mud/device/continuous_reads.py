@@ -264,7 +264,7 @@ class ContinuousReads:
                 case Tell():
                     effects += self._note_generation(now_us, body.processor, body.generation)
                     effects += self._receive_change(now_us, body)
-        return [*effects, Send(source, incoming.ack(item.stream))]
+        return [*effects, Send(source, incoming.build_ack(item.stream))]
 
     def build_request(self, work: Registering | Updating) -> ContinuousReadRequest:
         """Build a request about a continuous read as of now."""

@@ -195,7 +195,7 @@ class WritePath:
     def build_request(self, seq: int) -> WriteRequest:
         """Build the request of a pending write as of now."""
         writes = self._local.writes
-        write, named, first = writes[seq], writes.name(seq), writes.name(writes.first_seq)
+        write, named, first = writes[seq], writes.item_id(seq), writes.item_id(writes.first_seq)
         return WriteRequest(
             name=write.name, table=write.table, key=write.key, type=write.type, data=write.data,
             predicate=write.predicate, reader=write.reader, replaces=write.replaces, number=named.number,
@@ -227,7 +227,7 @@ class WritePath:
     def _own_key(self) -> str:
         """Return a unique key, from the name of the next write."""
         writes = self._local.writes
-        named = writes.name(writes.last_seq + 1)
+        named = writes.item_id(writes.last_seq + 1)
         return f"{self._connection.endpoint} {named.incarnation} {named.number}"
 
     def _delay(self, now_us: int, write: PendingWrite, operation: Write, context: Fields) -> PendingWrite:

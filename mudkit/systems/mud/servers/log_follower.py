@@ -59,8 +59,8 @@ class LogFollower:
         before, log_incarnation = self.lineage, self.log_incarnation
         lineage: Lineage = {} if message.lineage is UNSET else message.lineage
         nonce = message.nonce if isinstance(message, Log) and message.nonce is not UNSET else None
-        if not self._history.hear(lineage, 0, nonce):
-            self._history.ask(self._entropy)
+        if not self._history.accept_lineage(lineage, 0, nonce):
+            self._history.question_nonce(self._entropy)
             return False
         is_abandoned = bool(log_incarnation) and log_incarnation not in lineage
         if is_abandoned or self.lsn > shared_lsn(before, self.lsn, lineage, self.lsn):

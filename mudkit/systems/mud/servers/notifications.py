@@ -43,7 +43,7 @@ from typing import Final
 from msgspec import UNSET, Struct
 
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import Heard, Peer
+from mudkit.delivery.session import HelloVerdict, Peer
 from mudkit.delivery.stream import Incoming, StreamAck, StreamItem
 from mudkit.errors import AccessDenied
 from mudkit.events import (
@@ -290,7 +290,7 @@ class NotificationServer:
         for endpoint in endpoints:
             if endpoint in self._unheard:
                 unheard = self._unheard[endpoint]
-                question = Identify(endpoint, unheard.peer.ask(self._entropy))
+                question = Identify(endpoint, unheard.peer.question_nonce(self._entropy))
                 effects += [Send(address, question) for address in unheard.addresses]
                 effects += self._hello_requests.start(now_us, endpoint)
         return effects
@@ -339,10 +339,10 @@ class NotificationServer:
         peer = self._peer(endpoint)
         owner = self._sessions.get(self._session_of.get(endpoint, ""))
         nonce = None if hello.nonce is UNSET else hello.nonce
-        heard = peer.hear(
+        heard = peer.judge_hello(
             hello.incarnation, hello.seq, nonce, is_elsewhere=self._is_of_another(source, owner)
         )
-        if heard is Heard.STALE:
+        if heard is HelloVerdict.STALE:
             return ()
         is_proven = self._is_proven(hello)
         former = self._unheard.get(endpoint)
@@ -350,17 +350,17 @@ class NotificationServer:
             if hello.is_new or hello.nonce is not UNSET:
                 return None
             if owner is None or (owner.sender.name, owner.sender.address) != (hello.session, source):
-                heard = Heard.STRANGER
+                heard = HelloVerdict.STRANGER
         elif not is_proven and any(one is not None and one.is_proven for one in (owner, former)):
             return None
-        if heard is Heard.STRANGER:
+        if heard is HelloVerdict.STRANGER:
             if owner is None and former is None:
                 self._remember_stranger(endpoint, peer)
-            return (Send(source, Identify(endpoint, peer.ask(self._entropy))),)
+            return (Send(source, Identify(endpoint, peer.question_nonce(self._entropy))),)
         name = hello.session
         if name is None and peer.incarnation == hello.incarnation:  # its welcome is on its way
             name = self._session_of.get(endpoint)
-        peer.take(hello.incarnation, hello.seq)
+        peer.accept_hello(hello.incarnation, hello.seq)
         self._unheard.pop(endpoint, None)
         self._strangers.pop(endpoint, None)
         effects = [*self._hello_requests.settle(now_us, endpoint)]
@@ -407,7 +407,7 @@ class NotificationServer:
         if session is None:
             return ()
         session.sender.is_reached = False
-        question = Identify(session.endpoint, session.peer.ask(self._entropy))
+        question = Identify(session.endpoint, session.peer.question_nonce(self._entropy))
         return (Send(session.sender.address, question),)
 
     def _peer(self, endpoint: str) -> Peer:
@@ -466,7 +466,7 @@ class NotificationServer:
         effects: list[Effect] = []
         for body in incoming.take(item):
             effects += self._receive_body(now_us, source, body)
-        return [*effects, Send(source, incoming.ack(item.stream))]
+        return [*effects, Send(source, incoming.build_ack(item.stream))]
 
     def _receive_body(self, now_us: int, source: str, body: ServerNotification) -> Sequence[Effect]:
         """Handle an item of a stream."""

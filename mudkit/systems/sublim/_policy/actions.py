@@ -23,7 +23,6 @@ not depend on which access point decides, or when.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,83 +32,21 @@ from typing import ClassVar, Final, TypeAlias, TypeGuard
 from mudkit.checks import is_storable
 from mudkit.errors import brief
 from mudkit.predicates import Language
-from mudkit.predicates.expressions import Expression
-from mudkit.systems.sublim._policy.function import Watched
-from mudkit.systems.sublim._policy.message import compress, method_of, resize, thaw, thaw_fields
-from mudkit.systems.sublim._policy.state import State, Tables, check_bytes
+from mudkit.systems.sublim._policy.execution import KEY_LETTERS, Execution, Step, compile_key, compile_value
+from mudkit.systems.sublim._policy.function import RunLimit
+from mudkit.systems.sublim._policy.message import compress, find_method, resize, thaw, thaw_fields
+from mudkit.systems.sublim._policy.state import State, check_bytes
 from mudkit.systems.sublim._policy.text import PolicyError
 from mudkit.wire import Fields, Value
 
 MAX_KEYS: Final = 1_000
 """Keys in the books of a rate limit or a summary; beyond, the oldest is deleted."""
-MAX_BOOKS_BYTES: Final = 131_072
-"""All books of a policy as JSON: beyond, they delete their oldest keys, but stop no message."""
 
 NUMBER: Final = (int, float)
-KEY_LETTERS: Final = 40
-"""Maximum length of a key in books; a longer or non-ASCII value is replaced by its hash."""
-
-
-class Execution:
-    """State of a message during the actions of a rule."""
-
-    __slots__ = ("clock", "hold_reason", "message", "out", "room_bytes", "state", "tables")
-
-    def __init__(
-        self,
-        message: Fields,
-        state: State,
-        clock: Fields,
-        tables: Tables,
-        room_bytes: int = MAX_BOOKS_BYTES,
-    ) -> None:
-        self.message = message
-        self.out: dict[str, Value] = dict(message)
-        self.state = state
-        self.clock = clock
-        self.tables = tables
-        self.hold_reason: str | None = None
-        """Reason a rate limit or a window drops it."""
-        self.room_bytes = room_bytes
-        """Capacity of the books of one rate limit or summary."""
-
-
-Step: TypeAlias = Callable[[Execution], bool]
-"""Executes one action; False: the message is dropped."""
-
-
-def value_of(given: Value, language: Language) -> Callable[[Execution], Value]:
-    """Compile a constant or an expression."""
-    if not isinstance(given, str):
-        return lambda execution: given
-    expression = Expression(given, language=language)
-    evaluate, constants = expression.evaluate, expression.constants
-    return lambda execution: evaluate(
-        constants, execution.tables, execution.message, execution.state.all, execution.clock
-    )
-
-
-def key_of(per: str | None, language: Language) -> Callable[[Execution], str]:
-    """Compile the key under which a message is counted: short, and distinct per value of the expression."""
-    if per is None:
-        return lambda execution: "all"
-    if not isinstance(per, str):
-        raise PolicyError(
-            "The key of a limit must be an expression.", found=brief(per), expected="'message.patient'"
-        )
-    value = value_of(per, language)
-
-    def key(execution: Execution) -> str:
-        written = repr(value(execution))
-        if len(written) <= KEY_LETTERS and written.isascii():
-            return written
-        return f"#{hashlib.blake2b(written.encode(), digest_size=16).hexdigest()}"
-
-    return key
 
 
 def check_name(what: str, given: Value) -> str:
-    """Raise PolicyError unless a value is an identifier."""
+    """Return an identifier unchanged; raise PolicyError for any other value."""
     if not isinstance(given, str) or not given.isidentifier():
         raise PolicyError(f"{what} takes a name.", found=brief(given), expected="letters, digits, _")
     return given
@@ -143,7 +80,7 @@ def check_seconds(given: Value) -> None:
 
 
 def check_at_least(what: str, given: Value, minimum: float) -> None:
-    """Raise PolicyError for a number below a minimum; an expression is evaluated later."""
+    """Raise PolicyError for a number below ``minimum``; an expression is evaluated later."""
     if isinstance(given, str):
         return
     if isinstance(given, bool) or not isinstance(given, NUMBER) or not minimum <= given < 1e9:
@@ -173,11 +110,13 @@ class Every:
             check_name("variable", self.variable)
 
     def compile(self, language: Language, variable: str) -> Step:
-        keyed, seconds = key_of(self.per, language), self.seconds
+        """Return the step that drops a message within the interval; ``variable`` holds its books."""
+        keyed, seconds = compile_key(self.per, language), self.seconds
 
         def step(execution: Execution) -> bool:
+            """Drop the message if one with this key was sent within the interval; else note its time."""
             state, key = execution.state, keyed(execution)
-            sent, now_s = _books(state, variable), state.now_s
+            sent, now_s = _read_books(state, variable), state.now_s
             last_s = sent.get(key)
             if isinstance(last_s, NUMBER) and now_s - last_s < seconds:
                 execution.hold_reason = (
@@ -190,7 +129,7 @@ class Every:
             for other, _ in list(over):  # the oldest come first
                 del kept[other]
             kept[key] = now_s
-            state.set_action_variable(variable, _newest(kept, execution.room_bytes, _ENTRY_BYTES))
+            state.set_action_variable(variable, _keep_newest(kept, execution.room_bytes, _ENTRY_BYTES))
             return True
 
         return step
@@ -217,53 +156,57 @@ class Summary:
         object.__setattr__(self, "of", check_names("of", self.of))
 
     def compile(self, language: Language, variable: str) -> Step:
-        keyed, seconds, of = key_of(self.per, language), self.seconds, self.of
+        """Return the step that adds messages to a window; ``variable`` holds its books."""
+        keyed, seconds, of = compile_key(self.per, language), self.seconds, self.of
         entry_bytes = _ENTRY_BYTES + sum(len(name) + _SUMMED_BYTES for name in of)
 
         def step(execution: Execution) -> bool:
+            """Add the message to the window of its key; drop it unless the window before is over."""
             state, key = execution.state, keyed(execution)
-            windows, now_s = dict(_books(state, variable)), state.now_s
-            window = _window(windows.pop(key, None))
+            windows, now_s = dict(_read_books(state, variable)), state.now_s
+            window = _read_window(windows.pop(key, None))
             is_over = window is not None and now_s - window[0] >= seconds
             since_s, before = (now_s, {}) if is_over or window is None else window
             updated: dict[str, Value] = {"since_s": since_s}
             for name in of:
-                updated[name] = _add(before.get(name), execution.message.get(name))
+                updated[name] = _add_to_sums(before.get(name), execution.message.get(name))
             windows[key] = updated
-            state.set_action_variable(variable, _newest(windows, execution.room_bytes, entry_bytes))
+            state.set_action_variable(variable, _keep_newest(windows, execution.room_bytes, entry_bytes))
             if window is None or not is_over:
                 execution.hold_reason = (
                     f"the window of {key} began {now_s - since_s:g} s ago, less than {seconds:g}"
                 )
                 return False
-            execution.out.update({name: _sum(window[1].get(name)) for name in of})
+            execution.out.update({name: _summarise(window[1].get(name)) for name in of})
             return True
 
         return step
 
 
-def _books(state: State, variable: str) -> Fields:
+def _read_books(state: State, variable: str) -> Fields:
     """Return the books in a variable; empty if the policy itself has stored another value there."""
     books = state.variables.get(variable)
     return books if isinstance(books, Mapping) else {}
 
 
-def _window(value: Value) -> tuple[float, Fields] | None:
+def _read_window(value: Value) -> tuple[float, Fields] | None:
     """Return start and sums of a window; None if the policy itself has stored another value there."""
     since_s = value.get("since_s") if isinstance(value, Mapping) else None
     return (since_s, value) if isinstance(value, Mapping) and isinstance(since_s, NUMBER) else None
 
 
 def _is_within(now_s: float, at_s: Value, seconds: float) -> bool:
+    """Return whether a time in books is less than an interval ago."""
     return isinstance(at_s, NUMBER) and now_s - at_s < seconds
 
 
-def _newest(kept: dict[str, Value], room_bytes: int, entry_bytes: int) -> dict[str, Value]:
+def _keep_newest(kept: dict[str, Value], room_bytes: int, entry_bytes: int) -> dict[str, Value]:
+    """Return the newest entries of books that fit into their room, at most MAX_KEYS."""
     most = max(min(MAX_KEYS, room_bytes // entry_bytes), 1)
     return kept if len(kept) <= most else dict(list(kept.items())[-most:])
 
 
-def _add(earlier: Value, value: Value) -> list[float] | None:
+def _add_to_sums(earlier: Value, value: Value) -> list[float] | None:
     """Add a value to ``[count, min, max, sum]``; ignore one that is not a number."""
     if not isinstance(value, NUMBER) or isinstance(value, bool) or not abs(value) < 1e300:
         return earlier if _is_summed(earlier) else None
@@ -274,26 +217,31 @@ def _add(earlier: Value, value: Value) -> list[float] | None:
 
 
 def _is_summed(kept: Value) -> TypeGuard[list[float]]:
+    """Return whether a value in books is ``[count, min, max, sum]``; a policy may have stored another."""
     return isinstance(kept, list) and len(kept) == 4 and all(isinstance(number, NUMBER) for number in kept)
 
 
-def _sum(kept: Value) -> dict[str, Value]:
+def _summarise(kept: Value) -> dict[str, Value]:
+    """Return the summary of a field that a message carries; of no values, count 0 and None."""
     if not _is_summed(kept):
         return {"count": 0, "min": None, "max": None, "mean": None}
     count, minimum, maximum, total = kept
     return {"count": count, "min": minimum, "max": maximum, "mean": total / count}
 
 
-def _values_of(given: Fields, language: Language) -> Callable[[Execution], dict[str, Value]]:
-    """Compile values by name."""
-    values = [(name, value_of(value, language)) for name, value in given.items()]
+def _compile_values(given: Fields, language: Language) -> Callable[[Execution], dict[str, Value]]:
+    """Return a function that evaluates named values of an action: constants and expressions."""
+    values = [(name, compile_value(value, language)) for name, value in given.items()]
     return lambda execution: {name: value(execution) for name, value in values}
 
 
-def _reduction(
+def _compile_reduction(
     reduce: Callable[[dict[str, Value], str, Value], object], field: str, amount: Callable[[Execution], Value]
 ) -> Step:
+    """Return the step that reduces a field (compress, resize) by an amount that each message determines."""
+
     def step(execution: Execution) -> bool:
+        """Reduce the field of the message to be sent."""
         reduce(execution.out, field, amount(execution))
         return True
 
@@ -307,6 +255,7 @@ class Drop:
     NAME: ClassVar = "drop"
 
     def compile(self, language: Language) -> Step:
+        """Return the step that drops each message."""
         return lambda execution: False
 
 
@@ -321,9 +270,11 @@ class Keep:
         object.__setattr__(self, "fields", check_names("keep", self.fields))
 
     def compile(self, language: Language) -> Step:
+        """Return the step that removes all other fields."""
         kept = self.fields
 
         def step(execution: Execution) -> bool:
+            """Remove the fields that are not kept from the message to be sent."""
             out = execution.out
             execution.out = {name: out[name] for name in kept if name in out}
             return True
@@ -342,9 +293,11 @@ class SetField:
         check_values("set", self.values)
 
     def compile(self, language: Language) -> Step:
-        values = _values_of(self.values, language)
+        """Return the step that sets the fields."""
+        values = _compile_values(self.values, language)
 
         def step(execution: Execution) -> bool:
+            """Set the fields of the message to be sent."""
             execution.out.update(values(execution))
             return True
 
@@ -364,7 +317,8 @@ class Compress:
         check_at_least("ratio", self.ratio, 1.0)
 
     def compile(self, language: Language) -> Step:
-        return _reduction(compress, self.field, value_of(self.ratio, language))
+        """Return the step that compresses the field."""
+        return _compile_reduction(compress, self.field, compile_value(self.ratio, language))
 
 
 @dataclass(frozen=True)
@@ -380,7 +334,8 @@ class Resize:
         check_at_least("pixels", self.pixels, 1.0)
 
     def compile(self, language: Language) -> Step:
-        return _reduction(resize, self.field, value_of(self.pixels, language))
+        """Return the step that resizes the field."""
+        return _compile_reduction(resize, self.field, compile_value(self.pixels, language))
 
 
 @dataclass(frozen=True)
@@ -394,9 +349,11 @@ class Remember:
         check_values("remember", self.values)
 
     def compile(self, language: Language) -> Step:
-        values = _values_of(self.values, language)
+        """Return the step that sets the variables."""
+        values = _compile_values(self.values, language)
 
         def step(execution: Execution) -> bool:
+            """Set the manual variables of the subscriber."""
             for name, value in values(execution).items():
                 execution.state.set_property(name, value)
             return True
@@ -415,7 +372,10 @@ class Forget:
         object.__setattr__(self, "names", check_names("forget", self.names))
 
     def compile(self, language: Language) -> Step:
+        """Return the step that removes the variables."""
+
         def step(execution: Execution) -> bool:
+            """Remove the manual variables of the subscriber."""
             for name in self.names:
                 execution.state.remove_property(name)
             return True
@@ -431,13 +391,15 @@ class Call:
     NAME: ClassVar = "call"
 
     def __post_init__(self) -> None:
-        method_of(self.name)
+        find_method(self.name)
 
     def compile(self, language: Language) -> Step:
-        called = method_of(self.name)
+        """Return the step that calls the method, with a limit on its run time."""
+        called = find_method(self.name)
 
         def step(execution: Execution) -> bool:
-            with Watched():
+            """Replace the message to be sent by what the method returns; None drops it."""
+            with RunLimit():
                 result = called(thaw_fields(execution.out), thaw_fields(execution.state.all))
             if result is None:
                 return False
@@ -459,8 +421,8 @@ _PLAIN: Final = {"keep": "fields", "set": "values", "remember": "values", "forge
 """Actions of one parameter, which YAML writes without its name."""
 
 
-def action_of(name: str, given: Value) -> Action:
-    """Return the action of a name and the value after it in YAML."""
+def build_action(name: str, given: Value) -> Action:
+    """Return the action with a name of :data:`ACTIONS`, from the value that follows the name in YAML."""
     if name not in ACTIONS:
         raise PolicyError("Unknown action.", found=brief(name), expected=", ".join(ACTIONS))
     kind = ACTIONS[name]
@@ -490,7 +452,7 @@ def action_of(name: str, given: Value) -> Action:
 
 
 def describe(action: Action) -> Value:
-    """Return an action as :func:`action_of` reads it, as JSON."""
+    """Return an action as JSON, from which :func:`build_action` builds it again."""
     if isinstance(action, Drop):
         return "drop"
     if action.NAME in _PLAIN:

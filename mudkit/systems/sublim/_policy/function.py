@@ -34,8 +34,8 @@ from typing import ClassVar, Final, TypeAlias
 from mudkit.checks import check_arguments
 from mudkit.display import Displayed, View
 from mudkit.systems.sublim._policy.message import freeze_fields, thaw_fields
-from mudkit.systems.sublim._policy.state import LimitExceeded, State, check_bytes, check_initial
-from mudkit.systems.sublim._policy.verdict import DROPPED, SENT, STOPPED, Seen, Verdict
+from mudkit.systems.sublim._policy.state import LimitExceeded, State, check_bytes, check_initial_variables
+from mudkit.systems.sublim._policy.verdict import DROPPED, SENT, STOPPED, EvaluatedRule, Verdict
 from mudkit.wire import Fields, Value
 
 MAX_LINES: Final = 20_000
@@ -48,10 +48,10 @@ _Trace: TypeAlias = Callable[[FrameType, str, object], "_Trace | None"]
 
 
 class TooLong(BaseException):
-    """A function has run for too long. Not an Exception, so ``except Exception`` does not catch it."""
+    """Exceeded run time of a function. Not an Exception, so ``except Exception`` does not catch it."""
 
 
-class Watched:
+class RunLimit:
     """Context manager that raises :class:`TooLong` when its body runs for too long."""
 
     __slots__ = ("_before", "_collects", "_handler", "_is_clocked", "_left")
@@ -65,7 +65,7 @@ class Watched:
             signal.getitimer(signal.ITIMER_VIRTUAL)
         )
         if self._is_clocked:
-            self._handler = signal.signal(signal.SIGVTALRM, _late)
+            self._handler = signal.signal(signal.SIGVTALRM, _raise_too_long)
             signal.setitimer(signal.ITIMER_VIRTUAL, MAX_CPU_S)
         self._before = sys.gettrace()
         if self._before is None:  # keep the trace function of a debugger or coverage tool
@@ -82,6 +82,7 @@ class Watched:
             gc.enable()
 
     def _trace(self, frame: FrameType, event: str, argument: object) -> _Trace:
+        """Count a trace event of Python; raise TooLong beyond MAX_LINES."""
         self._left -= 1
         if self._left < 0:
             raise TooLong(f"more than {MAX_LINES} lines for one message")
@@ -98,7 +99,8 @@ def error_text(error: BaseException) -> str:
         return type(error).__name__
 
 
-def _late(number: int, frame: FrameType | None) -> None:
+def _raise_too_long(number: int, frame: FrameType | None) -> None:
+    """Raise TooLong: handler of the signal when the processor time is used up."""
     raise TooLong(f"more than {MAX_CPU_S:g} s of processor time for one message")
 
 
@@ -107,6 +109,7 @@ _jumping: dict[int, tuple[CodeType, bool]] = {}
 
 
 def _jumps_to_itself(code: CodeType) -> bool:
+    """Return whether code has a tight loop, as :func:`_has_tight_loop` does, and cache it."""
     known = _jumping.get(id(code))
     if known is None:
         if len(_jumping) >= _KNOWN_CODE:
@@ -149,7 +152,7 @@ class FunctionPolicy(Displayed):
         self.function = function
         self.name = getattr(function, "__name__", "policy")
         self.variables = dict(variables)
-        check_initial(self.variables)
+        check_initial_variables(self.variables)
 
     def decide(
         self,
@@ -161,7 +164,7 @@ class FunctionPolicy(Displayed):
         """Decide about one message, see :meth:`mudkit.systems.sublim.Policy.decide`."""
         state = State(thaw_fields(variables), automatic, now_s)
         try:
-            with Watched():
+            with RunLimit():
                 out = self.function(freeze_fields(message), state)
             result = None if out is None else thaw_fields(out)
             check_bytes(result, "the message")
@@ -177,17 +180,18 @@ class FunctionPolicy(Displayed):
         variables: Fields,
         automatic: Fields,
         now_s: float = 0.0,
-    ) -> list[Seen]:
+    ) -> list[EvaluatedRule]:
         """Return the values passed to the function as a single rule; arguments as of :meth:`decide`."""
         values = {f"message.{name}": value for name, value in message.items()}
         values |= {f"state.{name}": value for name, value in {**variables, **automatic}.items()}
-        return [Seen(0, self.name, None, True, values)]
+        return [EvaluatedRule(0, self.name, None, True, values)]
 
     def __call__(self, message: Fields, state: State) -> Fields | None:
         """Call the function itself."""
         return self.function(message, state)
 
     def _view(self) -> View:
+        """Return name and variables for the display."""
         return View("sublim.FunctionPolicy", {"name": self.name, "variables": self.variables})
 
 

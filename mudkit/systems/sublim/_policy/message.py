@@ -131,7 +131,7 @@ def expand(samples: bytes, length: Annotated[int, Range(-(1 << 62), _MAX_SAMPLES
 
 
 def ratio_of(message: Fields, field: str) -> float:
-    """Return the compression ratio of a field so far."""
+    """Return the total compression ratio of a field so far; 1 if it was never compressed."""
     ratio = message.get(field + RATIO)
     return float(ratio) if _is_number(ratio) and ratio >= 1 else 1.0
 
@@ -156,14 +156,15 @@ def method(name: str) -> Callable[[_F], _F]:
         raise PolicyError("Invalid name of a method.", found=brief(name), expected="a name")
 
     def register(function: _F) -> _F:
+        """Register ``function`` under the name, in place of an earlier one; return it."""
         _methods[name] = function
         return function
 
     return register
 
 
-def method_of(name: str) -> Method:
-    """Return a registered method."""
+def find_method(name: str) -> Method:
+    """Return the method that is registered under a name; raise PolicyError if none is."""
     if name not in _methods:
         raise PolicyError(
             "Unknown method.",
@@ -175,17 +176,19 @@ def method_of(name: str) -> Method:
 
 
 def _is_number(value: Value) -> TypeGuard[float]:
+    """Return whether a value is a number other than NaN; a truth value is none."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
 def _means(samples: bytes, count: int) -> bytes:
     """Return the rounded means of ``count`` equal parts of the samples."""
-    begins, widths = _parts(len(samples), count)
+    begins, widths = _split_evenly(len(samples), count)
     sums = np.add.reduceat(np.frombuffer(samples, dtype=np.uint8), begins, dtype=np.int64)
     return ((2 * sums + widths) // (2 * widths)).astype(np.uint8).tobytes()
 
 
 @lru_cache(maxsize=256)
-def _parts(length: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _split_evenly(length: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return begins and widths of ``count`` parts of ``length`` samples."""
     edges = np.arange(count + 1, dtype=np.int64) * length // count
     return edges[:-1], np.diff(edges)

@@ -22,16 +22,8 @@ from mudkit.events import size_bytes
 from mudkit.files import existing
 from mudkit.predicates import Language, Predicate
 from mudkit.predicates.values import KINDS
-from mudkit.systems.sublim._policy.actions import (
-    MAX_BOOKS_BYTES,
-    Action,
-    Every,
-    Execution,
-    Step,
-    Summary,
-    action_of,
-    describe,
-)
+from mudkit.systems.sublim._policy.actions import Action, Every, Summary, build_action, describe
+from mudkit.systems.sublim._policy.execution import MAX_BOOKS_BYTES, Execution, Step
 from mudkit.systems.sublim._policy.function import TooLong, error_text
 from mudkit.systems.sublim._policy.message import thaw
 from mudkit.systems.sublim._policy.state import (
@@ -40,10 +32,18 @@ from mudkit.systems.sublim._policy.state import (
     LimitExceeded,
     State,
     Tables,
-    check_initial,
+    check_initial_variables,
 )
 from mudkit.systems.sublim._policy.text import Path, Places, PolicyError, read_yaml
-from mudkit.systems.sublim._policy.verdict import DROPPED, HELD, SENT, STOPPED, Seen, Verdict, values_of
+from mudkit.systems.sublim._policy.verdict import (
+    DROPPED,
+    HELD,
+    SENT,
+    STOPPED,
+    EvaluatedRule,
+    Verdict,
+    values_read_by,
+)
 from mudkit.wire import Fields, Value
 
 if TYPE_CHECKING:
@@ -99,7 +99,9 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class _Compiled:
+class _CompiledRule:
+    """Rule with its compiled condition (None: always TRUE) and actions."""
+
     rule: Rule
     predicate: Predicate | None
     steps: tuple[Step, ...]
@@ -203,7 +205,7 @@ class Policy(Displayed):
         rules = parts.get("rules")
         if not isinstance(rules, Sequence) or isinstance(rules, str):
             raise places.error(("rules",), "A policy needs a list of rules.", found=brief(rules, 80))
-        rules_read = [_rule(number, rule, places) for number, rule in enumerate(rules)]
+        rules_read = [_build_rule(number, rule, places) for number, rule in enumerate(rules)]
         named: list[Fields] = []
         for part in ("message", "variables"):
             if not isinstance(fields := parts.get(part) or {}, Mapping):
@@ -285,7 +287,7 @@ class Policy(Displayed):
         variables: Fields,
         automatic: Fields,
         now_s: float = 0.0,
-    ) -> list[Seen]:
+    ) -> list[EvaluatedRule]:
         """Return the values of each rule up to the one that fires; arguments as of :meth:`decide`."""
         scopes = {"message": message, "state": {**variables, **automatic}, "clock": {"now_s": now_s}}
         seen = []
@@ -296,8 +298,8 @@ class Policy(Displayed):
                 truth = compiled.predicate(
                     message, state=scopes["state"], clock=scopes["clock"], tables=Tables(scopes["state"])
                 )  # type: ignore[assignment]
-                named = values_of(compiled.predicate, scopes)
-            seen.append(Seen(number, compiled.rule.name, compiled.rule.when, truth, named))
+                named = values_read_by(compiled.predicate, scopes)
+            seen.append(EvaluatedRule(number, compiled.rule.name, compiled.rule.when, truth, named))
             if truth is True:
                 break
         return seen
@@ -308,6 +310,7 @@ class Policy(Displayed):
         return parts, (self.name, self.rules)
 
     def _view(self) -> View:
+        """Return the rules for the display."""
         rows = (
             (
                 number,
@@ -325,6 +328,7 @@ class Policy(Displayed):
         )
 
     def _language(self) -> Language:
+        """Return the language of the conditions; it knows the fields of messages if they are declared."""
         if not self.message:
             return _LANGUAGE
         # Predicates read bytes as NULL.
@@ -353,7 +357,8 @@ class Policy(Displayed):
                     )
         return variables
 
-    def _compile(self, number: int, rule: Rule) -> _Compiled:
+    def _compile(self, number: int, rule: Rule) -> _CompiledRule:
+        """Return a rule with its condition and actions compiled; raise PolicyError with their place."""
         places, path = self.places, ("rules", number)
         predicate = None
         if rule.when is not None:
@@ -366,10 +371,11 @@ class Policy(Displayed):
                     steps.append(action.compile(self.language, self._variables[number, place]))
                 else:
                     steps.append(action.compile(self.language))
-        return _Compiled(rule, predicate, tuple(steps))
+        return _CompiledRule(rule, predicate, tuple(steps))
 
 
-def _rule(number: int, plain: Value, places: Places) -> Rule:
+def _build_rule(number: int, plain: Value, places: Places) -> Rule:
+    """Return the rule of a plain mapping (name, when, do); raise PolicyError with the place of a mistake."""
     path = ("rules", number)
     parts = _check_parts(plain, path, _RULE, places)
     when = parts.get("when")
@@ -381,10 +387,10 @@ def _rule(number: int, plain: Value, places: Places) -> Rule:
     for position, item in enumerate(listed):
         with places.at((*path, "do", position) if isinstance(given, list) else (*path, "do")):
             if isinstance(item, str):
-                actions.append(action_of(item, None))
+                actions.append(build_action(item, None))
             elif isinstance(item, Mapping) and len(item) == 1:
                 ((name, after),) = item.items()
-                actions.append(action_of(name, after))
+                actions.append(build_action(name, after))
             else:
                 raise PolicyError(
                     "Expected one action.", found=brief(item, 80), expected="drop, or keep: [pulse]"
@@ -394,7 +400,7 @@ def _rule(number: int, plain: Value, places: Places) -> Rule:
 
 
 def _check_parts(plain: Value, path: Path, known: Sequence[str], places: Places) -> Fields:
-    """Return a mapping that has known keys only."""
+    """Return a mapping of known keys unchanged; raise PolicyError for any other value."""
     if not isinstance(plain, Mapping):
         raise places.error(path, "Expected named parts.", found=brief(plain, 80), expected=", ".join(known))
     for name in plain:
@@ -409,6 +415,7 @@ def _check_parts(plain: Value, path: Path, known: Sequence[str], places: Places)
 
 
 def _check_declared(message: Mapping[str, str], variables: Fields, places: Places) -> None:
+    """Raise PolicyError for an unknown kind of field, or initial variables that cannot be kept."""
     for name, kind in message.items():
         if kind not in _FIELD_KINDS:
             raise places.error(
@@ -433,7 +440,7 @@ def _check_declared(message: Mapping[str, str], variables: Fields, places: Place
                 expected="another name",
             )
     with places.at(("variables",)):
-        check_initial(variables)
+        check_initial_variables(variables)
 
 
 @check_arguments

@@ -87,25 +87,25 @@ class State(Fields):
         return self._is_own
 
     def get_property(self, name: str) -> Any:
-        """Return the variable ``name``; None if it is absent (the paper's ``getProperty``)."""
+        """Return the value of the variable ``name``; None if it is absent (the paper's ``getProperty``)."""
         return self.all.get(name)
 
     def set_property(self, name: str, value: Value) -> None:
         """Set the manual variable ``name`` to ``value``; automatic ones do not change (``setProperty``)."""
         if name in AUTOMATIC:
             return
-        self._own()[name] = thaw(value)
+        self._own_variables()[name] = thaw(value)
         self._by_hand.add(name)
         self.all[name] = value
 
     def set_action_variable(self, name: str, entries: dict[str, Value]) -> None:
         """Set the variable ``name`` of a rate limit or summary to its ``entries``, bounded and storable."""
-        self._own()[name] = self.all[name] = entries
+        self._own_variables()[name] = self.all[name] = entries
 
     def remove_property(self, name: str) -> None:
         """Remove the manual variable ``name``; automatic ones do not change (``removeProperty``)."""
         if name not in AUTOMATIC and name in self.variables:
-            del self._own()[name]
+            del self._own_variables()[name]
             del self.all[name]
 
     def check(self) -> None:
@@ -120,7 +120,8 @@ class State(Fields):
         if taken > MAX_STATE_BYTES:
             raise LimitExceeded(f"variables of {taken} bytes; a policy may keep {MAX_STATE_BYTES}")
 
-    def _own(self) -> dict[str, Value]:
+    def _own_variables(self) -> dict[str, Value]:
+        """Return the manual variables for a change: a copy, made at the first one."""
         if not self._is_own:
             self.variables = dict(self.variables)
             self._is_own = True
@@ -137,15 +138,15 @@ class State(Fields):
         return len(self.all)
 
 
-def check_initial(variables: Fields) -> None:
-    """Raise PolicyError if the initial variables of a policy cannot be kept."""
+def check_initial_variables(variables: Fields) -> None:
+    """Raise PolicyError if the initial variables of a policy exceed the limits of a state."""
     try:
         State(variables, {}, 0.0).check()
     except LimitExceeded as error:
         raise PolicyError("These variables cannot be kept.", found=str(error)) from None
 
 
-class Tables(Mapping[str, "_Listed"]):
+class Tables(Mapping[str, "_ListTable"]):
     """Lists of a state as tables of the language: ``lookup('patients', message.patient, 'listed')``.
 
     TRUE for the items of the variable's list, else NULL.
@@ -156,8 +157,8 @@ class Tables(Mapping[str, "_Listed"]):
     def __init__(self, all_variables: Fields) -> None:
         self._all = all_variables
 
-    def __getitem__(self, name: str) -> _Listed:
-        return _Listed(self._all.get(name))
+    def __getitem__(self, name: str) -> _ListTable:
+        return _ListTable(self._all.get(name))
 
     def __contains__(self, name: object) -> bool:
         return True  # a removed variable is an empty list
@@ -169,13 +170,16 @@ class Tables(Mapping[str, "_Listed"]):
         return len(self._all)
 
 
-class _Listed:
+class _ListTable:
+    """List in a variable as a table of the language, by item; any other value is an empty list."""
+
     __slots__ = ("_values",)
 
     def __init__(self, values: Value) -> None:
         self._values = values if isinstance(values, list | tuple) else ()
 
     def get(self, key: Value) -> dict[str, bool] | None:
+        """Return the row of a key, ``{'listed': True}``; None if the list does not contain it."""
         for item in self._values:
             # In Python TRUE equals 1; in the language it is of another kind.
             if item == key and isinstance(item, bool) is isinstance(key, bool):

@@ -58,18 +58,18 @@ class Places:
     def where(self, path: Path) -> str:
         """Return source, line and path of a part."""
         line = self.line(path)
-        named = ".".join(_name(part) for part in path)
+        named = ".".join(_write_part(part) for part in path)
         place = f"{self.source}, line {line}" if self.source else f"line {line}"
         parts: Sequence[str] = [place, named] if line is not None else [self.source, named]
         return ": ".join(part for part in parts if part)
 
     def error(self, path: Path, summary: str, **fields: str | None) -> PolicyError:
-        """Return an error about a part."""
+        """Return an error about a part of the policy, with its place."""
         return PolicyError(summary, line=self.line(path), where=self.where(path), **fields)
 
     @contextmanager
     def at(self, path: Path) -> Iterator[None]:
-        """Add the place of a part to the errors raised inside."""
+        """Return a context in which errors get the place of a part."""
         try:
             yield
         except PolicyError as error:
@@ -90,7 +90,8 @@ class Places:
             ) from error
 
 
-def _name(part: str | int) -> str:
+def _write_part(part: str | int) -> str:
+    """Return a part of a path for an error: a key, or a position from 1."""
     return f"{part + 1}" if isinstance(part, int) else str(part)
 
 
@@ -103,7 +104,8 @@ class _Mark(Protocol):
     """Position in the text: a mark of either YAML parser."""
 
     @property
-    def line(self) -> int: ...
+    def line(self) -> int:
+        """Line, from 0."""
 
 
 def read_yaml(text: str, source: str) -> tuple[Value, Places]:
@@ -122,33 +124,35 @@ def read_yaml(text: str, source: str) -> tuple[Value, Places]:
             # Checked while parsing: PyYAML takes minutes to compose thousands of levels.
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _MAX_POLICY_DEPTH:
-                raise _error(places, event.start_mark, "The nesting is too deep.", expected=_DEPTHS)
+                raise _error_at(places, event.start_mark, "The nesting is too deep.", expected=_DEPTHS)
             if isinstance(event, yaml.AliasEvent):
-                raise _error(
+                raise _error_at(
                     places, event.start_mark, "A policy cannot contain aliases.", found=f"*{event.anchor}"
                 )
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = " ".join(str(part) for part in (error.problem, error.context) if part)
-        raise _error(places, mark, "This is not YAML.", found=problem) from None
+        raise _error_at(places, mark, "This is not YAML.", found=problem) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise places.error((), "This is not YAML.", found=str(error).splitlines()[0]) from None
     if root is None:
         raise places.error((), "The policy is empty.", expected="policy: …, rules: […]")
     lines: dict[Path, int] = {}
-    reader = _Reader(places, lines)
-    plain = reader.plain(root, ())
+    reader = _PlainReader(places, lines)
+    plain = reader.read_node(root, ())
     return plain, Places(source, lines)
 
 
-class _Reader:
+class _PlainReader:
+    """Converter of YAML nodes to plain data, which records the line of each part in ``lines``."""
+
     def __init__(self, places: Places, lines: dict[Path, int]) -> None:
         self._places = places
         self._lines = lines
         self._scalars = yaml.SafeLoader("")
 
-    def plain(self, node: yaml.Node, path: Path) -> Value:
+    def read_node(self, node: yaml.Node, path: Path) -> Value:
         """Return a node as plain data, and record the lines below it."""
         self._lines[path] = node.start_mark.line + 1
         if node.tag.removeprefix("tag:yaml.org,2002:") not in _KNOWN:
@@ -160,16 +164,17 @@ class _Reader:
                 remedy="put a text into quotation marks",
             )
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, path)
+            return self._read_mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
-            return [self.plain(item, (*path, place)) for place, item in enumerate(node.value)]
+            return [self.read_node(item, (*path, place)) for place, item in enumerate(node.value)]
         try:
             scalar: Value = self._scalars.construct_object(node)
             return scalar
         except (yaml.YAMLError, ValueError):
             raise self._error(node, "This value cannot be read.", found=brief(node.value)) from None
 
-    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Value]:
+    def _read_mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Value]:
+        """Return a mapping as plain data; raise PolicyError for a duplicate name or one that is no text."""
         mapping: dict[str, Value] = {}
         for key, value in node.value:
             name = key.value
@@ -177,15 +182,17 @@ class _Reader:
                 raise self._error(key, "A name must be a text.", found=str(name)[:40])
             if name in mapping:
                 raise self._error(key, f"Duplicate name {name!r}.", found=name)
-            mapping[name] = self.plain(value, (*path, name))
+            mapping[name] = self.read_node(value, (*path, name))
             self._lines[(*path, name)] = key.start_mark.line + 1
         return mapping
 
     def _error(self, node: yaml.Node, summary: str, **fields: str) -> PolicyError:
-        return _error(self._places, node.start_mark, summary, **fields)
+        """Return an error at the line of a node."""
+        return _error_at(self._places, node.start_mark, summary, **fields)
 
 
-def _error(places: Places, mark: _Mark | None, summary: str, **fields: str) -> PolicyError:
+def _error_at(places: Places, mark: _Mark | None, summary: str, **fields: str) -> PolicyError:
+    """Return an error at the line of a mark; without a mark, about the whole text."""
     line = None if mark is None else mark.line + 1
     where = places.source if line is None else f"{places.source}, line {line}".removeprefix(", ")
     return PolicyError(summary, line=line, where=where or None, **fields)

@@ -80,8 +80,8 @@ def check_message(out: Value) -> None:
         raise LimitExceeded(f"a message of {taken} bytes; a policy may send {MAX_MESSAGE_BYTES}")
 
 
-class Seen(NamedTuple):
-    """Evaluation of one rule: its truth (None is NULL) and the values of the names in its condition."""
+class EvaluatedRule(NamedTuple):
+    """Rule as evaluated for a message: its truth (None is NULL), and the values that its condition read."""
 
     number: int
     name: str
@@ -96,12 +96,12 @@ class Explanation(NamedTuple):
     Parameters
     ----------
     verdict : Verdict
-    seen : list of Seen
+    seen : list of EvaluatedRule
         The rules up to the one that fired.
     """
 
     verdict: Verdict
-    seen: list[Seen]
+    seen: list[EvaluatedRule]
 
     def table(self) -> pd.DataFrame:
         """Return the rules as a table: ``rule, when, holds, saw``."""
@@ -128,8 +128,8 @@ class Explanation(NamedTuple):
         return f"{verdict.outcome}: {'; '.join(part for part in parts if part)}"
 
 
-def values_of(predicate: Predicate, scopes: Mapping[str, Fields]) -> dict[str, Value]:
-    """Return the values that a predicate reads, by scope and name."""
+def values_read_by(predicate: Predicate, scopes: Mapping[str, Fields]) -> dict[str, Value]:
+    """Return the values that a predicate reads, by scope and name: for explanations."""
     values = {}
     for scope, names in predicate.names().items():
         for name in sorted(names):
@@ -141,4 +141,5 @@ def values_of(predicate: Predicate, scopes: Mapping[str, Fields]) -> dict[str, V
 
 
 def _write_values(values: Fields) -> str:
+    """Return values as text for an explanation."""
     return ", ".join(f"{name} = {'NULL' if value is None else value}" for name, value in values.items())

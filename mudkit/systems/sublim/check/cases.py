@@ -54,15 +54,15 @@ _K = TypeVar("_K", bound=Hashable)
 _T = TypeVar("_T")
 
 
-class Draw:
-    """Random choices, the same at every check of a policy."""
+class RandomChoices:
+    """Random choices by a seeded stream: the same at every check of a policy."""
 
     def __init__(self, name: str) -> None:
         self._stream, self._step = Stream(0, f"contexts of a policy, {name}"), 0
         self._words: list[int] = []
 
     def choice(self, values: Sequence[_T]) -> _T:
-        """Draw one of several values."""
+        """RandomChoices one of several values."""
         if not self._words:
             steps = np.arange(self._step, self._step + _BLOCK)
             self._step += _BLOCK
@@ -71,7 +71,7 @@ class Draw:
 
 
 class Cases(Generic[_K]):
-    """Combinations of the values on several axes, as the position on each.
+    """Combinations of the positions on several axes, which have ``sizes``.
 
     All of them if they are at most ``limit``, else as many random ones; ``is_whole`` is False for the latter.
     """
@@ -82,8 +82,8 @@ class Cases(Generic[_K]):
         self.count = math.prod(self._sizes.values())
         self.is_whole = self.count <= limit
 
-    def draw(self, draw: Draw) -> Iterator[Sequence[int]]:
-        """Yield all cases, or ``limit`` random ones."""
+    def draw(self, draw: RandomChoices) -> Iterator[Sequence[int]]:
+        """Yield the cases, each as its position on each axis: all, or ``limit`` random ones."""
         sizes = self._sizes.values()
         if self.is_whole:
             yield from itertools.product(*map(range, sizes))
@@ -110,8 +110,8 @@ class Atom(NamedTuple):
         """Return the names in it."""
         return {(node.scope, node.path) for node in tree.walk(self.node) if isinstance(node, tree.Name)}
 
-    def values(self) -> list[Value]:
-        """Return its constants."""
+    def constant_values(self) -> list[Value]:
+        """Return all constants in it; of a list, its members."""
         values: list[Value] = []
         for node in tree.walk(self.node):
             if isinstance(node, tree.Constant):
@@ -123,7 +123,7 @@ class Atom(NamedTuple):
         return values
 
     def tables(self) -> set[str]:
-        """Return the lists in which it looks up."""
+        """Return the names of the lists in which it looks up."""
         tables = set()
         for node in tree.walk(self.node):
             if isinstance(node, tree.Call) and node.function.name == "lookup":
@@ -133,7 +133,7 @@ class Atom(NamedTuple):
                     tables.add(name)
         return tables
 
-    def term(self) -> tuple[tree.Node, list[Constant]]:
+    def split_term(self) -> tuple[tree.Node, list[Constant]]:
         """Return its term, and the constants that the term is compared with."""
         match self.node:
             case tree.Compare(left=tree.Constant(slot=slot), right=term) if not _is_constant(term):
@@ -154,16 +154,16 @@ class Atom(NamedTuple):
             case tree.Compare(operator=name, left=tree.Constant(slot=slot), right=term) if not _is_constant(
                 term
             ):
-                return _compare(value, tree.FLIPPED[name], self.constants[slot])
+                return _truth_of_comparison(value, tree.FLIPPED[name], self.constants[slot])
             case tree.Compare(operator=name, left=term, right=tree.Constant(slot=slot)) if not _is_constant(
                 term
             ):
-                return _compare(value, name, self.constants[slot])
+                return _truth_of_comparison(value, name, self.constants[slot])
             case tree.In(members=members) if isinstance(listed := self.constants[members.slot], Members):
-                return _three(None if isinstance(value, Other) else listed.holds(value))
+                return _truth_of(None if isinstance(value, Other) else listed.holds(value))
             case tree.IsNull():
                 return TRUE if value is None else FALSE
-        return _three(value)
+        return _truth_of(value)
 
     @property
     def is_lookup(self) -> bool:
@@ -196,8 +196,8 @@ def atoms(node: tree.Node, constants: tuple[Constant, ...]) -> Iterator[Atom]:
 
 
 @functools.lru_cache(maxsize=256)
-def parse(text: str, language: Language) -> Expression:
-    """Parse an expression of an action."""
+def parse_expression(text: str, language: Language) -> Expression:
+    """Return an expression of an action, parsed; results are cached."""
     return Expression(text, language=language)
 
 
@@ -210,7 +210,7 @@ def expressions_of(action: Action, language: Language) -> list[Expression]:
         given = [action.ratio if isinstance(action, Compress) else action.pixels]
     elif isinstance(action, Every | Summary):
         given = [action.per]
-    return [parse(text, language) for text in given if isinstance(text, str)]
+    return [parse_expression(text, language) for text in given if isinstance(text, str)]
 
 
 # -- critical values
@@ -258,8 +258,8 @@ class Situations:
         for predicate in predicates:
             if predicate is not None:
                 for atom in atoms(predicate.form.root, predicate.constants):
-                    term, compared = atom.term()
-                    listed = constants.setdefault(_key(term, atom.constants), [])
+                    term, compared = atom.split_term()
+                    listed = constants.setdefault(_term_key(term, atom.constants), [])
                     listed += [value for value in compared if value is not None]
         self._values = {term: critical_values(listed) for term, listed in constants.items()}
         self._cases = Cases({term: len(values) for term, values in self._values.items()}, MAX_SITUATIONS)
@@ -274,6 +274,7 @@ class Situations:
         return self._truths(predicate.form.root, predicate.constants)
 
     def _truths(self, node: tree.Node, constants: tuple[Constant, ...]) -> NDArray[np.int8]:
+        """Return the truth of a part of a condition in each situation: AND is the minimum, OR the maximum."""
         match node:
             case tree.And(args=args):
                 return functools.reduce(np.minimum, [self._truths(arg, constants) for arg in args])
@@ -282,29 +283,33 @@ class Situations:
             case tree.Not(item=item):
                 return (TRUE - self._truths(item, constants)).astype(np.int8)
             case tree.Constant(slot=slot):
-                return np.full(self._cases.count, _three(constants[slot]), dtype=np.int8)
+                return np.full(self._cases.count, _truth_of(constants[slot]), dtype=np.int8)
         atom = Atom(node, constants)
-        term = _key(atom.term()[0], constants)
+        term = _term_key(atom.split_term()[0], constants)
         truths = np.array([atom.truth(value) for value in self._values[term]], dtype=np.int8)
         return truths[self._cases.positions(term)]
 
 
 def _is_constant(node: tree.Node) -> bool:
+    """Return whether a node of a condition is a constant."""
     return isinstance(node, tree.Constant)
 
 
-def _key(node: tree.Node, constants: tuple[Constant, ...]) -> Term:
+def _term_key(node: tree.Node, constants: tuple[Constant, ...]) -> Term:
+    """Return a term as text with its constants: equal terms of several rules have one axis."""
     used = [constants[part.slot] for part in tree.walk(node) if isinstance(part, tree.Constant)]
     return tree.text_of(node), tuple((type(value).__name__, repr(value)) for value in used)
 
 
-def _three(truth: Constant | Other) -> int:
+def _truth_of(truth: Constant | Other) -> int:
+    """Return FALSE, NULL or TRUE for a value of a condition; all but truth values are NULL."""
     if truth is True:
         return TRUE
     return FALSE if truth is False else NULL
 
 
-def _compare(value: Critical, name: str, constant: Constant) -> int:
+def _truth_of_comparison(value: Critical, name: str, constant: Constant) -> int:
+    """Return FALSE, NULL or TRUE for a comparison; values of different kinds compare to NULL."""
     if value is None or isinstance(value, Other) or kind_of(value) != kind_of(constant):
         return NULL
     return TRUE if _OPERATORS[name](value, constant) else FALSE

@@ -19,14 +19,14 @@ from mudkit.systems.sublim._policy.actions import (
     Compress,
     Drop,
     Every,
-    Execution,
     Resize,
     Summary,
 )
+from mudkit.systems.sublim._policy.execution import Execution
 from mudkit.systems.sublim._policy.message import RATIO
 from mudkit.systems.sublim._policy.policy import Policy
 from mudkit.systems.sublim._policy.state import State, Tables
-from mudkit.systems.sublim.check.cases import expressions_of, parse
+from mudkit.systems.sublim.check.cases import expressions_of, parse_expression
 from mudkit.systems.sublim.check.contexts import BATTERY, Context, Contexts
 from mudkit.wire import Fields, Value
 
@@ -50,9 +50,10 @@ class Sends(NamedTuple):
         """Return whether it is more in some respect, and less in none."""
         if self.lengths is None:
             return False
-        return other.lengths is None or (self._covers(other) and not other._covers(self))
+        return other.lengths is None or (self._is_at_least(other) and not other._is_at_least(self))
 
-    def _covers(self, other: Sends) -> bool:
+    def _is_at_least(self, other: Sends) -> bool:
+        """Return whether it sends each field at least as long as ``other`` does, and at least as often."""
         mine, theirs = self.lengths or {}, other.lengths or {}
         return all(mine.get(name, -1) >= length for name, length in theirs.items()) and all(
             any(seconds <= longer and coarser in (None, per) for longer, coarser in other.limits)
@@ -72,8 +73,8 @@ class Sends(NamedTuple):
         return f"{fields or 'no field'}{often}"
 
 
-class More(NamedTuple):
-    """Finding that a policy sends more on a lower battery or, as a warning, what could not be decided."""
+class ChargeFinding(NamedTuple):
+    """Rule that sends more on a lower battery or, as a warning, why this could not be decided."""
 
     rule: int
     text: str
@@ -83,17 +84,19 @@ class More(NamedTuple):
     context: Context | None = None
 
 
-def more_on_less(policy: Policy) -> Iterator[More]:
-    """Yield the contexts in which a policy sends more on a lower battery, one per pair of rules."""
+def more_on_less(policy: Policy) -> Iterator[ChargeFinding]:
+    """Yield where a policy sends more on a lower battery, once per pair of rules; then what is unsure."""
     contexts = Contexts(policy)
     if not any(BATTERY in atom.names() for atom in (*contexts.conditions, *contexts.computed)):
         return
-    trial = _Trial(policy, contexts)
-    yield from trial.findings()
-    yield from trial.warnings()
+    trial = _Trials(policy, contexts)
+    yield from trial.find_more_on_less()
+    yield from trial.find_unsure()
 
 
-class _Trial:
+class _Trials:
+    """Trials of one policy in contexts at all critical battery levels, and what they leave unsure."""
+
     def __init__(self, policy: Policy, contexts: Contexts) -> None:
         self._policy = policy
         self._contexts = contexts
@@ -114,21 +117,23 @@ class _Trial:
             number: compile_tree(atom.node, names, kind=EVERY_KIND) for number, atom in self._open.items()
         }
 
-    def findings(self) -> Iterator[More]:
+    def find_more_on_less(self) -> Iterator[ChargeFinding]:
+        """Yield a finding for each pair of rules that sends more on the lower of two battery levels."""
         groups: dict[tuple[tuple[int, ...], tuple[str, ...]], tuple[Context, list[int]]] = {}
-        for context in self._contexts.distinguished():
-            fires = [self._fires(context, level) for level in self._levels]
+        for context in self._contexts.draw_distinguished():
+            fires = [self._firing_rule(context, level) for level in self._levels]
             self._try_conditions(context)
             if len(set(fires)) > 1 or self._computes[fires[0]]:
-                groups.setdefault((tuple(fires), self._contexts.shared(context)), (context, fires))
+                groups.setdefault((tuple(fires), self._contexts.shared_values(context)), (context, fires))
         for base, fires in groups.values():
-            for context in self._contexts.computed_with(base):
+            for context in self._contexts.draw_variants(base):
                 if self._left <= 0:
                     self._unsure.setdefault(0, "there is too much to compare")
                     return
-                yield from self._compare(context, fires)
+                yield from self._compare_levels(context, fires)
 
-    def warnings(self) -> Iterator[More]:
+    def find_unsure(self) -> Iterator[ChargeFinding]:
+        """Yield a warning for each rule about which the trials could not decide."""
         if not self._contexts.is_whole:
             self._unsure.setdefault(0, "the conditions tell too many contexts apart; some were drawn")
         for number, seen in self._seen.items():
@@ -137,14 +142,15 @@ class _Trial:
                 names = ", ".join(sorted(".".join((scope, *path)) for scope, path in atom.names()))
                 self._unsure.setdefault(0, f"a condition on {names} was tried one way only")
         for rule, why in self._unsure.items():
-            yield More(rule, f"whether it sends more on a lower battery is not known: {why}")
+            yield ChargeFinding(rule, f"whether it sends more on a lower battery is not known: {why}")
 
-    def _compare(self, context: Context, fires: list[int]) -> Iterator[More]:
+    def _compare_levels(self, context: Context, fires: list[int]) -> Iterator[ChargeFinding]:
+        """Yield a finding if a lower level of the battery sends more; ``fires`` has the rule at each."""
         tried: list[tuple[float, int, Sends]] = []
         for level, rule in zip(self._levels, fires, strict=True):
             if tried and tried[-1][1] == rule and not self._computes[rule]:
                 continue
-            sends = self._sends(context, rule, level)
+            sends = self._try_rule(context, rule, level)
             if sends is not None and not (tried and tried[-1][1:] == (rule, sends)):
                 tried.append((level, rule, sends))
         self._left -= len(tried) * (len(tried) + 10)
@@ -154,27 +160,35 @@ class _Trial:
                     self._note_unsure(less, more, at_less, at_more)
                     if at_less.is_more(at_more):
                         self._reported.add((less, more))
-                        yield self._more(context, (lower, less, at_less), (higher, more, at_more))
+                        yield self._build_finding(context, (lower, less, at_less), (higher, more, at_more))
 
-    def _more(self, context: Context, low: tuple[float, int, Sends], high: tuple[float, int, Sends]) -> More:
+    def _build_finding(
+        self, context: Context, low: tuple[float, int, Sends], high: tuple[float, int, Sends]
+    ) -> ChargeFinding:
+        """Return the finding about two levels; ``low`` and ``high`` are level, rule, and what it sends."""
         where = "where no rule fires" if high[1] < 0 else f"where {self._policy.rules[high[1]].name!r} fires"
-        given = ", ".join(f"{name} {_shown(value)}" for name, value in context.message.items()) or "no field"
+        given = (
+            ", ".join(f"{name} {_describe_value(value)}" for name, value in context.message.items())
+            or "no field"
+        )
         text = (
             f"it sends more on a battery of {low[0]:g} than of {high[0]:g}, {where}: of a message with "
             f"{given} it sends {low[2]} on {low[0]:g} and {high[2]} on {high[0]:g}"
         )
-        return More(low[1], text, True, low[0], high[0], context)
+        return ChargeFinding(low[1], text, True, low[0], high[0], context)
 
     def _note_unsure(self, less: int, more: int, at_less: Sends, at_more: Sends) -> None:
+        """Note that two rules reduce a field by values of which only some were tried."""
         if (less, more) in self._noted:
             return
         self._noted.add((less, more))
         for field in sorted((at_less.lengths or {}).keys() & (at_more.lengths or {}).keys()):
-            mine, theirs = (_unknown(self._policy, number, field) for number in (less, more))
+            mine, theirs = (_uncertain_reductions(self._policy, number, field) for number in (less, more))
             if mine != theirs and less != more:
                 self._unsure.setdefault(less, f"{' and '.join(mine or theirs)} was tried with some values")
 
     def _try_conditions(self, context: Context) -> None:
+        """Note which truths the conditions have that are not simple; one that never varies is unsure."""
         for number in list(self._evaluators):
             for level in (0.0, 50.0, 100.0):
                 state = {**context.variables, **context.automatic, "battery": level}
@@ -187,21 +201,22 @@ class _Trial:
             if len(self._seen[number]) == 2:
                 del self._evaluators[number]
 
-    def _fires(self, context: Context, level: float) -> int:
+    def _firing_rule(self, context: Context, level: float) -> int:
+        """Return the number of the rule that fires in a context at a battery level; -1 if none does."""
         fired = self._policy.fires(
             context.message, context.variables, {**context.automatic, "battery": level}, context.now_s
         )
         return -1 if fired is None else fired
 
-    def _key(self, per: str | None) -> str | None:
-        """Return the expression of a limit; None if it is the same for all messages."""
+    def _limit_key(self, per: str | None) -> str | None:
+        """Return the expression by which a limit counts; None if it has one value for all messages."""
         if per is None:
             return None
-        names = parse(per, self._policy.language).names()
+        names = parse_expression(per, self._policy.language).names()
         changes = {name.split(".")[0] for name in names["state"]} & {*self._contexts.changed, *_LINK}
         return " ".join(per.split()) if names["message"] or names["clock"] or changes else None
 
-    def _sends(self, context: Context, number: int, level: float) -> Sends | None:
+    def _try_rule(self, context: Context, number: int, level: float) -> Sends | None:
         """Return what a rule sends, regardless of its limits; None if that cannot be decided."""
         if number < 0:
             return Sends(None)
@@ -213,7 +228,7 @@ class _Trial:
             if isinstance(action, Drop):
                 return Sends(None)
             if isinstance(action, Every | Summary):
-                limits.append((float(action.seconds), self._key(action.per)))
+                limits.append((float(action.seconds), self._limit_key(action.per)))
                 continue
             if isinstance(action, Call):
                 self._unsure.setdefault(number, f"nobody knows what {action.name!r} makes of a message")
@@ -226,10 +241,11 @@ class _Trial:
             except Exception as error:  # the policy would be stopped
                 self._unsure.setdefault(number, f"{action.NAME} fails: {error}")
                 return None
-        return Sends(_lengths(execution.out, context.message), tuple(limits))
+        return Sends(_field_lengths(execution.out, context.message), tuple(limits))
 
 
 def _computes_with_battery(policy: Policy, number: int) -> bool:
+    """Return whether an action of a rule computes with the battery level."""
     return any(
         "battery" in expression.names()["state"]
         for action in policy.rules[number].actions
@@ -250,7 +266,7 @@ def _is_computable(policy: Policy, action: Action, execution: Execution) -> bool
     return True
 
 
-def _unknown(policy: Policy, number: int, field: str) -> tuple[str, ...]:
+def _uncertain_reductions(policy: Policy, number: int, field: str) -> tuple[str, ...]:
     """Return the reductions of a field by a rule that depend on more than the battery."""
     unknown = []
     for action in policy.rules[number].actions if number >= 0 else ():
@@ -262,7 +278,8 @@ def _unknown(policy: Policy, number: int, field: str) -> tuple[str, ...]:
     return tuple(unknown)
 
 
-def _lengths(out: Fields, message: Fields) -> dict[str, int]:
+def _field_lengths(out: Fields, message: Fields) -> dict[str, int]:
+    """Return the length of each field that is sent, without the ratios that compression adds."""
     return {
         name: _length(value)
         for name, value in out.items()
@@ -271,6 +288,7 @@ def _lengths(out: Fields, message: Fields) -> dict[str, int]:
 
 
 def _length(value: Value) -> int:
+    """Return the length of a value: of contents and texts; of others the number of values in it."""
     if isinstance(value, bytes | str):
         return len(value)
     if isinstance(value, Mapping):
@@ -278,7 +296,8 @@ def _length(value: Value) -> int:
     return 1 + sum(map(_length, value)) if isinstance(value, list | tuple) else 1
 
 
-def _shown(value: Value) -> str:
+def _describe_value(value: Value) -> str:
+    """Return a value for the text of a finding, a long one by its length."""
     if isinstance(value, bytes):
         return f"of {len(value)} bytes"
     if isinstance(value, str) and len(value) > 20:

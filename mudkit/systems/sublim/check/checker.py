@@ -9,8 +9,7 @@ contradiction    two rules hold in the same situations and act differently; or t
 more on less     on a lower battery, all else equal, more is sent: more fields, longer ones, more often; with
                  a witness (:mod:`~mudkit.systems.sublim.check.charge`)
 not checked      a warning: the conditions distinguish too many situations to try all; or it depends on
-unknown
-                 values whether more is sent on a lower battery
+                 unknown values whether more is sent on a lower battery
 ===============  =======================================================================================
 """
 
@@ -82,7 +81,12 @@ def findings(policy: Policy) -> list[Finding]:
     ----------
     policy : Policy
     """
-    all_findings = [*_unknown(policy), *_undone(policy), *_by_situation(policy), *_by_charge(policy)]
+    all_findings = [
+        *_find_unknown_names(policy),
+        *_find_contradicting_actions(policy),
+        *_find_unreachable(policy),
+        *_find_more_on_less(policy),
+    ]
     return sorted(all_findings, key=lambda finding: (finding.rule, finding.kind))
 
 
@@ -112,7 +116,8 @@ def validate(policy: Policy) -> Policy:
     return policy
 
 
-def _finding(policy: Policy, kind: str, rule: int, text: str, part: str = "when") -> Finding:
+def _build_finding(policy: Policy, kind: str, rule: int, text: str, part: str = "when") -> Finding:
+    """Return a finding about a part of a rule, with its line and the name of the rule."""
     line = policy.places.line(("rules", rule, part))
     return Finding(kind, rule, line, f"{policy.rules[rule].name}: {text}")
 
@@ -120,7 +125,8 @@ def _finding(policy: Policy, kind: str, rule: int, text: str, part: str = "when"
 # -- names
 
 
-def _unknown(policy: Policy) -> Iterator[Finding]:
+def _find_unknown_names(policy: Policy) -> Iterator[Finding]:
+    """Yield each variable, list or field that a rule reads and that nothing defines."""
     known = {*AUTOMATIC, *policy.variables}
     for rule in policy.rules:
         for action in rule.actions:
@@ -133,14 +139,17 @@ def _unknown(policy: Policy) -> Iterator[Finding]:
             for name in sorted(names):
                 if name.split(".")[0] not in known:
                     detail = f"there is no state.{name}; there are {', '.join(sorted(known))}"
-                    yield _finding(policy, UNKNOWN, number, detail, part)
+                    yield _build_finding(policy, UNKNOWN, number, detail, part)
             for table in sorted(tables - known):
-                yield _finding(policy, UNKNOWN, number, f"there is no list {table!r} to look up in", part)
+                yield _build_finding(
+                    policy, UNKNOWN, number, f"there is no list {table!r} to look up in", part
+                )
         if policy.message:
-            yield from _unknown_fields(policy, number, rule)
+            yield from _find_unknown_fields(policy, number, rule)
 
 
-def _unknown_fields(policy: Policy, number: int, rule: Rule) -> Iterator[Finding]:
+def _find_unknown_fields(policy: Policy, number: int, rule: Rule) -> Iterator[Finding]:
+    """Yield each field that an action of a rule reads and that messages do not have."""
     created: set[str] = set()
     for action in rule.actions:
         read: tuple[str, ...] = ()
@@ -153,7 +162,7 @@ def _unknown_fields(policy: Policy, number: int, rule: Rule) -> Iterator[Finding
         for name in read:
             if name not in policy.message and name not in created:
                 detail = f"a message has no field {name!r}; it has {', '.join(policy.message)}"
-                yield _finding(policy, UNKNOWN, number, detail, "do")
+                yield _build_finding(policy, UNKNOWN, number, detail, "do")
         if isinstance(action, SetField):
             created |= action.values.keys()
         elif isinstance(action, Compress | Resize):
@@ -163,6 +172,7 @@ def _unknown_fields(policy: Policy, number: int, rule: Rule) -> Iterator[Finding
 
 
 def _names_read(policy: Policy, number: int, rule: Rule) -> Iterator[tuple[str, set[str], set[str]]]:
+    """Yield part, variables and lists that the condition and each expression of a rule read."""
     predicate = policy.predicate(number)
     if predicate is not None:
         tables = Atom(predicate.form.root, predicate.constants).tables()
@@ -176,7 +186,8 @@ def _names_read(policy: Policy, number: int, rule: Rule) -> Iterator[tuple[str, 
 # -- actions of one rule
 
 
-def _undone(policy: Policy) -> Iterator[Finding]:
+def _find_contradicting_actions(policy: Policy) -> Iterator[Finding]:
+    """Yield each action of a rule that another action of it undoes or makes useless."""
     for number, rule in enumerate(policy.rules):
         kept: set[str] | None = None
         touched: dict[str, str] = {}
@@ -185,9 +196,9 @@ def _undone(policy: Policy) -> Iterator[Finding]:
                 isinstance(other, Keep | SetField | Compress | Resize | Every | Summary)
                 for other in rule.actions
             ):
-                yield _finding(policy, CONTRADICTION, number, "it drops what it prepares to send", "do")
+                yield _build_finding(policy, CONTRADICTION, number, "it drops what it prepares to send", "do")
             if isinstance(action, Drop) and place < len(rule.actions) - 1:
-                yield _finding(policy, UNREACHABLE, number, "nothing after drop is done", "do")
+                yield _build_finding(policy, UNREACHABLE, number, "nothing after drop is done", "do")
             if isinstance(action, Keep):
                 kept = set(action.fields) if kept is None else kept & set(action.fields)
             if isinstance(action, SetField) and kept is not None:
@@ -196,50 +207,53 @@ def _undone(policy: Policy) -> Iterator[Finding]:
                 kept = None  # it may have made any field
             if isinstance(action, Compress | Resize) and kept is not None and action.field not in kept:
                 detail = f"{action.NAME} is about {action.field!r}, which is not kept"
-                yield _finding(policy, CONTRADICTION, number, detail, "do")
+                yield _build_finding(policy, CONTRADICTION, number, detail, "do")
             names: tuple[str, ...] = ()
             if isinstance(action, Remember | Forget):
                 names = tuple(action.values) if isinstance(action, Remember) else action.names
             for name in names:
                 if touched.get(name, action.NAME) != action.NAME:
                     detail = f"it remembers and forgets {name!r}"
-                    yield _finding(policy, CONTRADICTION, number, detail, "do")
+                    yield _build_finding(policy, CONTRADICTION, number, detail, "do")
                 touched[name] = action.NAME
 
 
-def _by_charge(policy: Policy) -> Iterator[Finding]:
+def _find_more_on_less(policy: Policy) -> Iterator[Finding]:
+    """Yield each rule that sends more on a lower battery, or of which this is not known."""
     for more in more_on_less(policy):
-        yield _finding(policy, MORE_ON_LESS if more.is_error else NOT_CHECKED, more.rule, more.text)
+        yield _build_finding(policy, MORE_ON_LESS if more.is_error else NOT_CHECKED, more.rule, more.text)
 
 
 # -- situations
 
 
-def _by_situation(policy: Policy) -> Iterator[Finding]:
+def _find_unreachable(policy: Policy) -> Iterator[Finding]:
+    """Yield each rule that fires in no situation, with the reason."""
     predicates = [policy.predicate(number) for number in range(len(policy.rules))]
     situations = Situations(predicates)
     if situations.count is None:
         detail = "the conditions tell too many situations apart; rules after it may be unreachable"
-        yield _finding(policy, NOT_CHECKED, 0, detail)
+        yield _build_finding(policy, NOT_CHECKED, 0, detail)
         return
     holds = [situations.truths(number) == TRUE for number in range(len(policy.rules))]
     fires = np.full(situations.count, -1)
     for number, rows in enumerate(holds):
         free = rows & (fires == -1)
         if not rows.any():
-            yield _finding(policy, UNREACHABLE, number, "its condition can never be TRUE")
+            yield _build_finding(policy, UNREACHABLE, number, "its condition can never be TRUE")
         elif not free.any():
-            yield _taken(policy, number, holds)
+            yield _explain_unreachable(policy, number, holds)
         fires[free] = number
 
 
-def _taken(policy: Policy, number: int, holds: list[NDArray[np.bool_]]) -> Finding:
+def _explain_unreachable(policy: Policy, number: int, holds: list[NDArray[np.bool_]]) -> Finding:
+    """Return why a rule never fires although its condition may hold: earlier rules come first."""
     for earlier in range(number):
         if (holds[earlier] == holds[number]).all():
             if policy.rules[earlier].actions == policy.rules[number].actions:
                 break
             detail = f"it holds exactly when {policy.rules[earlier].name!r} does, which does something else"
-            return _finding(policy, CONTRADICTION, number, detail)
+            return _build_finding(policy, CONTRADICTION, number, detail)
     overlapping = [earlier for earlier in range(number) if (holds[earlier] & holds[number]).any()]
     names = " or ".join(repr(policy.rules[earlier].name) for earlier in overlapping)
-    return _finding(policy, UNREACHABLE, number, f"{names} always comes before it")
+    return _build_finding(policy, UNREACHABLE, number, f"{names} always comes before it")

@@ -31,9 +31,9 @@ from mudkit.systems.sublim._policy.policy import Policy
 from mudkit.systems.sublim.check.cases import (
     Atom,
     Cases,
-    Draw,
     Name,
     Other,
+    RandomChoices,
     atoms,
     critical_values,
     expressions_of,
@@ -103,29 +103,33 @@ class Contexts:
         self.states: list[Fields] = [policy.variables]
         self.changed = self._changed_variables()
         if self._read_variables() & self.changed:
-            self.states = self._reached()
+            self.states = self._find_reached_states()
 
-    def distinguished(self) -> Iterator[Context]:
-        """Yield the contexts that conditions distinguish."""
+    def draw_distinguished(self) -> Iterator[Context]:
+        """Yield the contexts that the conditions of rules distinguish: all, or random ones if too many."""
         affordable = _MAX_CONDITIONS // (len(self.levels) * len(self._policy.rules))
         limit = max(min(affordable, _MAX_CONTEXTS), _MIN_CONTEXTS)
-        yield from self._drawn(self._in_conditions, limit, Draw("told apart"), self.states)
+        yield from self._draw_contexts(self._in_conditions, limit, RandomChoices("told apart"), self.states)
 
-    def computed_with(self, context: Context) -> Iterator[Context]:
-        """Yield variants of a context: values that only actions read, and lengths of the contents."""
+    def draw_variants(self, context: Context) -> Iterator[Context]:
+        """Yield a context with other values of what only actions read, and other lengths of the contents."""
         rest = self._in_actions - self._in_conditions
-        yield from self._drawn(rest, _MAX_COMPUTED, Draw("computed with"), [context.variables], context)
+        yield from self._draw_contexts(
+            rest, _MAX_COMPUTED, RandomChoices("computed with"), [context.variables], context
+        )
 
-    def shared(self, context: Context) -> tuple[str, ...]:
-        """Return the values that both conditions and actions read."""
+    def shared_values(self, context: Context) -> tuple[str, ...]:
+        """Return the values in a context that both conditions and actions read, as text."""
         names = sorted(self._in_conditions & self._in_actions)
-        return (repr(context.variables), *(repr(_at(context, name)) for name in names))
+        return (repr(context.variables), *(repr(_value_at(context, name)) for name in names))
 
     def _read_variables(self) -> set[str]:
+        """Return the names of the variables and lists that conditions or actions read."""
         names = {path[0] for scope, path in self._in_conditions | self._in_actions if scope == "state"}
         return {*names, *(table for atom in (*self.conditions, *self.computed) for table in atom.tables())}
 
     def _changed_variables(self) -> set[str]:
+        """Return the names of the manual variables that actions set or remove."""
         names: set[str] = set()
         for action in self._actions:
             if isinstance(action, Remember):
@@ -136,9 +140,9 @@ class Contexts:
                 names.add(action.variable)
         return names
 
-    def _reached(self) -> list[Fields]:
-        """Return states that the policy reaches on random messages."""
-        policy, draw, read = self._policy, Draw("reached"), sorted(self._read_variables())
+    def _find_reached_states(self) -> list[Fields]:
+        """Return the initial state, and others that the policy reaches when it decides random messages."""
+        policy, draw, read = self._policy, RandomChoices("reached"), sorted(self._read_variables())
         reached: dict[str, Fields] = {}
         if any(isinstance(action, Call) for action in self._actions):
             return self.states  # a user's method is not called by the checker
@@ -146,7 +150,7 @@ class Contexts:
         state: Fields = policy.variables
         reached[repr([state.get(name) for name in read])] = state
         for step, context in enumerate(
-            itertools.islice(self._drawn(names, _STEPS, draw, [policy.variables]), _STEPS)
+            itertools.islice(self._draw_contexts(names, _STEPS, draw, [policy.variables]), _STEPS)
         ):
             automatic = {**context.automatic, "battery": draw.choice(self.levels)}
             state = policy.decide(context.message, state, automatic, context.now_s + 60.0 * step).variables
@@ -154,20 +158,21 @@ class Contexts:
                 reached.setdefault(repr([state.get(name) for name in read]), state)
         return list(reached.values())
 
-    def _drawn(
+    def _draw_contexts(
         self,
         names: set[Name],
         limit: int,
-        draw: Draw,
+        draw: RandomChoices,
         states: Sequence[Fields],
         base: Context | None = None,
     ) -> Iterator[Context]:
+        """Yield contexts with combinations of the values of ``names``; other values are as in ``base``."""
         values = {
-            name: self._values(name)
+            name: self._values_to_try(name)
             for name in sorted(names)
             if name[0] != "state" or name[1] in (("bandwidth_kbps",), ("display_px",))
         }
-        lengths = self._lengths() if base is not None else [_LENGTHS[0]]
+        lengths = self._content_lengths() if base is not None else [_LENGTHS[0]]
         missing = [[], self._missing] if base is not None and self._missing else [[]]
         sizes: dict[Name | str, int] = {
             "state": len(states), "length": len(lengths), "missing": len(missing),
@@ -178,12 +183,13 @@ class Contexts:
         for state, length, left_out, *places in cases.draw(draw):
             given = {name: values[name][place] for name, place in zip(values, places, strict=True)}
             given |= {("message", (name,)): None for name in missing[left_out]}
-            yield self._context(states[state], lengths[length], given, base)
+            yield self._build_context(states[state], lengths[length], given, base)
 
-    def _context(
+    def _build_context(
         self, state: Fields, length: int, given: Mapping[Name, Value], base: Context | None
     ) -> Context:
-        message = self._message(length)
+        """Return a context with the given values; the others are as in ``base``, or plausible."""
+        message = self._build_message(length)
         automatic: dict[str, float] = {"bandwidth_kbps": 500.0, "display_px": 480.0}
         now_s = _BEGIN_S
         if base is not None:
@@ -201,11 +207,12 @@ class Contexts:
                 if isinstance(value, int | float):
                     automatic[path[0]] = value
             else:
-                _put(message, path, value)
+                _set_field(message, path, value)
         return Context(message, state, automatic, now_s)
 
-    def _message(self, length: int) -> dict[str, Value]:
-        kinds = dict(self._policy.message) or self._guessed()
+    def _build_message(self, length: int) -> dict[str, Value]:
+        """Return a message with a plausible value in each field; contents have this length."""
+        kinds = dict(self._policy.message) or self._guess_kinds()
         samples: dict[str, Value] = {
             "number": 60.0,
             "boolean": True,
@@ -216,8 +223,8 @@ class Contexts:
         }
         return {name: samples[kind] for name, kind in kinds.items()}
 
-    def _guessed(self) -> dict[str, str]:
-        """Guess the fields of messages that the policy does not declare, and add an unknown one."""
+    def _guess_kinds(self) -> dict[str, str]:
+        """Return fields and kinds of messages as actions and conditions use them, and an unknown field."""
         kinds = {
             path[0]: "number"
             for scope, path in sorted(self._in_conditions | self._in_actions)
@@ -233,11 +240,14 @@ class Contexts:
                 kinds[action.field] = "bytes"
         return {**kinds, _OTHER: "string"}
 
-    def _lengths(self) -> list[int]:
+    def _content_lengths(self) -> list[int]:
+        """Return the lengths of contents to try: long, and around the ratios and widths of the actions."""
         sized = [action for action in self._actions if isinstance(action, Resize | Compress)]
         if not sized:
             return [_LENGTHS[0]]
-        computed = [float(number) for atom in self.computed for number in atom.values() if _is_number(number)]
+        computed = [
+            float(number) for atom in self.computed for number in atom.constant_values() if _is_number(number)
+        ]
         widths = [action.pixels for action in sized if isinstance(action, Resize)]
         ratios = [action.ratio for action in sized if isinstance(action, Compress)]
         numbers = [*computed, *(float(width) for width in widths if _is_number(width))]
@@ -247,10 +257,11 @@ class Contexts:
         short = {int(number) for number in numbers if 1 <= number < _LENGTHS[0]}
         return [*_LENGTHS, *([int(longest)] if longest > _LENGTHS[-1] else []), *sorted(short)]
 
-    def _values(self, name: Name) -> list[Value]:
+    def _values_to_try(self, name: Name) -> list[Value]:
+        """Return the values of a name to try: critical ones of its conditions, or else plausible ones."""
         scope, path = name
         around = [atom for atom in self.conditions if name in atom.names()]
-        constants = [value for atom in around for value in atom.values()]
+        constants = [value for atom in around for value in atom.constant_values()]
         kind = self._policy.message.get(path[0]) if scope == "message" and len(path) == 1 else None
         if not around:
             return self._plausible_values(scope, path, kind)
@@ -259,8 +270,8 @@ class Contexts:
             values += _NUMBERS if kind in (None, "number") else ()
             values += ["x"] if kind == "string" else []
             values += [True, False] if kind in (None, "boolean") else []
-            values += _points(constants)
-            values += self._listed(around)
+            values += _points_near_and_far(constants)
+            values += self._list_members(around)
         if any(isinstance(atom.node, tree.Name) for atom in around):
             values += [True, False]
         if scope == "clock":
@@ -274,17 +285,19 @@ class Contexts:
         return list({(type(value).__name__, repr(value)): value for value in matching}.values())
 
     def _plausible_values(self, scope: str, path: tuple[str, ...], kind: str | None) -> list[Value]:
+        """Return values for a name that no condition reads: present, and positive if numbers."""
         if scope == "clock":
             return [_BEGIN_S]
         if scope == "state":
             return list(_PLAUSIBLE.get(path[0], _NUMBERS))
         if kind in ("string", "bytes", "boolean", "point", "struct"):
-            return [self._message(_LENGTHS[0])[path[0]]]
+            return [self._build_message(_LENGTHS[0])[path[0]]]
         if any(isinstance(atom.node, tree.Name) and (scope, path) in atom.names() for atom in self.computed):
             return [60.0, "x" * _LENGTHS[0]]
         return list(_NUMBERS)
 
-    def _listed(self, around: Sequence[Atom]) -> list[Value]:
+    def _list_members(self, around: Sequence[Atom]) -> list[Value]:
+        """Return members of the lists in which these atoms look up."""
         members: list[Value] = []
         for table in sorted({table for atom in around for table in atom.tables()}):
             for state in self.states:
@@ -294,7 +307,8 @@ class Contexts:
         return members
 
 
-def _at(context: Context, name: Name) -> Value:
+def _value_at(context: Context, name: Name) -> Value:
+    """Return the value of a name in a context; None if it is absent."""
     scope, path = name
     value: Value = {
         "message": context.message,
@@ -306,7 +320,7 @@ def _at(context: Context, name: Name) -> Value:
     return value
 
 
-def _put(message: dict[str, Value], path: tuple[str, ...], value: Value) -> None:
+def _set_field(message: dict[str, Value], path: tuple[str, ...], value: Value) -> None:
     """Set a field of a message; None removes it."""
     for part in path[:-1]:
         known = message.get(part)
@@ -323,19 +337,22 @@ def _battery_levels(conditions: Sequence[Atom], computed: Sequence[Atom], variab
     in_conditions = [atom for atom in conditions if BATTERY in atom.names()]
     in_actions = [atom for atom in computed if BATTERY in atom.names()]
     levels = {0.0, 50.0, 100.0}
-    numbers = {float(value) for atom in in_actions for value in atom.values() if _is_number(value)}
+    numbers = {float(value) for atom in in_actions for value in atom.constant_values() if _is_number(value)}
     if not all(atom.is_simple for atom in in_conditions):
         numbers |= {float(value) for value in variables.values() if _is_number(value)}
         levels |= {float(level) for level in range(101)}
     if in_actions:
         levels |= {10.0 * tenth for tenth in range(11)}
     levels |= {number for number in numbers if 0.0 <= number <= 100.0}
-    for value in {float(value) for atom in in_conditions for value in atom.values() if _is_number(value)}:
+    for value in {
+        float(value) for atom in in_conditions for value in atom.constant_values() if _is_number(value)
+    }:
         levels |= {value, value - 0.1, value + 0.1, value - 1.0, value + 1.0}
     return sorted({round(level, 6) for level in levels})
 
 
 def _is_of_kind(value: Value, kind: str | None) -> bool:
+    """Return whether a value fits a declared kind of field; None always does."""
     if value is None or kind in (None, "struct"):
         return True
     if kind == "number":
@@ -346,10 +363,11 @@ def _is_of_kind(value: Value, kind: str | None) -> bool:
 
 
 def _is_number(value: Value) -> TypeGuard[float]:
+    """Return whether a value is a number; a truth value is none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _points(constants: Sequence[Value]) -> list[Value]:
+def _points_near_and_far(constants: Sequence[Value]) -> list[Value]:
     """Return places near to, and far from, the constant places of a condition."""
     places = [(value.lat, value.lon) for value in constants if isinstance(value, Point)]
     numbers = [value for value in constants if _is_number(value)]

@@ -26,7 +26,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import Follower, Lineage, last_incarnation, rolled_back, shared_lsn
+from mudkit.delivery.session import Follower, Lineage, last_incarnation, rollback_incident, shared_lsn
 from mudkit.display import View, first_rows
 from mudkit.errors import MudkitError, brief
 from mudkit.events import (
@@ -345,8 +345,8 @@ class AccessPointMachine:
         effects: list[Effect] = []
         is_first, before = self._log.last_lsn is None, self._log.lineage
         lineage: Lineage = {} if message.lineage is UNSET else message.lineage
-        if not self._log.hear(lineage, message.last_lsn, message.nonce or None):
-            nonce = self._log.ask(self._entropy)
+        if not self._log.accept_lineage(lineage, message.last_lsn, message.nonce or None):
+            nonce = self._log.question_nonce(self._entropy)
             known = Join() if is_first else self._build_ack(list(self._moved))
             return (Send(self._server, replace(known, nonce=nonce)),)
         if is_first:
@@ -372,7 +372,7 @@ class AccessPointMachine:
         for shared, known_lsn in sorted(lost_ranges):
             if shared < known_lsn:
                 lost = f"messages {shared + 1} to {known_lsn} are gone"
-                effects.append(rolled_back("publish server", lost))
+                effects.append(rollback_incident("publish server", lost))
         self._behind = set(self._agents)
         if self._requested_lsn is not None and any(
             published.lsn <= self._requested_lsn for published in message.messages

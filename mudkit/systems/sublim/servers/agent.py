@@ -15,7 +15,7 @@ from mudkit.delivery.session import (
     Follower,
     Lineage,
     resume_lsn,
-    rolled_back,
+    rollback_incident,
     shared_lsn,
     taken_by_incarnation,
 )
@@ -144,7 +144,7 @@ class Agent:
         while self._queue:
             effects += self._drop_first(now_us)
         self.update_record(replace(record, last_seq=seen, since_us=self._suspended_us))
-        lost = rolled_back(
+        lost = rollback_incident(
             self.name, f"its access point does not know deliveries {record.last_seq + 1} to {seen}"
         )
         return [lost, *effects]

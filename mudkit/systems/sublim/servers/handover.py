@@ -49,7 +49,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from mudkit.delivery.retransmit import RetransmitTimer
-from mudkit.delivery.session import Follower, Peer, rolled_back
+from mudkit.delivery.session import Follower, Peer, rollback_incident
 from mudkit.events import Effect, Ports, Send, size_bytes
 from mudkit.systems.sublim.messages import (
     Attach,
@@ -224,7 +224,7 @@ class Handover:
 
     def open_question(self, name: str) -> str:
         """Return the nonce of the open question to a client; open one if there is none."""
-        return self._peer_of(name).ask(self._entropy)
+        return self._peer_of(name).question_nonce(self._entropy)
 
     def _peer_of(self, name: str) -> Peer:
         """Return what is known of a client since the start, which after a restart begins with a question."""
@@ -232,7 +232,7 @@ class Handover:
         if peer is None:
             peer = self._peers[name] = Peer()
             if self._is_restarted:
-                peer.ask(self._entropy)
+                peer.question_nonce(self._entropy)
         return peer
 
     def is_answer_of_client(self, message: Attach | Left) -> bool:
@@ -301,7 +301,7 @@ class Handover:
                 return self.send_identify(source, message)
         elif message.nonce is not UNSET:
             self._sessions[name] = message.nonce
-        peer.take(store_id, message.report)
+        peer.accept_hello(store_id, message.report)
         if others and epoch <= max(others):
             return (Send(source, Behind(store_id, max(others))),)
         begins = message.fresh
@@ -365,7 +365,7 @@ class Handover:
         served = self._serve(now_us, agent, source, epoch, request)
         is_redirected = isinstance(request, _WantedState) and request.before is not None
         agent.update_record(replace(agent.record, since_us=now_us if is_redirected else start_us))
-        return [rolled_back(name, "no access point knows what it has kept for it"), *served]
+        return [rollback_incident(name, "no access point knows what it has kept for it"), *served]
 
     def _serve_wanted(self, now_us: int, agent: Agent, want: _WantedState) -> Sequence[Effect]:
         """Serve a subscriber whose state is here after all, and stop requesting it."""

@@ -197,8 +197,9 @@ class PlainAccessPointMachine:
         """Follow the log of the publish server: send new messages to subscribers, acknowledge."""
         self._has_joined = True
         lineage: Lineage = {} if message.lineage is UNSET else message.lineage
-        if not self._log.hear(lineage, message.last_lsn, message.nonce or None):
-            return (Send(self._server, replace(self._build_ack(), nonce=self._log.ask(self._entropy))),)
+        if not self._log.accept_lineage(lineage, message.last_lsn, message.nonce or None):
+            nonce = self._log.question_nonce(self._entropy)
+            return (Send(self._server, replace(self._build_ack(), nonce=nonce)),)
         taken = {} if message.taken is UNSET else message.taken
         for name, address in taken.items():
             self._service.remove_address(address, name)

@@ -380,8 +380,8 @@ def test_pending_writes_of_an_older_store_keep_their_numbers():
         assert [(item.seq, item.data) for item in local.pending("news", "a")] == [(7, {"n": 7})]
         assert local.writes.last_seq == 7
     local.add(make_write(8))
-    assert local.writes.name(7) == ("older", 7)
-    assert local.writes.name(8) == (local.writes.incarnation, 1)
+    assert local.writes.item_id(7) == ("older", 7)
+    assert local.writes.item_id(8) == (local.writes.incarnation, 1)
     local.remove(local.writes[8])
     local.remove(local.writes[7])
     assert list(reopen(store).writes) == []

@@ -118,7 +118,8 @@ def test_unusable_arguments_are_refused_in_words(call, argument, error, message)
 
 
 @pytest.mark.parametrize(
-    "utility", [freshness(60), freshness(0), completeness(), latency(), freshness(60) + energy(1.0)]
+    "utility",
+    [freshness(60), freshness(0), completeness(), latency(), freshness(60) + energy(1.0), 2 * freshness(60)],
 )
 @pytest.mark.parametrize("age_s", [0.0, 59.9, 60.0, 1e6])
 def test_best_answers_reach_the_upper_bound_of_the_utility(utility, age_s):
@@ -126,3 +127,8 @@ def test_best_answers_reach_the_upper_bound_of_the_utility(utility, age_s):
     if utility.is_best(age_s):
         assert utility.value(local) - utility.cost(local) >= utility.most
     assert freshness(60).is_best(age_s) == (age_s < 60)
+
+
+@pytest.mark.parametrize("factor", [0.5, 3.0])
+def test_bound_of_a_weighted_utility_is_weighted(factor):
+    assert (factor * freshness(60)).most == factor * freshness(60).most > 0

@@ -440,16 +440,18 @@ def test_client_of_a_restored_server_is_not_replaced_if_it_has_registered_with_a
     )
 
 
-def test_restarted_server_stops_asking_silent_clients():
+@pytest.mark.parametrize("restart_us", [0, 7 * DEAD_US])
+def test_restarted_server_stops_asking_silent_clients(restart_us):
     store_ports = ports("server")
-    for _ in range(2):
+    for begin_us in (0, restart_us):
         server = NotificationServer(
             store_ports, AUTHORITY, 0, ["server"], ["processor"], "generator", 2, 100.0
         )
-        sent_messages = sent(server.handle(0, LinkUp("server", "server")))
-        send_hello(server, 1) if not sent_messages[1:] else None
-    assert list_kinds(sent(server.handle(DEAD_US - 1, TimerFired("identify")))) == [("jane", "identify")]
-    assert sent(server.handle(DEAD_US, TimerFired("identify"))) == []
+        sent_messages = sent(server.handle(begin_us, LinkUp("server", "server")))
+        send_hello(server, 1) if begin_us == 0 and not sent_messages[1:] else None
+    last_us = restart_us + DEAD_US - 1
+    assert list_kinds(sent(server.handle(last_us, TimerFired("identify")))) == [("jane", "identify")]
+    assert sent(server.handle(last_us + 1, TimerFired("identify"))) == []
     assert [key for key, _ in store_ports.store.items("address ")] == []
 
 

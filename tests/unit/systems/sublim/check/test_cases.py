@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.predicates import Language, Predicate
-from mudkit.systems.sublim.check.cases import FALSE, NULL, TRUE, Cases, Draw, Situations
+from mudkit.systems.sublim.check.cases import FALSE, NULL, TRUE, Cases, RandomChoices, Situations
 
 LANGUAGE = Language(("message", "state", "clock"), bound=())
 ATOMS = [
@@ -54,7 +54,7 @@ def test_situations_include_joint_truth_values_of_predicates(texts, message):
 @examples(100)
 def test_positions_match_the_cases_in_order(sizes):
     cases = Cases(dict(enumerate(sizes)), limit=10_000)
-    case_list = list(cases.draw(Draw("never used")))
+    case_list = list(cases.draw(RandomChoices("never used")))
     assert len(case_list) == cases.count
     assert [list(cases.positions(axis)) for axis in range(len(sizes))] == [
         [case[axis] for case in case_list] for axis in range(len(sizes))
@@ -63,8 +63,8 @@ def test_positions_match_the_cases_in_order(sizes):
 
 def test_cases_beyond_the_limit_are_sampled_reproducibly():
     cases = Cases({"a": 10, "b": 20}, limit=50)
-    sample = list(cases.draw(Draw("some")))
+    sample = list(cases.draw(RandomChoices("some")))
     assert not cases.is_whole
     assert len(sample) == 50
     assert all(0 <= a < 10 and 0 <= b < 20 for a, b in sample)
-    assert sample == list(cases.draw(Draw("some")))
+    assert sample == list(cases.draw(RandomChoices("some")))

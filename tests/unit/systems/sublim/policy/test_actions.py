@@ -8,7 +8,6 @@ from mudkit.events import size_bytes
 from mudkit.systems.sublim import Explanation, Policy, PolicyError, Rule, method, validate
 from mudkit.systems.sublim._policy.actions import (
     ACTIONS,
-    MAX_BOOKS_BYTES,
     MAX_KEYS,
     Call,
     Compress,
@@ -20,9 +19,10 @@ from mudkit.systems.sublim._policy.actions import (
     Resize,
     SetField,
     Summary,
-    action_of,
+    build_action,
     describe,
 )
+from mudkit.systems.sublim._policy.execution import MAX_BOOKS_BYTES
 from mudkit.systems.sublim._policy.state import MAX_STATE_BYTES
 
 ECG = bytes(range(100))
@@ -115,7 +115,7 @@ def test_failing_method_stops_the_policy_and_changes_nothing():
 def test_actions_survive_a_round_trip_through_their_description(action):
     description = describe(action)
     name, parameter = (description, None) if isinstance(description, str) else next(iter(description.items()))
-    assert action_of(name, parameter) == action
+    assert build_action(name, parameter) == action
     assert ACTIONS[name] is type(action)
 
 
