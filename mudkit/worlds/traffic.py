@@ -26,7 +26,7 @@ from mudkit.systems.radiator import (
     joins,
     play,
 )
-from mudkit.systems.radiator.study.played import ReceivedCell, received_cells, rows
+from mudkit.systems.radiator.study.played import ReceivedCell, cells_of_aggregate, received_cells
 from mudkit.systems.radiator.thresholds import Function
 from mudkit.units import KM_PER_DEGREE, distance_km, middle
 from mudkit.words import Label, add_labels
@@ -304,7 +304,9 @@ class Traffic:
 
     @staticmethod
     def _hear(cells: list[ReceivedCell], lab: Lab, name: str, context: Context) -> None:
-        cells += rows(lab.world.now_us / 1e6, name, cells[-1].aggregate + 1 if cells else 1, context)
+        cells += cells_of_aggregate(
+            lab.world.now_us / 1e6, name, cells[-1].aggregate + 1 if cells else 1, context
+        )
 
 
 def _mean_delay_s(cells: pd.DataFrame) -> float:

@@ -32,7 +32,7 @@ FORWARD = """
     from mudkit.fleet import World
     from mudkit.fleet.store import SqliteStore
     from mudkit.systems.store_and_forward import ClientMachine, RelayMachine
-    from mudkit.systems.store_and_forward.messages import Submit
+    from mudkit.systems.store_and_forward.messages import SendText
 
     NAMES = ("ann", "bob", "cy")
     S = 1_000_000
@@ -71,7 +71,7 @@ FORWARD = """
         def send(count):
             sender, receiver = NAMES[count % 3], NAMES[(count // 3) % 3]
             text = "%03d %06d" % (number, count)
-            done = clients[sender].call(Submit(receiver, text, sender + " " + text))
+            done = clients[sender].call(SendText(receiver, text, sender + " " + text))
             done.add_done_callback(lambda operation: say("accepted", sender, receiver, sender + " " + text))
             world.schedule_action(world.now_us + order["every_us"], send, count + 1)
 

@@ -21,7 +21,7 @@ from mudkit.systems.contrail import messages as contrail_messages
 from mudkit.systems.contrail.device.filters import parse_filter
 from mudkit.systems.contrail.items import pack
 from mudkit.systems.lasthop import messages as lasthop_messages
-from mudkit.systems.lasthop.subscription import Following
+from mudkit.systems.lasthop.subscription import PlaceSubscription
 from mudkit.systems.mud import messages as mud_messages
 from mudkit.systems.radiator import Context, Volume
 from mudkit.systems.radiator import messages as radiator_messages
@@ -49,7 +49,7 @@ def set_up_store_and_forward() -> Setup:
         store_and_forward.Client(setup.lab.device(name, link="wifi"), relay) for name in ("ann", "bob", "cy")
     )
     setup.requests = {
-        relay_messages.Submit: (ann, relay_messages.Submit("bob", "lunch?")),
+        relay_messages.SendText: (ann, relay_messages.SendText("bob", "lunch?")),
         relay_messages.Read: (bob, relay_messages.Read()),
     }
 
@@ -94,7 +94,7 @@ def set_up_lasthop() -> Setup:
     first = news.publish("first", rank=3.0).result()
     places = {"Tromsø": (69.65, 18.96, 20.0)}
     jane.follow("weather {place}", places).result()
-    following = Following(lasthop.Subscription("traffic {place}"), places)
+    following = PlaceSubscription(lasthop.Subscription("traffic {place}"), places)
     setup.requests = {
         lasthop_messages.Subscribe: (jane, lasthop_messages.Subscribe(lasthop.Subscription("arts"))),
         lasthop_messages.Unsubscribe: (jane, lasthop_messages.Unsubscribe("old")),

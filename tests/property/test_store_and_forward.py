@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mudkit import events
 from mudkit.fleet.store import MemoryStore, SqliteStore
 from mudkit.systems.store_and_forward import ClientMachine, RelayMachine
-from mudkit.systems.store_and_forward.messages import Read, Submit
+from mudkit.systems.store_and_forward.messages import Read, SendText
 
 NAMES = ("ann", "bob", "cy")
 POINTS = (
@@ -74,7 +74,7 @@ class Ward(FaultyWorld):
             text = f"{step[2]} {len(self.sent[step[2], receiver])}"
             self.sent[step[2], receiver].append(text)
             self.incarnations[step[2], receiver, text] = len(self.lives[step[2]])
-            self.operations[step[2], receiver, text] = sender.call(Submit(receiver, text))
+            self.operations[step[2], receiver, text] = sender.call(SendText(receiver, text))
 
     def own(self, step: Any) -> None:
         """Send a message, or change whether a user is busy."""

@@ -8,8 +8,8 @@ Roles
     wait: for a number of messages, of people, or for a time. A join merges the released messages.
 Messages
     Client to server: Register, Unregister, Propagate, DeliveryAck, Unreachable. Server to client: Registered,
-    Unregistered, Refused, Identify, ContextAck, Unknown, Push. Peer to peer: PassedPush, along a chain of
-    ``p2p_enabled`` recipients. See :mod:`mudkit.systems.radiator.messages`.
+    Unregistered, RegistrationRefused, Identify, ContextAck, Unknown, Push. Peer to peer: PassedPush, along a
+    chain of ``p2p_enabled`` recipients. See :mod:`mudkit.systems.radiator.messages`.
 Durable state
     A client stores its registration, its outbox, and the ids of the last 4,096 aggregates. The server keeps
     everything in memory: a restart loses the clients and the messages pending there. A client registers again

@@ -129,21 +129,21 @@ class Server(OnHost):
     def clients(self) -> Operation:
         """Return, by registered client, whether the server believes that it is reachable.
 
-        Handled by :meth:`~mudkit.systems.radiator.servers.ServerMachine._call`.
+        Handled by :meth:`~mudkit.systems.radiator.servers.ServerMachine._answer_call`.
         """
         return self.installed.call(ListClients())
 
     def waiting(self) -> Operation:
         """Return the number of pending messages by client.
 
-        Handled by :meth:`~mudkit.systems.radiator.servers.ServerMachine._call`.
+        Handled by :meth:`~mudkit.systems.radiator.servers.ServerMachine._answer_call`.
         """
         return self.installed.call(CountPending())
 
     def counts(self) -> Operation:
         """Return ``contexts, aggregates, messages_sent, bytes_sent, dropped, failures`` so far, by name.
 
-        Handled by :meth:`~mudkit.systems.radiator.servers.ServerMachine._call`.
+        Handled by :meth:`~mudkit.systems.radiator.servers.ServerMachine._answer_call`.
         """
         return self.installed.call(GetCounters())
 
@@ -219,12 +219,13 @@ class Client(OnHost):
         self.registered = self.register(attributes)
 
     def _own_facts(self) -> dict[str, Value]:
+        """Return the client id and whether it has registered, for the display."""
         return {"client": self.client_id, "registered": self.registered.done()}
 
     def register(self, attributes: _Attributes = None) -> Operation:
         """Register, or register again with other ``attributes``; done when the server has accepted.
 
-        Handled by :meth:`~mudkit.systems.radiator.device.ClientMachine._begin`.
+        Handled by :meth:`~mudkit.systems.radiator.device.ClientMachine._begin_registration`.
 
         Raises
         ------

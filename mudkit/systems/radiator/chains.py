@@ -16,13 +16,13 @@ import numpy as np
 
 from mudkit.errors import ParameterError, PropagationProblem, brief
 from mudkit.systems.radiator.context import Context
-from mudkit.systems.radiator.functions import failure
+from mudkit.systems.radiator.functions import build_problem
 
 Chainability: TypeAlias = Callable[[Context, Context], bool | float]
 """Function of two clients' contexts: how well they fit into one chain; higher is better, 0 or False: not."""
 
 
-def chains(
+def divide_into_chains(
     recipients: Sequence[str],
     share: float,
     can_pass: Mapping[str, bool],
@@ -50,9 +50,9 @@ def chains(
             fits = dict.fromkeys(left, 0.0)
             for client in left:
                 try:
-                    fits[client] = _number(chainability(last, contexts(client)))
+                    fits[client] = _check_score(chainability(last, contexts(client)))
                 except Exception as error:
-                    failed(_problem(error, chainability, chain[-1], client))
+                    failed(_build_pair_problem(error, chainability, chain[-1], client))
             best = max(fits, key=fits.__getitem__)
             if not fits[best] > 0:
                 break
@@ -62,7 +62,8 @@ def chains(
     return [*alone, *linked]
 
 
-def _number(given: float) -> float:
+def _check_score(given: float) -> float:
+    """Return what a chainability returned as a float; raise a ParameterError for what is no number."""
     is_number = isinstance(given, bool | int | float | np.bool_ | np.integer | np.floating)
     if not is_number or math.isnan(given):
         raise ParameterError(
@@ -71,9 +72,12 @@ def _number(given: float) -> float:
     return float(given)
 
 
-def _problem(error: Exception, chainability: Chainability, last: str, other: str) -> PropagationProblem:
+def _build_pair_problem(
+    error: Exception, chainability: Chainability, last: str, other: str
+) -> PropagationProblem:
+    """Return the problem that the chainability of two clients has failed."""
     name = getattr(chainability, "__qualname__", type(chainability).__name__)
-    return failure(
+    return build_problem(
         f"The chainability {name}",
         error,
         where=f"{name}, of {last!r} and {other!r}",

@@ -1,4 +1,4 @@
-"""Contexts: people, time span and attributes (Radiator 2.2)."""
+"""CurrentContexts: people, time span and attributes (Radiator 2.2)."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Context(msgspec.Struct, frozen=True, eq=False, repr_omit_defaults=True):
 
     def __post_init__(self) -> None:
         if type(self.people) is not frozenset:
-            msgspec.structs.force_setattr(self, "people", _names(self.people))
+            msgspec.structs.force_setattr(self, "people", _check_people(self.people))
         if type(self.attributes) is not dict and not isinstance(self.attributes, Mapping):
-            raise _error("attributes", self.attributes, "a mapping of names to values")
+            raise _build_error("attributes", self.attributes, "a mapping of names to values")
         if self.span_us is not None:
-            first, last = _pair(self.span_us)
+            first, last = _check_span(self.span_us)
             msgspec.structs.force_setattr(self, "span_us", (first, last))
 
     def __eq__(self, other: object) -> bool:
@@ -102,24 +102,27 @@ class Context(msgspec.Struct, frozen=True, eq=False, repr_omit_defaults=True):
         return cls(fields["people"], fields["attributes"], None if span is None else tuple(span))
 
 
-def _names(given: Value | Iterable[str]) -> frozenset[str]:
+def _check_people(given: Value | Iterable[str]) -> frozenset[str]:
+    """Return names of people as a set; raise a ParameterError if one is no text."""
     if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping):
         names = list(given)
         people = frozenset(name for name in names if isinstance(name, str))
         if all(isinstance(name, str) for name in names):
             return people
-    raise _error("people", given, "names of people, such as {'ann'}")
+    raise _build_error("people", given, "names of people, such as {'ann'}")
 
 
-def _pair(given: tuple[int, int]) -> tuple[int, int]:
+def _check_span(given: tuple[int, int]) -> tuple[int, int]:
+    """Return the first and the last moment; raise a ParameterError if it ends before it begins."""
     try:
         first, last = given
         if type(first) is int and type(last) is int and first <= last:
             return first, last
     except (TypeError, ValueError):
         pass
-    raise _error("span_us", given, "its begin and its end in µs, whole numbers, the begin first")
+    raise _build_error("span_us", given, "its begin and its end in µs, whole numbers, the begin first")
 
 
-def _error(where: str, given: Value | Iterable[str], expected: str) -> ParameterError:
+def _build_error(where: str, given: Value | Iterable[str], expected: str) -> ParameterError:
+    """Return the error that an argument of a context is invalid."""
     return ParameterError("This is no context.", where=where, found=brief(given, 200), expected=expected)

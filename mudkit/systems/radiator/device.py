@@ -72,10 +72,10 @@ from mudkit.systems.radiator.messages import (
     Propagate,
     PropagateContext,
     Push,
-    Refused,
     Register,
     RegisterClient,
     Registered,
+    RegistrationRefused,
     Unknown,
     Unreachable,
     Unregister,
@@ -83,7 +83,7 @@ from mudkit.systems.radiator.messages import (
     Unregistered,
     decode,
     pack,
-    record_odd,
+    record_dropped_message,
 )
 from mudkit.wire import Fields
 
@@ -97,18 +97,18 @@ _MAX_SEEN: Final = 4096
 
 
 class _Notice(Struct, frozen=True):
-    """Aggregate of which the application is notified."""
+    """Aggregate of which the application is to be notified; stored until it has been."""
 
     aggregate: str
     context: ContextFields
 
     def for_application(self) -> Context:
-        """Return what the application gets."""
+        """Return the context as the application gets it, with the id of the aggregate."""
         return replace(self.context.context(), id=self.aggregate)
 
 
 class SeenAggregates:
-    """Ids of recent aggregates in a durable ring."""
+    """Ids of the last _MAX_SEEN aggregates, stored, so that duplicates are recognised after a restart."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -118,7 +118,7 @@ class SeenAggregates:
         return aggregate in self._names
 
     def add(self, aggregate: str) -> None:
-        """Store an id in the place of the oldest."""
+        """Store an id in the place of the oldest one."""
         place = ((self._store.get("place", int) or 0) + 1) % _MAX_SEEN
         self._store.put("place", place)
         self._names.discard(self._store.get(f"seen {place:04d}", str) or "")
@@ -169,25 +169,26 @@ class ClientMachine:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
-        return [*self._notices.repeat(_notify), *self._handle(now_us, event)]
+        return [*self._notices.repeat(_build_notification), *self._handle_event(now_us, event)]
 
-    def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+    def _handle_event(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """Handle one event; :meth:`handle` puts the notifications that a restart repeats before it."""
         match event:
             case Call(op_id=op_id, operation=RegisterClient(attributes=attributes)):
                 self._store.put("attributes", attributes)
                 self._registering.append(op_id)
-                return () if self._is_leaving else self._begin(now_us)
+                return () if self._is_leaving else self._begin_registration(now_us)
             case Call(op_id=op_id, operation=UnregisterClient()):
                 return self._unregister(now_us, op_id)
             case Call(op_id=op_id, operation=PropagateContext(context=fields)):
                 return self._propagate(now_us, op_id, fields.context().with_span(now_us))
             case Received():
-                return self._receive(now_us, event)
+                return self._receive_message(now_us, event)
             case SendFailed(to=to) if to != self._server:
                 return self._report_failed_hop(to, event)
             case LinkUp():
                 self._has_link = True
-                return self._begin(now_us)
+                return self._begin_registration(now_us)
             case LinkDown():
                 self._has_link = self._is_registered = False
                 return self._in_flight.clear()
@@ -214,8 +215,8 @@ class ClientMachine:
 
     # -- to the server
 
-    def _begin(self, now_us: int) -> Sequence[Effect]:
-        """Start another registration or unregistration."""
+    def _begin_registration(self, now_us: int) -> Sequence[Effect]:
+        """Register or unregister under the next number, as the store demands; without a link, wait for it."""
         self._is_registered = False
         stop = self._in_flight.clear()
         if not self._has_link or (self._attributes is None and not self._is_leaving):
@@ -225,10 +226,11 @@ class ClientMachine:
 
     @property
     def _registration_seq(self) -> int:
+        """Number of the last registration or unregistration; 0 before the first."""
         return self._store.get("turn", int) or 0
 
     def _send_registration(self, now_us: int, nonce: str | UnsetType = UNSET) -> Sequence[Effect]:
-        """Send Register or Unregister."""
+        """Send Register, or Unregister when leaving, until answered; ``nonce`` answers Identify."""
         incarnation = self._outbox.incarnation
         oldest, first = self._outbox.item_id(self._outbox.first_seq)
         oldest_if_other = UNSET if oldest == incarnation else oldest
@@ -247,10 +249,11 @@ class ClientMachine:
                 incarnation=incarnation, seq=self._registration_seq, first=first,
                 oldest=oldest_if_other, nonce=nonce, another=another,
             )  # fmt: skip
-        sent = self._to_server(message)
+        sent = self._build_send(message)
         return (sent, *self._in_flight.start(now_us, _REGISTRATION, len(sent.message)))
 
     def _unregister(self, now_us: int, op_id: int) -> Sequence[Effect]:
+        """Fail what is under way, and send Unregister until confirmed; the operation completes at once."""
         was_registered = self._attributes is not None
         left = self._end_registration(
             ParameterError(
@@ -260,16 +263,16 @@ class ClientMachine:
         )
         effects: Sequence[Effect] = ()
         if was_registered and not self._is_leaving:
-            effects = self._leave(now_us)
+            effects = self._begin_unregistration(now_us)
         return (*left, *effects, Complete(op_id))
 
-    def _leave(self, now_us: int) -> Sequence[Effect]:
+    def _begin_unregistration(self, now_us: int) -> Sequence[Effect]:
         """Store the unregistration durably and start to send it."""
         self._store.put("leaves", True)
-        return self._begin(now_us)
+        return self._begin_registration(now_us)
 
     def _end_registration(self, error: ParameterError) -> list[Effect]:
-        """Delete the registration and the outbox; fail all open operations."""
+        """Delete the registration and the outbox; return failures of all open operations."""
         self._store.delete("attributes")
         self._outbox.ack_up_to(self._outbox.last_seq)
         open_ops = (*self._registering, *self._calls.values())
@@ -278,6 +281,7 @@ class ClientMachine:
         return [Complete(op_id, error=error) for op_id in open_ops]
 
     def _propagate(self, now_us: int, op_id: int, context: Context) -> Sequence[Effect]:
+        """Store a context in the outbox, and send it if registered; the operation waits for the server."""
         if self._attributes is None:
             error = ParameterError(
                 "This client is not registered.",
@@ -294,13 +298,14 @@ class ClientMachine:
         self._calls[seq] = op_id
         if not self._is_registered:
             return ()
-        return self._send(now_us, [pending for pending, _ in self._outbox.sendable_items(seq)])
+        return self._send_contexts(now_us, [pending for pending, _ in self._outbox.sendable_items(seq)])
 
-    def _send(self, now_us: int, seqs: Collection[int]) -> Sequence[Effect]:
+    def _send_contexts(self, now_us: int, seqs: Collection[int]) -> Sequence[Effect]:
+        """Send contexts of the outbox, each until acknowledged."""
         effects: list[Effect] = []
         for seq in seqs:
             incarnation, number = self._outbox.item_id(seq)
-            sent = self._to_server(
+            sent = self._build_send(
                 Propagate(
                     client=self._client, device=self.device, number=number,
                     first=self._outbox.item_id(self._outbox.first_seq).number, context=self._outbox[seq],
@@ -312,38 +317,40 @@ class ClientMachine:
         return effects
 
     def _retransmit_overdue(self, now_us: int) -> Sequence[Effect]:
+        """Retransmit the registration, or else the contexts that are overdue."""
         late = self._in_flight.overdue(now_us)
         if _REGISTRATION in late:
             effects = self._send_registration(now_us)
         else:
-            effects = self._send(now_us, [seq for seq in late if seq in self._outbox])
+            effects = self._send_contexts(now_us, [seq for seq in late if seq in self._outbox])
         return [*effects, *self._in_flight.restart(now_us)]
 
-    def _to_server(self, message: FromClients) -> Send:
+    def _build_send(self, message: FromClients) -> Send:
+        """Return the effect that sends a message, encoded, to the server."""
         return Send(self._server, pack(message, self._compress))
 
     # -- from the server, and from peers
 
-    def _receive(self, now_us: int, event: Received) -> Sequence[Effect]:
+    def _receive_message(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Handle a message of the server or a push of a peer; drop everything else."""
         attributes = self._attributes
         if event.source != self._server:
             passed = decode(event, FROM_PEERS)
             if passed is None or (attributes is not None and not attributes.get("p2p_enabled")):
-                return record_odd(event)
+                return record_dropped_message(event)
             return self._receive_push(now_us, passed, is_registered=attributes is not None)
         match decode(event, FROM_SERVER):
             case None:
-                return record_odd(event)
+                return record_dropped_message(event)
             case Push() as push:
                 return self._receive_push(now_us, push, is_registered=attributes is not None)
             case Unknown():
-                return self._begin(now_us) if self._is_registered else ()
+                return self._begin_registration(now_us) if self._is_registered else ()
             case ContextAck(number=number, incarnation=named) if (
                 named is not UNSET
             ) is self._names_incarnation:
                 seq = self._outbox.seq_of(self._outbox.incarnation if named is UNSET else named, number)
-                return self._receive_ack(now_us, min(seq, self._sent))
+                return self._receive_context_ack(now_us, min(seq, self._sent))
             case ContextAck():
                 return ()
             case answer if (answer.incarnation, answer.seq) == (
@@ -354,33 +361,40 @@ class ClientMachine:
         return ()
 
     def _receive_answer(
-        self, now_us: int, answer: Registered | Unregistered | Refused | Identify
+        self, now_us: int, answer: Registered | Unregistered | RegistrationRefused | Identify
     ) -> Sequence[Effect]:
+        """Handle the answer to the last registration or unregistration."""
         match answer:
             case Identify(nonce=nonce) if not self._is_registered:
                 return self._send_registration(now_us, nonce)
             case Registered(another=another) if not self._is_registered and not self._is_leaving:
                 if another is True and not self._names_incarnation:
                     self._store.put("another", True)
-                return self._mark_registered(now_us)
+                return self._receive_registered(now_us)
             case Unregistered() if self._is_leaving:
                 stop = self._in_flight.settle(now_us, _REGISTRATION)
                 self._store.delete("leaves")
-                return [*stop, *self._begin(now_us)]
-            case Refused(device=device) if not self._is_leaving:
+                return [*stop, *self._begin_registration(now_us)]
+            case RegistrationRefused(device=device) if not self._is_leaving:
                 return self._receive_refusal(device)
         return ()
 
-    def _mark_registered(self, now_us: int) -> Sequence[Effect]:
+    def _receive_registered(self, now_us: int) -> Sequence[Effect]:
+        """Complete the registration, and send the outbox."""
         if self._attributes is None:
             return ()
         self._is_registered = self._was_registered = True
         answered = [Complete(op_id, self._client) for op_id in self._registering]
         self._registering.clear()
         stop = self._in_flight.settle(now_us, _REGISTRATION)
-        return [*answered, *stop, *self._send(now_us, [seq for seq, _ in self._outbox.sendable_items()])]
+        return [
+            *answered,
+            *stop,
+            *self._send_contexts(now_us, [seq for seq, _ in self._outbox.sendable_items()]),
+        ]
 
     def _receive_refusal(self, device: str) -> Sequence[Effect]:
+        """End the registration with an error: another live device, ``device``, has this client id."""
         self._is_registered = False
         error = ParameterError(
             "This client id is taken.",
@@ -391,7 +405,8 @@ class ClientMachine:
         )
         return [*self._in_flight.clear(), *self._end_registration(error)]
 
-    def _receive_ack(self, now_us: int, up_to_seq: int) -> Sequence[Effect]:
+    def _receive_context_ack(self, now_us: int, up_to_seq: int) -> Sequence[Effect]:
+        """Remove acknowledged contexts from the outbox, and complete their operations."""
         effects: list[Effect] = []
         before = self._outbox.item_id(self._outbox.first_seq).incarnation
         for seq, _ in self._outbox.ack_up_to(up_to_seq):
@@ -399,14 +414,15 @@ class ClientMachine:
             if seq in self._calls:
                 effects.append(Complete(self._calls.pop(seq), seq))
         if self._is_registered and self._outbox.item_id(self._outbox.first_seq).incarnation != before:
-            effects += self._send(now_us, [seq for seq, _ in self._outbox.sendable_items()])
+            effects += self._send_contexts(now_us, [seq for seq, _ in self._outbox.sendable_items()])
         return effects
 
     def _receive_push(self, now_us: int, push: Push | PassedPush, *, is_registered: bool) -> Sequence[Effect]:
+        """Acknowledge an aggregate; if it is new, notify the application and pass it on in its chain."""
         if is_registered and not self._is_for_this_start(push):
             return ()  # a late copy, or the registration is on its way
         incarnation = self._outbox.incarnation if self._names_incarnation else UNSET
-        ack = self._to_server(
+        ack = self._build_send(
             DeliveryAck(
                 client=self._client, device=self.device, aggregate=push.aggregate, incarnation=incarnation
             )
@@ -417,17 +433,19 @@ class ClientMachine:
         effects: list[Effect] = []
         if is_registered:
             notice = _Notice(push.aggregate, push.context)
-            effects += [_notify(notice), self._notices.add(notice)]
+            effects += [_build_notification(notice), self._notices.add(notice)]
         effects.append(ack)
         if push.chain:
             (to, address), *rest = push.chain
             passed = PassedPush(push.aggregate, push.context, rest, to, push.receivers)
             effects.append(Send(address, pack(passed, self._compress)))
         if not is_registered and type(push) is Push and not self._is_leaving:
-            effects += self._leave(now_us)  # a late copy of an old registration has reached the server
+            # A late copy of an old registration has reached the server.
+            effects += self._begin_unregistration(now_us)
         return effects
 
     def _is_for_this_start(self, push: Push | PassedPush) -> bool:
+        """Return whether a push is for this start of the client, and no late copy for an earlier one."""
         named = None if push.receivers is UNSET else push.receivers.get(self._client)
         if named is None:
             return self._was_registered and not self._names_incarnation
@@ -447,8 +465,9 @@ class ClientMachine:
             address=to,
             rest=rest,
         )
-        return (self._to_server(unreachable),)
+        return (self._build_send(unreachable),)
 
 
-def _notify(notice: _Notice) -> Notify:
+def _build_notification(notice: _Notice) -> Notify:
+    """Return the effect that notifies the application of an aggregate."""
     return Notify(APP, notice.for_application())

@@ -46,19 +46,21 @@ def function_name(function: object) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def failure(what: str, error: Exception, *, where: str, expected: str, remedy: str) -> PropagationProblem:
+def build_problem(
+    what: str, error: Exception, *, where: str, expected: str, remedy: str
+) -> PropagationProblem:
     """Return the problem that the user function ``what`` has failed for the clients named in ``where``."""
     shown: str | None = None
     if isinstance(error, MudkitError):
         summary, shown, expected = error.summary, error.found, error.expected or expected
     else:
-        summary = text_of(error)
+        summary = error_text(error)
     return PropagationProblem(
         f"{what} has failed: {summary}", where=where, found=shown, expected=expected, remedy=remedy
     )
 
 
-def text_of(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return the type and the text of an exception; the type alone if its ``__str__`` fails."""
     try:
         return f"{type(error).__name__}: {error}"[:_MAX_SHOWN]
@@ -87,7 +89,7 @@ class Problems:
             self._by_text[text] = problem
             self._unreported.append(problem)
 
-    def news(self) -> list[PropagationProblem]:
-        """Return the problems added since the last call."""
+    def take_new(self) -> list[PropagationProblem]:
+        """Return the problems added since the last call of this method."""
         new, self._unreported = self._unreported, []
         return new

@@ -26,7 +26,7 @@ def concatenation(contexts: Sequence[Context]) -> Context:
 
     The default (Radiator 3.1). A single message becomes lists, too, so that receivers always find lists.
     """
-    return _join(contexts, _lists(contexts))
+    return _build_aggregate(contexts, _list_attributes(contexts))
 
 
 def bounding_box(contexts: Sequence[Context], *, loc: str = "loc") -> Context:
@@ -36,8 +36,8 @@ def bounding_box(contexts: Sequence[Context], *, loc: str = "loc") -> Context:
     ``messages``, their number, replace the attribute ``loc``.
     """
     bounds = box([context[loc] for context in contexts])
-    others = {name: values for name, values in _lists(contexts).items() if name != loc}
-    return _join(contexts, {**others, "box": bounds, "messages": len(contexts)})
+    others = {name: values for name, values in _list_attributes(contexts).items() if name != loc}
+    return _build_aggregate(contexts, {**others, "box": bounds, "messages": len(contexts)})
 
 
 def mean(contexts: Sequence[Context], *, of: Sequence[str] = ("speed_kmh",), loc: str = "loc") -> Context:
@@ -51,7 +51,7 @@ def mean(contexts: Sequence[Context], *, of: Sequence[str] = ("speed_kmh",), loc
     places = [context[loc] for context in contexts if loc in context.attributes]
     if places:
         attributes["box"] = box(places)
-    return _join(contexts, attributes)
+    return _build_aggregate(contexts, attributes)
 
 
 def count_per_cell(
@@ -63,7 +63,7 @@ def count_per_cell(
     messages, reported_s]`` (degrees of the centre; mean time of the contexts). ``elsewhere`` is the number of
     people in the other cells.
     """
-    by_cell = _by_cell(contexts, km, loc)
+    by_cell = _group_by_cell(contexts, km, loc)
     people = {
         place: frozenset().union(*(context.people for context in here)) for place, here in by_cell.items()
     }
@@ -74,7 +74,7 @@ def count_per_cell(
         if len(people[place]) >= least
     ]
     elsewhere = {name for names in people.values() if len(names) < least for name in names}
-    return _join(contexts, {"cells": cells, "elsewhere": len(elsewhere), "km": km}, people=())
+    return _build_aggregate(contexts, {"cells": cells, "elsewhere": len(elsewhere), "km": km}, people=())
 
 
 def mean_per_cell(
@@ -93,9 +93,9 @@ def mean_per_cell(
             len(here),
             _mean_time_s(here),
         ]
-        for place, here in sorted(_by_cell(contexts, km, loc).items())
+        for place, here in sorted(_group_by_cell(contexts, km, loc).items())
     ]
-    return _join(contexts, {"cells": cells, "of": of, "km": km}, people=())
+    return _build_aggregate(contexts, {"cells": cells, "of": of, "km": km}, people=())
 
 
 def top_k(contexts: Sequence[Context], *, by: str, k: int = 10) -> Context:
@@ -104,7 +104,9 @@ def top_k(contexts: Sequence[Context], *, by: str, k: int = 10) -> Context:
     The aggregate has the people of the kept messages, and their attributes as lists.
     """
     kept = sorted(contexts, key=lambda context: context[by], reverse=True)[:k]
-    return _join(contexts, _lists(kept), people=[name for context in kept for name in context.people])
+    return _build_aggregate(
+        contexts, _list_attributes(kept), people=[name for context in kept for name in context.people]
+    )
 
 
 def people_count(contexts: Sequence[Context], *, k: int, loc: str | None = None) -> Context:
@@ -125,10 +127,11 @@ def people_count(contexts: Sequence[Context], *, k: int, loc: str | None = None)
     attributes: dict[str, Value] = {"count": len(people)}
     if loc is not None:
         attributes["box"] = bounding_box(contexts, loc=loc)["box"]
-    return _join(contexts, attributes, people=())
+    return _build_aggregate(contexts, attributes, people=())
 
 
-def _by_cell(contexts: Sequence[Context], km: float, loc: str) -> dict[Cell, list[Context]]:
+def _group_by_cell(contexts: Sequence[Context], km: float, loc: str) -> dict[Cell, list[Context]]:
+    """Return the contexts by the grid cell of their place."""
     by_cell: dict[Cell, list[Context]] = defaultdict(list)
     for context in contexts:
         by_cell[cell(context[loc], km=km)].append(context)
@@ -140,7 +143,10 @@ def _mean_time_s(contexts: Sequence[Context]) -> float:
     return round(statistics.fmean([sum(context.span_us or (0, 0)) / 2e6 for context in contexts]), 1)
 
 
-def _join(contexts: Sequence[Context], attributes: Fields, people: Iterable[str] | None = None) -> Context:
+def _build_aggregate(
+    contexts: Sequence[Context], attributes: Fields, people: Iterable[str] | None = None
+) -> Context:
+    """Return a context with these attributes, all people of the contexts (or ``people``) and their span."""
     if people is None:
         people = frozenset().union(*[context.people for context in contexts])
     spans = [context.span_us for context in contexts if context.span_us is not None]
@@ -148,7 +154,8 @@ def _join(contexts: Sequence[Context], attributes: Fields, people: Iterable[str]
     return Context(frozenset(people), attributes, (min(begins_us), max(ends_us)))
 
 
-def _lists(contexts: Iterable[Context]) -> dict[str, list[Value]]:
+def _list_attributes(contexts: Iterable[Context]) -> dict[str, list[Value]]:
+    """Return each attribute as the list of its values, oldest first."""
     lists: dict[str, list[Value]] = {}
     for context in contexts:
         for name, value in context.attributes.items():

@@ -51,7 +51,7 @@ class ContextFields(msgspec.Struct, frozen=True):
             raise ValueError("it ends before it begins")  # msgspec turns it into a DecodeError
 
     def context(self) -> Context:
-        """Return the context."""
+        """Return the context that this wire form describes."""
         return Context(frozenset(self.people), self.attributes, self.span_us)
 
     @classmethod
@@ -61,11 +61,15 @@ class ContextFields(msgspec.Struct, frozen=True):
 
 
 class _FromClient(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
+    """Base of messages of a client; the network must name the same device as their sender."""
+
     client: Name
     device: Name
 
 
 class _Registration(_FromClient, frozen=True, kw_only=True):
+    """Base of Register and Unregister: which start of the client sends it, and its first pending context."""
+
     incarnation: Name
     """Incarnation of this start of the client."""
     seq: Count = msgspec.field(name="turn")
@@ -146,6 +150,8 @@ class PassedPush(msgspec.Struct, frozen=True, tag_field="kind", tag="push"):
 
 
 class _Answer(msgspec.Struct, frozen=True, tag_field="kind"):
+    """Base of answers to a registration or unregistration; the client ignores those to earlier ones."""
+
     incarnation: Name
     seq: Count = msgspec.field(name="turn")
     """Number of the :class:`Register` or :class:`Unregister` that this answers."""
@@ -162,7 +168,7 @@ class Unregistered(_Answer, frozen=True, tag="unregistered"):
     """Server to client: confirm an unregistration."""
 
 
-class Refused(_Answer, frozen=True, tag="refused"):
+class RegistrationRefused(_Answer, frozen=True, tag="refused"):
     """Server to client: reject a registration, because another live device has the id (4.1)."""
 
     device: Name
@@ -187,7 +193,9 @@ class Unknown(msgspec.Struct, frozen=True, tag_field="kind", tag="unknown"):
 
 
 FromClients: TypeAlias = Register | Unregister | Propagate | DeliveryAck | Unreachable
-FromServer: TypeAlias = Registered | Unregistered | Refused | Identify | ContextAck | Unknown | Push
+FromServer: TypeAlias = (
+    Registered | Unregistered | RegistrationRefused | Identify | ContextAck | Unknown | Push
+)
 FROM_CLIENTS: Final = msgspec.json.Decoder(FromClients)
 FROM_SERVER: Final = msgspec.json.Decoder(FromServer)
 FROM_PEERS: Final = msgspec.json.Decoder(PassedPush)
@@ -286,7 +294,7 @@ def check_size(where: str, text: bytes) -> None:
 
 
 def decode(event: Received | SendFailed, decoder: msgspec.json.Decoder[_T]) -> _T | None:
-    """Decode the message of an event as one that its sender may send; None if it is not."""
+    """Return the message of an event as one of a kind that its sender may send; None if it is not."""
     text = inflate(event.message) if isinstance(event.message, bytes) else None
     try:
         decoded = None if text is None else decoder.decode(text)
@@ -295,7 +303,7 @@ def decode(event: Received | SendFailed, decoder: msgspec.json.Decoder[_T]) -> _
         return None
 
 
-def record_odd(event: Received) -> Sequence[Effect]:
-    """Record a dropped message, with its kind if it has one."""
+def record_dropped_message(event: Received) -> Sequence[Effect]:
+    """Return an incident: a message was dropped, of which the kind is named if it has one."""
     sent = unpack(event.message) if isinstance(event.message, bytes) else event.message
     return record_dropped(Received(event.source, sent, event.host))

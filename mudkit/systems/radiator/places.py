@@ -66,7 +66,7 @@ def cell(loc: Sequence[float], *, km: float) -> Cell:
         row = math.floor(loc[0] / (km / _KM_PER_DEGREE))
         return Cell(row, math.floor(_on_circle(loc[1]) / _sides(row, km)[1]), km)
     except (TypeError, ValueError, LookupError, OverflowError) as error:
-        raise _no_place("loc", loc) from error
+        raise _build_error("loc", loc) from error
 
 
 def box(places: Iterable[Sequence[float]]) -> list[float]:
@@ -106,12 +106,13 @@ def distance_km(origin: Sequence[float], destination: Sequence[float]) -> float:
         phi, psi = math.radians(origin[0]), math.radians(destination[0])
         half_lambda = math.radians(destination[1] - origin[1]) / 2
     except (TypeError, ValueError, LookupError, OverflowError) as error:
-        raise _no_place("origin, destination", (origin, destination)) from error
+        raise _build_error("origin, destination", (origin, destination)) from error
     h = math.sin((psi - phi) / 2) ** 2 + math.cos(phi) * math.cos(psi) * math.sin(half_lambda) ** 2
     return 2 * EARTH_RADIUS_KM * math.asin(math.sqrt(min(h, 1.0)))
 
 
-def _no_place(where: str, given: Value) -> ParameterError:
+def _build_error(where: str, given: Value) -> ParameterError:
+    """Return the error that a value is no place."""
     return ParameterError(
         "This is no place.", where=where, found=brief(given), expected="(lat, lon), numbers in degrees"
     )

@@ -56,7 +56,7 @@ from mudkit.events import (
     SetTimer,
     TimerFired,
 )
-from mudkit.systems.radiator.chains import Chainability, chains
+from mudkit.systems.radiator.chains import Chainability, divide_into_chains
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.client_arrays import engine_for_many
 from mudkit.systems.radiator.engines.joining import RETRY_US, join_entry
@@ -75,9 +75,9 @@ from mudkit.systems.radiator.messages import (
     ListClients,
     Propagate,
     Push,
-    Refused,
     Register,
     Registered,
+    RegistrationRefused,
     Unknown,
     Unreachable,
     Unregister,
@@ -85,7 +85,7 @@ from mudkit.systems.radiator.messages import (
     check_size,
     decode,
     pack,
-    record_odd,
+    record_dropped_message,
 )
 from mudkit.systems.radiator.thresholds import Aggregability
 from mudkit.wire import Fields
@@ -106,7 +106,7 @@ _MAX_AHEAD: Final = 256
 
 @dataclass(frozen=True)
 class Settings:
-    """Configuration of a server; see :class:`mudkit.systems.radiator.Server`."""
+    """Arguments of :class:`mudkit.systems.radiator.Server` that its machine needs."""
 
     aggregability: Aggregability
     join: Join
@@ -130,8 +130,8 @@ class _PendingDelivery:
 
 
 @dataclass
-class _Row:
-    """Registered client."""
+class _RegisteredClient:
+    """Registered client: its address, whether it is reached, and its unacknowledged aggregates."""
 
     number: int
     """Order of registration."""
@@ -151,7 +151,7 @@ class _Row:
 
 @dataclass
 class _ReceivedContexts:
-    """Contexts of one incarnation of a client."""
+    """Contexts of one incarnation of a client: the last one processed, and those that arrived early."""
 
     last_number: int = 0
     """Number of the last context processed in order."""
@@ -160,8 +160,8 @@ class _ReceivedContexts:
 
 
 @dataclass
-class _Known:
-    """Registration state of a client on a device; survives unregistration, so that numbers continue."""
+class _RegistrationRecord:
+    """Last registration of a client on a device; it survives unregistration, so that numbers continue."""
 
     incarnation: str
     seq: int
@@ -198,14 +198,15 @@ class ServerLink:
             return (Send(to, message),)
         self.free_us += max(round(8000 * len(message) / self._kbps), 1)
         self._queue.append((self.free_us, Send(to, message)))
-        return (self._next_timer(now_us),) if len(self._queue) == 1 else ()
+        return (self._build_timer(now_us),) if len(self._queue) == 1 else ()
 
     def emit(self, now_us: int) -> Sequence[Effect]:
-        """Emit the message that has left completely, and set the timer for the next."""
+        """Emit the message that has left completely, and set the timer for the next one."""
         _, sent = self._queue.popleft()
-        return (sent, self._next_timer(now_us)) if self._queue else (sent,)
+        return (sent, self._build_timer(now_us)) if self._queue else (sent,)
 
-    def _next_timer(self, now_us: int) -> SetTimer:
+    def _build_timer(self, now_us: int) -> SetTimer:
+        """Return the timer for the time when the first queued message has left."""
         return SetTimer(self.TIMER, self._queue[0][0] - now_us)
 
 
@@ -223,12 +224,12 @@ class ServerMachine:
         self._settings = settings
         self._engine = engine_for_many(settings.aggregability, settings.retention_us, echo=settings.echo)
         self._link = ServerLink(settings.link_kbps)
-        self._rows: dict[str, _Row] = {}
+        self._rows: dict[str, _RegisteredClient] = {}
         self._unacknowledged: set[str] = set()
         """Clients with unacknowledged aggregates."""
         self._entries = 0
         self._client_at: dict[str, str] = {}  # client by address
-        self._known: dict[tuple[str, str], _Known] = {}  # by client and device
+        self._known: dict[tuple[str, str], _RegistrationRecord] = {}  # by client and device
         self._entropy = ports.entropy
         self._secret = ports.entropy(16)
         self._arrived = self._aggregates = 0
@@ -256,34 +257,36 @@ class ServerMachine:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         self._now_us = now_us
-        effects = self._decide(event)
+        effects = self._handle_event(event)
         failed = [
             Record("incidents", {"incident": "failed", "detail": str(problem)})
-            for problem in self._engine.problems.news()
+            for problem in self._engine.problems.take_new()
         ]
-        return [*effects, *failed, *self._timers()]
+        return [*effects, *failed, *self._set_timers()]
 
-    def _decide(self, event: Event) -> Sequence[Effect]:
+    def _handle_event(self, event: Event) -> Sequence[Effect]:
+        """Handle one event; :meth:`handle` adds failures of functions, and timers."""
         match event:
             case Received():
-                return self._receive(event)
+                return self._receive_message(event)
             case SendFailed():
-                return self._record_failure(event)
+                return self._record_failed_send(event)
             case TimerFired(name=ServerLink.TIMER):
                 return self._link.emit(self._now_us)
             case TimerFired(name=name) if name == _DUE:
                 self._due_us = math.inf
-                return self._propagate(self._engine.fire(self._now_us))
+                return self._push_entries(self._engine.fire(self._now_us))
             case TimerFired(name=name) if name == _RETRANSMIT:
                 return self._retransmit()
             case Call(op_id=op_id):
                 try:
-                    return (Complete(op_id, self._call(event)),)
+                    return (Complete(op_id, self._answer_call(event)),)
                 except MudkitError as error:
                     return (Complete(op_id, error=error),)
         return ()
 
-    def _call(self, call: Call) -> dict[str, bool] | dict[str, int]:
+    def _answer_call(self, call: Call) -> dict[str, bool] | dict[str, int]:
+        """Return the result of an operation of the server: clients, pending messages or counters."""
         match call.operation:
             case ListClients():
                 return {name: self._can_send(row) for name, row in self._rows.items()}
@@ -304,16 +307,16 @@ class ServerMachine:
 
     # -- clients
 
-    def _receive(self, event: Received) -> Sequence[Effect]:
+    def _receive_message(self, event: Received) -> Sequence[Effect]:
         """Handle a message of a client; drop one in the name of another device."""
         message, source = decode(event, FROM_CLIENTS), event.source
         if message is None or message.device != event.sender:
-            return record_odd(event)
+            return record_dropped_message(event)
         match message:
             case Register():
-                return self._register(source, message)
+                return self._receive_register(source, message)
             case Unregister():
-                return self._unregister(source, message)
+                return self._receive_unregister(source, message)
         row = self._rows.get(message.client)
         if row is None or row.device != message.device:
             return self._send(source, Unknown())
@@ -325,20 +328,21 @@ class ServerMachine:
                 if incarnation == self._incarnation_of(client, row):
                     self._record_ack(client, row, aggregate)
             case Unreachable():
-                effects += self._continue_after(message)
+                effects += self._receive_unreachable(message)
         return effects
 
-    def _register(self, source: str, message: Register) -> Sequence[Effect]:
+    def _receive_register(self, source: str, message: Register) -> Sequence[Effect]:
+        """Add a client, or update its address and attributes; refuse the id of another live device."""
         client, device, attributes = message.client, message.device, message.attributes
         row = self._rows.get(client)
         if row is not None and row.device != device and row.is_reachable:
-            return self._send(source, Refused(message.incarnation, message.seq, row.device))
+            return self._send(source, RegistrationRefused(message.incarnation, message.seq, row.device))
         is_unknown = (client, device) not in self._known
-        question = self._identify(source, message)
+        question = self._record_registration(source, message)
         if question:
             return question
         if row is not None and row.device != device:
-            self._remove(client)
+            self._remove_client(client)
             row = None
         another = True if self._known[client, device].has_other else UNSET
         effects = list(self._send(source, Registered(message.incarnation, message.seq, another)))
@@ -347,7 +351,7 @@ class ServerMachine:
             effects.append(Record("incidents", {"incident": "began anew", "detail": detail}))
         if row is None:
             self._entries += 1
-            row = self._rows[client] = _Row(self._entries, device, source, self._now_us)
+            row = self._rows[client] = _RegisteredClient(self._entries, device, source, self._now_us)
             self._client_at[source] = client
         elif row.address != source:
             self._client_at.pop(row.address, None)
@@ -356,32 +360,35 @@ class ServerMachine:
         effects += self._mark_reachable(client, row)
         if attributes != row.attributes:  # a mere reconnection does not affect pending messages
             row.attributes = attributes
-            effects += self._propagate(self._engine.register(self._now_us, client, attributes))
+            effects += self._push_entries(self._engine.register(self._now_us, client, attributes))
         return effects
 
-    def _unregister(self, source: str, message: Unregister) -> Sequence[Effect]:
-        question = self._identify(source, message)
+    def _receive_unregister(self, source: str, message: Unregister) -> Sequence[Effect]:
+        """Remove a client with all that is pending for it, and confirm."""
+        question = self._record_registration(source, message)
         if question:
             return question
         row = self._rows.get(message.client)
         if row is not None and row.device == message.device:
-            self._remove(message.client)
+            self._remove_client(message.client)
         return self._send(source, Unregistered(message.incarnation, message.seq))
 
-    def _identify(self, source: str, message: Register | Unregister) -> Sequence[Effect]:
-        """Record a registration; return an Identify instead if it may be a late copy."""
+    def _record_registration(self, source: str, message: Register | Unregister) -> Sequence[Effect]:
+        """Record a registration; if it may be a late copy, return an Identify and record nothing."""
         key = message.client, message.device
         known = self._known.get(key)
         if known is not None and (known.incarnation != message.incarnation or known.seq > message.seq):
             if known.nonce is None or message.nonce != known.nonce:
                 known.nonce = known.nonce or self._entropy(4).hex()
                 return self._send(source, Identify(message.incarnation, message.seq, known.nonce))
-            known = _Known(message.incarnation, message.seq, has_other=True, numbers=known.numbers)
+            known = _RegistrationRecord(
+                message.incarnation, message.seq, has_other=True, numbers=known.numbers
+            )
             row = self._rows.get(message.client)
             if row is not None and row.device == message.device:
                 row.is_reachable = False  # a new store has received nothing: push again what is pending
         if known is None:
-            known = _Known(message.incarnation, message.seq)
+            known = _RegistrationRecord(message.incarnation, message.seq)
         self._known[key] = known
         known.has_other |= message.another is True
         known.seq = message.seq
@@ -392,12 +399,13 @@ class ServerMachine:
         numbers.last_number = max(numbers.last_number, message.first - 1)
         return ()
 
-    def _incarnation_of(self, client: str, row: _Row) -> str | UnsetType:
+    def _incarnation_of(self, client: str, row: _RegisteredClient) -> str | UnsetType:
         """Return the incarnation that messages of and to a client name; UNSET: it has had no other."""
         known = self._known[client, row.device]
         return known.incarnation if known.has_other else UNSET
 
-    def _mark_reachable(self, client: str, row: _Row) -> list[Effect]:
+    def _mark_reachable(self, client: str, row: _RegisteredClient) -> list[Effect]:
+        """Record that a client was heard; if it was away, push again what it has not acknowledged."""
         row.heard_us = self._now_us
         row.suspended_until_us = 0
         if row.is_reachable:
@@ -405,7 +413,8 @@ class ServerMachine:
         row.is_reachable = True
         return [effect for aggregate in row.deliveries for effect in self._push(aggregate, [client])]
 
-    def _remove(self, client: str) -> None:
+    def _remove_client(self, client: str) -> None:
+        """Remove a client, its pending messages and its unacknowledged aggregates."""
         self._unacknowledged.discard(client)
         row = self._rows.pop(client)
         self._client_at.pop(row.address, None)
@@ -413,7 +422,8 @@ class ServerMachine:
             numbers.early.clear()
         self._engine.unregister(self._now_us, client)
 
-    def _receive_context(self, row: _Row, message: Propagate) -> Sequence[Effect]:
+    def _receive_context(self, row: _RegisteredClient, message: Propagate) -> Sequence[Effect]:
+        """Process the contexts of a client that are next in order, and acknowledge them."""
         client, number = message.client, message.number
         known = self._known[client, row.device]
         incarnation = known.incarnation if message.incarnation is UNSET else message.incarnation
@@ -437,16 +447,17 @@ class ServerMachine:
         for context in taken:
             self._arrived += 1
             arrived = Message(self._arrived, client, self._now_us, context)
-            effects += self._propagate(self._engine.take(self._now_us, arrived))
+            effects += self._push_entries(self._engine.take(self._now_us, arrived))
         return effects
 
-    def _record_ack(self, client: str, row: _Row, aggregate: str) -> None:
+    def _record_ack(self, client: str, row: _RegisteredClient, aggregate: str) -> None:
+        """Record that a client has an aggregate: it is not pushed to it again."""
         row.deliveries.pop(aggregate, None)
         if not row.deliveries:
             self._unacknowledged.discard(client)
 
-    def _continue_after(self, message: Unreachable) -> Sequence[Effect]:
-        """Handle a failed hop; accepted once, and only for the sender's next hop in the chain."""
+    def _receive_unreachable(self, message: Unreachable) -> Sequence[Effect]:
+        """Continue a chain after a failed hop: once, and only for the next hop of the sender."""
         row = self._rows.get(message.who)
         delivery = None if row is None else row.deliveries.get(message.aggregate)
         if row is None or delivery is None or (message.client, message.who) not in pairwise(delivery.chain):
@@ -458,11 +469,14 @@ class ServerMachine:
 
     # -- propagation
 
-    def _propagate(self, entries: Sequence[Entry]) -> Sequence[Effect]:
+    def _push_entries(self, entries: Sequence[Entry]) -> Sequence[Effect]:
+        """Join released entries, and push each aggregate to its recipients, in chains where possible."""
         effects: list[Effect] = []
         join, now_us = self._settings.join, self._now_us
         joined = [
-            ready for entry in entries for ready in join_entry(self._engine, entry, now_us, join, _fields)
+            ready
+            for entry in entries
+            for ready in join_entry(self._engine, entry, now_us, join, _build_fields)
         ]
         for entry, context in joined:
             self._aggregates += 1
@@ -474,7 +488,9 @@ class ServerMachine:
             can_pass = {client: self._rows[client].p2p_enabled for client in reachable}
             settings, engine = self._settings, self._engine
             contexts, failed = engine.contexts.__getitem__, engine.problems.add
-            for chain in chains(reachable, settings.chain, can_pass, contexts, settings.chainability, failed):
+            for chain in divide_into_chains(
+                reachable, settings.chain, can_pass, contexts, settings.chainability, failed
+            ):
                 effects += self._push(aggregate, chain)
         return effects
 
@@ -502,7 +518,7 @@ class ServerMachine:
             delivery.chain = whole
         return effects
 
-    def _record_failure(self, event: SendFailed) -> Sequence[Effect]:
+    def _record_failed_send(self, event: SendFailed) -> Sequence[Effect]:
         """Mark a client as away, and continue its chain with the next."""
         client = self._client_at.get(event.to)
         if client is not None:
@@ -520,17 +536,18 @@ class ServerMachine:
         ]
         return self._push(aggregate, reachable) if reachable else ()
 
-    def _can_send(self, row: _Row) -> bool:
+    def _can_send(self, row: _RegisteredClient) -> bool:
         """Return whether pushes may be sent to a client now."""
         return row.is_reachable and row.suspended_until_us <= self._now_us
 
     def _retransmit(self) -> Sequence[Effect]:
+        """Push overdue aggregates again, directly; remove clients that have been silent too long."""
         self._is_retransmit_set = False
         effects: list[Effect] = []
         for client in sorted(self._unacknowledged, key=lambda name: self._rows[name].number):
             row = self._rows[client]
             if self._now_us - row.heard_us > self._settings.silence_us:
-                self._remove(client)
+                self._remove_client(client)
                 effects += self._send(row.address, Unknown())  # a client that is connected registers again
             elif self._can_send(row):
                 overdue = [
@@ -543,10 +560,11 @@ class ServerMachine:
         return effects
 
     def _send(self, to: str, message: Struct) -> Sequence[Effect]:
+        """Encode a message, and send it through the link of the server."""
         return self._link.send(self._now_us, to, pack(message, self._settings.compress))
 
-    def _timers(self) -> Sequence[Effect]:
-        """Return effects that set the timers of the engine and of retransmission."""
+    def _set_timers(self) -> Sequence[Effect]:
+        """Return effects that set the timers of the engine and of retransmission, if they have changed."""
         effects: list[Effect] = []
         due_us = self._engine.due_us
         if due_us != self._due_us:
@@ -562,7 +580,7 @@ class ServerMachine:
         return effects
 
 
-def _fields(context: Context) -> ContextFields:
+def _build_fields(context: Context) -> ContextFields:
     """Return the wire form of an aggregate; raise a ParameterError if it is too large."""
     fields = ContextFields.of(context)
     check_size("context", pack(fields, compress=False))

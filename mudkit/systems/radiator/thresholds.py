@@ -16,7 +16,7 @@ import msgspec
 from mudkit.checks import check_arguments
 from mudkit.errors import PropagationProblem, brief
 from mudkit.systems.radiator.context import Context
-from mudkit.systems.radiator.functions import check_function, failure
+from mudkit.systems.radiator.functions import build_problem, check_function
 
 
 class Volume(msgspec.Struct, frozen=True):
@@ -77,8 +77,8 @@ Threshold: TypeAlias = Volume | People | Time
 Function: TypeAlias = Callable[..., Threshold]
 
 
-class Key(NamedTuple):
-    """Evaluated threshold; messages with equal keys wait in one queue."""
+class EvaluatedThreshold(NamedTuple):
+    """Threshold with its value as a number; messages with equal ones wait in one queue."""
 
     kind: str
     """One of volume, people and time."""
@@ -138,7 +138,7 @@ class Aggregability:
         hash(view)
         return view
 
-    def decide(self, sender: Context, receiver: Hashable) -> Key:
+    def decide(self, sender: Context, receiver: Hashable) -> EvaluatedThreshold:
         """Return the evaluated threshold for a sender's context and a receiver's :meth:`view`.
 
         Raises
@@ -152,7 +152,7 @@ class Aggregability:
             return self.of_views(self.sender_key(sender), receiver)
         return self.of_views(sender, receiver)
 
-    def of_views(self, sender: Hashable, receiver: Hashable) -> Key:
+    def of_views(self, sender: Hashable, receiver: Hashable) -> EvaluatedThreshold:
         """Return the evaluated threshold for two views; see :meth:`decide`."""
         given = self.function(sender, receiver)
         if type(given) is Volume:
@@ -160,18 +160,19 @@ class Aggregability:
         elif type(given) is People:
             kind = "people"
         else:
-            return self._time(given, sender, receiver)
+            return self._decide_time(given, sender, receiver)
         value = given.value
         if type(value) is int and 0 < value <= _MAX_VALUE:
-            return Key(kind, value)
-        whole = _whole(value(sender, receiver) if callable(value) else value)
+            return EvaluatedThreshold(kind, value)
+        whole = _as_whole_number(value(sender, receiver) if callable(value) else value)
         if whole is None or whole < 1:
-            raise _error(given, "a whole number from 1 on")
-        return Key(kind, min(whole, _MAX_VALUE))
+            raise _build_threshold_problem(given, "a whole number from 1 on")
+        return EvaluatedThreshold(kind, min(whole, _MAX_VALUE))
 
-    def _time(self, given: Threshold, sender: Hashable, receiver: Hashable) -> Key:
+    def _decide_time(self, given: Threshold, sender: Hashable, receiver: Hashable) -> EvaluatedThreshold:
+        """Return the evaluated threshold of a ``Time``; raise a problem for any other value."""
         if type(given) is not Time:
-            raise _error(given, "Volume, People or Time")
+            raise _build_threshold_problem(given, "Volume, People or Time")
         value = given.seconds
         if callable(value):
             value = value(sender, receiver)
@@ -180,12 +181,12 @@ class Aggregability:
         except (TypeError, ValueError):
             seconds = math.nan
         if not 0 <= seconds <= _MAX_SECONDS:
-            raise _error(given, f"seconds from 0 to {_MAX_SECONDS:g}")
-        return Key("time", round(seconds * 1e6))
+            raise _build_threshold_problem(given, f"seconds from 0 to {_MAX_SECONDS:g}")
+        return EvaluatedThreshold("time", round(seconds * 1e6))
 
     def problem(self, error: Exception, sender: str, receiver: str) -> PropagationProblem:
         """Return the problem of an ``error`` that the function raised for a sender and a receiver."""
-        return failure(
+        return build_problem(
             f"The aggregability function {self.name}",
             error,
             where=f"{self.name}, sender {sender!r}, receiver {receiver!r}",
@@ -214,7 +215,8 @@ def aggregability(
     return lambda function: Aggregability(function, key, sender_key)
 
 
-def _whole(value: float) -> int | None:
+def _as_whole_number(value: float) -> int | None:
+    """Return a value as an int if it is a whole number, else None."""
     if isinstance(value, bool):
         return None
     try:
@@ -223,5 +225,6 @@ def _whole(value: float) -> int | None:
         return None
 
 
-def _error(given: Threshold, expected: str) -> PropagationProblem:
+def _build_threshold_problem(given: Threshold, expected: str) -> PropagationProblem:
+    """Return the problem that the function has returned something else than ``expected``."""
     return PropagationProblem("It gave no usable threshold.", found=brief(given, 200), expected=expected)

@@ -11,7 +11,7 @@ from mudkit.events import Host, Network, Operation
 from mudkit.systems.displays import OnHost
 from mudkit.systems.receiving import MAX_BYTES
 from mudkit.systems.store_and_forward.device import APP, DIRECT, ClientMachine, DirectMachine
-from mudkit.systems.store_and_forward.messages import MAX_LETTERS, Read, Submit
+from mudkit.systems.store_and_forward.messages import MAX_LETTERS, Read, SendText
 from mudkit.systems.store_and_forward.servers import RelayMachine
 
 NAME: Final = "store and forward"
@@ -73,7 +73,7 @@ class Client(OnHost):
     def send(self, to: str, text: str, item: str | None = None) -> Operation:
         """Send a text to a device; done when the relay has stored it, with the message's sequence number.
 
-        Handled by :meth:`~mudkit.systems.store_and_forward.device.ClientMachine._submit`.
+        Handled by :meth:`~mudkit.systems.store_and_forward.device.ClientMachine._send_text`.
 
         Parameters
         ----------
@@ -90,7 +90,7 @@ class Client(OnHost):
         ParameterError
             ``to``, ``text`` or ``item`` is not a text, or is too long.
         """
-        return self.installed.call(_submit(to, text, item))
+        return self.installed.call(_build_send_text(to, text, item))
 
     def read(self) -> Operation:
         """Return the messages received since the last read: a list of ``{'from': …, 'text': …}``.
@@ -160,18 +160,18 @@ class DirectClient(OnHost):
         """
         self._sent += 1
         name = f"{self._sender} {self._sent}" if item is None else item
-        return self.installed.call(_submit(to, text, name))
+        return self.installed.call(_build_send_text(to, text, name))
 
     def read(self) -> Operation:
-        """Read the messages received since the last read, and return their number.
+        """Return the number of messages received since the last read, without their texts.
 
         Handled by :meth:`~mudkit.systems.store_and_forward.device.DirectMachine.handle`.
         """
         return self.installed.call(Read())
 
 
-def _submit(to: str, text: str, item: str | None) -> Submit:
-    """Return the operation that sends a text; raise unless it and the names can be sent."""
+def _build_send_text(to: str, text: str, item: str | None) -> SendText:
+    """Return the operation that sends a text; raise ParameterError unless it and the names can be sent."""
     _check_text("to", to, "the name of a device, such as 'bob'")
     if len(text) > MAX_BYTES // 8:  # a character takes up to six bytes, and there are other fields
         raise ParameterError(
@@ -183,10 +183,11 @@ def _submit(to: str, text: str, item: str | None) -> Submit:
         )
     if item is not None:
         _check_text("item", item, "what the deliveries call it")
-    return Submit(to, text, item)
+    return SendText(to, text, item)
 
 
 def _check_text(name: str, given: str, expected: str) -> None:
+    """Raise a ParameterError unless a name is one line of at most MAX_LETTERS."""
     if not 0 < len(given) <= MAX_LETTERS or not given.isprintable():
         raise ParameterError(
             "Expected a name.",

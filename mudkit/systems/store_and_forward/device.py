@@ -3,7 +3,7 @@
 Rules of the client:
 
 ===============  ===================================================================================
-Submit (call)    store in the outbox under the next sequence number; send if connected
+SendText (call)  store in the outbox under the next sequence number; send if connected
 UploadAck        remove from the outbox; complete the call
 Deliver          the successor of the last one of its sender's incarnation: store in the inbox, notify the
                  application, acknowledge. A duplicate: acknowledge. After a gap: send DeliveryGap
@@ -70,7 +70,7 @@ from mudkit.systems.store_and_forward.messages import (
     Identify,
     Message,
     Read,
-    Submit,
+    SendText,
     Upload,
     UploadAck,
     UploadGap,
@@ -91,7 +91,7 @@ DIRECT: Final = "direct"
 
 
 class _StoredMessage(msgspec.Struct, frozen=True):
-    """Message in the inbox."""
+    """Message in the inbox, which the application has not read."""
 
     key: str
     sender: str = msgspec.field(name="from")
@@ -99,12 +99,12 @@ class _StoredMessage(msgspec.Struct, frozen=True):
     id: str
 
     def for_application(self) -> FieldsWithId:
-        """Return what the application gets."""
+        """Return the message as the application gets it: sender and text, with an attribute ``id``."""
         return FieldsWithId({"from": self.sender, "text": self.text}, self.id)
 
 
-class _Known(msgspec.Struct, frozen=True):
-    """State that the relay needs for delivery."""
+class _DeviceState(msgspec.Struct, frozen=True):
+    """State of the device that its hello carries; one that has changed is retransmitted until welcome."""
 
     incarnation: str
     address: str
@@ -151,19 +151,20 @@ class ClientMachine:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
-        return [*self._notices.repeat(_notify), *self._handle(now_us, event)]
+        return [*self._notices.repeat(_build_notification), *self._handle_event(now_us, event)]
 
-    def _handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+    def _handle_event(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """Handle one event; :meth:`handle` puts the notifications that a restart repeats before it."""
         match event:
-            case Call(op_id=op_id, operation=Submit() as submitted):
-                return self._submit(op_id, submitted, now_us)
+            case Call(op_id=op_id, operation=SendText() as submitted):
+                return self._send_text(op_id, submitted, now_us)
             case Call(op_id=op_id, operation=Read()):
                 return self._read(op_id, now_us)
             case Call(op_id=op_id):
                 error = LookupError(f"there is no operation {event.name!r}, only send and read")
                 return (Complete(op_id, error=error),)
             case Received(source=source) if source == self._relay:
-                return self._receive(now_us, event)
+                return self._receive_message(now_us, event)
             case Received():
                 return record_dropped(event)
             case LinkUp(address=address, network=network):
@@ -197,14 +198,15 @@ class ClientMachine:
         """
         return message.after <= seen < message.number
 
-    def _receive(self, now_us: int, event: Received) -> Sequence[Effect]:
+    def _receive_message(self, now_us: int, event: Received) -> Sequence[Effect]:
+        """Handle a message of the relay; ignore one that is for an earlier incarnation."""
         match FROM_RELAY.decode(event.message):
             case Deliver(to=to) if to != self._me:
                 return record_dropped(event)
             case (Deliver() | UploadAck() | UploadGap()) as message if not self._is_for_this_start(message):
                 return ()  # a late copy
             case Deliver() as message:
-                return self._store_delivery(message, now_us)
+                return self._receive_delivery(message, now_us)
             case Identify(nonce=nonce):
                 is_said = _HELLO in self._in_flight and nonce == self._nonce
                 self._nonce = nonce
@@ -212,7 +214,7 @@ class ClientMachine:
             case None:
                 return record_dropped(event)
             case UploadAck(incarnation=incarnation, number=number):
-                return self._receive_ack(now_us, self._outbox.seq_of(incarnation, number))
+                return self._receive_upload_ack(now_us, self._outbox.seq_of(incarnation, number))
             case Welcome(incarnation=incarnation) as welcome:
                 return (
                     self._receive_welcome(now_us, welcome) if incarnation == self._outbox.incarnation else ()
@@ -222,6 +224,7 @@ class ClientMachine:
                 return self._retransmit_from(now_us, seq) if self._has_link and seq else ()
 
     def _is_for_this_start(self, message: Deliver | UploadAck | UploadGap) -> bool:
+        """Return whether a message names this incarnation, or none although there was no other."""
         if message.receiver is msgspec.UNSET:
             return self._is_welcome and not self._has_other
         return message.receiver == self._outbox.incarnation
@@ -232,14 +235,15 @@ class ClientMachine:
         return self._store.get("another", bool) or False
 
     def _retransmit_from(self, now_us: int, seq: int) -> Sequence[Effect]:
-        """Retransmit from a sequence number on; send a hello if that number is gone."""
+        """Send the outbox again from a number on; say hello if that is gone: the relay was restored."""
         is_restored = seq < self._outbox.first_seq
         greeting = (
             self._send_hello(now_us, must=True) if is_restored and _HELLO not in self._in_flight else ()
         )
         return [*greeting, *self._send_from(now_us, seq)]
 
-    def _submit(self, op_id: int, submitted: Submit, now_us: int) -> Sequence[Effect]:
+    def _send_text(self, op_id: int, submitted: SendText, now_us: int) -> Sequence[Effect]:
+        """Store a text in the outbox, and send it if connected; the operation waits for the relay."""
         seq = self._outbox.last_seq + 1
         incarnation, number = self._outbox.item_id(seq)
         item = submitted.item or f"{self._me} {incarnation} {number}"
@@ -259,7 +263,8 @@ class ClientMachine:
         created = delivery(item, submitted.to, created_us=now_us)
         return (created, *self._send_from(now_us, seq)) if self._has_link else (created,)
 
-    def _receive_ack(self, now_us: int, seq: int) -> Sequence[Effect]:
+    def _receive_upload_ack(self, now_us: int, seq: int) -> Sequence[Effect]:
+        """Remove a message that the relay has stored from the outbox, and complete its operation."""
         accepted = self._outbox.ack(seq)
         if accepted is None:
             return ()
@@ -273,7 +278,8 @@ class ClientMachine:
             effects += self._send_hello(now_us, must=True)
         return [*effects, *self._send_from(now_us, 0)]
 
-    def _store_delivery(self, message: Deliver, now_us: int) -> Sequence[Effect]:
+    def _receive_delivery(self, message: Deliver, now_us: int) -> Sequence[Effect]:
+        """Store a message in the inbox and notify if it is the next one; acknowledge it, or report a gap."""
         seen = self._inbox.last_number(message.sender, message.incarnation)
         effects: list[Effect] = []
         if self.is_next(seen, message):
@@ -283,8 +289,8 @@ class ClientMachine:
             self._store.crash_point("seen, not in the inbox")
             identifier = f"{message.incarnation} {message.number}"
             stored = _StoredMessage(key=message.key, sender=message.sender, text=message.text, id=identifier)
-            effects += self._keep(f"in {last:012d}", stored)
-            effects += [_notify(stored), self._notices.add(stored)]
+            effects += self._store_message(f"in {last:012d}", stored)
+            effects += [_build_notification(stored), self._notices.add(stored)]
             effects.append(delivery(message.key, self._me, delivered_us=now_us))
             seen = message.number
         if message.number > seen:  # its predecessor is missing
@@ -299,7 +305,7 @@ class ClientMachine:
         )
         return [*effects, Send(self._relay, answer)]
 
-    def _keep(self, key: str, stored: _StoredMessage) -> Sequence[Effect]:
+    def _store_message(self, key: str, stored: _StoredMessage) -> Sequence[Effect]:
         """Append a message to the inbox; delete the oldest beyond the capacity."""
         self._store.put(key, stored)
         self._unread.append(key)
@@ -310,7 +316,7 @@ class ClientMachine:
         return (Record("incidents", {"incident": "inbox full", "detail": detail}),)
 
     def _report_gap(self, now_us: int, message: Deliver, seen: int) -> Sequence[Effect]:
-        """Report the sender's last message in order, at most once per retransmission timeout."""
+        """Send a DeliveryGap with the last number in order, at most once per retransmission timeout."""
         last = message.sender, message.incarnation, seen
         if now_us - self._gap_reported_us.get(last, -DEFAULT_TIMEOUT_US) < DEFAULT_TIMEOUT_US:
             return ()
@@ -326,6 +332,7 @@ class ClientMachine:
         return (Send(self._relay, lacks),)
 
     def _read(self, op_id: int, now_us: int) -> Sequence[Effect]:
+        """Complete a read with the unread messages; a timer deletes them once the application has them."""
         keys, self._unread = list(self._unread), deque()
         self._returned += keys
         new = [message for key in keys if (message := self._store.get(key, _StoredMessage)) is not None]
@@ -334,6 +341,7 @@ class ClientMachine:
         return [*read, Complete(op_id, [message.for_application() for message in new]), *timer]
 
     def _delete_returned(self) -> None:
+        """Delete the messages that reads have returned."""
         for key in self._returned:
             self._store.delete(key)
         self._returned = []
@@ -344,9 +352,9 @@ class ClientMachine:
         """Send a hello; retransmit it until acknowledged if it must be, or has news for the relay."""
         seq = (self._store.get("hello", int) or 0) + 1
         self._store.put("hello", seq)
-        known = self._hello_state()
+        known = self._device_state()
         oldest, first = self._outbox.item_id(self._outbox.first_seq)
-        is_news = must or _HELLO in self._in_flight or self._store.get("told", _Known) != known
+        is_news = must or _HELLO in self._in_flight or self._store.get("told", _DeviceState) != known
         hello = Hello(
             seq=seq,
             incarnation=known.incarnation,
@@ -363,16 +371,18 @@ class ClientMachine:
         self._store.delete("told")  # unknown until the welcome
         return Send(self._relay, hello), *self._in_flight.start(now_us, _HELLO)
 
-    def _hello_state(self) -> _Known:
-        return _Known(self._outbox.incarnation, self._address, self._store.get("busy", bool) or False)
+    def _device_state(self) -> _DeviceState:
+        """Return the present state that a hello carries."""
+        return _DeviceState(self._outbox.incarnation, self._address, self._store.get("busy", bool) or False)
 
     def _receive_welcome(self, now_us: int, welcome: Welcome) -> Sequence[Effect]:
+        """Stop retransmitting the hello that this answers; send the outbox if the relay had asked."""
         if welcome.seq != self._store.get("hello", int):  # answers an older hello
             return ()
         self._is_welcome = True
         if welcome.another is True:
             self._store.put("another", True)
-        self._store.put("told", self._hello_state())
+        self._store.put("told", self._device_state())
         is_begun, self._nonce = self._nonce is not None, None
         answered = self._in_flight.settle(now_us, _HELLO)
         # The relay has refused what it got before it knew this incarnation.
@@ -381,12 +391,14 @@ class ClientMachine:
     def _send_from(self, now_us: int, first_seq: int) -> Sequence[Effect]:
         """Send the current batch of the outbox, starting at a sequence number."""
         waiting = self._outbox.sendable_items(first_seq)
-        return [effect for seq, message in waiting for effect in self._send(now_us, seq, message)]
+        return [effect for seq, message in waiting for effect in self._send_upload(now_us, seq, message)]
 
-    def _send(self, now_us: int, seq: int, message: Upload) -> Sequence[Effect]:
+    def _send_upload(self, now_us: int, seq: int, message: Upload) -> Sequence[Effect]:
+        """Send one message of the outbox, and start its deadline."""
         return Send(self._relay, message), *self._in_flight.start(now_us, seq, size_bytes(message))
 
     def _retransmit_overdue(self, now_us: int) -> Sequence[Effect]:
+        """Retransmit an overdue hello, and the outbox from the first overdue message on."""
         late = self._in_flight.overdue(now_us)
         effects: list[Effect] = []
         if _HELLO in late:
@@ -397,7 +409,8 @@ class ClientMachine:
         return [*effects, *self._in_flight.restart(now_us)]
 
 
-def _notify(stored: _StoredMessage) -> Notify:
+def _build_notification(stored: _StoredMessage) -> Notify:
+    """Return the effect that notifies the application of a message."""
     return Notify(APP, stored.for_application())
 
 
@@ -423,7 +436,7 @@ class DirectMachine:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         match event:
-            case Call(op_id=op_id, operation=Submit(to=to, text=text, item=str(item))):
+            case Call(op_id=op_id, operation=SendText(to=to, text=text, item=str(item))):
                 sent = Send(f"{to}/{DIRECT}", Message(key=item, text=text))
                 return delivery(item, to, created_us=now_us), sent, Complete(op_id)
             case Call(op_id=op_id, operation=Read()):

@@ -26,7 +26,7 @@ _Seq = Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
 # -- operations: from the application to the client
 
 
-class Submit(msgspec.Struct, frozen=True, tag_field="operation", tag="send"):
+class SendText(msgspec.Struct, frozen=True, tag_field="operation", tag="send"):
     """Send a text to a device; ``item`` is its name in the deliveries, by default sender and number."""
 
     to: str
@@ -35,14 +35,14 @@ class Submit(msgspec.Struct, frozen=True, tag_field="operation", tag="send"):
 
 
 class Read(msgspec.Struct, frozen=True, tag_field="operation", tag="read"):
-    """Return the messages received since the last read."""
+    """Return the messages received since the last read; the next one does not return them again."""
 
 
 # -- client to relay
 
 
 class Upload(msgspec.Struct, frozen=True, tag_field="kind", tag="send"):
-    """Sender to relay: a message for a device."""
+    """Sender to relay: a message for a device, to be stored and delivered."""
 
     number: _Seq
     incarnation: _Incarnation
@@ -106,13 +106,13 @@ class Hello(msgspec.Struct, frozen=True, tag_field="kind", tag="hello"):
 # -- relay to client
 
 
-class _ToClient(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
-    """Message for one incarnation of the client, ``receiver``; absent: it has had no other."""
+class _ToIncarnation(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
+    """Base of messages to one incarnation of a client, ``receiver``; absent: it has had no other."""
 
     receiver: _Incarnation | msgspec.UnsetType = msgspec.UNSET
 
 
-class UploadAck(_ToClient, frozen=True, tag="accepted", kw_only=True):
+class UploadAck(_ToIncarnation, frozen=True, tag="accepted", kw_only=True):
     """Relay to sender: the message is stored; the sender may delete it."""
 
     number: _Seq
@@ -120,15 +120,15 @@ class UploadAck(_ToClient, frozen=True, tag="accepted", kw_only=True):
     key: _Line
 
 
-class UploadGap(_ToClient, frozen=True, tag="missing", kw_only=True):
+class UploadGap(_ToIncarnation, frozen=True, tag="missing", kw_only=True):
     """Relay to sender: a message arrived before the one of this number; retransmit from there."""
 
     number: _Seq
     incarnation: _Incarnation
 
 
-class Deliver(_ToClient, frozen=True, tag="deliver", kw_only=True):
-    """Relay to receiver: a message for it.
+class Deliver(_ToIncarnation, frozen=True, tag="deliver", kw_only=True):
+    """Relay to receiver: a message that another device has sent to it.
 
     ``after`` is the number of its predecessor: the last message of the same incarnation of the sender that
     this receiver has, or gets before this one; 0: none.
@@ -168,7 +168,7 @@ class Identify(msgspec.Struct, frozen=True, tag_field="kind", tag="identify"):
 
 
 class Message(msgspec.Struct, frozen=True, tag_field="kind", tag="message"):
-    """Sender to receiver: the baseline."""
+    """Sender to receiver, without a relay: a text, sent once."""
 
     key: _Line
     text: str

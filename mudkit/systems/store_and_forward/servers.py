@@ -84,15 +84,15 @@ _AT: Final = "at "
 """Prefix of the store keys of addresses."""
 
 
-class _Last(msgspec.Struct, frozen=True):
-    """Last incarnation of a sender to a receiver; ``batch`` ranks it among the sender's."""
+class _LastIncarnation(msgspec.Struct, frozen=True):
+    """Last incarnation of a sender that has sent to a receiver; ``batch`` ranks it among the sender's."""
 
     incarnation: str
     batch: int
 
 
-class _Pending(NamedTuple):
-    """Batch and count of the pending deliveries of an incarnation, and the number of the last."""
+class _PendingBatch(NamedTuple):
+    """Pending deliveries of one incarnation of a sender: its rank, their count, the number of the last."""
 
     batch: int
     total: int
@@ -112,7 +112,7 @@ class DeviceQueue:
         self.address = address
         self.queue: dict[str, Deliver] = {}
         """Pending deliveries by store key, which sorts by sender, batch and number."""
-        self._batches: dict[str, dict[str, _Pending]] = {}
+        self._batches: dict[str, dict[str, _PendingBatch]] = {}
         """Pending deliveries by sender and incarnation."""
         self.in_flight: RetransmitTimer[str] = RetransmitTimer(name)
         self.peer = Peer()
@@ -141,20 +141,20 @@ class DeviceQueue:
         """True if the device is known, has an address, and is neither busy nor away."""
         return self.is_known and self.address is not None and not self.is_busy and not self.is_away
 
-    def put(self, message: Deliver, batch: int) -> str:
-        """Append a delivery; return its key.
+    def append(self, message: Deliver, batch: int) -> str:
+        """Append a delivery; return its store key.
 
         ``batch`` ranks the incarnation among those of its sender, unless some of it are already pending.
         """
         batches = self._batches.setdefault(message.sender, {})
-        pending = batches.get(message.incarnation, _Pending(batch, 0, 0))
-        batches[message.incarnation] = _Pending(pending.batch, pending.total + 1, message.number)
-        key = self.key(message)
+        pending = batches.get(message.incarnation, _PendingBatch(batch, 0, 0))
+        batches[message.incarnation] = _PendingBatch(pending.batch, pending.total + 1, message.number)
+        key = self.store_key(message)
         self.queue[key] = message
         return key
 
-    def ack(self, delivered: DeliveryAck) -> None:
-        """Note that this incarnation has acknowledged a delivery."""
+    def record_ack(self, delivered: DeliveryAck) -> None:
+        """Record that this incarnation of the device has acknowledged a delivery."""
         acked = self.acked.setdefault(delivered.sender, {})
         acked[delivered.incarnation] = max(acked.get(delivered.incarnation, 0), delivered.number)
         if len(acked) > MAX_INCARNATIONS:
@@ -165,8 +165,8 @@ class DeviceQueue:
         pending = self._batches.get(sender, {}).get(incarnation)
         return 0 if pending is None else pending.last_number
 
-    def pop(self, key: str) -> Sequence[str]:
-        """Remove a delivery; return the keys of those that become deliverable."""
+    def remove(self, key: str) -> Sequence[str]:
+        """Remove a delivery; return the sender's keys if its next incarnation becomes deliverable."""
         message = self.queue.pop(key)
         batches = self._batches[message.sender]
         pending = batches[message.incarnation]
@@ -176,15 +176,15 @@ class DeviceQueue:
         del batches[message.incarnation]
         return [other for other in sorted(self.queue) if self.queue[other].sender == message.sender]
 
-    def key(self, message: Deliver | DeliveryAck, number: int | None = None) -> str:
+    def store_key(self, message: Deliver | DeliveryAck, number: int | None = None) -> str:
         """Return the store key of a message, or of another one of the same incarnation."""
         pending = self._batches.get(message.sender, {}).get(message.incarnation)
         batch = 0 if pending is None else pending.batch
         number = message.number if number is None else number
         return f"for {self.name}\n{message.sender}\n{batch:09d}\n{number:019d}"
 
-    def deliverable(self, keys: Iterable[str]) -> list[str]:
-        """Filter keys: of each sender, only its oldest pending incarnation is deliverable."""
+    def filter_deliverable(self, keys: Iterable[str]) -> list[str]:
+        """Return those keys that may be sent: of each sender, those of its oldest pending incarnation."""
         deliverable = []
         for key in keys:
             message = self.queue[key]
@@ -213,10 +213,10 @@ class RelayMachine:
         self._at: dict[str, DeviceQueue] = {}
         self._is_restarted: bool = self._store.get("started", bool) or False
         for key, address in self._store.items(_AT, str):
-            self._at[address] = self._device(key.removeprefix(_AT))
+            self._at[address] = self._find_or_create_device(key.removeprefix(_AT))
             self._at[address].address = address
         for key, message in self._store.items("for ", Deliver):
-            self._device(message.to).put(message, int(key.split("\n")[2]))
+            self._find_or_create_device(message.to).append(message, int(key.split("\n")[2]))
 
     def overview(self) -> View:
         """Return the queues for the display."""
@@ -231,11 +231,11 @@ class RelayMachine:
         """See :class:`mudkit.events.Machine`."""
         match event:
             case Received():
-                return self._receive(now_us, event)
+                return self._receive_message(now_us, event)
             case TimerFired(name=name):
                 return self._retransmit(now_us, self._devices[name])
             case SendFailed(to=address):
-                return self._send_failed(address)
+                return self._receive_send_failed(address)
             case LinkUp():
                 self._store.put("started", True)
                 devices = list(self._devices.values())
@@ -244,20 +244,22 @@ class RelayMachine:
                 ]
         return ()
 
-    def _receive(self, now_us: int, event: Received) -> Sequence[Effect]:
+    def _receive_message(self, now_us: int, event: Received) -> Sequence[Effect]:
+        """Handle a message of a client; drop one that names another device than its sender."""
         source, sender = event.source, event.sender
         match FROM_CLIENT.decode(event.message):
             case Upload(sender=name) as message if name == sender:
-                return self._accept(now_us, source, message)
+                return self._receive_upload(now_us, source, message)
             case DeliveryAck(to=name) as message if name == sender:
                 return self._receive_delivery_ack(now_us, source, message)
             case DeliveryGap(to=name) as message if name == sender:
-                return self._redeliver(now_us, source, message)
+                return self._receive_delivery_gap(now_us, source, message)
             case Hello(device=name) as message if name == sender:
                 return self._receive_hello(now_us, source, message)
         return record_dropped(event)
 
-    def _device(self, name: str) -> DeviceQueue:
+    def _find_or_create_device(self, name: str) -> DeviceQueue:
+        """Return the queue of a device, a new one if it is not known."""
         device = self._devices.get(name)
         if device is None:
             device = self._devices[name] = DeviceQueue(name)
@@ -267,19 +269,21 @@ class RelayMachine:
         return device
 
     def _identify_until_answered(self, now_us: int, device: DeviceQueue) -> Sequence[Effect]:
+        """Send a device an Identify at its stored address, until it says hello."""
         if device.address is None:
             return ()
-        return [*self._identify(device, device.address), *device.in_flight.start(now_us, _IDENTIFY)]
+        return [*self._send_identify(device, device.address), *device.in_flight.start(now_us, _IDENTIFY)]
 
     # -- from senders
 
-    def _accept(self, now_us: int, source: str, message: Upload) -> Sequence[Effect]:
+    def _receive_upload(self, now_us: int, source: str, message: Upload) -> Sequence[Effect]:
+        """Queue a message if it is the next one of its sender; acknowledge it, or report a gap."""
         sender, incarnation, number = message.sender, message.incarnation, message.number
-        device = self._device(sender)
+        device = self._find_or_create_device(sender)
         if incarnation not in (device.peer.incarnation, device.oldest):
             return self._identify_if_unknown(device, source)
         place = self._accepted.classify(sender, incarnation, number)
-        effects = self._enqueue(now_us, message) if place is ItemOrder.NEXT else ()
+        effects = self._add_to_queue(now_us, message) if place is ItemOrder.NEXT else ()
         if place is not ItemOrder.EARLY:
             accepted = UploadAck(
                 number=number, incarnation=incarnation, key=message.key, receiver=device.receiver
@@ -293,13 +297,13 @@ class RelayMachine:
             Send(source, UploadGap(number=next_number, incarnation=incarnation, receiver=device.receiver)),
         )
 
-    def _enqueue(self, now_us: int, message: Upload) -> Sequence[Effect]:
+    def _add_to_queue(self, now_us: int, message: Upload) -> Sequence[Effect]:
         """Append the next message of a sender to the queue of its receiver."""
-        device = self._device(message.to)
+        device = self._find_or_create_device(message.to)
         last_there = f"sent {message.sender}\n{device.name}"
-        last = self._store.get(last_there, _Last) or _Last("", 0)
+        last = self._store.get(last_there, _LastIncarnation) or _LastIncarnation("", 0)
         if last.incarnation != message.incarnation:
-            last = _Last(message.incarnation, last.batch + 1)
+            last = _LastIncarnation(message.incarnation, last.batch + 1)
             self._store.put(last_there, last)
         stream = message.sender, message.incarnation
         delivery = Deliver(
@@ -314,30 +318,33 @@ class RelayMachine:
         )
         self._accepted.mark_taken(*stream, message.number)
         self._store.crash_point("accepted, not in the queue")
-        key = device.put(delivery, last.batch)
+        key = device.append(delivery, last.batch)
         self._store.put(key, delivery)
         if device.is_reachable:
-            return self._send(now_us, device, [key])
+            return self._send_deliveries(now_us, device, [key])
         return (SetTimer(device.name, device.probe_us),) if device.is_away and len(device.queue) == 1 else ()
 
     def _identify_if_unknown(self, device: DeviceQueue, source: str) -> Sequence[Effect]:
-        """Answer a message of an incarnation that is not known: a late copy, or its hello is on its way."""
-        return () if device.is_known else self._identify(device, source)
+        """Send an Identify, unless the device is known: then the message is ignored as a late copy."""
+        return () if device.is_known else self._send_identify(device, source)
 
-    def _identify(self, device: DeviceQueue, source: str) -> Sequence[Effect]:
+    def _send_identify(self, device: DeviceQueue, source: str) -> Sequence[Effect]:
+        """Send an Identify to an address: the device there is to say hello with its nonce."""
         return (Send(source, Identify(device.peer.question_nonce(self._ports.entropy))),)
 
     # -- from receivers
 
     def _receive_hello(self, now_us: int, source: str, message: Hello) -> Sequence[Effect]:
-        device, incarnation, seq = self._device(message.device), message.incarnation, message.seq
+        """Store the address of a device, and deliver its queue, unless the hello may be a late copy."""
+        device = self._find_or_create_device(message.device)
+        incarnation, seq = message.incarnation, message.seq
         is_elsewhere = self._at.get(source, device) is not device
         nonce = None if message.nonce is msgspec.UNSET else message.nonce
         heard = device.peer.judge_hello(incarnation, seq, nonce, is_elsewhere=is_elsewhere)
         if heard is HelloVerdict.STRANGER:
             if device.is_known or is_elsewhere:
-                return self._identify(device, source)
-            self._move(device, source)  # its stored address may be outdated
+                return self._send_identify(device, source)
+            self._assign_address(device, source)  # its stored address may be outdated
             return self._identify_until_answered(now_us, device)
         if incarnation != device.peer.incarnation:
             device.has_other |= device.is_known
@@ -350,7 +357,7 @@ class RelayMachine:
         if heard is HelloVerdict.STALE:
             return effects
         effects += self._resume_sender(message)
-        effects += self._move(device, source)
+        effects += self._assign_address(device, source)
         self._store.put(_AT + device.name, source)
         device.peer.accept_hello(incarnation, seq)
         device.oldest = incarnation if message.oldest is msgspec.UNSET else message.oldest
@@ -360,7 +367,7 @@ class RelayMachine:
         return [*effects, *self._deliver_all(now_us, device)]
 
     def _resume_sender(self, message: Hello) -> Sequence[Effect]:
-        """Resume at the sender's first pending number if this store lacks the ones before."""
+        """Continue at the first number in a sender's outbox if this store lacks earlier ones: an incident."""
         before = message.first - 1
         oldest = message.incarnation if message.oldest is msgspec.UNSET else message.oldest
         if before <= self._accepted.last_number(message.device, oldest):
@@ -370,33 +377,36 @@ class RelayMachine:
         return (Record("incidents", {"incident": "began anew", "detail": detail}),)
 
     def _receive_delivery_ack(self, now_us: int, source: str, message: DeliveryAck) -> Sequence[Effect]:
-        device = self._device(message.to)
+        """Remove a delivery from the queue; the device is reached again if it was away."""
+        device = self._find_or_create_device(message.to)
         if message.receiver != device.peer.incarnation:  # a former incarnation, or one whose hello is late
             return self._identify_if_unknown(device, source)
-        self._delivered.mark_taken(*_stream(message), message.number)
-        device.ack(message)
-        key = device.key(message)
+        self._delivered.mark_taken(*_stream_of(message), message.number)
+        device.record_ack(message)
+        key = device.store_key(message)
         effects = [*device.in_flight.settle(now_us, key)]
         following: Sequence[str] = ()
         if key in device.queue:
-            following = device.pop(key)
+            following = device.remove(key)
             self._store.delete(key)
         if device.is_away and self._at.get(source) is device:
             self._mark_reached(device)
             return [*effects, *self._deliver_all(now_us, device)]
-        return [*effects, *self._send(now_us, device, following)] if device.is_reachable else effects
+        if not device.is_reachable:
+            return effects
+        return [*effects, *self._send_deliveries(now_us, device, following)]
 
-    def _redeliver(self, now_us: int, source: str, message: DeliveryGap) -> Sequence[Effect]:
-        """Redeliver what follows the last message in the receiver's store."""
-        device = self._device(message.to)
+    def _receive_delivery_gap(self, now_us: int, source: str, message: DeliveryGap) -> Sequence[Effect]:
+        """Redeliver what follows the receiver's last message, if its store was restored from a backup."""
+        device = self._find_or_create_device(message.to)
         if message.receiver != device.peer.incarnation:
             return self._identify_if_unknown(device, source)
         if message.number < device.acked.get(message.sender, {}).get(message.incarnation, 0):
             return ()  # a late copy
-        last_number = self._delivered.last_number(*_stream(message))
+        last_number = self._delivered.last_number(*_stream_of(message))
         if last_number <= message.number or message.hello < device.peer.seq:
             return ()  # the predecessor is in flight, with its own deadline; or a late copy
-        self._delivered.rewind(*_stream(message), message.number)
+        self._delivered.rewind(*_stream_of(message), message.number)
         lost = f"messages of {message.sender} from number {message.number + 1} to {last_number} are gone"
         return [
             rollback_incident(device.name, lost),
@@ -406,34 +416,37 @@ class RelayMachine:
     # -- delivering
 
     def _deliver_all(self, now_us: int, device: DeviceQueue) -> list[Effect]:
+        """Send all deliverable messages of a queue again."""
         stop = device.in_flight.clear()
-        sent = self._send(now_us, device, sorted(device.queue))
+        sent = self._send_deliveries(now_us, device, sorted(device.queue))
         return sent or list(stop)
 
-    def _send(self, now_us: int, device: DeviceQueue, keys: Iterable[str]) -> list[Effect]:
+    def _send_deliveries(self, now_us: int, device: DeviceQueue, keys: Iterable[str]) -> list[Effect]:
+        """Send those deliveries that may be sent, and start their deadlines."""
         effects: list[Effect] = []
-        for key in device.deliverable(keys):
-            message = self._address(device, device.queue[key])
+        for key in device.filter_deliverable(keys):
+            message = self._update_delivery(device, device.queue[key])
             effects.append(Send(str(device.address), message))
             effects += device.in_flight.start(now_us, key, size_bytes(message))
         return effects
 
-    def _address(self, device: DeviceQueue, message: Deliver) -> Deliver:
-        """Set the receiver's incarnation, and the predecessor to the last delivered one if it is gone."""
+    def _update_delivery(self, device: DeviceQueue, message: Deliver) -> Deliver:
+        """Return a delivery with the present incarnation of the receiver, and the predecessor that it has."""
         after = message.after
-        if after and device.key(message, after) not in device.queue:
-            after = self._delivered.last_number(*_stream(message))
+        if after and device.store_key(message, after) not in device.queue:
+            after = self._delivered.last_number(*_stream_of(message))
         if (after, device.receiver) == (message.after, message.receiver):
             return message
         return msgspec.structs.replace(message, after=after, receiver=device.receiver)
 
     def _retransmit(self, now_us: int, device: DeviceQueue) -> Sequence[Effect]:
+        """Probe a device that is away; else retransmit what is overdue, and what follows it."""
         if device.is_away and device.queue:
             device.probe_us = min(2 * device.probe_us, _MAX_PROBE_US)
             timer = SetTimer(device.name, device.probe_us)
             if not device.is_known or self._at.get(str(device.address)) is not device:
-                return *self._identify(device, str(device.address)), timer
-            message = self._address(device, device.queue[min(device.queue)])
+                return *self._send_identify(device, str(device.address)), timer
+            message = self._update_delivery(device, device.queue[min(device.queue)])
             return Send(str(device.address), message), timer
         if device.address is None:
             return ()
@@ -445,21 +458,24 @@ class RelayMachine:
             if key in late or stream in streams:
                 streams.add(stream)
                 again.append(key)
-        return [*identify, *self._send(now_us, device, again), *device.in_flight.restart(now_us)]
+        return [*identify, *self._send_deliveries(now_us, device, again), *device.in_flight.restart(now_us)]
 
-    def _send_failed(self, address: str) -> Sequence[Effect]:
+    def _receive_send_failed(self, address: str) -> Sequence[Effect]:
+        """Mark the device at an address as away."""
         device = self._at.get(address)
         return () if device is None or device.is_away else self._mark_away(device)
 
     def _mark_away(self, device: DeviceQueue) -> Sequence[Effect]:
+        """Stop sending to a device; probe it while its queue is not empty."""
         device.is_away = True
         device.in_flight.clear()
         return (SetTimer(device.name, device.probe_us),) if device.queue else ()
 
     def _mark_reached(self, device: DeviceQueue) -> None:
+        """Record that a device is not away; the next probe has the shortest delay again."""
         device.is_away, device.probe_us = False, _MIN_PROBE_US
 
-    def _move(self, device: DeviceQueue, address: str) -> Sequence[Effect]:
+    def _assign_address(self, device: DeviceQueue, address: str) -> Sequence[Effect]:
         """Assign an address to a device; its previous owner loses it.
 
         The hello may have been sent before the previous owner's, so that one is asked whether it is there.
@@ -473,9 +489,9 @@ class RelayMachine:
         if before is None:
             return ()
         self._store.delete(_AT + before.name)
-        return *self._identify(before, address), *self._mark_away(before)
+        return *self._send_identify(before, address), *self._mark_away(before)
 
 
-def _stream(message: Deliver | DeliveryAck | DeliveryGap) -> tuple[str, str]:
+def _stream_of(message: Deliver | DeliveryAck | DeliveryGap) -> tuple[str, str]:
     """Return receiver and sender, and the sender's incarnation: the scope of sequence numbers."""
     return f"{message.to}\n{message.sender}", message.incarnation

@@ -111,7 +111,7 @@ class PublishServer(OnHost):
 
 @check_arguments
 class AccessPoint(OnHost):
-    """Access point.
+    """Access point of a lab, with SUBLIM or without state; serves the subscribers that attach to it.
 
     Parameters
     ----------

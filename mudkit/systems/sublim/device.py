@@ -102,7 +102,7 @@ _HELLO_INTERVAL_US: Final = 60_000_000
 class _Attachment(msgspec.Struct, frozen=True):
     """Access point ``at`` that is to serve the client, and ``origin``, which has before; ``fresh``: none has.
 
-    ``epoch`` counts its changes.
+    Stored; ``epoch`` counts its changes.
     """
 
     epoch: int = 0
@@ -234,7 +234,7 @@ class ClientMachine:
                 return self._receive_policy_ack(now_us, seq, problem)
 
     def _retransmit(self, now_us: int) -> Sequence[Effect]:
-        """Retransmit what is overdue."""
+        """Retransmit the attachment, the policy or the report if it is overdue."""
         late = self._in_flight.overdue(now_us)
         effects: list[Effect] = []
         if _ATTACH in late:

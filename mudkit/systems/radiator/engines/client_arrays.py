@@ -25,9 +25,9 @@ from mudkit.checks import check_arguments
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.groups import Groups
 from mudkit.systems.radiator.engines.literal import Entry
-from mudkit.systems.radiator.engines.pending import Batch, Contexts, Message, Pending
+from mudkit.systems.radiator.engines.pending import Batch, CurrentContexts, Message, Pending
 from mudkit.systems.radiator.functions import Problems
-from mudkit.systems.radiator.thresholds import Aggregability, Key
+from mudkit.systems.radiator.thresholds import Aggregability, EvaluatedThreshold
 from mudkit.wire import Fields
 
 _Int: TypeAlias = NDArray[np.int64]
@@ -83,7 +83,7 @@ class ClientArrays:
     def __init__(self, function: Aggregability, retention_us: int, *, echo: bool = False) -> None:
         self.function = function
         self.problems = Problems()
-        self.contexts = Contexts(retention_us)
+        self.contexts = CurrentContexts(retention_us)
         self.dropped = 0
         self.retention_us, self._echo = retention_us, echo
         self._place: dict[str, int] = {}
@@ -121,36 +121,36 @@ class ClientArrays:
         return [self._rows[row] for row in self._rows_of(place)]
 
     def register(self, now_us: int, client: str, attributes: Fields, *, receives: bool = True) -> list[Entry]:
-        """See :meth:`ClientLists.register`."""
+        """Register a client, or replace its attributes; see :meth:`ClientLists.register`."""
         is_new = self.contexts.register(client, attributes)
         if receives and client not in self._place:
-            self._enter(client)
+            self._allocate_place(client)
         return [] if is_new else self._step(now_us, client, None)
 
     def unregister(self, now_us: int, client: str) -> None:
-        """See :meth:`ClientLists.unregister`."""
+        """Remove a client and its pending messages; see :meth:`ClientLists.unregister`."""
         place = self._place.pop(client, None)
         if place is not None:
             self._apart.pop(place, None)
             self._codes[:, place], self._due[place], self._is_private[place] = 0, _NEVER, False
             self._free.append(place)
-        self.contexts.leave(now_us, client)
+        self.contexts.mark_left(now_us, client)
 
     def take(self, now_us: int, message: Message) -> list[Entry]:
-        """See :meth:`ClientLists.take`."""
+        """Add a message for all clients; return released entries; see :meth:`ClientLists.take`."""
         self.contexts.record_propagation(message.sender, message.context)
         return self._step(now_us, message.sender, message)
 
     def fire(self, now_us: int) -> list[Entry]:
-        """See :meth:`ClientLists.fire`."""
+        """Release what is due by time, and return the entries; see :meth:`ClientLists.fire`."""
         return self._step(now_us, None, None)
 
     def drop(self, count: int) -> None:
-        """See :meth:`ClientLists.drop`."""
+        """Count messages that cannot be joined as dropped; see :meth:`ClientLists.drop`."""
         self.dropped += count
 
     def put_back(self, entry: Entry, retry_us: int) -> None:
-        """See :meth:`ClientLists.put_back`."""
+        """Restore an entry that could not be joined; see :meth:`ClientLists.put_back`."""
         for place in (self._place[client] for client in entry.recipients):
             pending = self._apart.get(place) or self._take_out(place)
             pending.put_back(entry.batch, retry_us)
@@ -168,11 +168,11 @@ class ClientArrays:
             if own not in walked and len(self._rows_of(own)):
                 walked.add(own)
         if changed is not None:
-            codes, others = self._thresholds(changed, new, walked)
+            codes, others = self._decide_thresholds(changed, new, walked)
             walked |= others
             codes[list(walked)] = 0
             if new is not None:
-                self._add(new, codes, released)
+                self._add_message(new, codes, released)
         for place in sorted(walked):
             self._walk(now_us, place, None if place == own and not self._echo else new, released)
         self._expire(now_us, released)
@@ -181,7 +181,9 @@ class ClientArrays:
             for batch, places in released.values()
         ]
 
-    def _thresholds(self, sender: str, new: Message | None, walked: Collection[int]) -> tuple[_Int, set[int]]:
+    def _decide_thresholds(
+        self, sender: str, new: Message | None, walked: Collection[int]
+    ) -> tuple[_Int, set[int]]:
         """Return the thresholds by receiver, and the receivers to walk; without ``new`` only pending ones."""
         pending_codes = self._codes[: len(self._rows)]
         theirs = pending_codes[[row for row, message in enumerate(self._rows) if message.sender == sender]]
@@ -205,7 +207,7 @@ class ClientArrays:
         is_changed = (codes == _FAILED) | ((theirs != 0) & (theirs != codes)).any(axis=0)
         return codes, set(np.flatnonzero(is_changed).tolist())
 
-    def _add(self, new: Message, codes: _Int, released: _Released) -> None:
+    def _add_message(self, new: Message, codes: _Int, released: _Released) -> None:
         """Add a message with its thresholds, and release the queues that reach them."""
         row = self._allocate_row(new)
         older, arrived_us = self._codes[:row], self._arrived[:row]
@@ -221,8 +223,8 @@ class ClientArrays:
         if is_people.any():
             self._is_private |= is_people
             places = self._candidates(new, same, np.where(is_people, values, _NEVER))
-            patterns, which = _patterns(same[:, places])
-            people = [len(self._people(new, rows)) for rows in patterns]
+            patterns, which = _distinct_columns(same[:, places])
+            people = [len(self._people_in(new, rows)) for rows in patterns]
             progress[places] = np.array(people, np.int64)[which]
         reached = np.flatnonzero((codes != 0) & (progress >= values))
         self._release(same[:, reached], reached, (new,), released)
@@ -240,7 +242,8 @@ class ClientArrays:
         named = np.array([len(message.context.people) for message in self._rows[:-1]], np.int64)
         return np.flatnonzero(named @ same + len(new.context.people) >= values)
 
-    def _people(self, new: Message, rows: _Int) -> set[str]:
+    def _people_in(self, new: Message, rows: _Int) -> set[str]:
+        """Return the different people in a new message and those in some rows."""
         return set(new.context.people).union(*(self._rows[row].context.people for row in rows))
 
     def _expire(self, now_us: int, released: _Released) -> None:
@@ -264,19 +267,20 @@ class ClientArrays:
         """Release the selected messages of each receiver; equal batches share an entry (Radiator 3.1)."""
         if not len(places):
             return
-        patterns, which = _patterns(same)
+        patterns, which = _distinct_columns(same)
         order = np.argsort(which, kind="stable")
         parts = np.split(places[order], np.cumsum(np.bincount(which))[:-1])
         for rows, part in zip(patterns, parts, strict=True):
-            _put(released, (*(self._rows[row] for row in rows), *new), part.tolist())
+            _add_released(released, (*(self._rows[row] for row in rows), *new), part.tolist())
 
     def _walk(self, now_us: int, place: int, new: Message | None, released: _Released) -> None:
         """Apply the function again to a receiver's pending messages, once per sender."""
         pending = self._apart.pop(place, None) or self._take_out(place)
         before, client, view = pending.dropped, self._clients[place], self._views[place]
-        keys: dict[str, Key | None] = {}
+        keys: dict[str, EvaluatedThreshold | None] = {}
 
-        def decide(message: Message) -> Key | None:
+        def decide(message: Message) -> EvaluatedThreshold | None:
+            """Return the threshold of a message; it is computed once per sender."""
             sender = message.sender
             if sender not in keys:
                 try:
@@ -287,7 +291,7 @@ class ClientArrays:
             return keys[sender]
 
         for batch in pending.walk(now_us, decide, new):
-            _put(released, batch, [place])
+            _add_released(released, batch, [place])
         self.dropped += pending.dropped - before
         waits = pending.messages_with_thresholds()
         if any(key is None or message.number not in self._row_of for message, key in waits):
@@ -300,16 +304,17 @@ class ClientArrays:
         self._set_due(np.array([place]))
 
     def _take_out(self, place: int) -> Pending:
-        """Move a receiver's pending messages out of the arrays."""
+        """Return a receiver's pending messages as :class:`Pending`, and remove them from the arrays."""
         pending = Pending(self.retention_us)
         pending.is_private = bool(self._is_private[place])
         for row in self._rows_of(place):
             code = int(self._codes[row, place])
-            pending.add(self._rows[row], Key(_NAMES[code & 3], code >> 2))
+            pending.add(self._rows[row], EvaluatedThreshold(_NAMES[code & 3], code >> 2))
         self._codes[:, place] = 0
         return pending
 
     def _set_apart(self, place: int, pending: Pending) -> None:
+        """Keep a receiver's pending messages outside of the arrays until all have a threshold."""
         self._apart[place] = pending
         self._due[place] = _NEVER if pending.due_us == math.inf else int(pending.due_us)
 
@@ -318,6 +323,7 @@ class ClientArrays:
         return np.where(codes & 3 == _TIME, np.minimum(codes >> 2, self.retention_us), self.retention_us)
 
     def _set_due(self, places: _Int) -> None:
+        """Compute the due times of some receivers from the arrays."""
         codes = self._codes[: len(self._rows), places]
         due_us = np.where(codes == 0, _NEVER, self._arrived[: len(codes), None] + self._wait_us(codes))
         self._due[places] = due_us.min(axis=0, initial=_NEVER)
@@ -325,6 +331,7 @@ class ClientArrays:
     # -- rows and columns
 
     def _rows_of(self, place: int) -> _Int:
+        """Return the rows of the messages that are pending for a receiver."""
         return np.flatnonzero(self._codes[: len(self._rows), place])
 
     def _allocate_row(self, message: Message) -> int:
@@ -343,7 +350,8 @@ class ClientArrays:
         self._arrived[row] = message.arrived_us
         return row
 
-    def _enter(self, client: str) -> None:
+    def _allocate_place(self, client: str) -> None:
+        """Allocate a column for a new receiver, a free one or one more."""
         context = self.contexts[client]
         if self._free:
             place = self._free.pop()
@@ -362,7 +370,7 @@ class ClientArrays:
         self._entered += 1
 
 
-def _patterns(same: _Bool) -> tuple[list[_Int], _Int]:
+def _distinct_columns(same: _Bool) -> tuple[list[_Int], _Int]:
     """Return the rows set in each distinct column, and for each column the index of its pattern."""
     rows, columns = same.shape
     if not rows or not columns:
@@ -373,6 +381,7 @@ def _patterns(same: _Bool) -> tuple[list[_Int], _Int]:
     return [np.flatnonzero(same[:, column]) for column in first], which
 
 
-def _put(released: _Released, batch: Sequence[Message], places: list[int]) -> None:
+def _add_released(released: _Released, batch: Sequence[Message], places: list[int]) -> None:
+    """Add receivers of a batch to the released ones; equal batches share an entry."""
     numbers = tuple([message.number for message in batch])
     released.setdefault(numbers, (tuple(batch), []))[1].extend(places)

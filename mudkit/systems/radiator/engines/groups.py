@@ -25,34 +25,34 @@ from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.literal import Entry
-from mudkit.systems.radiator.engines.pending import Batch, Contexts, Message, Pending
-from mudkit.systems.radiator.functions import Problems, text_of
-from mudkit.systems.radiator.thresholds import Aggregability, Key
+from mudkit.systems.radiator.engines.pending import Batch, CurrentContexts, Message, Pending
+from mudkit.systems.radiator.functions import Problems, error_text
+from mudkit.systems.radiator.thresholds import Aggregability, EvaluatedThreshold
 from mudkit.wire import Fields
 
 _MAX_CACHED_SENDERS: Final = 100_000
 """Sender keys whose decisions are cached; the cache is cleared when it is full."""
 
 
-class _Failed:
-    """Placeholder for the key of receivers whose key function fails."""
+class _FailedKey:
+    """Stands for the key of receivers whose key function fails; equal if the errors have the same text."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
-        self._text = text_of(error)
+        self._text = error_text(error)
 
     def __hash__(self) -> int:
         return hash(self._text)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Failed) and other._text == self._text
+        return isinstance(other, _FailedKey) and other._text == self._text
 
 
 @dataclass(slots=True)
-class _Sender:
-    """Sender of pending messages: current threshold and number of pending messages."""
+class _PendingSender:
+    """Sender of pending messages of a cohort: its current threshold, and how many are pending."""
 
-    key: Key | None
+    key: EvaluatedThreshold | None
     count: int
 
 
@@ -67,7 +67,7 @@ class _Cohort:
         self.members: dict[str, None] = {}
         self.listed: list[str] | None = None
         """Cached list of the members; None: they have changed."""
-        self.senders: dict[str, _Sender] = {}
+        self.senders: dict[str, _PendingSender] = {}
         self.must_walk = False
 
 
@@ -112,7 +112,7 @@ class Groups:
             )
         self.function = function
         self.problems = Problems()
-        self.contexts = Contexts(retention_us)
+        self.contexts = CurrentContexts(retention_us)
         self.dropped = 0
         self.retention_us, self._echo = retention_us, echo
         self._cohort_of: dict[str, _Cohort] = {}
@@ -122,7 +122,7 @@ class Groups:
         self._counts_senders = function.sender_key is None
         """True if cohorts count pending messages by sender; not needed if senders have keys."""
         self._sender_keys: dict[str, Hashable] = {}
-        self._decided: dict[Hashable, dict[Hashable, Key]] = {}
+        self._decided: dict[Hashable, dict[Hashable, EvaluatedThreshold]] = {}
         """Cached thresholds by sender key and receiver key."""
 
     @property
@@ -140,51 +140,51 @@ class Groups:
         return self._cohort_of[client].pending.messages()
 
     def register(self, now_us: int, client: str, attributes: Fields, *, receives: bool = True) -> list[Entry]:
-        """See :meth:`ClientLists.register`."""
-        self._merge()
+        """Register a client, or replace its attributes; see :meth:`ClientLists.register`."""
+        self._merge_emptied()
         is_new = self.contexts.register(client, attributes)
         if client in self._cohort_of:
-            self._move(client, self._view(client))
+            self._move_receiver(client, self._view_of(client))
         elif receives:
-            self._enter(client, self._empty(self._view(client)))
+            self._enter_cohort(client, self._find_empty_cohort(self._view_of(client)))
         if is_new:
             self._cached_decisions(client)
             return []
         return self._step(now_us, client, None)
 
     def unregister(self, now_us: int, client: str) -> None:
-        """See :meth:`ClientLists.unregister`."""
+        """Remove a client and its pending messages; see :meth:`ClientLists.unregister`."""
         if client in self._cohort_of:
-            self._leave(client)
+            self._leave_cohort(client)
         self._sender_keys.pop(client, None)
-        self.contexts.leave(now_us, client)
+        self.contexts.mark_left(now_us, client)
         self._set_due()
 
     def take(self, now_us: int, message: Message) -> list[Entry]:
-        """See :meth:`ClientLists.take`."""
+        """Add a message for all clients; return released entries; see :meth:`ClientLists.take`."""
         if self._emptied:
-            self._merge()
+            self._merge_emptied()
         sender = message.sender
         self.contexts.record_propagation(sender, message.context)
         if sender in self._cohort_of:
-            self._move(sender, self._view(sender))
+            self._move_receiver(sender, self._view_of(sender))
             cohort = self._cohort_of[sender]
             if not self._echo and len(cohort.members) > 1:
-                self._leave(sender)
-                self._enter(sender, self._copy(cohort, cohort.view))
+                self._leave_cohort(sender)
+                self._enter_cohort(sender, self._copy_cohort(cohort, cohort.view))
         return self._step(now_us, sender, message)
 
     def fire(self, now_us: int) -> list[Entry]:
-        """See :meth:`ClientLists.fire`."""
-        self._merge()
+        """Release what is due by time, and return the entries; see :meth:`ClientLists.fire`."""
+        self._merge_emptied()
         return self._step(now_us, None, None)
 
     def drop(self, count: int) -> None:
-        """See :meth:`ClientLists.drop`."""
+        """Count messages that cannot be joined as dropped; see :meth:`ClientLists.drop`."""
         self.dropped += count
 
     def put_back(self, entry: Entry, retry_us: int) -> None:
-        """See :meth:`ClientLists.put_back`."""
+        """Restore an entry that could not be joined; see :meth:`ClientLists.put_back`."""
         for cohort in dict.fromkeys(self._cohort_of[client] for client in entry.recipients):
             cohort.pending.put_back(entry.batch, retry_us)
             cohort.must_walk = True
@@ -197,7 +197,7 @@ class Groups:
         entries: dict[int, list[Entry]] = {}
         own = None if new is None or self._echo else self._cohort_of.get(new.sender)
         counts_senders = self._counts_senders
-        decided: dict[Hashable, Key] | None = None
+        decided: dict[Hashable, EvaluatedThreshold] | None = None
         has_new_key = False
         if changed is not None and not counts_senders:
             decided, has_new_key = self._cached_decisions(changed)
@@ -205,7 +205,7 @@ class Groups:
         for view, cohorts in self._by_view.items():
             key = None if decided is None else decided.get(view)
             if key is None and changed is not None and _needs_key(cohorts, changed, new, own):
-                key = self._decide(cohorts[0], changed, self.contexts[changed])
+                key = self._threshold_of(cohorts[0], changed, self.contexts[changed])
                 if decided is not None and key is not None:
                     decided[view] = key
             for cohort in cohorts:
@@ -225,7 +225,7 @@ class Groups:
                     elif sender is not None:
                         sender.count += 1
                     elif counts_senders:
-                        cohort.senders[new.sender] = _Sender(key, 1)
+                        cohort.senders[new.sender] = _PendingSender(key, 1)
                 if now_us >= pending.due_us:
                     self._expire(now_us, cohort, entries)
                 if pending.due_us < due_us:
@@ -246,19 +246,22 @@ class Groups:
     ) -> None:
         """Apply the function again to all pending messages, once per sender."""
         pending, before = cohort.pending, cohort.pending.dropped
-        keys: dict[str, Key | None] = {}
+        keys: dict[str, EvaluatedThreshold | None] = {}
 
-        def decide(message: Message) -> Key | None:
+        def decide(message: Message) -> EvaluatedThreshold | None:
+            """Return the threshold of a message; it is computed once per sender."""
             sender = message.sender
             if sender not in keys:
-                keys[sender] = self._decide(cohort, sender, self.contexts.of_sender(message))
+                keys[sender] = self._threshold_of(cohort, sender, self.contexts.of_sender(message))
             return keys[sender]
 
         batches = pending.walk(now_us, decide, new)
         cohort.must_walk = False
         waiting = Counter(message.sender for message in pending.messages())
         if self._counts_senders:
-            cohort.senders = {sender: _Sender(keys[sender], count) for sender, count in waiting.items()}
+            cohort.senders = {
+                sender: _PendingSender(keys[sender], count) for sender, count in waiting.items()
+            }
         self.dropped += (pending.dropped - before) * len(cohort.members)
         for batch in batches:
             self._release(cohort, batch, entries)
@@ -290,10 +293,11 @@ class Groups:
         else:
             batches.append(Entry(batch, cohort.listed))
 
-    def _decide(self, cohort: _Cohort, sender: str, context: Context) -> Key | None:
+    def _threshold_of(self, cohort: _Cohort, sender: str, context: Context) -> EvaluatedThreshold | None:
+        """Return the threshold of a sender for a cohort; None if the function fails, which is recorded."""
         view = cohort.view
         try:
-            if type(view) is not _Failed:
+            if type(view) is not _FailedKey:
                 return self.function.decide(context, view)
             problem = view.error
         except Exception as error:
@@ -301,7 +305,7 @@ class Groups:
         self.problems.add(self.function.problem(problem, sender, next(iter(cohort.members))))
         return None
 
-    def _cached_decisions(self, sender: str) -> tuple[dict[Hashable, Key] | None, bool]:
+    def _cached_decisions(self, sender: str) -> tuple[dict[Hashable, EvaluatedThreshold] | None, bool]:
         """Return the cached thresholds for a sender's key, and whether its key has changed."""
         key_of = self.function.sender_key
         try:
@@ -319,72 +323,81 @@ class Groups:
         return decided, has_new_key
 
     def _set_due(self) -> None:
+        """Compute :attr:`due_us` from all cohorts."""
         cohorts = (cohort for same_view in self._by_view.values() for cohort in same_view)
         self.due_us = min((cohort.pending.due_us for cohort in cohorts), default=math.inf)
 
     # -- membership of cohorts
 
-    def _view(self, client: str) -> Hashable:
+    def _view_of(self, client: str) -> Hashable:
+        """Return the key of a receiver, or a placeholder if its key function fails."""
         try:
             view: Hashable = self.function.view(self.contexts[client])
         except Exception as error:
-            return _Failed(error)
+            return _FailedKey(error)
         return view
 
-    def _empty(self, view: Hashable) -> _Cohort:
-        """Return a cohort without pending messages; create it if necessary."""
+    def _find_empty_cohort(self, view: Hashable) -> _Cohort:
+        """Return the cohort of a key without pending messages; create it if there is none."""
         for cohort in self._by_view.get(view, ()):
             if not len(cohort.pending) and not cohort.pending.is_private:
                 return cohort
-        return self._new(_Cohort(view, Pending(self.retention_us)))
+        return self._add_cohort(_Cohort(view, Pending(self.retention_us)))
 
-    def _copy(self, cohort: _Cohort, view: Hashable) -> _Cohort:
+    def _copy_cohort(self, cohort: _Cohort, view: Hashable) -> _Cohort:
         """Create a cohort with a copy of another's pending messages."""
-        copied = self._new(_Cohort(view, cohort.pending.copy()))
-        copied.senders = {name: _Sender(sender.key, sender.count) for name, sender in cohort.senders.items()}
+        copied = self._add_cohort(_Cohort(view, cohort.pending.copy()))
+        copied.senders = {
+            name: _PendingSender(sender.key, sender.count) for name, sender in cohort.senders.items()
+        }
         copied.must_walk = cohort.must_walk
         return copied
 
-    def _new(self, cohort: _Cohort) -> _Cohort:
+    def _add_cohort(self, cohort: _Cohort) -> _Cohort:
+        """Add a cohort to those of its key, and return it."""
         self._by_view.setdefault(cohort.view, []).append(cohort)
         return cohort
 
-    def _move(self, client: str, view: Hashable) -> None:
+    def _move_receiver(self, client: str, view: Hashable) -> None:
         """Move a receiver whose key has changed, with its pending messages, to another cohort."""
         cohort = self._cohort_of[client]
         if cohort.view == view:
             return
-        self._leave(client)
-        moved = self._copy(cohort, view)
+        self._leave_cohort(client)
+        moved = self._copy_cohort(cohort, view)
         moved.must_walk = len(moved.pending) > 0
-        self._enter(client, moved)
+        self._enter_cohort(client, moved)
         self._note_empty(moved)
 
-    def _enter(self, client: str, cohort: _Cohort) -> None:
+    def _enter_cohort(self, client: str, cohort: _Cohort) -> None:
+        """Add a receiver to a cohort."""
         cohort.members[client] = None
         cohort.listed = None
         self._cohort_of[client] = cohort
 
-    def _leave(self, client: str) -> None:
+    def _leave_cohort(self, client: str) -> None:
+        """Remove a receiver from its cohort, and the cohort if nobody is left."""
         cohort = self._cohort_of.pop(client)
         del cohort.members[client]
         cohort.listed = None
         if not cohort.members:
-            self._remove(cohort)
+            self._remove_cohort(cohort)
 
-    def _remove(self, cohort: _Cohort) -> None:
+    def _remove_cohort(self, cohort: _Cohort) -> None:
+        """Remove a cohort without members."""
         cohorts = self._by_view[cohort.view]
         cohorts.remove(cohort)
         if not cohorts:
             del self._by_view[cohort.view]
 
     def _note_empty(self, cohort: _Cohort) -> None:
+        """Note a cohort whose last message was released: it may be merged with another empty one."""
         if not len(cohort.pending):
             cohort.senders.clear()
             if len(self._by_view[cohort.view]) > 1:
                 self._emptied.append(cohort)
 
-    def _merge(self) -> None:
+    def _merge_emptied(self) -> None:
         """Merge emptied cohorts of equal keys; called late, because failed entries may be put back."""
         for cohort in self._emptied:
             if not cohort.members or len(cohort.pending):
@@ -397,7 +410,7 @@ class Groups:
                         self._cohort_of[client] = many
                     many.members.update(few.members)
                     many.listed = None
-                    self._remove(few)
+                    self._remove_cohort(few)
                     few.members = {}
                     break
         self._emptied.clear()

@@ -21,7 +21,7 @@ from mudkit.systems.radiator.engines.client_arrays import ClientArrays
 from mudkit.systems.radiator.engines.groups import Groups
 from mudkit.systems.radiator.engines.literal import ClientLists, Entry
 from mudkit.systems.radiator.engines.pending import Message
-from mudkit.systems.radiator.functions import check_function, failure, function_name
+from mudkit.systems.radiator.functions import build_problem, check_function, function_name
 from mudkit.wire import Value
 
 RETRY_US: Final = 60_000_000
@@ -94,6 +94,7 @@ def join_entry(
     """
 
     def build(batch: Sequence[Message]) -> T:
+        """Join a batch, and return the aggregate in the requested form; raise what the join raises."""
         aggregate = join([message.context for message in batch])
         if type(aggregate) is not Context:
             raise ParameterError("It gave no context.", found=brief(aggregate, 200), expected="a Context")
@@ -102,17 +103,19 @@ def join_entry(
     try:
         return [(entry, build(entry.batch))]
     except Exception as error:
-        engine.problems.add(_problem(error, join, entry, _REMEDY_WAIT))
+        engine.problems.add(_build_join_problem(error, join, entry, _REMEDY_WAIT))
     overdue_us = entry.batch[0].arrived_us + engine.retention_us
     if now_us < overdue_us:
         engine.put_back(entry, min(now_us + RETRY_US, overdue_us))
         return []
-    part, rest, refused = _split(entry.batch, build)
+    part, rest, refused = _split_batch(entry.batch, build)
     if not part:  # the join fails whatever the contexts
         engine.put_back(entry, now_us + RETRY_US)
         return []
     for message, problem in refused:
-        engine.problems.add(_problem(problem, join, Entry((message,), entry.recipients), _REMEDY_DROP))
+        engine.problems.add(
+            _build_join_problem(problem, join, Entry((message,), entry.recipients), _REMEDY_DROP)
+        )
     engine.drop(len(refused) * len(entry.recipients))
     people = {name for message in part for name in message.context.people}
     ready = [client for client in entry.recipients if len(people) >= _people_threshold(engine, client, part)]
@@ -123,12 +126,13 @@ def join_entry(
     return [(Entry(tuple(part), ready), build(part))] if ready else []
 
 
-def _split(
+def _split_batch(
     batch: Sequence[Message], build: Callable[[Sequence[Message]], T]
 ) -> tuple[list[Message], list[Message], list[tuple[Message, Exception]]]:
     """Split a batch into the part to send, the rest that can be joined later, and the refused messages."""
 
     def is_joinable(messages: Sequence[Message]) -> bool:
+        """Return whether the join takes these messages together."""
         try:
             build(messages)
         except Exception:
@@ -179,13 +183,13 @@ def _people_threshold(engine: Engine, client: str, batch: Sequence[Message]) -> 
     return highest
 
 
-def _problem(error: Exception, join: joins.Join, entry: Entry, remedy: str) -> PropagationProblem:
+def _build_join_problem(error: Exception, join: joins.Join, entry: Entry, remedy: str) -> PropagationProblem:
     """Return the problem that a join has failed, with the senders and receivers."""
     function = getattr(join, "func", join)
     name = getattr(function, "__qualname__", type(function).__name__)
     senders = ", ".join(dict.fromkeys(repr(message.sender) for message in entry.batch))
     receivers = ", ".join(map(repr, entry.recipients[:5])) + (", …" if len(entry.recipients) > 5 else "")
-    return failure(
+    return build_problem(
         f"The join {name}",
         error,
         where=f"{name}, sender {senders}, receiver {receivers}",

@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from mudkit.checks import check_arguments
-from mudkit.systems.radiator.engines.pending import Batch, Contexts, Decide, Message, Pending
+from mudkit.systems.radiator.engines.pending import Batch, CurrentContexts, Decide, Message, Pending
 from mudkit.systems.radiator.functions import Problems
-from mudkit.systems.radiator.thresholds import Aggregability, Key
+from mudkit.systems.radiator.thresholds import Aggregability, EvaluatedThreshold
 from mudkit.wire import Fields
 
 
 class Entry(NamedTuple):
-    """Released batch, oldest message first, and its recipients in the order of their registration.
+    """Batch that an engine has released, oldest message first, and its recipients in order of registration.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class ClientLists:
         self.function = function
         self.problems = Problems()
         self.retention_us, self._echo = retention_us, echo
-        self.contexts = Contexts(retention_us)
+        self.contexts = CurrentContexts(retention_us)
         self._pending: dict[str, Pending] = {}
         self._dropped = 0
         self._due_us: float | None = math.inf
@@ -89,7 +89,7 @@ class ClientLists:
         if client in self._pending:
             self._dropped += self._pending.pop(client).dropped
             self._due_us = None
-        self.contexts.leave(now_us, client)
+        self.contexts.mark_left(now_us, client)
 
     def take(self, now_us: int, message: Message) -> list[Entry]:
         """Add a message for all registered clients; return released entries."""
@@ -97,17 +97,18 @@ class ClientLists:
         return self._walk(now_us, message)
 
     def fire(self, now_us: int) -> list[Entry]:
-        """Apply the function again to all pending messages; return released entries."""
+        """Apply the function again to all pending messages as time has passed; return released entries."""
         return self._walk(now_us, None)
 
     def _walk(self, now_us: int, new: Message | None) -> list[Entry]:
+        """Walk the pending messages of all clients, with a new one; return released entries."""
         entries: dict[tuple[int, ...], Entry] = {}
         self._due_us = None
         for client, pending in self._pending.items():
             mine = None if new is not None and new.sender == client and not self._echo else new
             if mine is None and not len(pending) and pending.due_us > now_us:
                 continue
-            for batch in pending.walk(now_us, self._decide(client), mine):
+            for batch in pending.walk(now_us, self._threshold_function(client), mine):
                 numbers = tuple([message.number for message in batch])
                 entries.setdefault(numbers, Entry(batch, [])).recipients.append(client)
         return list(entries.values())
@@ -122,18 +123,21 @@ class ClientLists:
         for client in entry.recipients:
             self._pending[client].put_back(entry.batch, retry_us)
 
-    def _decide(self, client: str) -> Decide:
+    def _threshold_function(self, client: str) -> Decide:
+        """Return a function that returns the current threshold of a message for a client."""
         try:
             view = self.function.view(self.contexts[client])
         except Exception as error:
             problem = error
 
             def record_failure(message: Message) -> None:
+                """Record that the client's key cannot be computed: no message has a threshold."""
                 self.problems.add(self.function.problem(problem, message.sender, client))
 
             return record_failure
 
-        def decide(message: Message) -> Key | None:
+        def decide(message: Message) -> EvaluatedThreshold | None:
+            """Return the threshold of a message; record a failure of the function, and return None."""
             try:
                 return self.function.decide(self.contexts.of_sender(message), view)
             except Exception as error:

@@ -25,7 +25,7 @@ import msgspec
 from mudkit.checks import check_arguments
 from mudkit.errors import ParameterError, brief
 from mudkit.systems.radiator.context import Context
-from mudkit.systems.radiator.thresholds import Key
+from mudkit.systems.radiator.thresholds import EvaluatedThreshold
 from mudkit.wire import Fields
 
 
@@ -51,11 +51,11 @@ class Message(msgspec.Struct, frozen=True):
 
 Batch: TypeAlias = tuple[Message, ...]
 """Messages of one aggregate, oldest first."""
-Decide: TypeAlias = Callable[[Message], Key | None]
+Decide: TypeAlias = Callable[[Message], EvaluatedThreshold | None]
 """Function that returns the current threshold of a message; None: the aggregability function failed."""
 
 
-class Contexts:
+class CurrentContexts:
     """Current context of each client: its last message, over the attributes of its registration (4.2).
 
     Contexts of clients that have left are kept for ``retention_us``, while their messages may be pending.
@@ -99,7 +99,7 @@ class Contexts:
         self._last[client] = context
         self._current[client] = context.with_defaults(self._attributes[client])
 
-    def leave(self, now_us: int, client: str) -> None:
+    def mark_left(self, now_us: int, client: str) -> None:
         """Mark a client as left, and forget those whose messages have all expired."""
         self._left_us[client] = now_us
         for expired, left_us in list(self._left_us.items()):
@@ -109,10 +109,12 @@ class Contexts:
                 del by_client[expired]
 
 
-class _Queue:
+class _ThresholdQueue:
+    """Pending messages with one threshold, oldest first; ``key`` None: the threshold is not known."""
+
     __slots__ = ("key", "messages", "people", "retry_us")
 
-    def __init__(self, key: Key | None) -> None:
+    def __init__(self, key: EvaluatedThreshold | None) -> None:
         self.key = key
         self.messages: list[Message] = []
         self.people: set[str] = set()
@@ -152,7 +154,7 @@ class Pending:
     @check_arguments
     def __init__(self, retention_us: int) -> None:
         self._retention_us = retention_us
-        self._queues: dict[Key | None, _Queue] = {}
+        self._queues: dict[EvaluatedThreshold | None, _ThresholdQueue] = {}
         self.due_us: float = math.inf
         self.dropped = 0
         self.is_private = False
@@ -163,10 +165,10 @@ class Pending:
     def messages(self) -> list[Message]:
         """Return the pending messages, oldest first."""
         messages = [message for queue in self._queues.values() for message in queue.messages]
-        messages.sort(key=_number)
+        messages.sort(key=_arrival_number)
         return messages
 
-    def messages_with_thresholds(self) -> list[tuple[Message, Key | None]]:
+    def messages_with_thresholds(self) -> list[tuple[Message, EvaluatedThreshold | None]]:
         """Return pairs of a pending message and its threshold; None: not known."""
         return [(message, key) for key, queue in self._queues.items() for message in queue.messages]
 
@@ -175,19 +177,19 @@ class Pending:
         other = Pending(self._retention_us)
         other.due_us, other.is_private = self.due_us, self.is_private
         for key, queue in self._queues.items():
-            other._queues[key] = copied = _Queue(key)
+            other._queues[key] = copied = _ThresholdQueue(key)
             copied.messages, copied.people = queue.messages.copy(), queue.people.copy()
             copied.retry_us = queue.retry_us
         return other
 
-    def add(self, message: Message, key: Key | None) -> Batch | None:
+    def add(self, message: Message, key: EvaluatedThreshold | None) -> Batch | None:
         """Add a ``message`` newer than all others; return the batch that it completes.
 
         ``key`` is its evaluated threshold; None: not known, the message waits.
         """
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[key] = _Queue(key)
+            queue = self._queues[key] = _ThresholdQueue(key)
             queue.messages.append(message)
             self.due_us = min(self.due_us, queue.due_us(self._retention_us))
         else:
@@ -238,12 +240,13 @@ class Pending:
 
     def put_back(self, messages: Iterable[Message], retry_us: int) -> None:
         """Restore messages that could not be joined, and schedule the next attempt at ``retry_us``."""
-        queue = self._queues.setdefault(None, _Queue(None))
-        queue.messages = sorted([*queue.messages, *messages], key=_number)
+        queue = self._queues.setdefault(None, _ThresholdQueue(None))
+        queue.messages = sorted([*queue.messages, *messages], key=_arrival_number)
         queue.retry_us = retry_us if queue.retry_us is None else min(queue.retry_us, retry_us)
         self._set_due()
 
-    def _drop_expired(self, now_us: int, queue: _Queue) -> None:
+    def _drop_expired(self, now_us: int, queue: _ThresholdQueue) -> None:
+        """Drop the messages of a queue that have waited for the retention; keep the others pending."""
         kept = [message for message in queue.messages if now_us - message.arrived_us < self._retention_us]
         self.dropped += len(queue.messages) - len(kept)
         if kept:
@@ -252,10 +255,12 @@ class Pending:
             self._queues[queue.key] = queue
 
     def _set_due(self) -> None:
+        """Compute :attr:`due_us` from all queues."""
         self.due_us = min(
             (queue.due_us(self._retention_us) for queue in self._queues.values()), default=math.inf
         )
 
 
-def _number(message: Message) -> int:
+def _arrival_number(message: Message) -> int:
+    """Return the number of a message, by which messages are sorted."""
     return message.number

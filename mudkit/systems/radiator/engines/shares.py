@@ -40,18 +40,27 @@ _decode = msgspec.json.Decoder().decode
 
 
 class _ClientEvent(Protocol):
-    """Event of a client: time (µs), number, kind and text."""
+    """Event of a client as a stream query passes it to a share: time (µs), number, kind and text."""
 
     @property
-    def t_us(self) -> int: ...
+    def t_us(self) -> int:
+        """Time of the event, µs."""
+
     @property
-    def number(self) -> int: ...
+    def number(self) -> int:
+        """Number of the event; a duplicate has the same."""
+
     @property
-    def client(self) -> str: ...
+    def client(self) -> str:
+        """Client id."""
+
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        """Kind: register, unregister, context or tick."""
+
     @property
-    def text(self) -> str | None: ...
+    def text(self) -> str | None:
+        """JSON of the attributes or the context, if there is one."""
 
 
 Output: TypeAlias = tuple[int, Sequence[int], Sequence[str], str | None, str | None]
@@ -103,16 +112,16 @@ class Share:
             return []
         self._last = event.number
         try:
-            context = self._read(event)
+            context = self._read_context(event)
         except (MudkitError, msgspec.DecodeError, LookupError, TypeError) as error:
-            return [_unreadable(event, error)]
-        return self._outputs(event.t_us, self._take(event, context))
+            return [_build_unreadable(event, error)]
+        return self._build_outputs(event.t_us, self._apply_event(event, context))
 
     def fire(self, now_us: int) -> list[Output]:
-        """Return what is due by time."""
-        return self._outputs(now_us, self._engine.fire(now_us))
+        """Release what is due by time; return aggregates and problems."""
+        return self._build_outputs(now_us, self._engine.fire(now_us))
 
-    def _read(self, event: _ClientEvent) -> Context | None:
+    def _read_context(self, event: _ClientEvent) -> Context | None:
         """Return the context of an event; attributes become a context without people."""
         match event.kind:
             case "register":
@@ -131,28 +140,33 @@ class Share:
             expected="register, unregister, context or tick",
         )
 
-    def _take(self, event: _ClientEvent, context: Context | None) -> list[Entry]:
+    def _apply_event(self, event: _ClientEvent, context: Context | None) -> list[Entry]:
+        """Apply an event to the engine; return released entries."""
         t_us, client = event.t_us, event.client
         if event.kind == "context" and context is not None:
             return self._engine.take(t_us, Message(event.number, client, t_us, context))
         if event.kind == "register" and context is not None:
             self._clients.add(client)
-            return self._engine.register(t_us, client, context.attributes, receives=self._has(client))
+            return self._engine.register(t_us, client, context.attributes, receives=self._is_receiver(client))
         if event.kind == "unregister" and client in self._clients:
             self._clients.remove(client)
             self._engine.unregister(t_us, client)
         return []
 
-    def _has(self, client: str) -> bool:
+    def _is_receiver(self, client: str) -> bool:
+        """Return whether a client is a receiver of this share; it is a sender in each."""
         return zlib.crc32(client.encode()) % self._of == self._share
 
-    def _outputs(self, now_us: int, entries: Sequence[Entry]) -> list[Output]:
+    def _build_outputs(self, now_us: int, entries: Sequence[Entry]) -> list[Output]:
+        """Join released entries; return the aggregates, and the new problems."""
         outputs: list[Output] = []
         for entry in entries:
-            for part, text in join_entry(self._engine, entry, now_us, self._shares.join, _text):
+            for part, text in join_entry(self._engine, entry, now_us, self._shares.join, _as_json):
                 numbers = [message.number for message in part.batch]
                 outputs.append((now_us, numbers, part.recipients, text, None))
-        return outputs + [(now_us, (), (), None, str(problem)) for problem in self._engine.problems.news()]
+        return outputs + [
+            (now_us, (), (), None, str(problem)) for problem in self._engine.problems.take_new()
+        ]
 
 
 @check_arguments
@@ -197,7 +211,8 @@ class Shares:
         return Share(self, share, of, kept)
 
 
-def _unreadable(event: _ClientEvent, error: Exception) -> Output:
+def _build_unreadable(event: _ClientEvent, error: Exception) -> Output:
+    """Return the output that reports an event that cannot be decoded."""
     problem = PropagationProblem(
         f"An event cannot be used: {error.summary if isinstance(error, MudkitError) else error}",
         where=f"event {event.number} of {event.client!r}, {event.kind}",
@@ -208,5 +223,6 @@ def _unreadable(event: _ClientEvent, error: Exception) -> Output:
     return event.t_us, (), (), None, str(problem)
 
 
-def _text(context: Context) -> str:
+def _as_json(context: Context) -> str:
+    """Return a context as JSON text."""
     return pack(context.to_dict(), compress=False).decode()

@@ -76,43 +76,52 @@ class Application:
 
 
 def _place_and_speed(name: str, loc: tuple[float, float], speed_kmh: float) -> dict[str, Value]:
+    """Sense the place and the speed."""
     return {"loc": loc, "speed_kmh": speed_kmh}
 
 
 def _standing(name: str, loc: tuple[float, float], speed_kmh: float) -> dict[str, Value] | None:
+    """Sense the place of a device that stands still; None if it moves."""
     return {"loc": loc} if speed_kmh < 3.0 else None
 
 
 def _noise(name: str, loc: tuple[float, float], speed_kmh: float) -> dict[str, Value]:
+    """Sense the place, and a noise level that is derived from the speed."""
     quiet, more = _NOISE_DB
     return {"loc": loc, "noise_db": quiet + more * speed_kmh}
 
 
 def _everyone(receiver: Context) -> str:
+    """Return one key for all: the function does not look at the context."""
     return "everyone"
 
 
 def _noise_cell(context: Context) -> Cell:
+    """Return the grid cell of the place as the key."""
     return cell(context["loc"], km=_NOISE_KM)
 
 
 @aggregability(key=_everyone, sender_key=_everyone)
 def _five_minutes(sender: str, receiver: str) -> Time:
+    """Aggregate messages for five minutes."""
     return Time(seconds=300)
 
 
 @aggregability(key=_everyone, sender_key=_everyone)
 def _five_messages(sender: str, receiver: str) -> Volume:
+    """Aggregate five messages."""
     return Volume(5)
 
 
 @aggregability(key=_everyone, sender_key=_everyone)
 def _twenty_people(sender: str, receiver: str) -> People:
+    """Aggregate messages of twenty people."""
     return People(20)
 
 
 @aggregability(key=_noise_cell, sender_key=_noise_cell)
 def _near_sooner(sender: Cell, receiver: Cell) -> Time:
+    """Aggregate for a minute from the same or a neighbouring cell, for half an hour from others."""
     return Time(seconds=60 if sender.is_beside(receiver) else 1800)
 
 
@@ -127,11 +136,13 @@ def friends_nearby(friends: Mapping[str, frozenset[str]]) -> Application:
     """
 
     def seen(receiver: Context) -> tuple[str, Cell]:
+        """Return the key of a receiver: name and grid cell."""
         (name,) = receiver.people
         return name, cell(receiver["loc"], km=0.5)
 
     @aggregability(key=seen)
     def by_friendship(sender: Context, receiver: tuple[str, Cell]) -> Threshold:
+        """Aggregate strangers for half an hour, friends for five minutes; send near friends at once."""
         name, where = receiver
         if not sender.people & friends.get(name, frozenset()):
             return Time(seconds=1800)

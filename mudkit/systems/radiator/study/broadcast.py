@@ -69,9 +69,11 @@ def broadcast(
     check_join(join)
 
     def measure(context: Context) -> tuple[Context, int]:
+        """Return a context and its size when encoded."""
         return context, len(pack(context.to_dict(), compress))
 
     def join_entries(now_us: int, entries: list[Entry]) -> Iterator[Aggregate]:
+        """Yield the aggregates of released entries."""
         for entry in entries:
             for part, (context, size_bytes) in join_entry(engine, entry, now_us, join, measure):
                 yield Aggregate(now_us, part.batch, context, size_bytes, part.recipients)

@@ -17,7 +17,7 @@ from mudkit.systems.radiator import joins
 from mudkit.systems.radiator.context import Context
 from mudkit.systems.radiator.engines.client_arrays import engine_for_many
 from mudkit.systems.radiator.engines.pending import Message
-from mudkit.systems.radiator.functions import Problems, failure
+from mudkit.systems.radiator.functions import Problems, build_problem
 from mudkit.systems.radiator.messages import pack
 from mudkit.systems.radiator.places import distance_km
 from mudkit.systems.radiator.study.applications import Application
@@ -117,7 +117,7 @@ def play(
     import pandas as pd
 
     retention_us = round(max_retention_s * 1e6)
-    frame = _frame(positions).sort_values(["ts", "device"], kind="stable", ignore_index=True)
+    frame = _as_frame(positions).sort_values(["ts", "device"], kind="stable", ignore_index=True)
     names, stationary = set(frame["device"].unique()), dict(stationary or {})
     if not names or not set(watch) <= names or names & stationary.keys():
         raise ParameterError(
@@ -136,7 +136,7 @@ def play(
         engine.register(0, str(name), {"loc": [float(lat), float(lon)]})
     for name, place in stationary.items():
         engine.register(0, name, {"loc": list(place)})
-    events = _events(application, frame, times_us.tolist(), round(every_s * 1e6), engine.problems)
+    events = _sense_reports(application, frame, times_us.tolist(), round(every_s * 1e6), engine.problems)
     watched = {*watch, *stationary}
     sums = {name: [0, 0, 0] for name in sorted(watched)}
     aggregates: list[tuple[float, ...]] = []
@@ -159,12 +159,12 @@ def play(
         for receiver in sorted(watched.intersection(aggregate.recipients)):
             more = (1, len(aggregate.batch), aggregate.size_bytes)
             sums[receiver] = [now + plus for now, plus in zip(sums[receiver], more, strict=True)]
-            cells += _cells(application, aggregate, receiver, sums[receiver][0], engine.problems)
+            cells += _cells_or_problem(application, aggregate, receiver, sums[receiver][0], engine.problems)
             for message, wait_s in zip(aggregate.batch, waits_s, strict=True):
                 received.append(
-                    (aggregate.sent_us, receiver, message.sender, *_place(message.context), wait_s)
+                    (aggregate.sent_us, receiver, message.sender, *_place_of(message.context), wait_s)
                 )
-    tracks = {name: _track(frame, times_us, name) for name in watched - stationary.keys()}
+    tracks = {name: _track_of(frame, times_us, name) for name in watched - stationary.keys()}
     for_columns = ["ts", "messages", "people", "recipients", "size_bytes", "wait_s"]
     tables = [
         pd.DataFrame(aggregates, columns=for_columns),
@@ -174,7 +174,7 @@ def play(
         each_table["ts"] = pd.to_datetime(each_table["ts"] + start_us, unit="us", utc=True)
     return Played(
         tables[0],
-        received_cells(cells, tracks | {name: _still(place) for name, place in stationary.items()}),
+        received_cells(cells, tracks | {name: _still_track(place) for name, place in stationary.items()}),
         tables[1],
         pd.DataFrame(
             [[name, *three] for name, three in sums.items()],
@@ -184,24 +184,27 @@ def play(
     )
 
 
-def _cells(
+def _cells_or_problem(
     application: Application, aggregate: Aggregate, receiver: str, number: int, problems: Problems
 ) -> list[ReceivedCell]:
+    """Return the rows of the cells of an aggregate; if there can be none, record the problem."""
     context = aggregate.context
     try:
         if context.get("cells") is None:
             context = joins.count_per_cell([message.context for message in aggregate.batch])
-        return rows(aggregate.sent_us / 1e6, receiver, number, context)
+        return cells_of_aggregate(aggregate.sent_us / 1e6, receiver, number, context)
     except Exception as error:
         where = f"{application.name}, receiver {receiver!r}"
         remedy = "it is not among what was heard"
         problems.add(
-            failure("What the join tells", error, where=where, expected="cells, or places", remedy=remedy)
+            build_problem(
+                "What the join tells", error, where=where, expected="cells, or places", remedy=remedy
+            )
         )
         return []
 
 
-def _place(context: Context) -> Place:
+def _place_of(context: Context) -> Place:
     """Return the place of a context; NaN if it has none."""
     try:
         lat, lon = context["loc"]
@@ -210,7 +213,7 @@ def _place(context: Context) -> Place:
         return math.nan, math.nan
 
 
-def rows(t_s: float, receiver: str, aggregate: int, context: Context) -> list[ReceivedCell]:
+def cells_of_aggregate(t_s: float, receiver: str, aggregate: int, context: Context) -> list[ReceivedCell]:
     """Return a row of :func:`received_cells` for each cell of a receiver's ``aggregate``-th aggregate."""
     km = context["km"]
     return [
@@ -220,7 +223,7 @@ def rows(t_s: float, receiver: str, aggregate: int, context: Context) -> list[Re
 
 
 def received_cells(rows: list[ReceivedCell], tracks: Mapping[str, Track]) -> pd.DataFrame:
-    """Return the table :attr:`Played.cells`."""
+    """Return rows of cells as the table :attr:`Played.cells`, with distances from the tracks."""
     import pandas as pd
 
     table = pd.DataFrame(rows, columns=ReceivedCell._fields).sort_values(
@@ -234,16 +237,18 @@ def received_cells(rows: list[ReceivedCell], tracks: Mapping[str, Track]) -> pd.
     return table
 
 
-def _track(frame: pd.DataFrame, times_us: NDArray[np.int64], name: str) -> Track:
+def _track_of(frame: pd.DataFrame, times_us: NDArray[np.int64], name: str) -> Track:
+    """Return the positions of a device as a track."""
     own = (frame["device"] == name).to_numpy()
     return times_us[own] / 1e6, frame["lat"].to_numpy()[own], frame["lon"].to_numpy()[own]
 
 
-def _still(place: Place) -> Track:
+def _still_track(place: Place) -> Track:
+    """Return the track of a receiver that stands still."""
     return np.zeros(1), np.array([place[0]]), np.array([place[1]])
 
 
-def _frame(positions: object) -> pd.DataFrame:
+def _as_frame(positions: object) -> pd.DataFrame:
     """Return positions as a DataFrame, or raise ParameterError if they are no table of positions."""
     import pandas as pd
 
@@ -263,10 +268,10 @@ def _frame(positions: object) -> pd.DataFrame:
     return frame
 
 
-def _events(
+def _sense_reports(
     application: Application, frame: pd.DataFrame, times_us: list[int], every_us: int, problems: Problems
 ) -> Iterator[Message]:
-    """Yield the reports of the devices in order of time."""
+    """Yield the messages in which devices report what they sense, in order of time."""
     last: dict[str, tuple[int, tuple[float, float]]] = {}
     reported_us: dict[str, int] = {}
     count = 0
@@ -294,7 +299,7 @@ def _events(
             where = f"{application.name}, device {device!r}"
             expected = "a mapping, or None"
             problems.add(
-                failure(
+                build_problem(
                     "What senses", error, where=where, expected=expected, remedy="the device says nothing"
                 )
             )

@@ -118,26 +118,26 @@ class Tally:
         message to a receiver) and their median ``latency_s`` (NaN without deliveries), as in
         :meth:`mudkit.experiment.Run.measures`.
         """
-        receivers = _ints(self._receivers)
-        by_message = np.repeat(receivers, _ints(self._messages))
+        receivers = _as_int_array(self._receivers)
+        by_message = np.repeat(receivers, _as_int_array(self._messages))
         return {
             "messages": float(receivers.sum()),
-            "bytes": float(receivers @ _ints(self._size_bytes)),
+            "bytes": float(receivers @ _as_int_array(self._size_bytes)),
             "deliveries": float(by_message.sum()),
             "latency_s": _median(self._latency_s(), by_message),
         }
 
     def batches(self) -> pa.Table:
         """Return a row per batch and group in order of departure; schema :data:`BATCHES`."""
-        ends = np.concatenate([[0], np.cumsum(_ints(self._messages))])
+        ends = np.concatenate([[0], np.cumsum(_as_int_array(self._messages))])
         columns = {
             "system": pa.repeat(NAME, len(self._messages)),
-            "item": _lists(ends, pa.array(_ints(self._item)).cast(pa.string())),
-            "created": _lists(ends, self._times(_ints(self._created_us))),
-            "delivered": self._times(_ints(self._gone_us)),
-            "latency_s": _lists(ends, pa.array(self._latency_s())),
-            "size_bytes": pa.array(_ints(self._size_bytes)),
-            "receivers": pa.array(_ints(self._receivers)),
+            "item": _list_array(ends, pa.array(_as_int_array(self._item)).cast(pa.string())),
+            "created": _list_array(ends, self._timestamps(_as_int_array(self._created_us))),
+            "delivered": self._timestamps(_as_int_array(self._gone_us)),
+            "latency_s": _list_array(ends, pa.array(self._latency_s())),
+            "size_bytes": pa.array(_as_int_array(self._size_bytes)),
+            "receivers": pa.array(_as_int_array(self._receivers)),
         }
         return pa.table(columns, schema=BATCHES)
 
@@ -151,7 +151,7 @@ class Tally:
         from mudkit.trace.schema import DELIVERIES  # slower to import than Radiator itself
 
         place, receiver = self._sample.rows()
-        receivers, messages = _ints(self._receivers), _ints(self._messages)
+        receivers, messages = _as_int_array(self._receivers), _as_int_array(self._messages)
         ends = np.cumsum(receivers * messages)
         row = np.searchsorted(ends, place, side="right")
         since = place - (ends - receivers * messages)[row]
@@ -159,10 +159,10 @@ class Tally:
         return pa.table(
             {
                 "system": pa.repeat(NAME, len(row)),
-                "item": pa.array(_ints(self._item)[which]).cast(pa.string()),
+                "item": pa.array(_as_int_array(self._item)[which]).cast(pa.string()),
                 "receiver": pa.array(receiver, pa.string()),
-                "created": self._times(_ints(self._created_us)[which]),
-                "delivered": self._times(_ints(self._gone_us)[row]),
+                "created": self._timestamps(_as_int_array(self._created_us)[which]),
+                "delivered": self._timestamps(_as_int_array(self._gone_us)[row]),
                 "read": pa.nulls(len(row), _TS),
                 "expired": pa.nulls(len(row), _TS),
                 "latency_s": pa.array(self._latency_s()[which]),
@@ -173,10 +173,12 @@ class Tally:
         )
 
     def _latency_s(self) -> _Float:
-        sent_us = np.repeat(_ints(self._gone_us), _ints(self._messages))
-        return np.asarray((sent_us - _ints(self._created_us)) / 1e6)
+        """Return the latency of each message of each aggregate, seconds."""
+        sent_us = np.repeat(_as_int_array(self._gone_us), _as_int_array(self._messages))
+        return np.asarray((sent_us - _as_int_array(self._created_us)) / 1e6)
 
-    def _times(self, t_us: _Int) -> pa.Array:
+    def _timestamps(self, t_us: _Int) -> pa.Array:
+        """Return virtual times as timestamps."""
         return pa.array(t_us + self._start_us).cast(_TS)
 
 
@@ -212,17 +214,18 @@ class _Sample:
             which = (places[:here] - first) % len(recipients)
             self._receivers += [recipients[index] for index in which.tolist()]
             if len(self._keys) >= self._room:
-                self._discard()
+                self._discard_largest()
             if len(self._next[0]):
                 return
-            self._draw()
+            self._draw_pairs()
 
     def rows(self) -> tuple[_Int, list[str]]:
         """Return the places of the sample, in order, and the receivers."""
-        chosen, _ = self._smallest()
-        return _ints(self._places)[chosen], list(compress(self._receivers, chosen.tolist()))
+        chosen, _ = self._choose_smallest()
+        return _as_int_array(self._places)[chosen], list(compress(self._receivers, chosen.tolist()))
 
-    def _draw(self) -> None:
+    def _draw_pairs(self) -> None:
+        """Draw the next pairs that enter the sample: their places and keys."""
         steps = np.arange(self._steps, self._steps + _DRAWS)
         skip, key = self._stream.pair(0, steps)
         # A key is below the bound with a probability equal to it; at first every key is.
@@ -231,25 +234,27 @@ class _Sample:
         self._steps, self._last = self._steps + _DRAWS, int(places[-1])
         self._next = places, key * self._below
 
-    def _smallest(self) -> tuple[NDArray[np.bool_], float]:
+    def _choose_smallest(self) -> tuple[NDArray[np.bool_], float]:
         """Return a mask of the ``limit`` smallest keys, and the largest of these."""
         keys, last = np.array(self._keys), self._limit - 1
         largest = float(np.partition(keys, last)[last]) if len(keys) > last else 1.0
         return keys <= largest, largest
 
-    def _discard(self) -> None:
+    def _discard_largest(self) -> None:
         """Discard all but the smallest keys, and lower the bound to the largest of these."""
-        chosen, self._below = self._smallest()
-        places, keys = _ints(self._places)[chosen], np.array(self._keys)[chosen]
+        chosen, self._below = self._choose_smallest()
+        places, keys = _as_int_array(self._places)[chosen], np.array(self._keys)[chosen]
         self._places, self._keys = array("q", places.tobytes()), array("d", keys.tobytes())
         self._receivers = list(compress(self._receivers, chosen.tolist()))
 
 
-def _ints(values: array[int]) -> _Int:
+def _as_int_array(values: array[int]) -> _Int:
+    """Return a copy as a NumPy array, because an array with exported buffers cannot grow."""
     return np.array(values, np.int64)  # a copy, because an array with exported buffers cannot grow
 
 
-def _lists(ends: _Int, values: pa.Array) -> pa.Array:
+def _list_array(ends: _Int, values: pa.Array) -> pa.Array:
+    """Return a column of lists: ``values``, divided at ``ends``."""
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values)
 
 

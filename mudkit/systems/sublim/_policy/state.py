@@ -87,7 +87,7 @@ class State(Fields):
         return self._is_own
 
     def get_property(self, name: str) -> Any:
-        """Return the value of the variable ``name``; None if it is absent (the paper's ``getProperty``)."""
+        """Return the manual or automatic variable ``name``; None if it is absent (``getProperty``)."""
         return self.all.get(name)
 
     def set_property(self, name: str, value: Value) -> None:

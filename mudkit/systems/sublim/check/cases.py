@@ -62,7 +62,7 @@ class RandomChoices:
         self._words: list[int] = []
 
     def choice(self, values: Sequence[_T]) -> _T:
-        """RandomChoices one of several values."""
+        """Draw one of several values."""
         if not self._words:
             steps = np.arange(self._step, self._step + _BLOCK)
             self._step += _BLOCK
@@ -107,7 +107,7 @@ class Atom(NamedTuple):
     constants: tuple[Constant, ...]
 
     def names(self) -> set[Name]:
-        """Return the names in it."""
+        """Return the names that it reads: scope and path."""
         return {(node.scope, node.path) for node in tree.walk(self.node) if isinstance(node, tree.Name)}
 
     def constant_values(self) -> list[Value]:
@@ -187,7 +187,7 @@ class Atom(NamedTuple):
 
 
 def atoms(node: tree.Node, constants: tuple[Constant, ...]) -> Iterator[Atom]:
-    """Yield the atoms of a condition."""
+    """Yield the atoms of a condition: its parts below AND, OR and NOT."""
     if isinstance(node, tree.And | tree.Or | tree.Not):
         for child in tree.children(node):
             yield from atoms(child, constants)

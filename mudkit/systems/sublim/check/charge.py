@@ -47,7 +47,7 @@ class Sends(NamedTuple):
     limits: tuple[tuple[float, str | None], ...] = ()
 
     def is_more(self, other: Sends) -> bool:
-        """Return whether it is more in some respect, and less in none."""
+        """Return whether it sends more than ``other`` in some respect, and less in none."""
         if self.lengths is None:
             return False
         return other.lengths is None or (self._is_at_least(other) and not other._is_at_least(self))

@@ -49,7 +49,7 @@ NOT_CHECKED: Final = "not checked"
 
 
 class Finding(NamedTuple):
-    """Result of the checker.
+    """Mistake that the checker has found in a rule, or what it could not check.
 
     Parameters
     ----------

@@ -70,7 +70,7 @@ class Context(NamedTuple):
 
 
 class Contexts:
-    """Contexts of a policy; ``is_whole`` is False if some were left out.
+    """Contexts in which the checker tries a policy; ``is_whole`` is False if some were left out.
 
     ``conditions`` are the atoms of all rules, ``computed`` the expressions of actions, ``levels`` the battery
     levels to try, ``changed`` the manual variables that the policy changes.

@@ -410,7 +410,7 @@ class AccessPointMachine:
         return effects
 
     def _build_ack(self, names: Iterable[str]) -> MessagesAck:
-        """Acknowledge messages; name those subscribers whose address the publish server has not noted."""
+        """Return the acknowledgement of messages; name those subscribers whose address must be noted."""
         moved = dict(self._plain.moved)
         for name in names:
             agent = self._agents.get(name)

@@ -87,7 +87,7 @@ HandoverMessage: TypeAlias = (
 
 
 class _WantedState(Struct, frozen=True):
-    """Subscriber to be served here, whose state is requested from ``origin``, and before from ``before``."""
+    """Request for the state of a subscriber to ``origin``, before to ``before``; stored until answered."""
 
     epoch: int
     origin: str
@@ -102,7 +102,7 @@ class _WantedState(Struct, frozen=True):
 
 
 class _LeavingState(Struct, frozen=True):
-    """State in transfer to another access point."""
+    """State of a subscriber in transfer to another access point; stored until acknowledged."""
 
     to: str
     epoch: int
@@ -110,7 +110,7 @@ class _LeavingState(Struct, frozen=True):
 
 
 class _MovedTo(Struct, frozen=True):
-    """Access point that a subscriber has moved to."""
+    """Access point to which the state of a subscriber was sent: later requests are redirected there."""
 
     to: str
     epoch: int
@@ -143,7 +143,7 @@ class Handover:
         """Requests and transfers by their store keys."""
 
     def handle(self, now_us: int, source: str, message: HandoverMessage) -> Sequence[Effect]:
-        """Handle a message of a client or another access point."""
+        """Handle a message of a client or another access point: the table above has the rules."""
         name = message.subscriber
         match message:
             case Attach():

@@ -70,7 +70,7 @@ _JOIN: Final = "join"
 
 
 class PlainService:
-    """Subscribers without state at one access point."""
+    """Subscriptions of the subscribers without state at one access point of either kind."""
 
     def __init__(self) -> None:
         self._subscriptions: dict[str, tuple[str, Predicate]] = {}
@@ -207,7 +207,7 @@ class PlainAccessPointMachine:
         return [*flooded, Send(self._server, replace(self._build_ack(), lost=list(taken) or UNSET))]
 
     def _build_ack(self) -> MessagesAck:
-        """Acknowledge messages; name the subscribers whose address the publish server has not noted."""
+        """Return the acknowledgement of messages; name the subscribers whose address must be noted."""
         moved = dict(self._service.moved)
         return MessagesAck(
             self._log.last_lsn or 0, last_incarnation(self._log.lineage) or UNSET, moved or UNSET

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from mudkit.systems.radiator import Context
-from mudkit.systems.radiator.chains import chains
+from mudkit.systems.radiator.chains import divide_into_chains
 
 
 def build_chains(count, share, direct=(), chainability=None):
     names = [f"c{number}" for number in range(count)]
     can_pass = {name: name not in direct for name in names}
     contexts = {name: Context({name}, {"place": number % 3}) for number, name in enumerate(names)}
-    return chains(names, share, can_pass, contexts.__getitem__, chainability)
+    return divide_into_chains(names, share, can_pass, contexts.__getitem__, chainability)
 
 
 def test_figure_2_has_three_pushes_for_five_recipients():

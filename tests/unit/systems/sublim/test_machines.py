@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from mudkit.delivery.session import Follower
@@ -20,11 +22,14 @@ from mudkit.events import (
     TimerFired,
 )
 from mudkit.fleet.store import MemoryStore
+from mudkit.systems.sublim import PolicyError
+from mudkit.systems.sublim.device import ClientMachine
 from mudkit.systems.sublim.messages import (
     FROM_CLIENT,
     FROM_POINT,
     TO_CLIENT,
     Automatic,
+    InstallPolicy,
     Publish,
     PublishedMessage,
     ReadState,
@@ -160,6 +165,36 @@ def test_restarted_agent_has_the_stored_state():
     assert restarted.record == agent.record
     assert restarted.record.automatic == Automatic(battery=50)
     assert restarted.export_state(1) == agent.export_state(1)
+
+
+def test_messages_published_before_the_loss_of_a_store_are_skipped():
+    """Check the bound of ``SubscriberRecord.since_us``: one published at that very time is decided."""
+    agent = create_agent(MemoryStore())
+    agent.update_record(replace(agent.record, since_us=100))
+    before, at = (replace(create_message(number), created_us=98 + number) for number in (1, 2))
+    assert (agent.decide(200, before), agent.record.skipped, agent.record.next_lsn) == ((), 1, 2)
+    assert [message["item"] for message in select(agent.decide(200, at), "deliver")] == ["m2"]
+    assert agent.record.since_us is UNSET
+
+
+# -- the client
+
+
+def test_answer_to_a_policy_completes_earlier_ones_and_no_later_one():
+    """Check that a policy that a later one has replaced is done with it: see ``Subscriber.set_policy``."""
+    client = ClientMachine(create_ports(MemoryStore(), "pda"), "doctor", SITES, 1, 0.1)
+    for op_id in (11, 12, 13):
+        client.handle(0, Call(op_id, InstallPolicy({})))
+    answer = {"kind": "policy set", "incarnation": INCARNATION, "number": 2}
+    problem = {"summary": "This is no policy.", "where": None, "found": None}
+    completed = [
+        effect
+        for effect in client.handle(0, Received("ap", {**answer, "problem": problem}))
+        if isinstance(effect, Complete)
+    ]
+    assert [(effect.op_id, type(effect.error)) for effect in completed] == [(12, PolicyError), (11, NoneType)]
+    effects = client.handle(0, Received("ap", {**answer, "number": 3}))
+    assert [effect.op_id for effect in effects if isinstance(effect, Complete)] == [13]
 
 
 # -- handovers
