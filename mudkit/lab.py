@@ -18,8 +18,8 @@ from mudkit.display import Displayed, Table, View, first_rows
 from mudkit.errors import ParameterError, brief, did_you_mean, listed
 from mudkit.fleet import Device, Faults, Host, World
 from mudkit.fleet.device import BASE_MW
-from mudkit.fleet.group import Group, usable_name
-from mudkit.fleet.recorder import Recorder, moment
+from mudkit.fleet.group import Group, check_host_name
+from mudkit.fleet.recorder import Recorder, iso_time
 from mudkit.progress import bar
 from mudkit.sources.courses import Mobility
 from mudkit.sources.link_replay import LinkReplay
@@ -107,7 +107,7 @@ class Lab(Displayed):
             "name": f"a lab, seed {seed}",
             "format": "lab",
             "seed": seed,
-            "start": moment(self.start_us),
+            "start": iso_time(self.start_us),
             "devices": self._groups,
         }
         self.trace = Recorder(
@@ -277,7 +277,7 @@ class Lab(Displayed):
         ParameterError
             The name is not usable, or a device has it.
         """
-        host = self.world.hosts.get(usable_name(name))
+        host = self.world.hosts.get(check_host_name(name))
         if isinstance(host, Device):
             raise ParameterError(
                 "This is a device, not a server.",
@@ -293,7 +293,7 @@ class Lab(Displayed):
     @property
     def now(self) -> dt.datetime:
         """Virtual time, UTC."""
-        return dt.datetime.fromisoformat(moment(self.start_us + self.world.now_us))
+        return dt.datetime.fromisoformat(iso_time(self.start_us + self.world.now_us))
 
     def run(self, hours: float = 0.0, *, minutes: float = 0.0, seconds: float = 0.0) -> None:
         """Run virtual time, with a progress bar if it takes longer than a second.
@@ -317,7 +317,7 @@ class Lab(Displayed):
         for name, value, unit_s in given:
             most = (_MAX_TIME_US - self.start_us - began_us - length_us) / (unit_s * US_PER_S)
             length_us += round(number(name, value, 0.0, most) * unit_s * US_PER_S)
-        self.world.check_covered(began_us + length_us)  # before a bar is shown
+        self.world.check_traces_last(began_us + length_us)  # before a bar is shown
         with bar(length_us / _US_PER_H, "virtual time", "h") as done:
             self.world.run(began_us + length_us, lambda now_us: done((now_us - began_us) / _US_PER_H))
 

@@ -20,7 +20,7 @@ from mudkit.events import Operation
 from mudkit.exercises.judging import FAILURE_TITLE, DeliveryFaults, Exercise, PieceError, Played, new_lab
 from mudkit.fleet.link import Transfer
 from mudkit.systems.mud import Client, Cloud, Conflict, freshness
-from mudkit.systems.mud.messages import Ask, Outcome, WriteRequest
+from mudkit.systems.mud.messages import Ask, WriteOutcome, WriteRequest
 
 _DEVICES: Final = ("phone", "tablet")
 _LANES: Final = ("phone", "mud-gateway-1", "tablet")
@@ -127,7 +127,7 @@ class _Journal:
     def _is_about_write(self, transfer: Transfer) -> bool:
         message = transfer.message
         is_write = isinstance(message, Ask) and isinstance(message.what, WriteRequest)
-        return is_write or (isinstance(message, Outcome) and transfer.to in self._addresses)
+        return is_write or (isinstance(message, WriteOutcome) and transfer.to in self._addresses)
 
     def problem(self) -> str | None:
         """Return the problem of the page in the back end, in words, or None."""

@@ -36,7 +36,7 @@ from mudkit.figures.style import (
 )
 from mudkit.figures.tables import require_columns
 from mudkit.figures.times import time_unit
-from mudkit.systems.mud.policies.artefact import question
+from mudkit.systems.mud.policies.artefact import question_text
 
 if TYPE_CHECKING:
     from mudkit.learning import FixedRule
@@ -315,7 +315,7 @@ def _nodes(policy: Any) -> tuple[list[dict[Any, Any]], list[int]]:
 
 
 def _test(row: Mapping[Any, Any]) -> str:
-    return question(row["feature"], float(row["threshold"]))
+    return question_text(row["feature"], float(row["threshold"]))
 
 
 def _node_label(row: Mapping[Any, Any], is_end: bool, total: int) -> tuple[str, str]:

@@ -45,7 +45,7 @@ class Bill:
         self._by_device: dict[str, list[Account]] = {}
 
     def account(self, system: str, device: str, direction: str) -> Account:
-        """Return an account, which is opened at the first use."""
+        """Return the account of a system, device and direction; open it at the first use."""
         key = system, device, direction
         account = self._accounts.get(key)
         if account is None:
@@ -54,7 +54,7 @@ class Bill:
         return account
 
     def of_device(self, device: str) -> Sequence[Account]:
-        """Return the accounts of a device."""
+        """Return the accounts of a device, of all systems and directions."""
         return self._by_device.get(device, ())
 
     def accounts(self) -> Iterator[Account]:

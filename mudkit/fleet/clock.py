@@ -69,7 +69,7 @@ class EventQueue:
         bucket.append((t_us, priority, number, action, argument))
 
     def is_due(self, now_us: int) -> bool:
-        """Return whether an entry is due at ``now_us`` or earlier."""
+        """Return whether the next entry is due at ``now_us`` or earlier."""
         near = self.near
         return bool(near or self.refill()) and near[0][0] <= now_us
 
@@ -83,8 +83,8 @@ class EventQueue:
         return bool(self.near)
 
 
-class Covered(Protocol):
-    """A recorded trace that a run replays, and that ends."""
+class FiniteTrace(Protocol):
+    """A recorded trace of moves or of a link: a run that replays it cannot last longer."""
 
     what: str
     where: str
@@ -100,7 +100,7 @@ class Clock:
 
     __slots__ = (
         "_allowance",
-        "_covered",
+        "_finite_traces",
         "_stalled_at_us",
         "_stalled_events",
         "event_queue",
@@ -114,10 +114,10 @@ class Clock:
         self.is_idle = True
         """False while events are being executed."""
         self._stalled_events, self._stalled_at_us, self._allowance = 0, -1, 0
-        self._covered: list[Covered] = []
+        self._finite_traces: list[FiniteTrace] = []
 
-    def at(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
-        """Schedule an action, ahead of messages, timers and calls of the same time."""
+    def schedule_action(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
+        """Schedule an action with its argument, ahead of messages, timers and calls of the same time."""
         if t_us < self.now_us:
             raise ParameterError(
                 "An action cannot be scheduled in the past.",
@@ -127,30 +127,31 @@ class Clock:
         self.event_queue.add(t_us, LINK, action, argument)
 
     def execute_call(self, action: Callable[[Any], None], argument: Any) -> None:
-        """Execute a call of an application, now if time stands still, else after what is due."""
+        """Execute a call of an application after what is due: now, or inside an event at its end."""
         if not self.is_idle:
             self.event_queue.add(self.now_us, CALL, action, argument)
             return
         handled: list[bool] = []
 
-        def handle(_: None) -> None:
+        def act(_: None) -> None:
+            """Execute the call, and note that it is done."""
             handled.append(True)
             action(argument)
 
-        self.event_queue.add(self.now_us, CALL, handle, None)
+        self.event_queue.add(self.now_us, CALL, act, None)
         self.run_until(lambda: bool(handled), self.now_us)
 
     def schedule_call(self, t_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
         """Schedule a call of an application, after everything else of the same time."""
         self.event_queue.add(t_us, CALL, action, argument)
 
-    def cover(self, trace: Covered) -> None:
-        """Limit runs to the time range that a recorded trace covers."""
-        self._covered.append(trace)
+    def end_runs_with(self, trace: FiniteTrace) -> None:
+        """Note a recorded trace, beyond which :meth:`check_traces_last` refuses a run."""
+        self._finite_traces.append(trace)
 
-    def check_covered(self, until_us: int) -> None:
+    def check_traces_last(self, until_us: int) -> None:
         """Raise ParameterError if a recorded trace ends before ``until_us``."""
-        for trace in self._covered:
+        for trace in self._finite_traces:
             if until_us > trace.until_us:
                 raise ParameterError(
                     f"The {trace.what} does not cover the run.",
@@ -175,9 +176,9 @@ class Clock:
         ReentrantRun
             Called while events are being executed.
         """
-        self.check_covered(until_us)
+        self.check_traces_last(until_us)
         near, refill = self.event_queue.near, self.event_queue.refill
-        with self._running() as interrupts:
+        with self._exclusive_run() as interrupts:
             while refill() and near[0][0] <= until_us:
                 events = 0
                 for events in range(1, _EVENTS_PER_CHUNK + 1):  # noqa: B007 - the count is used below
@@ -199,13 +200,13 @@ class Clock:
         near, refill = self.event_queue.near, self.event_queue.refill
         stop_s = time.monotonic() + turn_s
         wanted_us = deadline_us
-        deadline_us = min([deadline_us, *(trace.until_us for trace in self._covered)])
-        with self._running() as interrupts:
+        deadline_us = min([deadline_us, *(trace.until_us for trace in self._finite_traces)])
+        with self._exclusive_run() as interrupts:
             while not done():
                 interrupts.check()
                 if not refill() or near[0][0] > deadline_us:
                     self.now_us = max(self.now_us, deadline_us)
-                    self.check_covered(wanted_us)
+                    self.check_traces_last(wanted_us)
                     return
                 events = 0
                 for events in range(1, _EVENTS_PER_CHUNK + 1):  # noqa: B007 - the count is used below
@@ -220,8 +221,8 @@ class Clock:
                     return
 
     @contextmanager
-    def _running(self) -> Iterator[Interrupts]:
-        """Refuse nested runs, disable the garbage collector, and handle Ctrl-C between two events."""
+    def _exclusive_run(self) -> Iterator[Interrupts]:
+        """Refuse a run inside a run; stop the garbage collector, and end at Ctrl-C between events."""
         if not self.is_idle:
             raise ReentrantRun(
                 "Virtual time is running already.",

@@ -47,12 +47,12 @@ class Stationary:
         return Places(self._lat, self._lon, self._speed_mps)
 
     def move(self, lat: float, lon: float) -> None:
-        """Move it to another place."""
+        """Set another place, which holds from now on."""
         self._lat, self._lon = np.array([lat]), np.array([lon])
 
 
-def place(where: str, given: Any) -> tuple[float, float]:
-    """Parse latitude and longitude in degrees, or raise ParameterError for ``where``."""
+def parse_place(where: str, given: Any) -> tuple[float, float]:
+    """Return latitude and longitude in degrees, or raise ParameterError, which names ``where``."""
     try:
         lat, lon = (float(degrees) for degrees in given)
         is_place = -90 <= lat <= 90 and -180 <= lon <= 180
@@ -108,7 +108,7 @@ class Battery:
 
     def left_j(self) -> float:
         """Return the remaining energy in joules."""
-        base_mj = self._on_us(self._clock.now_us) * self.base_mw * 1e-6
+        base_mj = self._on_time_us(self._clock.now_us) * self.base_mw * 1e-6
         used_mj = base_mj + self._radio_taken_mj() - self._radio_before_mj
         return max(self.capacity_j - used_mj / 1000.0, 0.0)
 
@@ -125,7 +125,7 @@ class Battery:
         self.check()
 
     def record_switch(self) -> None:
-        """Record that the device was switched on or off; charge an empty battery before it is on."""
+        """Note that the device was switched on or off now; an empty battery is charged before it is on."""
         if not self._device.is_on:
             self._switch_times_us.append(self._clock.now_us)
         elif self.left_j() <= 0.0:
@@ -135,36 +135,37 @@ class Battery:
             self.check()
 
     def check(self) -> None:
-        """Check whether it is empty, and schedule the next check for the earliest time at which it can be."""
+        """Check now whether it is empty, and schedule the next check in place of the pending one."""
         self._checks += 1
-        self._check(self._checks)
+        self._check_charge(self._checks)
 
     def levels(self, radio: Sequence[Stretch]) -> tuple[list[int], list[float]]:
-        """Return times in µs and the remaining joules since the last charge, given the radio's power."""
+        """Return times in µs, and the joules left at each since the last charge, given the radio's power."""
         times_us, left_mj = [self._charged_us], [self.capacity_j * 1000.0]
         for stretch in radio:
             from_us = max(stretch.from_us, self._charged_us)
             switched = self._switch_times_us[bisect_right(self._switch_times_us, from_us) :]
             for to_us in [*(at for at in switched if at < stretch.to_us), stretch.to_us]:
                 if to_us > from_us:
-                    base_mj = (self._on_us(to_us) - self._on_us(from_us)) * self.base_mw * 1e-6
+                    base_mj = (self._on_time_us(to_us) - self._on_time_us(from_us)) * self.base_mw * 1e-6
                     used_mj = base_mj + (to_us - from_us) * stretch.power_mw * 1e-6
                     times_us.append(to_us)
                     left_mj.append(max(left_mj[-1] - used_mj, 0.0))
                     from_us = to_us
         return times_us, [energy_mj / 1000.0 for energy_mj in left_mj]
 
-    def _on_us(self, until_us: int) -> int:
+    def _on_time_us(self, until_us: int) -> int:
         """Return for how long the device was on, from the charge to a time."""
         times = self._switch_times_us[: bisect_right(self._switch_times_us, until_us)]
         if len(times) % 2:
             times = [*times, until_us]
         return sum(times[1::2]) - sum(times[::2])
 
-    def _check(self, number: int) -> None:
-        """Check again at the earliest time at which it can be empty.
+    def _check_charge(self, number: int) -> None:
+        """Switch the device off if it is empty, else check again at the earliest time at which it can be.
 
-        A machine that watches ``battery_share`` is notified within a minute of each hundredth.
+        ``number`` is that of the check: if a newer one was scheduled, it does nothing. A machine that watches
+        ``battery_share`` is notified within a minute of each hundredth.
         """
         device = self._device
         if number != self._checks or not device.is_on:
@@ -180,8 +181,8 @@ class Battery:
         wait_us = int(left_j / max_mw * 1e9) if max_mw else _MAX_CHECK_US
         if "battery_share" in device.watched:
             wait_us = min(wait_us, _MAX_REPORT_US)
-        self._clock.at(
-            self._clock.now_us + min(max(wait_us, _MIN_CHECK_US), _MAX_CHECK_US), self._check, number
+        self._clock.schedule_action(
+            self._clock.now_us + min(max(wait_us, _MIN_CHECK_US), _MAX_CHECK_US), self._check_charge, number
         )
 
 
@@ -224,6 +225,7 @@ class Device(Host):
         """Called at the first move of a device without a course, to start recording its positions."""
 
     def _facts(self) -> dict[str, Any]:
+        """Return the facts that a display shows: link, state, battery and place, and those of a host."""
         battery = None
         if self.battery is not None:
             battery = (
@@ -286,14 +288,14 @@ class Device(Host):
             return
         self.is_online = True
         self.world.on_link(self)
-        self.broadcast(Process.greeting)
+        self.broadcast(Process.build_link_up)
 
     def notify_bandwidth(self) -> None:
         """Notify the machines that watch ``bandwidth_kbps``."""
         if "bandwidth_kbps" in self.watched:
             for process in self.processes:
                 if "bandwidth_kbps" in process.watch:
-                    self.world.schedule(process, ContextChanged(self.snapshot()))
+                    self.world.schedule_event(process, ContextChanged(self.snapshot()))
 
     def down_reasons(self) -> list[str]:
         """Return the reasons for which its link is down, sorted."""
@@ -307,7 +309,7 @@ class Device(Host):
         ParameterError
             It has a mobility, or the coordinates are out of range.
         """
-        loc = place("lat, lon", (lat, lon))
+        loc = parse_place("lat, lon", (lat, lon))
         if self.course is None:
             self.course = Stationary(*loc)
             if self.on_first_move is not None:
@@ -336,14 +338,17 @@ class Device(Host):
         super().change_context(**context)
 
     def _check_context(self, context: Mapping[str, Any]) -> None:
+        """Raise ParameterError for a field that is measured here: the change would be overwritten."""
         if self.course is not None:
             by_hand = isinstance(self.course, Stationary)
             remedy = "device.move(lat, lon)" if by_hand else "its mobility says where it is"
-            _refuse("loc", context, "the place of a device is", remedy)
+            _refuse_measured_field("loc", context, "the place of a device is", remedy)
         if self.battery is not None:
-            _refuse("battery_share", context, "what is left in a battery is", "a device without battery_j=")
+            _refuse_measured_field(
+                "battery_share", context, "what is left in a battery is", "a device without battery_j="
+            )
         if isfinite(self.link.down_kbps):
-            _refuse(
+            _refuse_measured_field(
                 "bandwidth_kbps", context, "what a link carries is", "a LinkReplay of what it is to carry"
             )
 
@@ -359,7 +364,7 @@ class Device(Host):
         self.world.readdress(self, address)
         self.world.on_incident(self, "moved", address)
         if self.is_online:
-            self.broadcast(Process.greeting)
+            self.broadcast(Process.build_link_up)
 
     def change_network(self, link: str, address: str | None = None) -> None:
         """Switch to another kind of network, a ``link`` of :data:`~mudkit.fleet.link.LINKS`.
@@ -371,7 +376,7 @@ class Device(Host):
             _check_address(address)
         self.world.readdress(self, address or self.next_address())  # refuses before anything is changed
         self.link_down("change of network")
-        self.link.use(profile, self.world.now_us)
+        self.link.switch_network(profile, self.world.now_us)
         self.world.on_incident(self, "moved", f"{self.address}, {link}")
         self._down_reasons.discard("measured")  # that was the other network
         self.link_up("change of network")
@@ -390,16 +395,17 @@ class Device(Host):
             return
         self.link_down("off")
         self.kill()
-        self._switch(False, why)
+        self._set_on(False, why)
 
     def switch_on(self) -> None:
         """Switch it on again; an empty battery is charged first. It may be on already."""
         if not self.is_on:
-            self._switch(True, None)
+            self._set_on(True, None)
         self.restart()
         self.link_up("off")  # after the restart, so that its machines get one LinkUp
 
-    def _switch(self, is_on: bool, why: str | None) -> None:
+    def _set_on(self, is_on: bool, why: str | None) -> None:
+        """Set whether it is on, and record this in the incidents and by its battery."""
         self.is_on = is_on
         self.world.on_incident(self, "on" if is_on else "off", why)
         if self.battery is not None:
@@ -424,7 +430,8 @@ class Device(Host):
         super().restart()
 
 
-def _refuse(field: str, context: Mapping[str, Any], what: str, remedy: str) -> None:
+def _refuse_measured_field(field: str, context: Mapping[str, Any], what: str, remedy: str) -> None:
+    """Raise ParameterError if a change of the context names a field that the lab sets."""
     if field in context:
         raise ParameterError(
             f"The lab sets this field itself: {what} measured.",
@@ -436,6 +443,7 @@ def _refuse(field: str, context: Mapping[str, Any], what: str, remedy: str) -> N
 
 
 def _check_address(given: str) -> None:
+    """Raise ParameterError for an address that is empty or not printable."""
     if not given or not given.isprintable():
         raise ParameterError(
             "This address is not usable.",

@@ -93,15 +93,15 @@ class Radio:
         self.last: Account | None = None
         """Account that pays for the current or next tail."""
         self._opener: Account | None = None
-        self.use(profile)
+        self.switch_profile(profile)
 
-    def use(self, profile: RadioProfile) -> None:
-        """Switch to another kind of radio; it must be off."""
+    def switch_profile(self, profile: RadioProfile) -> None:
+        """Switch to another kind of radio, for another network; it must be off."""
         self.profile = profile
         self.active_mj_per_us = profile.active_mw * MJ_PER_MW_US
 
     def open(self, now_us: int, account: Account) -> int:
-        """Open it if it is closed and nothing is scheduled; return when it is ready."""
+        """Charge an account for opening the radio, if it is closed; return when it is ready, in µs."""
         profile, last = self.profile, self.last
         tail_us = now_us - self.active_until_us
         closed = last is None or tail_us > profile.tail_us
@@ -137,8 +137,8 @@ class Radio:
             yield self.last, tail_us * profile.tail_mw * MJ_PER_MW_US
 
 
-class Carried(NamedTuple):
-    """A finished transfer, whole or cut: its request, first byte, and last byte or cut."""
+class CarriedTransfer(NamedTuple):
+    """A transfer that has ended, whole or cut: times of its request, first byte, and last byte or cut."""
 
     direction: str
     begun_us: int
@@ -148,7 +148,7 @@ class Carried(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """A time range in one state: ``idle``, ``promotion``, ``active`` or ``tail``."""
+    """A time range in which a radio is in one state: ``idle``, ``promotion``, ``active`` or ``tail``."""
 
     from_us: int
     to_us: int
@@ -158,7 +158,7 @@ class Stretch(NamedTuple):
 
 def timeline(
     radio: RadioProfile,
-    carried: Sequence[Carried],
+    carried: Sequence[CarriedTransfer],
     downs_us: Sequence[int],
     until_us: int,
     from_us: int = 0,
@@ -168,7 +168,7 @@ def timeline(
     at_us = from_us
     in_order = sorted(carried, key=lambda transfer: transfer.begun_us)
     for session, off_us in _sessions(radio, in_order, sorted(downs_us)):
-        for stretch in _session(radio, session, min(off_us, until_us)):
+        for stretch in _session_stretches(radio, session, min(off_us, until_us)):
             if stretch.to_us <= stretch.from_us:
                 continue
             if stretch.from_us > at_us:
@@ -181,23 +181,23 @@ def timeline(
 
 
 def _sessions(
-    radio: RadioProfile, carried: Sequence[Carried], downs_us: Sequence[int]
-) -> Iterator[tuple[list[Carried], int]]:
-    """Split transfers at the times at which the radio was off; with the time at which it was cut."""
-    session: list[Carried] = []
+    radio: RadioProfile, carried: Sequence[CarriedTransfer], downs_us: Sequence[int]
+) -> Iterator[tuple[list[CarriedTransfer], int]]:
+    """Split transfers into sessions, between which the radio was off; yield each with the time of its cut."""
+    session: list[CarriedTransfer] = []
     for transfer in carried:
         if session:
-            off_us = _off(session, downs_us)
+            off_us = _off_us(session, downs_us)
             last_us = max(earlier.ended_us for earlier in session)
             if off_us <= transfer.begun_us or transfer.begun_us > last_us + radio.tail_us:
                 yield session, off_us
                 session = []
         session.append(transfer)
     if session:
-        yield session, _off(session, downs_us)
+        yield session, _off_us(session, downs_us)
 
 
-def _off(session: Sequence[Carried], downs_us: Sequence[int]) -> int:
+def _off_us(session: Sequence[CarriedTransfer], downs_us: Sequence[int]) -> int:
     """Return when the radio is cut: at the first loss of the network after the session began.
 
     A loss at the very time at which it began was before, unless it ended that transfer.
@@ -207,7 +207,10 @@ def _off(session: Sequence[Carried], downs_us: Sequence[int]) -> int:
     return min(after, default=1 << 62)
 
 
-def _session(radio: RadioProfile, session: Sequence[Carried], end_us: int) -> Iterator[Stretch]:
+def _session_stretches(
+    radio: RadioProfile, session: Sequence[CarriedTransfer], end_us: int
+) -> Iterator[Stretch]:
+    """Yield the states of the radio from its opening to the end of its tail, or to ``end_us``."""
     opened_us = session[0].begun_us
     ready_us = opened_us + radio.promotion_us
     yield Stretch(opened_us, min(ready_us, end_us), "promotion", radio.promotion_mw)

@@ -20,7 +20,7 @@ _WORD: Final = re.compile(r"[\w-]+")
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
-class HeldRow(NamedTuple):
+class ExposureRow(NamedTuple):
     """Row of :meth:`mudkit.lab.Lab.exposure`: a field that a party held; ``times`` and ``bytes`` are totals.
 
     ``how`` is ``received`` or ``stored``. ``field`` is the path of names, joined by dots; ``[]`` is an
@@ -64,15 +64,15 @@ class Exposure:
         """In order of time."""
 
     def record(self, party: str, system: str, how: str, value: Any, now_us: int) -> None:
-        """Record that a party holds a value."""
-        self._record(party, system, how, leaves(value), now_us)
+        """Record that a party holds a value now; ``how`` is ``received`` or ``stored``."""
+        self._record_leaves(party, system, how, leaves(value), now_us)
 
     def record_message(
         self, party: str, system: str, sender: str, message: Any, now_us: int, devices: Container[str]
     ) -> None:
         """Record that a party has received a message, and which devices its texts name."""
         parts = leaves(message)
-        self._record(party, system, "received", parts, now_us)
+        self._record_leaves(party, system, "received", parts, now_us)
         named, sizes = set(), dict.fromkeys(("clear", "ciphertext", "packed"), 0)
         for field, form, data in parts:
             sizes[form] += len(data)
@@ -84,9 +84,10 @@ class Exposure:
             for name, field in sorted(named)
         ]
 
-    def _record(
+    def _record_leaves(
         self, party: str, system: str, how: str, parts: Iterable[tuple[str, str, bytes]], now_us: int
     ) -> None:
+        """Add the fields of a value to the ledger: how often and since when the party holds each."""
         for field, form, data in parts:
             count = self._fields.setdefault((party, system, how, field, form), [0, 0, now_us])
             count[0] += 1
@@ -97,10 +98,10 @@ class Exposure:
         """Return the distinct values of a field that a party held, in order of time."""
         return list(self._bytes.get((party, field), ()))
 
-    def rows(self) -> Iterator[HeldRow]:
-        """Yield the fields, sorted."""
+    def rows(self) -> Iterator[ExposureRow]:
+        """Yield a row for each field that a party held, sorted."""
         for key, (times, size, first_us) in sorted(self._fields.items()):
-            yield HeldRow(*key, times, size, first_us)
+            yield ExposureRow(*key, times, size, first_us)
 
     def find(self, needle: bytes | str) -> list[tuple[str, str, int]]:
         """Search all values and field names; return party, field and the first time in µs, sorted."""
@@ -114,24 +115,25 @@ class Exposure:
 
 
 def leaves(value: Any) -> list[tuple[str, str, bytes]]:
-    """Return the fields of a value, their forms, and their bytes, as in :class:`HeldRow`.
+    """Return the fields of a value, their forms, and their bytes, as in :class:`ExposureRow`.
 
     What opens without a key is in clear, even if it is marked as a ciphertext.
     """
     fields: list[tuple[str, str, bytes]] = []
-    _add(fields, value, "", Budget())
+    _add_value(fields, value, "", Budget())
     return fields
 
 
-def _add(fields: list[tuple[str, str, bytes]], value: Any, field: str, budget: Budget) -> None:
+def _add_value(fields: list[tuple[str, str, bytes]], value: Any, field: str, budget: Budget) -> None:
     """Add the fields of a value; one that is nested too deeply is a single field."""
     if is_too_deep(value):
-        fields.append((field, "clear", _whole(value)))
+        fields.append((field, "clear", _encode_whole(value)))
     else:
         _add_fields(fields, value, field, budget)
 
 
-def _whole(value: Any) -> bytes:
+def _encode_whole(value: Any) -> bytes:
+    """Encode a value that is nested too deeply as JSON; what JSON cannot encode, as a short text."""
     try:
         return _encode(value)
     except RecursionError:
@@ -139,6 +141,7 @@ def _whole(value: Any) -> bytes:
 
 
 def _add_fields(fields: list[tuple[str, str, bytes]], value: Any, field: str, budget: Budget) -> None:
+    """Add the fields of a value, at any depth; texts and bytes are opened if they are packed."""
     if isinstance(value, str):
         if len(value) < MIN_PACKED and not value.lstrip().startswith(("{", "[")):  # as most are
             fields.append((field, "clear", value.encode()))
@@ -163,11 +166,12 @@ def _add_fields(fields: list[tuple[str, str, bytes]], value: Any, field: str, bu
 def _add_unpacked(
     fields: list[tuple[str, str, bytes]], data: bytes, form: str, field: str, budget: Budget
 ) -> None:
+    """Add data as one field, and the fields of its content if it opens without a key."""
     inside = unpack(data, budget)
     if inside is None:
         fields.append((field, form, data))
         return
     fields.append((field, "packed" if inside.is_all else form, data))
     budget.layers -= 1
-    _add(fields, inside.value, field, budget)
+    _add_value(fields, inside.value, field, budget)
     budget.layers += 1

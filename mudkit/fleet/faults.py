@@ -49,17 +49,17 @@ class Faults:
         ParameterError
             There is no such device, or the minutes are negative.
         """
-        host = self._device(device)
+        host = self._find_device(device)
         delay_us = None if minutes is None else self._checked_us("minutes", minutes, 60 * US_PER_S)
         self._cuts += 1
         why = f"cut {self._cuts}"
         host.link_down(why)
         if delay_us is not None:
-            self._world.at(self._world.now_us + delay_us, host.link_up, why)
+            self._world.schedule_action(self._world.now_us + delay_us, host.link_up, why)
 
     def mend(self, device: str) -> None:
         """End all cuts of a device; other reasons for being offline stay."""
-        host = self._device(device)
+        host = self._find_device(device)
         for why in host.down_reasons():
             if why.startswith("cut "):
                 host.link_up(why)
@@ -70,31 +70,31 @@ class Faults:
         Points are ``before commit``, ``after commit``, and those that a machine names in its store; one that
         no machine reaches has no effect.
         """
-        target = self._host(host)
+        target = self._find_host(host)
         if at is None:
             target.kill()
             return
-        trap = _Trap(at)
+        trap = _CrashTrap(at)
         for process in target.processes:
             process.store.crash_point = trap
 
     def restart(self, host: str) -> None:
         """Restart the killed machines of a host, with their stores as committed."""
-        self._host(host).restart()
+        self._find_host(host).restart()
 
     def wipe(self, device: str) -> None:
         """Empty the stores of a ``device``, as after a reset or a replacement under the same name.
 
         Its machines start at once, unless it is off: then when it is switched on.
         """
-        host = self._device(device)
+        host = self._find_device(device)
         host.wipe()
         if host.is_on:
             host.restart()
 
     def backup(self, host: str) -> Backup:
         """Return a copy of the committed stores of a ``host``, for :meth:`restore`."""
-        return self._host(host).backup()
+        return self._find_host(host).backup()
 
     def restore(self, host: str, backup: Backup) -> None:
         """Set the stores of a ``host`` back to its ``backup``.
@@ -103,31 +103,31 @@ class Faults:
 
         Its machines start at once, unless it is off: then when it is switched on.
         """
-        restored = self._host(host)
+        restored = self._find_host(host)
         restored.restore(backup)
         if restored.is_on:
             restored.restart()
 
     def change_address(self, device: str, address: str | None = None) -> str:
         """Change the address of a device within its network; return the new one."""
-        host = self._device(device)
+        host = self._find_device(device)
         given = str(address or host.next_address())
         host.readdress(given)
         return given
 
     def change_network(self, device: str, link: str, address: str | None = None) -> str:
         """Switch a device to another kind of network, where it has another address; return this."""
-        host = self._device(device)
+        host = self._find_device(device)
         host.change_network(link, address)
         return host.address
 
     def switch_off(self, device: str) -> None:
         """Switch a device off: its machines are killed, its storage stays."""
-        self._device(device).switch_off()
+        self._find_device(device).switch_off()
 
     def switch_on(self, device: str) -> None:
         """Switch a device on again."""
-        self._device(device).switch_on()
+        self._find_device(device).switch_on()
 
     def messages(
         self,
@@ -164,6 +164,7 @@ class Faults:
             )
 
         def fault_hook(transfer: Transfer) -> Sequence[int]:
+            """Return the delays of a message at its delivery; none: it is lost, two: it is repeated."""
             # Counted by sender and receiver: what others send and get changes nothing.
             target = self._world.at_address.get(transfer.to)
             to = transfer.to if target is None else target.host.name
@@ -182,7 +183,8 @@ class Faults:
         self._world.fault_hook = fault_hook if any(shares.values()) else None
         self.of_messages = {name: value for name, value in shares.items() if value}
 
-    def _host(self, name: str, where: str = "host") -> Host:
+    def _find_host(self, name: str, where: str = "host") -> Host:
+        """Return a host by name, or raise ParameterError."""
         if name not in self._world.hosts:
             known = sorted(self._world.hosts)
             raise ParameterError(
@@ -194,8 +196,9 @@ class Faults:
             )
         return self._world.hosts[name]
 
-    def _device(self, name: str) -> Device:
-        host = self._host(name, "device")
+    def _find_device(self, name: str) -> Device:
+        """Return a device by name, or raise ParameterError if there is none, or it is a server."""
+        host = self._find_host(name, "device")
         if not isinstance(host, Device):
             raise ParameterError(
                 "A server has no link that could be cut.",
@@ -208,12 +211,12 @@ class Faults:
 
     @staticmethod
     def _checked_us(name: str, given: float, unit_us: int) -> int:
-        """Return a time in microseconds, or raise ParameterError for one that is not allowed."""
+        """Convert a parameter to microseconds, or raise ParameterError for one that is not allowed."""
         return round(number(name, given, 0.0, 1e9) * unit_us)
 
 
-class _Trap:
-    """A crash point; the kernel kills the machines of the host, which disarms it."""
+class _CrashTrap:
+    """Crash point that kills the machine which reaches the place of this name."""
 
     def __init__(self, point: str) -> None:
         self._point = point

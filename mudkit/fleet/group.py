@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from mudkit.checks import number
 from mudkit.errors import ParameterError, brief
-from mudkit.fleet.device import Battery, Device, Stationary, check_battery, place
+from mudkit.fleet.device import Battery, Device, Stationary, check_battery, parse_place
 from mudkit.fleet.kernel import World
 from mudkit.fleet.link import Curve, profile_of
 from mudkit.fleet.recorder import Recorder
@@ -52,17 +52,17 @@ class Group:
         base_mw: float,
         context: Mapping[str, Any],
     ) -> None:
-        self._names = [usable_name(name) for name in names]
+        self._names = [check_host_name(name) for name in names]
         self._link = link
         self._kind = "lte" if isinstance(link, LinkReplay) else profile_of(link).name
-        self._at = None if at is None else place("at", at)
+        self._at = None if at is None else parse_place("at", at)
         self._mobility = None if mobility is None else mobility_of(mobility)
         self._outages = outage if isinstance(outage, OutageLog) else outages_of(outage)
         self._every_us = round(number("every_s", every_s, 0.001, 86_400.0) * US_PER_S)
         check_battery(1.0 if battery_j is None else battery_j, base_mw)
         self._battery_j = battery_j
         self._base_mw = base_mw
-        _check_context(context)
+        _check_no_misspelling(context)
         for field, what, is_set in (
             ("loc", "at= or mobility=", at is not None or mobility is not None),
             ("battery_share", "battery_j=", battery_j is not None),
@@ -80,19 +80,20 @@ class Group:
     def add_to(self, world: World, recorder: Recorder) -> list[Device]:
         """Add the devices now, or none: ParameterError if a name is taken or a trace is too short."""
         for name in self._names:
-            world.check_free(name)
+            world.check_name_free(name)
         names, link = self._names, self._link
         capacities = [link.capacity(row) for row in range(len(names))] if isinstance(link, LinkReplay) else []
-        course = self._course(world.seed, recorder.start_us + world.now_us)
+        course = self._build_course(world.seed, recorder.start_us + world.now_us)
         devices = [world.add_device(name, self._kind) for name in names]
 
-        def begin(device: Device) -> None:
+        def begin_motion(device: Device) -> None:
+            """Record the places of a device that is moved by hand, from its first move on."""
             assert device.course is not None
-            _Motion(world, [device], device.course, self._every_us, recorder.positions)
+            _Motion(world, [device], device.course, self._every_us, recorder.record_positions)
 
         for device in devices:
             device.course = course
-            device.on_first_move = begin
+            device.on_first_move = begin_motion
             device.context.update(self._context)
             if self._battery_j is not None:
                 device.battery = Battery(
@@ -101,7 +102,7 @@ class Group:
             if not capacities:
                 world.on_link(device)
         if course is not None:
-            _Motion(world, devices, course, self._every_us, recorder.positions)
+            _Motion(world, devices, course, self._every_us, recorder.record_positions)
         for device, capacity in zip(devices, capacities, strict=bool(capacities)):
             _MeasuredLink(world, device, capacity)
         if self._outages.share > 0:
@@ -115,7 +116,7 @@ class Group:
             "names": names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}",
             "link": link.describe() if isinstance(link, LinkReplay) else link,
             "at": None if self._at is None else list(self._at),
-            "mobility": None if model is None else _describe(model),
+            "mobility": None if model is None else _describe_mobility(model),
             "every_s": self._every_us / US_PER_S,
             "outage": self._outages.describe(),
             "battery_j": None if self._battery_j is None else float(self._battery_j),
@@ -123,14 +124,15 @@ class Group:
             "context": {name: brief(value, 1000) for name, value in sorted(self._context.items())},
         }
 
-    def _course(self, seed: int, start_us: int) -> Course | None:
+    def _build_course(self, seed: int, start_us: int) -> Course | None:
+        """Return the course of the devices: a place, or that of their mobility; None: unknown."""
         if self._at is not None:
             return Stationary(*self._at)
         return None if self._mobility is None else self._mobility.course(seed, self._names, start_us)
 
 
-def usable_name(given: Any) -> str:
-    """Return a name, or raise ParameterError if it is no printable text."""
+def check_host_name(given: Any) -> str:
+    """Return the name of a device or server, or raise ParameterError if it is no printable text."""
     if not isinstance(given, str) or not given or not given.isprintable():
         raise ParameterError(
             "This name is not usable.",
@@ -141,7 +143,7 @@ def usable_name(given: Any) -> str:
     return given
 
 
-def _check_context(context: Mapping[str, Any]) -> None:
+def _check_no_misspelling(context: Mapping[str, Any]) -> None:
     """Refuse a misspelled parameter, which would otherwise become context unnoticed."""
     for name in context:
         near = difflib.get_close_matches(name, _PARAMETERS, n=1, cutoff=0.85)
@@ -155,8 +157,8 @@ def _check_context(context: Mapping[str, Any]) -> None:
             )
 
 
-def _describe(model: Mobility) -> str:
-    """Return the description of a model; without memory addresses, so that it is the same in each run."""
+def _describe_mobility(model: Mobility) -> str:
+    """Return a mobility as text, without memory addresses, so that it is the same in each run."""
     return type(model).__name__ if type(model).__repr__ is object.__repr__ else repr(model)
 
 
@@ -185,10 +187,11 @@ class _Motion:
             more = f" and {len(devices) - 1} others" if len(devices) > 1 else ""
             self.what, self.where = "mobility trace", f"mobility of {devices[0].name}{more}"
             self.until_us = self._began_us + course.until_us
-            world.cover(self)
+            world.end_runs_with(self)
         self._step(None)
 
     def _step(self, _: None) -> None:
+        """Move the devices to their places of now, report these, and schedule the next step."""
         world = self._world
         places = self._course.at(world.now_us - self._began_us)
         locs = zip(places.lat.tolist(), places.lon.tolist(), strict=True)
@@ -201,7 +204,7 @@ class _Motion:
         until_us = self._course.until_us
         later_us = world.now_us + self._every_us
         if until_us is None or later_us <= self._began_us + until_us:
-            world.at(later_us, self._step)
+            world.schedule_action(later_us, self._step)
 
 
 def _follow_outages(
@@ -213,7 +216,7 @@ def _follow_outages(
         is_up = bool(switching.starts_up[row])
         if not is_up:
             device.link_down("outage")
-        process.begin((device, row, 0, is_up))
+        process.begin_period((device, row, 0, is_up))
 
 
 class _OutageProcess:
@@ -224,22 +227,26 @@ class _OutageProcess:
         self._switching = switching
         self._drawn: dict[int, list[list[int]]] = {}
 
-    def begin(self, what: tuple[Device, int, int, bool]) -> None:
-        """Start a period of a device, and schedule the next one."""
+    def begin_period(self, what: tuple[Device, int, int, bool]) -> None:
+        """Begin a period of a device, and schedule the switch at its end."""
         device, row, number, is_up = what
         length_us = self._length_us(row, number)
         if length_us < FOREVER_US:
-            self._world.at(self._world.now_us + length_us, self._switch, (device, row, number + 1, not is_up))
+            self._world.schedule_action(
+                self._world.now_us + length_us, self._switch, (device, row, number + 1, not is_up)
+            )
 
     def _switch(self, what: tuple[Device, int, int, bool]) -> None:
+        """Connect or disconnect a device at the end of a period, and begin the next period."""
         device, _, _, is_up = what
         if is_up:
             device.link_up("outage")
         else:
             device.link_down("outage")
-        self.begin(what)
+        self.begin_period(what)
 
     def _length_us(self, row: int, number: int) -> int:
+        """Return the length of a period of a device; it is drawn for all devices in blocks of periods."""
         block, place = divmod(number, PERIODS)
         if block not in self._drawn:
             self._drawn[block] = self._switching.periods_us(block).tolist()
@@ -275,8 +282,8 @@ class _MeasuredLink:
             )
         )
         self.what, self.where = "link trace", f"link of {device.name}"
-        world.cover(self)
-        self._piece(0)
+        world.end_runs_with(self)
+        self._apply_piece(0)
 
     @property
     def until_us(self) -> int:
@@ -287,7 +294,8 @@ class _MeasuredLink:
         """Return whether the device has changed to another network, which was not measured."""
         return len(self._device.link.profiles) > self._networks
 
-    def _piece(self, number: int) -> None:
+    def _apply_piece(self, number: int) -> None:
+        """Set the link to what was measured from now on, and schedule the next piece."""
         if self._is_over():
             return
         _, is_up, down_kbps, up_kbps, latency_ms = self._pieces[number]
@@ -299,4 +307,4 @@ class _MeasuredLink:
             self._device.link_down("measured")
         self._world.on_link(self._device)
         if number + 1 < len(self._pieces):
-            self._world.at(self._pieces[number + 1][0], self._piece, number + 1)
+            self._world.schedule_action(self._pieces[number + 1][0], self._apply_piece, number + 1)

@@ -74,6 +74,7 @@ class Host(Displayed):
         """Fields of the context that at least one machine watches."""
 
     def _view(self) -> View:
+        """Return the view of a display: its facts, and its machines."""
         rows = ((process.system, process.name, process.state, process.handled) for process in self.processes)
         columns = ("system", "machine", "state", "events")
         return View(
@@ -83,6 +84,7 @@ class Host(Displayed):
         )
 
     def _facts(self) -> dict[str, Any]:
+        """Return the facts that a display shows."""
         return {
             "address": None if self.address == self.name else self.address,
             "machines": len(self.processes),
@@ -126,13 +128,13 @@ class Host(Displayed):
             There is a machine of this name on it.
         """
         process = Process(
-            self.world, self, system, make, name, frozenset(watch), store or self._store(name or system)
+            self.world, self, system, make, name, frozenset(watch), store or self._open_store(name or system)
         )
         self.world.register(process)
         self.watched |= process.watch
         try:
             if self.is_on:
-                process.begin()
+                process.create_machine()
         except Exception:
             self.world.unregister(process)  # so that it can be mended and installed again
             raise
@@ -140,7 +142,8 @@ class Host(Displayed):
         self.world.on_install(process)
         return process
 
-    def _store(self, name: str) -> MemoryStore | SqliteStore:
+    def _open_store(self, name: str) -> MemoryStore | SqliteStore:
+        """Return a new store for a machine: a file in ``storage``, or in memory."""
         if self.storage is None:
             return MemoryStore()
         self.storage.mkdir(parents=True, exist_ok=True)
@@ -168,12 +171,12 @@ class Host(Displayed):
         if field in self.watched:
             for process in self.processes:
                 if field in process.watch:
-                    self.world.schedule(process, ContextChanged(self.snapshot()))
+                    self.world.schedule_event(process, ContextChanged(self.snapshot()))
 
     def broadcast(self, event: Callable[[Process], Event]) -> None:
         """Schedule an event for each of its machines, at the current time."""
         for process in self.processes:
-            self.world.schedule(process, event(process))
+            self.world.schedule_event(process, event(process))
 
     def kill(self) -> None:
         """Kill its machines; what they have committed stays."""
@@ -228,7 +231,7 @@ class Process:
         "name",
         "open",
         "sent_bytes",
-        "session",
+        "start_number",
         "store",
         "system",
         "timers",
@@ -257,8 +260,8 @@ class Process:
         """Events so far, including those before a kill."""
         self.sent_bytes = 0
         """Sent by a machine on a server; what devices send is on the bill."""
-        self.session = 0
-        """Number of the current life; incremented at each start."""
+        self.start_number = 0
+        """Number of its last start, from 1; 0: it was never started."""
         self.timers: dict[str, tuple[Process, str]] = {}
         """Running timers; one that was replaced is not among them."""
         self._make = make
@@ -290,30 +293,30 @@ class Process:
         return np.stack(self._stream.words(self.host.number, steps), 1).astype("<u8").tobytes()[:n]
 
     def start(self) -> None:
-        """Start the machine as :meth:`begin`; if it cannot be created, record a failure."""
+        """Start the machine, with :meth:`create_machine`; if this fails, record a failure."""
         try:
-            self.begin()
+            self.create_machine()
         except Exception as error:
             self.store.rollback()
             self._world.record_failure(self.host, self.system, error, "making it")
 
-    def begin(self) -> None:
-        """Create the machine, and send it its context and link."""
-        self.session += 1
+    def create_machine(self) -> None:
+        """Create the machine at a start, and schedule its context and LinkUp as its first events."""
+        self.start_number += 1
         self.machine = self._make(Ports(self.store, self.entropy, self.address))
-        if self.session > 1:
+        if self.start_number > 1:
             self._world.on_incident(self.host, "restarted", self.name or None)
         if context := self.host.snapshot():
-            self._world.schedule(self, ContextChanged(context))
+            self._world.schedule_event(self, ContextChanged(context))
         if self.host.is_online:
-            self._world.schedule(self, self.greeting())
+            self._world.schedule_event(self, self.build_link_up())
 
-    def greeting(self) -> LinkUp:
-        """Build the event that announces the network."""
+    def build_link_up(self) -> LinkUp:
+        """Build the LinkUp event that tells the machine its address and network."""
         return LinkUp(self.address, self.host.network)
 
     def kill(self) -> None:
-        """Kill the machine: timers are cleared, open calls are lost, and crash points disarmed."""
+        """Kill the machine: roll its store back, clear timers, lose open calls, and disarm crash points."""
         self.store.crash_point = ignore
         if self.machine is None:
             return
@@ -322,7 +325,7 @@ class Process:
         self.timers.clear()
         lost, self.open = self.open, {}
         for operation in lost.values():
-            operation.lose()
+            operation.mark_lost()
         self._world.on_incident(self.host, "killed", self.name or None)
 
     def call(self, operation: msgspec.Struct | str, **arguments: Any) -> Operation:
@@ -334,35 +337,36 @@ class Process:
         host, world = self.host, self._world
         host.last_op_id = op_id = host.last_op_id + 1
         call = Call(op_id, operation, arguments)
-        pending = Operation(world, self, call, world.now_us, self.session)
+        pending = Operation(world, self, call, world.now_us, self.start_number)
         world.on_operation(pending)
         if self.machine is None:
-            pending.lose()
+            pending.mark_lost()
             return pending
         self.open[op_id] = pending
         world.call(self, call)
         return pending
 
-    def answer(self, answer: Complete) -> None:
-        """Pass an answer to its operation; duplicates and answers to no open call are ignored."""
+    def complete_operation(self, answer: Complete) -> None:
+        """Pass the effect Complete to its operation; a second one, or one of no open call, is ignored."""
         error = answer.error
         if error is not None and not isinstance(error, BaseException):
             raise TypeError(f"the error of Complete is an exception, not {brief(error)}")
         operation = self.open.pop(answer.op_id, None)
         if operation is not None:
-            operation.settle(answer.result, error)
+            operation.complete(answer.result, error)
             self._world.on_answer(operation)
 
     def listen(self, app: str, callback: Callable[[Any], None]) -> None:
-        """Call ``callback`` with the payload of each notification to an application."""
+        """Register a callback of an application, for the payload of each notification to it."""
         self._listeners.setdefault(app, []).append(callback)
 
     def notify(self, app: str, payload: Any) -> None:
-        """Schedule the callbacks of an application, each as an event of its own."""
+        """Schedule the callbacks of an application with a payload, each as an event of its own."""
         for callback in self._listeners.get(app, ()):
-            self._world.at(self._world.now_us, self._call_back, (app, callback, payload))
+            self._world.schedule_action(self._world.now_us, self._run_callback, (app, callback, payload))
 
-    def _call_back(self, what: tuple[str, Callable[[Any], None], Any]) -> None:
+    def _run_callback(self, what: tuple[str, Callable[[Any], None], Any]) -> None:
+        """Call a callback of an application; an exception is recorded as a failure."""
         app, callback, payload = what
         try:
             callback(payload)
@@ -378,8 +382,8 @@ class Operation(Displayed, msgspec.Struct, eq=False):
     process: Process
     call: Call
     invoked_us: int
-    session: int
-    """Life of the machine in which it was called."""
+    start_number: int
+    """Number of the start of the machine in which it was called."""
     responded_us: int | None = None
     details: list[Mapping[str, Any]] | None = None
     """Rows that the machine recorded about it, or about a record that it concerns."""
@@ -391,6 +395,7 @@ class Operation(Displayed, msgspec.Struct, eq=False):
     _callbacks: list[Callable[[Operation], None]] | None = None
 
     def _view(self) -> View:
+        """Return the view of a display: the status, and the result or the error."""
         facts: dict[str, Any] = {
             "on": self.process.host.name,
             "system": self.process.system,
@@ -453,7 +458,7 @@ class Operation(Displayed, msgspec.Struct, eq=False):
         self._has_called_back = self.responded_us is not None or self._error is not None
         if self._error is None and self.responded_us is not None:
             return self._result
-        return self._outcome(timeout_s)
+        return self._result_or_raise(timeout_s)
 
     def add_done_callback(self, f: Callable[[Operation], None]) -> None:
         """Call ``f`` with this operation when it is answered; at once, if it is.
@@ -476,17 +481,17 @@ class Operation(Displayed, msgspec.Struct, eq=False):
         while not self._is_complete() and self._world.now_us < deadline_us:
             self._world.run_until(self._is_complete, deadline_us, _TURN_S)
             yield from asyncio.sleep(0).__await__()
-        return self._outcome(timeout_s)
+        return self._result_or_raise(timeout_s)
 
-    def settle(self, result: Any, error: BaseException | None) -> None:
-        """Store the answer, and schedule the callbacks."""
+    def complete(self, result: Any, error: BaseException | None) -> None:
+        """Store the result or the error, and schedule the callbacks."""
         self._result, self._error = result, error
         self.responded_us = self._world.now_us
         if self._callbacks or not self._world.is_idle:
             self._schedule_callbacks()
 
-    def lose(self) -> None:
-        """Fail it with OperationLost: the machine was killed, or does not run."""
+    def mark_lost(self) -> None:
+        """Fail it with OperationLost: its machine was killed, or does not run."""
         now_us = self._world.now_us
         self._error = OperationLost(
             f"{self.call.name!r} will not be answered.",
@@ -503,10 +508,12 @@ class Operation(Displayed, msgspec.Struct, eq=False):
         return (self.responded_us is not None or self._error is not None) and not self._is_due
 
     def _schedule_callbacks(self) -> None:
+        """Schedule the callbacks for the end of this moment."""
         self._is_due = True
-        self._world.at(self._world.now_us, self._run_callbacks)
+        self._world.schedule_action(self._world.now_us, self._run_callbacks)
 
     def _run_callbacks(self, _: None) -> None:
+        """Run the callbacks, each once; an exception is recorded as a failure."""
         self._has_called_back, self._is_due = True, False
         while self._callbacks:
             try:
@@ -522,6 +529,7 @@ class Operation(Displayed, msgspec.Struct, eq=False):
                     raise
 
     def _deadline_us(self, timeout_s: float) -> int:
+        """Return the time at which a timeout from now ends; raise ParameterError if it is not usable."""
         is_number = isinstance(timeout_s, int | float | np.integer | np.floating)
         if not is_number or not 0 < timeout_s <= _MAX_TIMEOUT_S:
             raise ParameterError(
@@ -532,7 +540,8 @@ class Operation(Displayed, msgspec.Struct, eq=False):
             )
         return self._world.now_us + round(timeout_s * 1e6)
 
-    def _outcome(self, timeout_s: float) -> Any:
+    def _result_or_raise(self, timeout_s: float) -> Any:
+        """Return the result, or raise the error: OperationTimeout if there is no answer yet."""
         if self._error is not None:
             raise self._error
         if self.responded_us is not None:

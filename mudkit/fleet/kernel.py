@@ -54,14 +54,14 @@ class World(Clock):
 
     The way of a message, in this order:
 
-    ============  =====================================================================================
-    ``_send``     make a ``Transfer`` of a ``Send``, or fail without a link
-    ``_begin``    put it on a direction of a device's link: up, and later down
-    ``_arrive``   it has left that direction, unless the link was cut
-    ``_forward``  find the machine at its address; if it is on a device, ``_begin`` on that link
-    ``_deliver``  make a ``Received`` of it, after the faults of ``fault_hook``, if the machine still runs
-    ``_handle``   call the machine's ``handle``, commit its store, and carry out its effects
-    ============  =====================================================================================
+    ================  =================================================================================
+    ``_send``         make a ``Transfer`` of a ``Send``, or fail without a link
+    ``_put_on_link``  put it on a direction of a device's link: up, and later down
+    ``_arrive``       it has left that direction, unless the link was cut
+    ``_forward``      find the machine at its address; if on a device, ``_put_on_link`` of that device
+    ``_deliver``      make a ``Received`` of it, after the faults of ``fault_hook``, if the machine runs
+    ``_handle``       call the machine's ``handle``, commit its store, and carry out its effects
+    ================  =================================================================================
 
     What fails on the way is a ``SendFailed`` for its sender (``_notify_sender``).
 
@@ -123,7 +123,7 @@ class World(Clock):
         """Called for a message that has crossed a link, or reached a server."""
         self._bill = Bill()
         self._latencies = Draws(Stream(seed, "latency up")), Draws(Stream(seed, "latency down"))
-        self._failures = _Failures()
+        self._failures = _UnwarnedFailures()
         self.on_leg: Callable[[Leg, int, bool], None] | None = None
         self.on_fate: Callable[[Transfer, str], None] | None = None
         self.on_link: Callable[[Device], None] = lambda device: None
@@ -133,13 +133,13 @@ class World(Clock):
         self.on_operation: Callable[[Operation], None] = lambda operation: None
         self.on_answer: Callable[[Operation], None] = lambda operation: None
         # Bound once: there is one for each entry of the queue, and some entries are found by it.
-        self._when_arrived, self._when_due = self._arrive, self._fire
+        self._when_arrived, self._when_due = self._arrive, self._fire_timer
         self._when_forwarded, self._when_delivered = self._forward, self._deliver_delayed
         self._carry_out: dict[type, Callable[[Process, Any], None]] = {
             Send: self._send,
             SetTimer: self._set_timer,
             CancelTimer: self._cancel_timer,
-            Complete: Process.answer,
+            Complete: Process.complete_operation,
             Notify: self._notify,
         }
         self.on_record = lambda process, effect: None
@@ -148,19 +148,19 @@ class World(Clock):
 
     def add_server(self, name: str) -> Host:
         """Add a host without a link."""
-        self.check_free(name)
+        self.check_name_free(name)
         self.hosts[name] = Host(self, name)
         return self.hosts[name]
 
     def add_device(self, name: str, link: str = "lte") -> Device:
         """Add a device with a link, which is up."""
         profile = profile_of(link)
-        self.check_free(name)
+        self.check_name_free(name)
         device = Device(self, name, Link(profile, name, self._bill, *self._latencies))
         self.hosts[name] = device
         return device
 
-    def check_free(self, name: str) -> None:
+    def check_name_free(self, name: str) -> None:
         """Raise ParameterError if a name is taken, or is another device's address."""
         if name in self.hosts or name in self._addresses:
             raise ParameterError(
@@ -231,7 +231,7 @@ class World(Clock):
             )
 
     def used(self, device: Device) -> tuple[int, float]:
-        """Return the number of messages of a device and the energy of its radio so far, in mJ."""
+        """Return how many messages a device has had so far, both ways, and the energy of its radio in mJ."""
         return sum(account.messages for account in self._bill.of_device(device.name)), self.radio_mj(device)
 
     def radio_mj(self, device: Device) -> float:
@@ -249,11 +249,14 @@ class World(Clock):
 
     @on_record.setter
     def on_record(self, on_record: Callable[[Process, Record], None]) -> None:
+        """Set the callback for each row that a machine records."""
         self._carry_out[Record] = on_record
 
-    def schedule(self, process: Process, event: Event) -> None:
-        """Schedule an event for a machine, now; it is dropped if the machine is killed before."""
-        self.event_queue.add(self.now_us, LINK, self._event, (process, process.session, event))
+    def schedule_event(self, process: Process, event: Event) -> None:
+        """Schedule an event for a machine at the current time; a kill of the machine drops it."""
+        self.event_queue.add(
+            self.now_us, LINK, self._handle_scheduled, (process, process.start_number, event)
+        )
 
     def call(self, process: Process, event: Call) -> None:
         """Pass an application's call to a machine: now, after everything else that is due.
@@ -264,7 +267,7 @@ class World(Clock):
             with Interrupts():
                 self._handle(process, event)
         else:
-            self.execute_call(self._event, (process, process.session, event))
+            self.execute_call(self._handle_scheduled, (process, process.start_number, event))
         if self._failures.count:
             self.warn_failures()
 
@@ -273,12 +276,14 @@ class World(Clock):
         """Number of events that machines have handled so far, on devices and on servers."""
         return sum(process.handled for host in self.hosts.values() for process in host.processes)
 
-    def _event(self, what: tuple[Process, int, Event]) -> None:
-        process, session, event = what
-        if session == process.session:
+    def _handle_scheduled(self, what: tuple[Process, int, Event]) -> None:
+        """Pass a scheduled event to its machine, unless this was restarted since."""
+        process, start_number, event = what
+        if start_number == process.start_number:
             self._handle(process, event)
 
     def _handle(self, process: Process, event: Event) -> None:
+        """Call ``handle`` of a machine, commit its store, carry out the effects; roll back on an error."""
         machine, store = process.machine, process.store
         if machine is None:
             return
@@ -308,13 +313,13 @@ class World(Clock):
             try:
                 carry_out[type(effect)](process, effect)
             except Exception as error:
-                self._fail_event(process, event, _not_carried_out(process, effect, error))
+                self._fail_event(process, event, _effect_error(process, effect, error))
 
     def _fail_event(self, process: Process, event: Event, error: Exception) -> None:
-        """Record that a machine has failed; it ends this event, or call, and nothing else."""
+        """Record that a machine has failed in an event; a call fails with the error."""
         self.record_failure(process.host, process.system, error, f"handling {brief(event, _MAX_SHOWN)}")
         if type(event) is Call:
-            process.answer(Complete(event.op_id, error=error))
+            process.complete_operation(Complete(event.op_id, error=error))
 
     def record_failure(self, host: Host, system: str, error: Exception, doing: str) -> None:
         """Record a failure of a machine or of a callback; it is warned of when time stands still again."""
@@ -335,9 +340,10 @@ class World(Clock):
     def warn_failures(self) -> None:
         """Emit one warning for all recorded failures, unless events are being executed."""
         if self._failures.count and self.is_idle:
-            warnings.warn(self._failures.take(), stacklevel=4)
+            warnings.warn(self._failures.pop_warning(), stacklevel=4)
 
     def _set_timer(self, process: Process, effect: SetTimer) -> None:
+        """Carry out SetTimer: schedule the timer in place of a running one of its name."""
         if type(effect.delay_us) is not int or effect.delay_us < 0:
             raise ParameterError(
                 "This timer cannot be set: it would fire in the past, or between two microseconds.",
@@ -348,16 +354,19 @@ class World(Clock):
         process.timers[effect.name] = timer = process, effect.name
         self.event_queue.add(self.now_us + effect.delay_us, TIMER, self._when_due, timer)
 
-    def _fire(self, timer: tuple[Process, str]) -> None:
+    def _fire_timer(self, timer: tuple[Process, str]) -> None:
+        """Send TimerFired to a machine, unless the timer was set again or cancelled."""
         process, name = timer
         if process.timers.get(name) is timer:  # not one that was set since
             del process.timers[name]
             self._handle(process, TimerFired(name))
 
     def _cancel_timer(self, process: Process, effect: CancelTimer) -> None:
+        """Carry out CancelTimer: its entry stays in the queue, and does nothing."""
         process.timers.pop(effect.name, None)
 
     def _notify(self, process: Process, effect: Notify) -> None:
+        """Carry out Notify: schedule the callbacks of the application."""
         process.notify(effect.app, effect.payload)
 
     # -- messages
@@ -369,17 +378,18 @@ class World(Clock):
 
     @fault_hook.setter
     def fault_hook(self, fault_hook: Callable[[Transfer], Sequence[int]] | None) -> None:
+        """Set the callback for faults at delivery; None: every message that arrives is delivered once."""
         self._fault_hook = fault_hook
         self._deliver_now = self._deliver if fault_hook is None else self._deliver_through_hook
 
     def record_cut(self, leg: Leg, sent_bytes: int) -> None:
-        """Record a cut transfer, and notify its sender."""
+        """Record a transfer that a cut of its link has ended, and notify its sender."""
         if self.on_leg is not None:
             self.on_leg(leg, sent_bytes, True)
-        self._fail(leg.transfer, "cut")
+        self._fail_transfer(leg.transfer, "cut")
 
-    def under_way(self) -> list[Transfer]:
-        """Return the messages that are on their way."""
+    def transfers_under_way(self) -> list[Transfer]:
+        """Return the messages that are on a link, between servers, or delayed by a fault."""
         transfers = [argument for *_, action, argument in self.event_queue if action is self._when_forwarded]
         transfers += [
             argument[0] for *_, action, argument in self.event_queue if action is self._when_delivered
@@ -389,15 +399,16 @@ class World(Clock):
         return sorted(transfers, key=lambda transfer: (transfer.sent_us, transfer.source, transfer.to))
 
     def _send(self, process: Process, effect: Send) -> None:
+        """Carry out Send: put the message on the link of its device; from a server, forward it."""
         to, message, now_us = effect.to, effect.message, self.now_us
         transfer = Transfer(
-            process, process.session, process.address, to, message, size_bytes(message), now_us
+            process, process.start_number, process.address, to, message, size_bytes(message), now_us
         )
         host = process.host
         if not host.is_online:
-            self._fail(transfer, "no link")
+            self._fail_transfer(transfer, "no link")
         elif host.link is not None:
-            self._begin(transfer, host.link.up)
+            self._put_on_link(transfer, host.link.up)
         else:
             process.sent_bytes += transfer.size_bytes
             target = self.at_address.get(to)
@@ -406,11 +417,13 @@ class World(Clock):
             else:
                 self._forward(transfer)
 
-    def _begin(self, transfer: Transfer, direction: Direction) -> None:
-        leg = direction.begin(transfer, self.now_us)
+    def _put_on_link(self, transfer: Transfer, direction: Direction) -> None:
+        """Put a transfer on one direction of a link, and schedule its arrival."""
+        leg = direction.enqueue(transfer, self.now_us)
         self.event_queue.add(leg.arrive_us, ARRIVAL, self._when_arrived, leg)
 
     def _arrive(self, leg: Leg) -> None:
+        """End a transfer on its direction: forward it if up, deliver it if down; ignore one that was cut."""
         direction = leg.direction
         underway = direction.underway
         if not underway or underway[0] is not leg:  # it was cut
@@ -428,17 +441,18 @@ class World(Clock):
         """Forward to the current place of the address: over a device's link, or to a server at once."""
         target = self.at_address.get(transfer.to)
         if target is None:
-            self._fail(transfer, "nobody there")
+            self._fail_transfer(transfer, "nobody there")
             return
         host = target.host
         if host.link is None:
             self._deliver_now(transfer, None)
         elif host.is_online:
-            self._begin(transfer, host.link.down)
+            self._put_on_link(transfer, host.link.down)
         else:
-            self._fail(transfer, "no link")
+            self._fail_transfer(transfer, "no link")
 
     def _deliver_through_hook(self, transfer: Transfer, link: Link | None) -> None:
+        """Deliver a message as often, and as late, as the fault hook says."""
         delays_us = self._fault_hook(transfer) if self._fault_hook is not None else (0,)
         if not delays_us and self.on_fate is not None:
             self.on_fate(transfer, "lost")
@@ -447,7 +461,7 @@ class World(Clock):
             if number:
                 copy = Transfer(
                     transfer.sender,
-                    transfer.session,
+                    transfer.start_number,
                     transfer.source,
                     transfer.to,
                     transfer.message,
@@ -458,37 +472,40 @@ class World(Clock):
             self.event_queue.add(self.now_us + delay_us, ARRIVAL, self._when_delivered, (copy, link))
 
     def _deliver_delayed(self, what: tuple[Transfer, Link | None]) -> None:
+        """Deliver a message after the delay of a fault."""
         self._deliver(*what)
 
     def _deliver(self, transfer: Transfer, link: Link | None) -> None:
+        """Pass a message to the machine at its address; if that is gone, the sender gets SendFailed."""
         target = self.at_address.get(transfer.to)
         if target is None or target.machine is None:
-            self._fail(transfer, "nobody there")
+            self._fail_transfer(transfer, "nobody there")
             return
         host = target.host
         if host.link is not link:
-            self._fail(transfer, "nobody there")
+            self._fail_transfer(transfer, "nobody there")
         elif not host.is_online:
-            self._fail(transfer, "no link")
+            self._fail_transfer(transfer, "no link")
         else:
             if self.on_fate is not None:
                 self.on_fate(transfer, "repeated" if transfer.is_repeat else "arrived")
             self._handle(target, Received(transfer.source, transfer.message, transfer.sender.host.name))
 
-    def _fail(self, transfer: Transfer, fate: str) -> None:
+    def _fail_transfer(self, transfer: Transfer, fate: str) -> None:
+        """Record what became of a message that does not arrive, and schedule SendFailed for its sender."""
         if self.on_fate is not None:
             self.on_fate(transfer, fate)
         self.event_queue.add(self.now_us, ARRIVAL, self._notify_sender, transfer)
 
     def _notify_sender(self, transfer: Transfer) -> None:
-        """Notify the sender, unless it was killed since: its next life does not know the message."""
+        """Pass SendFailed to the sender, unless it was restarted: its new start does not know the message."""
         sender: Process = transfer.sender
-        if transfer.session == sender.session:
+        if transfer.start_number == sender.start_number:
             self._handle(sender, SendFailed(transfer.to, transfer.message))
 
 
-class _Failures:
-    """The failures since the last warning; ``count`` includes those that are not kept."""
+class _UnwarnedFailures:
+    """Failures since the last warning; ``count`` includes those whose errors are not kept."""
 
     __slots__ = ("_kept", "count")
 
@@ -502,8 +519,8 @@ class _Failures:
         if len(self._kept) < _MAX_KEPT:
             self._kept.append(error)
 
-    def take(self) -> FailureWarning:
-        """Return a warning of all failures since the last one, and reset."""
+    def pop_warning(self) -> FailureWarning:
+        """Return a warning of all failures since the last one, and forget them."""
         warning = FailureWarning(self._kept, self.count)
         self._kept, self.count = [], 0
         return warning
@@ -515,16 +532,16 @@ def raise_failure(host: Host, system: str, error: Exception) -> None:
 
 
 def _effects_of(process: Process, effects: Any) -> Sequence[Effect]:
-    """Return the effects of a generator as a tuple, or raise SimulationProblem."""
+    """Return the effects that a machine yields as a tuple, or raise SimulationProblem."""
     try:
         sequence = iter(effects)
     except TypeError as error:
-        raise _not_carried_out(process, effects, error) from error
+        raise _effect_error(process, effects, error) from error
     return tuple(sequence)
 
 
-def _not_carried_out(process: Process, effects: Any, error: Exception) -> Exception:
-    """Return the error of an effect that could not be carried out."""
+def _effect_error(process: Process, effects: Any, error: Exception) -> Exception:
+    """Return the error to record for effects that could not be carried out."""
     if not isinstance(error, TypeError | KeyError):
         return error
     problem = SimulationProblem(

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mudkit.errors import ParameterError, brief, did_you_mean
 from mudkit.fleet.bill import Account, Bill
-from mudkit.fleet.energy import RADIOS, Carried, Radio
+from mudkit.fleet.energy import RADIOS, CarriedTransfer, Radio
 from mudkit.sources.streams import Stream, device_number
 
 _STEPS: Final = 16
@@ -100,8 +100,8 @@ class Curve:
         return max(self._kbps)
 
     def end_us(self, start_us: int, size_bytes: int) -> int:
-        """Return when a transfer is complete."""
-        aim = self._by(start_us) + size_bytes
+        """Return the time in µs at which a transfer that starts at ``start_us`` is complete."""
+        aim = self._carried_until(start_us) + size_bytes
         piece = bisect_left(self._bytes, aim) - 1 if aim > 0 else 0
         rate = self._kbps[piece] * _BYTES_PER_KBPS_US
         after_us = (aim - self._bytes[piece]) / rate if rate else 0.0
@@ -109,9 +109,10 @@ class Curve:
 
     def carried_bytes(self, start_us: int, end_us: int) -> int:
         """Return the number of bytes that can be carried between two times."""
-        return int(self._by(end_us) - self._by(start_us))
+        return int(self._carried_until(end_us) - self._carried_until(start_us))
 
-    def _by(self, t_us: int) -> float:
+    def _carried_until(self, t_us: int) -> float:
+        """Return the number of bytes that can be carried from the beginning to a time."""
         piece = max(bisect_right(self._us, t_us) - 1, 0)
         return self._bytes[piece] + (t_us - self._us[piece]) * self._kbps[piece] * _BYTES_PER_KBPS_US
 
@@ -135,10 +136,10 @@ INSTANT: Final = Instant()
 
 
 class Transfer(msgspec.Struct, frozen=True):
-    """A message on its way; ``session`` is the life of the sender's machine that sent it."""
+    """A message on its way; ``start_number`` is that of the start of the machine that sent it."""
 
     sender: Any
-    session: int
+    start_number: int
     source: str
     to: str
     message: Any
@@ -177,7 +178,7 @@ def _rates(profile: LinkProfile, direction: str) -> tuple[float, float, float, f
 
 
 class Draws:
-    """Normal draws of a stream, computed for blocks of neighbouring devices.
+    """Standard normal draws for the latencies of messages, in blocks of neighbouring devices.
 
     Each draw is a function of the device and the step, so blocks change no value.
     """
@@ -187,13 +188,13 @@ class Draws:
         self._devices: list[int] = []
         self._drawn: dict[tuple[int, int], NDArray[np.float64]] = {}
 
-    def add(self, device: int) -> int:
-        """Register a device; return its index."""
+    def add_device(self, device: int) -> int:
+        """Register a device by its number; return its index for :meth:`next_draws`."""
         self._devices.append(device)
         return len(self._devices) - 1
 
-    def take(self, place: int, step: int) -> array[float]:
-        """Return the next draws of a device, from ``step`` on, in reverse order."""
+    def next_draws(self, place: int, step: int) -> array[float]:
+        """Return a block of draws of a device, those from ``step`` on, in reverse order, to be popped."""
         group, row = divmod(place, _DEVICES)
         drawn = self._drawn.get((group, step))
         if drawn is None or row >= len(drawn):
@@ -218,7 +219,7 @@ class Direction:
         self.radio = link.radio
         self.name = name
         self._draws = draws
-        self._place = draws.add(device)
+        self._place = draws.add_device(device)
         self._step = 0
         self._left = array("d")
         self._last_arrival_us = 0
@@ -230,15 +231,15 @@ class Direction:
         """In order of arrival."""
         self.curve: Curve | Instant | None = None
         """Measured throughput, which replaces the profile's."""
-        self.use(link.profile)
+        self.adopt_profile(link.profile)
 
-    def use(self, profile: LinkProfile) -> None:
-        """Adopt the rates of a profile."""
+    def adopt_profile(self, profile: LinkProfile) -> None:
+        """Use the rates of another network's profile; what was measured does not apply there."""
         self.us_per_byte, self.mj_per_byte, self.latency_us, self.spread = _rates(profile, self.name)
         self.curve = INSTANT if self.us_per_byte == 0.0 else None  # what was measured was another network
 
-    def begin(self, transfer: Transfer, now_us: int) -> Leg:
-        """Schedule a transfer behind those that are under way, and charge it."""
+    def enqueue(self, transfer: Transfer, now_us: int) -> Leg:
+        """Queue a transfer behind those under way: compute its times, and charge its bytes and energy."""
         if transfer.sender is not self.sender:
             self.sender = sender = transfer.sender
             self.account = self.link.bill.account(sender.system, self.link.device, self.name)
@@ -255,7 +256,7 @@ class Direction:
             end_us = self.curve.end_us(start_us, size)
         left = self._left
         if not left:
-            left = self._left = self._draws.take(self._place, self._step)
+            left = self._left = self._draws.next_draws(self._place, self._step)
             self._step += _STEPS
         arrive_us = end_us + int(self.latency_us * exp(self.spread * left.pop()))
         if arrive_us < self._last_arrival_us:
@@ -278,7 +279,7 @@ class Direction:
     def cut(self, now_us: int) -> list[tuple[Leg, int]]:
         """Cancel all transfers under way, and refund what was not used; return each with its bytes sent."""
         cut = []
-        for leg, unused_bytes, unused_mj in self.unused(now_us):
+        for leg, unused_bytes, unused_mj in self.unused_charges(now_us):
             leg.account.bytes -= unused_bytes
             leg.account.radio_mj -= unused_mj
             cut.append((leg, leg.transfer.size_bytes - unused_bytes))
@@ -287,8 +288,8 @@ class Direction:
         self._last_arrival_us = min(self._last_arrival_us, now_us)
         return cut
 
-    def unused(self, now_us: int) -> Iterator[tuple[Leg, int, float]]:
-        """Yield what is charged for each transfer but not used yet, in bytes and mJ."""
+    def unused_charges(self, now_us: int) -> Iterator[tuple[Leg, int, float]]:
+        """Yield each transfer under way with the bytes and mJ that are charged but not used yet."""
         for leg in self.underway:
             unused_bytes = leg.transfer.size_bytes - self._sent_bytes(leg, now_us)
             active_us = max(leg.end_us - max(leg.paid_from_us, now_us), 0)
@@ -296,7 +297,7 @@ class Direction:
             yield leg, unused_bytes, unused_bytes * self.mj_per_byte + active_mj
 
     def _sent_bytes(self, leg: Leg, now_us: int) -> int:
-        """Return the number of bytes sent so far."""
+        """Return how many bytes of a transfer have been sent by now."""
         size_bytes = leg.transfer.size_bytes
         if now_us >= leg.end_us:
             return size_bytes
@@ -337,15 +338,15 @@ class Link:
         self.up = Direction(self, "up", up, device)
         self.down = Direction(self, "down", down, device)
 
-    def use(self, profile: LinkProfile, now_us: int) -> None:
+    def switch_network(self, profile: LinkProfile, now_us: int) -> None:
         """Switch to another kind of network; nothing may be under way."""
         self.profile = profile
         self.profiles.append((now_us, profile))
         self.down_kbps, self.up_kbps = profile.down_kbps, profile.up_kbps
         self.latency_ms = profile.latency_ms
-        self.radio.use(RADIOS[profile.name])
+        self.radio.switch_profile(RADIOS[profile.name])
         for direction in (self.up, self.down):
-            direction.use(profile)
+            direction.adopt_profile(profile)
 
     def set_measured(self, down_kbps: float, up_kbps: float, latency_ms: float) -> None:
         """Set the measured values from now on (NaN: as in the profile); the throughput is in the curves."""
@@ -355,10 +356,10 @@ class Link:
         self.latency_ms = profile.latency_ms if isnan(latency_ms) else latency_ms
         self.up.latency_us = self.down.latency_us = self.latency_ms * 1000.0
 
-    def carried_so_far(self, now_us: int) -> list[Carried]:
+    def carried_so_far(self, now_us: int) -> list[CarriedTransfer]:
         """Return the transfers under way, as if they had ended now."""
         return [
-            Carried(
+            CarriedTransfer(
                 direction.name,
                 leg.begun_us,
                 min(leg.start_us, now_us),
@@ -366,13 +367,13 @@ class Link:
                 leg.transfer.size_bytes - unused_bytes,
             )
             for direction in (self.up, self.down)
-            for leg, unused_bytes, _ in direction.unused(now_us)
+            for leg, unused_bytes, _ in direction.unused_charges(now_us)
         ]
 
     def corrections(self, now_us: int) -> Iterator[tuple[Account, int, float]]:
         """Yield differences between what is used and what is charged: account, bytes, mJ."""
         for direction in (self.up, self.down):
-            for leg, unused_bytes, unused_mj in direction.unused(now_us):
+            for leg, unused_bytes, unused_mj in direction.unused_charges(now_us):
                 yield leg.account, -unused_bytes, -unused_mj
         for account, radio_mj in self.radio.corrections(now_us):
             yield account, 0, radio_mj

@@ -23,7 +23,7 @@ from mudkit.errors import ParameterError, SimulationProblem, brief
 from mudkit.events import Call, Record
 from mudkit.files import work_folder
 from mudkit.fleet.device import Device
-from mudkit.fleet.energy import RADIOS, Carried, Stretch, timeline
+from mudkit.fleet.energy import RADIOS, CarriedTransfer, Stretch, timeline
 from mudkit.fleet.exposure import Exposure
 from mudkit.fleet.host import Host, Operation, Process
 from mudkit.fleet.kernel import World
@@ -55,7 +55,7 @@ _FIELDS: Final = {
 }
 
 
-def moment(t_us: int) -> str:
+def iso_time(t_us: int) -> str:
     """Format µs since 1970 (UTC) as ISO 8601 text."""
     return (dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=t_us)).isoformat()
 
@@ -64,12 +64,13 @@ _NO_DETAILS: Final[Sequence[Mapping[str, Any]]] = ({},)
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
-def _text(value: Any) -> str | None:
+def _shortened(value: Any) -> str | None:
+    """Return a value as a text of bounded length for a column; None stays None."""
     return value if value is None or type(value) is str else brief(value, _CONTENT)
 
 
-def _merge(details: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return the descriptions of an operation by record: a later one updates the earlier."""
+def _merge_details(details: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return the details of an operation, one row for each record: a later one updates the earlier."""
     if len(details) == 1:
         return details
     merged: dict[tuple[Any, Any], Mapping[str, Any]] = {}
@@ -84,9 +85,10 @@ _Answer: TypeAlias = tuple[Process, int, Call, int, int | None, str, Sequence[Ma
 
 
 def _answer_of(operation: Operation) -> _Answer:
+    """Return what is kept of an operation until its rows are made."""
     return (
-        operation.process, operation.session, operation.call, operation.invoked_us, operation.responded_us,
-        operation.status, operation.details,
+        operation.process, operation.start_number, operation.call, operation.invoked_us,
+        operation.responded_us, operation.status, operation.details,
     )  # fmt: skip
 
 
@@ -96,7 +98,7 @@ def _operation_rows(answers: Iterable[_Answer]) -> list[tuple[Any, ...]]:
     for process, session, call, invoked_us, responded_us, status, details in answers:
         called, host, name = call.operation, process.host.name, call.name
         argument = call.arguments.get if isinstance(called, str) else partial(_field, called)
-        for detail in _NO_DETAILS if details is None else _merge(details):
+        for detail in _NO_DETAILS if details is None else _merge_details(details):
             described = detail.get
             table = described("table") or argument("table")
             key = described("key") or argument("key")
@@ -104,9 +106,9 @@ def _operation_rows(answers: Iterable[_Answer]) -> list[tuple[Any, ...]]:
             hashed = described("value_hash")
             rows.append((
                 host, session, call.op_id, name,
-                table if type(table) is str else _text(table),
-                key if type(key) is str else _text(key),
-                kind if type(kind) is str else _text(kind),
+                table if type(table) is str else _shortened(table),
+                key if type(key) is str else _shortened(key),
+                kind if type(kind) is str else _shortened(kind),
                 invoked_us, responded_us, status, described("version"),
                 hashed() if callable(hashed) else hashed,
             ))  # fmt: skip
@@ -114,14 +116,17 @@ def _operation_rows(answers: Iterable[_Answer]) -> list[tuple[Any, ...]]:
 
 
 def _field(operation: Any, name: str) -> Any:
+    """Return a field of an operation's struct; None if it has none of this name."""
     return getattr(operation, name, None)
 
 
 def _is_time(value: Any) -> bool:
+    """Return whether a value is a whole number, and not a truth value."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _rows(table: pa.Table, column: str, value: str) -> pa.Table:
+def _filter_rows(table: pa.Table, column: str, value: str) -> pa.Table:
+    """Return the rows of a table in which a column has a value."""
     return table.filter(pc.equal(table[column], value))
 
 
@@ -178,8 +183,8 @@ class Deliveries:
             yield (*key, created, delivered, read, expired, latency_s, staleness_s, status)
 
 
-class _Devices:
-    """The names of a world's devices."""
+class _DeviceNames:
+    """The names of a world's devices, for membership tests only."""
 
     def __init__(self, world: World) -> None:
         self._hosts = world.hosts
@@ -218,49 +223,51 @@ class Recorder:
         self._links: dict[str, tuple[Any, ...]] = {}
         """Rows of the latest time at which links changed: the last one of each device counts."""
         self._links_us = 0
-        self._devices = _Devices(world)
+        self._devices = _DeviceNames(world)
         self._open: dict[Operation, None] = {}
         """Operations without an answer, including lost ones, in order of their calls."""
         self._answers: list[_Answer] = []
         """Answered operations that are not rows yet."""
-        world.on_link = self._link
-        world.on_incident = self._incident
-        world.on_failure = self._failure
-        world.on_record = self._record
+        world.on_link = self._record_link
+        world.on_incident = self._record_incident
+        world.on_failure = self._record_failure
+        world.on_record = self._record_row
         world.on_install = self._watch_store
         world.on_operation = self._record_invocation
         world.on_answer = self._record_answer
         if messages:
-            world.on_leg = self._leg
+            world.on_leg = self._record_transfer
         if messages or exposure:
-            world.on_fate = self._fate
+            world.on_fate = self._record_fate
         self._with_messages = messages
         self.failures = 0
         """Number of failures so far."""
 
     # -- what comes in
 
-    def positions(self, names: pa.Array, places: Places) -> None:
-        """Record where devices are now."""
+    def record_positions(self, names: pa.Array, places: Places) -> None:
+        """Record the places of some devices at the current time."""
         self._places.append((names, self.world.now_us, places))
         if len(self._places) * len(names) >= _ROWS_IN_MEMORY:
-            self._spill("positions", self._take_places())
+            self._spill("positions", self._pop_positions())
 
     def add(self, table: str, row: tuple[Any, ...]) -> None:
-        """Record a row; times are virtual µs."""
+        """Add a row to a table, with virtual times in µs; many rows are moved to a file."""
         rows = self._rows[table]
         rows.append(row)
         if len(rows) >= _ROWS_IN_MEMORY:
-            self._spill(table, self._take(table))
+            self._spill(table, self._pop_table(table))
 
     def _watch_store(self, process: Process) -> None:
+        """Record what a newly installed machine stores, if the lab records exposure."""
         exposure, host, system = self.exposure, process.host.name, process.system
         if exposure is not None:
             process.store.at_put = lambda key, value: exposure.record(
                 host, system, "stored", {"key": key, "value": value}, self.world.now_us
             )
 
-    def _link(self, device: Device) -> None:
+    def _record_link(self, device: Device) -> None:
+        """Record the state of a device's link; of several changes at one time, the last counts."""
         link, now_us = device.link, self.world.now_us
         if self._links_us != now_us:
             links, self._links, self._links_us = self._links, {}, now_us
@@ -276,22 +283,26 @@ class Recorder:
         )
         if (device.name in self._offline) == device.is_online:
             self._offline ^= {device.name}
-            self._incident(device, "link up" if device.is_online else "link down", None)
+            self._record_incident(device, "link up" if device.is_online else "link down", None)
 
-    def _incident(self, host: Host, incident: str, detail: str | None) -> None:
+    def _record_incident(self, host: Host, incident: str, detail: str | None) -> None:
+        """Record an incident of a host."""
         self.add("incidents", (host.name, self.world.now_us, incident, detail, None))
 
-    def _machine_incident(self, process: Process, incident: str, detail: str | None) -> None:
+    def _record_machine_incident(self, process: Process, incident: str, detail: str | None) -> None:
+        """Record an incident that a machine reports, with its system."""
         what = None if detail is None else detail[:_DETAIL]
         self.add("incidents", (process.host.name, self.world.now_us, incident, what, process.system))
 
-    def _failure(self, host: Host, system: str, error: Exception) -> None:
+    def _record_failure(self, host: Host, system: str, error: Exception) -> None:
+        """Record and count an exception of a machine or a callback."""
         notes = "; ".join(getattr(error, "__notes__", ()))
         what = f"{type(error).__name__}: {error}\n{notes}"[:_DETAIL]
         self.failures += 1
         self.add("incidents", (host.name, self.world.now_us, "failed", what, system))
 
-    def _leg(self, leg: Leg, carried_bytes: int, is_cut: bool) -> None:
+    def _record_transfer(self, leg: Leg, carried_bytes: int, is_cut: bool) -> None:
+        """Record a transfer that has left a link, or was cut on it."""
         ended_us = max(min(leg.end_us, self.world.now_us), leg.begun_us) if is_cut else leg.end_us
         self.add(
             "transfers",
@@ -299,9 +310,10 @@ class Recorder:
              min(leg.start_us, ended_us), ended_us, leg.transfer.size_bytes, carried_bytes, is_cut),
         )  # fmt: skip
 
-    def _fate(self, transfer: Transfer, fate: str) -> None:
+    def _record_fate(self, transfer: Transfer, fate: str) -> None:
+        """Record what became of a message, and what its receiver holds by it."""
         if self._with_messages:
-            self.add("messages", self._message(transfer, fate, self.world.now_us))
+            self.add("messages", self._message_row(transfer, fate, self.world.now_us))
         if self.exposure is not None and fate in ("arrived", "repeated"):
             sender: Process = transfer.sender
             party = self.world.at_address[transfer.to].host.name
@@ -309,7 +321,8 @@ class Recorder:
                 party, sender.system, sender.host.name, transfer.message, self.world.now_us, self._devices
             )
 
-    def _message(self, transfer: Transfer, fate: str, ended_us: int | None) -> tuple[Any, ...]:
+    def _message_row(self, transfer: Transfer, fate: str, ended_us: int | None) -> tuple[Any, ...]:
+        """Return the row of a message; ``ended_us`` None: it is under way."""
         message = transfer.message
         fields = wire_fields(message)
         kind, key = fields.get("kind"), fields.get("key")
@@ -320,15 +333,16 @@ class Recorder:
             content = brief(message, _CONTENT)
         return (
             transfer.sender.system, transfer.sender.host.name, None if target is None else target.host.name,
-            transfer.sent_us, ended_us, transfer.size_bytes, fate, _text(kind),
-            _text(key), content,
+            transfer.sent_us, ended_us, transfer.size_bytes, fate, _shortened(kind),
+            _shortened(key), content,
         )  # fmt: skip
 
-    def _record(self, process: Process, effect: Record) -> None:
+    def _record_row(self, process: Process, effect: Record) -> None:
+        """Record the row of a machine's Record in its table, or raise SimulationProblem for another table."""
         table, row = effect.table, effect.row
         if table == "operations":
             op_id = row.get("op_id")
-            operation = process.open.get(op_id or 0) or self._lose(process, op_id)
+            operation = process.open.get(op_id or 0) or self._find_lost_operation(process, op_id)
             if operation.details is None:
                 operation.details = [row]
             else:
@@ -338,11 +352,11 @@ class Recorder:
                 item = (
                     f"item {row['item']!r} for {row['receiver']!r}, which nobody has recorded with created_us"
                 )
-                self._machine_incident(process, "dropped", item)
+                self._record_machine_incident(process, "dropped", item)
         elif table == "reads":
-            self.read(process.host, row["box_km"], row["window_s"])
+            self.record_read(process.host, row["box_km"], row["window_s"])
         elif table == "incidents":
-            self._machine_incident(process, row["incident"], _text(row.get("detail")))
+            self._record_machine_incident(process, row["incident"], _shortened(row.get("detail")))
         else:
             raise SimulationProblem(
                 f"A machine has recorded a row of {table!r}.",
@@ -351,14 +365,14 @@ class Recorder:
                 expected="deliveries, operations, reads or incidents",
             )
 
-    def read(self, host: Host, box_km: float, window_s: float) -> None:
+    def record_read(self, host: Host, box_km: float, window_s: float) -> None:
         """Record that a device reads the surroundings of its place, if it has one."""
         loc = host.context.get("loc")
         if loc is not None:
             self.add("reads", (host.name, self.world.now_us, *loc, box_km, window_s, "recorded"))
 
-    def _lose(self, process: Process, op_id: Any) -> Operation:
-        """Return an operation that a machine describes though it was called in a former life."""
+    def _find_lost_operation(self, process: Process, op_id: Any) -> Operation:
+        """Return an open operation of a former start, by its number; or raise SimulationProblem."""
         for operation in self._open:
             if operation.call.op_id == op_id and operation.process.host is process.host:
                 return operation
@@ -370,50 +384,55 @@ class Recorder:
         )
 
     def _record_invocation(self, operation: Operation) -> None:
+        """Note that an operation was called and is open."""
         self._open[operation] = None
 
     def _record_answer(self, operation: Operation) -> None:
+        """Note that an operation was answered; its rows are made with those of others."""
         del self._open[operation]
         answered = self._answers
         answered.append(_answer_of(operation))
         if len(answered) >= _MAX_ANSWERS:
-            self._take_answers()
+            self._convert_answers()
 
-    def _take_answers(self) -> None:
-        """Move the answered operations into rows."""
+    def _convert_answers(self) -> None:
+        """Convert the answered operations into rows."""
         rows = self._rows["operations"]
         rows += _operation_rows(self._answers)
         self._answers.clear()
         if len(rows) >= _ROWS_IN_MEMORY:
-            self._spill("operations", self._take("operations"))
+            self._spill("operations", self._pop_table("operations"))
 
     # -- what goes out
 
     def pieces(self, name: str) -> Iterator[pa.Table]:
         """Yield a table in pieces, each with its schema; open rows are in the last one."""
         if name == "operations":
-            self._take_answers()
+            self._convert_answers()
         for file in self._files[name]:
             yield feather.read_table(file)
         if name == "positions":
-            yield self._positions(self._places)
+            yield self._positions_table(self._places)
         elif name not in TABLES:
             raise ParameterError(
                 "A lab has no such table.", where="name", found=brief(name), expected=", ".join(TABLES)
             )
         elif name == "bill":
-            yield self._table(name, [tuple(row) for row in self.world.bill()])
+            yield self._build_table(name, [tuple(row) for row in self.world.bill()])
         elif name == "deliveries":
-            yield self._table(name, list(self.deliveries.rows(self.world.now_us)))
+            yield self._build_table(name, list(self.deliveries.rows(self.world.now_us)))
         else:
             more: list[tuple[Any, ...]] = []
             if name == "messages" and self._with_messages:
-                more = [self._message(transfer, "under way", None) for transfer in self.world.under_way()]
+                more = [
+                    self._message_row(transfer, "under way", None)
+                    for transfer in self.world.transfers_under_way()
+                ]
             elif name == "links":
                 more = list(self._links.values())
             elif name == "operations":
                 more = _operation_rows(map(_answer_of, self._open))
-            yield self._table(name, self._rows[name] + more)
+            yield self._build_table(name, self._rows[name] + more)
 
     def table(self, name: str) -> pa.Table:
         """Return a whole table of the trace, by a ``name`` of :data:`TABLES`."""
@@ -426,14 +445,17 @@ class Recorder:
             raise ParameterError(
                 "This lab does not record transfers.", remedy="make it with Lab(…, record_messages=True)"
             )
-        rows = _rows(self.table("transfers"), "device", device.name)
+        rows = _filter_rows(self.table("transfers"), "device", device.name)
         times = (epoch_us(rows[name]) - start_us for name in ("begun", "started", "ended"))
         ways, sizes = rows["direction"].to_pylist(), rows["carried_bytes"].to_pylist()
         carried = [
-            Carried(*row) for row in zip(ways, *(column.tolist() for column in times), sizes, strict=True)
+            CarriedTransfer(*row)
+            for row in zip(ways, *(column.tolist() for column in times), sizes, strict=True)
         ]
         carried += device.link.carried_so_far(world.now_us)
-        down = _rows(_rows(self.table("incidents"), "device", device.name), "incident", "link down")
+        down = _filter_rows(
+            _filter_rows(self.table("incidents"), "device", device.name), "incident", "link down"
+        )
         downs_us = np.asarray(epoch_us(down["ts"]) - start_us)
         stretches: list[Stretch] = []
         profiles = [*device.link.profiles, (world.now_us, device.link.profile)]
@@ -457,7 +479,7 @@ class Recorder:
         described = {
             **self.description,
             "systems": sorted(systems),
-            "end": moment(self.start_us + self.world.now_us),
+            "end": iso_time(self.start_us + self.world.now_us),
             "rejected": {},
         }
         with TraceWriter.open(path, described, overwrite=overwrite) as writer:
@@ -467,15 +489,18 @@ class Recorder:
             writer.write("rejected", REJECTED.empty_table())
         return Path(path)
 
-    def _take(self, name: str) -> pa.Table:
+    def _pop_table(self, name: str) -> pa.Table:
+        """Return the rows of a table that are in memory as an Arrow table, and forget them."""
         rows, self._rows[name] = self._rows[name], []
-        return self._table(name, rows)
+        return self._build_table(name, rows)
 
-    def _take_places(self) -> pa.Table:
+    def _pop_positions(self) -> pa.Table:
+        """Return the positions that are in memory as an Arrow table, and forget them."""
         places, self._places = self._places, []
-        return self._positions(places)
+        return self._positions_table(places)
 
-    def _positions(self, places: list[tuple[pa.Array, int, Places]]) -> pa.Table:
+    def _positions_table(self, places: list[tuple[pa.Array, int, Places]]) -> pa.Table:
+        """Return positions as an Arrow table: one row for each device and time."""
         if not places:
             return POSITIONS.empty_table()
         names = pa.chunked_array([group for group, _, _ in places]).combine_chunks()
@@ -487,7 +512,8 @@ class Recorder:
         ts = pa.array(t_us + self.start_us).cast(POSITIONS.field("ts").type)
         return pa.table([names, ts, pa.array(lat), pa.array(lon), speeds], schema=POSITIONS)
 
-    def _table(self, name: str, rows: list[tuple[Any, ...]]) -> pa.Table:
+    def _build_table(self, name: str, rows: list[tuple[Any, ...]]) -> pa.Table:
+        """Return rows as an Arrow table with the trace's schema and calendar times."""
         schema = SCHEMAS[name]
         if name == "reads":
             schema = pa.schema([field for field in schema if field.name != "read_id"])
@@ -502,7 +528,7 @@ class Recorder:
         return with_read_ids(table) if name == "reads" else table
 
     def _spill(self, name: str, table: pa.Table) -> None:
-        """Move rows into a file that is deleted with this recorder."""
+        """Move rows from memory into a file, which is deleted with this recorder."""
         if self._folder is None:
             self._folder = work_folder()
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)

@@ -22,31 +22,33 @@ _BEFORE_SURROGATES: Final = 0xD7FF
 """Code points above it, up to 0xDFFF, cannot be in a key."""
 
 
-def _hook(value: Any) -> Any:
+def _encode_ciphertext(value: Any) -> Any:
+    """Encode a ciphertext as an extension of MessagePack; a hook for types that msgspec does not know."""
     if isinstance(value, Ciphertext):
         return msgspec.msgpack.Ext(_CIPHERTEXT, bytes(value))
     raise TypeError(f"{type(value).__name__} cannot be stored")
 
 
-def _ciphertext(code: int, data: memoryview) -> Ciphertext:
+def _decode_ciphertext(code: int, data: memoryview) -> Ciphertext:
+    """Decode the extension of a ciphertext."""
     return Ciphertext(data)
 
 
-_pack = msgspec.msgpack.Encoder(enc_hook=_hook).encode
+_pack = msgspec.msgpack.Encoder(enc_hook=_encode_ciphertext).encode
 
 
 class _Decoders(dict[Any, Callable[[bytes], Any]]):
     """Decoders by type, created at the first use; a type is no state of a store."""
 
     def __missing__(self, kind: Any) -> Callable[[bytes], Any]:
-        decode = self[kind] = msgspec.msgpack.Decoder(kind, ext_hook=_ciphertext).decode
+        decode = self[kind] = msgspec.msgpack.Decoder(kind, ext_hook=_decode_ciphertext).decode
         return decode
 
 
 _decoders: Final = _Decoders()
 
 
-def _read(key: str, written: bytes, kind: Any) -> Any:
+def _decode(key: str, written: bytes, kind: Any) -> Any:
     """Decode a stored value as a type, or raise StoreError."""
     try:
         return _decoders[kind](written)
@@ -88,7 +90,7 @@ class Killed(BaseException):
 
 
 def ignore(*what: Any) -> None:
-    """Do nothing: the crash point of a store without a fault."""
+    """Do nothing: the value of ``crash_point`` while no fault is armed."""
 
 
 class MemoryStore:
@@ -122,7 +124,7 @@ class MemoryStore:
     def get(self, key: str, kind: Any = Any) -> Any:
         """See :class:`mudkit.events.Store`."""
         value = self._data.get(key)
-        return None if value is None else _read(key, value, kind)
+        return None if value is None else _decode(key, value, kind)
 
     def put(self, key: str, value: Any) -> None:
         """See :class:`mudkit.events.Store`."""
@@ -147,7 +149,7 @@ class MemoryStore:
 
     def items(self, prefix: str = "", kind: Any = Any) -> Sequence[tuple[str, Any]]:
         """See :class:`mudkit.events.Store`."""
-        return [(key, _read(key, self._data[key], kind)) for key in self.keys(prefix)]
+        return [(key, _decode(key, self._data[key], kind)) for key in self.keys(prefix)]
 
     def commit(self) -> None:
         """Commit the changes since the last commit."""
@@ -168,7 +170,7 @@ class MemoryStore:
         self.commit()
 
     def _change(self, key: str, written: bytes | None) -> None:
-        """Set or delete a key until the next commit or rollback."""
+        """Set or delete a key (``written`` None) until the next commit or rollback."""
         before = self._data.get(key)
         self._undo.setdefault(key, before)
         self.is_dirty = True
@@ -213,7 +215,7 @@ class SqliteStore:
         else:
             row = self._execute("SELECT value FROM store WHERE key = ?", (key,)).fetchone()
             written = None if row is None else row[0]
-        return None if written is None else _read(key, written, kind)
+        return None if written is None else _decode(key, written, kind)
 
     def put(self, key: str, value: Any) -> None:
         """See :class:`mudkit.events.Store`."""
@@ -233,7 +235,7 @@ class SqliteStore:
 
     def items(self, prefix: str = "", kind: Any = Any) -> Sequence[tuple[str, Any]]:
         """See :class:`mudkit.events.Store`."""
-        return [(key, _read(key, written, kind)) for key, written in self._written(prefix)]
+        return [(key, _decode(key, written, kind)) for key, written in self._written(prefix)]
 
     def _written(self, prefix: str) -> list[tuple[str, bytes]]:
         """Return keys and encoded values, with the uncommitted changes applied."""
@@ -290,6 +292,7 @@ class SqliteStore:
         self._connection.close()
 
     def _change(self, key: str, value: bytes | None) -> None:
+        """Write or delete one key in the file."""
         if value is None:
             self._execute("DELETE FROM store WHERE key = ?", (key,))
         else:

@@ -82,12 +82,13 @@ def unpack(data: bytes, budget: Budget) -> Unpacked | None:
 
 
 def _unpack_text(text: bytes, budget: Budget) -> Unpacked | None:
+    """Open a text: JSON, one encoded run, or the encoded runs in it; None: it has none of these."""
     if value := _decode_json(text):
         budget.bytes -= len(text)
         return Unpacked(value, True)
     parts = []
     for run in _CODED.finditer(text):
-        decoded = _decode(run[0], budget)
+        decoded = _decode_run(run[0], budget)
         if decoded is not None:
             if len(run[0]) == len(text.strip()):
                 return Unpacked(decoded, True)
@@ -96,8 +97,8 @@ def _unpack_text(text: bytes, budget: Budget) -> Unpacked | None:
     return Unpacked(parts, False) if parts else None
 
 
-def _decode(run: bytes, budget: Budget) -> bytes | None:
-    """Return the content of an encoded run of letters, if it means something."""
+def _decode_run(run: bytes, budget: Budget) -> bytes | None:
+    """Return the content of a run of letters in base64, base32 or hexadecimal, if it means something."""
     for decoded in _decodings(run):
         if len(decoded) >= _MIN_DECODED and (_is_text(decoded) or unpack(decoded, budget) is not None):
             return decoded
@@ -120,6 +121,7 @@ _URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 
 def _decompress(data: bytes, budget: Budget) -> bytes | None:
+    """Return the content of compressed data by its magic number, or of deflate; None: it is neither."""
     for magic, inflater in _DECOMPRESSORS:
         if data.startswith(magic) and (inflated := _decompress_by(inflater(), data, budget)) is not None:
             return inflated
@@ -133,7 +135,7 @@ def _decompress(data: bytes, budget: Budget) -> bytes | None:
 
 
 def _decompress_by(inflate: Any, data: bytes, budget: Budget) -> bytes | None:
-    """Return the decompressed data, cut at the available budget."""
+    """Return what one decompressor makes of the data, cut at the budget; None: it is of another format."""
     try:
         out: bytes = inflate.decompress(data, budget.bytes)
     except (zlib.error, lzma.LZMAError, OSError, EOFError):
@@ -166,6 +168,7 @@ def _decode_msgpack(data: bytes) -> Any:
 
 
 def _strings(value: Any) -> Iterator[bytes]:
+    """Yield all texts and bytes in a nested value, as bytes."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _strings(name)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mudkit import words
 from mudkit.display import Branch, View, tree
 from mudkit.errors import ParameterError, TraceContentError
-from mudkit.systems.mud.policies.artefact import Action, action_text, question
+from mudkit.systems.mud.policies.artefact import Action, action_text, question_text
 from mudkit.units import US_PER_S
 
 Groups: TypeAlias = Literal["device", "day"]
@@ -293,7 +293,7 @@ def learnt_view(name: str, learnt: CostTree, features: Sequence[str], actions: S
             return Branch(action, share)
         if level == _MAX_LEVELS:
             return Branch(f"… mostly {action}", share)
-        text = f"{question(features[int(grown.feature[node])], float(grown.threshold[node]))}?"
+        text = f"{question_text(features[int(grown.feature[node])], float(grown.threshold[node]))}?"
         left, right = int(grown.left[node]), int(grown.right[node])
         return Branch(text, "", branch(left, level + 1), branch(right, level + 1))
 

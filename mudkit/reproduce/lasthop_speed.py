@@ -58,7 +58,7 @@ class Fleet:
         if not drawn.starts_up:
             self._phone.link_down("drawn")
         for at_us in drawn.switches_us.tolist():
-            world.at(at_us, self._switch)
+            world.schedule_action(at_us, self._switch)
         arrivals = zip(
             drawn.arrivals_us.tolist(), drawn.expires_us.tolist(), drawn.ranks.tolist(), strict=True
         )

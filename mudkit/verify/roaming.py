@@ -121,11 +121,11 @@ class _Walk:
         for number, at_us in enumerate(self._moments("publish", roaming.messages, length_us)):
             self.world.schedule_call(at_us, self._publish, number)
         for number, at_us in enumerate(self._moments("move", roaming.moves, length_us)):
-            self.world.at(at_us, self._move, number)
+            self.world.schedule_action(at_us, self._move, number)
         for number, at_us in enumerate(self._moments("crash", roaming.crashes, length_us)):
-            self.world.at(at_us, self._crash, number)
+            self.world.schedule_action(at_us, self._crash, number)
         for number, at_us in enumerate(self._moments("cut", roaming.moves // 2, length_us)):
-            self.world.at(at_us, self._cut, number)
+            self.world.schedule_action(at_us, self._cut, number)
         self.world.run(self.world.now_us + length_us)
         self.lab.faults.messages()
         for name in self.names:
@@ -157,7 +157,7 @@ class _Walk:
         name = self.names[self._draw(5, number, len(self.names))]
         self.lab.faults.kill(name, at=_CRASHES[self._draw(6, number, len(_CRASHES))])
         later_us = (1 + self._draw(7, number, 30)) * _S
-        self.world.at(self.world.now_us + later_us, self.lab.faults.restart, name)
+        self.world.schedule_action(self.world.now_us + later_us, self.lab.faults.restart, name)
 
     def _cut(self, number: int) -> None:
         self.lab.faults.cut("doctor", minutes=(1 + self._draw(8, number, 20)) / 60)
@@ -189,7 +189,7 @@ class _Walk:
         extra = len(received) - len(expected) + lost
         return Roamed(
             handovers=len(self.transfers),
-            crashes=sum(server.session - 1 for server in servers),
+            crashes=sum(server.start_number - 1 for server in servers),
             published=len(published),
             sent=len(expected),
             lost=lost,

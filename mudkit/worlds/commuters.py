@@ -222,7 +222,7 @@ class Drive:
         box = box_bounds(*device.loc, self._plan.box_km)
         edges = {name: float(value) for name, value in box._asdict().items()}
         predicate = _ABOUT.format(**edges, since=now_us / 1e6 - self._plan.window_s)
-        self.lab.trace.read(device, self._plan.box_km, self._plan.window_s)
+        self.lab.trace.record_read(device, self._plan.box_km, self._plan.window_s)
         answered = partial(self._record_answer, len(self._queries))
         operation = self.clients[row].read(APP, predicate, data={"loc": device.loc}, callback=answered)
         self._queries.append((row, now_us, device.loc, operation))

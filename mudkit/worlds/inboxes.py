@@ -170,7 +170,7 @@ class _Phones:
 
     def query(self, phone: str) -> None:
         """Ask for what is around a phone."""
-        self._lab.trace.read(self._lab.devices[phone], self._plan.box_km, self._plan.window_s)
+        self._lab.trace.record_read(self._lab.devices[phone], self._plan.box_km, self._plan.window_s)
 
     def _draw_receivers(self, sender: str, number: int) -> list[str]:
         """Draw distinct devices other than the sender; a single device sends to itself."""

@@ -262,7 +262,7 @@ class _Shift:
         self.offsets_s = offsets.tolist()
         for patient in self.pulses:
             world.schedule_call(round(self.offsets_s[patient] * _S), self._publish, (patient, 0))
-        world.at(0, self._roam)
+        world.schedule_action(0, self._roam)
         self.lab.run(hours=ward.hours)
         shown = pd.DataFrame(self.shown, columns=["doctor", "patient", "at_s", "pulse", "ecg_bytes"])
         hours = pd.Series({name: self._hours(name) for name in self.names})
@@ -290,7 +290,7 @@ class _Shift:
             network = "wifi" if away_m <= self.ward.range_m else "edge"
             if device.network != network:
                 device.change_network(network)
-        self.lab.world.at(self.lab.world.now_us + 5 * _S, self._roam)
+        self.lab.world.schedule_action(self.lab.world.now_us + 5 * _S, self._roam)
 
     def _show(self, doctor: str, message: Mapping[str, Any]) -> None:
         at_s = self.lab.world.now_us / 1e6

@@ -50,10 +50,10 @@ def measure(phones: int) -> float:
 
     def send(number: int) -> None:
         clients[number].send(devices[(number + 1) % phones].name, f"at {lab.world.now_us}")
-        lab.world.at(lab.world.now_us + EVERY_S * 1_000_000, send, number)
+        lab.world.schedule_action(lab.world.now_us + EVERY_S * 1_000_000, send, number)
 
     for number in range(phones):
-        lab.world.at(EVERY_S * 1_000_000 * number // phones, send, number)
+        lab.world.schedule_action(EVERY_S * 1_000_000 * number // phones, send, number)
     start_s = time.process_time()
     lab.run(hours=HOURS)
     return time.process_time() - start_s

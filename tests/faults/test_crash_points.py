@@ -39,7 +39,7 @@ class Trap:
         self.count += 1
         if self.count == self._number:
             world = self._place.lab.world
-            world.at(world.now_us + round(DOWN_S * 1e6), self._restart)
+            world.schedule_action(world.now_us + round(DOWN_S * 1e6), self._restart)
             raise Killed
 
     def _restart(self, _: Any) -> None:

@@ -73,10 +73,10 @@ FORWARD = """
             text = "%03d %06d" % (number, count)
             done = clients[sender].call(SendText(receiver, text, sender + " " + text))
             done.add_done_callback(lambda operation: say("accepted", sender, receiver, sender + " " + text))
-            world.at(world.now_us + order["every_us"], send, count + 1)
+            world.schedule_action(world.now_us + order["every_us"], send, count + 1)
 
         if order["every_us"]:
-            world.at(S // 7, send, 0)
+            world.schedule_action(S // 7, send, 0)
         world.run(order["seconds"] * S)
         for process in [*clients.values(), *relay.processes]:
             process.store.close()

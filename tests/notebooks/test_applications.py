@@ -39,7 +39,7 @@ def inject_faults(lab: Lab, cloud: Cloud, fault: str) -> None:
         for number, address in enumerate(servers):
             server = address.split("/")[0]
             for at_ms in range(300 + 130 * number, 120_000, 1700):
-                lab.world.at(
+                lab.world.schedule_action(
                     1000 * at_ms, lambda name: (lab.faults.kill(name), lab.faults.restart(name)), server
                 )
 

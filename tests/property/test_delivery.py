@@ -45,10 +45,10 @@ class Pair(FaultyWorld):
             self.machines[name].listen("post", lambda text, name=name: self.show(name, text))
 
     def show(self, name: str, text: Any) -> None:
-        self.shown[name].append((self.machines[name].session, text.id, text["text"]))
+        self.shown[name].append((self.machines[name].start_number, text.id, text["text"]))
 
     def own(self, step: Any) -> None:
-        self.world.at(step[1], self.send, step[2])
+        self.world.schedule_action(step[1], self.send, step[2])
 
     def send(self, name: str) -> None:
         process = self.machines[name]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mudkit.events import LinkDown, LinkUp, Received, SendFailed
 from mudkit.fleet import LINKS, RADIOS, World
-from mudkit.fleet.energy import Carried, timeline
+from mudkit.fleet.energy import CarriedTransfer, timeline
 
 S = 1_000_000
 END_US = 300 * S
@@ -55,8 +55,8 @@ class RecordedRun:
             if number < len(names):
                 host = self.world.hosts[names[number]]
                 at = count * fleet[number][1] * S + after_us
-                self.world.at(at, self._down, host)
-                self.world.at(at + length, self._up, host)
+                self.world.schedule_action(at, self._down, host)
+                self.world.schedule_action(at + length, self._up, host)
         self.fates: dict[int, Counter[str]] = {}
         counted: Counter[str] = Counter()
         self.world.on_fate = lambda transfer, fate: counted.update([fate])
@@ -187,10 +187,10 @@ def check_bill_is_integral_of_radio_power(run: RecordedRun, fleet: Any) -> None:
 
 
 def check_each_message_arrives_or_fails_once(run: RecordedRun) -> None:
-    assert sum(run.fates[END_US].values()) + len(run.world.under_way()) == run.count_sent()
+    assert sum(run.fates[END_US].values()) + len(run.world.transfers_under_way()) == run.count_sent()
     run.world.run(END_US + 300 * S)
     fates = run.fates[END_US + 300 * S]
-    assert sum(fates.values()) + len(run.world.under_way()) == run.count_sent()
+    assert sum(fates.values()) + len(run.world.transfers_under_way()) == run.count_sent()
     event_counts = Counter(type(event) for machine in run.machines.values() for _, event in machine.seen)
     assert event_counts[Received] == fates["arrived"]
     assert event_counts[SendFailed] == sum(fates.values()) - fates["arrived"]
@@ -199,7 +199,7 @@ def check_each_message_arrives_or_fails_once(run: RecordedRun) -> None:
 def integrate_mj(radio: Any, legs: list[Any], changes: list[tuple[int, bool]]) -> float:
     """Integrate the power of a radio over its transfers and its times without network."""
     carried = [
-        Carried(direction, begun, start, max(min(end, now), begun) if is_cut else end, bytes_carried)
+        CarriedTransfer(direction, begun, start, max(min(end, now), begun) if is_cut else end, bytes_carried)
         for _, direction, begun, start, end, now, _, bytes_carried, is_cut in legs
     ]
     stretches = timeline(radio, carried, [at for at, up in changes if not up], END_US)

@@ -31,9 +31,9 @@ def build_town(link: str = "umts_3g", battery_j: float | None = 400.0) -> Lab:
     def send_next(number: int) -> None:
         clients[number % 3].send(NAMES[(number + 1) % 3], "x" * (number * 997 % 8_000))
         clients[(number + 2) % 3].read()
-        lab.world.at(lab.world.now_us + 19 * S, send_next, number + 1)
+        lab.world.schedule_action(lab.world.now_us + 19 * S, send_next, number + 1)
 
-    lab.world.at(S, send_next, 0)
+    lab.world.schedule_action(S, send_next, 0)
     return lab
 
 
@@ -120,7 +120,7 @@ def test_radio_and_battery_agree_with_the_bill(
 ) -> None:
     lab = build_town(link, battery_j)
     for at_s, name, fault in faults:
-        lab.world.at(at_s * S, lambda scheduled: apply_fault(lab, scheduled), (name, fault))
+        lab.world.schedule_action(at_s * S, lambda scheduled: apply_fault(lab, scheduled), (name, fault))
     for end_us in ends_us:  # at arbitrary moments
         lab.run(seconds=end_us / S)
         bill = lab.bill()

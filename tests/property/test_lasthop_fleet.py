@@ -175,11 +175,11 @@ class Ward:
     def do_outage(self, name: str, duration_us: int) -> None:
         device = self.lab.devices[name]
         device.link_down("outage")
-        self.world.at(self.world.now_us + duration_us, device.link_up, "outage")
+        self.world.schedule_action(self.world.now_us + duration_us, device.link_up, "outage")
 
     def do_kill(self, name: str, duration_us: int) -> None:
         self.processes[name].kill()
-        self.world.at(self.world.now_us + duration_us, self.restart, self.processes[name])
+        self.world.schedule_action(self.world.now_us + duration_us, self.restart, self.processes[name])
 
     def do_crash(self, name: str, point: str) -> None:
         process = self.processes[name]
@@ -187,7 +187,7 @@ class Ward:
         def kill_at(reached: str) -> None:
             if reached == point:
                 process.store.crash_point = lambda name: None
-                self.world.at(self.world.now_us + 7 * S, self.restart, process)
+                self.world.schedule_action(self.world.now_us + 7 * S, self.restart, process)
                 raise Killed
 
         process.store.crash_point = kill_at

@@ -21,7 +21,7 @@ from mudkit.systems.contrail import messages as contrail_messages
 from mudkit.systems.contrail.device.filters import parse_filter
 from mudkit.systems.contrail.items import pack
 from mudkit.systems.lasthop import messages as lasthop_messages
-from mudkit.systems.lasthop.subscription import Following
+from mudkit.systems.lasthop.subscription import PlaceSubscription
 from mudkit.systems.mud import messages as mud_messages
 from mudkit.systems.radiator import Context, Volume
 from mudkit.systems.radiator import messages as radiator_messages
@@ -94,7 +94,7 @@ def set_up_lasthop() -> Setup:
     first = news.publish("first", rank=3.0).result()
     places = {"Tromsø": (69.65, 18.96, 20.0)}
     jane.follow("weather {place}", places).result()
-    following = Following(lasthop.Subscription("traffic {place}"), places)
+    following = PlaceSubscription(lasthop.Subscription("traffic {place}"), places)
     setup.requests = {
         lasthop_messages.Subscribe: (jane, lasthop_messages.Subscribe(lasthop.Subscription("arts"))),
         lasthop_messages.Unsubscribe: (jane, lasthop_messages.Unsubscribe("old")),
@@ -166,9 +166,9 @@ def set_up_mud() -> Setup:
         mud_messages.UpdateData: (bob, mud_messages.UpdateData(handle, {"age": 30})),
         mud_messages.Unregister: (bob, mud_messages.Unregister(other)),
         mud_messages.Renew: (ann, mud_messages.Renew(lab.token("ann", "news", hours=2.0))),
-        mud_messages.Policies: (bob, mud_messages.Policies()),
-        mud_messages.Pending: (bob, mud_messages.Pending()),
-        mud_messages.Held: (ann, mud_messages.Held("news", {})),
+        mud_messages.ListPolicies: (bob, mud_messages.ListPolicies()),
+        mud_messages.ListPending: (bob, mud_messages.ListPending()),
+        mud_messages.ListHeld: (ann, mud_messages.ListHeld("news", {})),
         mud_messages.Ship: (cloud, mud_messages.Ship("news", policy.document, None)),
     }
 

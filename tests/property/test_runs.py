@@ -75,7 +75,7 @@ class Town:
             (18, faults.cut, name),
             (25, faults.mend, name),
         ):
-            self.lab.world.at(
+            self.lab.world.schedule_action(
                 (minute + after) * MINUTE, lambda _, fault=fault, parameters=arguments: fault(*parameters)
             )
 
@@ -96,13 +96,16 @@ class Town:
         for workload, do in (
             (Poisson(per_day=400), write),
             (Poisson(per_day=100), lambda row: clients[names[row]].read()),
-            (Every(interval_s=600.0), lambda row: lab.trace.read(lab.devices[names[row]], 20.0, 7200.0)),
+            (
+                Every(interval_s=600.0),
+                lambda row: lab.trace.record_read(lab.devices[names[row]], 20.0, 7200.0),
+            ),
         ):
             stream = f"{type(workload).__name__} {workload!r}"
             now_us = lab.world.now_us
             moments = workload.moments(lab.world.seed, stream, names, lab.start_us + now_us, length_us)
             for row, t_us in zip(*moments, strict=True):
-                lab.world.at(now_us + int(t_us), do, int(row))
+                lab.world.schedule_action(now_us + int(t_us), do, int(row))
 
 
 def run_everything(seed: int = 7) -> Lab:
@@ -121,8 +124,10 @@ def run_everything(seed: int = 7) -> Lab:
     town.lab.device("shelf", "edge", at=(30.27, -97.74))
     for number, name in enumerate(("home-00001", "walk-00000", "still-00001")):
         town.inject_faults(name, 30 + 10 * number)
-    town.lab.world.at(80 * MINUTE, lambda _: town.lab.faults.kill("relay", at="accepted, not in the queue"))
-    town.lab.world.at(90 * MINUTE, lambda _: town.lab.faults.restart("relay"))
+    town.lab.world.schedule_action(
+        80 * MINUTE, lambda _: town.lab.faults.kill("relay", at="accepted, not in the queue")
+    )
+    town.lab.world.schedule_action(90 * MINUTE, lambda _: town.lab.faults.restart("relay"))
     return town.run(150)
 
 

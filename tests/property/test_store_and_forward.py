@@ -80,9 +80,9 @@ class Ward(FaultyWorld):
         """Send a message, or change whether a user is busy."""
         action, at_us, name, detail = step
         if action == "send":
-            self.world.at(at_us, self.send, step)
+            self.world.schedule_action(at_us, self.send, step)
         else:
-            self.world.at(at_us, lambda _: self.machines[name].host.change_context(busy=detail))
+            self.world.schedule_action(at_us, lambda _: self.machines[name].host.change_context(busy=detail))
 
     def settle(self) -> None:
         """End the faults and check that nothing is pending.

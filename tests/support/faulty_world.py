@@ -86,22 +86,22 @@ class FaultyWorld:
         action, at_us, name, detail = step
         world, process = self.world, self.machines[name]
         if action == "outage":
-            world.at(at_us, process.host.link_down, "outage")
-            world.at(at_us + detail, process.host.link_up, "outage")
+            world.schedule_action(at_us, process.host.link_down, "outage")
+            world.schedule_action(at_us + detail, process.host.link_up, "outage")
         elif action == "move":
-            world.at(at_us, lambda _: process.host.readdress(process.host.next_address()))
+            world.schedule_action(at_us, lambda _: process.host.readdress(process.host.next_address()))
         elif action == "take address":
-            world.at(at_us, lambda _: self.take_address(process, self.machines[detail]))
+            world.schedule_action(at_us, lambda _: self.take_address(process, self.machines[detail]))
         elif action == "hold":
-            world.at(at_us, lambda _: self.hold(process, detail))
+            world.schedule_action(at_us, lambda _: self.hold(process, detail))
         elif action == "network":
-            world.at(at_us, process.host.change_network, detail)
+            world.schedule_action(at_us, process.host.change_network, detail)
         elif action == "kill":
-            world.at(at_us, lambda _: process.kill())
-            world.at(at_us + detail, self.restart, process)
+            world.schedule_action(at_us, lambda _: process.kill())
+            world.schedule_action(at_us + detail, self.restart, process)
         elif action == "wipe":
-            world.at(at_us, lambda _: self.wipe(process))
-            world.at(at_us + detail, self.restart, process)
+            world.schedule_action(at_us, lambda _: self.wipe(process))
+            world.schedule_action(at_us + detail, self.restart, process)
         elif action == "restore":
             self.restore_later(process, at_us, at_us + detail)
         elif action == "restore twice":
@@ -111,12 +111,14 @@ class FaultyWorld:
             self.restore_later(process, newer_us, older_restored_us + detail[2])
         elif action == "mangle":
             shares = {"loss_share": detail, "repeat_share": detail, "delay_share": detail, "delay_s": 20.0}
-            world.at(at_us, lambda _: Faults(world).messages(**shares))
+            world.schedule_action(at_us, lambda _: Faults(world).messages(**shares))
         elif action == "late copies":
             shares = {"repeat_share": 0.5, "delay_s": detail}  # the copy arrives after this time
-            world.at(at_us, lambda _: Faults(world).messages(**shares))
+            world.schedule_action(at_us, lambda _: Faults(world).messages(**shares))
         elif action == "crash":
-            world.at(at_us, lambda _: setattr(process.store, "crash_point", self.build_trap(process, detail)))
+            world.schedule_action(
+                at_us, lambda _: setattr(process.store, "crash_point", self.build_trap(process, detail))
+            )
         else:
             self.own(step)
 
@@ -151,7 +153,7 @@ class FaultyWorld:
         def kill_at(name: str) -> None:
             if name == point:
                 process.store.crash_point = lambda name: None
-                self.world.at(self.world.now_us + 7 * S, self.restart, process)
+                self.world.schedule_action(self.world.now_us + 7 * S, self.restart, process)
                 raise Killed
 
         return kill_at
@@ -173,9 +175,9 @@ class FaultyWorld:
     def restore_later(self, process: Any, backup_us: int, restore_us: int) -> None:
         """Schedule a backup of a machine, and its restore."""
         backups: list[Any] = []
-        self.world.at(backup_us, lambda _: backups.append(dict(process.store.items())))
-        self.world.at(restore_us, lambda _: self.restore(process, backups[0]))
-        self.world.at(restore_us + S, self.restart, process)
+        self.world.schedule_action(backup_us, lambda _: backups.append(dict(process.store.items())))
+        self.world.schedule_action(restore_us, lambda _: self.restore(process, backups[0]))
+        self.world.schedule_action(restore_us + S, self.restart, process)
 
     def restart(self, process: Any) -> None:
         """Start a machine, unless it runs."""

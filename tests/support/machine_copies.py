@@ -94,7 +94,7 @@ class _Copy:
         self.state = file.getvalue()
         ports = {"store": self.store, "entropy": _Entropy(process), **pickler.shared}
         self.machine = _Unpickler(io.BytesIO(self.state), ports).load()
-        self.session = process.session
+        self.session = process.start_number
 
 
 def _are_equal(first: Any, second: Any) -> bool:
@@ -125,7 +125,7 @@ def compare_copies(at_s: float) -> Iterator[Counter[str]]:
             processes = [process for host in self.hosts.values() for process in host.processes]
             copies = {process: _Copy(process) for process in processes if process.machine is not None}
         copy = (copies or {}).get(process)
-        if copy is None or process.machine is None or process.session != copy.session:
+        if copy is None or process.machine is None or process.start_number != copy.session:
             handle(self, process, event)
             return
         machine = process.machine

@@ -345,9 +345,9 @@ INTERRUPTED = """
         def send(number):
             clients[number % 6].send(f"phone-{(number + 1) % 6:05d}", "x" * (number % 900))
             if number < 6_000:
-                lab.world.at(lab.world.now_us + 2_000_000, send, number + 1)
+                lab.world.schedule_action(lab.world.now_us + 2_000_000, send, number + 1)
 
-        lab.world.at(0, send, 0)
+        lab.world.schedule_action(0, send, 0)
         return lab
 
     def wait(_):
@@ -355,7 +355,7 @@ INTERRUPTED = """
         sys.stdin.readline()
 
     lab = lab_of()
-    lab.world.at(3_000_000_000, wait)
+    lab.world.schedule_action(3_000_000_000, wait)
     try:
         lab.run(hours=4)
     except KeyboardInterrupt:

@@ -172,7 +172,9 @@ def drive(networks, recording):
     moments_s = [60.0 * minute for minute in range(int(length_s / 60) - 10)]
     moments_s += [begin - 1.2 for begin, _ in find_outages(recording) if begin < moments_s[-1]]
     for number, moment_s in enumerate(moments_s):
-        lab.world.at(round(moment_s * US), lambda n: sender.send("car", "x" * 1_000_000, f"item {n}"), number)
+        lab.world.schedule_action(
+            round(moment_s * US), lambda n: sender.send("car", "x" * 1_000_000, f"item {n}"), number
+        )
     lab.run(seconds=length_s)
     return lab, receiver
 

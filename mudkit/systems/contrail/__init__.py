@@ -15,7 +15,7 @@ storage    in each data centre: a queue for each device, the item cache, white-l
 
 Messages (:mod:`.messages`), from receiver Bob to sender Ann and back: Bob's ``Filter`` travels sealed through
 his ``Push`` and Ann's queue; Ann pulls it (``Pull``, ``Deliver``) and accepts it. A matching item of hers is
-encrypted once and sent with ``Push`` as ``Data``, preceded by the channel ``Key``; compute appends a copy to
+encrypted once and sent with ``Push`` as ``Data``, preceded by the ``ChannelKey``; compute appends a copy to
 the queue of each receiver, and Bob pulls it. The cloud sees names, sizes, expiry, groups and the white-lists
 shown to it.
 

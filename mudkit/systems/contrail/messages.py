@@ -97,7 +97,7 @@ class Filter(SealedMessage, frozen=True, tag="filter"):
     """Device to device or group: a filter (3.1, 3.4.3); ``slot`` is its number there."""
 
 
-class Key(SealedMessage, frozen=True, tag="key"):
+class ChannelKey(SealedMessage, frozen=True, tag="key"):
     """Sender of a channel to a receiver: the channel's key (3.3); ``slot`` is the epoch."""
 
 
@@ -105,7 +105,7 @@ class ItemKey(SealedMessage, frozen=True, tag="item key"):
     """Sender to a receiver without the channel's key: the key of one item; ``slot`` is its number."""
 
 
-DeviceMessage: TypeAlias = Data | Filter | Key | ItemKey
+DeviceMessage: TypeAlias = Data | Filter | ChannelKey | ItemKey
 
 
 # -- between a device and a gateway (4.1, 4.2.2)
@@ -125,8 +125,8 @@ class _VisitMessage(_Message, frozen=True):
     visit: Count
 
 
-class Join(_NumberedRequest, frozen=True, tag="join"):
-    """Device to gateway: create the queue; show the white-list (3.3) or do not (None)."""
+class OpenQueue(_NumberedRequest, frozen=True, tag="join"):
+    """Device to gateway: create the queue of the device; show the white-list (3.3) or do not (None)."""
 
     friends: Annotated[list[_Text], msgspec.Meta(max_length=_MAX_LISTED)] | None
 
@@ -197,7 +197,7 @@ class Filled(_Message, frozen=True, tag="filled"):
     """Gateway to device: the queue is not empty, pull over the open connection; also answers a probe."""
 
 
-Request: TypeAlias = Join | Push | Membership | Withdraw | Pull
+Request: TypeAlias = OpenQueue | Push | Membership | Withdraw | Pull
 
 
 # -- between a gateway and the other tiers (4.2.2)
@@ -262,7 +262,7 @@ class _Op(msgspec.Struct, frozen=True, tag_field="op", kw_only=True, forbid_unkn
 
 
 class ShowFriends(_Op, frozen=True, tag="join"):
-    """Store the white-list of a device."""
+    """Store the white-list of a device in its storage."""
 
     device: _Text
     friends: list[_Text] | None
@@ -451,7 +451,7 @@ class QueueTransfer(_Message, frozen=True, tag="moving"):
 
     ``number`` is the sequence number of the move, scoped to (receiver, incarnation of ``origin``);
     ``open_from`` is that of the oldest unacknowledged move. ``friends_number`` is the number of the
-    :class:`Join` with the white-list. ``withdrawn`` is absent if there are no withdrawals.
+    :class:`OpenQueue` with the white-list. ``withdrawn`` is absent if there are no withdrawals.
     """
 
     origin: Name
@@ -481,10 +481,10 @@ class QueueAdopted(_Message, frozen=True, tag="adopted"):
 
 
 DEVICE_FROM_GATEWAY: Final = Accepts[Deliver | Filled | PushAnswer](Deliver, Filled, PushAnswer)
-DEVICE_FROM_DEVICE: Final = Accepts[DeviceMessage](Data, Filter, Key, ItemKey)
+DEVICE_FROM_DEVICE: Final = Accepts[DeviceMessage](Data, Filter, ChannelKey, ItemKey)
 """Messages in a :class:`Deliver`."""
 GATEWAY_FROM_DEVICE: Final = Accepts[Request | Probe | Bye](
-    Join, Push, Membership, Withdraw, Pull, Probe, Bye
+    OpenQueue, Push, Membership, Withdraw, Pull, Probe, Bye
 )
 GATEWAY_FROM_COMPUTE: Final = Accepts[RoutedAnswer](RoutedAnswer)
 GATEWAY_FROM_STORAGE: Final = Accepts[QueueFilled | ServerRestarted](QueueFilled, ServerRestarted)

@@ -26,7 +26,7 @@ from mudkit.systems.lasthop.messages import (
     Unsubscribe,
 )
 from mudkit.systems.lasthop.servers.spooling_server import SpoolServer
-from mudkit.systems.lasthop.subscription import Following, Limits, Subscription, check_topic
+from mudkit.systems.lasthop.subscription import Limits, PlaceSubscription, Subscription, check_topic
 from mudkit.wire import Value
 
 NAME: Final = "last hop"
@@ -260,6 +260,8 @@ class Subscriber(OnHost):
     ) -> Operation:
         """Subscribe to a topic while the device is at one of several places (Last hop 3.3).
 
+        To follow a topic again changes its places and settings.
+
         Handled by :meth:`~mudkit.systems.lasthop.device.machine.DeviceMachine._follow`.
 
         Parameters
@@ -276,7 +278,7 @@ class Subscriber(OnHost):
         ParameterError
             The topic, a place or a setting is not valid.
         """
-        following = Following(_build_subscription(topic, settings), places)
+        following = PlaceSubscription(_build_subscription(topic, settings), places)
         return self.installed.call(Follow(following))
 
     def unfollow(self, topic: str) -> Operation:

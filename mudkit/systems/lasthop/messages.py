@@ -15,7 +15,7 @@ from mudkit.checks import is_storable
 from mudkit.delivery.stream import MAX_EARLY_ITEMS, StreamItem
 from mudkit.errors import MudkitError
 from mudkit.systems.lasthop.spool.policies import Forwarding, Kind
-from mudkit.systems.lasthop.subscription import Following, Mode, Subscription
+from mudkit.systems.lasthop.subscription import Mode, PlaceSubscription, Subscription
 from mudkit.systems.receiving import Accepts, Count
 from mudkit.wire import Value
 
@@ -54,7 +54,7 @@ class Read(Struct, frozen=True, tag_field="operation", tag="read"):
 class Follow(Struct, frozen=True, tag_field="operation", tag="follow"):
     """Subscribe to a topic while the device is at one of several places (3.3)."""
 
-    following: Following
+    following: PlaceSubscription
 
 
 class Unfollow(Struct, frozen=True, tag_field="operation", tag="unfollow"):

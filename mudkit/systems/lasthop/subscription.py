@@ -161,7 +161,7 @@ class Subscription:
 
 
 @dataclass(frozen=True)
-class Following:
+class PlaceSubscription:
     """A subscription that depends on the place of the device: its topic may contain ``{place}``.
 
     Places are circles by name: latitude and longitude in degrees, and a radius in km; the first match counts.
@@ -169,7 +169,8 @@ class Following:
 
     Examples
     --------
-    >>> following = Following(Subscription("traffic {place}"), {"Tromsø": (69.65, 18.96, 20.0)})
+    >>> places = {"Tromsø": (69.65, 18.96, 20.0)}
+    >>> following = PlaceSubscription(Subscription("traffic {place}"), places)
     >>> following.topic((69.66, 18.9))
     'traffic Tromsø'
     >>> following.topic((60.39, 5.32)) is None

@@ -21,9 +21,9 @@ from mudkit.systems.mud.messages import (
     Create,
     Delete,
     Drop,
-    Held,
-    Pending,
-    Policies,
+    ListHeld,
+    ListPending,
+    ListPolicies,
     Read,
     Register,
     Renew,
@@ -131,6 +131,7 @@ class Client(OnHost):
         self._watched = 0
 
     def _own_facts(self) -> dict[str, Value]:
+        """Return what a display shows of the client itself: its device and app."""
         return {"device": self.device.name, "app": self._app}
 
     # -- tables
@@ -146,7 +147,7 @@ class Client(OnHost):
     ) -> Operation:
         """Create a table.
 
-        Handled by :meth:`~mudkit.systems.mud.device.connection.Connection.ask`.
+        Handled by :meth:`~mudkit.systems.mud.device.connection.Connection.send_request`.
 
         Parameters
         ----------
@@ -180,7 +181,7 @@ class Client(OnHost):
     ) -> Operation:
         """Change a table's level, and add or remove columns; only the app that created it may.
 
-        Handled by :meth:`~mudkit.systems.mud.device.connection.Connection.ask`.
+        Handled by :meth:`~mudkit.systems.mud.device.connection.Connection.send_request`.
 
         Parameters
         ----------
@@ -197,7 +198,7 @@ class Client(OnHost):
     def drop(self, table: str) -> Operation:
         """Delete a table with all its records; only the app that created it may.
 
-        Handled by :meth:`~mudkit.systems.mud.device.connection.Connection.ask`.
+        Handled by :meth:`~mudkit.systems.mud.device.connection.Connection.send_request`.
         """
         return self.installed.call(Drop(table))
 
@@ -333,7 +334,7 @@ class Client(OnHost):
         PredicateError
             The predicate cannot be parsed, or a ``lookup`` does not name its table by a constant.
         """
-        parsed = None if predicate is None else _parse(predicate)
+        parsed = None if predicate is None else _parse_predicate(predicate)
         reader = {} if data is None else check_record(data, ())
         if type == "continuous":
             _refuse_option("aggregate", aggregate)
@@ -409,7 +410,7 @@ class Client(OnHost):
 
         Handled by :meth:`~mudkit.systems.mud.device.policy_slot.PolicySlot.describe`.
         """
-        return self.installed.call(Policies())
+        return self.installed.call(ListPolicies())
 
     def pending(self) -> Operation:
         """List the writes that the cloud has not answered.
@@ -419,7 +420,7 @@ class Client(OnHost):
         ``held`` is the reason for which one is not sent: ``'token'`` if its token has expired (see
         :meth:`renew`), ``'policy'`` if the write policy keeps it until a read needs it, else None.
         """
-        return self.installed.call(Pending())
+        return self.installed.call(ListPending())
 
     def holdings(self, table: str, data: Fields | None = None) -> Operation:
         """List the versions of a table's records on the device, also hidden ones, without asking the cloud.
@@ -439,14 +440,15 @@ class Client(OnHost):
             ``version`` is None for pending writes, ``record`` for deletions, ``visible`` if only the cloud
             can evaluate it.
         """
-        return self.installed.call(Held(table, check_record(data or {}, ())))
+        return self.installed.call(ListHeld(table, check_record(data or {}, ())))
 
     def _submit_write(
         self, operation: type[Write], table: str, key: str | None, record: Fields | None, kind: WriteType,
         predicate: str | Predicate | None, utility: Utility | None, data: Fields | None,
         callback: Callable[[Operation], None] | None,
     ) -> Operation:  # fmt: skip
-        parsed = None if predicate is None else _parse(predicate)
+        """Call a write or a delete on the machine: the common part of :meth:`write` and :meth:`delete`."""
+        parsed = None if predicate is None else _parse_predicate(predicate)
         reader = {} if data is None else check_record(data, ())
         called = self.installed.call(operation(table, key, record, kind, parsed, utility, reader))
         if callback is not None:
@@ -498,7 +500,8 @@ def _refuse_option(name: str, value: Utility | str | None) -> None:
         )
 
 
-def _parse(predicate: str | Predicate) -> Predicate:
+def _parse_predicate(predicate: str | Predicate) -> Predicate:
+    """Return a predicate, parsed if it is a text; raise PredicateError if it is malformed."""
     if not isinstance(predicate, Predicate):
         predicate = Predicate(predicate)
     tables_of(predicate)  # raises PredicateError for a table that is not a constant
@@ -509,13 +512,14 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-def _wait_for(
+def _blocking_method(
     call: Callable[Concatenate[Client, _P], Operation], result: Callable[[Operation, float], _T]
 ) -> Callable[Concatenate[BlockingClient, _P], _T]:
     """Return a method that calls a method of :class:`Client` and waits for its result."""
 
     @wraps(call)
     def wait(client: BlockingClient, /, *arguments: _P.args, **named: _P.kwargs) -> _T:
+        """Call the method of the client, and return its result."""
         return result(call(client.client, *arguments, **named), client.timeout_s)
 
     wait.__doc__ = f"{result.__doc__} See :meth:`Client.{call.__name__}`."
@@ -526,7 +530,7 @@ def _wait_for(
 
 
 def _wait_until_done(operation: Operation, timeout_s: float) -> None:
-    """Wait until it is completed."""
+    """Run virtual time until the operation is completed."""
     operation.result(timeout_s)
 
 
@@ -568,14 +572,14 @@ class BlockingClient:
         self.client = client
         self.timeout_s = timeout_s
 
-    create = _wait_for(Client.create, _wait_until_done)
-    alter = _wait_for(Client.alter, _wait_until_done)
-    drop = _wait_for(Client.drop, _wait_until_done)
-    write = _wait_for(Client.write, _wait_for_version)
-    delete = _wait_for(Client.delete, _wait_for_version)
-    read = _wait_for(Client.read, _wait_for_records)
-    update_data = _wait_for(Client.update_data, _wait_until_done)
-    unregister = _wait_for(Client.unregister, _wait_until_done)
+    create = _blocking_method(Client.create, _wait_until_done)
+    alter = _blocking_method(Client.alter, _wait_until_done)
+    drop = _blocking_method(Client.drop, _wait_until_done)
+    write = _blocking_method(Client.write, _wait_for_version)
+    delete = _blocking_method(Client.delete, _wait_for_version)
+    read = _blocking_method(Client.read, _wait_for_records)
+    update_data = _blocking_method(Client.update_data, _wait_until_done)
+    unregister = _blocking_method(Client.unregister, _wait_until_done)
 
 
 @check_arguments
@@ -654,6 +658,7 @@ class PubSub:
         """
 
         def notify(change: Change | Fields) -> None:
+            """Pass the columns of a new message to the callback; other changes are not messages."""
             if isinstance(change, Change) and change.record is not None:
                 callback(FieldsWithId(dict(change.record), change.id))
 

@@ -126,15 +126,15 @@ class Renew(Struct, frozen=True, tag_field="operation", tag="renew"):
     token: str
 
 
-class Policies(Struct, frozen=True, tag_field="operation", tag="policies"):
+class ListPolicies(Struct, frozen=True, tag_field="operation", tag="policies"):
     """List the shipped policies in use."""
 
 
-class Pending(Struct, frozen=True, tag_field="operation", tag="pending"):
+class ListPending(Struct, frozen=True, tag_field="operation", tag="pending"):
     """List the writes that the cloud has not answered."""
 
 
-class Held(Struct, frozen=True, tag_field="operation", tag="held"):
+class ListHeld(Struct, frozen=True, tag_field="operation", tag="held"):
     """List the versions of a table's records that the device holds."""
 
     table: str
@@ -150,8 +150,8 @@ class Ship(Struct, frozen=True, tag_field="operation", tag="ship"):
 
 
 ClientOperation = (
-    Create | Alter | Drop | Write | Delete | Read | Register | UpdateData | Unregister | Renew | Policies
-    | Pending | Held
+    Create | Alter | Drop | Write | Delete | Read | Register | UpdateData | Unregister | Renew | ListPolicies
+    | ListPending | ListHeld
 )  # fmt: skip
 """Operations of a client."""
 
@@ -172,12 +172,12 @@ def app_of(endpoint: str) -> str:
     return endpoint.rpartition("/")[2]
 
 
-def processor_of(table: int, partition: int, processors: int) -> int:
+def processor_index(table: int, partition: int, processors: int) -> int:
     """Return the index of the processor of a partition."""
     return (table + partition) % processors
 
 
-def server_of(netid: str, servers: int) -> int:
+def server_index(netid: str, servers: int) -> int:
     """Return the index of the notification server of a device: each has a range of the netids' hashes."""
     return crc32(netid.encode()) * servers >> 32
 
@@ -556,7 +556,7 @@ class Log(Struct, frozen=True, tag_field="kind", tag="log"):
     nonce: Name | UnsetType = UNSET
 
 
-class State(Struct, frozen=True, tag_field="kind", tag="state"):
+class TablesState(Struct, frozen=True, tag_field="kind", tag="state"):
     """Back end to follower: all tables and rows at a position of the log, in answer to :class:`FollowLog`."""
 
     incarnation: str = field(name="turn")
@@ -584,7 +584,7 @@ class Described(Struct, frozen=True, tag_field="kind", tag="described", kw_only=
         _check_consistent((self.table is None) is not (self.error is None))
 
 
-class Restarted(Struct, frozen=True, tag_field="kind", tag="restarted", kw_only=True):
+class LogRestarted(Struct, frozen=True, tag_field="kind", tag="restarted", kw_only=True):
     """Back end to gateway to client: the client names another incarnation of the log, and is to ask again.
 
     ``former_log_incarnation`` is the one that the client named; its log is the same up to ``shared_lsn``.
@@ -640,7 +640,7 @@ class WriteResult(Struct, frozen=True, kw_only=True):
         _check_consistent(self.error is not UNSET or UNSET not in (self.lsn, self.partition, self.table))
 
 
-class Outcome(WriteResult, frozen=True, tag_field="kind", tag="outcome", kw_only=True):
+class WriteOutcome(WriteResult, frozen=True, tag_field="kind", tag="outcome", kw_only=True):
     """Back end to gateway to client: the result of a write. ``claims`` as in :class:`Administered`."""
 
     id: Name
@@ -668,7 +668,7 @@ class PlacedPart(Part, frozen=True, tag_field="kind", tag="part", kw_only=True):
     place: Count
 
 
-class Registered(Struct, frozen=True, tag_field="kind", tag="registered", kw_only=True):
+class ContinuousReadAck(Struct, frozen=True, tag_field="kind", tag="registered", kw_only=True):
     """Processor to gateway: acknowledgement of a registration, of reader data, or of the end; or an error.
 
     ``generation`` is that of the processor, ``lsn`` its log position in ``log_incarnation``, ``data_seq`` the
@@ -683,13 +683,15 @@ class Registered(Struct, frozen=True, tag_field="kind", tag="registered", kw_onl
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
 
 
-class PlacedRegistered(Registered, frozen=True, tag_field="kind", tag="registered", kw_only=True):
+class PlacedContinuousReadAck(
+    ContinuousReadAck, frozen=True, tag_field="kind", tag="registered", kw_only=True
+):
     """Gateway to client: the same; ``place`` is the processor."""
 
     place: Name
 
 
-class Refused(Struct, frozen=True, tag_field="kind", tag="refused"):
+class RequestRefused(Struct, frozen=True, tag_field="kind", tag="refused"):
     """Gateway to client: the error for which a request was not passed on."""
 
     id: Name
@@ -866,18 +868,18 @@ class PoliciesRequest(Struct, frozen=True, tag_field="kind", tag="follow"):
     """Notification server to generator: request for all shipped policies."""
 
 
-class Following(Struct, frozen=True, tag_field="kind", tag="followed"):
+class PoliciesFollow(Struct, frozen=True, tag_field="kind", tag="followed"):
     """Generator to notification server: the policies follow in a new stream."""
 
 
-class Gone(Struct, frozen=True, tag_field="kind", tag="gone"):
+class SessionGone(Struct, frozen=True, tag_field="kind", tag="gone"):
     """Notification server to processor: a session has ended; with ``endpoint``: it is not this client's."""
 
     session: Name
     endpoint: Endpoint | UnsetType = UNSET
 
 
-class Moved(Struct, frozen=True, tag_field="kind", tag="moved"):
+class ClientMoved(Struct, frozen=True, tag_field="kind", tag="moved"):
     """Notification server to processor: new address of a session's client; sent back as acknowledgement."""
 
     session: Name
@@ -900,22 +902,38 @@ class Vacated(Struct, frozen=True, tag_field="kind", tag="vacated"):
 # -- accepted messages, by receiver and sender
 
 CLIENT_FROM_GATEWAY: Final = Accepts[
-    PlacedPart | PlacedRegistered | Refused | PartsComplete | Outcome | Administered | Restarted
-](PlacedPart, PlacedRegistered, Refused, PartsComplete, Outcome, Administered, Restarted)
+    PlacedPart
+    | PlacedContinuousReadAck
+    | RequestRefused
+    | PartsComplete
+    | WriteOutcome
+    | Administered
+    | LogRestarted
+](
+    PlacedPart,
+    PlacedContinuousReadAck,
+    RequestRefused,
+    PartsComplete,
+    WriteOutcome,
+    Administered,
+    LogRestarted,
+)
 CLIENT_FROM_NOTIFICATION_SERVER: Final = Accepts[Welcome | Redirect | Identify | StreamItem[Notification]](
     Welcome, Redirect, Identify, StreamItem[Notification]
 )
 GATEWAY_FROM_CLIENT: Final = Accepts[Ask | AskBatch](Ask, AskBatch)
-GATEWAY_FROM_BACK_END: Final = Accepts[Described | Administered | Outcome | Part | Restarted](
-    Described, Administered, Outcome, Part, Restarted
+GATEWAY_FROM_BACK_END: Final = Accepts[Described | Administered | WriteOutcome | Part | LogRestarted](
+    Described, Administered, WriteOutcome, Part, LogRestarted
 )
 GATEWAY_FROM_REPLICA: Final = Accepts[Part](Part)
-GATEWAY_FROM_PROCESSOR: Final = Accepts[Registered](Registered)
+GATEWAY_FROM_PROCESSOR: Final = Accepts[ContinuousReadAck](ContinuousReadAck)
 PROCESSOR_FROM_GATEWAY: Final = Accepts[
     PartitionRead | RoutedWrite | Registration | ReaderDataUpdate | Unregistration
 ](PartitionRead, RoutedWrite, Registration, ReaderDataUpdate, Unregistration)
-PROCESSOR_FROM_NOTIFICATION_SERVER: Final = Accepts[Gone | Moved | StreamAck](Gone, Moved, StreamAck)
-FOLLOWER_FROM_BACK_END: Final = Accepts[Log | State](Log, State)
+PROCESSOR_FROM_NOTIFICATION_SERVER: Final = Accepts[SessionGone | ClientMoved | StreamAck](
+    SessionGone, ClientMoved, StreamAck
+)
+FOLLOWER_FROM_BACK_END: Final = Accepts[Log | TablesState](Log, TablesState)
 REPLICA_FROM_PROCESSOR: Final = Accepts[PartitionRead](PartitionRead)
 BACK_END_FROM_GATEWAY: Final = Accepts[Describe | Administer](Describe, Administer)
 BACK_END_FROM_PROCESSOR: Final = Accepts[PartitionRead | RoutedWrite | FollowLog | LogAck](
@@ -923,9 +941,9 @@ BACK_END_FROM_PROCESSOR: Final = Accepts[PartitionRead | RoutedWrite | FollowLog
 )
 BACK_END_FROM_REPLICA: Final = Accepts[PartitionRead | FollowLog | LogAck](PartitionRead, FollowLog, LogAck)
 NOTIFICATION_SERVER_FROM_CLIENT: Final = Accepts[Hello | StreamAck](Hello, StreamAck)
-NOTIFICATION_SERVER_FROM_CLOUD: Final = Accepts[Following | Moved | StreamItem[ServerNotification]](
-    Following, Moved, StreamItem[ServerNotification]
-)
+NOTIFICATION_SERVER_FROM_CLOUD: Final = Accepts[
+    PoliciesFollow | ClientMoved | StreamItem[ServerNotification]
+](PoliciesFollow, ClientMoved, StreamItem[ServerNotification])
 """From processors and the generator."""
 NOTIFICATION_SERVER_FROM_ANOTHER: Final = Accepts[Occupied | Vacated](Occupied, Vacated)
 GENERATOR_FROM_NOTIFICATION_SERVER: Final = Accepts[PoliciesRequest | StreamAck](PoliciesRequest, StreamAck)

@@ -91,6 +91,7 @@ class ReadResult(Displayed, msgspec.Struct, frozen=True):
         return table.sort_index()
 
     def _view(self) -> View:
+        """Return the view of a display: the first records, or the aggregates."""
         if self.aggregates is not None:
             count = len(self.aggregates)
             rows = first_rows(("aggregate", "value"), self.aggregates.items(), count)
@@ -147,6 +148,7 @@ class Conflict(Displayed, MudkitError, RuntimeError):
         self.store, self.local, self.base = deepcopy(store), deepcopy(local), deepcopy(base)
 
     def _view(self) -> View:
+        """Return the view of a display: the three records side by side."""
         records = [_columns(record) for record in (self.base, self.local, self.store)]
         names = list(dict.fromkeys(name for record in records for name in record or {}))
         rows = ((name, *((record or {}).get(name) for record in records)) for name in names)

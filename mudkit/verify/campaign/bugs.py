@@ -104,9 +104,9 @@ def hunt(bug: Bug, seeds: Sequence[int]) -> Catch | None:
 # -- replacements
 
 _fail, _write, _start = WritePath._fail, WritePath.write, RetransmitTimer.start
-_scope = backend._scope
+_scope = backend._results_key
 _register, _replace_reader_data, _match = (
-    ContinuousReads._register,
+    ContinuousReads._request_registration,
     Processor._replace_reader_data,
     Matching.match,
 )
@@ -119,7 +119,7 @@ def _keep_conflict(
     if not isinstance(error, Conflict):
         return _fail(self, write, error, row)
     self._in_flight.add(write.seq)  # its caller has the error: it is not sent again
-    return self._complete(write, None if row is None else row.ver, error)
+    return self._complete_call(write, None if row is None else row.ver, error)
 
 
 def _send_at_once(
@@ -232,13 +232,13 @@ BUGS: Final = (
     Bug(
         "conditional writes that always succeed",
         "unseen writes of others are overwritten",
-        ((backend, "_replaces", lambda write, row: True),),
+        ((backend, "_may_replace", lambda write, row: True),),
         in_histories=False,
     ),
     Bug(
         "conditional writes that never find their version",
         "conflicts without a concurrent write",
-        ((backend, "_replaces", lambda write, row: row is None),),
+        ((backend, "_may_replace", lambda write, row: row is None),),
         in_histories=False,
     ),
     Bug(
@@ -251,7 +251,7 @@ BUGS: Final = (
     Bug(
         "a new session without repeated registrations",
         "continuous reads end silently when a notification server has lost them",
-        ((ContinuousReads, "_register", _register_once),),
+        ((ContinuousReads, "_request_registration", _register_once),),
         in_histories=False,
     ),
     Bug(
@@ -277,14 +277,14 @@ BUGS: Final = (
     Bug(
         "a wiped device that keeps its identity",
         "its writes are answered with results of earlier ones",
-        ((backend, "_scope", lambda incarnation, writer: _scope("the same", writer)),),
+        ((backend, "_results_key", lambda incarnation, writer: _scope("the same", writer)),),
         in_histories=False,
         seed=3,
     ),
     Bug(
         "rows of a dropped table that stay cached",
         "a table shows records of a dropped table of the same name",
-        ((Local, "forget", lambda self, name, since: None),),
+        ((Local, "forget_tables", lambda self, name, since: None),),
         in_histories=False,
         seed=38,
     ),

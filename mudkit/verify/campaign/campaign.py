@@ -90,7 +90,7 @@ class Campaign:
             with_predicates=draw.random() < 0.3,
             with_side=draw.random() < 0.5,
             now_us=lambda: self.lab.world.now_us,
-            session_of=lambda name: self.lab.world.hosts[name].processes[0].session,
+            session_of=lambda name: self.lab.world.hosts[name].processes[0].start_number,
         )
         standing = ["lagging replicas"] if lag_s and self.cloud.replicas else []
         standing += ["two devices"] if "ann-tablet" in names else []
@@ -196,7 +196,7 @@ class Campaign:
         if host.name not in self.clients:
             return
         process, *_ = host.processes
-        self.wipes.setdefault(host.name, []).append(process.session)
+        self.wipes.setdefault(host.name, []).append(process.start_number)
         self.must_commit = {value: name for value, name in self.must_commit.items() if name != host.name}
         self.renewals.pop(host.name, None)
         self.work.record_loss(host.name, is_wiped=is_wiped)

@@ -306,7 +306,7 @@ class FaultInjector:
         if kind == "store" and self._copies.random() < _AGAIN_SHARE:
             newest = self._backups[-1]
             again_us = self._world.now_us + round(self._copies.uniform(0.0, _AGAIN_S) * 1e6)
-            self._world.at(again_us, lambda _: self._restore_from(host, newest))
+            self._world.schedule_action(again_us, lambda _: self._restore_from(host, newest))
         self._restore_from(host, self._copies.choice(self._backups))
         return host if kind == "device" else None
 
@@ -322,7 +322,7 @@ class FaultInjector:
         self._begin(column, float("inf"))
         max_s = 30.0 if self._kind_of[host] == "store" else 120.0  # nothing progresses without the store
         restart_us = self._world.now_us + round(self._restarts.uniform(0.1, max_s) * 1e6)
-        self._world.at(restart_us, lambda _: self._faults.restart(host))
+        self._world.schedule_action(restart_us, lambda _: self._faults.restart(host))
 
     def _record_restart(self, host: str) -> None:
         column = self._down.pop(host, None)

@@ -186,7 +186,7 @@ class Judgement:
         answered_us = {write.value: write.operation.responded_us for write in work.writes}
         for operation in sorted(answered, key=lambda operation: (operation.responded_us, operation.op_id)):
             arguments = operation.call.named_arguments
-            client = self._identity(operation.process.host.name, operation.session)
+            client = self._identity(operation.process.host.name, operation.start_number)
             table = client, arguments["table"]
             is_read = operation.call.name == "read"
             records = (operation.result().records or {}).values() if is_read else ()

@@ -268,3 +268,8 @@ def test_follower_resumes_after_what_it_has_taken_in_any_lineage(before, last, l
 def test_starts_of_a_log_by_number():
     lineage = {"a": 3, "b": 3, "c": 7}
     assert [incarnation_at(lineage, seq) for seq in (1, 2, 3, 6, 7)] == ["", "", "b", "b", "c"]
+
+
+def test_nothing_is_taken_of_an_incarnation_that_begins_after_the_last_position():
+    assert taken_by_incarnation({"a": 4, "b": 7}, 2, {}) == {"": 2}
+    assert taken_by_incarnation({"a": 4, "b": 7}, 5, {"a": 6}) == {"": 3, "a": 6}

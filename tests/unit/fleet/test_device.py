@@ -145,9 +145,9 @@ def test_device_with_traffic_switches_off_when_the_battery_is_empty(link):
 
     def send(_: None) -> None:
         process.call("send", to="server", message=b"x" * 100_000)
-        lab.world.at(lab.world.now_us + 7 * S, send)
+        lab.world.schedule_action(lab.world.now_us + 7 * S, send)
 
-    lab.world.at(0, send)
+    lab.world.schedule_action(0, send)
     while ann.is_on:
         lab.run(seconds=60)
         left_j = ann.battery.left_j()

@@ -7,7 +7,7 @@ from fleet_machines import Stage
 
 from mudkit.events import Received, Send
 from mudkit.fleet.bill import Account
-from mudkit.fleet.energy import MJ_PER_MW_US, RADIOS, Carried, Radio, RadioProfile, timeline
+from mudkit.fleet.energy import MJ_PER_MW_US, RADIOS, CarriedTransfer, Radio, RadioProfile, timeline
 
 LTE = RADIOS["lte"]
 S = 1_000_000
@@ -75,7 +75,7 @@ def test_first_opening_of_a_radio_is_charged():
 
 # Opened for 10 µs, and a tail of 20 µs. A byte sent within 5 µs takes 400 mW above the active 50, one received 800.
 PLAIN = RadioProfile("plain", 10, 100.0, 50.0, 2.0, 4.0, 20, 30.0)
-UP = Carried("up", 5, 15, 20, 1)
+UP = CarriedTransfer("up", 5, 15, 20, 1)
 OPENED = [(0, 5, "idle", 0), (5, 15, "promotion", 100)]
 SENT = [*OPENED, (15, 20, "active", 450)]
 
@@ -86,13 +86,13 @@ SENT = [*OPENED, (15, 20, "active", 450)]
         pytest.param([], [3], [(0, 60, "idle", 0)], id="nothing is carried"),
         pytest.param([UP], [], [*SENT, (20, 40, "tail", 30), (40, 60, "idle", 0)], id="tail after the last"),
         pytest.param(
-            [Carried("down", 5, 15, 20, 1)],
+            [CarriedTransfer("down", 5, 15, 20, 1)],
             [],
             [*OPENED, (15, 20, "active", 850), (20, 40, "tail", 30), (40, 60, "idle", 0)],
             id="a received byte",
         ),
         pytest.param(
-            [UP, Carried("down", 6, 18, 28, 2)],
+            [UP, CarriedTransfer("down", 6, 18, 28, 2)],
             [],
             [
                 *OPENED,
@@ -105,13 +105,13 @@ SENT = [*OPENED, (15, 20, "active", 450)]
             id="active once for two transfers, and the energy of the bytes of each",
         ),
         pytest.param(
-            [Carried("up", 40, 40, 45, 1), UP],
+            [CarriedTransfer("up", 40, 40, 45, 1), UP],
             [],
             [*SENT, (20, 40, "tail", 30), (40, 45, "active", 450), (45, 60, "tail", 30)],
             id="tail until the next, which may come at its very end",
         ),
         pytest.param(
-            [UP, Carried("up", 41, 51, 56, 1)],
+            [UP, CarriedTransfer("up", 41, 51, 56, 1)],
             [],
             [
                 *SENT,
@@ -124,7 +124,7 @@ SENT = [*OPENED, (15, 20, "active", 450)]
             id="opened again after the tail",
         ),
         pytest.param(
-            [UP, Carried("down", 7, 15, 17, 0), Carried("up", 38, 38, 43, 1)],
+            [UP, CarriedTransfer("down", 7, 15, 17, 0), CarriedTransfer("up", 38, 38, 43, 1)],
             [],
             [
                 *OPENED,
@@ -140,7 +140,7 @@ SENT = [*OPENED, (15, 20, "active", 450)]
             [UP], [30, 25], [*SENT, (20, 25, "tail", 30), (25, 60, "idle", 0)], id="outage ends tail"
         ),
         pytest.param(
-            [UP, Carried("up", 25, 35, 40, 1)],
+            [UP, CarriedTransfer("up", 25, 35, 40, 1)],
             [25],
             [
                 *SENT,
@@ -152,13 +152,13 @@ SENT = [*OPENED, (15, 20, "active", 450)]
             id="opened again after an outage in the tail",
         ),
         pytest.param(
-            [Carried("up", 5, 15, 12, 0)],
+            [CarriedTransfer("up", 5, 15, 12, 0)],
             [12],
             [(0, 5, "idle", 0), (5, 12, "promotion", 100), (12, 60, "idle", 0)],
             id="outage during the promotion",
         ),
         pytest.param(
-            [Carried("up", 5, 15, 18, 1)],
+            [CarriedTransfer("up", 5, 15, 18, 1)],
             [18],
             [*OPENED, (15, 18, "active", 50 + 2000 / 3), (18, 60, "idle", 0)],
             id="outage during a transfer",
@@ -170,7 +170,7 @@ SENT = [*OPENED, (15, 20, "active", 450)]
             id="a loss of the network at its begin was before",
         ),
         pytest.param(
-            [Carried("up", 5, 5, 5, 0)], [5], [(0, 60, "idle", 0)], id="unless it ended the transfer"
+            [CarriedTransfer("up", 5, 5, 5, 0)], [5], [(0, 60, "idle", 0)], id="unless it ended the transfer"
         ),
     ],
 )
@@ -187,6 +187,6 @@ def test_states_of_a_radio_lie_between_the_two_times_asked_for():
         (5, 12, "promotion", 100.0),
     ]
     assert [stretch.to_us for stretch in timeline(PLAIN, [UP], [], 30)] == [5, 15, 20, 30]
-    assert timeline(RADIOS["ideal"], [Carried("up", 5, 5, 5, 1)], [], 12) == [(0, 12, "idle", 0.0)]
-    states = timeline(RADIOS["ideal"], [Carried("up", 5, 5, 9, 1)], [], 12)
+    assert timeline(RADIOS["ideal"], [CarriedTransfer("up", 5, 5, 5, 1)], [], 12) == [(0, 12, "idle", 0.0)]
+    states = timeline(RADIOS["ideal"], [CarriedTransfer("up", 5, 5, 9, 1)], [], 12)
     assert [stretch.state for stretch in states] == ["idle", "active", "idle"], "no promotion, no tail"

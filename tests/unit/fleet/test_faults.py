@@ -188,10 +188,10 @@ def test_restored_host_has_the_committed_state_of_its_backup():
     stores[0].put("count", 2)
     stores[0].put("later", True)
     stores[0].commit()
-    session = device.processes[0].session
+    session = device.processes[0].start_number
     lab.faults.restore("ann", backup)
     assert dict(stores[0].items()) == {"count": 1}
-    assert device.processes[0].session == session + 1
+    assert device.processes[0].start_number == session + 1
     third_store = device.install("test", _IdleMachine, name="three").store
     third_store.put("count", 3)
     third_store.commit()

@@ -91,7 +91,9 @@ def test_network_is_down_during_the_union_of_outages_and_cuts(cuts: Any) -> None
     for simulation in (alone, lab):
         simulation.device("ann", outage=Outages(0.5, per_day=60))
     for at_s, length_s in cuts:
-        lab.world.at(at_s * S, lambda length_s: lab.faults.cut("ann", minutes=length_s / 60), length_s)
+        lab.world.schedule_action(
+            at_s * S, lambda length_s: lab.faults.cut("ann", minutes=length_s / 60), length_s
+        )
     for simulation in (alone, lab):
         simulation.run(hours=4)
     expected = [*list_down_us(alone, "ann"), *((at * S, (at + length) * S) for at, length in cuts)]

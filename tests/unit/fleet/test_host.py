@@ -51,7 +51,7 @@ def test_result_advances_time_exactly_to_the_answer(lab, ann):
 
 def test_call_while_time_is_stopped_is_handled_immediately(lab):
     ann, [machine] = install_answering(lab.device("ann"))
-    lab.world.at(0, lambda _: machine.seen.append("due before"))
+    lab.world.schedule_action(0, lambda _: machine.seen.append("due before"))
     operations = [ann.call("now", value=1), ann.call("never"), ann.call("fail")]
     assert [type(event).__name__ for event in machine.seen] == ["LinkUp", "str", "Call", "Call", "Call"]
     assert [operation.done() for operation in operations] == [True, False, True]
@@ -68,9 +68,9 @@ def test_call_during_an_event_is_handled_afterwards(lab):
     def call(_: None) -> None:
         operation = ann.call("now", value=1)
         seen.append(operation.done())
-        lab.world.at(lab.world.now_us, lambda _: seen.append(operation.done()))
+        lab.world.schedule_action(lab.world.now_us, lambda _: seen.append(operation.done()))
 
-    lab.world.at(S, call)
+    lab.world.schedule_action(S, call)
     lab.run(seconds=2)
     assert seen == [False, False]
     assert len(machine.of(Call)) == 1
@@ -256,7 +256,7 @@ def test_await_yields_between_events(lab, ann, monkeypatch):
     async def run_cell() -> Any:
         ticking = asyncio.create_task(tick())
         for number in range(50):
-            lab.world.at(number * 60 * S, lambda _: None)
+            lab.world.schedule_action(number * 60 * S, lambda _: None)
         results = await asyncio.gather(get(ann.call("later", s=7200)), get(ann.call("later", s=3600)))
         assert not ticking.done()
         ticking.cancel()
@@ -286,7 +286,7 @@ def test_await_can_be_cancelled(lab, ann, monkeypatch):
     monkeypatch.setattr(module, "_TURN_S", 0.0)
 
     async def run_cell() -> None:
-        lab.world.at(1, lambda _: waiting.cancel())
+        lab.world.schedule_action(1, lambda _: waiting.cancel())
         await waiting
 
     async def main() -> None:

@@ -316,7 +316,7 @@ def test_failed_restart_is_reported_and_other_machines_run(storage, tmp_path) ->
     first, second = (device.install("brittle", Brittle, name=name) for name in ("first", "second"))
     first.call("refuse").result()
     lab.faults.kill("ann")
-    lab.world.at(5 * S, lambda _: lab.faults.restart("ann"))
+    lab.world.schedule_action(5 * S, lambda _: lab.faults.restart("ann"))
     with pytest.warns(FailureWarning, match=r"OSError: cannot be made[\s\S]*making it") as warned:
         lab.run(seconds=9)
     assert len(warned) == 1
@@ -481,7 +481,7 @@ def test_message_goes_to_the_host_at_the_address_on_arrival():
     stage = Stage()
     ann, bob = stage.world.hosts["ann"], stage.world.hosts["bob"]
     stage.do("ann", Send("bob@2", "early"))  # bob has the address before the end of the upload
-    stage.world.at(1000, lambda _: bob.readdress("bob@2"))
+    stage.world.schedule_action(1000, lambda _: bob.readdress("bob@2"))
     stage.world.run(9 * S)
     assert [event.message for event in stage.puppets["bob"].of(Received)] == ["early"]
     assert stage.account("bob", "down").messages == 1
@@ -491,7 +491,7 @@ def test_message_goes_to_the_host_at_the_address_on_arrival():
         bob.readdress("bob@3")
         ann.readdress("bob@2")
 
-    stage.world.at(stage.world.now_us + 1000, swap)
+    stage.world.schedule_action(stage.world.now_us + 1000, swap)
     stage.world.run(99 * S)
     assert [event.message for event in stage.puppets["ann"].of(Received)] == []
     assert {(row.device, row.direction) for row in stage.world.bill()} == {("ann", "up"), ("bob", "down")}

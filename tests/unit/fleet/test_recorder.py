@@ -32,7 +32,7 @@ def create_busy_lab(seed: int = 3, **options: Any) -> Lab:
     clients = [Client(device, relay) for device in fleet]
     for number in range(40):
         clients[number % 4].send(f"phone-{(number + 1) % 4:05d}", "x" * number * 40)
-        lab.trace.read(fleet[number % 4], 20.0, 3600.0)
+        lab.trace.record_read(fleet[number % 4], 20.0, 3600.0)
         lab.run(minutes=7)
         clients[number % 3].read()
     fleet[0].link_up("outage")
@@ -182,8 +182,8 @@ def test_machine_cannot_record_other_tables():
 
 def test_device_without_place_records_no_read():
     lab = Lab()
-    lab.trace.read(lab.device("ann"), 20.0, 60.0)
-    lab.trace.read(lab.device("bob", at=(1, 2)), 20.0, 60.0)
+    lab.trace.record_read(lab.device("ann"), 20.0, 60.0)
+    lab.trace.record_read(lab.device("bob", at=(1, 2)), 20.0, 60.0)
     assert lab.frame("reads")[["device", "lat", "lon"]].to_numpy().tolist() == [["bob", 1.0, 2.0]]
 
 

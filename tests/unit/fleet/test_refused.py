@@ -61,7 +61,7 @@ INVALID_CALLS = [
     (inject("kill", "xyz"), r"(?s)where: +host.*add it first: lab\.device"),
     (lambda lab: lab.world.add_device("eve", "5g"), "no such kind of link"),
     (lambda lab: lab.world.add_device("ann"), "of this name"),
-    (lambda lab: lab.world.at(-1, print), "in the past"),
+    (lambda lab: lab.world.schedule_action(-1, print), "in the past"),
     (lambda lab: lab.devices["ann"].install("again", Puppet), "at this address"),
     *((lambda lab, timeout_s=timeout_s: lab.devices["ann"].processes[0].call("never").result(timeout_s), "timeout_s")
       for timeout_s in (0, -1, nan, inf, "60", None, 1e18)),

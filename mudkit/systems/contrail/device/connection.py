@@ -51,8 +51,8 @@ from mudkit.systems.contrail.messages import (
     Bye,
     Data,
     Deliver,
-    Join,
     Membership,
+    OpenQueue,
     Probe,
     Pull,
     Push,
@@ -73,7 +73,7 @@ _MAX_PROBE_US: Final = 60_000_000
 _MIN_FAILED_US: Final = 1_000_000
 """Minimum sleep after the provider was unreachable."""
 
-OutboxMessage = Join | Membership | Push | Withdraw
+OutboxMessage = OpenQueue | Membership | Push | Withdraw
 
 
 class _PendingMessage(msgspec.Struct, frozen=True):

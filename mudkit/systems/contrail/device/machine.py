@@ -59,8 +59,8 @@ from mudkit.systems.contrail.messages import (
     DEVICE_FROM_GATEWAY,
     Deliver,
     Filled,
-    Join,
     Membership,
+    OpenQueue,
     Probe,
     Pull,
     Push,
@@ -334,12 +334,12 @@ class ModuleMachine:
         friends = sorted(self._module.friends) if self._settings.shows_friends else None
         effects: list[Effect] = []
         for outbox in self._outboxes:
-            join = Join(self._module.me, self._module.next_number(), friends)
+            join = OpenQueue(self._module.me, self._module.next_number(), friends)
             effects += outbox.add(join, is_own=True, replaces="white-list")
         return [*effects, *self._sending.flush()]
 
     def _send_membership(self, group: str, *, joins: bool) -> list[Effect]:
-        """Send providers a membership; remove the filters of a group that was left."""
+        """Send providers a membership in a group; remove the filters of a group that was left."""
         if not joins:
             self._filters.forget(group=group)
         effects: list[Effect] = []
@@ -402,7 +402,7 @@ class ModuleMachine:
         match event.message:
             case Pull() | Probe() if relay is not None:
                 return self._pulls[relay].handle_send_failed()
-            case (Push() | Join() | Membership() | Withdraw()) as push if relay is not None:
+            case (Push() | OpenQueue() | Membership() | Withdraw()) as push if relay is not None:
                 return self._sending.handle_send_failed(relay, push.number)
         return []
 

@@ -49,7 +49,7 @@ from mudkit.systems.contrail.device.channels import KEPT_EPOCHS
 from mudkit.systems.contrail.device.filters import Filters, Groups, InstalledFilters
 from mudkit.systems.contrail.device.module_state import NUMBER_BITS, ModuleState
 from mudkit.systems.contrail.items import Endpoint, Item, TamperedMessage, delivery_name, unpack
-from mudkit.systems.contrail.messages import Data, DeviceMessage, Filter, ItemKey, Key, Unread
+from mudkit.systems.contrail.messages import ChannelKey, Data, DeviceMessage, Filter, ItemKey, Unread
 
 MAX_EARLY: Final = 1000
 MAX_SEEN: Final = 4000
@@ -289,7 +289,7 @@ class Receiving:
             )
             return self._module.report_problem("refused filters", refused)
 
-    def _receive_key(self, message: Key | ItemKey, key: bytes) -> list[Effect]:
+    def _receive_key(self, message: ChannelKey | ItemKey, key: bytes) -> list[Effect]:
         """Store a key and process the early items that it decrypts."""
         if len(key) != KEY_BYTES:
             raise TamperedMessage(
@@ -298,7 +298,7 @@ class Receiving:
                 found=f"{len(key)} bytes",
                 expected=f"{KEY_BYTES}",
             )
-        is_channel = isinstance(message, Key)
+        is_channel = isinstance(message, ChannelKey)
         prefix = f"{'key' if is_channel else 'single key'} {message.source}\n{message.port}\n"
         if not self._store_key(prefix, message.slot, key, KEPT_EPOCHS if is_channel else MAX_EARLY):
             return []

@@ -42,11 +42,11 @@ from mudkit.systems.contrail.device.pending_calls import (
 )
 from mudkit.systems.contrail.items import Backlogged, Endpoint, Published, QueueFull, delivery_name, unpack
 from mudkit.systems.contrail.messages import (
+    ChannelKey,
     DeviceMessage,
     Filter,
     InstallFilter,
     ItemKey,
-    Key,
     Publish,
     Push,
     PushAnswer,
@@ -137,7 +137,7 @@ class Sending:
             effects = self._enqueue_key(ItemKey, port, known.seq, Secret(known.key), others)
             if readers:
                 secret, lacking = channel.use_key(known.epoch, readers)
-                effects += self._enqueue_key(Key, port, known.epoch, secret, lacking)
+                effects += self._enqueue_key(ChannelKey, port, known.epoch, secret, lacking)
             return known, item or "", effects
         seq, epoch = channel.next_seq(), channel.choose_epoch(to)
         self._record_name(port, item, None if known is None else known.seq, seq)
@@ -145,7 +145,7 @@ class Sending:
         secret, lacking = channel.use_key(epoch, to)
         key = module.cipher.item_key(secret, item_header((module.me, port), name, seq, epoch))
         named = _NamedItem(digest(packed), seq, epoch, [], bytes(key))
-        return named, name, self._enqueue_key(Key, port, epoch, secret, lacking)
+        return named, name, self._enqueue_key(ChannelKey, port, epoch, secret, lacking)
 
     def _record_name(self, port: str, item: str | None, before: int | None, seq: int) -> None:
         """Store the name of an item by its sequence number; evict the oldest name."""
@@ -161,7 +161,12 @@ class Sending:
             store.delete(f"item {port}\n{forgotten}")
 
     def _enqueue_key(
-        self, kind: type[Key] | type[ItemKey], port: str, slot: int, secret: Secret, to: Sequence[Endpoint]
+        self,
+        kind: type[ChannelKey] | type[ItemKey],
+        port: str,
+        slot: int,
+        secret: Secret,
+        to: Sequence[Endpoint],
     ) -> list[Effect]:
         """Add a key for some endpoints to the outboxes, to be flushed with the item (Contrail 3.3)."""
         module, effects = self._module, list[Effect]()
@@ -222,7 +227,7 @@ class Sending:
         effects: list[Effect] = []
         for channel in self._all_channels():
             for epoch, key, holders in channel.held_keys(devices):
-                effects += self._enqueue_key(Key, channel.port, epoch, key, holders)
+                effects += self._enqueue_key(ChannelKey, channel.port, epoch, key, holders)
         for slot, installed in self._installed.items():
             if installed.to is None or installed.to in devices:
                 effects += self._send_filter(None, slot, installed)
@@ -380,7 +385,7 @@ class Sending:
             return effects
         if self._calls.get(number) is None:
             # an ItemKey is sent with each retransmission anyway
-            if isinstance(sent, Push) and isinstance(sent.message, Key):
+            if isinstance(sent, Push) and isinstance(sent.message, ChannelKey):
                 lacking = [(device, port) for device, port, done in results or () if done not in ACCEPTED]
                 self._channel(sent.message.port).mark_undelivered(sent.message.slot, lacking)
             return effects

@@ -40,10 +40,10 @@ from mudkit.systems.contrail.messages import (
     ExecuteOps,
     Filter,
     FindItem,
-    Join,
     Membership,
     MoveQueue,
     Op,
+    OpenQueue,
     OpsExecuted,
     Page,
     Pull,
@@ -126,7 +126,7 @@ class Compute:
         what, ops = ask.what, list[Op]()
         task = Task(ask.gateway, ask.client, what, "send")
         match what:
-            case Join(device=device, friends=friends):
+            case OpenQueue(device=device, friends=friends):
                 task, ops = replace(task, step="join"), [ShowFriends(device=device, friends=friends)]
             case Push(message=Data() as item):
                 find = FindItem(

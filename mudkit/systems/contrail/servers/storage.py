@@ -90,7 +90,7 @@ _MOVE: Final = "move again"
 
 
 class _WhiteList(msgspec.Struct, frozen=True):
-    """White-list of a device (None: not shown), with the number of its Join message."""
+    """White-list of a device (None: not shown), with the number of the ``OpenQueue`` that showed it."""
 
     friends: list[str] | None = None
     number: int = 0

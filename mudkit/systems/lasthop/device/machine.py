@@ -89,7 +89,7 @@ from mudkit.systems.lasthop.messages import (
     Unsubscribed,
     Welcome,
 )
-from mudkit.systems.lasthop.subscription import Following, Subscription
+from mudkit.systems.lasthop.subscription import PlaceSubscription, Subscription
 from mudkit.systems.receiving import record_dropped
 
 APP: Final = "notifications"
@@ -263,9 +263,9 @@ class DeviceMachine:
             key.removeprefix("topic "): (stored.subscribed_seq, stored.fields.subscription())
             for key, stored in ports.store.items("topic ", _StoredTopic)
         }
-        self._following: dict[str, tuple[Following, str | None]] = {
+        self._following: dict[str, tuple[PlaceSubscription, str | None]] = {
             key.removeprefix("follow "): (
-                Following(stored.fields.subscription(), stored.places),
+                PlaceSubscription(stored.fields.subscription(), stored.places),
                 stored.topic,
             )
             for key, stored in ports.store.items("follow ", _StoredFollowing)
@@ -572,7 +572,7 @@ class DeviceMachine:
         self._queue.end(topic)
         return self._facts.add(Unsubscribed(topic)), effects
 
-    def _follow(self, following: Following) -> list[Effect]:
+    def _follow(self, following: PlaceSubscription) -> list[Effect]:
         """Follow a topic, or change the limits and places of one that is followed already."""
         name = following.subscription.topic
         _, before = self._following.get(name, (None, None))
@@ -585,7 +585,7 @@ class DeviceMachine:
                 self._subscribe(subscription)
         return effects
 
-    def _store_following(self, following: Following, topic: str | None) -> None:
+    def _store_following(self, following: PlaceSubscription, topic: str | None) -> None:
         """Store a subscription that depends on the place, with its current topic (None: none)."""
         subscription = following.subscription
         self._following[subscription.topic] = following, topic

@@ -61,7 +61,7 @@ class _LowMessage(msgspec.Struct, frozen=True):
 
 
 class _StoredState(msgspec.Struct, frozen=True):
-    """Other durable state.
+    """Durable state of a subscription besides its messages.
 
     ``reads`` has time and size of recent reads, ``shown`` is the number of messages shown on a ``day``,
     ``due`` the number that may be shown since the last delivery (None: unlimited). ``lost`` names messages on
@@ -77,7 +77,7 @@ class _StoredState(msgspec.Struct, frozen=True):
 
 
 class MissedItems(NamedTuple):
-    """Unacknowledged items of one subscription when a device resumes a stream, by what became of them."""
+    """Unacknowledged items of one subscription, sorted when its device resumes the stream."""
 
     arrived: list[str]
     lost: list[str]
@@ -85,7 +85,7 @@ class MissedItems(NamedTuple):
 
     @classmethod
     def of(cls, stream: Outgoing[Body], last_seq: int, topic: str, subscribed_seq: int) -> MissedItems:
-        """Sort the pending items of a stream of which the device received all up to ``last_seq``."""
+        """Sort the pending items of a stream of which the device has received all up to ``last_seq``."""
         missed = cls([], [], [])
         for seq, _, body in stream.pending:
             if body.topic != topic or body.subscribed_seq != subscribed_seq:
@@ -137,7 +137,7 @@ class ServerSubscription:
     # -- from publishers and the device
 
     def subscribe(self, now_us: int, subscription: Subscription) -> None:
-        """Change the limits; retract messages that they exclude, and add those whose rank suffices now."""
+        """Change the limits: retract messages that they exclude, add those whose rank suffices now."""
         self._now_us = now_us
         before, messages = self.spool, self.spool.all()
         self._start_spool(subscription)
@@ -145,6 +145,7 @@ class ServerSubscription:
         on_device = [message.identity for message in messages if before.is_on_device(message.identity)]
         acceptable = [message for message in messages if message.rank >= subscription.threshold]
         self.spool.restore(now_us, sorted(acceptable, key=_arrival_order), self._reads, before.last_order)
+        self.spool.remember_finished(before)
         for message in messages:
             if message.rank < subscription.threshold:
                 self._finish(message)
@@ -235,8 +236,8 @@ class ServerSubscription:
                 )
         self._connect()
 
-    def is_rolled_back(self, last_order: int, identities: Iterable[str]) -> bool:
-        """Return whether the device holds a message that arrived after all that this spool knows of.
+    def detect_rollback(self, last_order: int, identities: Iterable[str]) -> bool:
+        """Return whether the device holds messages that arrived after all that this spool knows of.
 
         If so, leave the device the messages that are unknown here: they cannot be sent again.
         """
@@ -339,7 +340,7 @@ class ServerSubscription:
             self._day, self._shown = day, 0
 
     def _set_interrupt(self) -> None:
-        """Update the rank that interrupts, which none does after the last message of a day."""
+        """Update the rank from which messages interrupt: infinite, when no more may be shown today."""
         interrupt = self.subscription.interrupt
         self.spool.interrupt = interrupt if interrupt is not None and self._left_today() > 0 else math.inf
 
@@ -422,7 +423,7 @@ class ServerSubscription:
         )
 
     def _is_interrupting(self, message: Message) -> bool:
-        """Return whether a message has the rank to be shown at once, on an on-demand topic, too."""
+        """Return whether a message has the rank to be shown at once, also on an on-demand topic."""
         return message.rank >= self.spool.interrupt
 
     def _retract(self, message: Message) -> None:

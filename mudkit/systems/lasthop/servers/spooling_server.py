@@ -549,7 +549,7 @@ class SpoolServer:
         return [
             rollback_incident(self._address, f"messages of {topic!r} up to number {last_order} are gone")
             for topic, (_, _, last_order) in wants.topics.items()
-            if peer.topics[topic].is_rolled_back(last_order, holds.get(topic, {}))
+            if peer.topics[topic].detect_rollback(last_order, holds.get(topic, {}))
         ]
 
     def _replace_subscriptions(self, peer: DeviceState, subscriptions: Subscriptions) -> Sequence[Effect]:

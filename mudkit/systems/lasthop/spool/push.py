@@ -255,7 +255,7 @@ class PushSpool:
             self._dropped.clear()
 
     def _store_or_end(self, now_us: int, message: Message) -> None:
-        """Store a message in place of that of its collapse key; drop others when the store is full."""
+        """Store a message for later, in place of that of its collapse key; drop others if it is full."""
         policy, stored = self._policy, self._stored
         until_us = min(message.expires_us, now_us + round(policy.time_to_live_s * 1e6))
         if until_us <= now_us:

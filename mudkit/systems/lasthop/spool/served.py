@@ -158,6 +158,11 @@ class ServedSpool(Spool):
             else:
                 self._enqueue(now_us, message)
 
+    def remember_finished(self, before: ServedSpool) -> None:
+        """Keep the names of messages in use that the spool before a change of limits finished."""
+        self._finished = before._finished | (before._known.keys() - self._known.keys())
+        self._finished_before, self._forget_us = before._finished_before, before._forget_us
+
     # -- internal
 
     def _mark_on_device(self, identities: Iterable[Hashable]) -> None:

@@ -215,7 +215,7 @@ class Spool:
         self._update_limit()
 
     def drop(self, now_us: int, identities: Iterable[Hashable]) -> None:
-        """Record the messages that the device evicted or showed, by ``identities``."""
+        """Record that messages are no longer on the device, by ``identities``: it evicted or showed them."""
         self._remove_from_device(now_us, identities)
 
     def network(self, now_us: int, *, is_up: bool) -> None:

@@ -32,7 +32,7 @@ Days: TypeAlias = Literal["all", "odd", "even"]
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReaderView:
     """View that a reader has of a policy, message by message and read by read.
 
     ``wasted``, ``forwarded``, ``lost`` and ``readable`` have an item per message, ``empty`` has one per read;
@@ -87,7 +87,7 @@ class Reader:
         switched = np.searchsorted(drawn.switches_us, drawn.reads_us, side="right")
         self._is_down = (switched % 2 == 0) != drawn.starts_up
 
-    def see(self, outcome: Outcome) -> Seen:
+    def see(self, outcome: Outcome) -> ReaderView:
         """Return what she saw under the policy with this outcome, on the same events."""
         drawn = self._drawn
         forwarded, read_us = self._mask_of(outcome.forwarded_ids), self._read_us(outcome)
@@ -98,7 +98,7 @@ class Reader:
         empty = self._is_down & (shown < self._max) & (unread > shown)
         delay_us = np.maximum(read_us - self._shown_us, 0)
         delay_us[~is_read | (self._shown_us < 0)] = -1
-        return Seen(
+        return ReaderView(
             drawn, forwarded & ~is_read, forwarded, self._readable & ~is_read, self._readable, empty, delay_us
         )
 

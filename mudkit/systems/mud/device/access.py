@@ -13,7 +13,7 @@ _NOBODY: Final[Mapping[str, str]] = {}
 
 
 class Access:
-    """Access of one client: by its token, and by the claims that the cloud has verified."""
+    """Access of one client to tables, by its token and by the claims that the cloud has verified."""
 
     def __init__(self, local: Local, connection: Connection) -> None:
         self._local = local
@@ -28,10 +28,10 @@ class Access:
 
     @property
     def auth(self) -> Mapping[str, str]:
-        """Verified identity of the client, as predicates see it."""
+        """Verified identity of the client, ``auth.…`` in predicates; empty: none is verified."""
         return _NOBODY if self.claims is None else self.claims.auth
 
-    def check(self, now_us: int, name: str) -> None:
+    def check_table_access(self, now_us: int, name: str) -> None:
         """Raise AccessDenied or TokenExpired if the cloud is known to refuse this client a table."""
         connection = self._connection
         if connection.claimed is not None:

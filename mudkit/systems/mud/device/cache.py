@@ -27,7 +27,7 @@ _PENDING_AGE_US: Final = -1
 
 
 class CachedAnswer(msgspec.Struct, frozen=True):
-    """Versions by key, and the quality of the answer."""
+    """Answer from the local store: versions by key, and how old and complete they are."""
 
     versions: dict[str, Version]
     quality: Answerable
@@ -47,7 +47,7 @@ class _AnsweredQuery:
 
 
 class Cache:
-    """Queries that the cloud has answered, on top of the local store."""
+    """Queries that the cloud has answered, by which answers from the local store are judged."""
 
     def __init__(self, local: Local, access: Access) -> None:
         self._local = local
@@ -77,14 +77,16 @@ class Cache:
         """Number of recorded queries."""
         return len(self._answered)
 
-    def answers(self, now_us: int) -> list[Cached]:
-        """Return the answered queries as policies see them."""
+    def cached_answers(self, now_us: int) -> list[Cached]:
+        """Return the answered queries as policies see them, the oldest first."""
         return [
             Cached(answer.query, (now_us - answer.at_us) / 1e6, answer.context, len(answer.versions))
             for answer in self._answered
         ]
 
-    def find(self, now_us: int, query: Query, keys: list[str] | None, *, latest: bool) -> CachedAnswer | None:
+    def find_answer(
+        self, now_us: int, query: Query, keys: list[str] | None, *, latest: bool
+    ) -> CachedAnswer | None:
         """Return the answer from the local store; None: the predicate cannot be evaluated here.
 
         ``keys`` are the only keys that can match; with ``latest`` only pending writes count.
@@ -125,7 +127,7 @@ class Cache:
             candidates = [*candidates, *local.pending_keys(name)]
         versions: dict[str, Version] = {}
         for key in candidates:
-            version = (local.latest(name, key) if is_latest else None) or local.row(name, key)
+            version = (local.newest_write(name, key) if is_latest else None) or local.held_row(name, key)
             if version is not None:
                 versions[key] = version
         return versions
@@ -134,15 +136,15 @@ class Cache:
         self, now_us: int, query: Query, keys: list[str] | None, known_keys: Iterable[str]
     ) -> tuple[float, float, float]:
         """Return age, completeness and bias of the answer to a query whose keys are not all stored."""
-        kept = self._by_partition(query.table, known_keys)
-        containing = [answer for answer in self._answered if self._contains(answer.query, query)]
+        kept = self._count_by_partition(query.table, known_keys)
+        containing = [answer for answer in self._answered if self._contains_query(answer.query, query)]
         best = max(
             containing, key=lambda answer: (-self._count_lost(answer).total(), answer.at_us), default=None
         )
         if best is not None:
             lost, age_s = self._count_lost(best), (now_us - best.at_us) / 1e6
         elif keys is not None:
-            lost, age_s = self._by_partition(query.table, set(keys) - set(known_keys)), 0.0
+            lost, age_s = self._count_by_partition(query.table, set(keys) - set(known_keys)), 0.0
         else:
             return 0.0, 0.0, 0.0
         missing = lost.total()
@@ -152,13 +154,15 @@ class Cache:
         return age_s, kept.total() / (kept.total() + missing), max(shares) - min(shares)
 
     def _count_lost(self, answered: _AnsweredQuery) -> Counter[int]:
-        """Count the records of a table evicted since a query was answered, by partition."""
+        """Count the records of a table that were evicted since a query was answered, by partition."""
         return self._local.losses[answered.query.table] - answered.losses
 
-    def _by_partition(self, name: str, keys: Iterable[str]) -> Counter[int]:
+    def _count_by_partition(self, name: str, keys: Iterable[str]) -> Counter[int]:
+        """Count keys of a table by their partitions."""
         return Counter(self._local.partition_of(name, key) for key in keys)
 
-    def _contains(self, larger: Query, smaller: Query) -> bool:
+    def _contains_query(self, larger: Query, smaller: Query) -> bool:
+        """Return whether the answer to one query contains that to another, for the same reader."""
         return (
             larger.table == smaller.table
             and larger.reader == smaller.reader

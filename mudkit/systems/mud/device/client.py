@@ -64,22 +64,22 @@ from mudkit.systems.mud.messages import (
     CreateRequest,
     Drop,
     DropRequest,
-    Held,
     Identify,
-    Outcome,
+    ListHeld,
+    ListPending,
+    ListPolicies,
+    LogRestarted,
     PartsComplete,
-    Pending,
-    Policies,
     Read,
     Redirect,
-    Refused,
     Register,
     Renew,
-    Restarted,
+    RequestRefused,
     Unregister,
     UpdateData,
     Welcome,
     Write,
+    WriteOutcome,
     decode_error,
 )
 from mudkit.systems.mud.policies.policies import PrefetchPolicy, ReadPolicy, WritePolicy
@@ -112,7 +112,7 @@ class Settings:
 
 
 class ClientMachine:
-    """Client of one app on a device."""
+    """Machine of one app on a device: passes each event to the part of the client that it concerns."""
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
         endpoint = f"{settings.netid}/{settings.app}"
@@ -122,12 +122,12 @@ class ClientMachine:
         self._policy_slots: list[PolicySlot] = []
         self.local = Local(ports, settings.max_rows)
         self._connection = Connection(
-            endpoint, _latest(ports.store.get("token", str), settings.token), settings.gateways, first
+            endpoint, _latest_token(ports.store.get("token", str), settings.token), settings.gateways, first
         )
         self._connection.log_incarnation = self.local.log_incarnation
         order = ReadOrder(self.local)
         self._writes = WritePath(
-            ports, self.local, self._connection, self._write_policy(settings.write_policy), order
+            ports, self.local, self._connection, self._build_write_policy(settings.write_policy), order
         )
         self._access = Access(self.local, self._connection)
         self._cache, self._planner = Cache(self.local, self._access), Planner()
@@ -137,7 +137,7 @@ class ClientMachine:
             self._planner,
             self._connection,
             self._access,
-            self._read_policy(settings.read_policy),
+            self._build_read_policy(settings.read_policy),
             self._writes,
             order,
         )
@@ -148,13 +148,15 @@ class ClientMachine:
             ports, self.local, self._connection, settings.servers, self._policy_slots
         )
 
-    def _read_policy(self, policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None) -> ReadPolicy | None:
+    def _build_read_policy(self, policy: ReadPolicy | ShippedPolicy[ReadPolicy] | None) -> ReadPolicy | None:
+        """Return the read policy; one that follows shipped policies gets a slot for them."""
         if not isinstance(policy, ShippedPolicy):
             return policy
         self._policy_slots.append(PolicySlot(self._store, "read"))
         return ShippedReads(self._policy_slots[-1], policy.fallback)
 
-    def _write_policy(self, policy: WritePolicy | ShippedPolicy[WritePolicy]) -> WritePolicy:
+    def _build_write_policy(self, policy: WritePolicy | ShippedPolicy[WritePolicy]) -> WritePolicy:
+        """Return the write policy; one that follows shipped policies gets a slot for them."""
         if not isinstance(policy, ShippedPolicy):
             return policy
         self._policy_slots.append(PolicySlot(self._store, "write"))
@@ -196,11 +198,11 @@ class ClientMachine:
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
         if not self._connection.incarnation:
-            return [*self._begin(now_us), *self.handle(now_us, event)]
+            return [*self._begin_start(now_us), *self.handle(now_us, event)]
         match event:
             case Call():
                 try:
-                    return self._call(now_us, event.op_id, event.operation)
+                    return self._handle_call(now_us, event.op_id, event.operation)
                 except MudkitError as error:
                     return (Complete(event.op_id, error=error),)
             case Received(source=source) if source in self._gateways:
@@ -225,12 +227,13 @@ class ClientMachine:
                 self._reads.context = context
         return ()
 
-    def _begin(self, now_us: int) -> Sequence[Effect]:
-        """Draw the incarnation of this start, and send the writes and repeat the notices of the last one."""
+    def _begin_start(self, now_us: int) -> Sequence[Effect]:
+        """Begin this start: use its incarnation, repeat notices, and send the pending writes."""
         self._connection.incarnation = self.local.writes.incarnation
         return [*self._continuous_reads.repeat_notices(), *self._writes.advance(now_us)]
 
     def _handle_timer(self, now_us: int, name: str) -> Sequence[Effect]:
+        """Do what a timer of this name was set for."""
         match name:
             case t if t == RETRY:
                 return self._retransmit_overdue(now_us)
@@ -246,11 +249,12 @@ class ClientMachine:
 
     # -- calls
 
-    def _call(self, now_us: int, op_id: int, operation: ClientOperation) -> Sequence[Effect]:
+    def _handle_call(self, now_us: int, op_id: int, operation: ClientOperation) -> Sequence[Effect]:
+        """Carry out an operation of the application; a MudkitError that it raises completes the call."""
         match operation:
             case Write():
                 operation = self._check_table(operation)
-                self._access.check(now_us, operation.table)
+                self._access.check_table_access(now_us, operation.table)
                 return self._writes.write(now_us, op_id, operation, self._reads.context)
             case Read():
                 operation = self._check_table(operation)
@@ -260,19 +264,19 @@ class ClientMachine:
                 return effects
             case Register():
                 operation = self._check_table(operation)
-                self._access.check(now_us, operation.table)
+                self._access.check_table_access(now_us, operation.table)
                 return self._continuous_reads.register(now_us, op_id, operation)
             case UpdateData():
                 return self._continuous_reads.update_data(now_us, op_id, operation)
             case Unregister():
                 return self._continuous_reads.unregister(now_us, op_id, operation)
-            case Policies():
+            case ListPolicies():
                 return (Complete(op_id, {slot.kind: slot.describe() for slot in self._policy_slots}),)
-            case Pending():
+            case ListPending():
                 return (Complete(op_id, self._writes.pending()),)
             case Renew():
                 return self._renew(now_us, op_id, operation.token)
-            case Held():
+            case ListHeld():
                 name = check_name(operation.table)
                 return (
                     Complete(
@@ -280,7 +284,7 @@ class ClientMachine:
                     ),
                 )
             case Create() | Alter() | Drop():
-                return self._connection.ask(now_us, *_build_administration(op_id, operation))
+                return self._connection.send_request(now_us, *_build_administration(op_id, operation))
         raise TypeError(f"{type(operation).__name__} is no operation of a client of MUD tables")
 
     def _check_table(self, operation: _OnTable) -> _OnTable:
@@ -302,10 +306,11 @@ class ClientMachine:
             )
         new.check(now_us / 1e6, self._connection.netid)
         self._store.put("token", token)
-        self._connection.use(token)
+        self._connection.use_token(token)
         return [*self._writes.send_refused(now_us), Complete(op_id)]
 
     def _prefetch(self, now_us: int) -> Sequence[Effect]:
+        """Fetch the answers that the prefetch policy selects, if there is one."""
         return () if self._prefetching is None else self._prefetching.prefetch(now_us, self._reads.context)
 
     # -- messages
@@ -327,25 +332,30 @@ class ClientMachine:
     def _receive_answer(self, now_us: int, event: Received) -> Sequence[Effect]:
         """Process a message of a gateway, and send queued writes for which the window has room."""
         answer = CLIENT_FROM_GATEWAY.decode(event.message)
-        if isinstance(answer, Restarted):
+        if isinstance(answer, LogRestarted):
             return self._follow_restart(now_us, answer)
-        if answer is None or not self._connection.fits(answer):
+        if answer is None or not self._connection.can_answer(answer):
             return record_dropped(event)
         self._planner.record_use(now_us)
-        if isinstance(answer, PartsComplete | Outcome | Administered) and isinstance(answer.claims, Claims):
+        if isinstance(answer, PartsComplete | WriteOutcome | Administered) and isinstance(
+            answer.claims, Claims
+        ):
             self._access.claims = answer.claims
-        ask = self._connection.take(answer)
+        ask = self._connection.receive_answer(answer)
         if ask is None:
             return ()
-        effects = [*self._connection.settle(now_us, ask), *self._process_answer(now_us, ask, answer)]
+        effects = [*self._connection.settle_request(now_us, ask), *self._process_answer(now_us, ask, answer)]
         while (waiting := self._connection.next_queued()) is not None:
             effects += self._resend(now_us, (waiting,))
         return effects
 
-    def _follow_restart(self, now_us: int, answer: Restarted) -> Sequence[Effect]:
+    def _follow_restart(self, now_us: int, answer: LogRestarted) -> Sequence[Effect]:
         """Remove what the back end's log no longer has, and send the requests in flight again."""
         connection = self._connection
-        if not connection.knows(answer.id) or answer.former_log_incarnation != connection.log_incarnation:
+        if (
+            not connection.is_unanswered(answer.id)
+            or answer.former_log_incarnation != connection.log_incarnation
+        ):
             return ()
         lost = self.local.go_back(answer.log_incarnation, answer.shared_lsn)
         connection.log_incarnation = answer.log_incarnation
@@ -369,37 +379,39 @@ class ClientMachine:
                 return self._finish_administration(work, answer)
 
     def _finish_write(self, now_us: int, seq: int, answer: Answer) -> Sequence[Effect]:
-        assert isinstance(answer, Outcome | Refused)
+        """Process the outcome of a write, and continue the reads and writes that waited for it."""
+        assert isinstance(answer, WriteOutcome | RequestRefused)
         effects = self._writes.receive_outcome(now_us, seq, answer)
         error = error_in(answer)
         if error is not None and error.kind == TokenExpired.__name__:
-            others = self._reads.refuse(now_us, decode_error(error))
+            others = self._reads.refuse_waiting(now_us, decode_error(error))
         else:
-            others = self._reads.resume(now_us)
+            others = self._reads.answer_unblocked(now_us)
         return [*effects, *others, *self._writes.advance(now_us)]
 
     def _finish_administration(self, work: Administering, answer: Answer) -> Sequence[Effect]:
+        """Store the table that was created, altered or dropped, and complete the call."""
         error = error_in(answer)
         if error is not None:
             return (Complete(work.op_id, error=decode_error(error)),)
         assert isinstance(answer, Administered)
         if isinstance(answer.table, Table):
-            self.local.learn(answer.table)
+            self.local.store_table(answer.table)
         elif answer.dropped is not UNSET:
-            self.local.forget(work.request.name, answer.dropped + 1)
+            self.local.forget_tables(work.request.name, answer.dropped + 1)
         return (Complete(work.op_id),)
 
     def _retransmit_overdue(self, now_us: int) -> Sequence[Effect]:
-        """Retransmit overdue requests and hellos."""
+        """Retransmit overdue requests, and the hello, after their common timer has fired."""
         timer = self._connection.timer
         is_hello_late = HELLO in timer.overdue(now_us)
-        effects = [*self._resend(now_us, self._connection.overdue(now_us))]
+        effects = [*self._resend(now_us, self._connection.overdue_asks(now_us))]
         if is_hello_late:
             effects += self._continuous_reads.send_hello(now_us)
         return [*effects, *timer.restart(now_us)]
 
     def _resend(self, now_us: int, asks: Sequence[PendingAsk]) -> Sequence[Effect]:
-        """Send requests as of now."""
+        """Send requests, built as of now, for the first time or again, as far as they may be sent."""
         effects: list[Effect] = []
         for ask in filter(self._connection.may_send, asks):
             match ask.work:
@@ -421,21 +433,22 @@ def _build_administration(
     match operation:
         case Create():
             name = Table.create(operation.table, "", operation.properties, 0).name
-            request = CreateRequest(name, _plain(operation.properties))
+            request = CreateRequest(name, _plain_properties(operation.properties))
         case Alter():
             name = check_name(operation.table)
             Table(name, "").alter(operation.properties, 0)
-            request = AlterRequest(name, _plain(operation.properties))
+            request = AlterRequest(name, _plain_properties(operation.properties))
         case Drop():
             request = DropRequest(check_name(operation.table), {})
     return Administering(op_id, request), request
 
 
-def _plain(properties: Fields) -> Fields:
+def _plain_properties(properties: Fields) -> Fields:
+    """Return the properties of a table as JSON holds them."""
     return {name: value and plain(value) for name, value in properties.items()}
 
 
-def _latest(stored: str | None, given: str | None) -> str | None:
+def _latest_token(stored: str | None, given: str | None) -> str | None:
     """Return the token that is valid for longer: the renewed one, unless a newer one was given since."""
     renewed, new = claimed(stored), claimed(given)
     if renewed is None or new is None or (renewed.app, renewed.user) != (new.app, new.user):

@@ -25,16 +25,16 @@ from mudkit.systems.mud.messages import (
     DropRequest,
     Error,
     IdentifiedRequest,
-    Outcome,
     PartsComplete,
+    PlacedContinuousReadAck,
     PlacedPart,
-    PlacedRegistered,
     ReadRequest,
-    Refused,
     RegisterRequest,
     Request,
+    RequestRefused,
     UnregisterRequest,
     UpdateDataRequest,
+    WriteOutcome,
     WriteRequest,
     netid_of,
 )
@@ -56,7 +56,9 @@ _ON_TABLES: Final = (CreateRequest, AlterRequest, DropRequest)
 _ON_CONTINUOUS_READS: Final = (RegisterRequest, UpdateDataRequest, UnregisterRequest)
 _IN_PARTS: Final = (ReadRequest, *_ON_CONTINUOUS_READS)
 
-Answer: TypeAlias = PlacedPart | PlacedRegistered | Refused | PartsComplete | Outcome | Administered
+Answer: TypeAlias = (
+    PlacedPart | PlacedContinuousReadAck | RequestRefused | PartsComplete | WriteOutcome | Administered
+)
 
 
 # -- requests in flight, by purpose
@@ -155,11 +157,11 @@ class PendingAsk(Struct):
     work: Work
     request: Request | None = None
     parts: dict[int, PlacedPart] = field(default_factory=dict)
-    registered: dict[str, PlacedRegistered] = field(default_factory=dict)
+    registered: dict[str, PlacedContinuousReadAck] = field(default_factory=dict)
 
 
 def error_in(answer: Answer) -> Error | None:
-    """Return the error of an answer, if any."""
+    """Return the error that an answer holds; None: it holds none."""
     if isinstance(answer, PartsComplete) or answer.error is UNSET:
         return None
     return answer.error
@@ -178,7 +180,7 @@ class Connection:
         self.netid = netid_of(endpoint)
         self.token: str | None
         self.claimed: Claims | None
-        self.use(token)
+        self.use_token(token)
         self.is_up = False
         self.incarnation = ""
         self.log_incarnation = ""
@@ -190,22 +192,22 @@ class Connection:
         """Writes for which the window has no room."""
         self._count = 0
 
-    def use(self, token: str | None) -> None:
-        """Use a token for later requests."""
+    def use_token(self, token: str | None) -> None:
+        """Use a token for all later messages; None: no token."""
         self.token, self.claimed = token, claimed(token)
 
     def has_expired(self, now_us: int) -> bool:
         """Return whether the token is known to have expired."""
         return self.claimed is not None and self.claimed.expires_s <= now_us / 1e6
 
-    def ask(self, now_us: int, work: Work, request: Request) -> Sequence[Effect]:
-        """Add a request and send it if there is a link."""
-        ask = self.add(work, request)
+    def send_request(self, now_us: int, work: Work, request: Request) -> Sequence[Effect]:
+        """Add a request, and send it if there is a link."""
+        ask = self.add_request(work, request)
         return self.send(now_us, ask) if self.may_send(ask) else ()
 
-    def add(self, work: Work, request: Request | None = None) -> PendingAsk:
-        """Add a request without sending it; None: it is built when it may be sent."""
-        ask = PendingAsk(self._identity(), work, request)
+    def add_request(self, work: Work, request: Request | None = None) -> PendingAsk:
+        """Add a request without sending it; ``request`` None: it is built when it may be sent."""
+        ask = PendingAsk(self._new_identity(), work, request)
         self._asks[ask.identity] = ask
         return ask
 
@@ -219,70 +221,71 @@ class Connection:
             return False
         return True
 
-    def ask_together(self, now_us: int, writes: Sequence[tuple[Writing, WriteRequest]]) -> Sequence[Effect]:
-        """Send several writes in one message, as far as the window has room."""
+    def send_together(self, now_us: int, writes: Sequence[tuple[Writing, WriteRequest]]) -> Sequence[Effect]:
+        """Add several writes, and send those for which the window has room in one message."""
         asks: list[PendingAsk] = []
         timers: list[Effect] = []
         for work, request in writes:
-            ask = self.add(work, request)
+            ask = self.add_request(work, request)
             if self.may_send(ask):
                 asks.append(ask)
                 timers += self._start_timer(now_us, ask)
         if not asks:
             return ()
         if len(asks) == 1:
-            return [Send(self._gateway(), self._message(asks[0])), *timers]
+            return [Send(self._current_gateway(), self._build_ask(asks[0])), *timers]
         requests = [IdentifiedRequest(ask.identity, ask.request) for ask in asks if ask.request is not None]
         return [
             Send(
-                self._gateway(), AskBatch(self.endpoint, self.token, requests, self.log_incarnation or UNSET)
+                self._current_gateway(),
+                AskBatch(self.endpoint, self.token, requests, self.log_incarnation or UNSET),
             ),
             *timers,
         ]
 
     def send(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
-        """Send a request for the first time or again."""
+        """Send a request for the first time or again; parts of an answer to an earlier copy do not count."""
         ask.parts.clear()
         ask.registered.clear()
-        return Send(self._gateway(), self._message(ask)), *self._start_timer(now_us, ask)
+        return Send(self._current_gateway(), self._build_ask(ask)), *self._start_timer(now_us, ask)
 
     def link_up(self) -> tuple[Sequence[Effect], Sequence[PendingAsk]]:
-        """Start using a link; return the requests to send over it."""
+        """Start using a link, and forget all deadlines; return the requests to send over it."""
         self.is_up = True
         self._queue.clear()
         return self.timer.clear(), list(self._asks.values())
 
     def link_down(self) -> Sequence[Effect]:
-        """Stop sending until there is a link."""
+        """Stop sending and forget all deadlines, until there is a link."""
         self.is_up = False
         return self.timer.clear()
 
     def next_queued(self) -> PendingAsk | None:
-        """Return the next queued write if the window has room."""
+        """Remove and return the next queued write if the window has room; None: there is none to send."""
         while self._queue and self.timer.size_bytes < MAX_IN_FLIGHT_BYTES:
             ask = self._asks.get(self._queue.popleft())
             if ask is not None:
                 return ask
         return None
 
-    def overdue(self, now_us: int) -> list[PendingAsk]:
-        """Return the requests whose deadlines have passed."""
+    def overdue_asks(self, now_us: int) -> list[PendingAsk]:
+        """Return the requests in flight whose deadlines have passed."""
         return [self._asks[identity] for identity in self.timer.overdue(now_us) if identity in self._asks]
 
     def switch_gateway(self, now_us: int, to: str) -> Sequence[Effect]:
-        """Use the next gateway soon if the current one cannot be reached."""
+        """Switch to the next gateway if the current one is not reached; requests are soon overdue."""
         sent = [identity for identity in self.timer if identity in self._asks]
-        if not sent or to != self._gateway():
+        if not sent or to != self._current_gateway():
             return ()
         self._turn += 1
         return [effect for identity in sent for effect in self.timer.expedite(now_us, identity, _LOST_US)]
 
-    def knows(self, identity: str) -> bool:
-        """Return whether a request is unanswered."""
+    def is_unanswered(self, identity: str) -> bool:
+        """Return whether a request of this identity has no answer yet."""
         return identity in self._asks
 
     def rename_in_flight(self, now_us: int) -> tuple[Sequence[Effect], Sequence[PendingAsk]]:
-        """Return the requests in flight, under new identities, so that late answers do not count.
+        """Return the requests in flight, to be sent again, under new identities: late answers do not count.
 
         Requests about tables keep theirs, by which the back end recognises duplicates.
         """
@@ -292,11 +295,11 @@ class Connection:
             effects += self.timer.settle(now_us, ask.identity)
             if not isinstance(ask.work, Administering):
                 del self._asks[ask.identity]
-                ask.identity = self._identity()
+                ask.identity = self._new_identity()
                 self._asks[ask.identity] = ask
         return effects, asks
 
-    def fits(self, answer: Answer) -> bool:
+    def can_answer(self, answer: Answer) -> bool:
         """Return whether a message can be part of the answer to its request; late ones always can."""
         ask = self._asks.get(answer.id)
         if ask is None:
@@ -305,51 +308,55 @@ class Connection:
         if request is None:
             return False
         match answer:
-            case Refused():
+            case RequestRefused():
                 return True
             case PlacedPart():
                 is_of_aggregates = answer.state is not UNSET
                 return isinstance(request, ReadRequest) and (
                     answer.error is not UNSET or is_of_aggregates == (request.aggregate is not None)
                 )
-            case PlacedRegistered():
+            case PlacedContinuousReadAck():
                 return isinstance(request, _ON_CONTINUOUS_READS)
             case PartsComplete():
                 return isinstance(request, _IN_PARTS) and answer.table.name == request.name
             case Administered():
                 is_own = not isinstance(answer.table, Table) or answer.table.name == request.name
                 return isinstance(request, _ON_TABLES) and is_own
-            case Outcome():
+            case WriteOutcome():
                 return isinstance(request, WriteRequest) and answer.key == request.key
 
-    def take(self, answer: Answer) -> PendingAsk | None:
-        """Return the request that a message completes; store a part of an answer."""
+    def receive_answer(self, answer: Answer) -> PendingAsk | None:
+        """Return the request that a message completes; store a part of an answer, and return None."""
         ask = self._asks.get(answer.id)
         if ask is None:
             return None
         if isinstance(answer, PlacedPart) and answer.error is UNSET:
             ask.parts[answer.place] = answer
             return None
-        if isinstance(answer, PlacedRegistered) and answer.error is UNSET:
+        if isinstance(answer, PlacedContinuousReadAck) and answer.error is UNSET:
             ask.registered[answer.place] = answer
             return None
         return ask
 
-    def settle(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
-        """Remove an answered request."""
+    def settle_request(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
+        """Remove an answered or withdrawn request, and its deadline."""
         del self._asks[ask.identity]
         return self.timer.settle(now_us, ask.identity)
 
-    def _identity(self) -> str:
+    def _new_identity(self) -> str:
+        """Return an identifier for the next request: no other request has it."""
         self._count += 1
         return f"{self.endpoint} {self.incarnation}.{self._count}"
 
-    def _message(self, ask: PendingAsk) -> Ask:
+    def _build_ask(self, ask: PendingAsk) -> Ask:
+        """Build the message of a request, with the token of now."""
         assert ask.request is not None
         return Ask(ask.identity, self.endpoint, self.token, ask.request, self.log_incarnation or UNSET)
 
     def _start_timer(self, now_us: int, ask: PendingAsk) -> Sequence[Effect]:
-        return self.timer.start(now_us, ask.identity, size_bytes(self._message(ask)))
+        """Start the deadline of a request that is sent now."""
+        return self.timer.start(now_us, ask.identity, size_bytes(self._build_ask(ask)))
 
-    def _gateway(self) -> str:
+    def _current_gateway(self) -> str:
+        """Return the address of the gateway in use."""
         return self._gateways[self._turn % len(self._gateways)]

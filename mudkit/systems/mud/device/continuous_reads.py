@@ -51,7 +51,7 @@ from mudkit.systems.mud.messages import (
     NewGeneration,
     Notification,
     PartsComplete,
-    PlacedRegistered,
+    PlacedContinuousReadAck,
     Policy,
     Register,
     RegisterRequest,
@@ -88,7 +88,7 @@ class _Notice(Struct, frozen=True):
     version: int = 0
 
     def notify(self) -> Notify:
-        """Build the effect, with a record that the application may change."""
+        """Build the effect of this notice, with a record that the application may change."""
         if self.ended is not None:
             return Notify(self.listener, FieldsWithId({"ended": self.ended}, self.id))
         record = None if self.record is None else copy_record(self.record)
@@ -138,7 +138,7 @@ class ContinuousReads:
         self._notice_count = 0
 
     def repeat_notices(self) -> Sequence[Effect]:
-        """Repeat the notifications whose callbacks a kill may have prevented."""
+        """Return the notifications of former starts whose callbacks a kill may have prevented."""
         return self._notices.repeat(_Notice.notify)
 
     def clear_notices(self) -> None:
@@ -150,14 +150,14 @@ class ContinuousReads:
         return list(self._reads.values())
 
     def register(self, now_us: int, op_id: int, operation: Register) -> Sequence[Effect]:
-        """Begin a continuous read."""
+        """Store a continuous read, and register it if there is a session; its call is completed later."""
         sync = operation.sync_timestamp
         if sync is not None and sync < 0:
             expected = "seconds since the beginning of the lab, 0 or more; None for no existing records"
             raise unusable("sync_timestamp", sync, expected)
         predicate = SentPredicate.of(operation.predicate)
         assert predicate is not None
-        handle = self._local.next_number("count of handles")
+        handle = self._local.increment("count of handles")
         stored = StoredRead(
             handle=handle,
             data_seq=1,
@@ -168,27 +168,27 @@ class ContinuousReads:
             listener=operation.listener,
         )
         self._reads[handle] = read = ContinuousRead(stored, op_id=op_id)
-        self._save(stored)
+        self._store_read(stored)
         effects: list[Effect] = []
         if not self._is_greeted and HELLO not in self._connection.timer:
             effects += self.send_hello(now_us)
         if self._session is not None:
-            effects += self._register(now_us, read)
+            effects += self._request_registration(now_us, read)
         return effects
 
     def update_data(self, now_us: int, op_id: int, operation: UpdateData) -> Sequence[Effect]:
-        """Replace the reader's data of a continuous read."""
-        stored = self._find(operation.handle).stored
+        """Replace the reader's data of a continuous read, durably, and send it to the processors."""
+        stored = self._find_read(operation.handle).stored
         stored.reader = dict(operation.reader)
         stored.data_seq += 1
-        self._save(stored)
+        self._store_read(stored)
         return self._send_update(now_us, Updating(op_id, stored, is_over=False))
 
     def unregister(self, now_us: int, op_id: int, operation: Unregister) -> Sequence[Effect]:
         """End a continuous read, and complete the call that began it."""
-        read = self._find(operation.handle)
+        read = self._find_read(operation.handle)
         effects = [
-            *self._forget(now_us, read),
+            *self._delete_read(now_us, read),
             *self._send_update(now_us, Updating(op_id, read.stored, is_over=True)),
         ]
         if read.op_id is not None:
@@ -204,7 +204,7 @@ class ContinuousReads:
         return self.send_hello(now_us)
 
     def identify(self, now_us: int, nonce: str) -> Sequence[Effect]:
-        """Send a hello with the server's nonce, unless such a hello is unanswered."""
+        """Answer the server's question by a hello with its nonce, unless such a hello is unanswered."""
         if nonce == self._nonce and HELLO in self._connection.timer:
             return ()
         self._nonce = nonce
@@ -223,7 +223,7 @@ class ContinuousReads:
         return (CancelTimer(HEARTBEAT),)
 
     def send_heartbeat(self, now_us: int) -> Sequence[Effect]:
-        """Send a sign of life."""
+        """Send a hello that only repeats what the server knows, and set the timer of the next one."""
         return *self._transmit_hello(now_us, is_new=False), SetTimer(HEARTBEAT, HEARTBEAT_US)
 
     def follow_redirect(self, now_us: int, to: str) -> Sequence[Effect]:
@@ -242,7 +242,7 @@ class ContinuousReads:
         if welcome.session != self._session:
             self._session, self._incoming = welcome.session, None
             for read in self._reads.values():
-                effects += self._register(now_us, read)
+                effects += self._request_registration(now_us, read)
         return effects
 
     def receive_item(self, now_us: int, source: str, item: StreamItem[Notification]) -> Sequence[Effect]:
@@ -304,9 +304,9 @@ class ContinuousReads:
             return self._end_registration(now_us, read, last, error)
         assert isinstance(last, PartsComplete)
         if not all(place in parts for place in last.places):
-            return self._register(now_us, read)  # a part was lost
+            return self._request_registration(now_us, read)  # a part was lost
         op_id, read.op_id = read.op_id, None
-        self._local.learn(last.table)
+        self._local.store_table(last.table)
         done = [] if op_id is None else [Complete(op_id, stored.handle)]
         read.generations = {place: part.generation for place, part in parts.items()}
         stored.table = last.table.number
@@ -315,7 +315,7 @@ class ContinuousReads:
             for processor, part in parts.items():
                 if processor not in stored.since_lsns:
                     _advance(stored, processor, part.lsn, part.log_incarnation)
-        self._save(stored)
+        self._store_read(stored)
         effects: list[Effect] = [*done]
         if any(part.data_seq < stored.data_seq for part in parts.values()):
             effects += self._send_update(now_us, Updating(None, stored, is_over=False))
@@ -323,7 +323,7 @@ class ContinuousReads:
         if is_late or any(
             generation < self._generations.get(place, 0) for place, generation in read.generations.items()
         ):
-            effects += self._register(now_us, read)
+            effects += self._request_registration(now_us, read)
         return effects
 
     # -- inside
@@ -334,6 +334,7 @@ class ContinuousReads:
         return bool(self._reads or self._policy_slots)
 
     def _transmit_hello(self, now_us: int, *, is_new: bool) -> Sequence[Effect]:
+        """Send a hello with the next number, and start its deadline; ``is_new`` False: a heartbeat."""
         self._hello_seq += 1
         token = self._connection.token
         tokens = {} if token is None else {app_of(self._connection.endpoint): token}
@@ -350,16 +351,17 @@ class ContinuousReads:
         return Send(self._server, message), *self._connection.timer.start(now_us, HELLO)
 
     def _note_generation(self, now_us: int, processor: str, generation: int) -> Sequence[Effect]:
-        """Store a processor's generation, and register again the reads of earlier ones."""
+        """Note a newer generation of a processor, and register again the reads of its former ones."""
         if generation <= self._generations.get(processor, 0):
             return ()
         self._generations[processor] = generation
         lost = [
             read for read in self._reads.values() if read.generations.get(processor, generation) < generation
         ]
-        return [effect for read in lost for effect in self._register(now_us, read)]
+        return [effect for read in lost for effect in self._request_registration(now_us, read)]
 
     def _receive_change(self, now_us: int, body: Tell) -> Sequence[Effect]:
+        """Process a Tell of a processor: a change, the end of synchronisation, or the end of the read."""
         processor, generation = body.processor, body.generation
         incarnation, _, number = body.handle.partition(" ")
         handle = int(number) if incarnation == self._connection.incarnation and number.isdecimal() else 0
@@ -370,8 +372,8 @@ class ContinuousReads:
             return ()
         stored = read.stored
         if body.ended is not UNSET:
-            forgotten = self._forget(now_us, read)
-            others = self._leave(now_us, stored) if body.is_alone is True else ()
+            forgotten = self._delete_read(now_us, read)
+            others = self._end_at_others(now_us, stored) if body.is_alone is True else ()
             return *forgotten, *self._notify(stored, ended=body.ended), *others
         stored.table = body.table
         is_known = (body.log_incarnation or "") == stored.log_incarnations.get(processor, "")
@@ -384,9 +386,9 @@ class ContinuousReads:
             if body.lsn is not None:
                 _advance(stored, processor, body.lsn, body.log_incarnation)
             effects = self._apply_change(read, body, body.change, is_known=is_known)
-            self._save(stored)
+            self._store_read(stored)
             return effects
-        self._save(stored)
+        self._store_read(stored)
         return ()
 
     def _apply_change(
@@ -432,23 +434,24 @@ class ContinuousReads:
         notice = _Notice(stored.listener, identity, ended, kind, key, record, version)
         return notice.notify(), self._notices.add(notice)
 
-    def _register(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
+    def _request_registration(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
+        """Register a read in the present session, in place of an unanswered registration."""
         assert self._session is not None
         effects = self._withdraw(now_us, read)
         if read.requested_since is None:
             read.requested_since = dict(read.stored.since_lsns), dict(read.stored.log_incarnations)
             read.sender_generations = {}
-        work = Registering(read, self._local.next_number("count of requests"), self._session)
-        ask = self._connection.add(work, self.build_request(work))
+        work = Registering(read, self._local.increment("count of requests"), self._session)
+        ask = self._connection.add_request(work, self.build_request(work))
         self._registrations[read.stored.handle] = ask
         return [*effects, *self._connection.send(now_us, ask)] if self._connection.may_send(ask) else effects
 
     def _withdraw(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
         """Stop sending the last registration of a read, which the cloud may not answer any more."""
         ask = self._registrations.pop(read.stored.handle, None)
-        if ask is None or not self._connection.knows(ask.identity):
+        if ask is None or not self._connection.is_unanswered(ask.identity):
             return ()
-        return self._connection.settle(now_us, ask)
+        return self._connection.settle_request(now_us, ask)
 
     def _end_registration(
         self, now_us: int, read: ContinuousRead, last: Answer, error: Error
@@ -456,11 +459,11 @@ class ContinuousReads:
         """End a continuous read that the cloud, or one of the processors, refuses."""
         op_id, read.op_id = read.op_id, None
         effects: list[Effect] = [] if op_id is None else [Complete(op_id, error=decode_error(error))]
-        effects += self._forget(now_us, read)
+        effects += self._delete_read(now_us, read)
         if op_id is None:
             effects += self._notify(read.stored, ended=error.summary)
-        if isinstance(last, PlacedRegistered):  # by one processor; others may have accepted it
-            effects += self._leave(now_us, read.stored)
+        if isinstance(last, PlacedContinuousReadAck):  # by one processor; others may have accepted it
+            effects += self._end_at_others(now_us, read.stored)
         return effects
 
     def _step_back(self, read: ContinuousRead) -> bool:
@@ -483,17 +486,19 @@ class ContinuousReads:
             if processor in before:
                 _advance(stored, processor, before[processor], log_incarnations.get(processor))
         if late:
-            self._save(read.stored)
+            self._store_read(read.stored)
         return bool(late)
 
-    def _leave(self, now_us: int, stored: StoredRead) -> Sequence[Effect]:
+    def _end_at_others(self, now_us: int, stored: StoredRead) -> Sequence[Effect]:
         """End a continuous read at the other processors after one of them has ended it."""
         return self._send_update(now_us, Updating(None, stored, is_over=True))
 
     def _send_update(self, now_us: int, work: Updating) -> Sequence[Effect]:
-        return self._connection.ask(now_us, work, self.build_request(work))
+        """Send new reader data, or the end of a read, to its processors."""
+        return self._connection.send_request(now_us, work, self.build_request(work))
 
-    def _find(self, handle: int) -> ContinuousRead:
+    def _find_read(self, handle: int) -> ContinuousRead:
+        """Return the continuous read of a handle, or raise ParameterError."""
         if handle not in self._reads:
             raise ParameterError(
                 "There is no such continuous read.",
@@ -504,13 +509,16 @@ class ContinuousReads:
         return self._reads[handle]
 
     def _load_delivered(self, handle: int) -> dict[str, int]:
+        """Return the stored versions that were delivered to a read, by key."""
         prefix = _delivered_key(handle, "")
         return {key.removeprefix(prefix): version for key, version in self._store.items(prefix, int)}
 
-    def _save(self, stored: StoredRead) -> None:
+    def _store_read(self, stored: StoredRead) -> None:
+        """Store the state of a read durably, without the delivered versions."""
         self._store.put(f"reading {stored.handle:09d}", stored)
 
-    def _forget(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
+    def _delete_read(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
+        """Delete a read with its delivered versions, and withdraw its registration."""
         handle = read.stored.handle
         self._reads.pop(handle, None)
         self._store.delete(f"reading {handle:09d}")

@@ -124,8 +124,8 @@ class Local:
 
     # -- committed records
 
-    def row(self, name: str, key: str) -> HeldRow | None:
-        """Return the committed version of a record."""
+    def held_row(self, name: str, key: str) -> HeldRow | None:
+        """Return the committed version of a record on the device; None: it holds none."""
         return self._rows.get((name, key))
 
     def rows(self, name: str) -> Iterator[HeldRow]:
@@ -137,8 +137,11 @@ class Local:
         """Number of committed records."""
         return len(self._rows)
 
-    def hold(self, name: str, row: HeldRow) -> None:
-        """Store a committed version unless a newer one, or another table of this name, is known."""
+    def hold_row(self, name: str, row: HeldRow) -> None:
+        """Store a committed version unless a newer one, or another table of this name, is known.
+
+        Beyond ``max_rows``, the records not received for longest are evicted.
+        """
         known, place = self.tables.get(name), (name, row.key)
         current = self._rows.get(place)
         if known is not None and known.number != row.table:
@@ -152,7 +155,7 @@ class Local:
             self.evict(*next(iter(self._rows)))
 
     def evict(self, name: str, key: str) -> None:
-        """Remove a committed record."""
+        """Remove a committed record from the device, and count the loss for the cache."""
         self._hashes.pop((name, key), None)
         if self._rows.pop((name, key), None) is not None:
             self.losses[name][self.partition_of(name, key)] += 1
@@ -175,16 +178,16 @@ class Local:
 
     # -- pending writes
 
-    def pending(self, name: str, key: str) -> list[PendingWrite]:
+    def pending_writes(self, name: str, key: str) -> list[PendingWrite]:
         """Return the pending writes of a record, oldest first."""
         return [self.writes[seq] for seq in self._pending.get((name, key), ())]
 
-    def head(self, name: str, key: str) -> PendingWrite | None:
+    def oldest_write(self, name: str, key: str) -> PendingWrite | None:
         """Return the oldest pending write of a record."""
         seqs = self._pending.get((name, key))
         return self.writes[seqs[0]] if seqs else None
 
-    def latest(self, name: str, key: str) -> PendingWrite | None:
+    def newest_write(self, name: str, key: str) -> PendingWrite | None:
         """Return the newest pending write of a record."""
         seqs = self._pending.get((name, key))
         return self.writes[seqs[-1]] if seqs else None
@@ -193,17 +196,17 @@ class Local:
         """Return the keys of a table with pending writes."""
         return [key for table, key in self._pending if table == name]
 
-    def heads(self) -> list[int]:
+    def oldest_seqs(self) -> list[int]:
         """Return the sequence numbers of the oldest pending write of each record, in order."""
         return sorted(seqs[0] for seqs in self._pending.values())
 
-    def next_number(self, counter: str) -> int:
-        """Increment a durable counter and return it."""
+    def increment(self, counter: str) -> int:
+        """Increment a durable counter, by its store key, and return it."""
         number = (self._store.get(counter, int) or 0) + 1
         self._store.put(counter, number)
         return number
 
-    def add(self, write: PendingWrite) -> None:
+    def add_write(self, write: PendingWrite) -> None:
         """Add a pending write, whose sequence number is the next one.
 
         Raises
@@ -213,14 +216,14 @@ class Local:
         self.writes.add(write)
         self._pending.setdefault((write.name, write.key), []).append(write.seq)
 
-    def change(self, write: PendingWrite, **changes: int | HeldRow | None) -> PendingWrite:
-        """Change fields of a pending write, and return it."""
+    def change_write(self, write: PendingWrite, **changes: int | HeldRow | None) -> PendingWrite:
+        """Change fields of a pending write, durably, and return it."""
         changed = replace(write, **changes)
         self.writes.replace(write.seq, changed)
         return changed
 
-    def remove(self, write: PendingWrite) -> None:
-        """Remove a completed write; its sequence number is not used again."""
+    def remove_write(self, write: PendingWrite) -> None:
+        """Remove a completed or failed write; its sequence number is not used again."""
         self.writes.ack(write.seq)
         seqs = self._pending[write.name, write.key]
         seqs.remove(write.seq)
@@ -229,19 +232,22 @@ class Local:
 
     # -- tables
 
-    def learn(self, new: Table) -> Table:
-        """Store a table's properties and return the newest; a new table of this name evicts all records."""
+    def store_table(self, new: Table) -> Table:
+        """Store a table's properties, and return the newest that are known.
+
+        A new table of a known name evicts all records of the former one.
+        """
         known = self.tables.get(new.name)
         if known is not None and known.number > new.number:
             return known  # late answer about a dropped table
         if known is None or known.number != new.number:
-            self.forget(new.name, new.number)
+            self.forget_tables(new.name, new.number)
         if known is None or known.lsn < new.lsn or known.number != new.number:
             self.tables[new.name] = new
             self._store.put(f"table {new.name}", new)
         return self.tables[new.name]
 
-    def forget(self, name: str, since: int) -> None:
+    def forget_tables(self, name: str, since: int) -> None:
         """Remove the tables of a name with numbers below ``since``; their pending writes will be refused."""
         known = self.tables.get(name)
         if known is not None and known.number >= since:
@@ -267,9 +273,9 @@ class Local:
             place = write.name, write.key
             base = self._rows.get(place) if place in lost else write.base
             if base is not None and base.lsn > shared_lsn and write.replaces == base.ver:
-                write = self.change(write, replaces=None, base=None)
+                write = self.change_write(write, replaces=None, base=None)
             if write.table is not None and write.table > shared_lsn:
-                self.change(write, table=None)
+                self.change_write(write, table=None)
         for place in lost:
             self.evict(*place)
         seen_to = [max(seen.table, *seen.partitions.values()) for seen in self._seen.values()]
@@ -289,8 +295,8 @@ class Local:
             return ""
         return f"{last - shared_lsn:,}" if shared_lsn else "all"
 
-    def number_of(self, name: str) -> int | None:
-        """Return the number of the last known table of a name."""
+    def table_number_of(self, name: str) -> int | None:
+        """Return the number of the last known table of a name; None: none is known."""
         known = self.tables.get(name)
         return (self._seen_of(name).table or None) if known is None else known.number
 
@@ -298,9 +304,9 @@ class Local:
         """Return the log position seen of each partition of a table."""
         return self._seen_of(name).partitions
 
-    def see(self, name: str, table: int, partition: int, lsn: int) -> None:
+    def record_seen(self, name: str, table: int, partition: int, lsn: int) -> None:
         """Store that a partition of the table with this number has been seen up to a log position."""
-        number, known = self.number_of(name) or table, self._seen_of(name)
+        number, known = self.table_number_of(name) or table, self._seen_of(name)
         seen = known.partitions if known.table == table else {}
         if number <= table and seen.get(str(partition), 0) < lsn:
             self._seen[name] = kept = _Seen(table, {**seen, str(partition): lsn})
@@ -319,7 +325,7 @@ class Local:
         rows = {row.key: row for row in self.rows(name)}
         for key in sorted({*rows, *self.pending_keys(name)}):
             versions: list[Version] = [rows[key]] if key in rows else []
-            for version in [*versions, *self.pending(name, key)]:
+            for version in [*versions, *self.pending_writes(name, key)]:
                 predicate = version.predicate
                 needs_cloud = predicate is not None and bool(tables_of_sent(predicate))
                 yield {
@@ -333,6 +339,7 @@ class Local:
                 }
 
     def _seen_of(self, name: str) -> _Seen:
+        """Return the log positions seen of a table; without any, those of table 0."""
         return self._seen.get(name, _NOTHING_SEEN)
 
 

@@ -60,58 +60,62 @@ class Planner:
     # -- observations
 
     def record_link_up(self, network: str) -> None:
-        """Note the network that is available now."""
+        """Note the network that is available from now on."""
         self.network, self._down_since_us, self._used_us = network, None, None
 
     def record_link_down(self, now_us: int) -> None:
-        """Note that there is no network."""
+        """Note that there is no network from now on."""
         self._down_since_us, self._used_us = now_us, None
 
     def record_use(self, now_us: int) -> None:
-        """Note that the radio is awake."""
+        """Note that a message has just arrived, so that the radio is awake."""
         self._used_us = now_us
 
-    def record_answer(self, table: str, size_kb: float) -> None:
-        """Update the expected size of the cloud's answers for a table."""
+    def record_answer_size(self, table: str, size_kb: float) -> None:
+        """Update the expected size of the cloud's answers for a table by that of an answer."""
         known = self._answer_kb.get(table, size_kb)
         self._answer_kb[table] = 0.7 * known + 0.3 * size_kb
 
     def record_comparison(self, table: str, age_s: float, *, has_changed: bool) -> None:
-        """Update the rate of changes of a table: whether an answer had changed after some time."""
+        """Note for the rate of changes whether a table's answer was another one after ``age_s``."""
         self._changes[table] += has_changed
         self._watched_s[table] += age_s
 
     # -- plans
 
-    def choose(self, now_us: int, table: str, utility: Utility | None, cached: Answerable | None) -> str:
+    def choose_source(
+        self, now_us: int, table: str, utility: Utility | None, cached: Answerable | None
+    ) -> str:
         """Return how to answer a read: ``local``, ``remote``, or ``wait`` for a link.
 
         ``utility`` None: no cached answer is fresh; ``cached`` None: there is none.
         """
         if utility is None:
             utility = _NOTHING_IS_FRESH
-        local = self._local(table, utility, cached)
+        local = self._local_plan(table, utility, cached)
         if local is not None and utility.value(local) - utility.cost(local) >= utility.most:
             return local.source
         return best(self._plans(now_us, table, local), utility).source
 
     def plans(self, now_us: int, table: str, utility: Utility, cached: Answerable | None) -> list[Plan]:
         """Return the possible plans; an incomplete answer only if the utility values completeness."""
-        return self._plans(now_us, table, self._local(table, utility, cached))
+        return self._plans(now_us, table, self._local_plan(table, utility, cached))
 
     def _plans(self, now_us: int, table: str, local: Plan | None) -> list[Plan]:
+        """Return the plan to ask the cloud, after the local one if there is any."""
         if local is None:  # the answer is certain to be new
-            return [self.remote(now_us, table)]
-        return [local, self.remote(now_us, table, local.changed_share)]
+            return [self.remote_plan(now_us, table)]
+        return [local, self.remote_plan(now_us, table, local.changed_share)]
 
-    def _local(self, table: str, utility: Utility, cached: Answerable | None) -> Plan | None:
+    def _local_plan(self, table: str, utility: Utility, cached: Answerable | None) -> Plan | None:
+        """Return the plan to use the cached answer; None: there is none, or it is not complete enough."""
         if cached is None or (cached.completeness < 1.0 and not utility.weighs_completeness):
             return None
         changed = self.changed_share(table, cached.age_s)
         return Plan("local", cached.age_s, 0.0, cached.completeness, cached.bias, changed)
 
-    def remote(self, now_us: int, table: str, changed_share: float = 1.0) -> Plan:
-        """Return the plan to ask the cloud, now or as soon as there is a link."""
+    def remote_plan(self, now_us: int, table: str, changed_share: float = 1.0) -> Plan:
+        """Return the plan to ask the cloud, now or as soon as there is a link, with its estimated costs."""
         network = _NETWORKS.get(self.network, _NETWORKS[_UNKNOWN])
         size_kb = _REQUEST_KB + self._answer_kb.get(table, _DEFAULT_ANSWER_KB)
         latency_s = network.round_trip_s + size_kb / network.kb_per_s

@@ -41,14 +41,14 @@ class ShippedPolicy(Generic[_P]):
 
 
 class PolicySlot:
-    """Artefacts of one kind that a device stores."""
+    """Shipped artefacts of one kind on a device: the one in use, and durably the one before."""
 
     def __init__(self, store: Store, kind: Literal["read", "write"]) -> None:
         self._store = store
         self.kind = kind
         self.refused: list[str] = []
         """Reasons for which artefacts are not in use."""
-        self.in_use = self._load("in use") or self._load("before")
+        self.in_use = self._load_stored("in use") or self._load_stored("before")
 
     @property
     def version(self) -> int:
@@ -58,7 +58,7 @@ class PolicySlot:
     def accept(self, document: Fields) -> None:
         """Use a shipped artefact if it is valid, newer, and can be stored."""
         try:
-            artefact = self._read(document)
+            artefact = self._check_artefact(document)
             if self.in_use is not None and artefact.document == self.in_use.document:
                 return
             if artefact.version <= self.version:
@@ -82,17 +82,19 @@ class PolicySlot:
         digest = None if self.in_use is None else self.in_use.document["sha256"]
         return {"version": self.version, "sha256": digest, "refused": list(self.refused)}
 
-    def _load(self, which: str) -> Artefact | None:
+    def _load_stored(self, which: str) -> Artefact | None:
+        """Return a stored artefact, ``in use`` or ``before``; None: there is none, or it is damaged."""
         document = self._store.get(f"policy {self.kind} {which}")
         if document is None:
             return None
         try:
-            return self._read(document)
+            return self._check_artefact(document)
         except ParameterError as error:
             self.refused.append(str(error))
             return None
 
-    def _read(self, document: Fields) -> Artefact:
+    def _check_artefact(self, document: Fields) -> Artefact:
+        """Return the artefact of a document; raise ParameterError if it is malformed or of another kind."""
         artefact = Artefact.from_document(document)
         if artefact.kind != self.kind:
             raise ParameterError(
@@ -102,7 +104,7 @@ class PolicySlot:
 
 
 class ShippedReads:
-    """Read policy that evaluates the artefact in a slot."""
+    """Read policy that evaluates the artefact in a slot; ``until`` decides before there is one."""
 
     def __init__(self, slot: PolicySlot, until: ReadPolicy | None) -> None:
         self._slot = slot
@@ -118,8 +120,11 @@ class ShippedReads:
         last = next((cached for cached in reversed(cache) if cached.query.table == query.table), None)
         if last is None:
             return "remote"
-        values = _features(_place(query, context), context, 0.0) | {"age": last.age_s, "held": last.records}
-        cached = _features(_place(last.query, last.context), context, last.age_s)
+        values = _features(_place_of_query(query, context), context, 0.0) | {
+            "age": last.age_s,
+            "held": last.records,
+        }
+        cached = _features(_place_of_query(last.query, last.context), context, last.age_s)
         values |= {f"cached_{name}": cached[name] for name in ("lat", "lon", "hour")}
         values |= {"distance": _distance_km(values), "density": _density(artefact, values)}
         where = artefact.decide([values[name] for name in artefact.features])
@@ -127,7 +132,7 @@ class ShippedReads:
 
 
 class ShippedWrites:
-    """Write policy that evaluates the artefact in a slot."""
+    """Write policy that evaluates the artefact in a slot; ``until`` decides before there is one."""
 
     def __init__(self, slot: PolicySlot, until: WritePolicy | None) -> None:
         self._slot = slot
@@ -147,7 +152,7 @@ class ShippedWrites:
 _NOTHING_CACHED: dict[str, float | None] = dict.fromkeys(FEATURES)
 
 
-def _place(query: Query, context: Fields) -> tuple[float, float] | None:
+def _place_of_query(query: Query, context: Fields) -> tuple[float, float] | None:
     """Return the place of a query: that of the reader's data, or else of the device."""
     return point(query.reader.get("loc")) or point(context.get("loc"))
 
@@ -165,6 +170,7 @@ def _features(place: tuple[float, float] | None, context: Fields, age_s: float) 
 
 
 def _density(artefact: Artefact, values: Mapping[str, float | None]) -> float | None:
+    """Return the write rate of a place and hour by the table of an artefact; None: unknown."""
     lat, lon, hour = values["lat"], values["lon"], values["hour"]
     if artefact.density is None or lat is None or lon is None or hour is None:
         return None
@@ -172,6 +178,7 @@ def _density(artefact: Artefact, values: Mapping[str, float | None]) -> float | 
 
 
 def _distance_km(values: Mapping[str, float | None]) -> float | None:
+    """Return the distance from the place of the cached answer; None: a place is unknown."""
     lat, lon, cached_lat, cached_lon = (values[name] for name in ("lat", "lon", "cached_lat", "cached_lon"))
     if lat is None or lon is None or cached_lat is None or cached_lon is None:
         return None

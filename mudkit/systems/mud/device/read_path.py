@@ -40,7 +40,7 @@ from mudkit.systems.mud.messages import PartsComplete, PlacedPart, Read, ReadReq
 from mudkit.systems.mud.policies.policies import Expected, PrefetchPolicy, Query, ReadPolicy
 from mudkit.systems.mud.policies.utility import Plan, freshness
 from mudkit.systems.mud.result import ReadResult
-from mudkit.systems.mud.tables.queries import check_names, keys_of, only_key, tables_of
+from mudkit.systems.mud.tables.queries import check_names, key_of_point_query, keys_of, tables_of
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import columns_of, copy_record
 from mudkit.wire import Fields
@@ -54,7 +54,7 @@ def query_of(read: Read) -> Query:
 
 
 class ReadPath:
-    """Reads of one client."""
+    """Reads of one client: decides where each is answered, and processes the answers of the cloud."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class ReadPath:
             raise ParameterError(
                 "Aggregates need a committed read.", where="type", found=kind, expected="committed"
             )
-        self._access.check(now_us, name)
+        self._access.check_table_access(now_us, name)
         if (
             kind == "committed"
             and self._access.is_verified
@@ -105,7 +105,7 @@ class ReadPath:
         pending = PendingRead(op_id, query, keys_of(query.predicate), read.latest, aggregates)
         if kind == "committed_wio":
             before = self._earlier_writes(pending)
-            is_first = self._order.first(name) is None
+            is_first = self._order.oldest_read(name) is None
             self._order.add(op_id, pending)
             if before or not is_first:
                 self._waiting.append((pending, deque(before)))
@@ -120,14 +120,14 @@ class ReadPath:
         predicate, name = read.predicate, read.table
         if self._policy is not None or read.latest or read.aggregate is not None:
             return ()
-        key = None if predicate is None else only_key(predicate)
-        row = None if key is None else self._local.row(name, key)
+        key = None if predicate is None else key_of_point_query(predicate)
+        row = None if key is None else self._local.held_row(name, key)
         if row is None or row.predicate is not None:
             return ()
         key, data, utility, age_s = row.key, row.data, read.utility, (now_us - row.held_us) / 1e6
         if utility is None or not utility.is_best(age_s):
             quality = Answerable(age_s, 1.0, 0.0)
-            if self._planner.choose(now_us, name, utility, quality) != "local":
+            if self._planner.choose_source(now_us, name, utility, quality) != "local":
                 return ()
         hashed = self._local.hash_of(name, key, data)
         described = {"op_id": op_id, "key": key, "version": row.ver, "value_hash": hashed}
@@ -140,11 +140,11 @@ class ReadPath:
         return Record("operations", described), Complete(op_id, result)
 
     def fetch(self, now_us: int, query: Query) -> Sequence[Effect]:
-        """Request an answer that no caller waits for, so that it is cached."""
-        return self._ask(now_us, PendingRead(None, query, keys_of(query.predicate), False, None))
+        """Request the answer to a query that no caller waits for, so that it is cached."""
+        return self._request_answer(now_us, PendingRead(None, query, keys_of(query.predicate), False, None))
 
-    def refuse(self, now_us: int, error: MudkitError) -> Sequence[Effect]:
-        """Complete the reads that wait for writes with an error: those wait for another token."""
+    def refuse_waiting(self, now_us: int, error: MudkitError) -> Sequence[Effect]:
+        """Complete the reads that wait for writes with an error: those writes wait for another token."""
         effects: list[Effect] = []
         while self._waiting:
             pending, _ = self._waiting.pop()
@@ -152,8 +152,8 @@ class ReadPath:
             effects += [Complete(pending.op_id, error=error), *self._resume_waiting(now_us, pending)]
         return effects
 
-    def resume(self, now_us: int) -> Sequence[Effect]:
-        """Continue reads that waited for writes or earlier reads which are completed now."""
+    def answer_unblocked(self, now_us: int) -> Sequence[Effect]:
+        """Answer the reads whose earlier writes and reads are all completed by now."""
         effects: list[Effect] = []
         while (pending := self._next_in_order()) is not None:
             effects += self._answer(now_us, pending)
@@ -164,7 +164,7 @@ class ReadPath:
         for place, (pending, before) in enumerate(self._waiting):
             while before and before[0] not in self._local.writes:
                 before.popleft()
-            if not before and self._order.first(pending.query.table) is pending:
+            if not before and self._order.oldest_read(pending.query.table) is pending:
                 del self._waiting[place]
                 return pending
         return None
@@ -174,19 +174,19 @@ class ReadPath:
         return [write.seq for write in self._local.writes if self._order.concerns(pending, write)]
 
     def _answer(self, now_us: int, pending: PendingRead) -> Sequence[Effect]:
-        """Choose between the local store and the cloud."""
+        """Answer a read from the local store, or request it, as the policy or else the utility decides."""
         query = pending.query
         cached = self._find_local(now_us, pending)
         decided: str | None = None
         if self._policy is not None:
             decided = self._policy.decide(
-                query, {**self.context, "now_us": now_us}, self._cache.answers(now_us)
+                query, {**self.context, "now_us": now_us}, self._cache.cached_answers(now_us)
             )
         if decided is None:
             quality = None if cached is None else cached.quality
-            decided = self._planner.choose(now_us, query.table, query.utility, quality)
+            decided = self._planner.choose_source(now_us, query.table, query.utility, quality)
         if decided != "local" or cached is None:
-            return self._ask(now_us, pending)
+            return self._request_answer(now_us, pending)
         return self._complete(now_us, pending, cached.versions, ())
 
     def _find_local(self, now_us: int, pending: PendingRead) -> CachedAnswer | None:
@@ -197,14 +197,14 @@ class ReadPath:
             return None
         if pending.latest and pending.query.type != "uncommitted":
             return None
-        if not self._has_all(pending.query):
+        if not self._has_columns(pending.query):
             return None  # the table may have this column by now
         if tables_of(pending.query.predicate):
             return None  # only the cloud has the joined records
-        cached = self._cache.find(now_us, pending.query, pending.keys, latest=pending.latest)
+        cached = self._cache.find_answer(now_us, pending.query, pending.keys, latest=pending.latest)
         return None if cached is None or (pending.latest and cached.quality.completeness < 1.0) else cached
 
-    def _has_all(self, query: Query) -> bool:
+    def _has_columns(self, query: Query) -> bool:
         """Return whether a table, as known here, has the columns that a read names."""
         table = self._local.tables.get(query.table)
         if table is not None and table.schema is not None:
@@ -221,7 +221,7 @@ class ReadPath:
         query = pending.query
         return ReadRequest(
             name=query.table,
-            table=self._local.number_of(query.table),
+            table=self._local.table_number_of(query.table),
             predicate=SentPredicate.of(query.predicate),
             keys=pending.keys,
             reader=query.reader,
@@ -230,8 +230,9 @@ class ReadPath:
             seen_lsns=self._local.seen_lsns(query.table),
         )
 
-    def _ask(self, now_us: int, pending: PendingRead) -> Sequence[Effect]:
-        return self._connection.ask(now_us, pending, self.build_request(pending))
+    def _request_answer(self, now_us: int, pending: PendingRead) -> Sequence[Effect]:
+        """Send the request of a read to a gateway."""
+        return self._connection.send_request(now_us, pending, self.build_request(pending))
 
     def receive_answer(
         self, now_us: int, pending: PendingRead, ask: PendingAsk, last: Answer
@@ -244,17 +245,17 @@ class ReadPath:
             return [*failed, *self._resume_waiting(now_us, pending)]
         assert isinstance(last, PartsComplete)
         query, name = pending.query, pending.query.table
-        table = self._local.learn(last.table)
+        table = self._local.store_table(last.table)
         if table.number != last.table.number:
-            return self._ask(now_us, pending)  # the answer is from a table that was dropped since
+            return self._request_answer(now_us, pending)  # the answer is from a table that was dropped since
         seen_lsns = self._local.seen_lsns(name)
         places = {place for place in last.places if isinstance(place, int)}
         parts = [ask.parts[place] for place in last.places if isinstance(place, int) and place in ask.parts]
         if len(parts) < len(places) or any(part.lsn < seen_lsns.get(str(part.place), 0) for part in parts):
-            return self._ask(now_us, pending)  # a part was lost, or something newer was seen since
+            return self._request_answer(now_us, pending)  # a part was lost, or something newer was seen since
         if pending.aggregates is not None:
             return self._complete_aggregates(now_us, pending, pending.aggregates, parts)
-        self._see(name, table.number, parts)
+        self._record_seen(name, table.number, parts)
         rows = [row for part in parts if part.rows is not UNSET for row in part.rows]
         versions: dict[str, Version] = {row.key: HeldRow.of(row, table.number, now_us) for row in rows}
         for row in list(self._local.rows(name)):
@@ -266,12 +267,12 @@ class ReadPath:
         known: dict[str, int] = {}
         for key, version in versions.items():
             assert isinstance(version, HeldRow)
-            self._local.hold(name, version)
+            self._local.hold_row(name, version)
             known[key] = version.ver
         compared = self._cache.record_answer(now_us, query, self.context, known, losses)
         if compared is not None:
             self._planner.record_comparison(name, compared[0], has_changed=compared[1])
-        self._planner.record_answer(name, sum(size_bytes(part) for part in ask.parts.values()) / 1000)
+        self._planner.record_answer_size(name, sum(size_bytes(part) for part in ask.parts.values()) / 1000)
         if query.type == "uncommitted":
             try:
                 self._put_pending(pending, versions)
@@ -279,9 +280,10 @@ class ReadPath:
                 return () if pending.op_id is None else (Complete(pending.op_id, error=problem),)
         return self._complete(now_us, pending, versions, known)
 
-    def _see(self, name: str, table: int, parts: Sequence[PlacedPart]) -> None:
+    def _record_seen(self, name: str, table: int, parts: Sequence[PlacedPart]) -> None:
+        """Store up to which log positions the parts of an answer have shown the partitions."""
         for part in parts:
-            self._local.see(name, table, part.place, part.lsn)
+            self._local.record_seen(name, table, part.place, part.lsn)
 
     def _complete_aggregates(
         self, now_us: int, pending: PendingRead, aggregates: Aggregates, parts: Sequence[PlacedPart]
@@ -289,9 +291,9 @@ class ReadPath:
         """Answer a read of aggregates, which is never committed_wio."""
         states = [part.state for part in parts if part.state is not UNSET]
         if not all(aggregates.is_state(state) for state in states):
-            return self._ask(now_us, pending)
+            return self._request_answer(now_us, pending)
         table = self._local.tables[pending.query.table]
-        self._see(pending.query.table, table.number, parts)
+        self._record_seen(pending.query.table, table.number, parts)
         assert pending.op_id is not None
         result = aggregates.result(aggregates.combine([tuple(state) for state in states]))
         return (Complete(pending.op_id, ReadResult(aggregates=result)),)
@@ -300,7 +302,7 @@ class ReadPath:
         """Replace versions from the cloud by pending ones; raise PredicateError if the predicate fails."""
         name = pending.query.table
         for key in self._local.pending_keys(name):
-            write = self._local.latest(name, key)
+            write = self._local.newest_write(name, key)
             assert write is not None
             is_named = pending.keys is not None and key in pending.keys
             versions.pop(key, None)
@@ -344,7 +346,7 @@ class ReadPath:
         """Continue the writes and reads that waited for a read."""
         if pending.op_id is None or not self._order.remove(pending.op_id):
             return ()
-        return [*self._writes.send_unblocked(now_us), *self.resume(now_us)]
+        return [*self._writes.send_unblocked(now_us), *self.answer_unblocked(now_us)]
 
 
 LOOK: Final = "look"
@@ -353,6 +355,8 @@ _MAX_HABITS: Final = 64
 
 @dataclass
 class _Habit:
+    """A query that was read at least once: how often, and the times of the first and the last read."""
+
     query: Query
     times: int
     first_us: int
@@ -391,8 +395,8 @@ class Prefetching:
         self._habits = [*(other for other in self._habits if other is not habit), habit][-_MAX_HABITS:]
 
     def prefetch(self, now_us: int, context: Fields) -> Sequence[Effect]:
-        """Fetch what the policy selects, and set the timer."""
-        if self._planner.remote(now_us, "").source != "remote":
+        """Fetch the queries that the policy selects, and set the timer of the next decision."""
+        if self._planner.remote_plan(now_us, "").source != "remote":
             return ()  # until there is a link
         expected = [self._estimate(now_us, habit) for habit in self._habits if habit.times > 1]
         effects: list[Effect] = []
@@ -406,14 +410,14 @@ class Prefetching:
         gap_us = (habit.last_us - habit.first_us) / (habit.times - 1)
         due_us = max(habit.last_us + gap_us - now_us, 0.0)
         then_us = now_us + round(due_us)
-        cached = self._cache.find(then_us, query, keys_of(query.predicate), latest=False)
+        cached = self._cache.find_answer(then_us, query, keys_of(query.predicate), latest=False)
         utility = query.utility if query.utility is not None else freshness(0.0)
         plans = self._planner.plans(now_us, query.table, utility, None if cached is None else cached.quality)
         changed = self._planner.changed_share(query.table, due_us / 1e6)
         fetched = Plan("local", due_us / 1e6, 0.0, changed_share=changed)
         without = max(utility.value(plan) - utility.cost(plan) for plan in plans)
         # No caller waits for a prefetch: it has costs, but no latency.
-        cost = utility.cost(replace(self._planner.remote(now_us, query.table), latency_s=0.0))
+        cost = utility.cost(replace(self._planner.remote_plan(now_us, query.table), latency_s=0.0))
         # Probability that the read is repeated, by Laplace's rule of succession.
         share = habit.times / (habit.times + 1)
         gain_s = share * (utility.value(fetched) - utility.cost(fetched) - without) - cost

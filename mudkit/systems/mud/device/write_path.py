@@ -30,7 +30,7 @@ from mudkit.errors import MudkitError, TokenExpired
 from mudkit.events import Complete, Effect, Ports, Record, SetTimer
 from mudkit.systems.mud.device.connection import Connection, PendingRead, Writing, error_in
 from mudkit.systems.mud.device.local import HeldRow, Local, PendingWrite
-from mudkit.systems.mud.messages import Outcome, Refused, Row, Write, WriteRequest, decode_error
+from mudkit.systems.mud.messages import RequestRefused, Row, Write, WriteOutcome, WriteRequest, decode_error
 from mudkit.systems.mud.policies.policies import NEVER, Now, WritePolicy
 from mudkit.systems.mud.result import Conflict
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record, value_hash
@@ -49,15 +49,15 @@ class ReadOrder:
         self._reads: dict[int, tuple[PendingRead, int]] = {}
 
     def add(self, op_id: int, read: PendingRead) -> None:
-        """Add a read, which must not see later writes."""
+        """Add a read, which must not see writes that are made after it."""
         self._reads[op_id] = read, self._local.writes.last_seq
 
     def remove(self, op_id: int) -> bool:
-        """Remove an answered read; return whether it was there."""
+        """Remove a read that is answered; return whether it was in the order."""
         return self._reads.pop(op_id, None) is not None
 
-    def first(self, name: str) -> PendingRead | None:
-        """Return the oldest read of a table."""
+    def oldest_read(self, name: str) -> PendingRead | None:
+        """Return the oldest unanswered read of a table; None: there is none."""
         return next((read for read, _ in self._reads.values() if read.query.table == name), None)
 
     def blocks(self, write: PendingWrite) -> bool:
@@ -94,7 +94,7 @@ class WritePath:
         self._order = order
         self._calls: dict[int, int] = {}  # op_id by sequence number: callers do not outlive the machine
         self._in_flight: set[int] = set()
-        self._new: set[int] = set(local.heads())
+        self._new: set[int] = set(local.oldest_seqs())
         """Heads that :meth:`advance` has to check."""
         self._delayed: list[tuple[int, int]] = []
         """Heads that are not due, ordered by due time: ``(due_us, seq)``."""
@@ -114,17 +114,17 @@ class WritePath:
             predicate = predicate.bind(sender=context)
         seq = self._local.writes.last_seq + 1
         key = check_key(self._own_key() if key is None else key)
-        current, before = self._local.row(name, key), self._local.latest(name, key)
+        current, before = self._local.held_row(name, key), self._local.newest_write(name, key)
         write = PendingWrite(
             seq=seq, name=name, key=key, data=data,
             type="blind" if operation.type == "blind" else "conditional",
             predicate=SentPredicate.of(predicate), reader=dict(operation.reader),
             replaces=0 if current is None else current.ver, after=None if before is None else before.seq,
             base=None if current is None or current.data is None else current, invoked_us=now_us,
-            table=self._local.number_of(name),
+            table=self._local.table_number_of(name),
         )  # fmt: skip
-        write = self._delay(now_us, write, operation, context)
-        self._local.add(write)
+        write = self._set_due(now_us, write, operation, context)
+        self._local.add_write(write)
         self._calls[seq] = op_id
         written = Record("operations", {"op_id": op_id, "value_hash": partial(value_hash, data)})
         if before is not None:
@@ -142,7 +142,7 @@ class WritePath:
         return listed
 
     def advance(self, now_us: int) -> Sequence[Effect]:
-        """Send the heads that nothing blocks (stage 2)."""
+        """Send the oldest writes of records that nothing blocks (stage 2), delayed ones together."""
         while self._delayed and self._delayed[0][0] <= now_us:
             self._new.add(self._delayed.pop(0)[1])
         begun: list[PendingWrite] = []
@@ -156,7 +156,7 @@ class WritePath:
         if not is_due:
             effects: list[Effect] = []
             for write in begun:
-                effects += self._send(now_us, write)
+                effects += self._send_write(now_us, write)
             if self._delayed:
                 effects.append(SetTimer(DUE, self._delayed[0][0] - now_us))
             return effects
@@ -165,7 +165,7 @@ class WritePath:
         begun += [self._local.writes[seq] for seq in waiting]
         self._in_flight.update(write.seq for write in begun)
         together = [(Writing(write.seq), self.build_request(write.seq)) for write in begun]
-        return self._connection.ask_together(now_us, together)
+        return self._connection.send_together(now_us, together)
 
     def send_unblocked(self, now_us: int) -> Sequence[Effect]:
         """Send the writes that waited for a read."""
@@ -186,8 +186,8 @@ class WritePath:
             write = self._local.writes[seq]
             if write.due_us is None:
                 continue
-            self._local.change(write, due_us=None)
-            head = self._local.head(write.name, write.key)
+            self._local.change_write(write, due_us=None)
+            head = self._local.oldest_write(write.name, write.key)
             if head is not None and head.seq == seq and seq not in self._in_flight:
                 self._new.add(seq)
         return self.advance(now_us)
@@ -203,7 +203,9 @@ class WritePath:
             incarnation=named.incarnation,
         )  # fmt: skip
 
-    def receive_outcome(self, now_us: int, seq: int, answer: Outcome | Refused) -> Sequence[Effect]:
+    def receive_outcome(
+        self, now_us: int, seq: int, answer: WriteOutcome | RequestRefused
+    ) -> Sequence[Effect]:
         """Process the outcome of stage 2; :meth:`advance` sends what it unblocks."""
         write = self._local.writes[seq]
         self._in_flight.discard(seq)
@@ -213,12 +215,12 @@ class WritePath:
             if isinstance(problem, TokenExpired):
                 return self._hold_back(write, problem)
             effects = self._fail(write, problem, None)
-        elif isinstance(answer, Outcome) and answer.ver is not UNSET:
-            effects = self._commit(now_us, write, answer, answer.ver)
+        elif isinstance(answer, WriteOutcome) and answer.ver is not UNSET:
+            effects = self._store_committed(now_us, write, answer, answer.ver)
         else:
-            assert isinstance(answer, Outcome)
-            effects = self._conflict(now_us, write, answer)
-        if (head := self._local.head(write.name, write.key)) is not None:
+            assert isinstance(answer, WriteOutcome)
+            effects = self._store_conflict(now_us, write, answer)
+        if (head := self._local.oldest_write(write.name, write.key)) is not None:
             self._new.add(head.seq)
         return effects
 
@@ -230,8 +232,8 @@ class WritePath:
         named = writes.item_id(writes.last_seq + 1)
         return f"{self._connection.endpoint} {named.incarnation} {named.number}"
 
-    def _delay(self, now_us: int, write: PendingWrite, operation: Write, context: Fields) -> PendingWrite:
-        """Return a write with the due time of the policy."""
+    def _set_due(self, now_us: int, write: PendingWrite, operation: Write, context: Fields) -> PendingWrite:
+        """Return a write with the time at which the write policy has it sent."""
         if isinstance(self._policy, Now):
             return write
         seen = {**as_wire(write), "utility": operation.utility}
@@ -254,46 +256,51 @@ class WritePath:
         elif write.is_refused and self._connection.has_expired(now_us):
             self._refused.add(seq)
         else:
-            return self._local.change(write, is_refused=False) if write.is_refused else write
+            return self._local.change_write(write, is_refused=False) if write.is_refused else write
         return None
 
-    def _send(self, now_us: int, write: PendingWrite) -> Sequence[Effect]:
+    def _send_write(self, now_us: int, write: PendingWrite) -> Sequence[Effect]:
+        """Note that a write is in flight, and send it; without a link or room in the window it waits."""
         self._in_flight.add(write.seq)
-        ask = self._connection.add(Writing(write.seq))
+        ask = self._connection.add_request(Writing(write.seq))
         if not self._connection.may_send(ask):
             return ()
         ask.request = self.build_request(write.seq)
         return self._connection.send(now_us, ask)
 
-    def _commit(self, now_us: int, write: PendingWrite, answer: Outcome, ver: int) -> Sequence[Effect]:
+    def _store_committed(
+        self, now_us: int, write: PendingWrite, answer: WriteOutcome, ver: int
+    ) -> Sequence[Effect]:
+        """Store the version that the store has assigned, base the next write on it, and complete the call."""
         name, key = write.name, write.key
         assert answer.lsn is not UNSET
         assert answer.table is not UNSET
         predicate = write.predicate
-        if write.data is None and (current := self._local.row(name, key)) is not None:
+        if write.data is None and (current := self._local.held_row(name, key)) is not None:
             predicate = current.predicate  # who could not see the record does not see its deletion
         row = HeldRow(key, ver, write.data, predicate, answer.lsn, answer.table, now_us)
         self._hold(name, row, answer)
         self._store.crash_point("held, still pending")
-        self._local.remove(write)
-        following = self._local.head(name, key)
+        self._local.remove_write(write)
+        following = self._local.oldest_write(name, key)
         if following is not None and following.after == write.seq:
             base = None if write.data is None else row
-            self._local.change(following, after=None, replaces=ver, base=base)
-        return self._complete(write, ver)
+            self._local.change_write(following, after=None, replaces=ver, base=base)
+        return self._complete_call(write, ver)
 
     def _hold_back(self, write: PendingWrite, error: MudkitError) -> Sequence[Effect]:
         """Keep a write until there is a valid token; there may be one by now."""
-        self._local.change(write, is_refused=True)
+        self._local.change_write(write, is_refused=True)
         self._new.add(write.seq)
         return ()
 
-    def _conflict(self, now_us: int, write: PendingWrite, answer: Outcome) -> Sequence[Effect]:
+    def _store_conflict(self, now_us: int, write: PendingWrite, answer: WriteOutcome) -> Sequence[Effect]:
+        """Store the version of the store, if it is visible, and complete the write with the conflict."""
         name, key = write.name, write.key
         row = answer.conflict if isinstance(answer.conflict, Row) else None
         if row is None:
             self._local.evict(name, key)
-            self._see(name, answer)
+            self._record_seen(name, answer)
         elif answer.table is not UNSET:
             self._hold(name, HeldRow.of(row, answer.table, now_us), answer)
         return self._fail(write, Conflict(
@@ -304,28 +311,29 @@ class WritePath:
             remedy="merge the records and write again",
         ), row)  # fmt: skip
 
-    def _hold(self, name: str, row: HeldRow, answer: Outcome) -> None:
+    def _hold(self, name: str, row: HeldRow, answer: WriteOutcome) -> None:
         """Store the version that an outcome tells of, unless something newer may have replaced it.
 
         Where none is held and the log was seen further, a newer version may have been shown and evicted.
         """
         seen = self._local.seen_lsns(name).get(str(answer.partition), 0)
-        if self._local.row(name, row.key) is not None or answer.lsn is UNSET or answer.lsn >= seen:
-            self._local.hold(name, row)
-        self._see(name, answer)
+        if self._local.held_row(name, row.key) is not None or answer.lsn is UNSET or answer.lsn >= seen:
+            self._local.hold_row(name, row)
+        self._record_seen(name, answer)
 
-    def _see(self, name: str, answer: Outcome) -> None:
+    def _record_seen(self, name: str, answer: WriteOutcome) -> None:
+        """Store up to which log position an outcome has shown the partition."""
         if answer.table is not UNSET and answer.partition is not UNSET and answer.lsn is not UNSET:
-            self._local.see(name, answer.table, answer.partition, answer.lsn)
+            self._local.record_seen(name, answer.table, answer.partition, answer.lsn)
 
     def _fail(self, write: PendingWrite, error: MudkitError, row: Row | None) -> Sequence[Effect]:
         """Remove a write without effect, and the conditional writes based on it."""
-        self._local.remove(write)
-        effects = [*self._complete(write, None if row is None else row.ver, error)]
-        following = self._local.head(write.name, write.key)
+        self._local.remove_write(write)
+        effects = [*self._complete_call(write, None if row is None else row.ver, error)]
+        following = self._local.oldest_write(write.name, write.key)
         while following is not None and following.after == write.seq:
             if following.type == "blind":
-                self._local.change(following, after=None)
+                self._local.change_write(following, after=None)
                 break
             error = Conflict(
                 "The write that this one is based on has failed.",
@@ -337,14 +345,15 @@ class WritePath:
                 remedy="merge the records and write again",
             )
             write = following
-            self._local.remove(write)
-            effects += self._complete(write, None, error)  # it was not sent, and has no version
-            following = self._local.head(write.name, write.key)
+            self._local.remove_write(write)
+            effects += self._complete_call(write, None, error)  # it was not sent, and has no version
+            following = self._local.oldest_write(write.name, write.key)
         return effects
 
-    def _complete(
+    def _complete_call(
         self, write: PendingWrite, version: int | None, error: MudkitError | None = None
     ) -> Sequence[Effect]:
+        """Complete the call of a write; a caller of a former start no longer waits."""
         op_id = self._calls.pop(write.seq, None)
         if op_id is None:
             return ()

@@ -83,7 +83,7 @@ class Density:
         return 0.0 if rates is None else rates[int(hour) % HOURS]
 
     def document(self) -> dict[str, Value]:
-        """Return it as JSON."""
+        """Return the table as JSON, the form of :meth:`from_document`."""
         cells: list[Value] = [[*place, list(rates)] for place, rates in sorted(self.cells.items())]
         return {"cell_deg": self.cell_deg, "cells": cells}
 
@@ -99,9 +99,9 @@ class Density:
             case _:
                 least, most = _CELL_DEG
                 expected = f"cell_deg, a number from {least:g} to {most:g}, and cells, a list"
-                raise _refusal("density", brief(document, 200), expected)
+                raise _unusable_error("density", brief(document, 200), expected)
         if len(cells) > _MAX_CELLS:
-            raise _refusal("density.cells", f"{len(cells):,} cells", f"at most {_MAX_CELLS:,}")
+            raise _unusable_error("density.cells", f"{len(cells):,} cells", f"at most {_MAX_CELLS:,}")
         read: dict[tuple[int, int], tuple[float, ...]] = {}
         for index, cell in enumerate(cells):
             match cell:
@@ -111,11 +111,12 @@ class Density:
                     read[row, column] = tuple(float(rate) for rate in rates if _is_not_negative(rate))
                 case _:
                     expected = f"[row, column, {HOURS} numbers, 0 or more], each cell once"
-                    raise _refusal(f"density.cells[{index}]", brief(cell, 200), expected)
+                    raise _unusable_error(f"density.cells[{index}]", brief(cell, 200), expected)
         return cls(float(size), read)
 
 
 def _is_not_negative(rate: Value) -> TypeGuard[float]:
+    """Return whether a JSON value is a number from 0 on, and no truth value."""
     return isinstance(rate, int | float) and not isinstance(rate, bool) and 0 <= rate <= _MAX_FLOAT
 
 
@@ -156,7 +157,7 @@ _MAX_LEVELS: Final = 3
 _WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-def question(feature: str, threshold: float) -> str:
+def question_text(feature: str, threshold: float) -> str:
     """Return the test of a feature against a threshold in words, in everyday units."""
     whose = "the answer's " if feature.startswith("cached_") else ""
     match feature.removeprefix("cached_"):
@@ -221,7 +222,7 @@ class Artefact(Displayed):
 
     def __post_init__(self) -> None:
         if not self.nodes:
-            raise _refusal("nodes", "none", "at least one node")
+            raise _unusable_error("nodes", "none", "at least one node")
 
     @cached_property
     def root(self) -> _Tied:
@@ -297,22 +298,24 @@ class Artefact(Displayed):
             It is damaged, in another format, or needs an unknown feature.
         """
         if not isinstance(document, Mapping):
-            raise _refusal("document", type(document).__name__, "a JSON object")
+            raise _unusable_error("document", type(document).__name__, "a JSON object")
         if (given_format := document.get("format")) != FORMAT:
             is_newer = isinstance(given_format, int) and given_format > FORMAT
-            raise _refusal("format", repr(given_format), str(FORMAT), _NEWER if is_newer else _EXPORT_AGAIN)
+            raise _unusable_error(
+                "format", repr(given_format), str(FORMAT), _NEWER if is_newer else _EXPORT_AGAIN
+            )
         try:
             digest = sha256(document)
         except (TypeError, ValueError) as error:
-            raise _refusal("document", str(error), "JSON values") from None
+            raise _unusable_error("document", str(error), "JSON values") from None
         if document.get("sha256") != digest:
-            raise _refusal("sha256", repr(document.get("sha256")), repr(digest), _EXPORT_AGAIN)
+            raise _unusable_error("sha256", repr(document.get("sha256")), repr(digest), _EXPORT_AGAIN)
         kind, version = document.get("kind"), document.get("version")
         if kind not in ("read", "write"):
-            raise _refusal("kind", repr(kind), "read or write")
+            raise _unusable_error("kind", repr(kind), "read or write")
         if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-            raise _refusal("version", repr(version), "a whole number, 1 or more")
-        features = _features(document.get("features"))
+            raise _unusable_error("version", repr(version), "a whole number, 1 or more")
+        features = _check_features(document.get("features"))
         given = document.get("actions")
         actions = (
             [action for action in given if _is_action(kind, action)] if isinstance(given, list) else None
@@ -320,11 +323,11 @@ class Artefact(Displayed):
         if actions is None or actions != given:
             delays = f"seconds from 0 to {MAX_DELAY_S:,.0f}, or never"
             expected = "local, remote" if kind == "read" else delays
-            raise _refusal("actions", repr(given)[:200], expected)
-        nodes = _nodes(document.get("nodes"), len(features), actions)
+            raise _unusable_error("actions", repr(given)[:200], expected)
+        nodes = _check_nodes(document.get("nodes"), len(features), actions)
         table = document.get("density")
         if ("density" in features) is (table is None):
-            raise _refusal(
+            raise _unusable_error(
                 "density", "a table" if table else "no table", "a table if it is a feature, else none"
             )
         return cls(
@@ -332,6 +335,7 @@ class Artefact(Displayed):
         )
 
     def _view(self) -> View:
+        """Return the view of a display: its facts, and a picture of the upper levels."""
         leaves = sum(not isinstance(node, tuple) for node in self.nodes[:_MAX_COUNTED])
         facts = {
             "decides": f"{self.kind}s",
@@ -341,18 +345,24 @@ class Artefact(Displayed):
             "sha256": str(self.document.get("sha256"))[:12],
         }
         notes = ["Levels below the third are left out."] if self._is_deep() else []
-        return View("mud.Artefact", facts, (), notes, picture=tree(self._branch(0, 0), "A decision tree"))
+        return View(
+            "mud.Artefact", facts, (), notes, picture=tree(self._build_branch(0, 0), "A decision tree")
+        )
 
-    def _branch(self, number: int, level: int) -> Branch:
+    def _build_branch(self, number: int, level: int) -> Branch:
+        """Build the picture of the tree below a node; three levels are shown."""
         node = self.nodes[number]
         if not isinstance(node, tuple):
             return Branch(action_text(node))
-        text = f"{question(self.features[node[0]], node[1])}?"
+        text = f"{question_text(self.features[node[0]], node[1])}?"
         if level == _MAX_LEVELS:
             return Branch("…", text)
-        return Branch(text, "", self._branch(node[2], level + 1), self._branch(node[3], level + 1))
+        return Branch(
+            text, "", self._build_branch(node[2], level + 1), self._build_branch(node[3], level + 1)
+        )
 
     def _is_deep(self) -> bool:
+        """Return whether the tree has levels that the picture leaves out."""
         level = [0]
         for _ in range(_MAX_LEVELS):
             nodes = [self.nodes[number] for number in level]
@@ -447,11 +457,11 @@ class Artefact(Displayed):
 
     @classmethod
     def _sign(cls, document: Fields) -> Artefact:
-        """Read a document without a digest, or with an old one."""
+        """Return the artefact of a document with the digest added, or replaced."""
         try:
             digest = sha256(document)
         except (TypeError, ValueError, RecursionError) as error:
-            raise _refusal("nodes, manifest", brief(error), "JSON values") from error
+            raise _unusable_error("nodes, manifest", brief(error), "JSON values") from error
         return Artefact.from_document({**document, "sha256": digest})
 
     @check_arguments(types=False)
@@ -496,9 +506,10 @@ def _upper_bound(threshold: float) -> float:
     return middle if is_even else math.nextafter(middle, -math.inf)
 
 
-def _features(given: Value) -> tuple[str, ...]:
+def _check_features(given: Value) -> tuple[str, ...]:
+    """Return the names of the features, or raise ParameterError for one that devices do not know."""
     if not isinstance(given, list):
-        raise _refusal("features", repr(given), "a list of names with their units")
+        raise _unusable_error("features", repr(given), "a list of names with their units")
     names = []
     for feature in given:
         match feature:
@@ -506,11 +517,12 @@ def _features(given: Value) -> tuple[str, ...]:
                 names.append(name)
             case _:
                 expected = ", ".join(f"{name} in {unit}" for name, unit in FEATURES.items())
-                raise _refusal("features", repr(feature), expected)
+                raise _unusable_error("features", repr(feature), expected)
     return tuple(names)
 
 
 def _is_action(kind: str, action: Value) -> TypeGuard[Action]:
+    """Return whether a JSON value is an action of the leaves of a read or write policy."""
     if kind == "read":
         return action in ("local", "remote")
     if action == "never":
@@ -518,9 +530,10 @@ def _is_action(kind: str, action: Value) -> TypeGuard[Action]:
     return isinstance(action, int | float) and not isinstance(action, bool) and 0 <= action <= MAX_DELAY_S
 
 
-def _nodes(given: Value, features: int, actions: Sequence[Action]) -> tuple[_Node | Action, ...]:
+def _check_nodes(given: Value, features: int, actions: Sequence[Action]) -> tuple[_Node | Action, ...]:
+    """Return the nodes, leaves as their actions; raise ParameterError for a malformed one."""
     if not isinstance(given, list) or not 1 <= len(given) <= _MAX_NODES:
-        raise _refusal("nodes", f"{type(given).__name__}", f"a list of 1 to {_MAX_NODES:,} nodes")
+        raise _unusable_error("nodes", f"{type(given).__name__}", f"a list of 1 to {_MAX_NODES:,} nodes")
     nodes: list[_Node | Action] = []
     for number, node in enumerate(given):
         match node:
@@ -536,11 +549,12 @@ def _nodes(given: Value, features: int, actions: Sequence[Action]) -> tuple[_Nod
                 nodes.append((feature, float(threshold), left, right, unknown))
             case _:
                 expected = "[feature, threshold, left, right, unknown], or [action], children after parents"
-                raise _refusal(f"nodes[{number}]", repr(node)[:200], expected)
+                raise _unusable_error(f"nodes[{number}]", repr(node)[:200], expected)
     return tuple(nodes)
 
 
-def _refusal(where: str, value: str, expected: str, remedy: str | None = None) -> ParameterError:
+def _unusable_error(where: str, value: str, expected: str, remedy: str | None = None) -> ParameterError:
+    """Build the error for a part of a document that a device could not use."""
     return ParameterError(
         "The policy is not usable.", where=where, found=value, expected=expected, remedy=remedy
     )

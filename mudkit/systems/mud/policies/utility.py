@@ -110,69 +110,90 @@ class Utility:
 
 @dataclass(frozen=True)
 class _Sum(Utility):
+    """Sum of utilities."""
+
     parts: tuple[Utility, ...]
 
     @property
     def weighs_completeness(self) -> bool:
+        """See :class:`Utility`: as soon as one of the parts does."""
         return any(part.weighs_completeness for part in self.parts)
 
     @property
     def most(self) -> float:
+        """See :class:`Utility`: the sum over the parts."""
         return math.fsum(part.most for part in self.parts)
 
     def value(self, plan: Plan) -> float:
+        """See :class:`Utility`: the sum over the parts."""
         return math.fsum(part.value(plan) for part in self.parts)
 
     def cost(self, plan: Plan) -> float:
+        """See :class:`Utility`: the sum over the parts."""
         return math.fsum(part.cost(plan) for part in self.parts)
 
 
 @dataclass(frozen=True)
 class _Scaled(Utility):
+    """Utility times a factor, 0 or more."""
+
     part: Utility
     factor: float
 
     @property
     def weighs_completeness(self) -> bool:
+        """See :class:`Utility`: as the part does."""
         return self.part.weighs_completeness
 
     @property
     def most(self) -> float:
+        """See :class:`Utility`: that of the part, times the factor."""
         return self.factor * self.part.most if self.factor else 0.0
 
     def value(self, plan: Plan) -> float:
+        """See :class:`Utility`: that of the part, times the factor."""
         return self.factor * self.part.value(plan)
 
     def cost(self, plan: Plan) -> float:
+        """See :class:`Utility`: that of the part, times the factor."""
         return self.factor * self.part.cost(plan)
 
 
 @dataclass(frozen=True)
 class _Freshness(Utility):
+    """Utility of :func:`freshness`: a step function of the age, less the latency."""
+
     max_age_s: float
     most = _FRESH_WORTH_S
 
     def is_best(self, age_s: float) -> bool:
+        """See :class:`Utility`: a fresh answer from the device has all worth and no cost."""
         return age_s < self.max_age_s
 
     def value(self, plan: Plan) -> float:
+        """See :class:`Utility`: all or nothing, by the age of a local answer."""
         return _FRESH_WORTH_S if plan.age_s < self.max_age_s or plan.source != "local" else 0.0
 
     def cost(self, plan: Plan) -> float:
+        """See :class:`Utility`: the time of waiting."""
         return plan.latency_s
 
 
 @dataclass(frozen=True)
 class _Completeness(Utility):
+    """Utility of :func:`completeness`: worth in proportion to the share of certain records."""
+
     worth_s: float
     min_share: float
     weighs_completeness = True
 
     @property
     def most(self) -> float:
+        """See :class:`Utility`: the worth of a complete answer."""
         return self.worth_s
 
     def value(self, plan: Plan) -> float:
+        """See :class:`Utility`: in proportion to the share, from the smallest one that counts."""
         return self.worth_s * plan.completeness if plan.completeness >= self.min_share else 0.0
 
 
@@ -185,16 +206,20 @@ class _Costs(Utility):
     most = 0.0
 
     def cost(self, plan: Plan) -> float:
+        """See :class:`Utility`: the field of the plan, times the cost of its unit."""
         return self.unit_s * float(getattr(plan, self.name))
 
 
 @dataclass(frozen=True)
 class _Matrix(Utility):
+    """Utility of :func:`cost_matrix`: costs of stale answers and of needless queries."""
+
     stale_s: float
     unnecessary_s: float
     most = 0.0
 
     def cost(self, plan: Plan) -> float:
+        """See :class:`Utility`: the expected cost of a wrong decision."""
         if plan.source == "local":
             return self.stale_s * plan.changed_share
         return self.unnecessary_s * (1.0 - plan.changed_share)

@@ -31,15 +31,15 @@ class Addresses:
         )
         """Unacknowledged announcements, by server and address."""
 
-    def has(self, session: str, address: str) -> bool:
-        """Return whether no other device has taken the address of a session."""
+    def has_address(self, session: str, address: str) -> bool:
+        """Return whether a session still has an address: no other device has taken it."""
         return self._session_at.get(address) == session
 
     def is_free(self, address: str, session: str) -> bool:
         """Return whether no session of another name has an address."""
         return self._session_at.get(address, session) == session
 
-    def take(self, now_us: int, address: str, session: str) -> tuple[str | None, Sequence[Effect]]:
+    def assign(self, now_us: int, address: str, session: str) -> tuple[str | None, Sequence[Effect]]:
         """Assign an address to a session, and announce it; return the session that loses it, if any."""
         former = self._session_at.get(address)
         self._session_at[address] = session
@@ -48,18 +48,18 @@ class Addresses:
             effects += self._announce(now_us, server, address)
         return (None if former == session else former), effects
 
-    def leave(self, address: str, session: str) -> None:
-        """Remove the address that a session had, unless another one has it."""
-        if self.has(session, address):
+    def release(self, address: str, session: str) -> None:
+        """Remove the address that a session has left, unless another session has it by now."""
+        if self.has_address(session, address):
             del self._session_at[address]
 
-    def lose(self, now_us: int, server: str, address: str) -> tuple[str | None, Sequence[Effect]]:
+    def withdraw(self, now_us: int, server: str, address: str) -> tuple[str | None, Sequence[Effect]]:
         """Remove an address that a device of another server has taken; return the session that loses it."""
         settled = self._announced.settle(now_us, (server, address))
         return self._session_at.pop(address, None), [*settled, Send(server, Vacated(address))]
 
-    def acknowledge(self, now_us: int, server: str, address: str) -> Sequence[Effect]:
-        """Stop announcing an address to a server."""
+    def record_vacated(self, now_us: int, server: str, address: str) -> Sequence[Effect]:
+        """Stop announcing an address to a server, which sends nothing there any more."""
         return self._announced.settle(now_us, (server, address))
 
     def announce_overdue(self, now_us: int) -> Sequence[Effect]:
@@ -69,8 +69,9 @@ class Addresses:
             if address in self._session_at:
                 effects += self._announce(now_us, server, address)
             else:
-                effects += self.acknowledge(now_us, server, address)
+                effects += self.record_vacated(now_us, server, address)
         return [*effects, *self._announced.restart(now_us)]
 
     def _announce(self, now_us: int, server: str, address: str) -> Sequence[Effect]:
+        """Announce to another server that a device here has an address, and start the deadline."""
         return Send(server, Occupied(address)), *self._announced.start(now_us, (server, address))

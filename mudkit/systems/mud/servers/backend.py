@@ -53,14 +53,14 @@ from mudkit.systems.mud.messages import (
     Log,
     LogAck,
     LogEntry,
-    Outcome,
+    LogRestarted,
     PartitionRead,
-    Restarted,
     RoutedWrite,
     Row,
     RowEntry,
     TableEntry,
     TableResult,
+    WriteOutcome,
     WriteResult,
     encode_error,
 )
@@ -68,7 +68,7 @@ from mudkit.systems.mud.servers.replica import answer_read
 from mudkit.systems.mud.tables.queries import check_names, tables_of
 from mudkit.systems.mud.tables.records import SentPredicate, check_key, check_record
 from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, is_visible, visible_row
-from mudkit.systems.mud.tables.table import Table, no_such_table
+from mudkit.systems.mud.tables.table import Table, no_such_table_error
 from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.tokens import Claims
 
@@ -125,7 +125,7 @@ class BackEnd:
                 table.owner,
                 table.acl,
                 ", ".join(table.schema) if table.schema else "any",
-                self._copy.size(table),
+                self._copy.key_count(table),
                 table.partitions,
             )
             for table in tables.values()
@@ -177,11 +177,12 @@ class BackEnd:
         event: Received,
         message: _Message,
     ) -> Sequence[Effect]:
+        """Handle a message that its sender may send, by its kind."""
         source = event.source
         match message:
-            case Describe() | Administer() if self._is_other(message.log_incarnation):
+            case Describe() | Administer() if self._is_other_incarnation(message.log_incarnation):
                 return (Send(source, self._build_restarted(message.id, message.log_incarnation or "")),)
-            case PartitionRead() | RoutedWrite() if self._is_other(message.log_incarnation):
+            case PartitionRead() | RoutedWrite() if self._is_other_incarnation(message.log_incarnation):
                 return ()  # sent to the former incarnation; the client will repeat it
             case Describe():
                 return (Send(source, self._describe(message)),)
@@ -195,26 +196,26 @@ class BackEnd:
                 # Its position is unknown until it acknowledges the state that it requests.
                 self._acked_lsns[source] = _UNKNOWN
                 self._followed.add(source)
-                state = replace(self._copy.state(incarnation), lineage=self._lineage or UNSET)
+                state = replace(self._copy.build_state(incarnation), lineage=self._lineage or UNSET)
                 return Send(source, state), *self._in_flight.start(now_us, source)
             case LogAck(lsn=lsn, log_incarnation=log_incarnation, nonce=nonce):
                 log = Log([], self._lineage or UNSET, nonce)
                 answer = () if nonce is UNSET else (Send(source, log),)
-                if self._is_other(log_incarnation):
+                if self._is_other_incarnation(log_incarnation):
                     return answer
                 is_possible = lsn == _UNKNOWN or BEFORE_FIRST <= lsn <= self._copy.lsn
                 return *answer, *(
                     self._record_ack(now_us, source, lsn) if is_possible else record_dropped(event)
                 )
 
-    def _is_other(self, log_incarnation: str | UnsetType) -> bool:
+    def _is_other_incarnation(self, log_incarnation: str | UnsetType) -> bool:
         """Return whether a sender knows another incarnation of the log than this one."""
         return (log_incarnation or "") != last_incarnation(self._lineage)
 
-    def _build_restarted(self, identity: str, log_incarnation: str) -> Restarted:
+    def _build_restarted(self, identity: str, log_incarnation: str) -> LogRestarted:
         """Build the answer to a client that knows another incarnation of the log."""
         shared_lsn = last_lsn_of(self._lineage, log_incarnation, self._copy.lsn)
-        return Restarted(
+        return LogRestarted(
             id=identity,
             log_incarnation=last_incarnation(self._lineage),
             former_log_incarnation=log_incarnation,
@@ -222,11 +223,12 @@ class BackEnd:
         )
 
     def _describe(self, message: Describe) -> Described:
+        """Return a table, and those that a read looks up records in; or the error of an unknown one."""
         known = self._copy.tables
         names = (message.name, *(message.joined or ()))
         for name in names:
             if name not in known:
-                error = encode_error(no_such_table(name, known, message.claims))
+                error = encode_error(no_such_table_error(name, known, message.claims))
                 return Described(id=message.id, error=error)
         table, *joined = (known[name] for name in names)
         return Described(id=message.id, table=table, joined=joined or UNSET)
@@ -237,7 +239,7 @@ class BackEnd:
         """Apply a write at its first arrival, and return its stored result."""
         app, user = (None, None) if write.claims is None else (write.claims.app, write.claims.user)
         writer = f"{write.client}\n{app}\n{user}"
-        client = _scope(write.incarnation, writer)
+        client = _results_key(write.incarnation, writer)
         first = self._store.get(f"known {client}", int) or 0
         result = self._results(client).get(str(write.number))
         pushed: Sequence[Effect] = ()
@@ -267,8 +269,8 @@ class BackEnd:
         key = f"incarnations {writer}"
         begun = [*(self._store.get(key, list[str]) or []), incarnation]
         for former in begun[:-MAX_INCARNATIONS]:
-            self._store.delete(f"applied {_scope(former, writer)}")
-            self._store.delete(f"known {_scope(former, writer)}")
+            self._store.delete(f"applied {_results_key(former, writer)}")
+            self._store.delete(f"known {_results_key(former, writer)}")
         self._store.put(key, begun[-MAX_INCARNATIONS:])
 
     def _results(self, client: str) -> Mapping[str, WriteResult]:
@@ -276,11 +278,11 @@ class BackEnd:
         return self._store.get(f"applied {client}", dict[str, WriteResult]) or {}
 
     def _decide(self, now_us: int, write: RoutedWrite) -> WriteResult:
-        """Apply a write, or return the conflict or error."""
+        """Apply a write as the next entry of the log, or return the conflict or error."""
         table = self._copy.tables.get(write.name)
         try:
             if table is None or write.table not in (None, table.number):
-                raise no_such_table(write.name, self._copy.tables, write.claims)
+                raise no_such_table_error(write.name, self._copy.tables, write.claims)
             table.check_access(write.claims)
             check_key(write.key)
             if write.data is not None:
@@ -288,14 +290,14 @@ class BackEnd:
             predicate = self._check_predicate(table, write.predicate, write.claims)
         except MudkitError as error:
             return WriteResult(error=encode_error(error))
-        row, reader = self._copy.get(table, write.key), write.reader
+        row, reader = self._copy.row_of(table, write.key), write.reader
         auth = {} if write.claims is None else write.claims.auth
         version = 0 if row is None else row.ver
         partition = table.partition_of(write.key)
         is_shown = row is not None and is_visible(
             row, reader, auth, table, JoinedTables(self._copy, reader, auth)
         )
-        if write.type == "conditional" and not _replaces(write, row):
+        if write.type == "conditional" and not _may_replace(write, row):
             conflict = visible_row(row, table) if row is not None and is_shown else None
             return WriteResult(conflict=conflict, lsn=self._copy.lsn, partition=partition, table=table.number)
         lsn = self._copy.lsn + 1
@@ -329,19 +331,20 @@ class BackEnd:
         names = tables_of(predicate)
         for name in names:
             if name not in self._copy.tables:
-                raise no_such_table(name, self._copy.tables, claims)
+                raise no_such_table_error(name, self._copy.tables, claims)
         check_names(table, predicate, joined=[self._copy.tables[name] for name in names])
         return SentPredicate.of(predicate)
 
     # -- tables
 
     def _administer(self, now_us: int, source: str, message: Administer) -> Sequence[Effect]:
+        """Create, alter or drop a table at the first arrival of a request, and return its stored result."""
         result = self._store.get(f"done {message.id}", TableResult)
         pushed: Sequence[Effect] = ()
         if result is None:
             lsn = self._copy.lsn
             try:
-                result = self._change(message)
+                result = self._change_table(message)
             except MudkitError as error:
                 result = TableResult(error=encode_error(error))
             else:
@@ -349,7 +352,7 @@ class BackEnd:
             self._store.put(f"done {message.id}", result)
         return (Send(source, Administered(id=message.id, **asdict(result))), *pushed)
 
-    def _change(self, message: Administer) -> TableResult:
+    def _change_table(self, message: Administer) -> TableResult:
         """Create, alter or drop a table; raise MudkitError if this is not possible or not allowed."""
         name, claims = message.name, message.claims
         table = self._copy.tables.get(name)
@@ -373,7 +376,7 @@ class BackEnd:
                 )
             changed = Table.create(name, claims.app, message.properties, lsn)
         elif table is None:
-            raise no_such_table(name, self._copy.tables, claims)
+            raise no_such_table_error(name, self._copy.tables, claims)
         else:
             table.check_owner(claims)
             if message.op == "drop":
@@ -390,6 +393,7 @@ class BackEnd:
     # -- the log
 
     def _append_to_log(self, entry: LogEntry) -> None:
+        """Store the next entry of the log, and apply it to the copy in memory."""
         self._store.put(f"log {entry.lsn:015d}", entry)
         self._store.put("lsn", entry.lsn)
         self._copy.apply(entry)
@@ -429,7 +433,7 @@ class BackEnd:
         return () if was_known else self._push(now_us, [follower])
 
 
-def _replaces(write: RoutedWrite, row: Row | None) -> bool:
+def _may_replace(write: RoutedWrite, row: Row | None) -> bool:
     """Return whether a conditional write may replace a row."""
     if write.replaces is None:
         return False  # it is based on a write that failed
@@ -437,13 +441,14 @@ def _replaces(write: RoutedWrite, row: Row | None) -> bool:
     return write.replaces == version or (write.replaces == 0 and (row is None or row.data is None))
 
 
-def _scope(incarnation: str, writer: str) -> str:
+def _results_key(incarnation: str, writer: str) -> str:
     """Return the name under which the results of one incarnation of a client are stored."""
     endpoint, _, user = writer.partition("\n")
     return f"{endpoint}\n{incarnation}\n{user}"
 
 
 def _forgotten_error(write: RoutedWrite) -> MudkitError:
+    """Build the error of a write whose result the client has acknowledged before."""
     return MudkitError(
         "The result of this write is not known any more.",
         where=f"table {write.name!r}, key {write.key!r}",
@@ -454,4 +459,5 @@ def _forgotten_error(write: RoutedWrite) -> MudkitError:
 
 
 def _build_outcome(write: RoutedWrite, result: WriteResult) -> Send:
-    return Send(write.reply, Outcome(id=write.id, key=write.key, **asdict(result)))
+    """Build the answer to a write for its gateway."""
+    return Send(write.reply, WriteOutcome(id=write.id, key=write.key, **asdict(result)))

@@ -75,6 +75,7 @@ class Cloud(Displayed):
         self.notification_servers = _addresses("notifications", notification_servers)
 
         def install(address: str, make: Make) -> Installed:
+            """Install a machine on the server of an address."""
             return lab.server(address.split("/")[0]).install(NAME, make, name=PORT)
 
         self._installed_back_end = install(
@@ -104,6 +105,7 @@ class Cloud(Displayed):
             ))  # fmt: skip
 
     def _view(self) -> View:
+        """Return the view of a display: the servers, and the tables."""
         back_end = self._installed_back_end
         inner = View("") if back_end.machine is None else back_end.machine.overview()
         servers = {
@@ -143,8 +145,10 @@ class Cloud(Displayed):
 
 
 def _address(server: str) -> str:
+    """Return the address of a server's machine."""
     return f"{server}/{PORT}"
 
 
 def _addresses(kind: str, count: int) -> list[str]:
+    """Return the addresses of all servers of a kind, numbered from 1."""
     return [_address(f"mud-{kind}-{number_}") for number_ in range(1, count + 1)]

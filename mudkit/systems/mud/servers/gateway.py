@@ -41,30 +41,30 @@ from mudkit.systems.mud.messages import (
     AdministrationRequest,
     Ask,
     AskBatch,
+    ContinuousReadAck,
     ContinuousReadRequest,
     Describe,
     Described,
     Error,
-    Outcome,
+    LogRestarted,
     Part,
     PartitionRead,
     PartsComplete,
+    PlacedContinuousReadAck,
     PlacedPart,
-    PlacedRegistered,
     ReaderDataUpdate,
     ReadRequest,
-    Refused,
-    Registered,
     RegisterRequest,
     Registration,
-    Restarted,
+    RequestRefused,
     RoutedWrite,
     Unregistration,
     UpdateDataRequest,
+    WriteOutcome,
     WriteRequest,
     encode_error,
     netid_of,
-    processor_of,
+    processor_index,
 )
 from mudkit.systems.mud.tables.queries import check_names, tables_of_sent
 from mudkit.systems.mud.tables.records import check_record
@@ -73,11 +73,11 @@ from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.tokens import Authority, Claims
 
 _MAX_OPEN: Final = 10_000
-_Answer: TypeAlias = Described | Administered | Outcome | Part | Registered | Restarted
+_Answer: TypeAlias = Described | Administered | WriteOutcome | Part | ContinuousReadAck | LogRestarted
 
 
 @dataclass
-class _Open:
+class _OpenRequest:
     """An unanswered request.
 
     ``refused`` is the error of a write whose token has expired; ``joined`` names the tables that a read looks
@@ -93,19 +93,19 @@ class _Open:
     places: list[int | str] = field(default_factory=list)
     missing: set[int | str] = field(default_factory=set)
 
-    def fits(self, message: _Answer) -> bool:
+    def can_answer(self, message: _Answer) -> bool:
         """Return whether a message can be part of the answer."""
         what = self.ask.what
         match message:
-            case Restarted():
+            case LogRestarted():
                 return True
             case Part():
                 return isinstance(what, ReadRequest)
-            case Outcome():
+            case WriteOutcome():
                 return isinstance(what, WriteRequest)
             case Administered():
                 return isinstance(what, AdministrationRequest)
-            case Registered():
+            case ContinuousReadAck():
                 return isinstance(what, ContinuousReadRequest)
             case Described(table=table, joined=joined):
                 if isinstance(what, AdministrationRequest):
@@ -131,15 +131,15 @@ class Gateway:
         self._processors = processors
         self._accepts: dict[
             str,
-            Accepts[Described | Administered | Outcome | Part | Restarted]
-            | Accepts[Registered]
+            Accepts[Described | Administered | WriteOutcome | Part | LogRestarted]
+            | Accepts[ContinuousReadAck]
             | Accepts[Part],
         ] = {
             back_end: GATEWAY_FROM_BACK_END,
             **dict.fromkeys(processors, GATEWAY_FROM_PROCESSOR),
             **dict.fromkeys(replicas, GATEWAY_FROM_REPLICA),
         }
-        self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._open: OrderedDict[str, _OpenRequest] = OrderedDict()
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """See :class:`mudkit.events.Machine`."""
@@ -150,10 +150,10 @@ class Gateway:
             asks = self._decode_requests(event)
             if asks is None:
                 return record_dropped(event)
-            return [effect for ask in asks for effect in self._begin(now_us, event.source, ask)]
+            return [effect for ask in asks for effect in self._open_request(now_us, event.source, ask)]
         message = accepts.decode(event.message)
         request = None if message is None else self._open.get(message.id)
-        if message is None or (request is not None and not request.fits(message)):
+        if message is None or (request is not None and not request.can_answer(message)):
             return record_dropped(event)
         return () if request is None else self._receive_answer(request, event.source, message)
 
@@ -172,8 +172,8 @@ class Gateway:
         is_own = all(ask.id.rpartition(" ")[0] == ask.client for ask in asks)
         return asks if is_own else None
 
-    def _begin(self, now_us: int, source: str, ask: Ask) -> Sequence[Effect]:
-        """Check a request, and ask for its tables."""
+    def _open_request(self, now_us: int, source: str, ask: Ask) -> Sequence[Effect]:
+        """Check the token of a request, keep it open, and ask the back end for its tables."""
         what = ask.what
         claims, refused = None, None
         if ask.token is not None:
@@ -182,7 +182,7 @@ class Gateway:
                 claims.check(now_us / 1e6, netid_of(ask.client))
             except MudkitError as error:
                 if not isinstance(what, WriteRequest) or not isinstance(error, TokenExpired):
-                    return (_refusal(source, ask, error),)
+                    return (_build_refused(source, ask, error),)
                 refused = encode_error(error)  # the back end knows whether it was applied before
         joined: Sequence[str] = ()
         try:
@@ -191,8 +191,8 @@ class Gateway:
             if not isinstance(what, AdministrationRequest):
                 check_record(what.reader, ())
         except MudkitError as error:
-            return (_refusal(source, ask, error),)
-        self._open[ask.id] = _Open(source, ask, claims, refused, joined)
+            return (_build_refused(source, ask, error),)
+        self._open[ask.id] = _OpenRequest(source, ask, claims, refused, joined)
         self._open.move_to_end(ask.id)
         if len(self._open) > _MAX_OPEN:
             self._open.popitem(last=False)
@@ -217,29 +217,32 @@ class Gateway:
 
     # -- answers
 
-    def _receive_answer(self, request: _Open, source: str, message: _Answer) -> Sequence[Effect]:
+    def _receive_answer(self, request: _OpenRequest, source: str, message: _Answer) -> Sequence[Effect]:
+        """Handle a message that belongs to an open request: pass it on, or take the next step."""
         match message:
             case Described():
                 return self._receive_description(request, message) if request.table is None else ()
-            case Restarted():
+            case LogRestarted():
                 del self._open[message.id]
                 return (Send(request.source, message),)
             case Part(partition=partition):
                 part = PlacedPart(**asdict(message), place=partition)
                 return self._pass_part_on(request, partition, part)
-            case Registered():
-                return self._pass_part_on(request, source, PlacedRegistered(**asdict(message), place=source))
-            case Administered() | Outcome():
+            case ContinuousReadAck():
+                return self._pass_part_on(
+                    request, source, PlacedContinuousReadAck(**asdict(message), place=source)
+                )
+            case Administered() | WriteOutcome():
                 del self._open[message.id]
                 return (Send(request.source, replace(message, claims=request.claims)),)
 
-    def _receive_description(self, request: _Open, described: Described) -> Sequence[Effect]:
+    def _receive_description(self, request: _OpenRequest, described: Described) -> Sequence[Effect]:
         """Check access to the tables, and pass the request on."""
         what, joined = request.ask.what, described.joined or []
         error = described.error
         if described.table is not None:
             try:
-                self._check(request, described.table, joined)
+                self._check_tables(request, described.table, joined)
             except MudkitError as problem:
                 error = encode_error(problem)
             request.table = described.table
@@ -247,13 +250,13 @@ class Gateway:
             return (self._route_write(request, what),)
         if error is not None:
             del self._open[request.ask.id]
-            return (Send(request.source, Refused(request.ask.id, error)),)
+            return (Send(request.source, RequestRefused(request.ask.id, error)),)
         if isinstance(what, ReadRequest):
             return self._route_read(request, what, has_joined=bool(joined))
         assert isinstance(what, ContinuousReadRequest)
         return self._route_continuous(request, what, joined)
 
-    def _check(self, request: _Open, table: Table, joined: Sequence[Table]) -> None:
+    def _check_tables(self, request: _OpenRequest, table: Table, joined: Sequence[Table]) -> None:
         """Raise MudkitError unless the client may access the tables, and they have the read's columns."""
         what, tables = request.ask.what, (table, *joined)
         for checked in tables:
@@ -265,7 +268,8 @@ class Gateway:
             text = what.aggregate if isinstance(what, ReadRequest) else None
             check_names(table, predicate, None if text is None else Aggregates(text), joined)
 
-    def _route_write(self, request: _Open, write: WriteRequest) -> Send:
+    def _route_write(self, request: _OpenRequest, write: WriteRequest) -> Send:
+        """Build the message of a write for the processor of its record's partition."""
         table = request.table
         place = 0 if table is None else table.partition_of(write.key)
         routed = RoutedWrite(
@@ -277,9 +281,10 @@ class Gateway:
             refused=request.refused,
             log_incarnation=request.ask.log_incarnation,
         )
-        return Send(self._processor(table, place), routed)
+        return Send(self._processor_of(table, place), routed)
 
-    def _route_read(self, request: _Open, read: ReadRequest, *, has_joined: bool) -> Sequence[Effect]:
+    def _route_read(self, request: _OpenRequest, read: ReadRequest, *, has_joined: bool) -> Sequence[Effect]:
+        """Send each partition that may have records of a read its part, by its processor."""
         table = request.table
         assert table is not None
         places: Iterable[int] = range(table.partitions)
@@ -287,11 +292,11 @@ class Gateway:
             places = sorted({table.partition_of(key) for key in read.keys})
         request.places, request.missing = list(places), set(places)
         if not request.missing:
-            return self._complete(request)
+            return self._complete_answer(request)
         seen_lsns = read.seen_lsns if read.table == table.number else {}
         return [
             Send(
-                self._processor(table, place),
+                self._processor_of(table, place),
                 PartitionRead(
                     id=request.ask.id,
                     reply=self._me,
@@ -313,13 +318,14 @@ class Gateway:
         ]
 
     def _route_continuous(
-        self, request: _Open, what: ContinuousReadRequest, joined: Sequence[Table]
+        self, request: _OpenRequest, what: ContinuousReadRequest, joined: Sequence[Table]
     ) -> Sequence[Effect]:
+        """Send a request about a continuous read to all processors of the table's partitions."""
         table = request.table
         assert table is not None
         places: dict[str, list[int]] = {}
         for place in range(table.partitions):
-            places.setdefault(self._processor(table, place), []).append(place)
+            places.setdefault(self._processor_of(table, place), []).append(place)
         request.places, request.missing = list(places), set(places)
         min_lsn = max(one.lsn for one in (table, *joined))
         return [
@@ -328,7 +334,12 @@ class Gateway:
         ]
 
     def _build_routed(
-        self, request: _Open, what: ContinuousReadRequest, table: int, partitions: list[int], min_lsn: int
+        self,
+        request: _OpenRequest,
+        what: ContinuousReadRequest,
+        table: int,
+        partitions: list[int],
+        min_lsn: int,
     ) -> Registration | ReaderDataUpdate | Unregistration:
         """Build the message about a continuous read for a processor."""
         ask = request.ask
@@ -356,16 +367,17 @@ class Gateway:
         )
 
     def _pass_part_on(
-        self, request: _Open, place: int | str, message: PlacedPart | PlacedRegistered
+        self, request: _OpenRequest, place: int | str, message: PlacedPart | PlacedContinuousReadAck
     ) -> Sequence[Effect]:
         """Pass a part of an answer on, and complete the answer after the last one."""
         if place not in request.missing:
             return ()
         request.missing.discard(place)
         passed = Send(request.source, message)
-        return (passed,) if request.missing else (passed, *self._complete(request))
+        return (passed,) if request.missing else (passed, *self._complete_answer(request))
 
-    def _complete(self, request: _Open) -> Sequence[Effect]:
+    def _complete_answer(self, request: _OpenRequest) -> Sequence[Effect]:
+        """Close a request all of whose parts were sent, and report this to the client."""
         assert request.table is not None
         del self._open[request.ask.id]
         complete = PartsComplete(
@@ -373,10 +385,12 @@ class Gateway:
         )
         return (Send(request.source, complete),)
 
-    def _processor(self, table: Table | None, place: int) -> str:
+    def _processor_of(self, table: Table | None, place: int) -> str:
+        """Return the address of the processor of a partition; of an unknown table, the first one."""
         count = len(self._processors)
-        return self._processors[0 if table is None else processor_of(table.number, place, count)]
+        return self._processors[0 if table is None else processor_index(table.number, place, count)]
 
 
-def _refusal(to: str, ask: Ask, error: MudkitError) -> Send:
-    return Send(to, Refused(ask.id, encode_error(error)))
+def _build_refused(to: str, ask: Ask, error: MudkitError) -> Send:
+    """Build the message by which a client gets the error of a request."""
+    return Send(to, RequestRefused(ask.id, encode_error(error)))

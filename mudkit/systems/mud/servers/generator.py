@@ -24,7 +24,7 @@ from mudkit.errors import MudkitError, ParameterError
 from mudkit.events import Call, Complete, Effect, Event, LinkUp, Ports, Received, Send, TimerFired
 from mudkit.systems.mud.messages import (
     GENERATOR_FROM_NOTIFICATION_SERVER,
-    Following,
+    PoliciesFollow,
     PoliciesRequest,
     PolicyUpdate,
     Ship,
@@ -60,7 +60,7 @@ class Generator:
                     count = self._store.get("count of streams", int) or 0
                     self._store.put("count of streams", max(count, now_us))
                 new = [server for server in self._servers if server not in self._senders]
-                return [effect for server in new for effect in self._follow(now_us, server)]
+                return [effect for server in new for effect in self._begin_stream(now_us, server)]
             case Call(op_id=op_id, operation=Ship() as operation):
                 try:
                     sent = self._ship(now_us, operation)
@@ -72,13 +72,15 @@ class Generator:
         return ()
 
     def _receive(self, now_us: int, source: str, message: PoliciesRequest | StreamAck) -> Sequence[Effect]:
+        """Handle a message of a notification server: a request for all policies, or an acknowledgement."""
         if isinstance(message, PoliciesRequest):
-            return self._follow(now_us, source)
+            return self._begin_stream(now_us, source)
         sender = self._senders.get(source)
         is_current = sender is not None and sender.name == message.stream
         return sender.ack_up_to(now_us, message.seq) if sender is not None and is_current else ()
 
     def _ship(self, now_us: int, operation: Ship) -> Sequence[Effect]:
+        """Store a policy, and send it to all notification servers; raise ParameterError for an old one."""
         app, document, to = operation.app, operation.document, operation.to
         artefact = Artefact.from_document(document)
         prefix = f"policy {app}\n{artefact.kind}\n"
@@ -106,13 +108,17 @@ class Generator:
         self._store.put(f"{prefix}{artefact.version:012d}", policy)
         return [effect for server in self._servers for effect in self._senders[server].send(now_us, policy)]
 
-    def _follow(self, now_us: int, server: str) -> Sequence[Effect]:
+    def _begin_stream(self, now_us: int, server: str) -> Sequence[Effect]:
+        """Begin a new stream to a notification server, with all stored policies."""
         count = (self._store.get("count of streams", int) or 0) + 1
         self._store.put("count of streams", count)
         former = self._senders.get(server)
         sender = StreamSender[PolicyUpdate](f"{self._me} {count}", server, server, _AGAIN_US)
         self._senders[server] = sender
-        effects: list[Effect] = [*(former.close() if former is not None else ()), Send(server, Following())]
+        effects: list[Effect] = [
+            *(former.close() if former is not None else ()),
+            Send(server, PoliciesFollow()),
+        ]
         for _, policy in self._store.items("policy ", PolicyUpdate):
             effects += sender.send(now_us, policy)
         return effects

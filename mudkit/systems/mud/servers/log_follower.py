@@ -10,7 +10,7 @@ from msgspec import UNSET
 from mudkit.delivery.retransmit import RetransmitTimer
 from mudkit.delivery.session import Follower, Lineage, last_incarnation, last_lsn_of, shared_lsn
 from mudkit.events import Effect, Entropy, Send
-from mudkit.systems.mud.messages import DropEntry, FollowLog, Log, LogAck, LogEntry, State, TableEntry
+from mudkit.systems.mud.messages import DropEntry, FollowLog, Log, LogAck, LogEntry, TableEntry, TablesState
 from mudkit.systems.mud.tables.replica import TableReplica
 from mudkit.systems.mud.tables.table import Table
 
@@ -49,7 +49,7 @@ class LogFollower:
         """Last known incarnation of the log; empty: the first one."""
         return last_incarnation(self.lineage)
 
-    def hear(self, message: Log | State) -> bool:
+    def accept_log(self, message: Log | TablesState) -> bool:
         """Return whether a message is of the present log; if not, :meth:`acknowledge` asks for its lineage.
 
         Discard the state if the log was restored from a backup and does not contain all of it. Discard it,
@@ -71,15 +71,15 @@ class LogFollower:
         """Return the last position of an incarnation that is still in the log."""
         return last_lsn_of(self.lineage, log_incarnation, self.lsn)
 
-    def fits(self, message: Log | State) -> bool:
-        """Return whether a state, or the new ones of some entries, are consistent: rows have tables."""
+    def is_consistent(self, message: Log | TablesState) -> bool:
+        """Return whether a state, or the new ones of some entries, can be applied: rows have tables."""
         if isinstance(message, Log):
-            return self.lsn < 0 or self._after(message.entries) is not None
-        tables = _places(message.tables)
+            return self.lsn < 0 or self._tables_after(message.entries) is not None
+        tables = _places_of(message.tables)
         has_own_numbers = len({number for number, _ in tables.values()}) == len(message.tables)
         return has_own_numbers and all(name in tables for name, _ in message.rows)
 
-    def _after(self, entries: Sequence[LogEntry]) -> dict[str, _Place] | None:
+    def _tables_after(self, entries: Sequence[LogEntry]) -> dict[str, _Place] | None:
         """Return the tables after some entries; None: the entries are inconsistent."""
         tables, lsn = self._tables, self.lsn
         for entry in entries:
@@ -92,7 +92,7 @@ class LogFollower:
                 if isinstance(entry, DropEntry):
                     tables = {name: place for name, place in tables.items() if name != entry.name}
                 continue
-            ((name, place),) = _places([entry.table]).items()
+            ((name, place),) = _places_of([entry.table]).items()
             known = tables.get(name)
             is_taken = any(number == place[0] for number, _ in tables.values())
             if known != place and (known is not None or is_taken):
@@ -113,19 +113,19 @@ class LogFollower:
         effects = self.request_state(now_us) if self._request.overdue(now_us) else ()
         return [*effects, *self._request.restart(now_us)]
 
-    def load_state(self, now_us: int, message: State) -> Sequence[Effect]:
-        """Load the first state."""
+    def load_state(self, now_us: int, message: TablesState) -> Sequence[Effect]:
+        """Load the state into the copy if this start has requested it and has none yet; acknowledge it."""
         if message.incarnation != self._incarnation:
             return ()
         if self.lsn < 0:
             self.copy.load(message.lsn, message.tables, message.rows)
             self.lsn = self.copy.lsn
-            self._tables = _places(message.tables)
+            self._tables = _places_of(message.tables)
         return self.acknowledge(), *self._request.settle(now_us, self._incarnation)
 
-    def take(self, message: Log) -> Iterator[LogEntry]:
-        """Iterate over the new entries, in order."""
-        after = self._after(message.entries)
+    def new_entries(self, message: Log) -> Iterator[LogEntry]:
+        """Iterate over the entries of a message that are next in order; the caller applies them."""
+        after = self._tables_after(message.entries)
         self._tables = self._tables if after is None else after
         for entry in message.entries:
             if self.lsn >= 0 and entry.lsn == self.lsn + 1:
@@ -133,11 +133,12 @@ class LogFollower:
                 yield entry
 
     def acknowledge(self) -> Send:
-        """Acknowledge the log up to the last entry received, with the open question."""
+        """Build the acknowledgement of the log up to the last entry received, with the open question."""
         return Send(
             self._master, LogAck(self.lsn, self.log_incarnation or UNSET, self._history.nonce or UNSET)
         )
 
 
-def _places(tables: Iterable[Table]) -> dict[str, _Place]:
+def _places_of(tables: Iterable[Table]) -> dict[str, _Place]:
+    """Return number and split of each table, by name."""
     return {table.name: (table.number, tuple(table.split)) for table in tables}

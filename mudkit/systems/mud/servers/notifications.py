@@ -61,25 +61,25 @@ from mudkit.systems.mud.messages import (
     NOTIFICATION_SERVER_FROM_ANOTHER,
     NOTIFICATION_SERVER_FROM_CLIENT,
     NOTIFICATION_SERVER_FROM_CLOUD,
-    Following,
-    Gone,
+    ClientMoved,
     Hello,
     Identify,
-    Moved,
     NewGeneration,
     Notification,
     Occupied,
+    PoliciesFollow,
     PoliciesRequest,
     Policy,
     PolicyUpdate,
     Redirect,
     ServerNotification,
+    SessionGone,
     Vacated,
     Welcome,
     Whereabouts,
     app_of,
     netid_of,
-    server_of,
+    server_index,
 )
 from mudkit.systems.mud.servers.addresses import OCCUPIED, Addresses
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
@@ -119,7 +119,7 @@ class _Session:
     processors: set[str] = field(default_factory=set)
 
 
-class _Known(Struct, frozen=True, array_like=True):
+class _KnownClient(Struct, frozen=True, array_like=True):
     """Stored state of a client: its last address, and whether a token of its app has begun the session."""
 
     address: str
@@ -127,7 +127,7 @@ class _Known(Struct, frozen=True, array_like=True):
 
 
 @dataclass
-class _Unheard:
+class _UnheardClient:
     """Client that had a session before the start: its possible addresses, and the request for a hello.
 
     ``is_proven``: a token of its app had begun the session.
@@ -179,11 +179,11 @@ class NotificationServer:
         self._policies: dict[tuple[str, str], dict[int, PolicyUpdate]] = {}
         """By app and kind, then by version."""
         self._known = {
-            key.removeprefix("address "): known for key, known in self._store.items("address ", _Known)
+            key.removeprefix("address "): known for key, known in self._store.items("address ", _KnownClient)
         }
         """Clients with a session, as stored."""
         self._unheard = {
-            endpoint: _Unheard({known.address: None}, known.is_proven)
+            endpoint: _UnheardClient({known.address: None}, known.is_proven)
             for endpoint, known in self._known.items()
         }
         """Clients that have not said hello since the start, by endpoint."""
@@ -214,7 +214,7 @@ class NotificationServer:
                     self._generation = max((self._store.get("life", int) or 0) + 1, now_us)
                     self._store.put("life", self._generation)
                     self._begun_us = now_us
-                    return [*self._follow(now_us), *self._identify(now_us, list(self._unheard))]
+                    return [*self._request_policies(now_us), *self._identify(now_us, list(self._unheard))]
             case SendFailed(to=to, message=Identify(endpoint=endpoint)):
                 unheard = self._unheard.get(endpoint)
                 if unheard is not None:
@@ -230,27 +230,27 @@ class NotificationServer:
                     session.sender.is_reached = False
             case TimerFired(name=name):
                 if name == _FOLLOW:
-                    return [*self._follow(now_us), *self._policy_request.restart(now_us)]
+                    return [*self._request_policies(now_us), *self._policy_request.restart(now_us)]
                 if name == _IDENTIFY:
                     return self._identify_again(now_us)
                 if name == _MOVED:
                     return self._resend_moves(now_us)
                 if name == OCCUPIED:
                     return self._addresses.announce_overdue(now_us)
-                return self._sweep(now_us) if name == _SWEEP else self._retransmit(now_us, name)
+                return self._give_up_silent(now_us) if name == _SWEEP else self._retransmit(now_us, name)
         return ()
 
     def _receive_from_cloud(self, now_us: int, event: Received) -> Sequence[Effect] | None:
         """Handle a message of the generator or a processor; None: it is to be dropped."""
         source, is_generator = event.source, event.source == self._generator
         match NOTIFICATION_SERVER_FROM_CLOUD.decode(event.message):
-            case Following() if is_generator:
+            case PoliciesFollow() if is_generator:
                 return self._policy_request.settle(now_us, _FOLLOW)
-            case Moved(session=name, address=address) if not is_generator:
+            case ClientMoved(session=name, address=address) if not is_generator:
                 session = self._sessions.get(name)
                 if session is None or session.sender.address == address:
                     return self._moved.settle(now_us, (source, name))
-                return (self._move(session, source),)  # it acknowledges a late copy
+                return (self._build_moved(session, source),)  # it acknowledges a late copy
             case StreamItem(stream=name, body=body) as item if _STREAM.fullmatch(name.removeprefix(source)):
                 if isinstance(body, PolicyUpdate) is is_generator:
                     return self._receive_item(now_us, source, item)
@@ -260,10 +260,10 @@ class NotificationServer:
         """Handle a message of another notification server; None: it is to be dropped."""
         match NOTIFICATION_SERVER_FROM_ANOTHER.decode(event.message):
             case Occupied(address=address):
-                former, effects = self._addresses.lose(now_us, event.source, address)
+                former, effects = self._addresses.withdraw(now_us, event.source, address)
                 return [*self._displace(former), *effects]
             case Vacated(address=address):
-                return self._addresses.acknowledge(now_us, event.source, address)
+                return self._addresses.record_vacated(now_us, event.source, address)
         return None
 
     def _receive_from_client(self, now_us: int, event: Received) -> Sequence[Effect] | None:
@@ -281,7 +281,8 @@ class NotificationServer:
                     return session.sender.ack_up_to(now_us, seq) if is_from_client else ()
         return None
 
-    def _follow(self, now_us: int) -> Sequence[Effect]:
+    def _request_policies(self, now_us: int) -> Sequence[Effect]:
+        """Request all shipped policies from the generator, until it answers."""
         return Send(self._generator, PoliciesRequest()), *self._policy_request.start(now_us, _FOLLOW)
 
     def _identify(self, now_us: int, endpoints: Sequence[str]) -> Sequence[Effect]:
@@ -301,13 +302,14 @@ class NotificationServer:
         if now_us - self._begun_us < _DEAD_US:
             return [*self._identify(now_us, late), *self._hello_requests.restart(now_us)]
         for endpoint in self._unheard:
-            self._keep(endpoint, None)
+            self._store_client(endpoint, None)
         self._unheard.clear()
         return self._hello_requests.clear()
 
-    def _move(self, session: _Session, processor: str) -> Send:
+    def _build_moved(self, session: _Session, processor: str) -> Send:
+        """Build the message by which a processor learns the address of a session's client."""
         sender = session.sender
-        return Send(processor, Moved(sender.name, session.endpoint, sender.address))
+        return Send(processor, ClientMoved(sender.name, session.endpoint, sender.address))
 
     def _resend_moves(self, now_us: int) -> Sequence[Effect]:
         """Send new addresses again to processors that have not acknowledged them."""
@@ -315,12 +317,12 @@ class NotificationServer:
         for key in self._moved.overdue(now_us):
             processor, name = key
             if name in self._sessions:
-                effects.append(self._move(self._sessions[name], processor))
+                effects.append(self._build_moved(self._sessions[name], processor))
             else:
                 effects += self._moved.settle(now_us, key)
         return [*effects, *self._moved.restart(now_us)]
 
-    def _keep(self, endpoint: str, known: _Known | None) -> None:
+    def _store_client(self, endpoint: str, known: _KnownClient | None) -> None:
         """Store the state of a client; None: it has no session."""
         key = f"address {endpoint}"
         if known is None:
@@ -333,14 +335,14 @@ class NotificationServer:
     def _receive_hello(self, now_us: int, source: str, hello: Hello) -> Sequence[Effect] | None:
         """Handle the hello of a client; None: it is to be dropped."""
         endpoint = hello.endpoint
-        responsible = server_of(netid_of(endpoint), len(self._servers))
+        responsible = server_index(netid_of(endpoint), len(self._servers))
         if responsible != self._number:
             return (Send(source, Redirect(self._servers[responsible])),)
-        peer = self._peer(endpoint)
+        peer = self._peer_of(endpoint)
         owner = self._sessions.get(self._session_of.get(endpoint, ""))
         nonce = None if hello.nonce is UNSET else hello.nonce
         heard = peer.judge_hello(
-            hello.incarnation, hello.seq, nonce, is_elsewhere=self._is_of_another(source, owner)
+            hello.incarnation, hello.seq, nonce, is_elsewhere=self._is_address_of_another(source, owner)
         )
         if heard is HelloVerdict.STALE:
             return ()
@@ -367,35 +369,35 @@ class NotificationServer:
         session = None if name is None else self._sessions.get(name)
         is_known = session is not None and session.endpoint == endpoint
         if session is None or not is_known:
-            effects += self._give_up(self._session_of.get(endpoint))
-            session = self._begin(now_us, source, hello, peer, is_proven=is_proven)
+            effects += self._give_up_session(self._session_of.get(endpoint))
+            session = self._begin_session(now_us, source, hello, peer, is_proven=is_proven)
         session.is_proven |= is_proven
         sender, name = session.sender, session.sender.name
         session.heard_us = now_us
         self._heard.pop(name, None)
         self._heard[name] = None
-        self._keep(endpoint, _Known(source, session.is_proven))
+        self._store_client(endpoint, _KnownClient(source, session.is_proven))
         effects.append(Send(source, Welcome(name, hello.incarnation, hello.seq)))
         has_moved = is_known and sender.address != source
         if not is_known or has_moved or not sender.is_reached:
-            self._addresses.leave(sender.address, name)
-            former_name, announced = self._addresses.take(now_us, source, name)
+            self._addresses.release(sender.address, name)
+            former_name, announced = self._addresses.assign(now_us, source, name)
             effects += [*self._displace(former_name), *announced]
         if not is_known or has_moved or hello.is_new or not sender.is_reached:
             effects += sender.resume(now_us, source)
         for processor in sorted(session.processors) if has_moved else ():
-            effects.append(self._move(session, processor))
+            effects.append(self._build_moved(session, processor))
             effects += self._moved.start(now_us, (processor, name))
         if not self._is_sweeping:
             self._is_sweeping = True
             effects.append(SetTimer(_SWEEP, _DEAD_US))
         return effects
 
-    def _is_of_another(self, address: str, owner: _Session | None) -> bool:
+    def _is_address_of_another(self, address: str, owner: _Session | None) -> bool:
         """Return whether an address is another device's than that of a session (None: it has none)."""
         name = "" if owner is None else owner.sender.name
         if owner is not None and owner.sender.address == address:
-            return not self._addresses.has(name, address)
+            return not self._addresses.has_address(name, address)
         return not self._addresses.is_free(address, name)
 
     def _displace(self, name: str | None) -> Sequence[Effect]:
@@ -410,8 +412,8 @@ class NotificationServer:
         question = Identify(session.endpoint, session.peer.question_nonce(self._entropy))
         return (Send(session.sender.address, question),)
 
-    def _peer(self, endpoint: str) -> Peer:
-        """Return the state of a client's hellos."""
+    def _peer_of(self, endpoint: str) -> Peer:
+        """Return what is known of a client's hellos."""
         if endpoint in self._unheard:
             return self._unheard[endpoint].peer
         name = self._session_of.get(endpoint)
@@ -438,7 +440,9 @@ class NotificationServer:
             return False
         return claims.app == app and claims.device in (None, netid_of(hello.endpoint))
 
-    def _begin(self, now_us: int, source: str, hello: Hello, peer: Peer, *, is_proven: bool) -> _Session:
+    def _begin_session(
+        self, now_us: int, source: str, hello: Hello, peer: Peer, *, is_proven: bool
+    ) -> _Session:
         """Begin a session; queue the policies that its client lacks."""
         self._count += 1
         name = f"{self._servers[self._number]} {self._generation}.{self._count}"
@@ -449,13 +453,14 @@ class NotificationServer:
         self._session_of[hello.endpoint] = name
         for by_version in self._policies.values():
             for _, policy in sorted(by_version.items()):
-                if _lacks(session, policy):
-                    sender.add(now_us, _for_client(session, policy))
+                if _lacks_policy(session, policy):
+                    sender.add(now_us, _build_policy(session, policy))
         return session
 
     def _receive_item(
         self, now_us: int, source: str, item: StreamItem[ServerNotification]
     ) -> Sequence[Effect]:
+        """Process an item of a processor's or the generator's stream, in order and once; acknowledge it."""
         number = int(item.stream.rpartition(" ")[2])
         last_number, incoming = self._incoming.get(source, (0, None))
         if incoming is None or number > last_number:
@@ -471,13 +476,13 @@ class NotificationServer:
     def _receive_body(self, now_us: int, source: str, body: ServerNotification) -> Sequence[Effect]:
         """Handle an item of a stream."""
         if isinstance(body, PolicyUpdate):
-            return self._ship(now_us, body)
+            return self._ship_policy(now_us, body)
         self._processors.add(source)
         if isinstance(body, Whereabouts):
             if body.endpoint in self._session_of:
                 return ()
             self._begun_us = now_us
-            unheard = self._unheard.setdefault(body.endpoint, _Unheard({}, body.is_proven))
+            unheard = self._unheard.setdefault(body.endpoint, _UnheardClient({}, body.is_proven))
             unheard.addresses[body.address] = None
             unheard.is_proven |= body.is_proven
             return self._identify(now_us, [body.endpoint])
@@ -486,11 +491,12 @@ class NotificationServer:
             return [effect for session in sessions for effect in self._send_or_give_up(now_us, session, body)]
         session = self._sessions.get(body.session)
         if session is None or session.endpoint != body.endpoint:
-            return (Send(source, Gone(body.session, body.endpoint)),)
+            return (Send(source, SessionGone(body.session, body.endpoint)),)
         session.processors.add(source)
         return self._send_or_give_up(now_us, session, body)
 
-    def _ship(self, now_us: int, policy: PolicyUpdate) -> Sequence[Effect]:
+    def _ship_policy(self, now_us: int, policy: PolicyUpdate) -> Sequence[Effect]:
+        """Keep a policy, and send it to the clients that follow such policies and lack it."""
         known = self._policies.setdefault((policy.app, policy.policy), {})
         version = policy.version
         if known.get(version) == policy:
@@ -501,15 +507,16 @@ class NotificationServer:
         known[version] = policy
         effects: list[Effect] = []
         for session in list(self._sessions.values()):
-            if _lacks(session, policy):
-                effects += self._send_or_give_up(now_us, session, _for_client(session, policy))
+            if _lacks_policy(session, policy):
+                effects += self._send_or_give_up(now_us, session, _build_policy(session, policy))
         return effects
 
     def _send_or_give_up(self, now_us: int, session: _Session, body: Notification) -> Sequence[Effect]:
+        """Send an item to a client; end its session if too many items wait, or one for too long."""
         sender = session.sender
         effects = sender.send(now_us, body)
         is_full = len(sender) > self._max_waiting and not sender.is_reached
-        return self._give_up(sender.name) if is_full or self._is_late(now_us, sender) else effects
+        return self._give_up_session(sender.name) if is_full or self._is_late(now_us, sender) else effects
 
     def _is_late(self, now_us: int, sender: StreamSender[Notification]) -> bool:
         """Return whether an item has waited for too long."""
@@ -517,46 +524,51 @@ class NotificationServer:
         return sender.age_us(now_us) > max_us
 
     def _retransmit(self, now_us: int, name: str) -> Sequence[Effect]:
+        """Retransmit a session's overdue items, or end it if one has waited for too long."""
         session = self._sessions.get(name.removeprefix(AGAIN))
         if session is None:
             return ()
         sender = session.sender
         return (
-            self._give_up(sender.name) if self._is_late(now_us, sender) else sender.retransmit_overdue(now_us)
+            self._give_up_session(sender.name)
+            if self._is_late(now_us, sender)
+            else sender.retransmit_overdue(now_us)
         )
 
-    def _sweep(self, now_us: int) -> Sequence[Effect]:
-        """End the sessions of clients whose heartbeats are missing."""
+    def _give_up_silent(self, now_us: int) -> Sequence[Effect]:
+        """End the sessions of clients whose heartbeats are missing, and set the timer again."""
         by_silence = (self._sessions[name] for name in self._heard)
         dead = list(takewhile(lambda session: now_us - session.heard_us >= _DEAD_US, by_silence))
         effects: list[Effect] = []
         for session in sorted(dead, key=_number):
-            effects += self._give_up(session.sender.name)
+            effects += self._give_up_session(session.sender.name)
         self._is_sweeping = bool(self._sessions)
         if self._sessions:
             soonest = self._sessions[next(iter(self._heard))].heard_us + _DEAD_US - now_us
             effects.append(SetTimer(_SWEEP, max(soonest, 1)))
         return effects
 
-    def _give_up(self, name: str | None) -> Sequence[Effect]:
+    def _give_up_session(self, name: str | None) -> Sequence[Effect]:
+        """End a session by its name, and report this to the processors; None: there is none."""
         session = None if name is None else self._sessions.pop(name, None)
         if session is None:
             return ()
         name = session.sender.name
         self._heard.pop(name)
-        self._addresses.leave(session.sender.address, name)
+        self._addresses.release(session.sender.address, name)
         if self._session_of.get(session.endpoint) == name:
             del self._session_of[session.endpoint]
-            self._keep(session.endpoint, None)
-        notices = [Send(processor, Gone(name)) for processor in sorted(self._processors)]
+            self._store_client(session.endpoint, None)
+        notices = [Send(processor, SessionGone(name)) for processor in sorted(self._processors)]
         return [*session.sender.close(), *notices]
 
 
 def _number(session: _Session) -> int:
+    """Return the number of a session, by which sessions are ordered."""
     return session.number
 
 
-def _lacks(session: _Session, policy: PolicyUpdate) -> bool:
+def _lacks_policy(session: _Session, policy: PolicyUpdate) -> bool:
     """Return whether a client follows policies of this app and kind, and has only older versions."""
     version = policy.version
     is_for = policy.to is None or netid_of(session.endpoint) in policy.to
@@ -564,7 +576,7 @@ def _lacks(session: _Session, policy: PolicyUpdate) -> bool:
     return is_for and is_followed and session.policies.get(policy.policy, version) < version
 
 
-def _for_client(session: _Session, policy: PolicyUpdate) -> Policy:
-    """Return a policy without the names of the other devices, and note its version."""
+def _build_policy(session: _Session, policy: PolicyUpdate) -> Policy:
+    """Build the message of a policy for a client, and note that the client has this version."""
     session.policies[policy.policy] = policy.version
     return Policy(app=policy.app, policy=policy.policy, document=policy.document)

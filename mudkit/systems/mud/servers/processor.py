@@ -39,36 +39,36 @@ from mudkit.systems.mud.messages import (
     FOLLOWER_FROM_BACK_END,
     PROCESSOR_FROM_GATEWAY,
     PROCESSOR_FROM_NOTIFICATION_SERVER,
+    ClientMoved,
+    ContinuousReadAck,
     DropEntry,
     Error,
-    Gone,
     LeftRead,
     Log,
-    Moved,
     NewGeneration,
     PartitionRead,
     ReaderDataUpdate,
-    Registered,
     Registration,
     RoutedWrite,
     Row,
     RowEntry,
-    State,
+    SessionGone,
     TableEntry,
+    TablesState,
     Tell,
     Unregistration,
     Upsert,
     Whereabouts,
     encode_error,
     netid_of,
-    processor_of,
-    server_of,
+    processor_index,
+    server_index,
 )
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.servers.stream_sender import AGAIN, StreamSender
 from mudkit.systems.mud.tables.queries import tables_of
 from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, is_visible, record_of, visible_row
-from mudkit.systems.mud.tables.table import Table, no_such_table
+from mudkit.systems.mud.tables.table import Table, no_such_table_error
 from mudkit.systems.receiving import Accepts, record_dropped
 from mudkit.tokens import Claims
 from mudkit.wire import Fields
@@ -79,6 +79,8 @@ Handle: TypeAlias = tuple[str, str]
 
 @dataclass(slots=True)
 class _Reader:
+    """Predicate, data and verified identity of the reader of a continuous read."""
+
     predicate: Predicate
     data: Fields
     auth: Mapping[str, str]
@@ -134,20 +136,20 @@ class Matching:
         try:
             reached = self._index.match(record, None if row.predicate is None else row.predicate.predicate())
         except PredicateError:  # also if a writer predicate has a lookup, which the index does not support
-            reached = self._one_by_one(row, table, record, failed)
+            reached = self._match_one_by_one(row, table, record, failed)
         for handle, reader in self._joining.items():
-            if self._is_shown(row, table, reader) and self._wants(handle, reader, record, failed):
+            if self._is_shown(row, table, reader) and self._matches_read(handle, reader, record, failed):
                 reached.append(handle)
         return reached, failed
 
-    def _one_by_one(
+    def _match_one_by_one(
         self,
         row: Row,
         table: Table,
         record: Fields,
         failed: dict[Handle, MudkitError],
     ) -> list[Handle]:
-        """Find those of the index that a version reaches, if the index fails."""
+        """Return the indexed reads that a version reaches, one by one, as the index fails on it."""
         indexed = self._indexed
         try:
             matching = self._index.match(record)
@@ -155,14 +157,14 @@ class Matching:
             return [
                 handle
                 for handle, reader in indexed.items()
-                if self._is_shown(row, table, reader) and self._wants(handle, reader, record, failed)
+                if self._is_shown(row, table, reader) and self._matches_read(handle, reader, record, failed)
             ]
         return [handle for handle in matching if self._is_shown(row, table, indexed[handle])]
 
-    def _wants(
+    def _matches_read(
         self, handle: Handle, reader: _Reader, record: Fields, failed: dict[Handle, MudkitError]
     ) -> bool:
-        """Evaluate one read; store the error if its predicate fails."""
+        """Return whether the predicate of one read is TRUE of a record; store the error if it fails."""
         tables = JoinedTables(self._copy, reader.data, reader.auth)
         try:
             return reader.predicate(record, tables=tables, receiver=reader.data, auth=reader.auth) is True
@@ -171,6 +173,7 @@ class Matching:
             return False
 
     def _is_shown(self, row: Row, table: Table, reader: _Reader) -> bool:
+        """Return whether the writer of a version shows it to a reader."""
         tables = JoinedTables(self._copy, reader.data, reader.auth)
         return is_visible(row, reader.data, reader.auth, table, tables)
 
@@ -213,8 +216,8 @@ class Processor:
         servers: Sequence[str],
     ) -> None:
         self._accepts: dict[
-            str, Accepts[Log | State] | Accepts[PartitionRead | RoutedWrite | _OfContinuousRead]
-            | Accepts[Gone | Moved | StreamAck],
+            str, Accepts[Log | TablesState] | Accepts[PartitionRead | RoutedWrite | _OfContinuousRead]
+            | Accepts[SessionGone | ClientMoved | StreamAck],
         ] = {
             back_end: FOLLOWER_FROM_BACK_END,
             **dict.fromkeys(gateways, PROCESSOR_FROM_GATEWAY),
@@ -249,7 +252,7 @@ class Processor:
                 message = None if accepts is None else accepts.decode(event.message)
                 return record_dropped(event) if message is None else self._receive(now_us, event, message)
             case LinkUp():
-                return self._begin(now_us)
+                return self._begin_start(now_us)
             case TimerFired(name=name):
                 if name == BEGIN:
                     return self._log.retransmit_request(now_us)
@@ -260,28 +263,36 @@ class Processor:
         self,
         now_us: int,
         event: Received,
-        message: Log | State | PartitionRead | RoutedWrite | _OfContinuousRead | Gone | Moved | StreamAck,
+        message: Log
+        | TablesState
+        | PartitionRead
+        | RoutedWrite
+        | _OfContinuousRead
+        | SessionGone
+        | ClientMoved
+        | StreamAck,
     ) -> Sequence[Effect]:
+        """Handle a message that its sender may send, by its kind."""
         match message:
-            case Log() | State():
+            case Log() | TablesState():
                 return self._receive_log(now_us, event, message)
             case PartitionRead():
                 return (Send(self._address_for_read(message), message),)
             case RoutedWrite():
                 return (Send(self._back_end, message),)
             case Registration():
-                return self._register(now_us, message)
+                return self._register_read(now_us, message)
             case ReaderDataUpdate():
                 return self._replace_reader_data(message)
             case Unregistration(endpoint=endpoint, handle=number):
-                self._end((endpoint, number))
+                self._end_read((endpoint, number))
                 self._ended.add((endpoint, number))
-                return (self._answer(message, message.data_seq),)
+                return (self._build_ack(message, message.data_seq),)
             case StreamAck(stream=stream, seq=seq):
                 sender = self._senders.get(event.source)
                 is_current = sender is not None and sender.name == stream
                 return sender.ack_up_to(now_us, seq) if sender is not None and is_current else ()
-            case Gone(session=session):
+            case SessionGone(session=session):
                 ended = [
                     handle
                     for handle in self._handles.get(session, ())
@@ -290,33 +301,34 @@ class Processor:
                 addresses = {self._reads[handle].address: None for handle in ended}
                 is_proven = any(self._reads[handle].claims is not None for handle in ended)
                 for handle in ended:
-                    self._end(handle)
+                    self._end_read(handle)
                 if isinstance(message.endpoint, str):
                     sender = self._senders[event.source]
                     for address in list(addresses)[-1:]:
                         return sender.send(now_us, Whereabouts(message.endpoint, address, is_proven))
-            case Moved(session=session, endpoint=endpoint, address=address):
+            case ClientMoved(session=session, endpoint=endpoint, address=address):
                 for handle in self._handles.get(session, ()):
                     if handle[0] == endpoint:  # a client cannot move another's reads
                         self._reads[handle].address = address
                 return (Send(event.source, message),)
         return ()
 
-    def _receive_log(self, now_us: int, event: Received, message: Log | State) -> Sequence[Effect]:
+    def _receive_log(self, now_us: int, event: Received, message: Log | TablesState) -> Sequence[Effect]:
+        """Follow the log by new entries or its whole state; one of another log begins a new generation."""
         copy = self._log.copy
-        if not self._log.hear(message):
+        if not self._log.accept_log(message):
             return (
                 self._log.acknowledge(),
             )  # of another incarnation: a later or a former one, or the store was wiped
         # Readers were sent what a back end that was restored from a backup does not have.
         effects = () if self._log.copy is copy else self._begin_generation(now_us)
-        if not self._log.fits(message):
+        if not self._log.is_consistent(message):
             return *effects, *record_dropped(event)
-        if isinstance(message, State):
+        if isinstance(message, TablesState):
             return *effects, *self._log.load_state(now_us, message)
-        return *effects, *self._follow(now_us, message)
+        return *effects, *self._apply_log(now_us, message)
 
-    def _begin(self, now_us: int) -> Sequence[Effect]:
+    def _begin_start(self, now_us: int) -> Sequence[Effect]:
         """Report to the notification servers that the continuous reads of the former generation are lost."""
         return () if self._generation else [*self._begin_generation(now_us), *self._log.request_state(now_us)]
 
@@ -345,11 +357,12 @@ class Processor:
 
     # -- changes
 
-    def _follow(self, now_us: int, log: Log) -> Sequence[Effect]:
+    def _apply_log(self, now_us: int, log: Log) -> Sequence[Effect]:
+        """Apply the new entries of the log, and send their changes to the reads that they concern."""
         if self._log.lsn < 0:
             return self._log.request_state(now_us)
         effects: list[Effect] = []
-        for entry in self._log.take(log):
+        for entry in self._log.new_entries(log):
             if isinstance(entry, RowEntry):
                 self._log.copy.apply(entry)
                 effects += self._match(now_us, entry)
@@ -365,7 +378,7 @@ class Processor:
         """Send a new version to the continuous reads that it reaches or no longer reaches."""
         row = entry.row
         table = self._log.copy.tables[entry.name]
-        if processor_of(table.number, table.partition_of(row.key), self._processors) != self._number:
+        if processor_index(table.number, table.partition_of(row.key), self._processors) != self._number:
             return ()
         readers = self._shown_to.setdefault((table.number, row.key), set())
         matching = self._matching.get(table.number)
@@ -374,7 +387,7 @@ class Processor:
         if matching is not None and row.data is not None:
             reached, failed = matching.match(row, table)
             for handle, error in failed.items():
-                effects += self._refuse(now_us, handle, error.summary, is_alone=True)
+                effects += self._refuse_read(now_us, handle, error.summary, is_alone=True)
         for handle in reached:
             effects += self._tell(now_us, handle, row, entry.lsn)
         for handle in sorted(readers - set(reached)):
@@ -385,20 +398,21 @@ class Processor:
         """Send a change to a reader; ``lsn`` None: the record existed before the registration."""
         read = self._reads[handle]
         if read.claims is not None and read.claims.expires_s <= now_us / 1e6:
-            return self._refuse(now_us, handle, "its token has expired")
+            return self._refuse_read(now_us, handle, "its token has expired")
         if isinstance(change, Row):
-            self._show(handle, read, change.key)
+            self._record_shown(handle, read, change.key)
             upsert = Upsert(**asdict(visible_row(change, read.table)))
-            return self._send(now_us, handle, change=upsert, lsn=lsn)
+            return self._send_tell(now_us, handle, change=upsert, lsn=lsn)
         read.keys.discard(change.key)
         self._shown_to.get((read.table.number, change.key), set()).discard(handle)
-        return self._send(now_us, handle, change=change, lsn=lsn)
+        return self._send_tell(now_us, handle, change=change, lsn=lsn)
 
-    def _show(self, handle: Handle, read: _ContinuousRead, key: str) -> None:
+    def _record_shown(self, handle: Handle, read: _ContinuousRead, key: str) -> None:
+        """Note that a reader was sent a record, so that it is notified when the record leaves the read."""
         read.keys.add(key)
         self._shown_to.setdefault((read.table.number, key), set()).add(handle)
 
-    def _send(
+    def _send_tell(
         self,
         now_us: int,
         handle: Handle,
@@ -409,6 +423,7 @@ class Processor:
         ended: str | UnsetType = UNSET,
         is_alone: bool | UnsetType = UNSET,
     ) -> Sequence[Effect]:
+        """Send a Tell about a read, in the stream to the notification server of its device."""
         endpoint, number = handle
         read = self._reads[handle]
         tell = Tell(
@@ -425,7 +440,7 @@ class Processor:
             is_alone=is_alone,
             log_incarnation=self._log.log_incarnation or UNSET,
         )
-        server = self._servers[server_of(netid_of(endpoint), len(self._servers))]
+        server = self._servers[server_index(netid_of(endpoint), len(self._servers))]
         return self._senders[server].send(now_us, tell)
 
     def _end_excluded_reads(
@@ -438,24 +453,27 @@ class Processor:
         reads = {handle: read for handle, read in self._reads.items() if read.table.number == before.number}
         for handle, read in reads.items():
             if isinstance(entry, DropEntry):
-                effects += self._refuse(now_us, handle, "the table was dropped")
+                effects += self._refuse_read(now_us, handle, "the table was dropped")
                 continue
             read.table = entry.table
             try:
                 entry.table.check_access(read.claims)
             except MudkitError as error:
-                effects += self._refuse(now_us, handle, error.summary)
+                effects += self._refuse_read(now_us, handle, error.summary)
         return effects
 
-    def _refuse(self, now_us: int, handle: Handle, why: str, *, is_alone: bool = False) -> Sequence[Effect]:
-        """End a continuous read; ``is_alone`` if other processors have no reason to end it."""
-        effects = self._send(now_us, handle, ended=why, is_alone=True if is_alone else UNSET)
-        self._end(handle)
+    def _refuse_read(
+        self, now_us: int, handle: Handle, why: str, *, is_alone: bool = False
+    ) -> Sequence[Effect]:
+        """End a continuous read and notify its client; ``is_alone``: other processors have no reason to."""
+        effects = self._send_tell(now_us, handle, ended=why, is_alone=True if is_alone else UNSET)
+        self._end_read(handle)
         return effects
 
     # -- continuous reads
 
-    def _register(self, now_us: int, message: Registration) -> Sequence[Effect]:
+    def _register_read(self, now_us: int, message: Registration) -> Sequence[Effect]:
+        """Begin a continuous read, or acknowledge it again; ignore it until the log is at ``min_lsn``."""
         handle: Handle = message.endpoint, message.handle
         if self._log.lsn < message.min_lsn or handle in self._ended:
             return ()  # not yet, or no longer: a client without an answer repeats it
@@ -464,25 +482,25 @@ class Processor:
             known = self._reads.get(handle)
             effects: list[Effect] = []
             if known is None or known.request < message.request:
-                self._end(handle)
+                self._end_read(handle)
                 sent: set[str] = set()
                 if known is not None:
                     sent = known.keys  # some may arrive only after this registration
                     self._early_data[handle] = known.data_seq, known.data  # an update may have overtaken it
                 effects += self._begin_read(now_us, handle, table, message, sent)
-                effects += self._send(now_us, handle, synced_lsn=self._log.lsn)
+                effects += self._send_tell(now_us, handle, synced_lsn=self._log.lsn)
         except MudkitError as error:
-            return (self._answer(message, message.data_seq, error=encode_error(error)),)
+            return (self._build_ack(message, message.data_seq, error=encode_error(error)),)
         # A late duplicate, too, gets the position of the registration: later changes may be lost.
         read = self._reads[handle]
-        return [*effects, self._answer(message, read.data_seq, lsn=read.lsn)]
+        return [*effects, self._build_ack(message, read.data_seq, lsn=read.lsn)]
 
     def _check_table(self, now_us: int, message: Registration) -> Table:
         """Return the table of a registration; raise MudkitError if it or the token is not valid any more."""
         tables, claims = self._log.copy.tables, message.claims
         table = tables.get(message.name)
-        if table is None or not table.has(message.table, message.partitions):
-            raise no_such_table(message.name, tables, claims)
+        if table is None or not table.has_partitions(message.table, message.partitions):
+            raise no_such_table_error(message.name, tables, claims)
         if claims is not None and claims.expires_s <= now_us / 1e6:
             raise TokenExpired("This token has expired.", where="token", remedy="take a new one")
         table.check_access(claims)
@@ -527,16 +545,16 @@ class Processor:
             ):
                 effects += self._tell(now_us, handle, row, None)
             elif row.key in delivered:
-                self._show(handle, read, row.key)
+                self._record_shown(handle, read, row.key)
         for key in sorted(delivered - read.keys):
             if table.partition_of(key) not in message.partitions:
                 continue
-            known = copy.get(table, key)
+            known = copy.row_of(table, key)
             if known is None or not is_visible(known, data, auth, table, JoinedTables(copy, data, auth)):
                 # This reveals that the record is not visible, not whether it exists.
                 effects += self._tell(now_us, handle, LeftRead(key, None), None)
                 continue
-            self._show(handle, read, key)
+            self._record_shown(handle, read, key)
             if since_lsn is None or known.lsn > since_lsn or key in stale:
                 effects += self._tell(now_us, handle, LeftRead(key, known.ver), None)
         return effects
@@ -548,13 +566,13 @@ class Processor:
         if read is None:  # a registration with older data may still be in flight
             if message.data_seq > self._early_data.get(handle, (0, {}))[0]:
                 self._early_data[handle] = message.data_seq, message.reader
-            return (self._answer(message, message.data_seq),)
+            return (self._build_ack(message, message.data_seq),)
         if message.data_seq > read.data_seq:
             read.data_seq, read.data = message.data_seq, message.reader
             self._matching[read.table.number].replace_reader_data(handle, message.reader)
-        return (self._answer(message, read.data_seq),)
+        return (self._build_ack(message, read.data_seq),)
 
-    def _answer(
+    def _build_ack(
         self,
         message: _OfContinuousRead,
         data_seq: int,
@@ -562,7 +580,8 @@ class Processor:
         lsn: int | None = None,
         error: Error | UnsetType = UNSET,
     ) -> Send:
-        registered = Registered(
+        """Build the acknowledgement of a request about a continuous read, for its gateway."""
+        registered = ContinuousReadAck(
             id=message.id,
             generation=self._generation,
             lsn=self._log.lsn if lsn is None else lsn,
@@ -572,7 +591,8 @@ class Processor:
         )
         return Send(message.reply, registered)
 
-    def _end(self, handle: Handle) -> None:
+    def _end_read(self, handle: Handle) -> None:
+        """Forget a continuous read, if there is one of this handle."""
         read = self._reads.pop(handle, None)
         if read is None:
             return

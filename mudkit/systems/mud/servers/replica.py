@@ -15,12 +15,12 @@ from mudkit.systems.mud.messages import (
     LogEntry,
     Part,
     PartitionRead,
-    State,
+    TablesState,
     encode_error,
 )
 from mudkit.systems.mud.servers.log_follower import LogFollower
 from mudkit.systems.mud.tables.replica import TableReplica, aggregate, claims_of
-from mudkit.systems.mud.tables.table import no_such_table
+from mudkit.systems.mud.tables.table import no_such_table_error
 from mudkit.systems.receiving import Accepts, record_dropped
 
 
@@ -45,8 +45,8 @@ def answer_read(
                 expected=f"entry {read.min_lsn} or a later one",
                 remedy="it was wiped: begin with an empty storage of the device",
             )
-        if table is None or not table.has(read.table, [read.partition]):
-            raise no_such_table(read.name, copy.tables)
+        if table is None or not table.has_partitions(read.table, [read.partition]):
+            raise no_such_table_error(read.name, copy.tables)
         table.check_access(claims_of(read.auth))  # it may have changed since the gateway checked it
         predicate = None if read.predicate is None else read.predicate.predicate()
         rows = copy.select(table, read.partition, predicate, read.keys, read.reader, read.auth)
@@ -71,7 +71,7 @@ class Replica:
 
     def __init__(self, ports: Ports, master: str, processors: Sequence[str], lag_us: int) -> None:
         self._master = master
-        self._accepts: dict[str, Accepts[Log | State] | Accepts[PartitionRead]] = {
+        self._accepts: dict[str, Accepts[Log | TablesState] | Accepts[PartitionRead]] = {
             master: FOLLOWER_FROM_BACK_END,
             **dict.fromkeys(processors, REPLICA_FROM_PROCESSOR),
         }
@@ -91,32 +91,34 @@ class Replica:
             case TimerFired(name="begin"):
                 return self._log.retransmit_request(now_us)
             case TimerFired():
-                return self._apply(now_us)
+                return self._apply_due(now_us)
         return ()
 
     def _receive(
-        self, now_us: int, event: Received, message: Log | State | PartitionRead
+        self, now_us: int, event: Received, message: Log | TablesState | PartitionRead
     ) -> Sequence[Effect]:
+        """Handle a message that its sender may send: answer a read, or follow the log."""
         if isinstance(message, PartitionRead):
             is_other = (message.log_incarnation or "") != self._log.log_incarnation
             return answer_read(self._log.copy, message, self._master, is_other_log=is_other)
         copy = self._log.copy
-        if not self._log.hear(message):
+        if not self._log.accept_log(message):
             return (
                 self._log.acknowledge(),
             )  # of another incarnation: a later or a former one, or the store was wiped
         if self._log.copy is not copy:
             self._waiting.clear()
-        if not self._log.fits(message):
+        if not self._log.is_consistent(message):
             return record_dropped(event)
-        if isinstance(message, State):
+        if isinstance(message, TablesState):
             return self._log.load_state(now_us, message)
         if self._log.lsn < 0:
             return self._log.request_state(now_us)
-        self._waiting += [(now_us + self._lag_us, entry) for entry in self._log.take(message)]
-        return self._log.acknowledge(), *self._apply(now_us)
+        self._waiting += [(now_us + self._lag_us, entry) for entry in self._log.new_entries(message)]
+        return self._log.acknowledge(), *self._apply_due(now_us)
 
-    def _apply(self, now_us: int) -> Sequence[Effect]:
+    def _apply_due(self, now_us: int) -> Sequence[Effect]:
+        """Apply the entries whose lag is over, and set the timer for the next one."""
         while self._waiting and self._waiting[0][0] <= now_us:
             self._log.copy.apply(self._waiting.popleft()[1])
         return (SetTimer(_APPLY, self._waiting[0][0] - now_us),) if self._waiting else ()

@@ -64,7 +64,7 @@ class StreamSender(Generic[_T]):
         self._stream.add(now_us, body)
 
     def ack_up_to(self, now_us: int, seq: int) -> Sequence[Effect]:
-        """Remove the items up to a sequence number."""
+        """Remove the acknowledged items up to a sequence number, with their deadlines."""
         seqs = self._stream.ack_up_to(seq)
         return [effect for acked in seqs for effect in self._in_flight.settle(now_us, acked)]
 
@@ -79,10 +79,11 @@ class StreamSender(Generic[_T]):
         return [*self._in_flight.clear(), *self._transmit(now_us, self._stream.pending_items())]
 
     def close(self) -> Sequence[Effect]:
-        """Cancel the timer."""
+        """Cancel the deadlines of all items: the stream has ended."""
         return self._in_flight.clear()
 
     def _transmit(self, now_us: int, items: Iterable[StreamItem[_T]]) -> list[Effect]:
+        """Send items, unless the receiver is not reached, and start their deadlines."""
         effects: list[Effect] = []
         for item in items:
             size = 0

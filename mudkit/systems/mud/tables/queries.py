@@ -43,6 +43,7 @@ def keys_of(predicate: Predicate | None) -> list[str] | None:
 
 
 def _keys_in(constant: Value | Members) -> frozenset[str]:
+    """Return the keys in a constant of a condition: a text, or the texts of a list."""
     if isinstance(constant, Members):
         return constant.strings
     return frozenset((constant,)) if isinstance(constant, str) else frozenset()
@@ -53,9 +54,9 @@ def asks_for_keys_only(predicate: Predicate | None) -> bool:
     return predicate is not None and _key_slots(predicate.form)[1]
 
 
-def only_key(predicate: Predicate) -> str | None:
-    """Return the key of a predicate that matches exactly the record of one key, whatever it contains."""
-    slot = _only_key_slot(predicate.form)
+def key_of_point_query(predicate: Predicate) -> str | None:
+    """Return the key, if a predicate matches exactly the record of one key; else None."""
+    slot = _point_query_slot(predicate.form)
     key = None if slot is None else predicate.constants[slot]
     return key if type(key) is str else None
 
@@ -69,8 +70,8 @@ def contains(larger: Predicate | None, smaller: Predicate | None) -> bool:
         return True
     if smaller is None:
         return False
-    known = {_canonical(part, smaller) for part in _parts(smaller.form)}
-    return all(_canonical(part, larger) in known for part in _parts(larger.form))
+    known = {_canonical(part, smaller) for part in _conditions(smaller.form)}
+    return all(_canonical(part, larger) in known for part in _conditions(larger.form))
 
 
 def check_names(
@@ -98,22 +99,25 @@ def check_names(
                 for argument in (node.args[0], node.args[2])
             )
             if isinstance(column, str) and name in by_name:
-                _check_path(_language(by_name[name]), tuple(column.split(".")), predicate.text, node.at)
+                _check_path(_language_of(by_name[name]), tuple(column.split(".")), predicate.text, node.at)
 
 
 def _check_paths(table: Table, text: str, names: Iterable[Name]) -> None:
-    language = _language(table)
+    """Raise PredicateError for a column, among names of a predicate, that the table does not have."""
+    language = _language_of(table)
     for name in names:
         if name.scope == "record":
             _check_path(language, name.path, text, name.at)
 
 
 def _check_path(language: Language, path: tuple[str, ...], text: str, at: tuple[int, int] | None) -> None:
+    """Raise PredicateError for a column that the schema of a language does not have."""
     if language.schema:
         language.kinds_of("record", path, text=text, at=at)
 
 
-def _language(table: Table) -> Language:
+def _language_of(table: Table) -> Language:
+    """Return the predicate language with the columns of a table; without a schema, any columns."""
     if table.schema is None:
         return MOBIUS
     columns = {name: _KINDS[kind] for name, kind in table.schema.items()}
@@ -128,7 +132,7 @@ def tables_of(predicate: Predicate | None) -> list[str]:
     PredicateError
         A table is not named by a constant: access could not be checked before the evaluation.
     """
-    if predicate is None or not (tables := _joined_tables(predicate.form)):
+    if predicate is None or not (tables := _table_arguments(predicate.form)):
         return []
     names = []
     for node in tables:
@@ -152,12 +156,14 @@ def tables_of_sent(sent: SentPredicate | None) -> list[str]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _joined_tables(form: Form) -> tuple[Node, ...]:
+def _table_arguments(form: Form) -> tuple[Node, ...]:
+    """Return the first argument, the table, of each ``lookup`` in a predicate."""
     calls = [node for node in walk(form.root) if isinstance(node, Call) and node.function.name == "lookup"]
     return tuple(call.args[0] for call in calls)
 
 
-def _parts(form: Form) -> tuple[Node, ...]:
+def _conditions(form: Form) -> tuple[Node, ...]:
+    """Return the conditions of a conjunction; of any other form, the form itself."""
     return form.root.args if isinstance(form.root, And) else (form.root,)
 
 
@@ -188,18 +194,19 @@ def _canonical(part: Node, predicate: Predicate) -> str:
 @functools.lru_cache(maxsize=4096)
 def _key_slots(form: Form) -> tuple[tuple[int, ...], bool]:
     """Return the constants that are the possible keys, and whether the form has no other condition."""
-    slots = [_key_slot(part) for part in _parts(form)]
+    slots = [_key_slot(part) for part in _conditions(form)]
     return tuple(slot for slot in slots if slot is not None), None not in slots
 
 
 @functools.lru_cache(maxsize=4096)
-def _only_key_slot(form: Form) -> int | None:
+def _point_query_slot(form: Form) -> int | None:
     """Return the constant that is the only possible key of a form without another condition."""
     slots, is_all = _key_slots(form)
     return slots[0] if is_all and len(slots) == 1 else None
 
 
 def _key_slot(part: Node) -> int | None:
+    """Return the number of the constant that a condition compares the key with; None: another condition."""
     match part:
         case Compare(operator="=", left=Name(scope="record", path=("key",)), right=Constant(slot=slot)):
             return slot

@@ -92,11 +92,13 @@ def plain(value: Value) -> Value:
 
 
 def _plain_text(text: str) -> str:
+    """Return a text as an exact str; raise ValueError if UTF-8 cannot encode it."""
     text.encode()
     return str.__str__(text)  # subclasses of str, such as numpy's, cannot be encoded
 
 
 def _plain_fields(data: Fields) -> dict[str, Value]:
+    """Return a mapping with all names and values as JSON and a store hold them."""
     return {_plain_text(name): plain(item) for name, item in data.items()}
 
 

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from mudkit.errors import MudkitError
 from mudkit.predicates import Aggregates, Predicate
-from mudkit.systems.mud.messages import DropEntry, LogEntry, Row, State, TableEntry
-from mudkit.systems.mud.tables.table import Table, Version, no_such_table
+from mudkit.systems.mud.messages import DropEntry, LogEntry, Row, TableEntry, TablesState
+from mudkit.systems.mud.tables.table import Table, Version, no_such_table_error
 from mudkit.tokens import Claims
 from mudkit.wire import Fields, Value
 
@@ -72,12 +72,12 @@ def visible_row(row: Row, table: Table) -> Row:
 
 
 def aggregate(rows: Iterable[Row], text: str) -> list[Value]:
-    """Return the state of aggregates over some rows."""
+    """Return the partial state of aggregates over some rows, which a client combines with others."""
     return list(Aggregates(text).of([record_of(row) for row in rows if row.data is not None]))
 
 
 class TableReplica:
-    """Tables and rows in memory."""
+    """All tables and their rows in memory, as of the position ``lsn`` of the log."""
 
     def __init__(self) -> None:
         self.lsn = 0
@@ -91,25 +91,25 @@ class TableReplica:
         for table in tables:
             self._add_table(table)
         for name, row in rows:
-            self._place(self.tables[name], row.key)[row.key] = row
+            self._partition_rows(self.tables[name], row.key)[row.key] = row
 
-    def state(self, incarnation: str) -> State:
-        """Return the whole state for :meth:`load`."""
+    def build_state(self, incarnation: str) -> TablesState:
+        """Build the message with the whole state, for the :meth:`load` of a follower."""
         rows = [
             (name, row)
             for name, table in self.tables.items()
             for part in self._rows[table.number]
             for row in part.values()
         ]
-        return State(incarnation, self.lsn, list(self.tables.values()), rows)
+        return TablesState(incarnation, self.lsn, list(self.tables.values()), rows)
 
-    def size(self, table: Table) -> int:
+    def key_count(self, table: Table) -> int:
         """Return the number of keys of a table, including deleted records."""
         return sum(map(len, self._rows[table.number]))
 
-    def get(self, table: Table, key: str) -> Row | None:
-        """Return a row; None if the key was never written."""
-        return self._place(table, key).get(key)
+    def row_of(self, table: Table, key: str) -> Row | None:
+        """Return the row of a key, also of a deleted record; None: the key was never written."""
+        return self._partition_rows(table, key).get(key)
 
     def apply(self, entry: LogEntry) -> Row | None:
         """Apply the next entry of the log; return the row that it replaces."""
@@ -120,7 +120,7 @@ class TableReplica:
         if isinstance(entry, DropEntry):
             del self._rows[self.tables.pop(entry.name).number]
             return None
-        place, row = self._place(self.tables[entry.name], entry.row.key), entry.row
+        place, row = self._partition_rows(self.tables[entry.name], entry.row.key), entry.row
         old = place.get(row.key)
         place[row.key] = row
         return old
@@ -166,10 +166,12 @@ class TableReplica:
         return rows
 
     def _add_table(self, table: Table) -> None:
+        """Store a table's properties; a new table gets empty partitions."""
         self.tables[table.name] = table
         self._rows.setdefault(table.number, [{} for _ in range(table.partitions)])
 
-    def _place(self, table: Table, key: str) -> dict[str, Row]:
+    def _partition_rows(self, table: Table, key: str) -> dict[str, Row]:
+        """Return the rows, by key, of the partition that has a key."""
         return self._rows[table.number][table.partition_of(key)]
 
 
@@ -187,7 +189,7 @@ class JoinedTables(Mapping[str, "_JoinedTable"]):
         auth = self._auth
         claims = claims_of(auth)
         if table is None:
-            raise no_such_table(name, self._copy.tables, claims)
+            raise no_such_table_error(name, self._copy.tables, claims)
         table.check_access(claims)
         return _JoinedTable(self._copy, table, self._reader, auth)
 
@@ -209,7 +211,7 @@ class _JoinedTable:
 
     def get(self, key: Value) -> dict[str, Value] | None:
         """Return a record by its primary key; None: none is visible to this reader."""
-        row = self._copy.get(self._table, key) if isinstance(key, str) else None
+        row = self._copy.row_of(self._table, key) if isinstance(key, str) else None
         if row is None or row.data is None:
             return None
         return record_of(row, self._table) if is_visible(row, self._reader, self._auth, self._table) else None

@@ -82,11 +82,11 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
         return len(self.split) + 1
 
     def partition_of(self, key: str) -> int:
-        """Return the partition of a key."""
+        """Return the index of the partition of a key."""
         return bisect_right(self.split, key)
 
-    def has(self, number: int, partitions: Sequence[int]) -> bool:
-        """Check that a number is this table's, and that it has these partitions."""
+    def has_partitions(self, number: int, partitions: Sequence[int]) -> bool:
+        """Return whether a number is this table's, and it has these partitions."""
         return self.number == number and all(partition < self.partitions for partition in partitions)
 
     def check_access(self, claims: Claims | None) -> None:
@@ -134,7 +134,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
         for column, value in data.items():
             kind = self.schema.get(column)
             if kind is None:
-                raise self._no_such_column(column)
+                raise self._no_such_column_error(column)
             fits = kind == "any" or (
                 isinstance(value, TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
             )
@@ -146,7 +146,8 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
                     expected=kind,
                 )
 
-    def _no_such_column(self, column: str) -> ParameterError:
+    def _no_such_column_error(self, column: str) -> ParameterError:
+        """Build the error for a column that the schema does not have."""
         known = self.schema or {}
         return ParameterError(
             "The table has no such column.",
@@ -169,8 +170,8 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
 
     def alter(self, properties: Fields, lsn: int) -> Table:
         """Return the table after ``alter``; raise ParameterError for unusable properties."""
-        add = _schema("add", properties.get("add") or {})
-        remove = _texts("remove", properties.get("remove") or ())
+        add = _check_schema("add", properties.get("add") or {})
+        remove = _check_texts("remove", properties.get("remove") or ())
         if both := sorted(add.keys() & set(remove)):
             raise ParameterError(
                 "A column is both added and removed.",
@@ -191,10 +192,10 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
         schema = None if self.schema is None else {**self.schema, **add}
         for column in remove:
             if schema is not None and schema.pop(column, None) is None:
-                raise self._no_such_column(column)
+                raise self._no_such_column_error(column)
         removed = {**self.removed, **dict.fromkeys(remove)}
         removed |= {column: lsn for column in add if column in removed and removed[column] is None}
-        acl = _level(properties.get("acl") or self.acl)
+        acl = _check_level(properties.get("acl") or self.acl)
         return replace(self, acl=acl, schema=schema, removed=removed, lsn=lsn)
 
     @classmethod
@@ -207,7 +208,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
                 found=repr(name)[:120],
                 expected=f"a text of one line, 1 to {MAX_NAME} characters",
             )
-        split = _texts("split", properties.get("split") or ())
+        split = _check_texts("split", properties.get("split") or ())
         if split != sorted(set(split)):
             raise ParameterError(
                 "The first keys of partitions must ascend.",
@@ -215,11 +216,11 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
                 found=repr(split),
                 expected="texts such as ['g', 'p'], each greater than the one before",
             )
-        acl = _level(properties.get("acl") or "app")
+        acl = _check_level(properties.get("acl") or "app")
         apps, schema = properties.get("apps"), properties.get("schema")
         return cls(
-            str.__str__(name), owner, acl, None if apps is None else _texts("apps", apps), split,
-            None if schema is None else _schema("schema", schema), {}, number, number,
+            str.__str__(name), owner, acl, None if apps is None else _check_texts("apps", apps), split,
+            None if schema is None else _check_schema("schema", schema), {}, number, number,
         )  # fmt: skip
 
 
@@ -228,41 +229,45 @@ def claims_text(claims: Claims | None) -> str:
     return "no token" if claims is None else f"app {claims.app!r}, user {claims.user!r}"
 
 
-def _level(acl: Value) -> Level:
+def _check_level(acl: Value) -> Level:
+    """Return the level of an ACL, or raise ParameterError for any other value."""
     one_of("acl", acl, LEVELS)
     return next(level for level in LEVELS if level == acl)
 
 
-def _texts(where: str, given: Value) -> list[str]:
+def _check_texts(where: str, given: Value) -> list[str]:
+    """Return a list of texts of one line, or raise ParameterError."""
     if isinstance(given, Sequence) and not isinstance(given, str | bytes):
         texts = [str.__str__(text) for text in given if is_line(text)]
         if len(texts) == len(given):
             return texts
-    raise _unusable(where, repr(given), "a list of texts of one line")
+    raise _unusable_error(where, repr(given), "a list of texts of one line")
 
 
-def _schema(where: str, given: Value) -> dict[str, str]:
+def _check_schema(where: str, given: Value) -> dict[str, str]:
+    """Return the types of columns, or raise ParameterError for an unusable name or type."""
     if not isinstance(given, Mapping):
-        raise _unusable(where, repr(given), "a mapping of columns to types")
+        raise _unusable_error(where, repr(given), "a mapping of columns to types")
     schema: dict[str, str] = {}
     for column, kind in given.items():
         if not is_line(column) or column == "key" or not isinstance(kind, str) or kind not in TYPES:
             expected = f"a name other than 'key', and one of {', '.join(TYPES)}"
-            raise _unusable(where, f"{column!r}: {kind!r}", expected)
+            raise _unusable_error(where, f"{column!r}: {kind!r}", expected)
         schema[str.__str__(column)] = str.__str__(kind)
     return schema
 
 
-def _unusable(name: str, value: str, expected: str) -> ParameterError:
+def _unusable_error(name: str, value: str, expected: str) -> ParameterError:
+    """Build the error for an unusable property of a table."""
     return ParameterError(
         f"The parameter {name} is not usable.", where=name, found=value[:120], expected=expected
     )
 
 
-def no_such_table(
+def no_such_table_error(
     name: Value, tables: Mapping[str, Table] | None = None, claims: Claims | None = None
 ) -> TableProblem:
-    """Return the error for an unknown table; it names only tables that admit the client."""
+    """Build the error for an unknown table; it names only tables that admit the client."""
     known = [table.name for table in (tables or {}).values() if table.admits(claims)]
     return TableProblem(
         "There is no such table.",
@@ -276,5 +281,5 @@ def no_such_table(
 def check_name(name: Value) -> str:
     """Return the name of a table; raise TableProblem if the cloud would accept no message with it."""
     if not is_line(name) or len(name) > MAX_NAME:
-        raise no_such_table(name)
+        raise no_such_table_error(name)
     return str.__str__(name)

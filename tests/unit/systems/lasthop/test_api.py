@@ -273,6 +273,18 @@ def test_duplicate_message_name_is_refused():
     assert [message["rank"] for message in setup.ann.read("sport").result()] == [1.0]
 
 
+def test_duplicate_message_name_is_refused_after_a_change_of_limits():
+    setup = Setup(max=1)
+    setup.news.publish("a", 2.0, item="news 1").result()
+    setup.news.publish("b", 1.0, item="news 2").result()
+    assert setup.read() == ["a"]
+    setup.ann.subscribe("news", threshold=1.5).result()
+    for name in ("news 1", "news 2"):  # was read, and is below the threshold now
+        with pytest.raises(ParameterError, match="There is a message of this name"):
+            setup.news.publish("c", 3.0, item=name).result()
+    assert setup.read() == []
+
+
 def test_delivery_hours_are_local_time():
     lab = Lab(seed=2, start="2010-03-01T00:00")
     server = Publications(lab, utc_offset_h=-6.0)

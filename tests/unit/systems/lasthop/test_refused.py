@@ -23,7 +23,7 @@ from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 from mudkit.systems.lasthop.study.logs import drawn_from
 from mudkit.systems.lasthop.study.sizing import Prices, score_policies, size_prefetch
 from mudkit.systems.lasthop.study.sweeping import compare_policies
-from mudkit.systems.lasthop.subscription import Following
+from mudkit.systems.lasthop.subscription import PlaceSubscription
 
 EVENTS = Scenario(days=2).draw(2)
 SHORT = {"days": 5, "outage": 0.5}
@@ -97,7 +97,7 @@ REFUSED_CALLS = [
         (lambda situation: [item.identity for item in situation.waiting], "is not waiting"),
         (lambda situation: None, "returns the items to forward"),
     )),
-    *((partial(Following, Subscription("traffic {place}"), places), "place") for places in (
+    *((partial(PlaceSubscription, Subscription("traffic {place}"), places), "place") for places in (
         {}, None, {"": (1, 2, 3)}, {"a": (1, 2)}, {"a": (91, 2, 3)}, {"a": (1, 2, -3)}, {"a": "there"},
     )),
     (partial(size_prefetch, []), "0 draws"),

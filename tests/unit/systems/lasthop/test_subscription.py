@@ -9,7 +9,7 @@ from mudkit import Lab
 from mudkit.errors import ParameterError
 from mudkit.systems.lasthop import Forwarding, Publications, Subscriber, Subscription
 from mudkit.systems.lasthop.messages import SubscriptionFields
-from mudkit.systems.lasthop.subscription import Following
+from mudkit.systems.lasthop.subscription import PlaceSubscription
 
 H = 3_600_000_000
 
@@ -62,7 +62,7 @@ TROMSØ, BERGEN, NOWHERE = (69.66, 18.9), (60.4, 5.3), (65.0, 10.0)
 
 
 def test_place_change_ends_one_subscription_and_starts_another():
-    following = Following(Subscription("traffic {place}", max=3), PLACES)
+    following = PlaceSubscription(Subscription("traffic {place}", max=3), PLACES)
     assert following.changes(None, TROMSØ) == (None, Subscription("traffic Tromsø", max=3))
     assert following.changes("traffic Tromsø", TROMSØ) == (None, None)
     assert following.changes("traffic Tromsø", BERGEN) == (
@@ -74,7 +74,7 @@ def test_place_change_ends_one_subscription_and_starts_another():
 
 
 def test_topic_without_placeholder_is_followed_at_every_place():
-    following = Following(Subscription("traffic"), PLACES)
+    following = PlaceSubscription(Subscription("traffic"), PLACES)
     assert following.changes(None, TROMSØ)[1] == Subscription("traffic")
     assert following.changes("traffic", BERGEN) == (None, None)
 

@@ -24,8 +24,8 @@ from mudkit.systems.mud.messages import (
     decode_error,
     encode_error,
     netid_of,
-    processor_of,
-    server_of,
+    processor_index,
+    server_index,
 )
 
 
@@ -72,34 +72,34 @@ NETIDS = [f"phone-{number}" for number in range(2000)]
 
 @given(st.integers(0, 1 << 40), st.integers(0, 1000), st.integers(1, 50))
 def test_partition_maps_to_an_existing_processor(table, partition, processors):
-    assert processor_of(table, partition, processors) in range(processors)
+    assert processor_index(table, partition, processors) in range(processors)
 
 
 def test_the_partitions_of_a_table_are_spread_over_all_processors():
-    assert sorted(processor_of(7, partition, 5) for partition in range(5)) == [0, 1, 2, 3, 4]
+    assert sorted(processor_index(7, partition, 5) for partition in range(5)) == [0, 1, 2, 3, 4]
 
 
 def test_tables_of_one_partition_are_spread_over_all_processors():
-    assert {processor_of(table, 0, 3) for table in range(3)} == {0, 1, 2}
+    assert {processor_index(table, 0, 3) for table in range(3)} == {0, 1, 2}
 
 
 @given(st.text(max_size=20), st.integers(1, 1000))
 def test_device_maps_to_an_existing_server(netid, servers):
-    assert server_of(netid, servers) in range(servers)
+    assert server_index(netid, servers) in range(servers)
 
 
 def test_devices_are_spread_evenly_over_the_servers():
-    counts = Counter(server_of(netid, 4) for netid in NETIDS)
+    counts = Counter(server_index(netid, 4) for netid in NETIDS)
     assert sorted(counts) == [0, 1, 2, 3]
     assert min(counts.values()) > 400
 
 
 def test_doubling_the_servers_splits_each_range_in_two():
-    assert all(server_of(netid, 8) // 2 == server_of(netid, 4) for netid in NETIDS)
+    assert all(server_index(netid, 8) // 2 == server_index(netid, 4) for netid in NETIDS)
 
 
 def test_server_of_a_device_is_the_same_in_every_process():
-    assert [server_of(netid, 10) for netid in ("jane-phone", "bob-phone", "")] == [2, 7, 0]
+    assert [server_index(netid, 10) for netid in ("jane-phone", "bob-phone", "")] == [2, 7, 0]
 
 
 @pytest.mark.parametrize(("netid", "app"), [("jane", "news"), ("a/b", "news"), ("a@2", "n s")])

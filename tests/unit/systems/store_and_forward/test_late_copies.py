@@ -157,7 +157,7 @@ def test_restarted_relay_delivers_only_to_a_device_that_has_answered() -> None:
     assert read_texts(bob) == ["for bob"]
     assert {to.split("/")[0] for to in seen} == {lab.devices["bob"].address}
     assert not read_texts(eve)
-    assert not lab.world.under_way()
+    assert not lab.world.transfers_under_way()
 
 
 def give_address(lab: Lab, device: str, new_owner: str) -> None:

@@ -377,8 +377,8 @@ def test_memory_does_not_grow_over_ten_years():
     for number in range(3650):
         schedule_day(number)
         if number % 7 == 0:
-            lab.world.at(number * day_us + 3600 * S, lambda _: ann.installed.host.link_down())
-            lab.world.at(number * day_us + 9 * 3600 * S, lambda _: ann.installed.host.link_up())
+            lab.world.schedule_action(number * day_us + 3600 * S, lambda _: ann.installed.host.link_down())
+            lab.world.schedule_action(number * day_us + 9 * 3600 * S, lambda _: ann.installed.host.link_up())
         if number % 365 == 364:
             lab.world.run((number + 1) * day_us)
             sizes.append(_count_entries(server, ann))

@@ -38,19 +38,19 @@ class Device:
     def __init__(self, max_rows=100):
         self.local = Local(ports(), max_rows)
         table = Table.create("t", "app", {"acl": "public", "split": ["m"]}, 1)
-        self.local.learn(table)
+        self.local.store_table(table)
         self.cache = Cache(self.local, Access(self.local, Connection("ann/app", None, ["gateway"], 0)))
 
     def answer(self, text, *rows, at_us=0):
         losses = self.local.losses["t"].copy()
         for version in rows:
-            self.local.hold("t", replace(version, held_us=at_us))
+            self.local.hold_row("t", replace(version, held_us=at_us))
         versions = {version.key: version.ver for version in rows}
         return self.cache.record_answer(at_us, make_query(text), {}, versions, losses)
 
     def find(self, text, kind="committed", at_us=MINUTE_US, latest=False, **reader):
         query = make_query(text, kind, **reader)
-        return self.cache.find(at_us, query, keys_of(query.predicate), latest=latest)
+        return self.cache.find_answer(at_us, query, keys_of(query.predicate), latest=latest)
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ def test_empty_cache_has_completeness_zero(device):
 
 
 def test_answer_is_complete_when_all_keys_are_stored(device):
-    device.local.hold("t", make_row("a"))
-    device.local.hold("t", replace(make_row("b", n=2), held_us=MINUTE_US // 2))
+    device.local.hold_row("t", make_row("a"))
+    device.local.hold_row("t", replace(make_row("b", n=2), held_us=MINUTE_US // 2))
     result = device.find("key IN ('a', 'b') AND n = 2")
     assert list(result.versions) == ["b"]
     assert quality_of(result) == (60.0, 1.0, 0.0)  # "a" was stored a minute ago, and does not match
@@ -78,7 +78,7 @@ def test_answer_is_complete_when_all_keys_are_stored(device):
 
 def test_completeness_and_bias_reflect_missing_keys(device):
     for key in ("a", "b", "x"):
-        device.local.hold("t", make_row(key))
+        device.local.hold_row("t", make_row(key))
     assert quality_of(device.find("key IN ('a', 'x', 'y')")) == (60.0, 2 / 3, 0.5)
     assert quality_of(device.find("key IN ('a', 'b', 'x', 'c', 'd', 'y')")) == (60.0, 0.5, 0.0)
 
@@ -116,8 +116,8 @@ def test_answer_larger_than_the_store_is_incomplete():
 
 
 def test_pending_writes_count_for_uncommitted_reads_only(device):
-    device.local.hold("t", make_row("a"))
-    device.local.add(make_write("a", 7))
+    device.local.hold_row("t", make_row("a"))
+    device.local.add_write(make_write("a", 7))
     assert device.find("key = 'a'").versions["a"].data == {"n": 1}
     result = device.find("key = 'a'", "uncommitted")
     assert result.versions["a"].data == {"n": 7}
@@ -126,7 +126,7 @@ def test_pending_writes_count_for_uncommitted_reads_only(device):
 
 def test_latest_is_complete_only_for_pending_writes(device):
     device.answer(None, make_row("a"), make_row("b"))
-    device.local.add(make_write("a", 7))
+    device.local.add_write(make_write("a", 7))
     assert device.find("key = 'a'", "uncommitted", latest=True).quality.completeness == 1.0
     assert device.find("key = 'b'", "uncommitted", latest=True).quality.completeness == 0.0
     assert device.find(None, "uncommitted", latest=True).quality.completeness == 0.0
@@ -136,20 +136,20 @@ def test_record_answer_compares_with_previous_answer(device):
     assert device.answer("n > 0", make_row("a")) is None
     assert device.answer("n > 0", make_row("a"), at_us=MINUTE_US) == (60.0, False)
     assert device.answer("n > 0", make_row("a"), make_row("b"), at_us=3 * MINUTE_US) == (120.0, True)
-    assert [query.age_s for query in device.cache.answers(4 * MINUTE_US)] == [60.0]
+    assert [query.age_s for query in device.cache.cached_answers(4 * MINUTE_US)] == [60.0]
 
 
 def test_number_of_answered_queries_is_bounded(device):
     for number in range(100):
         device.answer(f"n = {number}", at_us=number)
-    assert len(device.cache.answers(100)) == 64
+    assert len(device.cache.cached_answers(100)) == 64
     assert device.find("n = 35").quality.completeness == 0.0
     assert device.find("n = 36").quality.completeness == 1.0
 
 
 def test_records_hidden_by_their_writer_are_not_returned(device):
     hidden = make_row("a", predicate=(Predicate("receiver.age >= 21")))
-    device.local.hold("t", hidden)
+    device.local.hold_row("t", hidden)
     assert device.find("key = 'a'", age=20).versions == {}
     assert list(device.find("key = 'a'", age=21).versions) == ["a"]
 

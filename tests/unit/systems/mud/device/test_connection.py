@@ -62,7 +62,7 @@ def sent(effects):
 
 def ask(connection, request=READ, work=WORK, now_us=0):
     """Add a request; return the receiver and the message, None if it was not sent."""
-    messages = sent(connection.ask(now_us, work, request))
+    messages = sent(connection.send_request(now_us, work, request))
     return messages[0] if messages else None
 
 
@@ -90,7 +90,7 @@ def test_next_gateway_is_used_when_one_is_unreachable(connection):
     assert connection.switch_gateway(0, "two") == ()  # not the gateway in use
     (timer,) = connection.switch_gateway(0, "one")
     assert timer == SetTimer(RETRY, SECOND_US)
-    assert [to for to, _ in resend(connection, connection.overdue(SECOND_US))] == ["two"]
+    assert [to for to, _ in resend(connection, connection.overdue_asks(SECOND_US))] == ["two"]
     assert connection.switch_gateway(0, "one") == ()  # late failure of the earlier gateway
     assert [to for to, _ in resend(connection, connection.link_up()[1])] == ["two"]
 
@@ -106,38 +106,38 @@ def test_requests_wait_for_a_link(connection):
 
 def test_parts_are_collected_until_the_answer_is_complete(connection):
     _, message = ask(connection)
-    assert connection.take(answer("part", message.id, rows=[])) is None
-    assert connection.take(answer("part", "another", place=1, rows=[])) is None
-    completed = connection.take(answer("complete", message.id))
+    assert connection.receive_answer(answer("part", message.id, rows=[])) is None
+    assert connection.receive_answer(answer("part", "another", place=1, rows=[])) is None
+    completed = connection.receive_answer(answer("complete", message.id))
     assert (completed.work, list(completed.parts)) == (WORK, [0])
-    assert [type(effect) for effect in connection.settle(0, completed)] == [CancelTimer]
-    assert connection.take(answer("complete", message.id)) is None
+    assert [type(effect) for effect in connection.settle_request(0, completed)] == [CancelTimer]
+    assert connection.receive_answer(answer("complete", message.id)) is None
 
 
 def test_parts_before_a_retransmission_are_discarded(connection):
     _, message = ask(connection)
-    connection.take(answer("part", message.id, rows=[]))
-    connection.take(answer("registered", message.id))
+    connection.receive_answer(answer("part", message.id, rows=[]))
+    connection.receive_answer(answer("registered", message.id))
     resend(connection, connection.link_up()[1])
-    completed = connection.take(answer("complete", message.id))
+    completed = connection.receive_answer(answer("complete", message.id))
     assert (completed.parts, completed.registered) == ({}, {})
 
 
 @pytest.mark.parametrize("kind", ["part", "registered"])
 def test_error_instead_of_a_part_completes_the_request(connection, kind):
     _, message = ask(connection)
-    assert connection.take(answer(kind, message.id, error=ERROR)) is not None
+    assert connection.receive_answer(answer(kind, message.id, error=ERROR)) is not None
 
 
 def test_each_request_has_its_own_deadline(connection):
     _, first = ask(connection)
     for now_us in range(SECOND_US, 10 * SECOND_US, SECOND_US):
         ask(connection, now_us=now_us)
-    overdue = connection.overdue(11 * SECOND_US)
+    overdue = connection.overdue_asks(11 * SECOND_US)
     assert [pending.identity for pending in overdue] == [first.id]
-    effects = connection.settle(11 * SECOND_US, overdue[0])
+    effects = connection.settle_request(11 * SECOND_US, overdue[0])
     assert CancelTimer(RETRY) not in effects  # other requests are in flight
-    assert len(connection.overdue(20 * SECOND_US + SECOND_US)) == 9
+    assert len(connection.overdue_asks(20 * SECOND_US + SECOND_US)) == 9
 
 
 def test_writes_are_sent_within_the_window(connection):
@@ -147,8 +147,8 @@ def test_writes_are_sent_within_the_window(connection):
     assert len(sent_at_once) == 4
     assert ask(connection) is not None  # a read does not wait for them
     assert connection.next_queued() is None
-    completed = connection.take(answer("outcome", sent_at_once[0][1].id, key="a"))
-    connection.settle(0, completed)
+    completed = connection.receive_answer(answer("outcome", sent_at_once[0][1].id, key="a"))
+    connection.settle_request(0, completed)
     queued = connection.next_queued()
     assert queued.work == Writing(5)
     assert len(resend(connection, [queued])) == 1
@@ -179,21 +179,21 @@ def test_token_has_expired_from_its_expiry_time_on():
         True,
         True,
     ]
-    connection.use(None)
+    connection.use_token(None)
     assert not connection.has_expired(end_us)
 
 
 def test_batch_contains_the_writes_that_fit_the_window(connection):
     size = MAX_IN_FLIGHT_BYTES // 4
     writes = [(Writing(number), make_write(number, size)) for number in range(1, 9)]
-    ((_, message),) = sent(connection.ask_together(0, writes))
+    ((_, message),) = sent(connection.send_together(0, writes))
     assert isinstance(message, AskBatch)
     assert [request.what.number for request in message.asks] == [1, 2, 3, 4]
     alone = Connection("jane/news", "token", ["one"], 0)
-    assert sent(alone.ask_together(0, writes[:1])) == []  # there is no link
+    assert sent(alone.send_together(0, writes[:1])) == []  # there is no link
     alone = Connection("jane/news", "token", ["one"], 0)
     alone.link_up()
-    ((_, message),) = sent(alone.ask_together(0, writes[:1]))
+    ((_, message),) = sent(alone.send_together(0, writes[:1]))
     assert message.what.number == 1
 
 
@@ -228,17 +228,17 @@ def test_only_answers_to_the_request_fit(connection, op):
     for kind, fields in every:
         is_administered = kind == "administered" and op in ("create", "drop")
         is_own = (kind, fields) in FITTING[op] or is_administered
-        fits = connection.fits(answer(kind, message.id, **fields))
+        fits = connection.can_answer(answer(kind, message.id, **fields))
         assert fits == (is_own and (kind, fields) not in UNFITTING), (kind, fields)
-        assert connection.fits(answer(kind, "another", **fields))  # late answers always fit
-    assert connection.fits(answer("refused", message.id, error=ERROR))
+        assert connection.can_answer(answer(kind, "another", **fields))  # late answers always fit
+    assert connection.can_answer(answer("refused", message.id, error=ERROR))
 
 
 def test_resent_requests_get_new_identities_except_table_requests(connection):
-    connection.ask(0, Writing(1), make_write(1))
-    connection.ask(0, WORK, WORK.request)
+    connection.send_request(0, Writing(1), make_write(1))
+    connection.send_request(0, WORK, WORK.request)
     connection.link_down()
-    connection.ask(0, Writing(2), make_write(2))  # not in flight
+    connection.send_request(0, Writing(2), make_write(2))  # not in flight
     connection.link_up()
     before = [ask.identity for ask in connection.link_up()[1]]
     for ask in connection.link_up()[1][:2]:
@@ -247,7 +247,7 @@ def test_resent_requests_get_new_identities_except_table_requests(connection):
     assert [type(ask.work) for ask in asks] == [Writing, Administering]
     assert asks[0].identity not in before
     assert asks[1].identity == before[1]
-    assert [connection.knows(identity) for identity in before] == [False, True, True]
-    assert connection.knows(asks[0].identity)
+    assert [connection.is_unanswered(identity) for identity in before] == [False, True, True]
+    assert connection.is_unanswered(asks[0].identity)
     assert not list(connection.timer)
     assert not sent(effects)

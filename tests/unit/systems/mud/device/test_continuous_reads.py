@@ -64,10 +64,10 @@ class Reads:
         if message["kind"] == "complete":
             message = {"table": TABLE, "claims": None, "places": [], **message}
         answer = CLIENT_FROM_GATEWAY.decode(message)
-        ask = self.connection.take(answer)
+        ask = self.connection.receive_answer(answer)
         if ask is None:
             return ()
-        timer = self.connection.settle(0, ask)
+        timer = self.connection.settle_request(0, ask)
         if isinstance(ask.work, Updating):
             return [*timer, *self.watching.finish_update(ask.work, answer)]
         return [*timer, *self.watching.finish_registration(0, ask.work, ask, answer)]

@@ -18,7 +18,7 @@ from mudkit.systems.mud.policies.artefact import (
     Artefact,
     Density,
     _upper_bound,
-    question,
+    question_text,
     sha256,
 )
 
@@ -217,7 +217,7 @@ def test_delay_is_limited():
 
 @pytest.mark.parametrize("feature", FEATURES)
 def test_question_describes_every_feature_in_words(feature):
-    assert feature not in question(feature, 6.5).split()
+    assert feature not in question_text(feature, 6.5).split()
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_question_describes_every_feature_in_words(feature):
     ],
 )
 def test_questions_use_everyday_units(feature, threshold, text):
-    assert question(feature, threshold) == text
+    assert question_text(feature, threshold) == text
 
 
 @pytest.mark.parametrize("questions", [3, 4])

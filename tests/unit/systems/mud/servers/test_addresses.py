@@ -16,29 +16,29 @@ def list_announced(effects):
 
 def test_address_is_announced_until_each_server_acknowledges():
     addresses = Addresses(["second", "third"])
-    former, effects = addresses.take(0, "here", "session of jane")
+    former, effects = addresses.assign(0, "here", "session of jane")
     assert former is None
     assert list_announced(effects) == [("second", Occupied("here")), ("third", Occupied("here"))]
-    addresses.acknowledge(1, "second", "here")
+    addresses.record_vacated(1, "second", "here")
     assert list_announced(addresses.announce_overdue(LATE_US)) == [("third", Occupied("here"))]
-    addresses.acknowledge(LATE_US, "third", "here")
+    addresses.record_vacated(LATE_US, "third", "here")
     assert list_announced(addresses.announce_overdue(10 * LATE_US)) == []
 
 
 def test_address_that_was_left_is_not_announced_again():
     addresses = Addresses(["second"])
-    addresses.take(0, "here", "session of jane")
-    addresses.leave("here", "session of jane")
+    addresses.assign(0, "here", "session of jane")
+    addresses.release("here", "session of jane")
     assert list_announced(addresses.announce_overdue(LATE_US)) == []
     assert list_announced(addresses.announce_overdue(10 * LATE_US)) == []
 
 
 def test_last_device_at_an_address_has_it():
     addresses = Addresses([])
-    addresses.take(0, "here", "session of jane")
-    assert addresses.take(0, "here", "session of jane")[0] is None
-    assert addresses.take(1, "here", "session of bob")[0] == "session of jane"
-    assert addresses.has("session of bob", "here")
+    addresses.assign(0, "here", "session of jane")
+    assert addresses.assign(0, "here", "session of jane")[0] is None
+    assert addresses.assign(1, "here", "session of bob")[0] == "session of jane"
+    assert addresses.has_address("session of bob", "here")
     assert not addresses.is_free("here", "session of jane")
-    addresses.leave("here", "session of jane")
-    assert addresses.has("session of bob", "here")
+    addresses.release("here", "session of jane")
+    assert addresses.has_address("session of bob", "here")

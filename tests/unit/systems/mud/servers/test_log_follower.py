@@ -6,7 +6,7 @@ import pytest
 from mud_machines import sent
 
 from mudkit.events import CancelTimer, SetTimer
-from mudkit.systems.mud.messages import DropEntry, FollowLog, Log, Row, RowEntry, State, TableEntry
+from mudkit.systems.mud.messages import DropEntry, FollowLog, Log, Row, RowEntry, TableEntry, TablesState
 from mudkit.systems.mud.servers.log_follower import BEGIN, LogFollower
 from mudkit.systems.mud.tables.table import Table
 
@@ -28,7 +28,7 @@ def drop(lsn, name="t"):
 
 
 TURN = bytes(8).hex()
-STATE = State(TURN, 0, [table(0).table], [])
+STATE = TablesState(TURN, 0, [table(0).table], [])
 
 
 @pytest.fixture
@@ -50,26 +50,28 @@ def test_state_is_requested_until_it_arrives():
 
 
 def test_late_state_is_ignored(follower):
-    assert sent(follower.load_state(0, State(TURN, 3, [], []))) == [("master", {"kind": "has", "lsn": 0})]
+    assert sent(follower.load_state(0, TablesState(TURN, 3, [], []))) == [
+        ("master", {"kind": "has", "lsn": 0})
+    ]
     assert follower.copy.lsn == 0
-    assert [new.lsn for new in follower.take(Log([entry(1), entry(2)]))] == [1, 2]
+    assert [new.lsn for new in follower.new_entries(Log([entry(1), entry(2)]))] == [1, 2]
 
 
 def test_state_requested_by_an_earlier_life_is_ignored():
     follower = LogFollower("master", bytes)
-    assert follower.load_state(0, State("before", 3, [], [])) == ()
+    assert follower.load_state(0, TablesState("before", 3, [], [])) == ()
     assert follower.request_state(0) != ()
 
 
 def test_entries_are_accepted_once_and_in_order(follower):
-    assert list(follower.take(Log([entry(2)]))) == []  # a gap
-    assert [new.lsn for new in follower.take(Log([entry(1), entry(2)]))] == [1, 2]
-    assert [new.lsn for new in follower.take(Log([entry(1), entry(2), entry(3)]))] == [3]
+    assert list(follower.new_entries(Log([entry(2)]))) == []  # a gap
+    assert [new.lsn for new in follower.new_entries(Log([entry(1), entry(2)]))] == [1, 2]
+    assert [new.lsn for new in follower.new_entries(Log([entry(1), entry(2), entry(3)]))] == [3]
     assert follower.acknowledge().message.lsn == 3
 
 
 def test_entries_are_ignored_without_a_state():
-    assert list(LogFollower("master", bytes).take(Log([entry(0), entry(1)]))) == []
+    assert list(LogFollower("master", bytes).new_entries(Log([entry(0), entry(1)]))) == []
 
 
 @pytest.mark.parametrize(
@@ -91,11 +93,11 @@ def test_entries_are_ignored_without_a_state():
     ],
 )
 def test_inconsistent_entries_are_not_followed(follower, entries, is_consistent):
-    assert follower.fits(Log(entries)) == is_consistent
+    assert follower.is_consistent(Log(entries)) == is_consistent
     if is_consistent:
-        for new in follower.take(Log(entries)):
+        for new in follower.new_entries(Log(entries)):
             follower.copy.apply(new)
-    assert follower.fits(Log([entry(follower.lsn + 1)])) == ("t" in follower.copy.tables)
+    assert follower.is_consistent(Log([entry(follower.lsn + 1)])) == ("t" in follower.copy.tables)
 
 
 @pytest.mark.parametrize(
@@ -110,18 +112,18 @@ def test_inconsistent_entries_are_not_followed(follower, entries, is_consistent)
 )
 def test_inconsistent_state_does_not_fit(names, numbers, rows, is_consistent):
     tables = [table(1, *properties).table for properties in zip(names, numbers, strict=True)]
-    state = State(TURN, 1, tables, [(name, row(1, name).row) for name in rows])
-    assert LogFollower("master", bytes).fits(state) == is_consistent
+    state = TablesState(TURN, 1, tables, [(name, row(1, name).row) for name in rows])
+    assert LogFollower("master", bytes).is_consistent(state) == is_consistent
 
 
 def answer(follower, lineage, *entries):
     """Send the follower a log of another start, and the answer to the question that it then asks."""
-    follower.hear(Log([], lineage))
-    return follower.hear(Log([*entries], lineage, follower.acknowledge().message.nonce))
+    follower.accept_log(Log([], lineage))
+    return follower.accept_log(Log([*entries], lineage, follower.acknowledge().message.nonce))
 
 
 def test_state_is_kept_only_if_the_next_start_has_all_of_it(follower):
-    list(follower.take(Log([entry(1), entry(2), entry(3)])))
+    list(follower.new_entries(Log([entry(1), entry(2), entry(3)])))
     assert answer(follower, {"b": 4})
     assert (follower.lsn, follower.log_incarnation, follower.shared_lsn("")) == (3, "b", 3)
     assert answer(follower, {"b": 4, "c": 4})
@@ -142,8 +144,8 @@ def test_messages_of_another_start_are_accepted_only_in_answer_to_a_question(fol
     assert answer(follower, {"b": 1})
     assert answer(follower, {"c": 1})
     for lineage in ({}, {"b": 1}, {"never heard of": 1}):
-        assert not follower.hear(Log([entry(1)], lineage))
-        assert not follower.hear(Log([entry(1)], lineage, "another question"))
+        assert not follower.accept_log(Log([entry(1)], lineage))
+        assert not follower.accept_log(Log([entry(1)], lineage, "another question"))
     assert (follower.lsn, follower.log_incarnation) == (-1, "c")
-    assert follower.hear(Log([], {"c": 1}, follower.acknowledge().message.nonce))
+    assert follower.accept_log(Log([], {"c": 1}, follower.acknowledge().message.nonce))
     assert sent([follower.acknowledge()]) == [("master", {"kind": "has", "lsn": -1, "start": "c"})]

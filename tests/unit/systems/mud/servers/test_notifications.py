@@ -9,7 +9,7 @@ from mud_machines import handle_event, is_dropped, ports, sent
 
 from mudkit.delivery.stream import Outgoing, StreamItem
 from mudkit.events import LinkUp, Received, SendFailed, SetTimer, TimerFired
-from mudkit.systems.mud.messages import Welcome, server_of
+from mudkit.systems.mud.messages import Welcome, server_index
 from mudkit.systems.mud.servers.notifications import HEARTBEAT_US, NotificationServer
 from mudkit.tokens import Authority
 from mudkit.wire import as_wire
@@ -102,8 +102,8 @@ def test_items_are_retransmitted_until_acknowledged(harness):
 
 def test_clients_of_another_server_are_redirected():
     servers = ["zero", "one"]
-    own_device = next(name for name in "abcdefgh" if server_of(name, 2) == 0)
-    other_device = next(name for name in "abcdefgh" if server_of(name, 2) == 1)
+    own_device = next(name for name in "abcdefgh" if server_index(name, 2) == 0)
+    other_device = next(name for name in "abcdefgh" if server_index(name, 2) == 1)
     harness = Harness(servers=servers)
     assert handle_event(
         harness.server, "hello", other_device, endpoint=f"{other_device}/news", session=None, seq=1

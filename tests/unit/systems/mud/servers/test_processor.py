@@ -12,7 +12,7 @@ from mudkit.events import LinkUp, TimerFired
 from mudkit.predicates import Predicate, function
 from mudkit.predicates.exchange import to_json
 from mudkit.predicates.functions import remove
-from mudkit.systems.mud.messages import Row, processor_of
+from mudkit.systems.mud.messages import Row, processor_index
 from mudkit.systems.mud.servers.processor import Matching, Processor
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import TableReplica, is_visible, record_of
@@ -110,7 +110,7 @@ def test_only_the_processor_of_a_partition_sends_its_changes():
     for number in (0, 1):
         harness = Harness(number=number, processors=2)
         harness.register()
-        own_keys = [key for partition, key in enumerate("ah") if processor_of(1, partition, 2) == number]
+        own_keys = [key for partition, key in enumerate("ah") if processor_index(1, partition, 2) == number]
         assert [notice[2] for notice in harness.commit("a", 1, {}) + harness.commit("h", 1, {})] == own_keys
 
 

@@ -14,8 +14,8 @@ from mudkit.predicates import Predicate
 from mudkit.systems.mud.tables.queries import (
     asks_for_keys_only,
     contains,
+    key_of_point_query,
     keys_of,
-    only_key,
     tables_of,
     tables_of_sent,
 )
@@ -51,7 +51,7 @@ def test_asks_for_keys_only(text, is_all):
     ("key = 'a' AND n > 1", None), ("key = 'a' AND key = 'a'", None), ("n = 1", None),
 ])  # fmt: skip
 def test_only_key(text, key):
-    assert only_key(Predicate(text)) == key
+    assert key_of_point_query(Predicate(text)) == key
 
 
 def test_keys_of_bound_parameters():

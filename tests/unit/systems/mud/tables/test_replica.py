@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mudkit.errors import AccessDenied, TableProblem
 from mudkit.predicates import Aggregates, Predicate
-from mudkit.systems.mud.messages import DropEntry, Row, RowEntry, State, TableEntry
+from mudkit.systems.mud.messages import DropEntry, Row, RowEntry, TableEntry, TablesState
 from mudkit.systems.mud.tables.records import SentPredicate
 from mudkit.systems.mud.tables.replica import JoinedTables, TableReplica, aggregate, is_visible, record_of
 from mudkit.systems.mud.tables.table import Table
@@ -57,9 +57,9 @@ def test_apply_replaces_a_row_and_returns_the_old_one():
     copy = copy_of(row("a", {"n": 1}))
     new = row("a", {"n": 2}, ver=2, lsn=3)
     assert apply_row(copy, 3, "news", new) == row("a", {"n": 1})
-    assert copy.get(NEWS, "a") == new
+    assert copy.row_of(NEWS, "a") == new
     assert copy.lsn == 3
-    assert copy.get(NEWS, "b") is None
+    assert copy.row_of(NEWS, "b") is None
     assert apply_row(copy, 4, "news", row("b", {})) is None
 
 
@@ -75,7 +75,7 @@ def test_altered_table_keeps_its_rows():
     copy = copy_of(row("a", {"n": 1}))
     assert copy.apply(TableEntry(3, NEWS.alter({"remove": ["n"]}, 3))) is None
     table = copy.tables["news"]
-    assert copy.get(table, "a").data == {"n": 1}
+    assert copy.row_of(table, "a").data == {"n": 1}
     assert copy.select(table, 0, None, None, {}, {})[0].data == {}
 
 
@@ -109,19 +109,19 @@ def test_loaded_copy_applies_entries_like_its_original(entries):
             entry = TableEntry(lsn, table.alter({"remove": ["n"]}, lsn))
         for copy in copies:
             copy.apply(entry)
-        state = msgspec.json.decode(msgspec.json.encode(copies[0].state("now")), type=State)
+        state = msgspec.json.decode(msgspec.json.encode(copies[0].build_state("now")), type=TablesState)
         loaded = TableReplica()
         loaded.load(state.lsn, state.tables, state.rows)
         copies.append(loaded)
         for copy in copies:
-            assert copy.state("now") == state
+            assert copy.build_state("now") == state
             assert (copy.lsn, copy.tables.keys()) == (lsn, copies[0].tables.keys())
 
 
 def test_load_replaces_the_previous_state():
     copy = copy_of(row("a", {}))
     copy.load(0, [], [])
-    assert copy.state("now") == State("now", 0, [], [])
+    assert copy.build_state("now") == TablesState("now", 0, [], [])
 
 
 # -- reads
@@ -189,7 +189,7 @@ def test_selected_rows_can_be_changed_without_effect_on_the_copy():
     copy = copy_of(row("a", {"n": 1}))
     selected = copy.select(NEWS, 0, None, None, {}, {})[0]
     selected.data["n"] = 2
-    assert copy.get(NEWS, "a") == row("a", {"n": 1})
+    assert copy.row_of(NEWS, "a") == row("a", {"n": 1})
 
 
 def test_record_of_includes_the_key():

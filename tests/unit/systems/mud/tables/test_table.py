@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudkit.errors import AccessDenied, ParameterError, TableProblem
-from mudkit.systems.mud.tables.table import LEVELS, MAX_NAME, Table, check_name, no_such_table
+from mudkit.systems.mud.tables.table import LEVELS, MAX_NAME, Table, check_name, no_such_table_error
 from mudkit.tokens import Claims
 
 APP, USER = Claims("news", None, None, 9), Claims("news", "jane", None, 9)
@@ -244,9 +244,9 @@ def test_unusable_alterations_are_refused(properties):
 
 def test_error_for_unknown_table_suggests_a_similar_name():
     open_to_all = {name: Table(name, "news", "public") for name in ("news", "spots")}
-    error = no_such_table("newz", open_to_all)
+    error = no_such_table_error("newz", open_to_all)
     assert isinstance(error, TableProblem)
     assert error.remedy == "did you mean 'news'?"
     assert error.expected == "news, spots"
-    assert no_such_table("x").expected == "a table that an app has created"
-    assert "client.create(name)" in str(no_such_table("x").remedy)
+    assert no_such_table_error("x").expected == "a table that an app has created"
+    assert "client.create(name)" in str(no_such_table_error("x").remedy)
