@@ -457,7 +457,7 @@ class ClientMachine:
         return self._send_until_acked(now_us, _POLICY, policy)
 
     def _send_until_acked(self, now_us: int, key: str | int, message: Report | SetPolicy) -> Sequence[Effect]:
-        """Send to the access point; retransmit until acknowledged."""
+        """Send a report or a policy to the current access point; retransmit it until acknowledged."""
         at = self._attachment.at
         sent = () if at is None else (Send(at, message),)
         return *sent, *self._in_flight.start(now_us, key, size_bytes(message))
