@@ -96,8 +96,9 @@ _IDENTIFY: Final = "identify"
 _MOVED: Final = "moved"
 _FOLLOW_US: Final = 10_000_000
 _STREAM: Final = re.compile(r" [0-9]{1,18}")
-_MAX_STRANGERS: Final = 1024
 """End of the name of a stream, after the address of its sender: a number that grows with each start."""
+_MAX_STRANGERS: Final = 1024
+"""Clients without a session whose questions are remembered."""
 
 
 @dataclass

@@ -232,7 +232,7 @@ class Processor:
         self._turn = 0
         self._reads: dict[Handle, _ContinuousRead] = {}
         self._handles: dict[str, dict[Handle, None]] = {}
-        """Handles of the readings, by session, in the order of registration."""
+        """Handles of the continuous reads, by session, in the order of registration."""
         self._ended: set[Handle] = set()
         """Handles that their clients have unregistered."""
         self._early_data: dict[Handle, tuple[int, Fields]] = {}
