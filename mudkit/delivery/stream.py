@@ -41,7 +41,7 @@ class _Pending(NamedTuple, Generic[_T]):
     """Unacknowledged body, with its sequence number and the time at which it was added."""
 
     seq: int
-    sent_us: int
+    added_us: int
     body: _T
 
 

@@ -296,8 +296,8 @@ def require_columns(frame: DataFrame, table: str, needed: tuple[str, ...]) -> No
             where="ts",
             found=kind.simpleString(),
             expected="timestamp, a moment whatever the zone of the session",
-            remedy="name the zone in which they were recorded: F.to_timestamp(F.concat(F.col('ts').cast('string'), "
-            "F.lit(' Europe/Bucharest')))",
+            remedy="name the zone in which they were recorded: "
+            "F.to_timestamp(F.concat(F.col('ts').cast('string'), F.lit(' Europe/Bucharest')))",
         )
 
 

@@ -269,7 +269,7 @@ class ShowFriends(_Op, frozen=True, tag="join"):
 
 
 class AppendEntry(_Op, frozen=True, tag="append"):
-    """Append an entry to the queue of a device."""
+    """Append an entry to the queue of a device, in place of the one in its slot, or refuse it."""
 
     device: _Text
     entry: Entry

@@ -191,12 +191,12 @@ def _check_consistent(is_consistent: bool) -> None:
 # -- parts of messages
 
 
-class Error(Struct, frozen=True, rename={"got": "found"}):
-    """An error of :mod:`mudkit.errors`; a part of messages. Absent fields are None in the error."""
+class EncodedError(Struct, frozen=True):
+    """A MudkitError as a part of messages (:func:`encode_error`, :func:`decode_error`)."""
 
     kind: str
     summary: str
-    got: str | UnsetType = UNSET
+    found: str | UnsetType = UNSET
     expected: str | UnsetType = UNSET
     remedy: str | UnsetType = UNSET
     where: str | UnsetType = UNSET
@@ -207,19 +207,20 @@ _KINDS: Final[dict[str, type[MudkitError]]] = {
 }
 
 
-def encode_error(error: MudkitError) -> Error:
+def encode_error(error: MudkitError) -> EncodedError:
     """Return an error as a part of a message, for :func:`decode_error`."""
     texts = (error.found, error.expected, error.remedy, error.where)
-    return Error(type(error).__name__, error.summary, *(UNSET if text is None else text for text in texts))
+    given = (UNSET if text is None else text for text in texts)
+    return EncodedError(type(error).__name__, error.summary, *given)
 
 
-def decode_error(error: Error) -> MudkitError:
+def decode_error(error: EncodedError) -> MudkitError:
     """Decode an error of a message; of an unknown kind, it is a MudkitError."""
-    got, expected, remedy, where = (
-        None if text is UNSET else text for text in (error.got, error.expected, error.remedy, error.where)
+    found, expected, remedy, where = (
+        None if text is UNSET else text for text in (error.found, error.expected, error.remedy, error.where)
     )
     kind = _KINDS.get(error.kind, MudkitError)
-    return kind(error.summary, found=got, expected=expected, remedy=remedy, where=where)
+    return kind(error.summary, found=found, expected=expected, remedy=remedy, where=where)
 
 
 class Row(Struct, frozen=True):
@@ -438,7 +439,7 @@ class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=Tr
     client: Endpoint
     incarnation: Name
     claims: Claims | None
-    refused: Error | None
+    refused: EncodedError | None
     name: Name
     table: Count | None
     key: Name
@@ -577,7 +578,7 @@ class Described(Struct, frozen=True, tag_field="kind", tag="described", kw_only=
 
     id: Name
     table: Table | None = None
-    error: Error | None = None
+    error: EncodedError | None = None
     joined: list[Table] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
@@ -604,7 +605,7 @@ class TableResult(Struct, frozen=True, kw_only=True):
 
     table: Table | UnsetType | None = UNSET
     dropped: Count | UnsetType = UNSET
-    error: Error | UnsetType = UNSET
+    error: EncodedError | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent((self.table is UNSET) is not (self.error is UNSET))
@@ -633,7 +634,7 @@ class WriteResult(Struct, frozen=True, kw_only=True):
     lsn: Count | UnsetType = UNSET
     partition: Count | UnsetType = UNSET
     table: Count | UnsetType = UNSET
-    error: Error | UnsetType = UNSET
+    error: EncodedError | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent((self.ver, self.conflict, self.error).count(UNSET) == 2)
@@ -656,7 +657,7 @@ class Part(Struct, frozen=True, tag_field="kind", tag="part", kw_only=True):
     lsn: Count
     rows: list[Row] | UnsetType = UNSET
     state: list[Value] | UnsetType = UNSET
-    error: Error | UnsetType = UNSET
+    error: EncodedError | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _check_consistent((self.rows, self.state, self.error).count(UNSET) == 2)
@@ -679,7 +680,7 @@ class ContinuousReadAck(Struct, frozen=True, tag_field="kind", tag="registered",
     generation: Count = field(name="life")
     lsn: Lsn
     data_seq: Count
-    error: Error | UnsetType = UNSET
+    error: EncodedError | UnsetType = UNSET
     log_incarnation: Name | UnsetType = field(name="start", default=UNSET)
 
 
@@ -695,7 +696,7 @@ class RequestRefused(Struct, frozen=True, tag_field="kind", tag="refused"):
     """Gateway to client: the error for which the gateway has not passed a request on."""
 
     id: Name
-    error: Error
+    error: EncodedError
 
 
 class PartsComplete(Struct, frozen=True, tag_field="kind", tag="complete", kw_only=True):

@@ -290,7 +290,10 @@ class Receiving:
             return self._module.report_problem("refused filters", refused)
 
     def _receive_key(self, message: ChannelKey | ItemKey, key: bytes) -> list[Effect]:
-        """Store a key and process the early items that it decrypts."""
+        """Store a key, unless it is a duplicate or obsolete; receive the early items again that it decrypts.
+
+        Raise TamperedMessage if it is no key.
+        """
         if len(key) != KEY_BYTES:
             raise TamperedMessage(
                 "Expected a key.",

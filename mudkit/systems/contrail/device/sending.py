@@ -394,4 +394,4 @@ class Sending:
     def handle_send_failed(self, relay: int, number: int) -> list[Effect]:
         """Mark a provider as unreachable; calls do not wait for it."""
         self._outboxes[relay].mark_failed(number)
-        return self._calls.handle_send_failed(number)
+        return self._calls.complete_if_unreachable(number)

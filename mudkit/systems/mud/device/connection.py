@@ -23,7 +23,7 @@ from mudkit.systems.mud.messages import (
     AskBatch,
     CreateRequest,
     DropRequest,
-    Error,
+    EncodedError,
     IdentifiedRequest,
     PartsComplete,
     PlacedContinuousReadAck,
@@ -160,7 +160,7 @@ class PendingAsk(Struct):
     registered: dict[str, PlacedContinuousReadAck] = field(default_factory=dict)
 
 
-def error_in(answer: Answer) -> Error | None:
+def error_in(answer: Answer) -> EncodedError | None:
     """Return the error that an answer holds; None: it holds none."""
     if isinstance(answer, PartsComplete) or answer.error is UNSET:
         return None

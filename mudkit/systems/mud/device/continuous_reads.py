@@ -45,7 +45,7 @@ from mudkit.systems.mud.device.local import Local
 from mudkit.systems.mud.device.policy_slot import PolicySlot
 from mudkit.systems.mud.messages import (
     ContinuousReadRequest,
-    Error,
+    EncodedError,
     Hello,
     LeftRead,
     NewGeneration,
@@ -454,7 +454,7 @@ class ContinuousReads:
         return self._connection.settle_request(now_us, ask)
 
     def _end_registration(
-        self, now_us: int, read: ContinuousRead, last: Answer, error: Error
+        self, now_us: int, read: ContinuousRead, last: Answer, error: EncodedError
     ) -> Sequence[Effect]:
         """End a continuous read that the cloud, or one of the processors, refuses."""
         op_id, read.op_id = read.op_id, None

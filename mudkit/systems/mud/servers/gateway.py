@@ -45,7 +45,7 @@ from mudkit.systems.mud.messages import (
     ContinuousReadRequest,
     Describe,
     Described,
-    Error,
+    EncodedError,
     LogRestarted,
     Part,
     PartitionRead,
@@ -87,7 +87,7 @@ class _OpenRequest:
     source: str
     ask: Ask
     claims: Claims | None
-    refused: Error | None
+    refused: EncodedError | None
     joined: Sequence[str]
     table: Table | None = None
     places: list[int | str] = field(default_factory=list)

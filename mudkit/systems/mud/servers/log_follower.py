@@ -50,7 +50,10 @@ class LogFollower:
         return last_incarnation(self.lineage)
 
     def accept_log(self, message: Log | TablesState) -> bool:
-        """Return whether a message is of the present log; if not, :meth:`acknowledge` asks for its lineage.
+        """Follow the lineage of a message; return False if the message may be a late copy.
+
+        It may be one if it has another lineage and does not answer the open question. Then there is an open
+        question, which :meth:`acknowledge` sends.
 
         Discard the state if the log was restored from a backup and does not contain all of it. Discard it,
         too, if the log does not contain its last incarnation: this copy has gone back with it, and the log

@@ -42,7 +42,7 @@ from mudkit.systems.mud.messages import (
     ClientMoved,
     ContinuousReadAck,
     DropEntry,
-    Error,
+    EncodedError,
     LeftRead,
     Log,
     NewGeneration,
@@ -578,7 +578,7 @@ class Processor:
         data_seq: int,
         *,
         lsn: int | None = None,
-        error: Error | UnsetType = UNSET,
+        error: EncodedError | UnsetType = UNSET,
     ) -> Send:
         """Build the acknowledgement of a request about a continuous read, for its gateway."""
         registered = ContinuousReadAck(

@@ -53,7 +53,7 @@ class StreamSender(Generic[_T]):
 
     def age_us(self, now_us: int) -> int:
         """Return the time since the oldest unacknowledged item was added; 0: there is none."""
-        return now_us - self._stream.pending[0].sent_us if self._stream else 0
+        return now_us - self._stream.pending[0].added_us if self._stream else 0
 
     def send(self, now_us: int, body: _T) -> Sequence[Effect]:
         """Add an item to the stream, and send it if the receiver is reached."""
