@@ -191,12 +191,12 @@ def _check_consistent(is_consistent: bool) -> None:
 # -- parts of messages
 
 
-class EncodedError(Struct, frozen=True):
+class EncodedError(Struct, frozen=True, rename={"got": "found"}):
     """A MudkitError as a part of messages (:func:`encode_error`, :func:`decode_error`)."""
 
     kind: str
     summary: str
-    found: str | UnsetType = UNSET
+    got: str | UnsetType = UNSET
     expected: str | UnsetType = UNSET
     remedy: str | UnsetType = UNSET
     where: str | UnsetType = UNSET
@@ -216,11 +216,11 @@ def encode_error(error: MudkitError) -> EncodedError:
 
 def decode_error(error: EncodedError) -> MudkitError:
     """Decode an error of a message; of an unknown kind, it is a MudkitError."""
-    found, expected, remedy, where = (
-        None if text is UNSET else text for text in (error.found, error.expected, error.remedy, error.where)
+    got, expected, remedy, where = (
+        None if text is UNSET else text for text in (error.got, error.expected, error.remedy, error.where)
     )
     kind = _KINDS.get(error.kind, MudkitError)
-    return kind(error.summary, found=found, expected=expected, remedy=remedy, where=where)
+    return kind(error.summary, found=got, expected=expected, remedy=remedy, where=where)
 
 
 class Row(Struct, frozen=True):

@@ -77,7 +77,7 @@ class _StoredState(msgspec.Struct, frozen=True):
 
 
 class UnacknowledgedItems(NamedTuple):
-    """What became of the unacknowledged items of one subscription, when its device resumes the stream."""
+    """Unacknowledged items of one subscription by what became of them, when its device resumes the stream."""
 
     arrived: list[str]
     lost: list[str]

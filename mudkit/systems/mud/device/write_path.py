@@ -93,7 +93,8 @@ class WritePath:
         self._policy = policy
         self._order = order
         self._calls: dict[int, int] = {}  # op_id by sequence number: callers do not outlive the machine
-        self._in_flight: set[int] = set()
+        self._begun: set[int] = set()
+        """Heads that the connection has, sent or not."""
         self._new: set[int] = set(local.oldest_seqs())
         """Heads that :meth:`advance` has to check."""
         self._delayed: list[tuple[int, int]] = []
@@ -163,7 +164,7 @@ class WritePath:
         # A delay is over: the delayed writes go in the same message.
         waiting, self._delayed = sorted(seq for _, seq in self._delayed), []
         begun += [self._local.writes[seq] for seq in waiting]
-        self._in_flight.update(write.seq for write in begun)
+        self._begun.update(write.seq for write in begun)
         together = [(Writing(write.seq), self.build_request(write.seq)) for write in begun]
         return self._connection.send_together(now_us, together)
 
@@ -188,7 +189,7 @@ class WritePath:
                 continue
             self._local.change_write(write, due_us=None)
             head = self._local.oldest_write(write.name, write.key)
-            if head is not None and head.seq == seq and seq not in self._in_flight:
+            if head is not None and head.seq == seq and seq not in self._begun:
                 self._new.add(seq)
         return self.advance(now_us)
 
@@ -208,7 +209,7 @@ class WritePath:
     ) -> Sequence[Effect]:
         """Process the outcome of stage 2; :meth:`advance` sends what it unblocks."""
         write = self._local.writes[seq]
-        self._in_flight.discard(seq)
+        self._begun.discard(seq)
         error = error_in(answer)
         if error is not None:
             problem = decode_error(error)
@@ -244,7 +245,7 @@ class WritePath:
 
     def _admit(self, now_us: int, seq: int) -> PendingWrite | None:
         """Return a head that may be sent now; store what blocks any other."""
-        write = None if seq in self._in_flight else self._local.writes.get(seq)
+        write = None if seq in self._begun else self._local.writes.get(seq)
         if write is None:
             return None
         if self._order.blocks(write):
@@ -260,8 +261,8 @@ class WritePath:
         return None
 
     def _send_write(self, now_us: int, write: PendingWrite) -> Sequence[Effect]:
-        """Note that a write is in flight, and send it; without a link or room in the window it waits."""
-        self._in_flight.add(write.seq)
+        """Pass a write to the connection; without a link or room in the window it waits there."""
+        self._begun.add(write.seq)
         ask = self._connection.add_request(Writing(write.seq))
         if not self._connection.may_send(ask):
             return ()

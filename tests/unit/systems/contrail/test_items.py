@@ -10,7 +10,7 @@ from mudkit.systems.contrail.items import pack, unpack
 
 @pytest.mark.parametrize("depth", [900, 5_000, 200_000])
 def test_metadata_that_is_nested_too_deeply_is_no_item(depth):
-    """Of a friend, who has the keys: it is dropped as tampered, and the receiver goes on."""
+    """A friend has the keys: such an item is dropped as tampered, and the receiver continues."""
     metadata = b'{"a":' + b"[" * depth + b"]" * depth + b"}"
     packed = pack(Item({}, b"payload"))
     head = len(metadata).to_bytes(4, "big") + packed[4:].removesuffix(b"{}payload")
