@@ -19,6 +19,7 @@ from mudkit.errors import (
 )
 from mudkit.predicates import Predicate
 from mudkit.systems.mud.messages import (
+    EncodedError,
     app_of,
     decode_error,
     encode_error,
