@@ -286,7 +286,8 @@ class WritePath:
         following = self._local.oldest_write(name, key)
         if following is not None and following.after == write.seq:
             base = None if write.data is None else row
-            self._local.change_write(following, after=None, replaces=ver, base=base)
+            # Its version is one of this table, not of a later one of the name.
+            self._local.change_write(following, after=None, replaces=ver, base=base, table=answer.table)
         return self._complete_call(write, ver)
 
     def _hold_back(self, write: PendingWrite, error: MudkitError) -> Sequence[Effect]:
