@@ -203,8 +203,6 @@ class Reads:
         ascending_us = t_us[order]
         first, past = self._of_times(ascending_us)
         counted = max(first, self.first_counted)
-        if counted >= past:
-            return
         points, others = np.zeros((2, past - first), dtype=np.int64)
         read, cached = self.pairs(counted, past)
         starts = np.searchsorted(read, np.arange(first, past + 1))

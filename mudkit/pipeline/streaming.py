@@ -329,19 +329,25 @@ def aggregate_stream(
     released = spread.transformWithState(Keeper(start, shares), WRITTEN, "append", "eventTime")
     writer = released.writeStream.format("parquet").outputMode("append").trigger(availableNow=True)
     writer = writer.option("path", str(path / "rows")).option("checkpointLocation", str(path / "checkpoint"))
-    seen: dict[int, Any] = {}
     with writing(path), progress(spark, "stream"), suppress_worker_output():
         with _settings(spark, shares):
             query = writer.start()
         try:
-            while not query.awaitTermination(_POLL_S):
-                seen |= {batch["batchId"]: batch for batch in query.recentProgress}
-            seen |= {batch["batchId"]: batch for batch in query.recentProgress}
+            ran = _wait_for(query)
         finally:
             query.stop()
-    # A query without events reports a batch that it has not run.
-    ran = [batch for _, batch in sorted(seen.items()) if "addBatch" in batch["durationMs"]]
     return Streamed(spark, path, tuple(_batch(batch, shares) for batch in ran))
+
+
+def _wait_for(query: Any) -> list[Mapping[str, Any]]:
+    """Return the progress of all batches of a query when it has ended; Spark keeps the last hundred."""
+    seen: dict[int, Mapping[str, Any]] = {}
+    has_ended = False
+    while not has_ended:
+        has_ended = query.awaitTermination(_POLL_S)
+        seen |= {batch["batchId"]: batch for batch in query.recentProgress}
+    # A query without events reports a batch that it has not run.
+    return [batch for _, batch in sorted(seen.items()) if "addBatch" in batch["durationMs"]]
 
 
 def _batch(progress: Mapping[str, Any], shares: int) -> Batch:

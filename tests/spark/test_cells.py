@@ -123,9 +123,12 @@ def test_intervals_match_plain_python(frames, small):
 
 def test_invalid_input_is_refused(frames):
     with pytest.raises(ParameterError, match="zoom"):
-        pipeline.cells(*frames, zooms=[40])
+        pipeline.cells(*frames, zooms=[23])
+    with pytest.raises(ParameterError, match="zoom"):
+        pipeline.cells(*frames, zooms=[-1])
     with pytest.raises(ParameterError, match="bucket"):
         pipeline.cells(*frames, bucket_s=0)
+    pipeline.cells(*frames, zooms=[0, 22], bucket_s=1)  # the limits that the docstring allows
     with pytest.raises(TraceContentError, match="speed_mps"):
         pipeline.cells(frames[1])
 

@@ -83,6 +83,8 @@ def test_propagation_columns_do_not_depend_on_partitions(spark, tmp_path):
     assert len(rows) == 1
     assert rows["interval_ts"][0].as_py().timestamp() * US == T0
     assert pipeline.propagation(narrow.repartition(4), thresholds=[2]).toArrow().equals(rows)
+    # The smallest values that the docstring allows.
+    pipeline.propagation(narrow, thresholds=[1], interval_s=1, message_bytes=1, aggregate_bytes=1)
 
 
 @pytest.mark.parametrize(

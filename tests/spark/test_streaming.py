@@ -11,6 +11,8 @@ import sys
 import textwrap
 import time
 from collections import Counter
+from datetime import datetime, timedelta
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -94,7 +96,10 @@ def write_events(folder, files):
 
 @pytest.fixture(scope="module")
 def folder(stories, tmp_path_factory):
-    """Write the stories as files, out of order by up to 25 s and with unusable events."""
+    """Write the stories as files, out of order by up to 25 s and with unusable events.
+
+    Two of the files are so small that events arrive after those of a later time two files before.
+    """
     event_lists, until_us = stories
     chance = random.Random("disorder")
     events = [
@@ -103,8 +108,8 @@ def folder(stories, tmp_path_factory):
         for event in story_events
     ]
     events.sort(key=lambda event: event.t_us + chance.random() * 25 * S)
-    size = -(-len(events) // FILES)
-    files = [events[start : start + size] for start in range(0, len(events), size)]
+    ends = [len(events) // 4, len(events) // 2, len(events) // 2 + 8, len(events) // 2 + 16, len(events)]
+    files = [events[start:end] for start, end in pairwise([0, *ends])]
     files[1].append(
         ClientEvent(
             files[1][0].t_us, 20_000, "8/gus", "context", '{"people": [], "span_us": null, "attributes": {}}'
@@ -143,6 +148,10 @@ def test_stream_sends_what_one_engine_sends(spark, folder, worlds, expected, tmp
     assert streamed.aggregates.schema.names == ["ts", "numbers", "recipients", "aggregate", "watermark_ts"]
     batches = streamed.batches
     assert [batch.number for batch in batches] == list(range(FILES + 1))
+    # A batch processes events up to the delay before the latest of those that have arrived before it.
+    latest = [datetime.fromisoformat(batch.latest_ts) for batch in batches[:-1]]
+    watermarks = [datetime.fromisoformat(batch.watermark_ts) for batch in batches[1:]]
+    assert watermarks == [latest_ts - timedelta(seconds=DELAY_S) for latest_ts in accumulate(latest, max)]
     assert (streamed.late, [batch.unusable for batch in batches]) == (1, [0, 0, 0, 1, 0, 0])
     problems = Counter(row.problem.splitlines()[0] for row in streamed.problems.collect())
     assert problems["An event cannot be used: There is no such client."] > 1  # of clients that have left

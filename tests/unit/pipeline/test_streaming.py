@@ -113,6 +113,20 @@ def test_timer_is_rounded_up_to_the_next_millisecond():
     assert sent == Counter({(500, client, (4,)): 1 for client in ("bob", "cy", "dan")})
 
 
+def test_all_batches_that_ran_are_reported():
+    """Spark keeps a limited number of batches, of which here two, so each poll must add its own."""
+    progress = [{"batchId": number, "durationMs": {"addBatch": 1}} for number in range(5)]
+    progress.append({"batchId": 5, "durationMs": {}})  # has not run
+    polls = iter([(False, progress[:2]), (False, progress[1:3]), (True, progress[3:])])
+
+    class Query:
+        def awaitTermination(self, timeout_s):
+            has_ended, self.recentProgress = next(polls)
+            return has_ended
+
+    assert streaming._wait_for(Query()) == progress[:5]
+
+
 def test_missing_folder_of_events_is_refused(tmp_path):
     with pytest.raises(InputMissing, match="folder of events"):
         streaming.event_stream(None, tmp_path / "nofolder")

@@ -251,6 +251,10 @@ def test_script_is_written_once_per_java_and_rewritten_when_damaged(tmp_path, mo
     assert (program.stat().st_ino, program.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     program.write_text(text[: len(text) // 2])
     assert (launch_home(one) / "bin" / "java").read_text() == text
+    program.unlink()
+    program.mkdir()
+    assert launch_home(one).is_relative_to(tmp_path / "temporary"), "where the script cannot be written"
+    assert list(program.parent.iterdir()) == [program], "a write that fails leaves no file"
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
     assert launch_home(one).is_relative_to(tmp_path / "temporary"), "where there is no cache"
 
