@@ -101,7 +101,7 @@ class Channel:
             self.renew()
 
     def take_seq(self) -> int:
-        """Take the next sequence number; a number is used for one content."""
+        """Reserve the next sequence number; a number is used for one content."""
         self._state.seq += 1
         self._store_state()
         return self._state.seq

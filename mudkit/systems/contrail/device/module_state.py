@@ -186,7 +186,7 @@ class ModuleState:
         return {key.removeprefix("port "): port for key, port in self.store.items("port ", PortState)}
 
     def take_number(self) -> int:
-        """Take a number that no message or item of this device has had, also in earlier starts."""
+        """Reserve a number that no message or item of this device has had, also in earlier starts."""
         number = max(self.store.get("number", int) or 0, self.first) + 1
         self.store.put("number", number)
         return number

@@ -348,7 +348,7 @@ class Connection:
         return self.timer.settle(now_us, ask.identity)
 
     def _take_identity(self) -> str:
-        """Take the next identifier of a request: no other request has it."""
+        """Reserve the next identifier of a request: no other request has it."""
         self._count += 1
         return f"{self.endpoint} {self.incarnation}.{self._count}"
 

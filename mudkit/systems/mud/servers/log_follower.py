@@ -127,7 +127,7 @@ class LogFollower:
         return self.acknowledge(), *self._request.settle(now_us, self._incarnation)
 
     def take_entries(self, message: Log) -> Iterator[LogEntry]:
-        """Take the entries of a message that are next in order, and advance; the caller applies them."""
+        """Yield the entries of a message that are next in order, and advance; the caller applies them."""
         after = self._tables_after(message.entries)
         self._tables = self._tables if after is None else after
         for entry in message.entries:

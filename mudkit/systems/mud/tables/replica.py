@@ -150,8 +150,8 @@ class TableReplica:
             The predicate fails on a visible row, or looks up records in a table closed to the reader.
         """
         tables = JoinedTables(self, reader, auth)
-        held = self._rows[table.number][partition]
-        candidates = held.values() if keys is None else [held[key] for key in keys if key in held]
+        by_key = self._rows[table.number][partition]
+        candidates = by_key.values() if keys is None else [by_key[key] for key in keys if key in by_key]
         rows = []
         for row in candidates:
             is_deleted = row.data is None

@@ -422,7 +422,7 @@ class Handover:
         return [*agent.restart_deliveries(now_us), Send(agent.record.address, question)]
 
     def _receive_state_request(self, now_us: int, source: str, message: StateRequest) -> Sequence[Effect]:
-        """Hand the state of a subscriber over to another access point and stop serving it, or say why not.
+        """Transfer the state of a subscriber to another access point and stop serving it, or say why not.
 
         While the state is in transfer to here there is no answer: the other one repeats its request.
         """
