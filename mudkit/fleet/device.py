@@ -398,7 +398,10 @@ class Device(Host):
         self._set_on(False, why)
 
     def switch_on(self) -> None:
-        """Switch it on again; an empty battery is charged first. It may be on already."""
+        """Switch it on again; an empty battery is charged first.
+
+        If it is on already, its killed machines restart all the same.
+        """
         if not self.is_on:
             self._set_on(True, None)
         self.restart()

@@ -356,22 +356,22 @@ class Process:
             operation.complete(answer.result, error)
             self._world.on_answer(operation)
 
-    def listen(self, app: str, callback: Callable[[Any], None]) -> None:
-        """Register a callback of an application, for the payload of each notification to it."""
-        self._listeners.setdefault(app, []).append(callback)
+    def listen(self, listener: str, callback: Callable[[Any], None]) -> None:
+        """Register a callback under a listener's name, for the payload of each :class:`Notify` to it."""
+        self._listeners.setdefault(listener, []).append(callback)
 
-    def notify(self, app: str, payload: Any) -> None:
-        """Schedule the callbacks of an application with a payload, each as an event of its own."""
-        for callback in self._listeners.get(app, ()):
-            self._world.schedule_action(self._world.now_us, self._run_callback, (app, callback, payload))
+    def notify(self, listener: str, payload: Any) -> None:
+        """Schedule the callbacks of a listener with a payload, each as an event of its own."""
+        for callback in self._listeners.get(listener, ()):
+            self._world.schedule_action(self._world.now_us, self._run_callback, (listener, callback, payload))
 
     def _run_callback(self, what: tuple[str, Callable[[Any], None], Any]) -> None:
         """Call a callback of an application; an exception is recorded as a failure."""
-        app, callback, payload = what
+        listener, callback, payload = what
         try:
             callback(payload)
         except Exception as error:
-            doing = f"in a callback of {app!r}, told {brief(payload, _MAX_SHOWN)}"[:_MAX_SHOWN]
+            doing = f"in a callback of {listener!r}, told {brief(payload, _MAX_SHOWN)}"[:_MAX_SHOWN]
             self._world.record_failure(self.host, self.system, error, doing)
 
 

@@ -367,7 +367,7 @@ class World(Clock):
 
     def _notify(self, process: Process, effect: Notify) -> None:
         """Carry out Notify: schedule the callbacks of the application."""
-        process.notify(effect.app, effect.payload)
+        process.notify(effect.listener, effect.payload)
 
     # -- messages
 

@@ -36,27 +36,27 @@ from mudkit.wire import Fields, Value
 
 
 class Create(Struct, frozen=True, tag_field="operation", tag="create"):
-    """Create a table (Mobius 3.1)."""
+    """Operation: create a table (Mobius 3.1)."""
 
     table: str
     properties: Fields
 
 
 class Alter(Struct, frozen=True, tag_field="operation", tag="alter"):
-    """Alter the properties of a table (Mobius 3.1)."""
+    """Operation: alter the properties of a table (Mobius 3.1)."""
 
     table: str
     properties: Fields
 
 
 class Drop(Struct, frozen=True, tag_field="operation", tag="drop"):
-    """Drop a table (Mobius 3.1)."""
+    """Operation: drop a table (Mobius 3.1)."""
 
     table: str
 
 
 class Write(Struct, frozen=True, tag_field="operation", tag="write"):
-    """Write a record, or delete it if ``record`` is None (Mobius 3.1).
+    """Operation: write a record, or delete it if ``record`` is None (Mobius 3.1).
 
     ``key`` None: a new one; ``type``: blind or conditional; ``utility``: input of the write policy;
     ``reader``: the writer's own data as a reader.
@@ -72,11 +72,11 @@ class Write(Struct, frozen=True, tag_field="operation", tag="write"):
 
 
 class Delete(Write, frozen=True, tag_field="operation", tag="delete"):
-    """Delete a record (Mobius 3.1): a write without a record."""
+    """Operation: delete a record (Mobius 3.1): a write without a record."""
 
 
 class Read(Struct, frozen=True, tag_field="operation", tag="read"):
-    """Read records once (Mobius 3.1).
+    """Operation: read records once (Mobius 3.1).
 
     ``predicate`` None: all records; ``type``: uncommitted, committed or committed_wio; ``utility`` None: no
     cached answer is fresh; ``latest``: only the store's latest versions; ``aggregate``: aggregates to return
@@ -93,7 +93,7 @@ class Read(Struct, frozen=True, tag_field="operation", tag="read"):
 
 
 class Register(Struct, frozen=True, tag_field="operation", tag="register"):
-    """Register a continuous read (Mobius 5).
+    """Operation: register a continuous read (Mobius 5).
 
     ``sync_timestamp`` is the commit time at the store, in seconds, from which existing records are delivered;
     None: none of them. ``listener`` names the callback that is notified of changes.
@@ -108,41 +108,41 @@ class Register(Struct, frozen=True, tag_field="operation", tag="register"):
 
 
 class UpdateData(Struct, frozen=True, tag_field="operation", tag="update_data"):
-    """Replace the reader's data of the continuous read with this handle."""
+    """Operation: replace the reader's data of the continuous read with this handle."""
 
     handle: int
     reader: Fields
 
 
 class Unregister(Struct, frozen=True, tag_field="operation", tag="unregister"):
-    """End the continuous read with this handle."""
+    """Operation: end the continuous read with this handle."""
 
     handle: int
 
 
 class Renew(Struct, frozen=True, tag_field="operation", tag="renew"):
-    """Use another token of the same app and user."""
+    """Operation: use another token of the same app and user."""
 
     token: str
 
 
 class ListPolicies(Struct, frozen=True, tag_field="operation", tag="policies"):
-    """List the shipped policies in use."""
+    """Operation: list the shipped policies in use."""
 
 
 class ListPending(Struct, frozen=True, tag_field="operation", tag="pending"):
-    """List the writes that the cloud has not answered."""
+    """Operation: list the writes that the cloud has not answered."""
 
 
 class ListHeld(Struct, frozen=True, tag_field="operation", tag="held"):
-    """List the versions of a table's records that the device holds."""
+    """Operation: list the versions of a table's records that the device holds."""
 
     table: str
     reader: Fields
 
 
 class Ship(Struct, frozen=True, tag_field="operation", tag="ship"):
-    """Ship a policy, as JSON, to the clients of an app (Mobius 6); ``to`` None: on all devices."""
+    """Operation: ship a policy, as JSON, to the clients of an app (Mobius 6); ``to`` None: on all devices."""
 
     app: str
     document: Fields
@@ -261,6 +261,7 @@ class ReadRequest(Struct, frozen=True, tag_field="op", tag="read", kw_only=True)
 class WriteRequest(Struct, frozen=True, tag_field="op", tag="write", kw_only=True):
     """A write, or a delete if ``data`` is None (Mobius 3.1).
 
+    ``name`` and ``table`` are the name and the number of the table, None: the client knows no number.
     ``replaces`` is the version that a conditional write replaces, 0: none; None: that of a write that failed.
     ``incarnation`` and ``number`` identify the write (:class:`mudkit.delivery.outbox.ItemId`); ``first`` is
     the number of the first pending one of this incarnation: the outcomes of earlier ones are acknowledged.
@@ -431,7 +432,8 @@ class PartitionRead(Struct, frozen=True, tag_field="kind", tag="read", kw_only=T
 class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=True):
     """Gateway to processor to back end: a write, see :class:`WriteRequest`.
 
-    ``refused`` is the error if the token has expired, else None.
+    ``token_error`` is the error if the token has expired, else None: such a write is only answered with its
+    result if it was applied before.
     """
 
     id: Name
@@ -439,7 +441,7 @@ class RoutedWrite(Struct, frozen=True, tag_field="kind", tag="write", kw_only=Tr
     client: Endpoint
     incarnation: Name
     claims: Claims | None
-    refused: EncodedError | None
+    token_error: EncodedError | None = field(name="refused")
     name: Name
     table: Count | None
     key: Name

@@ -266,7 +266,7 @@ class RelayMachine:
             device = self._devices[name] = DeviceQueue(name)
             if self._is_restarted:  # it may have been known before
                 device.has_other = True
-                device.peer.question_nonce(self._ports.entropy)
+                device.peer.open_question(self._ports.entropy)
         return device
 
     def _identify_until_answered(self, now_us: int, device: DeviceQueue) -> Sequence[Effect]:
@@ -331,7 +331,7 @@ class RelayMachine:
 
     def _send_identify(self, device: DeviceQueue, source: str) -> Sequence[Effect]:
         """Send an Identify to an address: the device there is to say hello with its nonce."""
-        return (Send(source, Identify(device.peer.question_nonce(self._ports.entropy))),)
+        return (Send(source, Identify(device.peer.open_question(self._ports.entropy))),)
 
     # -- from receivers
 

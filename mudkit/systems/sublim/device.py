@@ -465,7 +465,10 @@ class ClientMachine:
     # -- messages
 
     def _receive_delivery(self, now_us: int, source: str, message: Deliver) -> Sequence[Effect]:
-        """Store and notify a delivery if it is the next one; acknowledge the last one in order."""
+        """Store and notify a delivery of this session if it is the next; acknowledge the last one in order.
+
+        One of another session is ignored. An access point that does not serve this store is sent Left.
+        """
         attachment = self._attachment
         if source not in (attachment.at, attachment.origin):
             return self._send_left(source)

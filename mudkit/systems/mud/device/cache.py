@@ -150,7 +150,7 @@ class Cache:
         missing = lost.total()
         if not missing:
             return age_s, 1.0, 0.0
-        shares = [kept[place] / (kept[place] + lost[place]) for place in kept.keys() | lost.keys()]
+        shares = [kept[number] / (kept[number] + lost[number]) for number in kept.keys() | lost.keys()]
         return age_s, kept.total() / (kept.total() + missing), max(shares) - min(shares)
 
     def _count_lost(self, answered: _AnsweredQuery) -> Counter[int]:

@@ -116,13 +116,16 @@ class ClientMachine:
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
         endpoint = f"{settings.netid}/{settings.app}"
-        first = crc32(settings.netid.encode()) % len(settings.gateways)
+        first_gateway = crc32(settings.netid.encode()) % len(settings.gateways)
         self._ports, self._store = ports, ports.store
         self._gateways, self._servers = settings.gateways, settings.servers
         self._policy_slots: list[PolicySlot] = []
         self.local = Local(ports, settings.max_rows)
         self._connection = Connection(
-            endpoint, _latest_token(ports.store.get("token", str), settings.token), settings.gateways, first
+            endpoint,
+            _latest_token(ports.store.get("token", str), settings.token),
+            settings.gateways,
+            first_gateway,
         )
         self._connection.log_incarnation = self.local.log_incarnation
         order = ReadOrder(self.local)
@@ -307,7 +310,7 @@ class ClientMachine:
         new.check(now_us / 1e6, self._connection.netid)
         self._store.put("token", token)
         self._connection.use_token(token)
-        return [*self._writes.send_refused(now_us), Complete(op_id)]
+        return [*self._writes.send_with_new_token(now_us), Complete(op_id)]
 
     def _prefetch(self, now_us: int) -> Sequence[Effect]:
         """Fetch the answers that the prefetch policy selects, if there is one."""
@@ -345,7 +348,7 @@ class ClientMachine:
         if ask is None:
             return ()
         effects = [*self._connection.settle_request(now_us, ask), *self._process_answer(now_us, ask, answer)]
-        while (waiting := self._connection.next_queued()) is not None:
+        while (waiting := self._connection.take_queued()) is not None:
             effects += self._resend(now_us, (waiting,))
         return effects
 
@@ -413,7 +416,7 @@ class ClientMachine:
     def _resend(self, now_us: int, asks: Sequence[PendingAsk]) -> Sequence[Effect]:
         """Send requests, built as of now, for the first time or again, as far as they may be sent."""
         effects: list[Effect] = []
-        for ask in filter(self._connection.may_send, asks):
+        for ask in filter(self._connection.admit, asks):
             match ask.work:
                 case PendingRead() as query:
                     ask.request = self._reads.build_request(query)

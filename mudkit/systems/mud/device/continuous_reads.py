@@ -308,7 +308,7 @@ class ContinuousReads:
         op_id, read.op_id = read.op_id, None
         self._local.store_table(last.table)
         done = [] if op_id is None else [Complete(op_id, stored.handle)]
-        read.generations = {place: part.generation for place, part in parts.items()}
+        read.generations = {processor: part.generation for processor, part in parts.items()}
         stored.table = last.table.number
         if stored.sync_us is None:
             # No existing records are requested, so it is up to date from here, unless it was before.
@@ -321,7 +321,8 @@ class ContinuousReads:
             effects += self._send_update(now_us, Updating(None, stored, is_over=False))
         is_late = self._step_back(read)
         if is_late or any(
-            generation < self._generations.get(place, 0) for place, generation in read.generations.items()
+            generation < self._generations.get(processor, 0)
+            for processor, generation in read.generations.items()
         ):
             effects += self._request_registration(now_us, read)
         return effects
@@ -376,8 +377,8 @@ class ContinuousReads:
             others = self._end_at_others(now_us, stored) if body.is_alone is True else ()
             return *forgotten, *self._notify(stored, ended=body.ended), *others
         stored.table = body.table
-        is_known = (body.log_incarnation or "") == stored.log_incarnations.get(processor, "")
-        since_lsn = stored.since_lsns.get(processor, 0) if is_known else 0
+        is_same_log = (body.log_incarnation or "") == stored.log_incarnations.get(processor, "")
+        since_lsn = stored.since_lsns.get(processor, 0) if is_same_log else 0
         if body.synced_lsn is not UNSET:
             _advance(stored, processor, max(body.synced_lsn, since_lsn), body.log_incarnation)
         elif body.change is not UNSET and body.lsn is not UNSET:
@@ -385,25 +386,26 @@ class ContinuousReads:
                 return ()
             if body.lsn is not None:
                 _advance(stored, processor, body.lsn, body.log_incarnation)
-            effects = self._apply_change(read, body, body.change, is_known=is_known)
+            effects = self._apply_change(read, body, body.change, is_same_log=is_same_log)
             self._store_read(stored)
             return effects
         self._store_read(stored)
         return ()
 
     def _apply_change(
-        self, read: ContinuousRead, body: Tell, change: Upsert | LeftRead, *, is_known: bool
+        self, read: ContinuousRead, body: Tell, change: Upsert | LeftRead, *, is_same_log: bool
     ) -> Sequence[Effect]:
         """Deliver a change of a record, unless the reader has this version or a newer one.
 
-        Versions received in another start of the back end (``is_known`` False) may be missing in the log:
-        then an older version is delivered, too.
+        ``is_same_log``: the change is of the log incarnation in which this processor was last heard of. If
+        not, the back end was restored from a backup or wiped, and the versions that were delivered may be
+        missing in its log now: an older version is delivered, too.
         """
         stored, key = read.stored, change.key
         last_version = read.delivered.get(key, 0)
         version = last_version if change.ver is None else change.ver  # None: the version is hidden
         is_older = (
-            version <= last_version if is_known else version == last_version and isinstance(change, Upsert)
+            version <= last_version if is_same_log else version == last_version and isinstance(change, Upsert)
         )
         if change.ver is not None and is_older:
             return ()
@@ -444,7 +446,7 @@ class ContinuousReads:
         work = Registering(read, self._local.increment("count of requests"), self._session)
         ask = self._connection.add_request(work, self.build_request(work))
         self._registrations[read.stored.handle] = ask
-        return [*effects, *self._connection.send(now_us, ask)] if self._connection.may_send(ask) else effects
+        return [*effects, *self._connection.send(now_us, ask)] if self._connection.admit(ask) else effects
 
     def _withdraw(self, now_us: int, read: ContinuousRead) -> Sequence[Effect]:
         """Stop sending the last registration of a read, which the cloud may not answer any more."""
@@ -475,9 +477,9 @@ class ContinuousReads:
         (before, log_incarnations), oldest = read.requested_since or ({}, {}), read.sender_generations
         read.requested_since = None
         late = [
-            place
-            for place, generation in read.generations.items()
-            if oldest.get(place, generation) < generation
+            processor
+            for processor, generation in read.generations.items()
+            if oldest.get(processor, generation) < generation
         ]
         stored = read.stored
         for processor in late:
@@ -533,7 +535,7 @@ def _delivered_key(handle: int, key: str) -> str:
 
 
 def _advance(stored: StoredRead, processor: str, lsn: int, log_incarnation: str | UnsetType | None) -> None:
-    """Store the log position received from a processor, and the start in which it counts."""
+    """Store the log position received from a processor, and the incarnation of the log in which it counts."""
     stored.since_lsns[processor] = lsn
     if log_incarnation:
         stored.log_incarnations[processor] = log_incarnation

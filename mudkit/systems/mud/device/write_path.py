@@ -100,7 +100,7 @@ class WritePath:
         self._delayed: list[tuple[int, int]] = []
         """Heads that are not due, ordered by due time: ``(due_us, seq)``."""
         self._blocked: set[int] = set()
-        self._refused: set[int] = set()
+        self._without_token: set[int] = set()
 
     def write(self, now_us: int, op_id: int, operation: Write, context: Fields) -> Sequence[Effect]:
         """Store a write or a delete as pending (stage 1), and send it if nothing blocks it."""
@@ -174,10 +174,10 @@ class WritePath:
         self._blocked.clear()
         return self.advance(now_us)
 
-    def send_refused(self, now_us: int) -> Sequence[Effect]:
+    def send_with_new_token(self, now_us: int) -> Sequence[Effect]:
         """Check again the writes that waited for another token, after it has come; send them."""
-        self._new |= self._refused
-        self._refused.clear()
+        self._new |= self._without_token
+        self._without_token.clear()
         return self.advance(now_us)
 
     def release(self, now_us: int, seqs: Collection[int]) -> Sequence[Effect]:
@@ -254,17 +254,17 @@ class WritePath:
             pass  # until a read needs it
         elif write.due_us is not None and write.due_us > now_us:
             insort(self._delayed, (write.due_us, seq))
-        elif write.is_refused and self._connection.has_expired(now_us):
-            self._refused.add(seq)
+        elif write.lacks_token and self._connection.has_expired(now_us):
+            self._without_token.add(seq)
         else:
-            return self._local.change_write(write, is_refused=False) if write.is_refused else write
+            return self._local.change_write(write, lacks_token=False) if write.lacks_token else write
         return None
 
     def _send_write(self, now_us: int, write: PendingWrite) -> Sequence[Effect]:
         """Pass a write to the connection; without a link or room in the window it waits there."""
         self._begun.add(write.seq)
         ask = self._connection.add_request(Writing(write.seq))
-        if not self._connection.may_send(ask):
+        if not self._connection.admit(ask):
             return ()
         ask.request = self.build_request(write.seq)
         return self._connection.send(now_us, ask)
@@ -292,7 +292,7 @@ class WritePath:
 
     def _hold_back(self, write: PendingWrite, error: MudkitError) -> Sequence[Effect]:
         """Keep a write until there is a valid token; there may be one by now."""
-        self._local.change_write(write, is_refused=True)
+        self._local.change_write(write, lacks_token=True)
         self._new.add(write.seq)
         return ()
 

@@ -277,7 +277,7 @@ class Processor:
             case Log() | TablesState():
                 return self._receive_log(now_us, event, message)
             case PartitionRead():
-                return (Send(self._address_for_read(message), message),)
+                return (Send(self._choose_address(message), message),)
             case RoutedWrite():
                 return (Send(self._back_end, message),)
             case Registration():
@@ -348,8 +348,8 @@ class Processor:
             effects += sender.send(now_us, NewGeneration(self._me, self._generation))
         return effects
 
-    def _address_for_read(self, read: PartitionRead) -> str:
-        """Return the address of the machine that answers a read."""
+    def _choose_address(self, read: PartitionRead) -> str:
+        """Choose the machine that answers a read, the replicas in turn; return its address."""
         if read.latest or not self._replicas:
             return self._back_end
         self._turn += 1
@@ -362,7 +362,7 @@ class Processor:
         if self._log.lsn < 0:
             return self._log.request_state(now_us)
         effects: list[Effect] = []
-        for entry in self._log.new_entries(log):
+        for entry in self._log.take_entries(log):
             if isinstance(entry, RowEntry):
                 self._log.copy.apply(entry)
                 effects += self._match(now_us, entry)
@@ -524,8 +524,8 @@ class Processor:
         data_seq, data = max(sent, self._early_data.pop(read_key, sent), key=itemgetter(0))
         existing = [
             row
-            for place in message.partitions
-            for row in copy.select(table, place, predicate, None, data, auth)
+            for partition in message.partitions
+            for row in copy.select(table, partition, predicate, None, data, auth)
         ]
         self._matching.setdefault(table.number, Matching(copy)).add(read_key, predicate, data, auth)
         read = _ContinuousRead(
