@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from mudkit.errors import ParameterError
 from mudkit.exercises import EXERCISES, grade, judge
+from mudkit.exercises.grading import _kill_group
 
 pytestmark = pytest.mark.process
 RIGHT = "def take(seen, message):\n    print('noise')\n    return message['after'] == seen\n"
@@ -82,6 +84,18 @@ def test_class_is_graded(hand_in, tmp_path):
     assert "double" in verdicts.loc["dan", "problem"]
     assert "eve.py, line 1" in verdicts.loc["eve", "problem"]
     assert "ZeroDivisionError" in verdicts.loc["fay", "problem"]
+
+
+def test_solution_is_killed_with_what_it_has_started():
+    process = subprocess.Popen(
+        ["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE, start_new_session=True
+    )
+    child = int(process.stdout.readline())
+    _kill_group(process.pid)
+    assert process.wait(30) == -signal.SIGKILL
+    assert wait_for_exit(child)
+    _kill_group(process.pid)  # which has ended
+    process.communicate()
 
 
 def test_missing_exercise_has_a_row(hand_in):

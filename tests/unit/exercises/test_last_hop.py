@@ -6,6 +6,7 @@ import itertools
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from judged import check_accepted, check_rejected, mark_soak
 
@@ -13,6 +14,7 @@ import mudkit
 from mudkit.exercises import judge, last_hop
 from mudkit.exercises.last_hop import _Case, _Judged, _play
 from mudkit.systems.lasthop import Forwarding, Item, Spool, play, simulate
+from mudkit.systems.lasthop.spool.ranked import FOREVER_US
 
 CHAPTER = "04_last_hop"
 SIMPLE = _Case(32.0, 2.0, 8, 0.5, None, 0.0, 0)
@@ -99,6 +101,19 @@ def test_judge_rejects(rule, problem):
 def test_failure_is_the_simplest_scenario():
     verdict = judge(CHAPTER, lambda known: [])
     assert verdict.failure.scenario == str(SIMPLE)
+
+
+def test_scenario_is_what_its_sentence_says():
+    case = SIMPLE._replace(outage=0.75, expiration_h=24.0)
+    assert "with 32 messages and 2 reads a day" in str(case)
+    assert "no link 75 % of the time, they expire after 24 h" in str(case)
+    drawn = [case._replace(seed=seed).drawn() for seed in range(40)]
+    assert np.mean([len(one.arrivals_us) for one in drawn]) == pytest.approx(14 * 32, rel=0.03)
+    assert np.mean([len(one.reads_us) for one in drawn]) == pytest.approx(14 * 2, rel=0.1)
+    lifetimes_us = np.concatenate([one.expires_us - one.arrivals_us for one in drawn])
+    assert lifetimes_us.mean() == pytest.approx(24 * 3.6e9, rel=0.03)
+    assert np.mean([one.starts_up for one in drawn]) == pytest.approx(0.25, abs=0.2)
+    assert (SIMPLE.drawn().expires_us >= FOREVER_US).all()
 
 
 @pytest.mark.parametrize("limit", [1, 16, 256])

@@ -8,6 +8,7 @@ from judged import check_accepted, check_rejected, mark_soak
 from mudkit.errors import ParameterError
 from mudkit.events import Call, Notify
 from mudkit.exercises import grade, judge
+from mudkit.exercises.scoreboard import EXERCISE, RELAY, _Step
 from mudkit.experiment import NEWS, TRAFFIC, Mud, own_machine, run, scoreboard
 
 CHAPTER = "11_scoreboard"
@@ -234,6 +235,25 @@ TELLING = ("forgets what it sends", "the phone takes all", "the last want to com
 def test_judge_rejects(piece, problem):
     verdict = check_rejected(CHAPTER, piece, problem)
     assert verdict.failure.scenario.startswith("ann and bob want arts, cy wants sports. ")
+
+
+def test_scenario_names_all_that_happens():
+    """What a reader needs to repeat a failure by hand."""
+    steps = [
+        ("bob", "cut", None), ("bob", "restart", None), ("bob", "cut", None), (RELAY, "kill", None),
+        (RELAY, "restart", None), (RELAY, "kill", None), ("ann", "arts", (1, "lost")), ("bob", "dither", None),
+        ("bob", "turn", None), ("", "wait", None), ("ann", "sports", (1, "late")), ("", "nothing", None),
+        ("ann", "cut", None),
+    ]  # fmt: skip
+    played = EXERCISE.play(load_machine(SOLUTION), [_Step(*step) for step in steps])
+    assert played.problem is None
+    assert played.scenario == (
+        "ann and bob want arts, cy wants sports. bob is cut off, bob is killed and restarted, bob is mended, "
+        "the relay is killed, the relay is restarted, ann publishes item 1 (arts), a message from ann to the "
+        "relay is lost, bob now wants sports, bob now wants arts, bob now wants sports, 12 s pass, ann "
+        "publishes item 2 (sports), a message from ann to the relay comes 15 s late, ann is cut off, ann is "
+        "mended, 120 s pass, cy publishes item 3 (arts), ann publishes item 4 (sports), 120 s pass."
+    )
 
 
 def test_smallest_scenario_is_short_and_drawn():

@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mudkit.consistency.operation import Kind
+from mudkit.delivery.inbox import ItemOrder
 from mudkit.events import Ciphertext, Notify, Send
 from mudkit.exercises import EXERCISES, Exercise, PlayedScenario
 from mudkit.exercises.cache_policies import ReadRequest
 from mudkit.exercises.judging import judged
-from mudkit.exercises.solution import Solution, SolutionEnded, _Server
+from mudkit.exercises.solution import Solution, SolutionEnded, _is_same, _Server
 from mudkit.systems.radiator import Volume
 
 SCALARS = (
@@ -34,8 +36,10 @@ SCALARS = (
     | st.complex_numbers(allow_nan=False)
     | st.builds(ReadRequest, st.floats(0, 1), st.just(1.0), st.just(0.0), st.just(2.0), st.just(3.0))
     | st.builds(Volume, st.integers(1, 9))
+    | st.sampled_from([*ItemOrder, *Kind])
     | st.builds(Send, st.text(), st.dictionaries(st.text(), st.integers()))
 )
+SHARED = [1]
 HASHABLE = st.integers() | st.text() | st.binary() | st.tuples(st.integers(), st.text())
 VALUES = st.recursive(
     SCALARS | st.sets(HASHABLE) | st.frozensets(HASHABLE) | st.binary().map(bytearray),
@@ -81,6 +85,26 @@ def test_values_of_other_classes_become_those_of_their_base() -> None:
     for _ in range(5000):
         deep = [deep]
     assert cross(deep) != deep
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_same"),
+    [
+        ([SHARED], [SHARED], True),
+        ([SHARED], [[1]], False),
+        ([SHARED], [SHARED, SHARED], False),
+        ({"a": SHARED}, {"a": SHARED}, True),
+        ({"a": SHARED}, {"a": [1]}, False),
+        ({"a": SHARED}, {"b": SHARED}, False),
+        ({1, 2}, {2, 1}, True),
+        ({1, 2}, {1, 3}, False),
+        (bytearray(b"ab"), bytearray(b"ab"), True),
+        (bytearray(b"ab"), bytearray(b"ac"), False),
+    ],
+)
+def test_equal_copy_is_another_content(before: Any, now: Any, is_same: bool) -> None:
+    """A solution that puts a copy in the place of an object has changed what holds it."""
+    assert _is_same(before, now) is is_same
 
 
 def play(piece: Any, number: int) -> PlayedScenario:

@@ -155,6 +155,8 @@ def test_cached_answers_are_counted_by_age(bench):
     assert (table["cost_of_using"] == table["stale"]).all()
     cheaper = table["cost_of_using"] <= table["cost_of_asking"]
     assert (table["decision"].eq("use it") == cheaper).all()
+    (empty,) = bench.by_age([1e6, 2e6], CostMatrix(1.0, 1.0)).itertuples()
+    assert (empty.good, empty.stale, empty.decision) == (0, 0, "use it"), "asking must be worth its cost"
 
 
 def test_train_on_learns_from_some_devices_and_replays_on_others(bench):

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import copy
+import math
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
+from learning_traces import HORIZON_US, build_labelled_reads
 from msgspec.structs import replace
 
 from mudkit.errors import ParameterError
+from mudkit.learning import Batch
+from mudkit.learning.features import Pairs
 from mudkit.systems.mud import AlwaysRemote, Artefact
 from mudkit.systems.mud.device.policy_slot import ShippedPolicy
 from mudkit.systems.mud.messages import Policy
 from mudkit.systems.mud.policies.artefact import sha256
 from mudkit.systems.mud.policies.policies import NearAndRecent
-from mudkit.worlds import Commuters, DriftAlarm
+from mudkit.worlds import Commuters, DriftAlarm, close_the_loop, commuters
 from mudkit.worlds.commuters import Drive
 
 
@@ -55,6 +61,72 @@ FOR_TWO_HOURS = Artefact.create(
 )
 PLAN = Commuters(cars=10, days=1, every_s=600.0, reads_per_day=48.0, box_km=4.0)
 START = "2010-03-08"
+
+
+def test_loop_hands_its_parameters_to_the_parts(monkeypatch):
+    """The docstring: `completeness`, `cost` and `features` are those of `generate_policy`, `writes` a delay."""
+    labelled = commuters.LabelledRun("positions", "reads", "labels", "first reads")
+    runs, learnt = [], []
+    traffic = SimpleNamespace(run=lambda *given, **options: runs.append((given, options)))
+
+    def learn(*given, **options):
+        learnt.append((given, options))
+        raise StopIteration
+
+    monkeypatch.setattr(commuters, "label_run", lambda run: labelled)
+    monkeypatch.setattr(commuters, "generate_write_policy", lambda labelled, match: ("artefact", match))
+    monkeypatch.setattr(commuters, "_comes_us", lambda labelled, learnt: f"comes by {learnt}")
+    monkeypatch.setattr(commuters, "generate_policy", learn)
+    for writes in (None, Batch(30)):
+        with pytest.raises(StopIteration):
+            close_the_loop(traffic, 5, completeness=0.7, cost="bytes", writes=writes, features="dense")
+    options = {"completeness": 0.7, "cost": "bytes", "features": "dense"}
+    assert learnt == [
+        (("labels", "reads", "positions"), options | {"arrival_us": arrival_us})
+        for arrival_us in (None, f"comes by {Batch(30)}")
+    ]
+    assert [given[0] for given, _ in runs] == [5, 5]
+    policies = [options["write_policy"] for _, options in runs]
+    assert policies[0] is None
+    assert policies[1].fallback.delay({}, {}) == 30 * 60.0
+
+
+def test_measures_of_a_loop():
+    """As the docstring of `close_the_loop` has them; all may be stale in the end."""
+    labels, asked = build_labelled_reads(devices=3, days=1)
+    pairs = Pairs.of(labels, asked)
+    reads = pd.DataFrame(
+        {
+            "completeness": [1.0, 0.95, 0.5, 0.0],
+            "missing": [0, 1, 3, 9],
+            "is_sent": [True, True, False, False],
+            "cache_completeness": [1.0, 1.0, 1.0, 0.2],
+        }
+    )
+    bill = pd.DataFrame(
+        {
+            "device": ["car-0", "car-0", "car-1", "cloud"],
+            "direction": ["up", "down", "up", "up"],
+            "messages": [1, 2, 4, 8],
+            "bytes": [10, 20, 40, 80],
+            "radio_mj": [1000.0, 2000.0, 4000.0, 8000.0],
+        }
+    )
+    driven = SimpleNamespace(reads=reads, lab=SimpleNamespace(bill=lambda: bill), point_share=0.75)
+    measured = commuters._measure(driven, pairs, 0.9)
+    assert measured["reads"] == 4
+    assert (measured["sent_share"], measured["stale_share"], measured["missed_share"]) == (0.5, 0.5, 0.75)
+    assert measured["completeness"] == pytest.approx(0.6125)
+    assert [measured[name] for name in ("messages", "sent_messages", "bytes", "radio_j")] == [7, 5, 70, 7]
+    assert measured["point_share"] == 0.75
+    driven.reads = pd.concat([reads[2:]] * len(asked), ignore_index=True)
+    all_stale = commuters._measure(driven, pairs, 0.9)
+    fetched, sent = {}, 0
+    for row in asked.sort_by("ts").to_pylist():
+        if row["ts"].timestamp() - fetched.get(row["device"], -math.inf) > HORIZON_US / 1e6:
+            fetched[row["device"]], sent = row["ts"].timestamp(), sent + 1
+    assert all_stale["bound_share"] == sent / len(asked)
+    assert all_stale["regret"] == all_stale["sent_share"] - all_stale["bound_share"]
 
 
 def test_override_applies_only_inside_its_box():

@@ -50,6 +50,10 @@ def test_transports_with_one_seed_receive_the_same_inputs():
     assert len(relay.deliveries) > 100
     assert relay.deliveries[columns].equals(direct.deliveries[columns])
     assert set(relay.deliveries["status"]) >= {"read", "expired"}
+    measures, table = relay.measures(), relay.deliveries
+    is_in_time = table["read"] <= table["expired"]
+    assert measures["read_share"] == is_in_time.mean()
+    assert measures["expired_share"] == (~is_in_time & (table["expired"] <= relay.lab.now)).mean()
     assert direct.measures()["latency_s"] < relay.measures()["latency_s"]
     assert direct.measures()["delivered_share"] < relay.measures()["delivered_share"]
     reads = [

@@ -1,5 +1,6 @@
 """Matching load, and the time per record as it grows."""
 
+import numpy as np
 import pytest
 
 from mudkit.worlds.matching import (
@@ -23,6 +24,16 @@ def test_same_seed_draws_the_same_load(shape):
     assert a == b != c
     assert MatchingLoad(50, 3, 1, shape).records(5) == MatchingLoad(50, 3, 1, shape).records(5)
     assert len({name for name, *_ in a}) == 50
+
+
+@pytest.mark.parametrize("shape", READ_PREDICATES)
+def test_places_are_spread_over_a_square_of_one_degree(shape):
+    records = MatchingLoad(50, 3, 1, shape).records(500)
+    degrees = np.array([(record["lat"], record["lon"]) for record in records])
+    assert degrees.min() >= 0
+    assert degrees.max() <= 1
+    assert (np.ptp(degrees, axis=0) > 0.8).all()
+    assert (degrees.std(axis=0) > 0.15).all()
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,18 @@ def test_play_agrees_with_the_fleet(reports):
     assert (sent["bytes"] > 0).all()
 
 
+def test_play_keeps_the_clock_and_every_report(reports):
+    later = reports.assign(t_s=reports["t_s"] + 100.0)
+    times = [
+        TRAFFIC.play(given, by_distance, max_retention_s=100.0)[0][["t_s", "reported_s"]].to_numpy()
+        for given in (reports, later)
+    ]
+    assert times[1] == pytest.approx(times[0] + 100.0)
+    again = pd.concat([later, later.tail(1).assign(t_s=later["t_s"].max() + 0.4)], ignore_index=True)
+    _, sent = TRAFFIC.play(again, by_distance, max_retention_s=100.0)
+    assert sent["messages"].tolist() == [31, 31], "also what a car reports within a second"
+
+
 def test_failing_threshold_functions_are_reported(reports):
     with pytest.raises(PropagationProblem, match="ZeroDivisionError"):
         TRAFFIC.play(reports, lambda sender, receiver: 1 / 0)

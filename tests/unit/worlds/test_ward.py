@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from mudkit.units import KM_PER_DEGREE
 from mudkit.worlds import Ward, pulses
-from mudkit.worlds.ward import POLICIES
+from mudkit.worlds.ward import POLICIES, _Shift
 
 SMALL = Ward(patients=4, doctors=2, hours=0.15, every_s=5.0, alarms_per_day=200.0, outage=0.0, range_m=120.0)
 
@@ -48,6 +50,41 @@ def test_alarms_arrive_within_a_second_without_outages(rounds):
     for name in ("no policy", "stateless", "stateful"):
         assert rounds[name].measures()["missed_share"] == 0
         assert rounds[name].measures()["alarm_s"] < 1
+
+
+def test_devices_use_edge_beyond_the_range_of_all_access_points():
+    """The docstring of `Ward`: four access points in the square, and the range of their Wi-Fi in metres."""
+    shift = _Shift(Ward(patients=1, doctors=1, edge_m=400.0, range_m=90.0), 1, "no policy")
+    # The access points are 100 m from the middle, to the north and south and to the east and west.
+    places = {"at one": 100.0, "within": 189.0, "beyond": 191.0, "between": 0.0}
+    for name, north_m in places.items():
+        shift.lab.device(name, at=(north_m / 1000 / KM_PER_DEGREE, 0.1 / KM_PER_DEGREE), link="wifi")
+    shift.names = list(places)
+    for _ in range(2):
+        shift._roam(None)
+        networks = [shift.lab.devices[name].network for name in shift.names]
+        assert networks == ["wifi", "wifi", "edge", "edge"]
+
+
+def test_alarm_is_shown_once_to_each_doctor_within_its_time():
+    """The docstring of `WardRun.alarms`."""
+    shift = _Shift(SMALL, 3, "no policy")
+    shift.offsets_s = [0.0] * 5
+    shift.pulses = {1: np.array([60, 60, 40, 40, 60, 60])}
+    ((patient, from_s, until_s),) = shift._all_alarms()
+    assert (patient, from_s, until_s) == (1, 2 * SMALL.every_s, 4 * SMALL.every_s)
+    rows = [
+        ("doctor-1", 2, 11.0, 40, 0),  # of another patient
+        ("doctor-1", 1, 11.5, 60, 0),  # not low
+        ("doctor-1", 1, 9.0, 40, 0),  # of an earlier alarm
+        ("doctor-1", 1, 14.0, 40, 0),
+        ("doctor-1", 1, 12.0, 40, 0),
+        ("doctor-2", 1, 20.5, 40, 0),  # too late
+    ]
+    shown = pd.DataFrame(rows, columns=["doctor", "patient", "at_s", "pulse", "ecg_bytes"])
+    alarms = shift._alarms(shown).set_index("doctor")["shown_s"]
+    assert alarms["doctor-1"] == 12.0
+    assert np.isnan(alarms["doctor-2"])
 
 
 def test_fewer_bytes_extend_battery_life(rounds):

@@ -1,0 +1,135 @@
+"""Parts of the campaign: what its steps do, how long faults are in effect, and what its judge requires."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+
+from mudkit.events import Received
+from mudkit.lab import Lab
+from mudkit.systems.mud import Cloud
+from mudkit.verify.campaign.campaign import Campaign
+from mudkit.verify.campaign.faults import FaultInjector
+from mudkit.verify.campaign.judge import Judgement
+from mudkit.verify.campaign.observers import _BackEndObserver
+
+
+@pytest.fixture
+def injector():
+    lab = Lab(1)
+    cloud = Cloud(lab, replicas=0, gateways=1, processors=1, notification_servers=1)
+    devices = ["one", "two"]
+    for name in devices:
+        lab.device(name)
+    return FaultInjector(lab, cloud, Random(1), devices, (), 600.0)
+
+
+def effect_s(injector):
+    """Return how long, in s, each fault that is in effect will be."""
+    until_us, now_us = injector._until_us, injector._world.now_us
+    return {name: (until_us[name] - now_us) / 1e6 for name in injector.in_effect()}
+
+
+def test_fault_is_in_effect_until_five_minutes_after_its_repair(injector):
+    """The docstring of cells.py."""
+    world = injector._world
+    injector.begin_slow_link("one", 2.0)
+    assert effect_s(injector) == {"slow link": 7 * 60.0}
+    world.run(round(7 * 60e6))
+    assert injector.in_effect() == ("none",)
+    (host,) = injector._hosts["store"]
+    injector._faults.kill(host)
+    (killed,) = injector.in_effect()
+    assert effect_s(injector) == {killed: float("inf")}
+    injector._faults.restart(host)
+    assert effect_s(injector) == {killed: 5 * 60.0, "restart": 5 * 60.0}
+
+
+def test_device_that_loses_its_address_is_cut_off(injector):
+    """The docstring: another device has the address that it has lost just now."""
+    taken = set()
+    for _ in range(60):
+        owned = injector._world.hosts["two"].address
+        injector._change_address("one")
+        if injector._world.hosts["one"].address == owned:
+            assert injector._world.hosts["two"].address != owned
+            is_cut = any(why.startswith("cut") for why in injector._world.hosts["two"].down_reasons())
+            taken.add(is_cut)
+            assert injector.counts["cut"] > 0
+            injector._faults.mend("two")
+    assert taken == {True}
+
+
+def test_back_end_alone_is_restored_twice(injector):
+    """The docstring: its operator sees that the first backup was too old."""
+    often, times = {}, Counter()
+    for _ in range(200):
+        before = injector.counts["restored"]
+        restored = []
+        injector._faults.restore = lambda host, backup, restored=restored: restored.append(host)
+        injector._restore()
+        injector._world.run(injector._world.now_us + 3_600_000_000)
+        if restored:
+            assert len(set(restored)) == 1
+            assert injector.counts["restored"] == before + len(restored)
+            kind = injector._kind_of[restored[0]]
+            often.setdefault(kind, set()).add(len(restored))
+            times[kind] += 1
+    assert times.most_common(1)[0][0] == "store", "the others follow it"
+    assert often.pop("store") == {1, 2}
+    assert set(map(frozenset, often.values())) == {frozenset({1})}
+
+
+def test_back_end_hears_of_a_follower_for_the_first_time_once_in_a_life():
+    observer = _BackEndObserver()
+    has, follow = ({"kind": kind} for kind in ("has", "follow"))
+    heard = [("a", has), ("a", has), ("b", follow), ("b", has), ("c", has)]
+    names = [
+        name.removeprefix("back end: ")
+        for source, message in heard
+        for name in observer.names(Received(source, message), [], True)
+    ]
+    assert names == ["has, the first of a life", "has", "follow", "has", "has, the first of a life"]
+
+
+def test_shipped_policy_must_be_stored_unless_the_generator_was_restored():
+    """The docstring of `_judge_policies`."""
+
+    def judge(ship_version, stored, *, restored_us=None, status="ok"):
+        body = {"policy": "read", "document": {"version": stored}}
+        store = SimpleNamespace(items=lambda prefix: [] if stored is None else [("policy read", body)])
+        operation = SimpleNamespace(status=status, invoked_us=10)
+        campaign = SimpleNamespace(
+            rolled_back_us={} if restored_us is None else {"generator": restored_us},
+            cloud=SimpleNamespace(generator="generator/1"),
+            lab=SimpleNamespace(
+                world=SimpleNamespace(at_address={"generator/1": SimpleNamespace(store=store)})
+            ),
+            work=SimpleNamespace(
+                ships=[SimpleNamespace(kind="read", version=ship_version, operation=operation)]
+            ),
+            policies={},
+        )
+        judgement = SimpleNamespace(campaign=campaign, problems=[])
+        Judgement._judge_policies(judgement)
+        return len(judgement.problems)
+
+    assert judge(1, None) == judge(2, 1) == 1
+    assert judge(1, 1) == judge(1, 2) == 0
+    assert judge(1, None, status="open") == 0
+    assert judge(1, None, restored_us=10) == 0
+    assert judge(1, None, restored_us=9) == 1
+
+
+def test_steps_renew_tokens_and_write_after_new_reader_data():
+    campaign = next(
+        campaign for campaign in map(Campaign, range(30)) if campaign.expires_us and campaign.clients
+    )
+    campaign._step("renew")
+    assert sum(map(len, campaign.renewals.values())) == 1
+    before = len(campaign.work.writes)
+    campaign._step("reader data")
+    assert len(campaign.work.writes) == before + 1, "a record that may be hidden"
