@@ -385,6 +385,7 @@ class ContinuousReads:
             if body.lsn is not None and body.lsn <= since_lsn:
                 return ()
             if body.lsn is not None:
+                self._note_begin(read, body, body.lsn)
                 _advance(stored, processor, body.lsn, body.log_incarnation)
             effects = self._apply_change(read, body, body.change, is_same_log=is_same_log)
             self._store_read(stored)
@@ -467,6 +468,19 @@ class ContinuousReads:
         if isinstance(last, PlacedContinuousReadAck):  # by one processor; others may have accepted it
             effects += self._end_at_others(now_us, read.stored)
         return effects
+
+    def _note_begin(self, read: ContinuousRead, body: Tell, lsn: int) -> None:
+        """Note the first change of a processor while the first registration of a read is unanswered.
+
+        The read has begun by then, so it may return to this position, but not to none: a read without its
+        existing records would begin anew after the changes that are on their way.
+        """
+        if read.stored.sync_us is None and read.requested_since is not None:
+            since_lsns, log_incarnations = read.requested_since
+            if body.processor not in since_lsns:
+                since_lsns[body.processor] = lsn
+                if body.log_incarnation:
+                    log_incarnations[body.processor] = body.log_incarnation
 
     def _step_back(self, read: ContinuousRead) -> bool:
         """Return whether changes of an earlier generation arrived after the last registration was sent.
