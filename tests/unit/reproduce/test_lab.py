@@ -33,10 +33,10 @@ def test_f1_counts_positions_messages_and_memory():
 
 def test_held_fleet_is_counted_and_timed():
     began_s = time.perf_counter()
-    held = lab.hold_fleet(3, 1, 3)
-    assert 0 < held["s"] <= time.perf_counter() - began_s
-    assert held["positions"] == 3 * 61
-    assert 0 < held["before"] <= held["peak"]
+    result = lab.hold_fleet(3, 1, 3)
+    assert 0 < result["s"] <= time.perf_counter() - began_s
+    assert result["positions"] == 3 * 61
+    assert 0 < result["before"] <= result["peak"]
 
 
 def test_f6_measures_all_required_quantities():
