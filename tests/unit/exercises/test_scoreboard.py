@@ -238,7 +238,7 @@ def test_judge_rejects(piece, problem):
 
 
 def test_scenario_names_all_that_happens():
-    """What a reader needs to repeat a failure by hand."""
+    """Name each step, so that a reader can repeat a failure by hand."""
     steps = [
         ("bob", "cut", None), ("bob", "restart", None), ("bob", "cut", None), (RELAY, "kill", None),
         (RELAY, "restart", None), (RELAY, "kill", None), ("ann", "arts", (1, "lost")), ("bob", "dither", None),

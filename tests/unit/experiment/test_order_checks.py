@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -302,3 +303,21 @@ def test_moving_phones_pay_for_messages_to_their_desk():
     assert (uploads["messages"] > 5).any()
     without_desk = run(task, COMPOSITIONS["Contrail, SUBLIM on the phone"], 2, name="on the phone").bill
     assert "store and forward" not in set(without_desk["system"])
+
+
+@pytest.mark.parametrize(
+    ("others", "is_broken"),
+    [
+        ([("ann", p.SPACING_S)], False),
+        ([("ann", p.SPACING_S - 1.0)], False),  # the first was longer on its way
+        ([("ann", p.SPACING_S - 10.0)], True),
+        ([("bob", 1.0)], False),
+        ([("bob", 1.0), ("ann", 2.0)], True),
+        ([("ann", p.SPACING_S), ("ann", 2 * p.SPACING_S)], False),
+    ],
+)
+def test_messages_to_one_phone_are_spaced(others, is_broken):
+    """The promise: "no two messages come within 570 s"."""
+    rows = [("ann", 0.0), *others]
+    handed = [SimpleNamespace(phone=phone, t_us=round((1000 + at_s) * 1e6)) for phone, at_s in rows]
+    assert (PROMISES[p.TOO_SOON](SimpleNamespace(handed=handed)) is not None) is is_broken

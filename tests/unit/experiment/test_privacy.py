@@ -246,6 +246,15 @@ def test_phones_read_items_for_others_only_in_broadcast_systems(known):
         assert known[system][1].loc["a phone", "items_not_for_it"] == 0
 
 
+def test_phones_read_at_most_all_items_on_average(known):
+    """The docstring of `knowledge`: means over the phones."""
+    for system, (entry, table) in known.items():
+        phone = table.loc["a phone"]
+        assert 0 <= phone["items_not_for_it"] <= phone["items_read"] <= len(entry.testbed.items), system
+        assert phone["items_read"] > 0
+        assert 0 <= phone["devices"] <= len(entry.testbed.phones)
+
+
 def test_knowledge_without_recorded_exposure_is_refused():
     with pytest.raises(ParameterError, match="does not keep"):
         knowledge(run(_FEW.over(hours=0.1), ADAPTERS["MUD"], seed=1, record_exposure=False))

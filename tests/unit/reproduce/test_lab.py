@@ -1,5 +1,7 @@
 """Rows F1, F5 and F6 at small sizes, untimed."""
 
+import time
+
 import pytest
 from measured_rows import check_complete
 
@@ -27,6 +29,14 @@ def test_f1_counts_positions_messages_and_memory():
         < measured.quantities["MB before"].median
         <= measured.quantities["MB at the peak, large fleet"].median
     )
+
+
+def test_held_fleet_is_counted_and_timed():
+    began_s = time.perf_counter()
+    result = lab.hold_fleet(3, 1, 3)
+    assert 0 < result["s"] <= time.perf_counter() - began_s
+    assert result["positions"] == 3 * 61
+    assert 0 < result["before"] <= result["peak"]
 
 
 def test_f6_measures_all_required_quantities():

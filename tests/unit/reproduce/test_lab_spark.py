@@ -18,6 +18,25 @@ def make_runs(*times_s, driver_mb=900.0):
     ]
 
 
+def test_f2_labels_a_tenth_and_ten_times_the_days(monkeypatch):
+    """The docstring of `measure_labels`."""
+    days = []
+
+    def generate(cars, many, path):
+        days.append(many)
+        return {"rows": {"positions": 1, "reads": 1}}
+
+    def stop(*_, **__):
+        raise StopIteration
+
+    monkeypatch.setattr(lab_spark, "require_peer", lambda *_: None)
+    monkeypatch.setattr(lab_spark.trace, "generate", generate)
+    monkeypatch.setattr(lab_spark, "JsonServer", stop)
+    with pytest.raises(StopIteration):
+        lab_spark.measure_labels(cars=5, days=30, times=10)
+    assert days == [3, 30, 300]
+
+
 def test_f2_compares_pairs_of_runs_after_the_first():
     pairs = list(zip(make_runs(50.0, 2.0, 4.0, 3.0), make_runs(1.0, 2.0, 1.0, 2.0), strict=True))
     local = {

@@ -44,6 +44,12 @@ def test_m1_measures_the_hard_shapes(m1):
     assert m1.quantities["near: µs for 10 moves and a record"].median > 0
 
 
+def test_line_through_the_fastest_runs_lies_within_its_interval(m1):
+    for name in mobius._LINE:
+        quantity = m1.quantities[name]
+        assert quantity.low <= quantity.median <= quantity.high, name
+
+
 def test_agreement_detects_a_difference_between_index_and_scan(monkeypatch):
     assert mobius._agreement(MatchingLoad(300, 2)) == 1
     match_each = mobius.match_each

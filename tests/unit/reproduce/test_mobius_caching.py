@@ -66,6 +66,19 @@ def test_a_regime_in_which_nobody_reads_anothers_writes_has_no_gap_and_no_factor
     assert "of 0 regimes" in mobius_caching._write_finding({"alone": [alone]})
 
 
+@pytest.mark.parametrize(("learnt", "few"), [(0.2, 0), (0.21, 1), (0.0, 0)])
+def test_half_of_the_gap_is_not_less_than_half(learnt, few):
+    thirty, bound = mobius_caching._Shares(0.4, 0.4, 0.1), mobius_caching._Shares(0.0, 0.0, 0.1)
+    tree = mobius_caching._Shares(learnt, learnt, 0.1)
+    outcome = mobius_caching._WriteOutcome(thirty, thirty, tree, bound, bound, tree)
+    quantities = mobius_caching._write_figures({"a": [outcome]})
+    for what in ("messages", "points"):
+        assert quantities[f"regimes in which less than half of the gap in {what} is closed"].median == few
+    assert f"less than half of the gap in messages in {few} of 1" in mobius_caching._write_finding(
+        {"a": [outcome]}
+    )
+
+
 def test_m4_and_m5_are_not_rows_of_speed():
     assert not M4.is_speed
     assert not M5.is_speed

@@ -2,7 +2,9 @@
 
 import math
 from functools import partial
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from mudkit.events import size_bytes
@@ -55,6 +57,24 @@ def test_m3_fails_when_writes_are_lost(monkeypatch):
     assert len({str(record) for _, record in calls}) == 4
     with pytest.raises(TypeError):  # reads find nothing
         mobius_overhead.measure_local(writes=4, durable=4, reads=1, cached=2, seeds=[1])
+
+
+def test_requests_follow_each_other_after_drawn_thinking():
+    at_s = {"write": [], "read": []}
+
+    def make(lab):
+        def ask(what, key, record):
+            at_s[what].append(lab.world.now_us / 1e6)
+            return SimpleNamespace(result=lambda: None)
+
+        return ask
+
+    mobius_overhead.latencies_ms(make, 40, 1)
+    low_s, high_s = mobius_overhead._THINK_S
+    for times_s in (at_s["write"][1:], at_s["read"]):
+        waits_s = np.diff(times_s)
+        assert low_s <= waits_s.min() < waits_s.max() <= high_s
+        assert waits_s.mean() == pytest.approx((low_s + high_s) / 2, rel=0.2)
 
 
 def test_handshakes_add_round_trips():

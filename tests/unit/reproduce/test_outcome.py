@@ -134,6 +134,15 @@ def test_table_marks_required_quantities(tmp_path):
     assert "S1: seeds 1, 2; machine cores" in render(4.0)
 
 
+def test_table_lists_each_quantity_once_those_with_requirements_first(tmp_path):
+    quantities = {"y": Quantity(1.0, 1.0, 1.0), "x": Quantity(5.0, 4.0, 6.0), "z": Quantity(2.0, 2.0, 2.0)}
+    required = (Required("x", "at least", 5), Required("not measured", "at least", 5))
+    row = Row("S1", "paper", "5", required, lambda say: Measured(quantities, {}), minutes=1.0)
+    (result,) = measure_named(["S1"], rows=(row,), place=tmp_path)
+    lines = table._quantities(result).plain.splitlines()
+    assert [line[2:].split(":")[0] for line in lines] == ["x", "y", "z"]
+
+
 def test_table_without_results_suggests_the_command(tmp_path):
     console = Console(file=io.StringIO(), width=120)
     table.render(results((), rows=make_rows()[:1], place=tmp_path), console)

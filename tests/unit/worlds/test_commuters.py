@@ -92,9 +92,9 @@ def test_loop_hands_its_parameters_to_the_parts(monkeypatch):
 
 
 def test_measures_of_a_loop():
-    """As the docstring of `close_the_loop` has them; all may be stale in the end."""
-    labels, asked = build_labelled_reads(devices=3, days=1)
-    pairs = Pairs.of(labels, asked)
+    """Check the columns as the docstring of `close_the_loop` has them; all may be stale in the end."""
+    labels, recorded = build_labelled_reads(devices=3, days=1)
+    pairs = Pairs.of(labels, recorded)
     reads = pd.DataFrame(
         {
             "completeness": [1.0, 0.95, 0.5, 0.0],
@@ -119,13 +119,13 @@ def test_measures_of_a_loop():
     assert measured["completeness"] == pytest.approx(0.6125)
     assert [measured[name] for name in ("messages", "sent_messages", "bytes", "radio_j")] == [7, 5, 70, 7]
     assert measured["point_share"] == 0.75
-    driven.reads = pd.concat([reads[2:]] * len(asked), ignore_index=True)
+    driven.reads = pd.concat([reads[2:]] * len(recorded), ignore_index=True)
     all_stale = commuters._measure(driven, pairs, 0.9)
     fetched, sent = {}, 0
-    for row in asked.sort_by("ts").to_pylist():
+    for row in recorded.sort_by("ts").to_pylist():
         if row["ts"].timestamp() - fetched.get(row["device"], -math.inf) > HORIZON_US / 1e6:
             fetched[row["device"]], sent = row["ts"].timestamp(), sent + 1
-    assert all_stale["bound_share"] == sent / len(asked)
+    assert all_stale["bound_share"] == sent / len(recorded)
     assert all_stale["regret"] == all_stale["sent_share"] - all_stale["bound_share"]
 
 
