@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mudkit.consistency import Status
 from mudkit.events import Ciphertext, Notify, Send
 from mudkit.exercises import EXERCISES, Exercise, PlayedScenario
 from mudkit.exercises.cache_policies import ReadRequest
 from mudkit.exercises.judging import judged
 from mudkit.exercises.solution import Solution, SolutionEnded, _Server
+from mudkit.systems.contrail.device.module_state import FriendChange
 from mudkit.systems.radiator import Volume
 
 SCALARS = (
@@ -34,6 +36,7 @@ SCALARS = (
     | st.complex_numbers(allow_nan=False)
     | st.builds(ReadRequest, st.floats(0, 1), st.just(1.0), st.just(0.0), st.just(2.0), st.just(3.0))
     | st.builds(Volume, st.integers(1, 9))
+    | st.sampled_from([*Status, *FriendChange])
     | st.builds(Send, st.text(), st.dictionaries(st.text(), st.integers()))
 )
 HASHABLE = st.integers() | st.text() | st.binary() | st.tuples(st.integers(), st.text())
@@ -85,14 +88,21 @@ def test_values_of_other_classes_become_those_of_their_base() -> None:
 
 def play(piece: Any, number: int) -> PlayedScenario:
     numbers, notes = [number, {"inner": [number]}], list[int]()
-    answer = piece(numbers, notes.append, lambda x: x / 0)
+    others = [[1], {"one": 1}, {1}, bytearray(b"a")]
+    answer = piece(numbers, notes.append, lambda x: x / 0, *others)
     assert answer is numbers
-    problem = None if (numbers, notes) == ([{"inner": [number, 1]}, number], [5]) else f"{numbers}, {notes}"
-    return PlayedScenario(str(number), problem)
+    content = repr((numbers, notes, *others))
+    expected = (
+        f"([{{'inner': [{number}, 1]}}, {number}], [5], [True], {{'one': True}}, {{2}}, bytearray(b'b'))"
+    )
+    return PlayedScenario(str(number), None if content == expected else content)
 
 
 CHANGES = """
-def change(numbers, note, fail):
+def change(numbers, note, fail, one, named, others, text):
+    one[0] = named["one"] = True  # equal to what it was
+    others ^= {1, 2}
+    text[:] = b"b"
     numbers[1]["inner"].append(1)
     numbers.reverse()
     note(5)
@@ -120,7 +130,8 @@ def start(tmp_path: Path):
 
 @pytest.mark.process
 def test_changes_of_arguments_and_calls_of_functions_come_back(start) -> None:
-    exercise = Exercise("change(numbers, note, fail) -> list", "All come back.", st.integers(0, 9), play)
+    """Changes reach the judge as in the notebook, where a function has its objects themselves."""
+    exercise = Exercise("change(numbers, note, fail, …) -> list", "All come back.", st.integers(0, 9), play)
     verdict = judged("changes", exercise, start(CHANGES, "changes", "change"))
     assert verdict.passed, str(verdict)
 
