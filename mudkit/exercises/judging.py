@@ -43,6 +43,8 @@ _AGAIN_S: Final = 0.1
 """Time after which a solution that has caught the interruption, or is called again, is interrupted again."""
 _GRACE_S: Final = 5.0
 """Time after which the judge itself is interrupted as well, such as a lab that the solution keeps busy."""
+_MAX_WORDS_CHARS: Final = 400
+"""Maximum length of a scenario in words, where the exercise does not describe it."""
 _SCENARIOS = 200
 _SEED = 0
 """Fixed, so that all solutions meet the same scenarios."""
@@ -399,7 +401,7 @@ def _guard(piece: Callable[..., Any], expected: str) -> Callable[..., Any]:
 
 def _play(exercise: Exercise, guarded: Callable[..., Any], scenario: Any, clock: Clock) -> PlayedScenario:
     """Run a scenario; an answer that ``play`` cannot use is a failure of the function, too."""
-    words = str(scenario)[:400]
+    words = str(scenario)[:_MAX_WORDS_CHARS]
     _answered.clear()
     try:
         with clock.limit(_SCENARIO_S):
@@ -449,7 +451,7 @@ def judged(
     @given(exercise.scenarios)
     def holds(scenario: Any) -> None:
         nonlocal count, failure, running
-        running = str(scenario)[:400]
+        running = str(scenario)[:_MAX_WORDS_CHARS]
         done(min(count + 1, _SCENARIOS))  # shrinking runs more
         played = _play(exercise, guarded, scenario, clock)
         if clock.is_over:

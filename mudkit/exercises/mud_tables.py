@@ -85,7 +85,6 @@ class _Journal:
             self.lab.faults.cut(name)
         for edit in edits:
             self._edit(edit)
-            self.lab.run(seconds=1)
         for name in _DEVICES:
             self.lab.faults.mend(name)
             self.lab.run(seconds=3)

@@ -111,12 +111,10 @@ def _refill(container: Any, content: Any) -> None:
 
 def _is_same(before: Any, now: Any) -> bool:
     """Return whether two contents are of the same objects."""
-    if isinstance(before, bytearray):
+    if isinstance(before, set | bytearray):
         return bool(before == now)
     if len(before) != len(now):
         return False
-    if isinstance(before, set):
-        return bool(before == now)
     pairs = zip(before, now, strict=True)
     return all(one is other for one, other in pairs) and (
         not isinstance(before, dict) or all(before[name] is now[name] for name in before)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from mudkit.exercises import judge
+from mudkit.exercises import EXERCISES, PlayedScenario, judge
+from mudkit.exercises.judging import judged
 
 DEFAULT_KEPT = 3
 
@@ -52,3 +54,27 @@ def check_rejected(chapter: str, piece: Any, problem: str, scenario: str = "") -
     assert problem in verdict.failure.problem, str(verdict)
     assert scenario in verdict.failure.scenario, str(verdict)
     return verdict
+
+
+def draw_scenarios(chapter: str) -> list[Any]:
+    """Return the scenarios in which a judge tries a solution that has no mistake."""
+    scenarios: list[Any] = []
+
+    def record(piece: Any, scenario: Any) -> PlayedScenario:
+        scenarios.append(scenario)
+        return PlayedScenario("", None)
+
+    judged(chapter, replace(EXERCISES[chapter], play=record), lambda: None)
+    return scenarios
+
+
+def count_failures(chapter: str, piece: Any, scenarios: Sequence[Any]) -> int:
+    """Return how many scenarios show a mistake."""
+    exercise = EXERCISES[chapter]
+    failed = 0
+    for scenario in scenarios:
+        try:
+            failed += exercise.play(piece, scenario).problem is not None
+        except Exception:  # the judge counts an exception of a solution as a failure
+            failed += 1
+    return failed

@@ -65,10 +65,15 @@ def test_class_is_graded(hand_in, tmp_path):
         eve="def double(:\n",
         fay="n = 1 / 0\ndef double(x):\n    return n\n",
         gil="def double(x):\n    return min(2 * x, 6)\n",
+        # What its shell leaves behind is nobody's child, and only in the group of the solution.
+        hal="import os\nnone = os.system('sleep 600 & echo $! > pid')\ndef double(x):\n    return 2 * x + none\n",
     )
     table = grade(files, judges=judges)
+    assert wait_for_exit(int((tmp_path / "pid").read_text())), "grading ends all processes of a solution"
     rows = {(Path(row.file).stem, row.piece): row for row in table.itertuples()}
-    assert " ".join(Path(file_name).stem for file_name in table["file"]) == "ann bob bob cyd dan eve fay gil"
+    assert (
+        " ".join(Path(file_name).stem for file_name in table["file"]) == "ann bob bob cyd dan eve fay gil hal"
+    )
     assert rows["ann", "take"].verdict == rows["bob", "double"].verdict == "passed"
     wrong = rows["bob", "take"]
     scenario = "ann sends one message to bob; delivery 1 comes twice."

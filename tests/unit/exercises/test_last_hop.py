@@ -47,6 +47,26 @@ def test_rules_of_the_paper_pass_in_every_scenario():
     assert not {str(case): problem for case, problem in problems.items() if problem is not None}
 
 
+@pytest.mark.parametrize("case", [SIMPLE, _Case(16.0, 3.0, 4, 0.9, 24.0, 0.5, 2)])
+def test_events_are_those_of_the_story(case):
+    """A student reads the rates and means of a scenario in its words; those of 14 days lie within a fifth."""
+    drawn, day_us = case.drawn(), 86_400_000_000
+    assert len(drawn.arrivals_us) == pytest.approx(14 * case.event_frequency, rel=0.2)
+    assert len(drawn.reads_us) == pytest.approx(14 * case.user_frequency, rel=0.2)
+    assert max(drawn.arrivals_us[-1], drawn.reads_us[-1]) <= 14 * day_us
+    lives_us = drawn.expires_us - drawn.arrivals_us
+    if case.expiration_h is None:
+        assert (drawn.expires_us >= FOREVER_US).all()
+    else:
+        assert lives_us.mean() == pytest.approx(case.expiration_h * day_us / 24, rel=0.2)
+    switches_us = [0, *drawn.switches_us.tolist(), 14 * day_us]
+    up_us = sum(
+        later - switch
+        for switch, later in itertools.islice(itertools.pairwise(switches_us), not drawn.starts_up, None, 2)
+    )
+    assert 1 - up_us / (14 * day_us) == pytest.approx(case.outage, rel=0.2)
+
+
 def test_solution_passes():
     check_accepted(CHAPTER, solution)
 

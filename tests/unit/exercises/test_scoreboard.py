@@ -8,8 +8,9 @@ from judged import check_accepted, check_rejected, mark_soak
 from mudkit.errors import ParameterError
 from mudkit.events import Call, Notify
 from mudkit.exercises import grade, judge
-from mudkit.exercises.scoreboard import EXERCISE, RELAY, _Step
+from mudkit.exercises.scoreboard import EXERCISE, _Step
 from mudkit.experiment import NEWS, TRAFFIC, Mud, own_machine, run, scoreboard
+from mudkit.experiment.adapters.own import RELAY
 
 CHAPTER = "11_scoreboard"
 HEAD = "from mudkit.events import Call, Complete, LinkUp, Notify, Received, Send, SendFailed, SetTimer, TimerFired\n"
@@ -263,6 +264,35 @@ def test_smallest_scenario_is_short_and_drawn():
     assert list(figure.layout.xaxis.ticktext) == [f"<b>{name}</b>" for name in ("ann", "relay", "bob", "cy")]
     nothing = judge(CHAPTER, WRONG["does nothing"][0])
     assert nothing.diagram() is None
+
+
+STORIES = [
+    (
+        [("ann", "arts", (1, "late")), ("bob", "cut", None), (RELAY, "kill", None), ("", "nothing", None), ("bob", "turn", None), (RELAY, "kill", None), ("bob", "cut", (2, "twice"))],
+        "ann publishes item 1 (arts), a message from ann to the relay comes 15 s late, bob is cut off, the relay is killed, "
+        "bob now wants sports, the relay is restarted, bob is mended, a message from the relay to bob comes again after 15 s, "
+        "120 s pass, cy publishes item 2 (arts), ann publishes item 3 (sports), 120 s pass.",
+    ),
+    (
+        [(RELAY, "restart", None), ("", "wait", None), ("cy", "dither", (1, "lost")), ("ann", "kill", None), ("ann", "restart", None), ("bob", "cut", None)],
+        "the relay is killed and restarted, 12 s pass, cy now wants arts, a message from cy to the relay is lost, cy now wants sports, "
+        "ann is killed, bob is cut off, ann is restarted, bob is mended, "
+        "120 s pass, cy publishes item 1 (arts), ann publishes item 2 (sports), 120 s pass.",
+    ),
+    (
+        [("bob", "cut", None), ("bob", "turn", None), ("bob", "restart", None)],
+        "bob is cut off, bob now wants sports, bob is killed and restarted, bob is mended, bob repeats the want, "
+        "120 s pass, cy publishes item 1 (arts), ann publishes item 2 (sports), 120 s pass.",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("story", "words"), STORIES)
+def test_scenario_tells_every_step_in_its_order(story, words):
+    """`PlayedScenario.scenario` is what happened, in words: a student repeats the story by hand."""
+    piece = RIGHT["answers when the relay has it"]
+    played = EXERCISE.play(piece, [_Step(*step) for step in story])
+    assert (played.problem, played.scenario) == (None, f"ann and bob want arts, cy wants sports. {words}")
 
 
 @pytest.mark.soak

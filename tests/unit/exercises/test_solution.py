@@ -109,14 +109,21 @@ def test_equal_copy_is_another_content(before: Any, now: Any, is_same: bool) -> 
 
 def play(piece: Any, number: int) -> PlayedScenario:
     numbers, notes = [number, {"inner": [number]}], list[int]()
-    answer = piece(numbers, notes.append, lambda x: x / 0)
+    others = [[1], {"one": 1}, {1}, bytearray(b"a")]
+    answer = piece(numbers, notes.append, lambda x: x / 0, *others)
     assert answer is numbers
-    problem = None if (numbers, notes) == ([{"inner": [number, 1]}, number], [5]) else f"{numbers}, {notes}"
-    return PlayedScenario(str(number), problem)
+    content = repr((numbers, notes, *others))
+    expected = (
+        f"([{{'inner': [{number}, 1]}}, {number}], [5], [True], {{'one': True}}, {{2}}, bytearray(b'b'))"
+    )
+    return PlayedScenario(str(number), None if content == expected else content)
 
 
 CHANGES = """
-def change(numbers, note, fail):
+def change(numbers, note, fail, one, named, others, text):
+    one[0] = named["one"] = True  # equal to what it was
+    others ^= {1, 2}
+    text[:] = b"b"
     numbers[1]["inner"].append(1)
     numbers.reverse()
     note(5)
@@ -144,7 +151,8 @@ def start(tmp_path: Path):
 
 @pytest.mark.process
 def test_changes_of_arguments_and_calls_of_functions_come_back(start) -> None:
-    exercise = Exercise("change(numbers, note, fail) -> list", "All come back.", st.integers(0, 9), play)
+    """Changes reach the judge as in the notebook, where a function has its objects themselves."""
+    exercise = Exercise("change(numbers, note, fail, …) -> list", "All come back.", st.integers(0, 9), play)
     verdict = judged("changes", exercise, start(CHANGES, "changes", "change"))
     assert verdict.passed, str(verdict)
 

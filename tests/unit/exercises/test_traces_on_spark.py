@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from judged import check_accepted, check_rejected, mark_soak
+from judged import check_accepted, check_rejected, count_failures, draw_scenarios, mark_soak
 
 CHAPTER = "08_traces_on_spark"
 
@@ -132,46 +132,56 @@ def raise_error(points, query, cached):
     return min(point.at_s for point in points)
 
 
+WRONG = [
+    count_at_fixed_query,
+    make_counter(enlarge_by_100_m, has),
+    make_counter(extend_by_half_a_second, has),
+    make_counter(round_times, has),
+    make_counter(include_start, has),
+    use_window_of_query,
+    subtract_counts,
+    count_own,
+    make_counter(has, include_start),
+    make_counter(extend_by_a_second, has),
+    make_counter(has, end_a_second_later),
+    make_counter(exclude_end, has),
+    make_counter(has, exclude_end),
+    make_counter(exclude_edge, has),
+    make_counter(has, exclude_edge),
+    make_counter(use_circle, has),
+    make_counter(has, use_circle),
+    make_counter(ignore_box, has),
+    make_counter(has, ignore_box),
+    make_counter(ignore_window, has),
+    make_counter(has, ignore_window),
+    make_counter(include_future, has),
+    make_counter(has, include_future),
+    make_counter(use_side_as_half, has),
+    use_box_of_query,
+    deduplicate,
+    return_share,
+    count_present,
+    swap_reads,
+    raise_error,
+    lambda points, query, cached: 0,
+    lambda points, query, cached: None,
+]
+
+
+def test_enough_scenarios_show_each_mistake():
+    """A mistake that few scenarios show passes with another seed: each is shown by 2 % at least."""
+    scenarios = draw_scenarios(CHAPTER)
+    assert len(scenarios) == 200
+    assert count_failures(CHAPTER, solution, scenarios) == 0
+    shown = {
+        f"{number} {piece.__name__}": count_failures(CHAPTER, piece, scenarios)
+        for number, piece in enumerate(WRONG)
+    }
+    assert min(shown.values()) >= 4, shown
+
+
 @pytest.mark.soak(keep=1)
-@pytest.mark.parametrize(
-    "piece",
-    mark_soak(
-        [
-            count_at_fixed_query,
-            make_counter(enlarge_by_100_m, has),
-            make_counter(extend_by_half_a_second, has),
-            make_counter(round_times, has),
-            make_counter(include_start, has),
-            use_window_of_query,
-            subtract_counts,
-            count_own,
-            make_counter(has, include_start),
-            make_counter(extend_by_a_second, has),
-            make_counter(has, end_a_second_later),
-            make_counter(exclude_end, has),
-            make_counter(has, exclude_end),
-            make_counter(exclude_edge, has),
-            make_counter(has, exclude_edge),
-            make_counter(use_circle, has),
-            make_counter(has, use_circle),
-            make_counter(ignore_box, has),
-            make_counter(has, ignore_box),
-            make_counter(ignore_window, has),
-            make_counter(has, ignore_window),
-            make_counter(include_future, has),
-            make_counter(has, include_future),
-            make_counter(use_side_as_half, has),
-            use_box_of_query,
-            deduplicate,
-            return_share,
-            count_present,
-            swap_reads,
-            raise_error,
-            lambda points, query, cached: 0,
-            lambda points, query, cached: None,
-        ]
-    ),
-)
+@pytest.mark.parametrize("piece", mark_soak(WRONG))
 def test_judge_rejects(piece):
     verdict = check_rejected(CHAPTER, piece, "")
     assert verdict.failure.problem
