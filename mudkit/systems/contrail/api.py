@@ -471,8 +471,8 @@ class Module(OnHost):
     encrypted : bool
         False: no encryption, as a control in experiments; must be equal in all modules.
     renewal : callable, optional
-        Called with a :class:`KeyUse`; returns whether an item begins a new key. By default the rule of the
-        paper (3.3).
+        Called with a :class:`KeyUse`; returns whether an item begins a new key, which it decides alone: with
+        False a receiver that left reads on. By default the rule of the paper (3.3).
 
     Raises
     ------

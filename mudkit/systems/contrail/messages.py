@@ -174,7 +174,10 @@ class Bye(_VisitMessage, frozen=True, tag="bye"):
 
 
 class PushAnswer(_Message, frozen=True, tag="sent"):
-    """Gateway to device: outcome of a request by endpoint; None: cache miss, send the body."""
+    """Gateway to device: a numbered request is executed.
+
+    ``results`` has the outcomes by endpoint. None instead: the item is not cached, send its body.
+    """
 
     number: Count
     results: Annotated[list[tuple[str, str, str]], msgspec.Meta(max_length=_MAX_LISTED)] | None

@@ -380,7 +380,7 @@ class ClientMachine:
         return ()
 
     def _receive_registered(self, now_us: int) -> Sequence[Effect]:
-        """Complete the registration, and send the outbox."""
+        """Complete the registration, and send the contexts of the outbox that may be sent."""
         if self._attributes is None:
             return ()
         self._is_registered = self._was_registered = True

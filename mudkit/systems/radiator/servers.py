@@ -564,7 +564,7 @@ class ServerMachine:
         return self._link.send(self._now_us, to, pack(message, self._settings.compress))
 
     def _set_timers(self) -> Sequence[Effect]:
-        """Return effects that set the timers of the engine and of retransmission, if they have changed."""
+        """Set the timer of the engine if its time has changed, and that of retransmission if none runs."""
         effects: list[Effect] = []
         due_us = self._engine.due_us
         if due_us != self._due_us:

@@ -79,7 +79,7 @@ class Channel:
         self._store_state()
 
     def renew(self) -> None:
-        """Begin a new epoch with the next item."""
+        """Request a new epoch for the next item, unless a function of the application decides (``renewal``)."""
         self._state.renew = True
         self._store_state()
 
@@ -151,7 +151,10 @@ class Channel:
             self._store_key(epoch, _EpochKey(kept.key, [name for name in kept.holders if name not in names]))
 
     def _is_new_epoch_due(self, receivers: Collection[Endpoint]) -> bool:
-        """Return whether an item for the receivers begins a new epoch."""
+        """Return whether an item for the receivers begins a new epoch.
+
+        After a start it does; else as ``settings.renewal`` says, or without it by the rules above.
+        """
         state, settings = self._state, self._module.settings
         if self.epoch <= self._module.first:
             return True

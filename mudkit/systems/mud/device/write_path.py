@@ -143,7 +143,10 @@ class WritePath:
         return listed
 
     def advance(self, now_us: int) -> Sequence[Effect]:
-        """Send the oldest writes of records that nothing blocks (stage 2), delayed ones together."""
+        """Check the oldest writes of records that are new, and send those that nothing blocks (stage 2).
+
+        If one's delay is over, all delayed writes go with it, also those whose delay is not.
+        """
         while self._delayed and self._delayed[0][0] <= now_us:
             self._new.add(self._delayed.pop(0)[1])
         begun: list[PendingWrite] = []

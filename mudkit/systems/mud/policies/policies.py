@@ -37,7 +37,7 @@ class Query(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Cached:
-    """An answered read, whose answer is cached, as a policy sees it."""
+    """Query that the cloud has answered, as a policy sees it; its records may have been evicted since."""
 
     query: Query
     age_s: float

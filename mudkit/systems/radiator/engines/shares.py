@@ -40,7 +40,10 @@ _decode = msgspec.json.Decoder().decode
 
 
 class _ClientEvent(Protocol):
-    """Event of a client as a stream query passes it to a share: time (µs), number, kind and text."""
+    """Event of a client as a stream query passes it to a share.
+
+    Numbers ascend over all clients; an event that is not above the last one is a duplicate.
+    """
 
     @property
     def t_us(self) -> int:

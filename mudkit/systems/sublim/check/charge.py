@@ -178,7 +178,10 @@ class _Trials:
         return ChargeFinding(low[1], text, True, low[0], high[0], context)
 
     def _note_unsure(self, less: int, more: int, at_less: Sends, at_more: Sends) -> None:
-        """Note that two rules reduce a field by values of which only some were tried."""
+        """Note, once for two rules, that they reduce a field by values of which only some were tried.
+
+        ``less`` and ``more`` are the rules that fire with less and with more charge.
+        """
         if (less, more) in self._noted:
             return
         self._noted.add((less, more))
