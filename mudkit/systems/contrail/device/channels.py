@@ -79,7 +79,7 @@ class Channel:
         self._store_state()
 
     def renew(self) -> None:
-        """Request a new epoch for the next item, unless a function of the application decides (``renewal``)."""
+        """Request a new epoch for the next item; the application's ``renewal`` may decide otherwise."""
         self._state.renew = True
         self._store_state()
 

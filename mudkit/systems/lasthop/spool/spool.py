@@ -307,7 +307,7 @@ class Spool:
                 self._forward(message)
 
     def _update_limit(self) -> None:
-        """Set the prefetch limit of a buffer or unified policy: its own, or twice the mean number of a read."""
+        """Set the prefetch limit of a buffer or unified policy: its own, or twice what a read takes."""
         if self._policy.kind in ("buffer", "unified"):
             limit = self._policy.prefetch_limit
             self._limit = 2 * self.habits.read_at_a_time if limit == LEARNT else float(limit)

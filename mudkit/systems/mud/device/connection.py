@@ -207,7 +207,7 @@ class Connection:
         return self.send(now_us, ask) if self.admit(ask) else ()
 
     def add_request(self, work: Work, request: Request | None = None) -> PendingAsk:
-        """Add a request without sending it; ``request`` None: the caller sets it once :meth:`admit` allows."""
+        """Add a request without sending it; ``request`` None: set it once :meth:`admit` allows."""
         ask = PendingAsk(self._take_identity(), work, request)
         self._asks[ask.identity] = ask
         return ask

@@ -22,7 +22,7 @@ KEY_LETTERS: Final = 40
 class Execution:
     """Message and state on which the actions of the rule that fires work.
 
-    Expressions read ``message`` as it was published; actions change ``out``, the message to send, and ``state``.
+    Expressions read ``message`` as it was published; actions change ``out``, which is sent, and ``state``.
     """
 
     __slots__ = ("clock", "hold_reason", "message", "out", "room_bytes", "state", "tables")
