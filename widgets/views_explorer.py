@@ -73,7 +73,6 @@ class ViewsExplorer(Panel):
             raise ParameterError(
                 "The time is not positive.", where="seconds", found=repr(seconds), expected="seconds over 0"
             )
-        check(History(), model)
         self._reads, self._seconds = reads, seconds
         self._is_changing = False
         self._history = History()

@@ -113,6 +113,17 @@ def test_answer_boxes_are_squares_with_a_missing_point():
     assert figure.layout.yaxis.scaleanchor == "x"
 
 
+def test_room_around_answer_boxes_is_a_share_of_their_extent():
+    """Boxes of metres and of hundreds of km look alike."""
+    lengths = ["x_km", "y_km", "box_km"]
+    few, many = (
+        figures.answer_boxes(TABLE.assign(**TABLE[lengths] * scale), title="T").layout for scale in (1, 100)
+    )
+    for axis, low, high in (("xaxis", -1, 3), ("yaxis", -2, 3)):
+        assert few[axis].range[0] < low < high < few[axis].range[1]
+        assert many[axis].range == pytest.approx([100 * edge for edge in few[axis].range])
+
+
 def test_labels_of_boxes_with_a_common_corner_are_stacked():
     boxes = pd.concat([TABLE, TABLE[:1].assign(name="once more")])
     first, other, again = figures.answer_boxes(boxes, title="T").layout.annotations

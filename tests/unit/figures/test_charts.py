@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import mudkit.worlds.inboxes  # noqa: F401  # the label of its column
 from mudkit import figures
 from mudkit.errors import ParameterError
 from mudkit.figures.style import GREY

@@ -139,6 +139,14 @@ def test_update_pareto_replaces_the_table():
     assert tuple(figure.layout.xaxis.range) == (0, 1)
 
 
+def test_every_share_is_within_the_axis():
+    table = SIZING_TABLE.assign(waste=0.3, loss=0.4)
+    for ends in (["waste_low", "loss_low"], ["waste_high", "loss_high"]):
+        table[ends] = table[["waste", "loss"]]
+    figure = figures.tradeoff(table, x="limit", best=4, title="", unit="messages")
+    assert 40 <= figure.layout.yaxis.range[1] <= 100
+
+
 def test_name_of_a_best_value_at_the_edge_stays_within_the_figure():
     table = pd.concat([SIZING_TABLE] * 3, ignore_index=True).assign(limit=[*map(str, range(8)), "all"])
     last = figures.tradeoff(table, x="limit", best="all", title="", unit="messages")

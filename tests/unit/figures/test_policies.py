@@ -182,6 +182,19 @@ def test_decisions_mark_each_message_and_ring_each_alarm():
     assert [note.text for note in figure.layout.annotations] == ["one", "two"]
 
 
+def test_decisions_of_more_lanes_are_higher():
+    """A lane has the same height in each figure."""
+
+    def height_px(lanes, tables):
+        table = make_decisions(*((0.0, f"patient {lane}", "held back", "a", False) for lane in range(lanes)))
+        return figures.decisions(dict.fromkeys(tables, table), title="").layout.height
+
+    few, many, most = (height_px(lanes, ["one"]) for lanes in (10, 20, 30))
+    assert few < many
+    assert most - many == many - few
+    assert height_px(10, ["one", "two"]) > many
+
+
 def test_decisions_over_long_times_are_in_minutes():
     later = ONE.assign(t_s=ONE["t_s"] * 600)
     figure = figures.decisions({"one": later}, title="")

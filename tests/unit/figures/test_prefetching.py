@@ -237,5 +237,9 @@ def test_lifecycles_of_many_messages_are_sampled():
     waits = [trace for trace in figure.data if trace.name == "waits at the server"]
     assert [sum(x is None for x in trace.x) for trace in waits] == [20, 20]
     assert figure.layout.height < 700, "one screen"
+    few = figures.message_lifecycles(
+        {"a": many[:10], "b": online[:10]}, online[:10], until_us=36 * HOUR_US, title="T"
+    )  # fmt: skip
+    assert few.layout.height < figure.layout.height, "each message has a line of its own"
     wasted = [trace for trace in figure.data if trace.name.startswith("on the device for nothing")]
     assert sum(x is None for x in wasted[0].x) >= 10, "what goes wrong is among them"

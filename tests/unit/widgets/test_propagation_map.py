@@ -56,6 +56,15 @@ def test_amount_changes_bytes_and_delay(widget):
     assert widget.status.value == before
 
 
+def test_no_aggregate_is_held_longer_than_its_retention(widget):
+    """`max_retention_s`: a message is sent at the latest after this time, whatever the function asks for."""
+    brief = PropagationMap(TRAFFIC, 3, max_retention_s=5.0)
+    for shown in (widget, brief):
+        shown.method.value = VOLUME
+        shown.amount.value = 10
+    assert read_delays_s(brief)[0] <= 5 < read_delays_s(widget)[0]
+
+
 def test_every_method_can_be_selected(widget):
     statuses = set()
     for method in METHODS:
